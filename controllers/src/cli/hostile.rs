@@ -92,7 +92,7 @@ fn marked(text: &str) -> String {
     )
 }
 
-const COMMANDS: [&str; 26] = [
+const COMMANDS: [&str; 27] = [
     "status",
     "explain pod orders-1 -n shop -o wide",
     "explain pod cache-0 -n shop",
@@ -118,6 +118,7 @@ const COMMANDS: [&str; 26] = [
     "cancel worker-b1",
     "pause worker-a1 --reason r",
     "resume worker-b2 --reason r",
+    "maintain worker-a1 --reason r --dry-run",
     "status -o yaml",
 ];
 

@@ -68,6 +68,15 @@ impl<S> Evidence<S> {
     }
 }
 
+#[cfg(feature = "testing")]
+impl<S: Clone> Evidence<S> {
+    /// The same once more, for a search that follows several futures of one process. What was never made cannot be copied.
+    #[must_use]
+    pub fn copied(&self) -> Self {
+        Self { kind: self.kind.clone(), subject: self.subject.clone(), expires: self.expires }
+    }
+}
+
 /// One pod at one version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodVersion {

@@ -1,4 +1,5 @@
 //! Components that delete Nodes of machines that are gone: `pod-safety doctor` finds them, and prints the value that allows it.
+#![expect(clippy::disallowed_methods, reason = "it says how long requests to a real cluster took")]
 
 use pod_safety_control_plane::{binary, chart, seen, until};
 use serde_json::{Value, json};
@@ -103,7 +104,7 @@ pub(super) async fn a_node_goes_with_its_last_finalizer_and_not_before(scene: &S
 /// A node without pods, or with pods that have ended, is drained, its instance is terminated, and its Node goes: each request is
 /// allowed the first time, with nothing waited for in between.
 pub(super) async fn a_healthy_scale_down_waits_for_nothing(scene: &Scene) {
-    let begun = tokio::time::Instant::now();
+    let begun = std::time::Instant::now();
     kept_node(scene, "spare", "True").await;
     let allowed = async |who: &str, args: &[&str]| scene.run(who, args, &Value::Null).await.text().unwrap();
     allowed(KARPENTER, &["taint", "node", "spare", "karpenter.sh/disrupted:NoSchedule"]).await;

@@ -1,0 +1,11 @@
+//! The shipped kernel of proof, searched beside an adversary.
+
+mod machine;
+mod objects;
+mod ours;
+mod planted;
+mod scope;
+pub mod scopes;
+pub mod search;
+mod steps;
+pub mod world;

@@ -1,0 +1,174 @@
+//! The doubtful machine and its kubelet: what each may do, and by when it must have done it.
+
+use crate::search::{Axiom, Scope};
+use crate::world::{Lease, Node, Power, World};
+
+/// What the kubelet does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kubelet {
+    /// Renews its Lease and its Node's condition.
+    Renews,
+    /// Registers its Node, or the boot of its machine.
+    Registers,
+    /// Lists its pods.
+    Lists,
+    /// Starts the process.
+    Starts,
+    /// Reports that it runs.
+    Reports,
+    /// Receives the deletion of the pod, and says so if it is a new one.
+    Receives,
+    /// Terminates the process.
+    Terminates,
+    /// Reports that it has ended.
+    ReportsEnd,
+    /// Removes the pod that it terminated.
+    Removes,
+    /// Restarts: its process does not.
+    Restarts,
+}
+
+impl Kubelet {
+    /// All of them.
+    pub(crate) const ALL: [Self; 10] = [
+        Self::Renews,
+        Self::Registers,
+        Self::Lists,
+        Self::Starts,
+        Self::Reports,
+        Self::Receives,
+        Self::Terminates,
+        Self::ReportsEnd,
+        Self::Removes,
+        Self::Restarts,
+    ];
+}
+
+/// The kubelet's step, if it can take it.
+pub(crate) fn kubelet(world: &mut World, step: Kubelet, scope: &Scope) -> Option<()> {
+    let on = world.machine.power == Power::On;
+    let reports = world.reports();
+    let pod = world.first_pod();
+    match step {
+        Kubelet::Renews if reports => renew(world),
+        Kubelet::Registers if reports => register(world),
+        Kubelet::Lists if reports && !world.machine.listed && !world.machine.done => list(world, scope),
+        Kubelet::Starts if on && world.machine.listed && !world.machine.done && !world.runs(1) => {
+            world.start(1);
+            Some(())
+        }
+        Kubelet::Reports if reports && world.runs(1) && !pod?.running && !pod?.failed => {
+            world.write(|pod| pod.running = true)
+        }
+        Kubelet::Receives
+            if reports && world.machine.listed && world.machine.told.is_none() && pod?.deleted =>
+        {
+            world.machine.told = Some(world.now);
+            if scope.says_what_it_observed { world.write(|pod| pod.observed = 2) } else { Some(()) }
+        }
+        Kubelet::Terminates if on && world.machine.told.is_some() && !world.machine.done => {
+            world.end(1);
+            world.machine.done = true;
+            Some(())
+        }
+        Kubelet::ReportsEnd if reports && world.machine.done && !pod?.failed => world.write(|pod| {
+            (pod.running, pod.failed) = (false, true);
+        }),
+        Kubelet::Removes if reports && world.machine.done && pod?.failed => {
+            world.pod = None;
+            Some(())
+        }
+        Kubelet::Restarts if on && world.left.kubelet_restarts > 0 => {
+            world.left.kubelet_restarts -= 1;
+            let machine = &mut world.machine;
+            (machine.registered, machine.listed) = (false, false);
+            Some(())
+        }
+        _ => None,
+    }
+}
+
+/// Without its Node it cannot make its Lease anew: it has no owner.
+fn renew(world: &mut World) -> Option<()> {
+    let now = world.now;
+    match &mut world.lease {
+        Some(lease) if lease.renewed == now => return None,
+        Some(lease) => lease.renewed = now,
+        None => world.lease = Some(Lease { uid: world.node?.uid, renewed: now }),
+    }
+    world.ours.lease_moved = true;
+    if let Some(node) = &mut world.node
+        && node.boot == world.machine.boot
+    {
+        node.ready = true;
+    }
+    Some(())
+}
+
+/// A kubelet registers when it starts, and not again: a Node that is deleted under it stays away.
+fn register(world: &mut World) -> Option<()> {
+    let boot = world.machine.boot;
+    if std::mem::replace(&mut world.machine.registered, true) {
+        return None;
+    }
+    match &mut world.node {
+        Some(node) => (node.boot, node.ready) = (boot, true),
+        None => {
+            world.nodes += 1;
+            let node = Node { uid: world.nodes, version: 1, boot, ready: true, tainted: false };
+            world.node = Some(node);
+            world.ours.node_came = true;
+        }
+    }
+    Some(())
+}
+
+/// It starts what was neither deleted nor called finished. Before it starts a container it writes that it will.
+fn list(world: &mut World, scope: &Scope) -> Option<()> {
+    if !world.machine.registered && !scope.breaks(Axiom::WritesBeforeItStarts) {
+        return None;
+    }
+    let from_the_past = scope.breaks(Axiom::ListsThePresent) && world.first_pod().is_none();
+    if !from_the_past {
+        let pod = world.first_pod().filter(|pod| pod.bound && !pod.failed)?;
+        if !world.runs(1) && pod.deleted {
+            return None;
+        }
+        if !world.runs(1) && !scope.breaks(Axiom::WritesBeforeItStarts) {
+            world.write(|pod| pod.running = false)?;
+        }
+    }
+    world.machine.listed = true;
+    Some(())
+}
+
+/// Whether what the axioms promise within a tick has been done, so that the tick may end.
+pub(crate) fn may_tick(world: &World, scope: &Scope) -> bool {
+    let machine = &world.machine;
+    let renewed = world.lease.map(|lease| lease.renewed);
+    let must_renew = world.reports() && (world.node.is_some() || world.lease.is_some());
+    let late = renewed.is_none_or(|at| world.now + 1 - at > scope.renews_every);
+    if must_renew && late {
+        return false;
+    }
+    if scope.breaks(Axiom::AnswersInTime) || machine.power != Power::On {
+        return true;
+    }
+    if world.reports() && !machine.registered {
+        return false;
+    }
+    let to_list =
+        world.first_pod().is_some_and(|pod| pod.bound && !pod.failed && (world.runs(1) || !pod.deleted));
+    if world.reports() && to_list && !machine.listed && !machine.done {
+        return false;
+    }
+    let over = machine.told.is_some_and(|told| world.now >= told + scope.grace);
+    if over && !machine.done {
+        return false;
+    }
+    let Some(pod) = world.first_pod().filter(|_| world.reports() && machine.listed) else { return true };
+    let unreceived = pod.deleted && machine.told.is_none() && world.runs(1);
+    let unreported = world.runs(1) && !pod.running && !pod.failed;
+    let unreported_end = machine.done && !pod.failed;
+    !(unreceived || unreported || unreported_end)
+}

@@ -1,0 +1,362 @@
+//! A search: what can happen in a world, in any order, and what must never.
+
+use stateright::{Model, Property};
+
+use crate::machine::{self, Kubelet};
+use crate::ours::{self, Ours, Stream};
+pub use crate::scope::{Axiom, Begin, Plant, Scope};
+use crate::steps::{self, Ask, Claimed};
+use crate::world::{FenceEvidence, Lease, PodObject, Power, Released, World};
+
+/// What can happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Time passes.
+    Tick,
+    /// The kubelet does something.
+    Kubelet(Kubelet),
+    /// The kubelet is cut off from the API server.
+    CutOff,
+    /// It reaches it again.
+    Reconnects,
+    /// The machine loses its power.
+    PowerOff,
+    /// Somebody powers it on.
+    PowerOn,
+    /// It has booted.
+    Boots,
+    /// A person or an autoscaler deletes the Node.
+    NodeDeleted,
+    /// The garbage collector takes its Lease.
+    LeaseCollected,
+    /// The node lifecycle marks the Node as not Ready.
+    NotReady,
+    /// Somebody deletes the pod gracefully.
+    PodDeleted,
+    /// The scheduler binds it.
+    Bound,
+    /// The StatefulSet makes its successor, which runs at once on the other node.
+    Successor,
+    /// Evidence is written: by a fence device, or by a person.
+    EvidenceWritten {
+        /// By a person.
+        by_person: bool,
+    },
+    /// A watch of ours delivers.
+    Delivers(Stream),
+    /// We begin to read.
+    Asks(Ask),
+    /// The other of the two reads is answered.
+    Reads,
+    /// We ask the device, which says off.
+    ChecksDevice,
+    /// The kernel judges what was read.
+    Judges,
+    /// The kernel judges the pod, and the first request leaves.
+    Releases(Claimed),
+    /// The DELETE leaves.
+    Removes,
+    /// A request arrives. Its answer arrives too, or is lost.
+    Arrives {
+        /// Which.
+        which: u8,
+        /// The answer is lost.
+        lost: bool,
+    },
+    /// A request never arrives.
+    Lost(u8),
+    /// Our process restarts, or another leads.
+    WeRestart,
+}
+
+impl Model for Scope {
+    type State = World;
+    type Action = Step;
+
+    fn init_states(&self) -> Vec<World> {
+        self.begins.iter().map(|begin| self.begin(*begin)).collect()
+    }
+
+    fn actions(&self, world: &World, actions: &mut Vec<Step>) {
+        if world.processes.count_ones() > 1 || world.wrong.is_some() {
+            return;
+        }
+        if world.pod.is_none() {
+            actions.push(Step::Successor);
+            return;
+        }
+        for which in 0..u8::try_from(world.sent.len()).unwrap_or_default() {
+            actions.extend([false, true].map(|lost| Step::Arrives { which, lost }));
+            if self.left.sent == 1 {
+                actions.push(Step::Lost(which));
+            }
+        }
+        if self.is_over(world) {
+            return;
+        }
+        self.of_the_world(world, actions);
+        self.of_ours(world, actions);
+        actions.push(Step::Tick);
+    }
+
+    fn next_state(&self, last: &World, step: Step) -> Option<World> {
+        let mut world = last.clone();
+        world.released = None;
+        self.take(&mut world, step)?;
+        if !self.left.lag {
+            for stream in [Stream::Pods, Stream::Leases, Stream::Nodes] {
+                let _nothing_new = ours::deliver(&mut world, stream, self);
+            }
+        }
+        steps::forget(&mut world, self);
+        Some(world)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        let mut all = vec![
+            Property::<Self>::always(ONE_PROCESS, |_, world| world.processes.count_ones() <= 1),
+            Property::<Self>::always(NOTHING_WRONG, |_, world| world.wrong.is_none()),
+        ];
+        for released in self.releases {
+            all.push(match released {
+                Released::NodeGone => Property::<Self>::sometimes("NodeGone releases", |_, world| {
+                    world.released == Some(Released::NodeGone)
+                }),
+                Released::PowerOff => Property::<Self>::sometimes("PowerOff releases", |_, world| {
+                    world.released == Some(Released::PowerOff)
+                }),
+                Released::Confirmed => Property::<Self>::sometimes("Confirmed releases", |_, world| {
+                    world.released == Some(Released::Confirmed)
+                }),
+                Released::KubeletTerminated => {
+                    Property::<Self>::sometimes("KubeletTerminated releases", |_, world| {
+                        world.released == Some(Released::KubeletTerminated)
+                    })
+                }
+                Released::NeverScheduled => {
+                    Property::<Self>::sometimes("NeverScheduled releases", |_, world| {
+                        world.released == Some(Released::NeverScheduled)
+                    })
+                }
+            });
+        }
+        all
+    }
+}
+
+/// The property that everything is about.
+pub const ONE_PROCESS: &str = "never two processes of one identity";
+/// The guard lets what the kernel asks for pass, and nothing else; every request is about what its evidence is about.
+pub const NOTHING_WRONG: &str = "every request is about what its evidence is about";
+
+impl Scope {
+    /// Nothing of the first pod can run any more, whatever happens: all that may still go wrong is on its way.
+    fn is_over(&self, world: &World) -> bool {
+        let machine = &world.machine;
+        let replaced = world.pod.is_some_and(|pod| pod.uid > 1);
+        let ended = !world.runs(1) && (machine.done || replaced && !machine.listed);
+        let wanted = self.releases.contains(&Released::KubeletTerminated) && !replaced;
+        let other = self.breaks(Axiom::ListsThePresent) || self.has(Plant::NodeOfTheClaim);
+        ended && !wanted && !other
+    }
+
+    /// What the machine, its kubelet and people may do. Whether they can is asked again when it is done.
+    fn of_the_world(&self, world: &World, actions: &mut Vec<Step>) {
+        let (left, machine) = (&world.left, &world.machine);
+        match machine.power {
+            Power::On => actions.extend(Kubelet::ALL.map(Step::Kubelet)),
+            Power::Off if left.boots > 0 => actions.push(Step::PowerOn),
+            Power::Off => {}
+            Power::Boots(_) => actions.push(Step::Boots),
+        }
+        let may = [
+            (left.cuts > 0 && machine.linked, Step::CutOff),
+            (!machine.linked, Step::Reconnects),
+            (left.outages > 0, Step::PowerOff),
+            (left.node_deletions > 0, Step::NodeDeleted),
+            (world.lease.is_some(), Step::LeaseCollected),
+            (self.left.evidence > 0, Step::NotReady),
+            (left.pod_deletions > 0, Step::PodDeleted),
+            (world.pod.is_some_and(|pod| !pod.bound), Step::Bound),
+            (left.evidence > 0, Step::EvidenceWritten { by_person: self.by_person }),
+        ];
+        actions.extend(may.into_iter().filter(|(may, _)| *may).map(|(_, step)| step));
+    }
+
+    fn of_ours(&self, world: &World, actions: &mut Vec<Step>) {
+        let ours = &world.ours;
+        if self.left.lag {
+            actions.extend([Stream::Pods, Stream::Nodes, Stream::Leases].map(Step::Delivers));
+        }
+        match &ours.reads {
+            Some(reads) if reads.node.is_some() && reads.lease.is_some() => actions.push(Step::Judges),
+            Some(_) => actions.push(Step::Reads),
+            None => {
+                actions.extend(Ask::ALL.map(Step::Asks));
+                if world.evidence.is_some() {
+                    actions.push(Step::ChecksDevice);
+                }
+            }
+        }
+        if ours.act.is_some() {
+            actions.push(Step::Removes);
+        } else {
+            actions.extend(Claimed::ALL.map(Step::Releases));
+        }
+        if world.left.restarts > 0 {
+            actions.push(Step::WeRestart);
+        }
+    }
+
+    fn take(&self, world: &mut World, step: Step) -> Option<()> {
+        match step {
+            Step::Tick => self.tick(world),
+            Step::Kubelet(step) => machine::kubelet(world, step, self),
+            Step::CutOff | Step::Reconnects | Step::PowerOff | Step::PowerOn | Step::Boots => {
+                self.machine(world, step)
+            }
+            Step::NodeDeleted | Step::LeaseCollected | Step::NotReady | Step::PodDeleted | Step::Bound => {
+                self.objects(world, step)
+            }
+            Step::Successor => successor(world),
+            Step::EvidenceWritten { by_person } => self.evidence(world, by_person),
+            Step::Delivers(stream) => ours::deliver(world, stream, self),
+            Step::Asks(ask) => steps::ask(world, ask, self),
+            Step::Reads => steps::read(world),
+            Step::ChecksDevice => steps::check_device(world),
+            Step::Judges => steps::judge(world, self),
+            Step::Releases(claim) => steps::release(world, claim, self),
+            Step::Removes => steps::remove(world, self),
+            Step::Arrives { which, lost } => steps::arrive(world, which, lost),
+            Step::Lost(which) => {
+                world.sent.remove(usize::from(which));
+                Some(())
+            }
+            Step::WeRestart => {
+                world.left.restarts = world.left.restarts.checked_sub(1)?;
+                world.ours = Ours::begin(world.now, world.pod, world.node, world.lease);
+                if self.has(Plant::DeletionIsNew)
+                    && let Some(pod) = &mut world.ours.pod
+                {
+                    pod.seen.known = false;
+                }
+                Some(())
+            }
+        }
+    }
+
+    fn tick(&self, world: &mut World) -> Option<()> {
+        if world.now >= self.horizon || !machine::may_tick(world, self) {
+            return None;
+        }
+        world.now += 1;
+        Some(())
+    }
+
+    fn machine(&self, world: &mut World, step: Step) -> Option<()> {
+        let machine = &mut world.machine;
+        match step {
+            Step::CutOff if machine.linked && machine.power == Power::On => {
+                let kept = world.node.is_some() || self.breaks(Axiom::CutOffNodesAreKept);
+                let noticed = !machine.misnamed || self.breaks(Axiom::MisnamedDevicesAreNoticed);
+                world.left.cuts = world.left.cuts.checked_sub(1).filter(|_| kept && noticed)?;
+                machine.linked = false;
+            }
+            Step::Reconnects if !machine.linked && machine.power == Power::On => machine.linked = true,
+            Step::PowerOff if machine.power == Power::On && !machine.misnamed => {
+                world.left.outages = world.left.outages.checked_sub(1)?;
+                (machine.power, machine.linked, machine.registered) = (Power::Off, true, false);
+                (machine.listed, machine.told) = (false, None);
+                world.end(1);
+            }
+            Step::PowerOn if machine.power == Power::Off => {
+                world.left.boots = world.left.boots.checked_sub(1)?;
+                machine.power = Power::Boots(world.now);
+            }
+            Step::Boots => {
+                let Power::Boots(since) = machine.power else { return None };
+                let least = pod_safety_proof::MINIMUM_BOOT.as_secs();
+                let took = u64::from(world.now - since) * self.tick;
+                if took < least {
+                    return None;
+                }
+                machine.power = Power::On;
+                machine.boot += 1;
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    fn objects(&self, world: &mut World, step: Step) -> Option<()> {
+        match step {
+            Step::NodeDeleted => {
+                world.node?;
+                let lately = |lease: Lease| world.now - lease.renewed <= self.renews_every;
+                let reports = world.reports() && world.lease.is_some_and(lately);
+                let cut_off = world.machine.power == Power::On && !reports;
+                if cut_off && !self.breaks(Axiom::CutOffNodesAreKept) {
+                    return None;
+                }
+                world.left.node_deletions = world.left.node_deletions.checked_sub(1)?;
+                world.node = None;
+            }
+            Step::LeaseCollected => {
+                world.lease.filter(|lease| world.node.is_none_or(|node| node.uid != lease.uid))?;
+                world.lease = None;
+            }
+            Step::NotReady => {
+                let node = world.node.as_mut().filter(|node| node.ready)?;
+                world.lease.is_none_or(|lease| world.now - lease.renewed > self.renews_every).then_some(())?;
+                node.ready = false;
+            }
+            Step::PodDeleted => {
+                world.first_pod().filter(|pod| !pod.deleted && !pod.failed)?;
+                world.left.pod_deletions = world.left.pod_deletions.checked_sub(1)?;
+                world.write(|pod| pod.deleted = true)?;
+            }
+            Step::Bound => {
+                world.first_pod().filter(|pod| !pod.bound && !pod.failed && !pod.deleted)?;
+                world.write(|pod| pod.bound = true)?;
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// The rule by which evidence is written: the device says off, and the Lease was not renewed for as long as a kubelet that
+    /// runs would have taken; or a person says so.
+    fn evidence(&self, world: &mut World, by_person: bool) -> Option<()> {
+        let node = world.node.filter(|_| world.evidence.is_none())?;
+        let renewed = world.lease.map(|lease| lease.renewed);
+        let silent = renewed.is_none_or(|at| u64::from(world.now - at) * self.tick >= 15);
+        let off = world.machine.power == Power::Off;
+        let said = if by_person {
+            off || self.breaks(Axiom::PeopleAreRight)
+        } else {
+            (silent || self.has(Plant::NoLease)) && (off || world.machine.misnamed)
+        };
+        world.left.evidence = world.left.evidence.checked_sub(1).filter(|_| said)?;
+        world.evidence = Some(FenceEvidence { node: node.uid, boot: node.boot, by_person, renewed });
+        Some(())
+    }
+}
+
+/// The controller of a StatefulSet makes the next pod as soon as the name is free.
+fn successor(world: &mut World) -> Option<()> {
+    if world.pod.is_some() {
+        return None;
+    }
+    let uid = if world.runs(2) || world.runs(3) { 3 } else { 2 };
+    world.pod = Some(PodObject {
+        uid,
+        version: 1,
+        bound: true,
+        deleted: false,
+        observed: 1,
+        running: true,
+        failed: false,
+    });
+    world.start(uid);
+    Some(())
+}

@@ -1,0 +1,374 @@
+//! What our process does: it reads, has the kernel judge, and sends what the kernel's acts ask for.
+
+use jiff::Timestamp;
+use pod_safety_model::{Grade, KindOfEvidence, Mono, Pod};
+use pod_safety_proof::{
+    Claim, EvidenceKind, EvidenceRead, Force, ForceDelete, Look, Next, Permit, PodVersion, Refusal, Request,
+    Shown, Verb, check,
+};
+use pod_safety_wire::{ObjectMeta, Raw};
+use serde_json::Value;
+
+use crate::objects::{self, NODE};
+use crate::ours::{self, Act, FirstRead, Held, Reads};
+use crate::planted::view;
+use crate::search::{Axiom, Plant, Scope};
+use crate::world::{Lease, Node, Power, Released, Sent, World, Wrong};
+
+/// Which of two reads is answered first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// That of the Node.
+    NodeFirst,
+    /// That of its Lease.
+    LeaseFirst,
+}
+
+impl Ask {
+    pub(crate) const ALL: [Self; 2] = [Self::NodeFirst, Self::LeaseFirst];
+}
+
+/// What is claimed. Anything may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claimed {
+    /// The node is gone.
+    NodeGone,
+    /// It was fenced.
+    Fenced,
+    /// The kubelet terminated the pod.
+    KubeletTerminated,
+    /// It was never scheduled.
+    NeverScheduled,
+}
+
+impl Claimed {
+    pub(crate) const ALL: [Self; 4] =
+        [Self::NodeGone, Self::Fenced, Self::KubeletTerminated, Self::NeverScheduled];
+
+    fn claim(self) -> Claim {
+        match self {
+            Self::NodeGone => Claim::NodeGone { node: NODE.into() },
+            Self::Fenced => {
+                Claim::Fenced { node: NODE.into(), proof: "e".into(), newest: Default::default() }
+            }
+            Self::KubeletTerminated => Claim::KubeletTerminated,
+            Self::NeverScheduled => Claim::NeverScheduled,
+        }
+    }
+}
+
+/// The reads begin: for a first read, to confirm one, or to judge evidence. One of the two is answered at once: had it been
+/// sent before, its evidence would expire sooner.
+pub(crate) fn ask(world: &mut World, ask: Ask, scope: &Scope) -> Option<()> {
+    if world.ours.reads.is_some() {
+        return None;
+    }
+    let now = scope.mono(world.now);
+    let first = if world.evidence.is_some() { None } else { first(world, now, scope)? };
+    let (node, lease) = match ask {
+        Ask::NodeFirst => (Some(world.node), None),
+        Ask::LeaseFirst => (None, Some(world.lease)),
+    };
+    let claims = first.is_some() || world.evidence.is_some();
+    let claimed = world.ours.pod.filter(|_| claims).map(|cached| (cached.object.uid, cached.object.version));
+    world.ours.reads = Some(Reads { asked: world.now, node, lease, first, claimed });
+    Some(())
+}
+
+/// `Some(None)`: a first read is to be made. `None`: it is too early.
+fn first(world: &mut World, now: Mono, scope: &Scope) -> Option<Option<FirstRead>> {
+    let witness = world.ours.absence?.witness;
+    let quarantine =
+        if scope.has(Plant::NoQuarantine) { std::time::Duration::ZERO } else { scope.quarantine() };
+    let said = pod_safety_proof::first_read(NODE, quarantine, &view(world, scope), now);
+    match said {
+        Ok(_) => Some(witness),
+        Err(Refusal::NoWitness) => Some(None),
+        Err(refusal) => {
+            if refusal.refutes_witness() {
+                refute(world);
+                return Some(None);
+            }
+            None
+        }
+    }
+}
+
+fn refute(world: &mut World) {
+    if let Some(absence) = &mut world.ours.absence {
+        absence.witness = None;
+    }
+}
+
+/// The other read is answered.
+pub(crate) fn read(world: &mut World) -> Option<()> {
+    let (node, lease) = (world.node, world.lease);
+    let reads = world.ours.reads.as_mut().filter(|reads| reads.node.is_none() || reads.lease.is_none())?;
+    reads.node.get_or_insert(node);
+    reads.lease.get_or_insert(lease);
+    Some(())
+}
+
+/// The device says off, of the machine that it switches.
+pub(crate) fn check_device(world: &mut World) -> Option<()> {
+    let evidence = world.evidence.filter(|evidence| !evidence.by_person)?;
+    let off = world.machine.power == Power::Off || world.machine.misnamed;
+    let idle = world.ours.reads.is_none() && world.ours.found.is_none();
+    let due = world.ours.shown != Some(world.now) && idle;
+    (off && due && evidence.node > 0).then_some(())?;
+    world.ours.shown = Some(world.now);
+    Some(())
+}
+
+/// The kernel judges what was read. What it finds is kept; what it refuses is dropped.
+pub(crate) fn judge(world: &mut World, scope: &Scope) -> Option<()> {
+    let Reads { asked, node, lease, first, claimed } = world.ours.reads?;
+    let (node, lease) = (node?, lease?);
+    let now = scope.mono(world.now);
+    let raws = raws(world, node, lease, scope);
+    let look = Look::of(NODE, (scope.mono(asked), now), raws.0.as_ref(), raws.1.as_ref()).ok()?;
+    world.ours.reads = None;
+    if claimed.is_some() {
+        (world.ours.found, world.ours.claimed) = (None, claimed);
+    }
+    if world.evidence.is_some() {
+        return fenced(world, &look, scope);
+    }
+    let Some(first) = first else {
+        if node.is_some() {
+            return Some(());
+        }
+        let first = FirstRead { asked, answered: world.now, lease };
+        return ours::witnessed(&mut world.ours, first).or(Some(()));
+    };
+    let quarantine =
+        if scope.has(Plant::NoQuarantine) { std::time::Duration::ZERO } else { scope.quarantine() };
+    let judged = scope.witness(&first).map(|first| {
+        pod_safety_proof::node_gone(&NODE.into(), &first, &look, quarantine, &view(world, scope), now)
+    });
+    match judged? {
+        Ok(found) => world.ours.found = Some(Held::new(found)),
+        Err(refusal) if refusal.refutes_witness() => refute(world),
+        Err(_) => {}
+    }
+    Some(())
+}
+
+fn raws(
+    world: &World,
+    node: Option<Node>,
+    lease: Option<Lease>,
+    scope: &Scope,
+) -> (Option<Raw>, Option<Raw>) {
+    let mut node = node;
+    let mut lease = lease;
+    if scope.has(Plant::NoBootId)
+        && let (Some(node), Some(evidence)) = (&mut node, world.evidence)
+    {
+        (node.boot, node.ready) = (evidence.boot, false);
+    }
+    if scope.has(Plant::NoLease) {
+        lease = None;
+        node = node.map(|node| Node { ready: false, ..node });
+    }
+    (
+        node.and_then(|node| objects::node(&node)),
+        lease.and_then(|lease| objects::lease(&lease, scope.lease_seconds)),
+    )
+}
+
+fn fenced(world: &mut World, look: &Look, scope: &Scope) -> Option<()> {
+    let evidence = world.evidence?;
+    let wall = Timestamp::UNIX_EPOCH;
+    let read = EvidenceRead::of("e", &objects::evidence(&evidence)?, wall).ok()?;
+    let shown = world.ours.shown.take();
+    let shown = shown.map(|tick| Shown { kind: KindOfEvidence::PowerOff, asked_at: scope.mono(tick) });
+    let judged = pod_safety_proof::fenced(&read, shown, look, Grade::Asserted, &view(world, scope));
+    world.ours.found = judged.ok().map(Held::new);
+    Some(())
+}
+
+/// The kernel judges the pod as the cache has it. If there is evidence, the first request of the act leaves.
+pub(crate) fn release(world: &mut World, claimed: Claimed, scope: &Scope) -> Option<()> {
+    if world.ours.act.is_some() || world.sent.len() >= usize::from(world.left.sent) {
+        return None;
+    }
+    let cached = world.ours.pod?;
+    let claims = matches!(claimed, Claimed::NodeGone | Claimed::Fenced);
+    let as_claimed = world.ours.claimed == Some((cached.object.uid, cached.object.version));
+    let reused = scope.has(Plant::NoExpiry) || scope.breaks(Axiom::ClaimsBeforeItReads);
+    if claims && !as_claimed && !reused {
+        return None;
+    }
+    let mut pod = objects::pod(&cached.object, cached.seen, scope.tick, u64::from(scope.grace) * scope.tick);
+    if scope.has(Plant::NodeOfTheClaim) {
+        pod.node = claimed.claim().node().cloned();
+    }
+    if scope.has(Plant::PhaseAlone) {
+        pod.running = 0;
+    }
+    let now = scope.mono(world.now);
+    let now = match &world.ours.found {
+        Some(found) if scope.has(Plant::NoExpiry) => {
+            found.0.expires().before(std::time::Duration::from_nanos(1))
+        }
+        _ => now,
+    };
+    let force = Force::new(&pod, claimed.claim());
+    let found = world.ours.found.as_ref().map(|found| &*found.0);
+    let evidence = pod_safety_proof::pod(&force, Some(&pod), found, &view(world, scope), now).ok()?;
+    let held = Held::new(evidence.copied());
+    let force = ForceDelete::new(evidence);
+    send(world, &force, &pod, &held, scope)
+}
+
+/// Sends the request that is due; after a PATCH the process waits for its answer.
+fn send(
+    world: &mut World,
+    force: &ForceDelete,
+    pod: &Pod,
+    held: &Held<PodVersion>,
+    scope: &Scope,
+) -> Option<()> {
+    if scope.mono(world.now) >= force.expires() && !scope.has(Plant::NoExpiry) {
+        return None;
+    }
+    let sent = leave(world, force.request(Timestamp::UNIX_EPOCH), pod, scope);
+    world.ours.act = (!sent.removes).then(|| Act { evidence: held.clone(), answer: None });
+    if sent.removes {
+        world.released = Some(released(held.0.kind()));
+    }
+    world.sent.push(sent);
+    world.sent.sort_unstable();
+    Some(())
+}
+
+const fn released(kind: &EvidenceKind) -> Released {
+    match kind {
+        EvidenceKind::NodeGone { .. } => Released::NodeGone,
+        EvidenceKind::NeverScheduled => Released::NeverScheduled,
+        EvidenceKind::Confirmed { .. } => Released::Confirmed,
+        EvidenceKind::KubeletTerminated => Released::KubeletTerminated,
+        EvidenceKind::PowerOff { .. }
+        | EvidenceKind::Asserted { .. }
+        | EvidenceKind::Decommissioned { .. }
+        | EvidenceKind::Remediated { .. }
+        | EvidenceKind::BootChanged { .. }
+        | EvidenceKind::StorageFenced { .. } => Released::PowerOff,
+    }
+}
+
+/// The bytes pass the guard, and are read as the API server reads them.
+fn leave(world: &mut World, request: Request, pod: &Pod, scope: &Scope) -> Sent {
+    let (verb, path, mut body, permit) = request.into_parts();
+    let method = if verb == Verb::Delete { "DELETE" } else { "PATCH" };
+    let place = if verb == Verb::Delete { "preconditions" } else { "metadata" };
+    if scope.has(Plant::OtherPermit) {
+        body[place]["uid"] = "pod-2".into();
+    }
+    let bytes = body.to_string();
+    if check(method, &path, None, Some(bytes.as_bytes()), Some(&permit)).is_err() {
+        world.wrong = Some(Wrong::GuardRefused);
+    }
+    if !foiled(method, &path, &body, &permit) {
+        world.wrong = Some(Wrong::GuardFooled);
+    }
+    let same = body[place]["uid"] == pod.key.uid.to_string();
+    if !same || !path.starts_with("/api/v1/namespaces/ns/pods/db-0") {
+        world.wrong = Some(Wrong::OtherSubject);
+    }
+    if scope.has(Plant::NoVersion) || scope.has(Plant::NoIdentity) {
+        body[place]["resourceVersion"] = Value::Null;
+    }
+    if scope.has(Plant::NoIdentity) {
+        body[place]["uid"] = Value::Null;
+    }
+    let number =
+        |value: &Value| value.as_str().and_then(|text| text.trim_start_matches("pod-").parse::<u32>().ok());
+    let version = number(&body[place]["resourceVersion"]).map_or(0, |version| version % 100);
+    let uid = number(&body[place]["uid"]).unwrap_or_default();
+    let small = |number: u32| u8::try_from(number).unwrap_or_default();
+    Sent { removes: verb == Verb::Delete, uid: small(uid), version: small(version) }
+}
+
+/// The guard refuses the request with another UID, another version, another path, or no permit.
+fn foiled(method: &str, path: &str, body: &Value, permit: &Permit) -> bool {
+    let place = if method == "DELETE" { "preconditions" } else { "metadata" };
+    let with = |key: &str, text: &str| {
+        let mut body = body.clone();
+        body[place][key] = text.into();
+        check(method, path, None, Some(body.to_string().as_bytes()), Some(permit)).is_err()
+    };
+    let bytes = body.to_string();
+    let other_path = path.replace("db-0", "db-1");
+    with("uid", "pod-9")
+        && with("resourceVersion", "9")
+        && check(method, &other_path, None, Some(bytes.as_bytes()), Some(permit)).is_err()
+        && check(method, path, None, Some(bytes.as_bytes()), None).is_err()
+}
+
+/// The DELETE leaves, if the PATCH was answered and the evidence has not expired.
+pub(crate) fn remove(world: &mut World, scope: &Scope) -> Option<()> {
+    if world.sent.len() >= usize::from(world.left.sent) {
+        return None;
+    }
+    let Act { evidence, answer } = world.ours.act.clone()?;
+    let pod = world.ours.pod?;
+    let pod = objects::pod(&pod.object, pod.seen, scope.tick, 1);
+    let text = (u32::from(answer?) + 100 * (number_of(&pod))).to_string();
+    let meta = ObjectMeta { resource_version: Some(text), ..ObjectMeta::default() };
+    let Ok(Next::Delete(force)) = ForceDelete::new(evidence.0.copied()).answered(&meta) else { return None };
+    send(world, &force, &pod, &evidence, scope)
+}
+
+fn number_of(pod: &Pod) -> u32 {
+    pod.key.uid.to_string().trim_start_matches("pod-").parse().unwrap_or_default()
+}
+
+/// A request arrives at the API server.
+pub(crate) fn arrive(world: &mut World, which: u8, lost: bool) -> Option<()> {
+    let sent = world.sent.remove(usize::from(which));
+    if lost && (sent.removes || world.ours.act.is_none()) {
+        return None;
+    }
+    let answer = world.carry_out(sent);
+    if !sent.removes {
+        let answer = answer.filter(|_| !lost);
+        match &mut world.ours.act {
+            Some(act) if act.answer.is_none() => {
+                act.answer = answer;
+                if answer.is_none() {
+                    world.ours.act = None;
+                }
+            }
+            _ => {}
+        }
+    }
+    Some(())
+}
+
+/// What can make no difference any more is forgotten, so that states do not differ by it: what expired, and signs of life that
+/// are older than every read that they could refute.
+pub(crate) fn forget(world: &mut World, scope: &Scope) {
+    let (now, ours) = (world.now, &mut world.ours);
+    if !scope.has(Plant::NoExpiry) {
+        let now = scope.mono(now);
+        ours.found = ours.found.take().filter(|found| found.0.expires() > now);
+        ours.claimed = ours.claimed.filter(|_| ours.found.is_some());
+        ours.act = ours.act.take().filter(|act| act.evidence.0.expires() > now);
+        ours.shown = ours.shown.filter(|at| scope.mono(*at) + pod_safety_proof::MINIMUM_BOOT > now);
+    }
+    if scope.follows_silence() {
+        return;
+    }
+    let witness = ours.absence.and_then(|absence| absence.witness).map(|first| first.asked);
+    let first = ours.reads.and_then(|reads| reads.first).map(|first| first.asked);
+    let asked = ours.reads.map(|reads| reads.asked);
+    let oldest = witness.into_iter().chain(first).chain(asked).min();
+    let counts = |at: &u8| match scope.left.evidence {
+        0 => oldest.is_some_and(|oldest| *at >= oldest),
+        _ => u64::from(now - at) * scope.tick <= 15 || oldest.is_some_and(|oldest| *at >= oldest),
+    };
+    ours.renewed_at = ours.renewed_at.filter(counts);
+    ours.reported_at = ours.reported_at.filter(counts);
+}

@@ -1,0 +1,228 @@
+//! The judge, for any input: what an act sends is about the subject of its evidence, and the guard lets exactly that pass.
+#![expect(clippy::unwrap_used, reason = "what the strategies draw is well formed")]
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use pod_safety_model::{
+    Deletion, Grade, KindOfEvidence, Labels, Mono, OUT_OF_SERVICE_TAINT, Phase, Pod, PodKey, Says,
+    Tolerations, Uid, Uncommon,
+};
+use pod_safety_proof::{
+    Claim, EvidenceRead, Force, ForceDelete, LeaseVersion, Liveness, Look, Next, NodeEvidence, Permit,
+    Renewal, Request, Shown, SignOfLife, Verb, WholeNode, Witness, break_volume, check, fenced,
+    out_of_service, pod,
+};
+use pod_safety_proof::{FencedBy, HolderFacts, volume};
+use pod_safety_wire::{Encoding, ObjectMeta, Raw};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+/// A cache that knows of nothing.
+struct Nothing;
+
+impl Liveness for Nothing {
+    fn is_current(&self, _now: Mono) -> bool {
+        true
+    }
+    fn first_read(&self, _node: &str) -> Option<&Witness> {
+        None
+    }
+    fn last_sign_of_life(&self, _node: &str) -> Option<SignOfLife> {
+        None
+    }
+    fn lease(&self, _node: &str) -> Option<Option<Timestamp>> {
+        None
+    }
+    fn lease_is_gone(&self, _node: &str) -> bool {
+        true
+    }
+    fn renewal(&self, _node: &str) -> Option<Renewal> {
+        None
+    }
+    fn fell_silent_before_its_node_went(&self, _node: &str) -> bool {
+        false
+    }
+}
+
+fn at(seconds: u64) -> Mono {
+    Mono::from_start(Duration::from_secs(seconds))
+}
+
+fn raw(value: &Value) -> Raw {
+    Raw::from_body(Encoding::Json, value.to_string().into()).unwrap()
+}
+
+prop_compose! {
+    fn pods()(name in "[a-z]{1,3}", uid in "[a-f0-9]{1,8}", rv in 1_u64..99, generation in 1_i64..4, bound in any::<bool>(),
+        phase in prop::sample::select(vec![Phase::Pending, Phase::Running, Phase::Succeeded, Phase::Failed, Phase::Unknown, Phase::Other]),
+        running in 0_u16..2, deleted in any::<bool>()) -> Pod {
+        let key = PodKey { namespace: "ns".into(), name: name.as_str().into(), uid: Uid::new(&uid).unwrap() };
+        let mut pod = Pod { key, rv: rv.to_string().parse().unwrap(), generation, created: 0, node: bound.then(|| "a".into()),
+            bound: 0, phase, evicted: false, observed: 0, running, mirror: false, ready: false, unreachable: Says::default(),
+            labels: Labels::default(), tolerations: Tolerations::default(), gated: false, unschedulable: false, controller: None,
+            uncommon: None, first_seen: at(0), arrived: at(0), turned_ready: None };
+        let deletion = deleted.then_some(Deletion { at: 0, grace: Some(30), first_seen: at(0), known_to_kubelet: false });
+        pod.set(Uncommon { deletion, ..Uncommon::default() });
+        pod
+    }
+}
+
+fn claims() -> impl Strategy<Value = Claim> {
+    prop::sample::select(vec![
+        Claim::NeverScheduled,
+        Claim::KubeletTerminated,
+        Claim::NodeGone { node: "a".into() },
+        Claim::OutOfService { node: "a".into() },
+        Claim::Fenced { node: "a".into(), proof: "e".into(), newest: Default::default() },
+        Claim::Fenced { node: "b".into(), proof: "e".into(), newest: Default::default() },
+    ])
+}
+
+/// What a node and its evidence say: their UIDs, boot IDs, and the rest.
+#[derive(Clone, Debug)]
+struct Doubt {
+    node: (u8, u8, bool),
+    evidence: (u8, u8, bool),
+    shown: Option<KindOfEvidence>,
+}
+
+fn doubts() -> impl Strategy<Value = Doubt> {
+    let kinds = prop::sample::select(vec![
+        KindOfEvidence::PowerOff,
+        KindOfEvidence::Remediated,
+        KindOfEvidence::StorageFenced,
+    ]);
+    let incarnation = || (0_u8..2, 0_u8..3, prop::bool::weighted(0.3));
+    (incarnation(), incarnation(), prop::option::of(kinds)).prop_map(|(node, evidence, shown)| Doubt {
+        node,
+        evidence,
+        shown,
+    })
+}
+
+/// Boot 0 is not reported.
+fn boot(boot: u8) -> String {
+    if boot == 0 { String::new() } else { format!("b{boot}") }
+}
+
+fn node(doubt: &Doubt) -> Value {
+    let (uid, booted, ready) = doubt.node;
+    let status = if ready { "True" } else { "Unknown" };
+    json!({ "metadata": { "name": "a", "uid": format!("u{uid}"), "resourceVersion": "7" },
+        "status": { "nodeInfo": { "bootID": boot(booted) }, "conditions": [{ "type": "Ready", "status": status }] } })
+}
+
+fn judged(doubt: &Doubt) -> Option<NodeEvidence> {
+    let (uid, booted, invalidated) = doubt.evidence;
+    let mut object = json!({ "metadata": { "name": "e" }, "spec": { "kind": "PowerOff", "samples": [{}],
+        "node": { "name": "a", "uid": format!("u{uid}"), "bootID": boot(booted) } } });
+    if invalidated {
+        object["status"] = json!({ "invalidated": {} });
+    }
+    let read = EvidenceRead::of("e", &raw(&object), Timestamp::UNIX_EPOCH).unwrap();
+    let look = Look::of("a", (at(100), at(100)), Some(&raw(&node(doubt))), None).unwrap();
+    let shown = doubt.shown.map(|kind| Shown { kind, asked_at: at(100) });
+    fenced(&read, shown, &look, Grade::Asserted, &Nothing).ok()
+}
+
+/// The guard lets the request pass as it is, and in no other form.
+fn exactly_this_passes(
+    request: Request,
+    uid: &str,
+    version: &str,
+) -> Result<(Verb, String, Value), TestCaseError> {
+    let (verb, path, body, permit) = request.into_parts();
+    let method = if verb == Verb::Delete { "DELETE" } else { "PATCH" };
+    let place = if verb == Verb::Delete { "preconditions" } else { "metadata" };
+    let sent = |path: &str, body: &Value, permit: Option<&Permit>| {
+        check(method, path, None, Some(body.to_string().as_bytes()), permit).is_ok()
+    };
+    prop_assert_eq!(&body[place]["uid"], uid);
+    prop_assert_eq!(&body[place]["resourceVersion"], version);
+    prop_assert!(sent(&path, &body, Some(&permit)));
+    prop_assert!(!sent(&path, &body, None));
+    prop_assert!(!sent(
+        &path.replace("/ns/", "/other/").replace("/nodes/a", "/nodes/b").replace("/v1", "/v2"),
+        &body,
+        Some(&permit)
+    ));
+    for (key, other) in [
+        ("uid", json!("another")),
+        ("resourceVersion", json!("100")),
+        ("uid", Value::Null),
+        ("resourceVersion", Value::Null),
+    ] {
+        let mut changed = body.clone();
+        changed[place][key] = other;
+        // A harmless request needs no permit; these are none.
+        prop_assert!(!sent(&path, &changed, Some(&permit)), "{} {}", key, changed);
+    }
+    Ok((verb, path, body))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn what_releases_a_pod_is_about_that_pod(subject in pods(), other in pods(), is_other in any::<bool>(), claim in claims(), doubt in doubts(), answer in 1_u64..99) {
+        let force = Force::new(&subject, claim.clone());
+        let found = judged(&doubt);
+        let cached = if is_other { &other } else { &subject };
+        let evidence = pod(&force, Some(cached), found.as_ref(), &Nothing, at(101));
+        let Ok(evidence) = evidence else { return Ok(()) };
+        prop_assert_eq!((&cached.key, cached.rv), (&subject.key, subject.rv));
+        if let Claim::Fenced { node, .. } = &claim {
+            prop_assert_eq!(cached.node.as_ref(), Some(node));
+            let ((uid, booted, ready), (about, about_boot, invalidated)) = (doubt.node, doubt.evidence);
+            prop_assert!((uid, booted) == (about, about_boot) && booted != 0 && !ready && !invalidated);
+            prop_assert_eq!(doubt.shown, Some(KindOfEvidence::PowerOff));
+            prop_assert!(evidence.expires() <= at(102));
+        }
+        let (uid, path) = (subject.key.uid.to_string(), format!("/api/v1/namespaces/ns/pods/{}", subject.key.name));
+        let mut act = ForceDelete::new(evidence);
+        let mut version = subject.rv.to_string();
+        if !subject.phase.is_terminal() {
+            let (verb, sent_to, body) = exactly_this_passes(act.request(Timestamp::UNIX_EPOCH), &uid, &version)?;
+            prop_assert_eq!((verb, sent_to), (Verb::Patch, format!("{path}/status")));
+            prop_assert_eq!(&body["status"]["phase"], "Failed");
+            version = answer.to_string();
+            let meta = ObjectMeta { resource_version: Some(version.clone()), ..ObjectMeta::default() };
+            let Ok(Next::Delete(next)) = act.answered(&meta) else { panic!("no DELETE follows") };
+            act = next;
+        }
+        let (verb, sent_to, body) = exactly_this_passes(act.request(Timestamp::UNIX_EPOCH), &uid, &version)?;
+        prop_assert_eq!((verb, sent_to), (Verb::Delete, path));
+        prop_assert_eq!(&body["gracePeriodSeconds"], 0);
+    }
+
+    #[test]
+    fn the_taint_is_added_to_the_incarnation_that_the_evidence_is_about(then in doubts(), now in doubts()) {
+        let Some(found) = judged(&then) else { return Ok(()) };
+        let object = node(&now);
+        let about = found.subject().clone();
+        let act = out_of_service(found, &WholeNode::new("a", &object), "v", Timestamp::UNIX_EPOCH);
+        let Ok((request, expires)) = act else { return Ok(()) };
+        prop_assert_eq!((about.uid, about.boot_id), (format!("u{}", now.node.0), boot(now.node.1)));
+        prop_assert!(!now.node.2 && expires <= at(102));
+        let (_, _, body) = exactly_this_passes(request, &format!("u{}", now.node.0), "7")?;
+        prop_assert_eq!(&body["spec"]["taints"][0]["key"], OUT_OF_SERVICE_TAINT);
+    }
+
+    #[test]
+    fn a_volume_is_broken_for_the_incarnation_in_which_it_was_taken(doubt in doubts(), taken in (0_u8..2, 0_u8..3), rv in 1_u64..99) {
+        let Some(found) = judged(&doubt) else { return Ok(()) };
+        let identity = format!("a/u{}/{}/-", taken.0, boot(taken.1));
+        let holder = pod_safety_model::Holder::parse(&identity).unwrap();
+        let lease = LeaseVersion { volume: "pv".into(), uid: Uid::new("l").unwrap(), rv: rv.to_string().parse().unwrap() };
+        let by = FencedBy::Evidence { proof: "e".into(), newest: Default::default() };
+        let evidence = volume(lease, &holder, &by, &HolderFacts::Fenced(&found));
+        let Ok(evidence) = evidence else { return Ok(()) };
+        prop_assert_eq!(taken, (doubt.evidence.0, doubt.evidence.1));
+        let (request, _) = break_volume(evidence, 3, json!({ "metadata": {}, "spec": {} }));
+        let (_, path, body) = exactly_this_passes(request, "l", &rv.to_string())?;
+        prop_assert_eq!((&body["metadata"]["uid"], &body["metadata"]["resourceVersion"]), (&json!("l"), &json!(rv.to_string())));
+        prop_assert!(path.ends_with("/leases/pv"));
+        prop_assert!(body["spec"]["holderIdentity"].is_null());
+    }
+}

@@ -1,0 +1,172 @@
+//! Every state of every world is visited. A search that becomes smaller, or finds no release any more, fails.
+#![expect(
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a helper of tests fails loudly, and prints the path that it found"
+)]
+
+use pod_safety_kernel_search::scopes;
+use pod_safety_kernel_search::search::{Axiom, NOTHING_WRONG, ONE_PROCESS, Plant, Scope};
+use stateright::{Checker, HasDiscoveries, Model};
+
+/// All states: so many, and none farther than so many steps from the beginning.
+fn all(scope: Scope, states: usize, depth: usize) {
+    let checker = scope.checker().spawn_bfs().join();
+    checker.assert_properties();
+    assert_eq!((checker.unique_state_count(), checker.max_depth()), (states, depth));
+}
+
+/// A short way to what must not be.
+fn broken(scope: Scope, property: &'static str) {
+    let wanted = HasDiscoveries::AnyFailures;
+    let checker = scope.checker().finish_when(wanted).spawn_bfs().join();
+    let path = checker.discovery(property);
+    let path = path.unwrap_or_else(|| panic!("{:?} {:?}: no counter-example", scope.plant, scope.broken));
+    println!("{:?} {:?}: {property} does not hold:", scope.plant, scope.broken);
+    path.into_actions().iter().enumerate().for_each(|(at, step)| println!("{:3} {step:?}", at + 1));
+}
+
+fn planted(plant: Plant, scope: Scope) {
+    let breaks = if plant == Plant::OtherPermit { NOTHING_WRONG } else { ONE_PROCESS };
+    broken(Scope { plant: Some(plant), ..scope }, breaks);
+}
+
+fn without(axiom: Axiom, scope: Scope) {
+    broken(Scope { broken: Some(axiom), ..scope }, ONE_PROCESS);
+}
+
+#[test]
+fn signal() {
+    all(scopes::SIGNAL, 1_563_667, 34);
+}
+
+#[test]
+fn old_kubelet() {
+    all(scopes::OLD_KUBELET, 527_478, 30);
+}
+
+/// The evidence of one first read was used with a later one. The kubelet restarts, registers its Node anew, and loses it again.
+#[test]
+fn bug_a_first_read_that_replaced_another_had_no_quarantine_behind_it() {
+    all(scopes::RESTARTS, 1_300_492, 34);
+}
+
+#[test]
+fn silent() {
+    all(scopes::SILENT, 750_730, 32);
+}
+
+#[test]
+fn silent_thorough() {
+    all(Scope { horizon: 6, ..scopes::SILENT }, 1_894_912, 34);
+}
+
+#[test]
+fn own() {
+    all(scopes::OWN, 72_271, 23);
+}
+
+#[test]
+fn power() {
+    all(scopes::POWER, 298_943, 35);
+}
+
+#[test]
+fn late() {
+    all(scopes::LATE, 594_290, 40);
+}
+
+#[test]
+fn confirmed() {
+    all(scopes::CONFIRMED, 1_487_926, 33);
+}
+
+#[test]
+fn planted_no_boot_id() {
+    planted(Plant::NoBootId, scopes::CONFIRMED);
+}
+
+#[test]
+fn planted_no_lease() {
+    planted(Plant::NoLease, scopes::POWER);
+}
+
+#[test]
+fn planted_node_of_the_claim() {
+    planted(Plant::NodeOfTheClaim, scopes::SIGNAL);
+}
+
+#[test]
+fn planted_no_signal() {
+    planted(Plant::NoSignal, scopes::SIGNAL);
+}
+
+#[test]
+fn planted_no_expiry() {
+    planted(Plant::NoExpiry, scopes::CONFIRMED);
+}
+
+#[test]
+fn planted_no_quarantine() {
+    planted(Plant::NoQuarantine, scopes::SIGNAL);
+}
+
+#[test]
+fn planted_no_version() {
+    planted(Plant::NoVersion, scopes::SIGNAL);
+}
+
+#[test]
+fn planted_no_identity() {
+    planted(Plant::NoIdentity, scopes::OWN);
+}
+
+#[test]
+fn planted_phase_alone() {
+    planted(Plant::PhaseAlone, scopes::OWN);
+}
+
+#[test]
+fn planted_other_permit() {
+    planted(Plant::OtherPermit, scopes::OWN);
+}
+
+#[test]
+fn planted_deletion_is_new() {
+    planted(Plant::DeletionIsNew, scopes::RESTARTS);
+}
+
+#[test]
+fn axiom_cut_off_nodes_are_kept() {
+    without(Axiom::CutOffNodesAreKept, scopes::SILENT);
+}
+
+#[test]
+fn axiom_answers_in_time() {
+    without(Axiom::AnswersInTime, scopes::RESTARTS);
+}
+
+#[test]
+fn axiom_writes_before_it_starts() {
+    without(Axiom::WritesBeforeItStarts, scopes::CONFIRMED);
+}
+
+#[test]
+fn axiom_lists_the_present() {
+    without(Axiom::ListsThePresent, scopes::POWER);
+}
+
+#[test]
+fn axiom_misnamed_devices_are_noticed() {
+    without(Axiom::MisnamedDevicesAreNoticed, scopes::POWER);
+}
+
+#[test]
+fn axiom_people_are_right() {
+    without(Axiom::PeopleAreRight, scopes::CONFIRMED);
+}
+
+#[test]
+fn axiom_claims_before_it_reads() {
+    without(Axiom::ClaimsBeforeItReads, scopes::CONFIRMED);
+}
