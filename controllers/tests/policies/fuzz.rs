@@ -180,10 +180,14 @@ fn check_own_account(request: &Request) {
         "UPDATE nodes/" => {
             only(&[
                 "/spec/taints",
+                "/spec/unschedulable",
                 PUT_BACK,
                 "/metadata/labels/beta.kubernetes.io~1os",
                 "/metadata/labels/beta.kubernetes.io~1arch",
             ]);
+            let cordoned = |of: &Value| of["spec"]["unschedulable"] == true;
+            let cordons = cordoned(object) && !cordoned(old);
+            assert!(!cordons || condition(old, "Ready", "True").is_some(), "it is cordoned: {old}");
         }
         "UPDATE nodes/status" => {
             only(&["/status/conditions"]);

@@ -232,6 +232,5 @@ fn stolen() -> Vec<Row> {
         never("bypass: a shell", "CONNECT pods/exec"),
         never("bypass: another container in it", "UPDATE pods/ephemeralcontainers"),
         never("bypass: to a node", "CREATE pods/binding"),
-        never("bypass: an eviction", "CREATE pods/eviction"),
     ]
 }

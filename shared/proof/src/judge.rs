@@ -60,11 +60,10 @@ pub fn pod(
     now: Mono,
 ) -> Result<Evidence<PodVersion>, Refusal> {
     let version = fits(force, pod)?;
+    let own = now + VALID_FOR;
     match &force.claim {
-        Claim::NeverScheduled => Ok(Evidence::new(EvidenceKind::NeverScheduled, version, now + VALID_FOR)),
-        Claim::KubeletTerminated => {
-            Ok(Evidence::new(EvidenceKind::KubeletTerminated, version, now + VALID_FOR))
-        }
+        Claim::NeverScheduled => Ok(Evidence::new(EvidenceKind::NeverScheduled, version, own)),
+        Claim::KubeletTerminated => Ok(Evidence::new(EvidenceKind::KubeletTerminated, version, own)),
         claim @ (Claim::NodeGone { node: name }
         | Claim::OutOfService { node: name }
         | Claim::Fenced { node: name, .. }) => {
@@ -198,11 +197,8 @@ pub fn node_gone(
         return Err(Refusal::QuarantineNotOver { left: quarantine.saturating_sub(apart) });
     }
     let gone = Incarnation { name: node.to_string(), ..Incarnation::default() };
-    Ok(Evidence::new(
-        EvidenceKind::NodeGone { node: Arc::clone(node), apart },
-        gone,
-        look.asked_at + VALID_FOR,
-    ))
+    let kind = EvidenceKind::NodeGone { node: Arc::clone(node), apart };
+    Ok(Evidence::new(kind, gone, look.asked_at + VALID_FOR))
 }
 
 /// Evidence `Asserted`: a taint by others, checked for what can be checked. `ours`: whether a taint with this value was added

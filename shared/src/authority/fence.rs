@@ -38,6 +38,7 @@ mod orders;
 mod policy;
 mod remediation;
 mod render;
+mod secrets;
 mod step;
 mod storage;
 

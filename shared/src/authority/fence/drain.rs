@@ -7,15 +7,16 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream;
+use pod_safety_proof::NodeRead;
 
 use super::Target;
 use super::step::{Acting, status, still_lost};
-use crate::api::Drain;
+use crate::api::{Drain, Shown};
 use crate::authority::act::Outcome;
 use crate::authority::cordon::{self, Cordoned};
 use crate::authority::evict::{Eviction, evict};
 use crate::authority::witness::look;
-use crate::model::PodKey;
+use crate::model::{PodKey, Says};
 
 /// So many evictions are under way at a time: an API server answers one in milliseconds, and other steps wait.
 const AT_A_TIME: usize = 8;
@@ -25,6 +26,11 @@ const IN_A_ROUND: usize = 128;
 
 /// What has not succeeded after this is left to the next round.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Whether the node still has the condition for which it is fenced.
+pub(super) fn shows(node: &NodeRead, shown: &Shown) -> bool {
+    node.statuses_of(&shown.r#type).any(|status| shown.status.is(Says::parse(Some(status))))
+}
 
 /// One round. The intent is recorded before the node is cordoned, so that whoever leads next uncordons it.
 pub(super) async fn drain(acting: &Acting<'_>, target: &Target, pods: &[PodKey]) -> Result<(), Outcome> {

@@ -4,8 +4,6 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::ByteString;
-use serde::Deserialize;
-use serde_json::value::RawValue;
 use zeroize::Zeroizing;
 
 use super::hosts::{self, HostError};
@@ -14,6 +12,7 @@ use super::instance::InstanceError;
 use super::judge::{Seen, identity_word, power_word};
 use super::objects::{self, Clients, ObjectOrder};
 use super::render::{Facts, RenderError, render};
+use super::secrets::{CONSENT, SecretObject, consents};
 use crate::api::{
     ActTime, ActedOn, DeviceDriver, DeviceRef, FenceDeviceSpec, FenceDeviceStatus, IdentityCheck,
     Incarnation, KindOfEvidence, PROTECTED, Sample, SecretParameter, group_path, proved_by,
@@ -282,30 +281,6 @@ impl Reader<'_> {
         let text = std::str::from_utf8(&bytes).map_err(|_could_quote_it| unreadable())?;
         Ok(Secret::new(text.to_owned()))
     }
-}
-
-/// A Secret as it came. Its values are decoded when they are used, and the others are not.
-#[derive(Deserialize)]
-struct SecretObject<'a> {
-    #[serde(default)]
-    metadata: SecretMeta,
-    #[serde(borrow, default)]
-    data: Option<BTreeMap<String, &'a RawValue>>,
-}
-
-#[derive(Default, Deserialize)]
-struct SecretMeta {
-    #[serde(default)]
-    annotations: Option<BTreeMap<String, String>>,
-}
-
-/// The annotation by which a Secret names the FenceDevices of its namespace that may use it: names with commas between, or
-/// `*`. Without it whoever may write a FenceDevice could have any Secret beside it sent to an address of their own.
-const CONSENT: &str = "pod-safety.dev/fence-devices";
-
-fn consents(secret: &SecretObject<'_>, device: &str) -> bool {
-    let names = secret.metadata.annotations.as_ref().and_then(|all| all.get(CONSENT));
-    names.is_some_and(|names| names.split(',').map(str::trim).any(|name| name == "*" || name == device))
 }
 
 /// `None`: no transport reaches it.

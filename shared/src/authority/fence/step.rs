@@ -28,7 +28,7 @@ use crate::authority::witness::{look, nonsense};
 use crate::client::{ApiError, Call, Method};
 use crate::clock::Env;
 use crate::events::Recorder;
-use crate::model::{Rv, Says, Uid};
+use crate::model::{Rv, Uid};
 use crate::record::error_chain;
 use crate::transport::{Act, FenceTransport};
 use crate::wire::{self, Raw};
@@ -180,7 +180,7 @@ pub(super) async fn still_lost(acting: &Acting<'_>, spec: &NodeFenceSpec) -> Res
     match spec.trigger.kind {
         Trigger::Person | Trigger::External => return Ok(node.is_some()),
         Trigger::Unhealthy => {
-            let cleared = |shown: &Shown| node.as_ref().is_some_and(|read| !shows(read, shown));
+            let cleared = |shown: &Shown| node.as_ref().is_some_and(|read| !drain::shows(read, shown));
             return if spec.trigger.condition.as_ref().is_some_and(cleared) {
                 Err(Outcome::Heard)
             } else {
@@ -195,10 +195,6 @@ pub(super) async fn still_lost(acting: &Acting<'_>, spec: &NodeFenceSpec) -> Res
         return Err(Outcome::Heard);
     }
     Ok(node.is_some())
-}
-
-fn shows(node: &NodeRead, shown: &Shown) -> bool {
-    node.statuses_of(&shown.r#type).any(|status| shown.status.is(Says::parse(Some(status))))
 }
 
 /// Writes a status at this version; gives back the next.

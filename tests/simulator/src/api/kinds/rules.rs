@@ -48,7 +48,10 @@ const ABOUT_CHANGES: [(&str, OfChange); 5] = [
     ),
 ];
 
-const ABOUT_OBJECTS: [(&str, OfObject); 11] = [
+const ABOUT_OBJECTS: [(&str, OfObject); 12] = [
+    ("!(self.type in ['Ready', 'pod-safety.dev/NodeUnreachable'])", |it| {
+        !is(it, "type", "Ready") && !is(it, "type", "pod-safety.dev/NodeUnreachable")
+    }),
     ("(self.driver == 'Agent') == has(self.agent)", |it| is(it, "driver", "Agent") == has(it, "agent")),
     ("(self.driver == 'NetworkFence') == has(self.networkFence)", |it| {
         is(it, "driver", "NetworkFence") == has(it, "networkFence")
