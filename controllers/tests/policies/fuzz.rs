@@ -126,6 +126,10 @@ fn condition<'v>(object: &'v Value, kind: &str, status: &str) -> Option<&'v Valu
     conditions.iter().find(|one| one["type"] == kind && one["status"] == status)
 }
 
+fn cordons(old: &Value, new: &Value) -> bool {
+    new["spec"]["unschedulable"] == true && old["spec"]["unschedulable"] != true
+}
+
 fn terminal(object: &Value) -> bool {
     object["status"]["phase"] == "Failed" || object["status"]["phase"] == "Succeeded"
 }
@@ -185,9 +189,7 @@ fn check_own_account(request: &Request) {
                 "/metadata/labels/beta.kubernetes.io~1os",
                 "/metadata/labels/beta.kubernetes.io~1arch",
             ]);
-            let cordoned = |of: &Value| of["spec"]["unschedulable"] == true;
-            let cordons = cordoned(object) && !cordoned(old);
-            assert!(!cordons || condition(old, "Ready", "True").is_some(), "it is cordoned: {old}");
+            assert!(!cordons(old, object) || condition(old, "Ready", "True").is_some(), "{old}");
         }
         "UPDATE nodes/status" => {
             only(&["/status/conditions"]);

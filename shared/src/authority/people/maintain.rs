@@ -63,7 +63,7 @@ pub async fn report(
     connection.send(call).await.map(drop).map_err(api("writing the conditions of the node"))
 }
 
-/// Asks for the node to be switched off, and to stay off until [`release`]. One that was asked for before is kept off too.
+/// Asks for the node to be switched off, and to stay off until it is released. One that was asked for before is kept off too.
 ///
 /// # Errors
 /// No policy chooses the node, or it could not be written.
