@@ -59,7 +59,8 @@ async fn scene() -> Scene {
     for role in ROLES {
         plane.bind_pod_safety(role).await.unwrap();
     }
-    let nodes = ["w1", "w2", "w3"].map(|name| Machine::new(name, || true)).to_vec();
+    // Where all nodes are lost, no pod is evicted: most of them stay well.
+    let nodes = ["w1", "w2", "w3", "w4", "w5", "w6", "w7"].map(|name| Machine::new(name, || true)).to_vec();
     let mut kubelets = JoinSet::new();
     for node in &nodes {
         kubelets.spawn(Arc::clone(node).live(plane.admin()));
