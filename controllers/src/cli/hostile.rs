@@ -262,7 +262,7 @@ fn each_command_is_tried_or_has_its_reason() {
 /// Of an unmarked cluster each command has something to say, so that the marks of the next test are looked for in pages.
 #[test]
 fn each_command_says_something_of_this_cluster() {
-    let says = server(objects(), "v1.36.3".to_owned(), false);
+    let says = server(objects(), "v1.37.2".to_owned(), false);
     for command in COMMANDS {
         let text = printed(command, &says);
         assert!(!text.is_empty() && !text.contains("decoding"), "{command}: {text}");
@@ -272,7 +272,7 @@ fn each_command_says_something_of_this_cluster() {
 /// A program that asks several clusters could not tell from a plan, a timeline or a test of devices which one it was.
 #[test]
 fn bug_every_json_names_its_cluster() {
-    let says = server(objects(), "v1.36.3".to_owned(), false);
+    let says = server(objects(), "v1.37.2".to_owned(), false);
     let mut documents = 0;
     for command in COMMANDS {
         let command = format!("{} -o json", command.split(" -o ").next().unwrap());
@@ -302,7 +302,7 @@ fn attack_control_characters_in_any_text_of_the_cluster_reach_no_terminal() {
                 *text = marked(text);
             }
         }
-        let says = server(hostile, "v1.36.3".to_owned(), false);
+        let says = server(hostile, "v1.37.2".to_owned(), false);
         tried.with(&says, pointer);
     }
     tried.held(100);

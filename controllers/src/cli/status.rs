@@ -304,7 +304,7 @@ mod tests {
     fn told(stage: &Stage) -> (Overview, String) {
         let overview = stage.scene(Overview::of);
         let wall = "2026-11-21T10:23:05Z".parse().unwrap();
-        let text = page(&overview, &stage.running, "v1.36.3", wall, Paint::plain());
+        let text = page(&overview, &stage.running, "v1.37.2", wall, Paint::plain());
         (overview, text)
     }
 
@@ -314,7 +314,7 @@ mod tests {
         stage.pod_with("orders-0", "worker-a1", staged::ready);
         let (overview, text) = told(&stage);
         assert_eq!(overview.verdict(), Overall::Blocked);
-        let golden = "Kubernetes v1.36.3   mode guard   leader pod-safety-x, 1 standby
+        let golden = "Kubernetes v1.37.2   mode guard   leader pod-safety-x, 1 standby
 ! at most one pod per stable identity: 2 pods with a stable identity, 1 held until there is proof
 
 ZONE    READY  LOST  BRAKE
@@ -340,7 +340,7 @@ shop       orders-1  worker-b1  3m10s  proof that worker-b1 stopped
         );
         let wall = "2026-11-21T10:23:05Z".parse().unwrap();
         let seen =
-            Seen { overview, running: stage.running, server: "v1.36.3".to_owned(), wall, target: target() };
+            Seen { overview, running: stage.running, server: "v1.37.2".to_owned(), wall, target: target() };
         assert!(
             documentation.contains(&seen.text(Paint::plain())),
             "docs/commands.md does not name the cluster"

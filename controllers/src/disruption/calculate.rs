@@ -1,6 +1,6 @@
 //! The arithmetic of a budget: from its pods and their controllers to its status. Pure.
 //!
-//! Source: `pkg/controller/disruption/disruption.go` of Kubernetes v1.36.3 (`trySync`,
+//! Source: `pkg/controller/disruption/disruption.go` of Kubernetes v1.37.2 (`trySync`,
 //! `getExpectedPodCount`, `countHealthyPods`, `buildDisruptedPodMap`, `updatePdbStatus`).
 
 use std::collections::BTreeMap;

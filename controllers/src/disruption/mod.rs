@@ -19,7 +19,7 @@
 //! wants, as far as the cache knows; an eviction that the API server let through
 //! is never forgotten by a write (resourceVersion); an entry of `disruptedPods` is
 //! about one UID; two minutes are measured by our own clock. The same results as
-//! kube-controller-manager (`pkg/controller/disruption`, v1.36.3), but for its weak
+//! kube-controller-manager (`pkg/controller/disruption`, v1.37.2), but for its weak
 //! spots:
 //!
 //! | | KCM | here |

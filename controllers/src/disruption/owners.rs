@@ -1,6 +1,6 @@
 //! What stands behind a pod: how many its controller wants. Pure.
 //!
-//! Source: the `finders()` of `pkg/controller/disruption/disruption.go` (v1.36.3).
+//! Source: the `finders()` of `pkg/controller/disruption/disruption.go` (v1.37.2).
 //! They look up names and ask scales anew in each sync; here what the cache
 //! follows is looked up by UID, and what it does not follow is asked for.
 

@@ -1,6 +1,6 @@
 //! What the API server would answer an eviction, by what the budgets' statuses say.
 //!
-//! Source: `pkg/registry/core/pod/storage/eviction.go` (v1.36.3), `Create` and
+//! Source: `pkg/registry/core/pod/storage/eviction.go` (v1.37.2), `Create` and
 //! `checkAndDecrement`.
 
 use pod_safety_shared::model::{Budget, Phase, Pod, UnhealthyPolicy};

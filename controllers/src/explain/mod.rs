@@ -12,7 +12,7 @@
 //! [`crate::taint_eviction`], [`crate::node_lifecycle`], [`crate::fencing`] and
 //! [`crate::disruption`] is asked with the settings of whoever runs, and its holds are
 //! repeated in their own words. What an eviction is answered follows the API server
-//! (`pkg/registry/core/pod/storage/eviction.go`, v1.36.3). What is not known is said to
+//! (`pkg/registry/core/pod/storage/eviction.go`, v1.37.2). What is not known is said to
 //! be unknown.
 //!
 //! | file | subject |

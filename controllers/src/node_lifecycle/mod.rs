@@ -56,7 +56,7 @@
 //! lost, and none when every zone is lost. A decision rests on the cache, and on how long we have led,
 //! so that a restart or a new leader neither takes a taint away nor begins a count anew that was in the API. Taints,
 //! labels and conditions of others stay. What the kubelet says itself is never overwritten: it lives.
-//! The same results as kube-controller-manager (`pkg/controller/nodelifecycle`, v1.36.3), but for
+//! The same results as kube-controller-manager (`pkg/controller/nodelifecycle`, v1.37.2), but for
 //! its weak spots:
 //!
 //! | | KCM | here |

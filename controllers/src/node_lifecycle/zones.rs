@@ -1,7 +1,7 @@
 //! How fast nodes of a zone may be given up: KCM's states and rates. Pure.
 //!
 //! Source of the rules: `pkg/controller/nodelifecycle`, `ComputeZoneState`, `setLimiterInZone`,
-//! `ReducedQPSFunc` and `handleDisruption`, v1.36.3.
+//! `ReducedQPSFunc` and `handleDisruption`, v1.37.2.
 
 use std::time::Duration;
 

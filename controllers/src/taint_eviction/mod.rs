@@ -24,7 +24,7 @@
 //! is about one UID at one version; it is decided once more when its turn comes, and
 //! goes out only if a quorum read finds the node and its taints as they were; what
 //! fails is tried again for as long as it is wanted. The same results as
-//! kube-controller-manager (`pkg/controller/tainteviction`, v1.36.3), but for its weak
+//! kube-controller-manager (`pkg/controller/tainteviction`, v1.37.2), but for its weak
 //! spots:
 //!
 //! | | KCM | here |

@@ -1,6 +1,6 @@
 //! Labels, and the selectors that ask for them.
 //!
-//! Source of the semantics: `k8s.io/apimachinery` v0.36.3, `pkg/labels/selector.go`
+//! Source of the semantics: `k8s.io/apimachinery` v0.37.2, `pkg/labels/selector.go`
 //! (`Requirement.Matches`) and `pkg/apis/meta/v1/helpers.go` (`LabelSelectorAsSelector`).
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,6 +1,6 @@
 //! Taints that end pods (`NoExecute`), and the tolerations that answer them.
 //!
-//! Source of the semantics: `k8s.io/api` v0.36.3, `core/v1/toleration.go`
+//! Source of the semantics: `k8s.io/api` v0.37.2, `core/v1/toleration.go`
 //! (`ToleratesTaint`), and `k8s.io/component-helpers`,
 //! `scheduling/corev1/helpers.go` (`GetMatchingTolerations`: of several that match,
 //! the first one counts).

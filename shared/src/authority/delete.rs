@@ -2,7 +2,7 @@
 //! pod's own grace.
 //!
 //! Source of the contract: `pkg/controller/tainteviction` (`addConditionAndDeletePod`)
-//! and `pkg/registry/core/pod/strategy.go` (`CheckGracefulDelete`), v1.36.3.
+//! and `pkg/registry/core/pod/strategy.go` (`CheckGracefulDelete`), v1.37.2.
 //!
 //! No evidence is needed, for only the kubelet ends what it asks for. Invariants: the
 //! grace is named and never zero; both requests carry the UID and the version, the

@@ -2,7 +2,7 @@
 //! budget lets it through.
 //!
 //! Source of the contract: `pkg/registry/core/pod/storage/eviction.go` and
-//! `pkg/registry/core/pod/strategy.go` (v1.36.3).
+//! `pkg/registry/core/pod/strategy.go` (v1.37.2).
 //!
 //! Invariants: a quorum read of the pod comes first, for an eviction that is refused
 //! on its UID has taken one from the budget already; what is sent names the UID and

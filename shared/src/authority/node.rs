@@ -1,7 +1,7 @@
 //! What a controller wants written to a node: one update for all of it, because there is one turn of each node at a time.
 //!
 //! Source of the contract: `pkg/controller/nodelifecycle` (`tryUpdateNodeHealth`, `doNoScheduleTaintingPass`) and
-//! `pkg/controller` (`PatchNodeTaints`), v1.36.3.
+//! `pkg/controller` (`PatchNodeTaints`), v1.37.2.
 //!
 //! Nothing ends by it at once, so it needs no evidence; but pods that bear no `NoExecute` taint do end by one, and no
 //! endpoint leads to a node whose kubelet is called silent. So the cache only suspects: a quorum read of Node and Lease

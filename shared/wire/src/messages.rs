@@ -1,4 +1,4 @@
-//! The messages. Tags are the field numbers of `k8s.io/api/*/generated.proto` v0.36.3.
+//! The messages. Tags are the field numbers of `k8s.io/api/*/generated.proto` v0.37.2.
 
 use std::collections::BTreeMap;
 

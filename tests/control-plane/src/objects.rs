@@ -35,7 +35,7 @@ pub fn node(name: &str) -> Node {
     let labels = BTreeMap::from([("kubernetes.io/hostname".to_owned(), name.to_owned())]);
     let node_info = NodeSystemInfo {
         boot_id: format!("boot-1-of-{name}"),
-        kubelet_version: "v1.36.3".to_owned(),
+        kubelet_version: "v1.37.2".to_owned(),
         operating_system: "linux".to_owned(),
         ..NodeSystemInfo::default()
     };

@@ -17,7 +17,7 @@ pub async fn tool(name: &str) -> Result<PathBuf, Error> {
     Ok(folder.join(name))
 }
 
-/// The version of Kubernetes that the programs are built from where `KUBERNETES` selects none, as `v1.36.3`. Recordings are of
+/// The version of Kubernetes that the programs are built from where `KUBERNETES` selects none, as `v1.37.2`. Recordings are of
 /// this version.
 pub fn pinned_kubernetes() -> Result<String, Error> {
     let text = module("go.mod")?;

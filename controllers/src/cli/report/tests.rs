@@ -33,8 +33,8 @@ fn what_could_not_be_read_is_named_and_the_rest_is_written() {
     let (path, mut folder) = new();
     folder.put("doctor", Err(anyhow::anyhow!("the API server answered 403")));
     folder.write("status.txt", "x\n");
-    let text = readme(&folder, &Target::default(), "v1.36.3", "2026-11-21T10:23:05Z".parse().unwrap());
-    for says in ["cluster v1.36.3", "- status.txt", "## Not in it\n\n- doctor: the API server answered 403\n"]
+    let text = readme(&folder, &Target::default(), "v1.37.2", "2026-11-21T10:23:05Z".parse().unwrap());
+    for says in ["cluster v1.37.2", "- status.txt", "## Not in it\n\n- doctor: the API server answered 403\n"]
     {
         assert!(text.contains(says), "{says}: {text}");
     }

@@ -1,4 +1,4 @@
-//! Sentences about budgets; those of `disruption_test.go` (v1.36.3) among them.
+//! Sentences about budgets; those of `disruption_test.go` (v1.37.2) among them.
 
 use pod_safety_shared::model::{BadSelector, BudgetKey, Requirement, Selector, UnhealthyPolicy};
 use pod_safety_shared::testing::at;

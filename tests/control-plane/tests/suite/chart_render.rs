@@ -15,7 +15,7 @@ use pod_safety_control_plane::{binary, chart, helm, looked_at, manifests, scored
 use serde_json::{Value, json};
 
 /// So that a render does not depend on the version that helm was built with.
-const KUBE_VERSION: &str = "--kube-version=1.36.3";
+const KUBE_VERSION: &str = "--kube-version=1.37.2";
 /// Ways of use that have a file in `ci/`.
 const WAYS: [&str; 4] = ["default", "observe", "replace", "everything"];
 const BEGIN: &str = "<!-- values: made by a test from charts/pod-safety/values.yaml -->\n";

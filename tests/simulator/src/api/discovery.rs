@@ -13,7 +13,7 @@ use super::kinds::{Kind, Rules};
 const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
 /// The Kubernetes version whose API is simulated.
-const VERSION: (&str, &str) = ("1", "36");
+const VERSION: (&str, &str) = ("1", "37");
 
 /// The media type of all groups in one answer.
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";

@@ -1,5 +1,5 @@
 //! The attach/detach controller, as far as the volumes of the `StatefulSet` need it:
-//! by the rules of kube-controller-manager 1.36 (`pkg/controller/volume/attachdetach`),
+//! by the rules of kube-controller-manager 1.37 (`pkg/controller/volume/attachdetach`),
 //! its six minutes with them. It is the same one whoever collects the pods.
 //!
 //! In: pods, nodes and their `volumesInUse`, from the watch cache of its API server.

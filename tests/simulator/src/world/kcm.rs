@@ -1,4 +1,4 @@
-//! The baseline: the rules of kube-controller-manager 1.36's PodGC, with its
+//! The baseline: the rules of kube-controller-manager 1.37's PodGC, with its
 //! holes, read from `pkg/controller/podgc/gc_controller.go`. A checker that does
 //! not find it guilty checks nothing.
 

@@ -1,4 +1,4 @@
-//! The baseline's disruption budgets, as kube-controller-manager 1.36's disruption
+//! The baseline's disruption budgets, as kube-controller-manager 1.37's disruption
 //! controller keeps them, with its weak spots; read from
 //! `pkg/controller/disruption/disruption.go`.
 //!

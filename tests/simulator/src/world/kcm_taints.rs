@@ -1,4 +1,4 @@
-//! The baseline's taint eviction, as kube-controller-manager 1.36 does it: a timer for
+//! The baseline's taint eviction, as kube-controller-manager 1.37 does it: a timer for
 //! each pod by namespace and name, set when this process first saw the taint, left as it
 //! is whatever changes, and nothing looked at when it fires (holes H-2, W-TE2 to W-TE4).
 //!

@@ -104,7 +104,7 @@ impl Kubelet {
                 "conditions": self.conditions(),
                 "nodeInfo": {
                     "bootID": self.boot_id(), "architecture": "amd64", "containerRuntimeVersion": "hollow",
-                    "kernelVersion": "6", "kubeProxyVersion": "v1.36.3", "kubeletVersion": "v1.36.3", "machineID": &*self.node,
+                    "kernelVersion": "6", "kubeProxyVersion": "v1.37.2", "kubeletVersion": "v1.37.2", "machineID": &*self.node,
                     "operatingSystem": "linux", "osImage": "hollow", "systemUUID": &*self.node,
                 },
             },

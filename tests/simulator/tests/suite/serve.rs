@@ -73,7 +73,7 @@ fn names(objects: &Value, key: &str) -> Vec<String> {
 async fn clients_find_out_what_there_is() {
     let stage = Stage::start();
     let json = "application/json";
-    assert_eq!(get(&stage, "/version", json).await.1["minor"], "36");
+    assert_eq!(get(&stage, "/version", json).await.1["minor"], "37");
     assert_eq!(get(&stage, "/api", json).await.1["versions"], json!(["v1"]));
     let groups = get(&stage, "/apis", json).await.1;
     let expected = ["apps", "coordination.k8s.io", "pod-safety.dev", "policy", "storage.k8s.io"];

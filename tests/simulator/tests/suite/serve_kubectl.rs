@@ -105,7 +105,7 @@ fn kubectl_gets() {
     assert!(kubectl.run("get pods -l app=web -o yaml").contains("kind: List"));
     assert_eq!(kubectl.run("get pods --field-selector metadata.name=web-1 -o name"), "pod/web-1\n");
     assert!(kubectl.run("api-resources").contains("nodefences"));
-    assert!(kubectl.run("version").contains("v1.36"));
+    assert!(kubectl.run("version").contains("v1.37"));
     let (success, text) = kubectl.try_run("get pod nobody");
     assert!(!success && text.contains("Error from server (NotFound): pods \"nobody\" not found"), "{text}");
     let (success, text) = kubectl.try_run("get secrets");

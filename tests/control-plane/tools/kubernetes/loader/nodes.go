@@ -93,7 +93,7 @@ func newNode(i int, now time.Time, fields []byte, images []corev1.ContainerImage
 			NodeInfo: corev1.NodeSystemInfo{
 				MachineID: uuid.NewString(), SystemUUID: uuid.NewString(), BootID: uuid.NewString(),
 				KernelVersion: "6.12.0", OSImage: "Linux", OperatingSystem: "linux", Architecture: "amd64",
-				ContainerRuntimeVersion: "containerd://2.2.0", KubeletVersion: "v1.36.3",
+				ContainerRuntimeVersion: "containerd://2.2.0", KubeletVersion: "v1.37.2",
 			},
 			Images: images,
 		},

@@ -1,6 +1,6 @@
 //! The API's copy of a static pod: its kubelet makes it anew when it is deleted, as long as its Node is there.
 //!
-//! As a kubelet of 1.36 does (`mirror_client.go`): it takes the UID of its Node, the owner of the copy, from its own
+//! As a kubelet of 1.37 does (`mirror_client.go`): it takes the UID of its Node, the owner of the copy, from its own
 //! informer, and makes no copy without. The API server compares that UID with the Node that it knows
 //! (`api/node_restriction.rs`). So a kubelet whose Node was deleted makes no copy, and nobody can see by one that it
 //! lives.

@@ -112,7 +112,7 @@ async fn furnish(server: &Arc<ApiServer>) {
         "status": { "conditions": [{ "type": "Ready", "status": "True", "reason": "KubeletReady" }],
             "addresses": [{ "type": "InternalIP", "address": "10.0.0.1" }],
             "nodeInfo": { "bootID": "b", "architecture": "amd64", "containerRuntimeVersion": "hollow",
-                "kernelVersion": "6", "kubeProxyVersion": "", "kubeletVersion": "v1.36.3", "machineID": "m",
+                "kernelVersion": "6", "kubeProxyVersion": "", "kubeletVersion": "v1.37.2", "machineID": "m",
                 "operatingSystem": "linux", "osImage": "hollow", "systemUUID": "s" } } });
     ask(server, Method::POST, "/api/v1/nodes", &node).await;
     let lease = json!({ "metadata": { "name": "node-1" },
