@@ -124,6 +124,9 @@ fn rescale(log: &mut Log, route: &Route, asked: &Asked, now: Timestamp) -> Resul
     let patches = asked.method == Method::PATCH;
     let kind = Kind { rules: Rules::Custom, ..(*route.kind).clone() };
     let how = super::patch::PatchType::of(&kind, &asked.content_type);
+    if let (true, Ok(how)) = (patches, &how) {
+        super::patch::check_json(*how, &body)?;
+    }
     let update = Update { part: Part::Main, dry: asked.dry_run(), uid: None, now, create: false };
     let written = update.run(log, route, &name, |existing| {
         let new = if patches {

@@ -204,6 +204,7 @@ pub(crate) fn patch(log: &mut Log, route: &Route, asked: &Asked, now: Timestamp)
     let part = part_of(route)?;
     let kind = Arc::clone(&route.kind);
     let how = PatchType::of(&kind, &asked.content_type)?;
+    patch::check_json(how, &asked.body)?;
     if how == PatchType::Apply {
         if asked.parameter("fieldManager").is_empty() {
             let cause = Cause::required("fieldManager");
@@ -267,9 +268,6 @@ impl Update {
         take_namespace(route, &mut new)?;
         self.prepare(kind, &mut new, old);
         let mut causes = metadata::validate_update(&new, old);
-        for _ in 0..metadata::own_checks(kind, self.part) {
-            causes.extend(metadata::validate_update(&new, old));
-        }
         causes.extend(kinds::validate_update(kind, self.part, &new, old));
         if !causes.is_empty() {
             let name = text(&new, &["metadata", "name"]);

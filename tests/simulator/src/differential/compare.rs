@@ -33,8 +33,8 @@ pub const DIVERGENCES: [Divergence; 9] = [
         why: "code, reason, causes and retryAfterSeconds are compared; nobody decides by words",
     },
     Divergence {
-        what: "the order of details.causes",
-        why: "Go finds some of them by walking maps, so the real server's own order changes from call to call; all of them are compared, each as often as it is told",
+        what: "the order of details.causes, and how often one is named",
+        why: "Go finds some of them by walking maps, so the real server's own order changes from call to call; some are found by two of its checks, and Kubernetes 1.37 drops most of these repetitions",
     },
     Divergence {
         what: "the resourceVersion of lists",

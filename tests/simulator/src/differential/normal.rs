@@ -108,8 +108,9 @@ impl Normaliser {
         let details = &status["details"];
         let causes = details["causes"].as_array().into_iter().flatten();
         let mut causes: Vec<Value> = causes.map(|cause| json!([cause["reason"], cause["field"]])).collect();
-        // All are told, each as often as it was found; their order says nothing.
+        // How often one is named, and in which order, says nothing.
         causes.sort_by_key(ToString::to_string);
+        causes.dedup();
         json!({
             "status": status["status"], "reason": status["reason"], "code": status["code"], "causes": causes,
             "on": [self.value("name", &details["name"]), details["group"], details["kind"], details["retryAfterSeconds"]],

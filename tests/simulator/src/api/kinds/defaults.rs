@@ -147,6 +147,7 @@ fn stateful_set(object: &mut Value) {
     set_default(object, &["spec", "updateStrategy"], "type", "RollingUpdate");
     if text(object, &["spec", "updateStrategy", "type"]) == "RollingUpdate" {
         set_default(object, &["spec", "updateStrategy", "rollingUpdate"], "partition", 0);
+        set_default(object, &["spec", "updateStrategy", "rollingUpdate"], "maxUnavailable", 1);
     }
     for key in ["whenDeleted", "whenScaled"] {
         set_default(object, &["spec", "persistentVolumeClaimRetentionPolicy"], key, "Retain");

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Kind, Part, Rules};
+use super::{Kind, Rules};
 use crate::api::failure::Cause;
 use crate::api::fields::{at, list, number, text, texts};
 
@@ -29,15 +29,6 @@ pub(crate) fn validate_update(new: &Value, old: &Value) -> Vec<Cause> {
     causes
 }
 
-/// How often a kind's own rules check metadata once more. The API server reports
-/// each time.
-pub(crate) const fn own_checks(kind: &Kind, part: Part) -> usize {
-    match (kind.rules, part) {
-        (Rules::Budget | Rules::Attachment | Rules::Event, _) | (Rules::Volume, Part::Main) => 0,
-        _ => 1,
-    }
-}
-
 /// What must hold for labels, annotations and owners.
 pub(crate) fn validate(object: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
@@ -60,7 +51,7 @@ pub(crate) fn validate(object: &Value) -> Vec<Cause> {
         for key in ["apiVersion", "kind", "name", "uid"] {
             if text(owner, &[key]).is_empty() {
                 let field = format!("metadata.ownerReferences[{index}].{key}");
-                causes.push(Cause::invalid(field, "must not be empty"));
+                causes.push(Cause::required(field));
             }
         }
     }

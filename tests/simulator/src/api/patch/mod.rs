@@ -40,6 +40,12 @@ impl PatchType {
     }
 }
 
+/// A patch that is no JSON is refused before the object is looked for (`validateAndTranscodePatch`).
+pub(crate) fn check_json(how: PatchType, body: &[u8]) -> Result<(), Failure> {
+    let valid = how == PatchType::Apply || serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok();
+    if valid { Ok(()) } else { Err(Failure::bad_request("invalid JSON patch")) }
+}
+
 /// Applies a patch.
 pub(crate) fn apply(how: PatchType, current: &Value, body: &[u8]) -> Result<Value, Failure> {
     let patch: Value = serde_json::from_slice(body)
