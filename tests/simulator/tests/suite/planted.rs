@@ -45,9 +45,14 @@ fn every_planted_bug_is_caught_by_the_invariant_that_names_it() -> Result<()> {
             continue;
         }
         let committed: u64 = committed.parse().with_context(|| format!("{plant:?}: {committed}"))?;
+        let subject = Subject::Shipped(shipped::launch, Some(plant));
+        // Where the seed that is known still catches it, the ones before it need not be run.
+        if run(&draw(committed.saturating_sub(1)), subject).breaks(invariant) {
+            continue;
+        }
         // Another version of the world may need a few more; never many more.
         let limit = (committed * 4 + 40).min(SEEDS);
-        match first_seed_that_breaks(invariant, 0..limit, Subject::Shipped(shipped::launch, Some(plant))) {
+        match first_seed_that_breaks(invariant, 0..limit, subject) {
             Some((seed, _)) => {
                 println!("{plant:?}: {invariant} after {} seeds; committed: {committed}", seed + 1)
             }

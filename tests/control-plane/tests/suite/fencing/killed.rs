@@ -28,8 +28,8 @@ const SPARE: usize = 3;
 const REPLICAS: usize = 3;
 /// Between the losses: about as long as it takes to have a leader again.
 const APART: Duration = Duration::from_secs(4);
-/// Between two looks at everything.
-const LOOK: Duration = Duration::from_millis(100);
+/// Between two looks at everything: no step that is looked for lasts less than the second of the agent.
+const LOOK: Duration = Duration::from_millis(250);
 
 /// The steps after which somebody is killed, in their order.
 const STEPS: [&str; 14] = [
