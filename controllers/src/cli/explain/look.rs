@@ -89,7 +89,10 @@ impl Look {
         let mut refused = Vec::new();
         let Ours { settings, running, controllers, fenced_from, account, pods } =
             running(session, wall, &mut refused).await;
-        snapshot.fence_from(fenced_from);
+        // Where no pod of pod-safety tells its flags, the namespaces of its devices are not known: no device is left out.
+        if running.mode.is_some() {
+            snapshot.fence_from(fenced_from);
+        }
         Ok(Self {
             snapshot,
             settings,
