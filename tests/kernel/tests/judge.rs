@@ -143,7 +143,7 @@ fn exactly_this_passes(
     prop_assert!(sent(&path, &body, Some(&permit)));
     prop_assert!(!sent(&path, &body, None));
     prop_assert!(!sent(
-        &path.replace("/ns/", "/other/").replace("/nodes/a", "/nodes/b").replace("/v1", "/v2"),
+        &path.replace("/ns/", "/other/").replace("/nodes/a", "/nodes/b").replace("/leases/pv", "/leases/pw"),
         &body,
         Some(&permit)
     ));

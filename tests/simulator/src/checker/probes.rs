@@ -141,7 +141,7 @@ const SOMETIMES: [(&str, u64); 141] = [
     ("request met: error 409", 757),
     ("request met: error 429", 774),
     ("request met: error 500", 668),
-    ("request met: error 503", 754),
+    ("request met: error 503", 300),
     ("request met: error 504", 748),
     ("request met: request dropped", 362),
     ("the Lease of a volume that is gone was forgotten", 240),

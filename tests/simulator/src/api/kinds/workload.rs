@@ -80,23 +80,10 @@ fn validate_stateless_update(rules: Rules, new: &Value, old: &Value) -> Vec<Caus
 
 fn validate_stateful_update(new: &Value, old: &Value) -> Vec<Cause> {
     let mut causes = validate_stateful(new);
-    let mut fixed = new.clone();
-    for key in [
-        "replicas",
-        "ordinals",
-        "template",
-        "updateStrategy",
-        "revisionHistoryLimit",
-        "persistentVolumeClaimRetentionPolicy",
-        "minReadySeconds",
-    ] {
-        copy(&mut fixed, old, &["spec"], key);
-    }
-    if fixed.get("spec") != old.get("spec") {
-        causes.push(Cause::forbidden(
-            "spec",
-            "updates to statefulset spec for fields other than the mutable ones",
-        ));
+    for key in ["selector", "volumeClaimTemplates", "serviceName", "podManagementPolicy"] {
+        if at(new, &["spec", key]) != at(old, &["spec", key]) {
+            causes.push(Cause::invalid(format!("spec.{key}"), "field is immutable"));
+        }
     }
     causes
 }
