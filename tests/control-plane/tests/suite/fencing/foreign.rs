@@ -156,9 +156,8 @@ impl Scene {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pod_is_released_when_its_node_claim_machine_or_host_says_that_the_machine_is_gone_or_off() {
     let scene = scene().await;
-    a_node_claim(&scene).await;
-    a_machine_of_openshift(&scene).await;
-    a_bare_metal_host(&scene).await;
+    // At the same time: each waits for a kubelet to be missed, and for two status checks.
+    tokio::join!(a_node_claim(&scene), a_machine_of_openshift(&scene), a_bare_metal_host(&scene));
     each_right_was_used(&scene).await;
 }
 
