@@ -94,6 +94,25 @@ fn classify(said: String) -> DeviceError {
         "self-signed certificate",
         "ssl certificate problem",
     ];
+    const EXPIRED: [&str; 7] = [
+        "requestexpired",
+        "expiredtoken",
+        "token has expired",
+        "token has been expired",
+        "secret keys for app",
+        "credentials have expired",
+        "password has expired",
+    ];
+    const THROTTLED: [&str; 6] = [
+        "requestlimitexceeded",
+        "ratelimitexceeded",
+        "throttl",
+        "too many requests",
+        "number of concurrent sessions is exceeded",
+        "retry later",
+    ];
+    // fence_aws, for every error that the API of EC2 answers.
+    const REFUSED: [&str; 1] = ["incorrect access key or secret key"];
     const LOGIN: [&str; 11] = [
         "401",
         "unauthorized",
@@ -107,8 +126,10 @@ fn classify(said: String) -> DeviceError {
         "hmac is invalid",
         "password verification",
     ];
-    const AWAY: [&str; 11] = [
+    const AWAY: [&str; 12] = [
         "unable to connect",
+        // fence_aws, where the name of the region is no host.
+        "incorrect region",
         "connection refused",
         "connection timed out",
         "connection lost",
@@ -124,6 +145,12 @@ fn classify(said: String) -> DeviceError {
     let any = |list: &[&str]| list.iter().any(|word| words.contains(word));
     if any(&TLS) {
         DeviceError::Tls { said }
+    } else if any(&EXPIRED) {
+        DeviceError::Expired { said }
+    } else if any(&THROTTLED) {
+        DeviceError::Throttled { said }
+    } else if any(&REFUSED) {
+        DeviceError::Refused { said }
     } else if any(&LOGIN) {
         DeviceError::Login { said }
     } else if any(&AWAY) {

@@ -249,10 +249,8 @@ const fn released(kind: &EvidenceKind) -> Released {
         EvidenceKind::NeverScheduled => Released::NeverScheduled,
         EvidenceKind::Confirmed { .. } => Released::Confirmed,
         EvidenceKind::KubeletTerminated => Released::KubeletTerminated,
-        EvidenceKind::PowerOff { .. }
+        EvidenceKind::Fenced { .. }
         | EvidenceKind::Asserted { .. }
-        | EvidenceKind::Decommissioned { .. }
-        | EvidenceKind::Remediated { .. }
         | EvidenceKind::BootChanged { .. }
         | EvidenceKind::StorageFenced { .. } => Released::PowerOff,
     }
