@@ -572,7 +572,7 @@ pub enum Hold {
     },
     /// It stays off.
     #[error(
-        "node {node} is off and its pods are released. Repair and start it: pod-safety removes its taint when the node is Ready again. If its machine does not exist any more, delete the Node"
+        "node {node} is off and its pods are released. Repair and start it: pod-safety removes its taint when the node is Ready again"
     )]
     MachinePoweredOff {
         /// Its name.

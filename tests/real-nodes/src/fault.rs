@@ -167,7 +167,9 @@ impl Cluster {
             Fault::SwitchSilent => self.switches.pause()?,
             Fault::SwitchAnswers => self.switches.resume()?,
             Fault::SwitchLies => std::fs::create_dir_all(LIES)?,
-            Fault::SecondFact if !self.ours.is_empty() => self.apply(&objects::policy(&["KubeletPort"])).await?,
+            Fault::SecondFact if !self.ours.is_empty() => {
+                self.apply(&objects::policy(&["KubeletPort"])).await?
+            }
             Fault::SwitchOfAnother if !self.ours.is_empty() => {
                 self.device(&another(victim)?.name()).await?;
             }

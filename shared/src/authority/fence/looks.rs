@@ -105,7 +105,7 @@ impl Looker<'_> {
         let objects: Vec<_> = samples.iter().filter_map(|sample| sample.object.clone()).collect();
         let looks = self.look(&devices, &facts, &objects);
         let (looks, borne_out) =
-            futures::future::join(looks, self.still_corroborated(corroborated, &node.name)).await;
+            futures::future::join(looks, Box::pin(self.still_corroborated(corroborated, &node.name))).await;
         let seen: Vec<_> = looks
             .into_iter()
             .map(|Looked { check, sample, .. }| Seen { check, samples: vec![sample.clone(), sample] })

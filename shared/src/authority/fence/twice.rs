@@ -21,7 +21,8 @@ pub(super) async fn look_twice(acting: &Acting<'_>, target: &Target) -> Result<(
     let (seen, lease) = acting.while_leading(looks(acting, &target.spec.node, &attempt, &facts)).await??;
     let mut verified = judge(act, &seen, lease);
     if act == Act::Off && verified.power == "Off" {
-        let borne_out = acting.looker.corroborated(&attempt.corroborate, &target.spec.node.name);
+        // Boxed, as few ask for it.
+        let borne_out = Box::pin(acting.looker.corroborated(&attempt.corroborate, &target.spec.node.name));
         match acting.while_leading(borne_out).await? {
             Ok(facts) => verified.corroborated = facts,
             Err(message) => verified = Verified { power: "Unknown".to_owned(), message, ..verified },

@@ -223,7 +223,7 @@ impl Plant {
         (Self::ReleasesByName, Invariant::Hygiene),
         (Self::OneLook, Invariant::Fence),
         (Self::LooksTooSoon, Invariant::Renewing),
-        (Self::DeafToKubelets, Invariant::Fence),
+        (Self::DeafToKubelets, Invariant::Evidence),
         (Self::ActsFirst, Invariant::Fence),
         (Self::WordsNeverExpire, Invariant::Fence),
         (Self::MasksWords, Invariant::Released),

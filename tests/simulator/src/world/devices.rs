@@ -352,7 +352,7 @@ impl FenceTransport for Wire {
             let answers =
                 self.world.has_power(number) && !self.world.is_frozen(&node) && !self.world.is_cut(&node);
             self.world.checker.port_answered(&self.caller, &node, answers);
-            Ok(answers && self.plant != Some(crate::campaign::Plant::DeafToKubelets))
+            Ok(answers && !self.is_deaf_to(&node))
         })
     }
 }

@@ -155,7 +155,10 @@ async fn a_terminated_instance(scene: &Scene) {
     plane.kubectl(&["delete", "node", &lost.name]).await.unwrap().text().unwrap();
     let fence = until_phase(plane, &lost.name, "Done").await;
     let attempts = fence["status"]["attempts"].as_array().unwrap();
-    assert!(attempts.iter().all(|attempt| attempt["act"] == "off"), "what is gone is not started: {attempts:?}");
+    assert!(
+        attempts.iter().all(|attempt| attempt["act"] == "off"),
+        "what is gone is not started: {attempts:?}"
+    );
     let outcome = attempts[0]["outcome"].as_str().unwrap();
     assert!(outcome.contains(&format!("instance {id} is terminated")), "{outcome}");
 }
