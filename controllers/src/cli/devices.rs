@@ -133,17 +133,6 @@ fn way_out(problem: &str) -> (&'static str, &'static str) {
         "Unreachable" => {
             (PARAMETERS, "check address, route and firewall from the pods of pod-safety, then the login")
         }
-        "CredentialsExpired" => {
-            ("spec.secretParameters", "put new credentials into the Secret that it names")
-        }
-        "Throttled" => (
-            "spec.monitorSeconds",
-            "check it less often, or have the provider allow more requests; it is tried again by itself",
-        ),
-        "RequestRefused" => (
-            "spec.secretParameters",
-            "try the keys by hand: the provider's own client says whether they are wrong, lack a right, or are used too often",
-        ),
         "TlsNotTrusted" => {
             ("spec.parameters.ca", "set it to the authority that signed the device's certificate")
         }
@@ -171,6 +160,24 @@ fn way_out(problem: &str) -> (&'static str, &'static str) {
         "Unanswered" => (
             "",
             "check that a leader runs the controller fencing (--mode guard or replace), and that --fencing-namespaces has this namespace",
+        ),
+        problem => of_provider(problem),
+    }
+}
+
+/// The same for what a provider of instances answers.
+fn of_provider(problem: &str) -> (&'static str, &'static str) {
+    match problem {
+        "CredentialsExpired" => {
+            ("spec.secretParameters", "put new credentials into the Secret that it names")
+        }
+        "Throttled" => (
+            "spec.monitorSeconds",
+            "check it less often, or have the provider allow more requests; it is tried again by itself",
+        ),
+        "RequestRefused" => (
+            "spec.secretParameters",
+            "try the keys by hand: the provider's own client says whether they are wrong, lack a right, or are used too often",
         ),
         _ => ("", "there is no further detail: check its address, user and password, then try it by hand"),
     }

@@ -120,6 +120,16 @@ async fn reboot(machine: Machine) -> Result<()> {
 }
 
 impl Cluster {
+    /// What our policy and our device say; nothing, where ours are not there.
+    async fn configure(&mut self, fault: Fault, victim: Machine) -> Result<()> {
+        match fault {
+            _ if self.ours.is_empty() => Ok(()),
+            Fault::SecondFact => self.apply(&objects::policy(&["KubeletPort"])).await,
+            Fault::SwitchByIpmi => self.device_by_ipmi().await,
+            _ => self.device(&another(victim)?.name()).await,
+        }
+    }
+
     /// Does it. What somebody was answered is worth a word.
     pub(crate) async fn strike(
         &mut self,
@@ -167,14 +177,9 @@ impl Cluster {
             Fault::SwitchSilent => self.switches.pause()?,
             Fault::SwitchAnswers => self.switches.resume()?,
             Fault::SwitchLies => std::fs::create_dir_all(LIES)?,
-            Fault::SecondFact if !self.ours.is_empty() => {
-                self.apply(&objects::policy(&["KubeletPort"])).await?
+            Fault::SecondFact | Fault::SwitchOfAnother | Fault::SwitchByIpmi => {
+                self.configure(fault, victim).await?;
             }
-            Fault::SwitchOfAnother if !self.ours.is_empty() => {
-                self.device(&another(victim)?.name()).await?;
-            }
-            Fault::SwitchByIpmi if !self.ours.is_empty() => self.device_by_ipmi().await?,
-            Fault::SecondFact | Fault::SwitchOfAnother | Fault::SwitchByIpmi => {}
             Fault::PodDeleted => observe::delete_pod(&self.plane.admin(), NAMESPACE, identity, false).await?,
             Fault::ForcedByScript
             | Fault::TaintedByHand
