@@ -35,8 +35,6 @@ mod tests {
 
     use super::*;
 
-    const SHORT: Duration = Duration::from_millis(300);
-
     #[tokio::test]
     async fn a_machine_that_accepts_or_resets_answers() {
         let env = Env::real(1);
@@ -47,14 +45,11 @@ mod tests {
         assert_eq!(answers(&env, address, Duration::from_secs(60)).await, Ok(true), "it resets");
     }
 
-    /// What a kernel does without an answer, without a network that loses packets: time is over.
     #[tokio::test]
-    async fn what_is_not_there_in_time_is_silent() {
+    async fn what_does_not_answer_in_time_is_silent() {
         let env = Env::real(1);
-        assert_eq!(answers(&env, (Ipv4Addr::LOCALHOST, 9).into(), Duration::ZERO).await, Ok(false));
-        // TEST-NET-1: routed nowhere, or refused by this host itself.
-        let nowhere = answers(&env, (Ipv4Addr::new(192, 0, 2, 1), 10_250).into(), SHORT).await;
-        assert_ne!(nowhere, Ok(true));
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        assert_eq!(answers(&env, listener.local_addr().unwrap(), Duration::ZERO).await, Ok(false));
     }
 
     #[test]

@@ -91,7 +91,7 @@ impl Looker<'_> {
             }
             Ok(false) if others.contains(&true) => Ok(()),
             Ok(false) => Err(format!(
-                "the kubelet's port of node {node} ({address}) is silent, but so are those of other nodes, from here: that says nothing. Allow pod-safety's pods to connect to kubelets"
+                "the kubelet's port of node {node} ({address}) does not answer, but neither do those of other nodes, so that says nothing. Allow pod-safety's pods to connect to kubelets"
             )),
         }
     }

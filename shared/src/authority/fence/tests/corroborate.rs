@@ -38,7 +38,7 @@ async fn a_switch_that_lies_is_refuted_by_a_machine_that_answers_and_by_what_is_
             "Unknown",
             "something answers at the kubelet's port of node n (10.0.0.1:10250)",
         ),
-        ("nobody is heard", Some(vec![]), "Unknown", "so are those of other nodes"),
+        ("nobody is heard", Some(vec![]), "Unknown", "neither do those of other nodes"),
         (
             "no packet leaves",
             None,
