@@ -3,7 +3,8 @@
 //! ```text
 //! Order ─ Devices ─┬─ agent    one process per act, told by stdin, killed with all that it started
 //!                  ├─ socket   the same agents, run by an AgentServer in another container
-//!                  └─ redfish  HTTPS to a management controller, identity read with every look
+//!                  ├─ redfish  HTTPS to a management controller, identity read with every look
+//!                  └─ port     whether a machine answers at all
 //! ```
 //!
 //! Duty: carry an [`Order`] out within its time, and say what was seen.
@@ -16,12 +17,15 @@
 #![forbid(unsafe_code)]
 
 mod agent;
+mod port;
 mod redfish;
 mod said;
 mod socket;
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use pod_safety_clock::Env;
@@ -120,5 +124,9 @@ impl FenceTransport for Devices {
             }),
             Driver::Redfish => Box::pin(async move { redfish::carry_out(&self.env, &order).await }),
         }
+    }
+
+    fn answers(&self, address: SocketAddr, within: Duration) -> BoxFuture<'_, Result<bool, DeviceError>> {
+        Box::pin(port::answers(&self.env, address, within))
     }
 }

@@ -161,6 +161,24 @@ fn way_out(problem: &str) -> (&'static str, &'static str) {
             "",
             "check that a leader runs the controller fencing (--mode guard or replace), and that --fencing-namespaces has this namespace",
         ),
+        problem => of_provider(problem),
+    }
+}
+
+/// The same for what a provider of instances answers.
+fn of_provider(problem: &str) -> (&'static str, &'static str) {
+    match problem {
+        "CredentialsExpired" => {
+            ("spec.secretParameters", "put new credentials into the Secret that it names")
+        }
+        "Throttled" => (
+            "spec.monitorSeconds",
+            "check it less often, or have the provider allow more requests; it is tried again by itself",
+        ),
+        "RequestRefused" => (
+            "spec.secretParameters",
+            "try the keys by hand: the provider's own client says whether they are wrong, lack a right, or are used too often",
+        ),
         _ => ("", "there is no further detail: check its address, user and password, then try it by hand"),
     }
 }

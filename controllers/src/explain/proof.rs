@@ -174,7 +174,7 @@ fn device_doubts(proof: &Proof, node: &Node, scene: &Scene<'_>) -> Option<String
         let device = scene.view.device(&sample.device.namespace, &sample.device.name)?;
         let target = device.status.targets.iter().find(|target| target.node == *node.name)?;
         let looked: Timestamp = target.looked.parse().ok()?;
-        if target.power == "Off" || moment(proof.created).is_none_or(|written| looked <= written) {
+        if target.is_off() || moment(proof.created).is_none_or(|written| looked <= written) {
             return None;
         }
         let ago = span(since(looked, scene.wall));

@@ -35,7 +35,7 @@ pub(super) fn signals(node: &Node, scene: &Scene<'_>) -> Vec<Finding> {
                 None
             }
             "On" => Some(true),
-            "Off" => Some(false),
+            "Off" | "Gone" => Some(false),
             _ => None,
         };
         let ago = seen(looked);

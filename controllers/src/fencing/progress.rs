@@ -145,6 +145,7 @@ fn switch_off(incident: &Incident<'_>, policy: &Policy, index: usize, rounds: u3
         act: "off".to_owned(),
         level: number,
         devices: level.devices.clone(),
+        corroborate: level.corroborate.clone(),
         within_seconds: within.off,
         ..Attempt::default()
     };

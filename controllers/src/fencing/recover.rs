@@ -136,11 +136,8 @@ pub(super) fn fenced(incident: &Incident<'_>) -> Decision {
     }
     match released(incident) {
         Err(decision) => decision,
-        Ok(())
-            if proof.spec.kind == KindOfEvidence::Decommissioned
-                && matches!(incident.machine, Machine::Gone) =>
-        {
-            incident.turn(Phase::Done, "its Machine is gone, and its Node with it")
+        Ok(()) if proof.spec.kind.ends_machine() && matches!(incident.machine, Machine::Gone) => {
+            incident.turn(Phase::Done, "its machine and its Node do not exist any more")
         }
         Ok(()) => match incident.policy().filter(|policy| may_switch_on(incident, policy)) {
             Some(policy) => paused(incident, policy)
@@ -157,7 +154,15 @@ fn may_switch_on(incident: &Incident<'_>, policy: &Policy) -> bool {
         && !incident.fence.spec.keep_off
         && !gates::is_dry(incident.fence, policy)
         && incident.node().is_some()
+        && !is_gone(incident)
         && !is_kept_off(incident)
+}
+
+/// Whether evidence that holds says that the machine does not exist any more.
+fn is_gone(incident: &Incident<'_>) -> bool {
+    let evidence = incident.status().evidence.as_deref();
+    let mut proofs = incident.view.proofs_of(&incident.name);
+    proofs.any(|proof| Some(&*proof.name) == evidence && proof.spec.kind.ends_machine())
 }
 
 /// Whether the last person who confirmed that the machine is off did not say that it may be switched on: somebody may be

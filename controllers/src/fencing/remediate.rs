@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use pod_safety_shared::api::{
-    Condition, FenceTrigger, KindOfEvidence, Phase, PodSafetyRemediationStatus, REMEDIATION_FINALIZER,
-    TIMED_OUT_ANNOTATION, Trigger,
+    Condition, FenceTrigger, Phase, PodSafetyRemediationStatus, REMEDIATION_FINALIZER, TIMED_OUT_ANNOTATION,
+    Trigger,
 };
 use pod_safety_shared::authority::{Hold, Intent, Remediate, Reply, incident_name};
 use pod_safety_shared::cache::View;
@@ -227,7 +227,7 @@ fn followed(
     let message = format!("NodeFence {} is {}: {}", fence.name, phase.name(), fence.status.message);
     let is_its = |proof: &&Proof| Some(&*proof.name) == fence.status.evidence.as_deref();
     let proof = view.proofs_of(&fence.spec.node.name).find(is_its);
-    let is_gone = proof.is_some_and(|proof| proof.spec.kind == KindOfEvidence::Decommissioned);
+    let is_gone = proof.is_some_and(|proof| proof.spec.kind.ends_machine());
     let word = Word { fence: Some(fence.name.to_string()), progress, reason, message, is_gone };
     (Decision::default(), Some(word))
 }

@@ -73,6 +73,7 @@ fn what_an_agent_says_is_off_only_if_it_is_plainly_so() {
             ),
             Power::On => assert!(act == Act::Look && code == 0 && !says("status: off"), "{stdout:?}"),
             Power::Unknown => assert_ne!(act, Act::Look),
+            Power::Gone => panic!("only a second question says so"),
         }
         assert!(!killed && !ended.stdout.cut && !ended.stderr.cut);
     });

@@ -58,6 +58,31 @@ pub(super) fn lines(
     Ok(Zeroizing::new(text.as_bytes().to_vec()))
 }
 
+/// What is written to the agent's stdin to have it list what this filter selects. The filter is ours, and no parameter of the order
+/// changes what is listed or how.
+pub(super) fn list(
+    agent: &str,
+    metadata: &Metadata,
+    order: &Order,
+    filter: &str,
+) -> Result<Zeroizing<Vec<u8>>, DeviceError> {
+    let mut text = Zeroizing::new(String::new());
+    let kept = order.parameters.iter().filter(|(name, _)| !LISTS.contains(&name.as_str()));
+    for (name, value) in kept {
+        if let Some(value) = line(name, known(agent, metadata, name)?, value.reveal())? {
+            push(&mut text, name, value);
+        }
+    }
+    for (name, value) in [("filter", filter), ("action", "list")] {
+        plain(name, value)?;
+        push(&mut text, name, value);
+    }
+    Ok(Zeroizing::new(text.as_bytes().to_vec()))
+}
+
+/// Parameters that change what an agent lists.
+const LISTS: [&str; 4] = ["filter", "plug", "plug_separator", "separator"];
+
 /// Written out, so that a new act has to be thought about here. Never `reboot`, which is the agents' default.
 const fn action(act: Act) -> &'static str {
     match act {

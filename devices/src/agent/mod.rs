@@ -14,6 +14,7 @@
 //! | [`input`] | parameters as lines of stdin |
 //! | [`process`], [`ended`], [`remains`] | a run, how it ended, and what is left of it; on Linux only (`unsupported`) |
 //! | [`verdict`] | exit code and words as an answer |
+//! | [`terminated`] | the second question: is this very instance terminated |
 //!
 //! **Invariants.** No argument is ever given: with one, agents ignore stdin and reboot their default device. What a
 //! run of `off` returns is a hint, and says nothing of power; only `status` does.
@@ -30,6 +31,7 @@ mod process;
 mod process;
 #[cfg(target_os = "linux")]
 mod remains;
+mod terminated;
 mod traps;
 mod verdict;
 
@@ -105,7 +107,27 @@ impl Agents {
         let redactor = Redactor::new(&order.parameters);
         let ended = process::run(&self.env, &self.owner, &found.path, &input, deadline).await;
         let ended = ended.map_err(|error| refused(&error, order.within, &redactor))?;
-        verdict::answer(order.act, &ended, &redactor)
+        match (verdict::answer(order.act, &ended, &redactor), terminated::question(&found.name, order)) {
+            (Err(DeviceError::Failed { said }), Some(question)) if terminated::is_in_doubt(&said) => {
+                let answer = self.is_terminated(&found, &metadata, order, &question, deadline).await;
+                answer.ok_or(DeviceError::Failed { said })
+            }
+            (answer, _) => answer,
+        }
+    }
+
+    /// The second question. `None`: it does not say so.
+    async fn is_terminated(
+        &self,
+        found: &Found,
+        metadata: &Metadata,
+        order: &Order,
+        question: &terminated::Question<'_>,
+        deadline: Mono,
+    ) -> Option<Answer> {
+        let input = input::list(&found.name, metadata, order, question.filter).ok()?;
+        let ended = process::run(&self.env, &self.owner, &found.path, &input, deadline).await.ok()?;
+        question.answer(&ended)
     }
 
     /// What the agent says of itself; asked anew when its file has changed.

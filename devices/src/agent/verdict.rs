@@ -88,47 +88,80 @@ fn failure(ended: &Ended, said: String) -> DeviceError {
 /// The class by words, most telling first. `Unable to connect/login` stands for both; it counts as not reached, which
 /// is always true of it.
 fn classify(said: String) -> DeviceError {
-    const TLS: [&str; 4] = [
-        "certificate verify failed",
-        "certificate_verify_failed",
-        "self-signed certificate",
-        "ssl certificate problem",
-    ];
-    const LOGIN: [&str; 11] = [
-        "401",
-        "unauthorized",
-        "authentication fail",
-        "login denied",
-        "access denied",
-        "login failure",
-        "does not have the correct privileges",
-        "permission denied (",
-        "invalid user name",
-        "hmac is invalid",
-        "password verification",
-    ];
-    const AWAY: [&str; 11] = [
-        "unable to connect",
-        "connection refused",
-        "connection timed out",
-        "connection lost",
-        "no route to host",
-        "network is unreachable",
-        "name or service not known",
-        "could not resolve",
-        "failed to establish a new connection",
-        "unable to establish",
-        "connection reset",
-    ];
     let words = said.to_lowercase();
     let any = |list: &[&str]| list.iter().any(|word| words.contains(word));
-    if any(&TLS) {
+    if any(TLS) {
         DeviceError::Tls { said }
-    } else if any(&LOGIN) {
+    } else if any(EXPIRED) {
+        DeviceError::Expired { said }
+    } else if any(THROTTLED) {
+        DeviceError::Throttled { said }
+    } else if any(REFUSED) {
+        DeviceError::Refused { said }
+    } else if any(LOGIN) {
         DeviceError::Login { said }
-    } else if any(&AWAY) {
+    } else if any(AWAY) {
         DeviceError::Unreachable { said }
     } else {
         DeviceError::Failed { said }
     }
 }
+
+const TLS: &[&str] = &[
+    "certificate verify failed",
+    "certificate_verify_failed",
+    "self-signed certificate",
+    "ssl certificate problem",
+];
+
+const EXPIRED: &[&str] = &[
+    "requestexpired",
+    "expiredtoken",
+    "token has expired",
+    "token has been expired",
+    "secret keys for app",
+    "credentials have expired",
+    "password has expired",
+];
+
+const THROTTLED: &[&str] = &[
+    "requestlimitexceeded",
+    "ratelimitexceeded",
+    "throttl",
+    "too many requests",
+    "number of concurrent sessions is exceeded",
+    "retry later",
+];
+
+/// fence_aws, for every error that the API of EC2 answers.
+const REFUSED: &[&str] = &["incorrect access key or secret key"];
+
+const LOGIN: &[&str] = &[
+    "401",
+    "unauthorized",
+    "authentication fail",
+    "login denied",
+    "access denied",
+    "login failure",
+    "does not have the correct privileges",
+    "permission denied (",
+    "invalid user name",
+    "hmac is invalid",
+    "password verification",
+];
+
+const AWAY: &[&str] = &[
+    "unable to connect",
+    // fence_aws, where the name of the region is no host.
+    "incorrect region",
+    "connection refused",
+    "connection timed out",
+    "connection lost",
+    "no route to host",
+    "network is unreachable",
+    "name or service not known",
+    "could not resolve",
+    "failed to establish a new connection",
+    "unable to establish",
+    "connection reset",
+];

@@ -145,7 +145,7 @@ impl System {
         let how = match goal {
             Power::On => "On",
             Power::Off => "ForceOff",
-            Power::Unknown => return Ok(()),
+            Power::Unknown | Power::Gone => return Ok(()),
         };
         let Some(reset) = &self.actions.reset else {
             return Err(DeviceError::Failed {

@@ -8,7 +8,8 @@ use pod_safety_transport::{Act, DeviceError, Driver, Power, Secret, Value};
 
 use super::{Device, OTHER, UUID};
 
-/// An instance of EC2 as moto plays it. What is terminated, or was never there, is never off.
+/// An instance of EC2 as moto plays it. One that is terminated is gone; one that was never there, or that is asked for in another
+/// region, is nothing of the kind.
 #[tokio::test]
 async fn fence_aws() {
     let rigs = Rigs::new().await.unwrap();
@@ -31,10 +32,53 @@ async fn fence_aws() {
     ours.act(Act::On).await.unwrap();
     assert_eq!(ours.power().await, Power::On);
 
+    ours.act(Act::Off).await.unwrap();
+    assert_eq!(ours.act(Act::Off).await.unwrap().said, "Success: Already OFF", "somebody had stopped it");
+
     cloud.terminate(&neighbour).await.unwrap();
-    for id in [&*neighbour, "i-0123456789abcdef0"] {
-        let answer = device(id).act(Act::Look).await;
-        assert!(answer.as_ref().map_or(true, |answer| answer.power == Power::Unknown), "{id}: {answer:?}");
+    let gone = device(&neighbour).act(Act::Look).await.unwrap();
+    assert_eq!((gone.power, gone.said), (Power::Gone, format!("instance {neighbour} is terminated")));
+    for act in [Act::Off, Act::On] {
+        assert_eq!(device(&neighbour).act(act).await.unwrap().power, Power::Gone, "{act:?}");
+    }
+    let mut elsewhere = device(&neighbour);
+    elsewhere.parameters.insert("region".to_owned(), Value::Plain("us-east-1".to_owned()));
+    let mut filtered = device("i-0123456789abcdef0");
+    filtered.parameters.insert("filter".to_owned(), Value::Plain("instance-state-name=running".to_owned()));
+    for (what, device) in [
+        ("it never was", device("i-0123456789abcdef0")),
+        ("another region", elsewhere),
+        ("a filter", filtered),
+    ] {
+        let answer = device.act(Act::Look).await;
+        assert!(
+            matches!(&answer, Err(DeviceError::Failed { said }) if said.contains("plug is not available")),
+            "{what}: {answer:?}"
+        );
+    }
+    assert_eq!(ours.power().await, Power::Off, "stopped is not terminated");
+}
+
+/// Its agent has one sentence for all that EC2 refuses, and none of them is off or gone.
+#[tokio::test]
+async fn fence_aws_of_a_cloud_that_refuses() {
+    let rigs = Rigs::new().await.unwrap();
+    for (status, code) in [
+        ("503 Service Unavailable", "RequestLimitExceeded"),
+        ("400 Bad Request", "RequestExpired"),
+        ("403 Forbidden", "UnauthorizedOperation"),
+    ] {
+        let (agents, cloud) = rigs.ec2_that_refuses(status, code).await.unwrap();
+        let driver = Driver::Agent("fence_aws".into());
+        let parameters = [("region", ec2::REGION), ("plug", "i-0123456789abcdef0"), ("access_key", USER)];
+        let mut device = Device::in_folder(agents, driver, &parameters);
+        let key = Value::Secret(Secret::new("wJalrXUtnFEMI".to_owned()));
+        device.parameters.insert("secret_key".to_owned(), key);
+        for act in [Act::Look, Act::Off] {
+            let answer = device.act(act).await;
+            assert!(matches!(&answer, Err(DeviceError::Refused { .. })), "{code}, {act:?}: {answer:?}");
+        }
+        cloud.abort();
     }
 }
 
@@ -75,6 +119,7 @@ async fn fence_vmware_soap() {
         Err(DeviceError::Login { said }) => format!("login: {said}"),
         Err(DeviceError::Tls { said }) => format!("tls: {said}"),
         Err(DeviceError::Unreachable { said }) => format!("unreachable: {said}"),
+        Err(DeviceError::Throttled { said }) => format!("throttled: {said}"),
         Err(DeviceError::Failed { said }) => format!("failed: {said}"),
         other => panic!("{other:?}"),
     };
@@ -83,7 +128,7 @@ async fn fence_vmware_soap() {
     let words = class(&device(&rigs.agents(), &mine.uuid, PASSWORD), Act::Off).await;
     assert!(words.starts_with("tls: "), "its authority is unknown: {words}");
     for (call, fault, act, class_of, says) in [
-        ("Login", "Throttled", Act::Off, "unreachable: ", "number of concurrent sessions is exceeded"),
+        ("Login", "Throttled", Act::Off, "throttled: ", "number of concurrent sessions is exceeded"),
         ("PowerOffVM_Task", "NoPermission", Act::Off, "login: ", "not have the correct privileges"),
         ("RetrievePropertiesEx", "NotAuthenticated", Act::Look, "failed: ", "session is not authenticated"),
     ] {

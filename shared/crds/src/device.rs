@@ -313,12 +313,15 @@ impl std::fmt::Display for DeviceRef {
 
 /// The words for what was wrong at a look: of those who reach devices (`transport::DeviceError`), of those who prepare
 /// that, and of who judges what was seen.
-pub const PROBLEMS: [&str; 23] = [
+pub const PROBLEMS: [&str; 26] = [
     "NoAgent",
     "AgentsUnavailable",
     "BadMetadata",
     "BadParameter",
     "LoginDenied",
+    "CredentialsExpired",
+    "Throttled",
+    "RequestRefused",
     "Unreachable",
     "TlsNotTrusted",
     "TimedOut",
@@ -361,7 +364,7 @@ pub struct FenceDeviceStatus {
 pub struct TargetStatus {
     /// The node's name.
     pub node: String,
-    /// `On`, `Off` or `Unknown`.
+    /// `On`, `Off`, `Gone` (its instance is terminated) or `Unknown`.
     pub power: String,
     /// `Match`, `Mismatch` or `Unknown`.
     pub identity: String,
@@ -389,6 +392,14 @@ pub struct TargetStatus {
     /// The problem, for people, if there is one.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
+}
+
+impl TargetStatus {
+    /// Whether the device reported that the machine has no power, or never has it again.
+    #[must_use]
+    pub fn is_off(&self) -> bool {
+        matches!(self.power.as_bytes(), b"Off" | b"Gone")
+    }
 }
 
 impl FenceDeviceStatus {

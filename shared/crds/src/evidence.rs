@@ -5,7 +5,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ActedOn, DeviceDriver, DeviceRef, FencedStorage, Incarnation, KindOfEvidence};
+use super::{ActedOn, Corroboration, DeviceDriver, DeviceRef, FencedStorage, Incarnation, KindOfEvidence};
 
 /// A fact about one incarnation of a node. It is written once, before anything relies on it, and kept as the answer to "why
 /// was my pod force deleted".
@@ -50,6 +50,10 @@ pub struct FenceEvidenceSpec {
     /// The status checks that showed it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub samples: Vec<Sample>,
+    /// The second facts that bore it out. They are checked again at each release.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 1))]
+    pub corroborated: Vec<Corroborated>,
     /// The storage that accepts no writes from the node any more. This says nothing about processes there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 32))]
@@ -96,8 +100,33 @@ pub fn proved_by(samples: &[Sample]) -> KindOfEvidence {
         KindOfEvidence::Remediated
     } else if !drivers.is_empty() && drivers.iter().all(|driver| driver.is_some_and(DeviceDriver::removes)) {
         KindOfEvidence::Decommissioned
-    } else {
+    } else if samples.is_empty() || samples.iter().filter(switches).any(|sample| sample.instance.is_empty()) {
         KindOfEvidence::PowerOff
+    } else if samples.iter().filter(switches).all(|sample| sample.power == "Gone") {
+        KindOfEvidence::InstanceGone
+    } else {
+        KindOfEvidence::InstanceStopped
+    }
+}
+
+/// A second fact, as it was found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Corroborated {
+    /// Which one.
+    pub fact: Corroboration,
+    /// The address and port at which nothing answered.
+    #[schemars(length(max = 64))]
+    pub address: String,
+    /// When that was found.
+    pub at: String,
+}
+
+impl Sample {
+    /// Whether the device reported that the machine has no power, or never has it again.
+    #[must_use]
+    pub fn is_off(&self) -> bool {
+        matches!(self.power.as_bytes(), b"Off" | b"Gone")
     }
 }
 
@@ -115,7 +144,10 @@ pub struct Sample {
     pub object: Option<ActedOn>,
     /// When the device was checked.
     pub at: String,
-    /// `On`, `Off` or `Unknown`.
+    /// The instance that it was asked about, by its ID in `spec.providerID` of the node, if its parameters name that.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub instance: String,
+    /// `On`, `Off`, `Gone` (the instance is terminated) or `Unknown`.
     pub power: String,
     /// `Match`, `Mismatch` or `Unknown`.
     pub identity: String,

@@ -6,7 +6,10 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ActedOn, Condition, ConditionStatus, DeviceRef, Incarnation, KindOfEvidence, Sample, proved_by};
+use super::{
+    ActedOn, Condition, ConditionStatus, Corroborated, Corroboration, DeviceRef, Incarnation, KindOfEvidence,
+    Sample, proved_by,
+};
 
 /// One incident. Its name is derived from the node and its incarnation, so that it cannot be created twice.
 #[derive(kube::CustomResource, Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
@@ -226,6 +229,9 @@ pub struct Attempt {
     /// The objects that some of them act through.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub objects: Vec<ActedOn>,
+    /// What must bear out, besides the devices, that the machine is off.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub corroborate: Vec<Corroboration>,
     /// When the intent was recorded.
     pub at: String,
     /// The number of seconds after which no part of it runs any more.
@@ -278,13 +284,16 @@ impl Attempt {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Verified {
-    /// `Off`: each device reported it twice, at least 5 s apart. `On`: one device reports it. `Unknown`: otherwise.
+    /// `Off`: each device reported `Off` or `Gone` twice, at least 5 s apart, and 15 s for instances of a provider. `On`: one device reports it. `Unknown`: otherwise.
     pub power: String,
     /// Why the power state is not the wanted one.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
     /// The observations.
     pub samples: Vec<Sample>,
+    /// The second facts that bore them out.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub corroborated: Vec<Corroborated>,
     /// `renewTime` of the node's Lease between the checks. Not set: there was no Lease, or it had no `renewTime`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lease_renewed: Option<String>,
@@ -294,4 +303,9 @@ impl Verified {
     /// How far the two looks lie apart at least: a supply that flaps, or a machine on its way, shows itself. Where the
     /// kubelet was heard lately, they lie as far apart as it takes to hear it again (`authority::silence`).
     pub const APART: std::time::Duration = std::time::Duration::from_secs(5);
+
+    /// The same for instances of a provider, which may answer from a copy that is behind. To be wrong, both looks would have to
+    /// show the instance as it was before the boot of this incarnation: older than a boot (10 s), than the silence of its
+    /// kubelet (40 s), and than this time. Providers speak of seconds.
+    pub const INSTANCES_APART: std::time::Duration = std::time::Duration::from_secs(15);
 }

@@ -31,7 +31,9 @@ pub use device::{
     FencedStorage, IdentityCheck, NetworkFence, PROBLEMS, SecretParameter, TEST_ANNOTATION, TargetStatus,
     TemplateRef, Timeouts,
 };
-pub use evidence::{FenceEvidence, FenceEvidenceSpec, FenceEvidenceStatus, Invalidation, Sample, proved_by};
+pub use evidence::{
+    Corroborated, FenceEvidence, FenceEvidenceSpec, FenceEvidenceStatus, Invalidation, Sample, proved_by,
+};
 pub use fence::{
     Attempt, Drain, FenceTrigger, Gate, NodeFence, NodeFenceSpec, NodeFenceStatus, Phase, Shown, Trigger,
     Verified,
@@ -39,8 +41,8 @@ pub use fence::{
 pub use own::{Device, DeviceKey, DeviceState, Fence, Own, OwnSpec, Policy, Proof, Remediation};
 pub use pause::{PAUSE_ANNOTATION, Pause, RESUMED_ANNOTATION};
 pub use policy::{
-    Brakes, ConditionStatus, ControlPlane, FencePolicy, FencePolicySpec, FencePolicyStatus, Flapping, Level,
-    PolicyMode, Recovery, Unhealthy, UnhealthyCondition, When,
+    Brakes, ConditionStatus, ControlPlane, Corroboration, FencePolicy, FencePolicySpec, FencePolicyStatus,
+    Flapping, Level, PolicyMode, Recovery, Unhealthy, UnhealthyCondition, When,
 };
 pub use remediation::{
     NODE_NAME_ANNOTATION, PodSafetyRemediation, PodSafetyRemediationSpec, PodSafetyRemediationStatus,

@@ -217,10 +217,21 @@ pub struct Level {
     /// All of these must report off: the two power supplies of one machine, for instance.
     #[schemars(length(min = 1, max = 8))]
     pub devices: Vec<DeviceRef>,
+    /// What must bear out, besides all devices, that the machine is off. It proves nothing by itself. By default nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 1))]
+    pub corroborate: Vec<Corroboration>,
     /// How often the level is tried before the next one.
     #[serde(default = "attempts")]
     #[schemars(range(min = 1, max = 10))]
     pub attempts: u32,
+}
+
+/// A second, independent fact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Corroboration {
+    /// Nothing answers at the kubelet's port of the node, from pod-safety's pod, while that of another node answers.
+    KubeletPort,
 }
 
 const fn attempts() -> u32 {

@@ -10,6 +10,10 @@ pub enum KindOfEvidence {
     PowerOff,
     /// Its Machine, or its NodeClaim, is gone: the provider reports that the machine does not exist any more.
     Decommissioned,
+    /// Its provider reports in two status checks that the instance of its providerID is stopped.
+    InstanceStopped,
+    /// Its provider reports in two status checks that the instance of its providerID is terminated: it never runs again.
+    InstanceGone,
     /// Another remediator reports that it is fenced.
     Remediated,
     /// A storage accepts no writes from it any more. This is about volumes, and releases no pod.
@@ -23,7 +27,11 @@ impl KindOfEvidence {
     #[must_use]
     pub const fn grade(self) -> Grade {
         match self {
-            Self::PowerOff | Self::Decommissioned | Self::StorageFenced => Grade::Verified,
+            Self::PowerOff
+            | Self::Decommissioned
+            | Self::InstanceStopped
+            | Self::InstanceGone
+            | Self::StorageFenced => Grade::Verified,
             Self::Remediated | Self::Asserted => Grade::Asserted,
         }
     }
@@ -32,8 +40,71 @@ impl KindOfEvidence {
     #[must_use]
     pub const fn ends_life(self) -> bool {
         match self {
-            Self::PowerOff | Self::Decommissioned | Self::Remediated | Self::Asserted => true,
+            Self::PowerOff
+            | Self::Decommissioned
+            | Self::InstanceStopped
+            | Self::InstanceGone
+            | Self::Remediated
+            | Self::Asserted => true,
             Self::StorageFenced => false,
+        }
+    }
+
+    /// Whether it proves that the machine does not exist any more: it is never powered on.
+    #[must_use]
+    pub const fn ends_machine(self) -> bool {
+        match self {
+            Self::Decommissioned | Self::InstanceGone => true,
+            Self::PowerOff
+            | Self::InstanceStopped
+            | Self::Remediated
+            | Self::StorageFenced
+            | Self::Asserted => false,
+        }
+    }
+
+    /// Whether devices that show this now confirm evidence of that kind. An instance that was stopped may have been terminated
+    /// since; one that was terminated is never stopped again. Older evidence about instances is of kind PowerOff.
+    #[must_use]
+    pub fn confirms(self, evidence: Self) -> bool {
+        match self {
+            Self::InstanceGone => {
+                matches!(evidence, Self::InstanceGone | Self::InstanceStopped | Self::PowerOff)
+            }
+            Self::InstanceStopped => matches!(evidence, Self::InstanceStopped | Self::PowerOff),
+            Self::PowerOff
+            | Self::Decommissioned
+            | Self::Remediated
+            | Self::StorageFenced
+            | Self::Asserted => self == evidence,
+        }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::PowerOff => "PowerOff",
+            Self::Decommissioned => "Decommissioned",
+            Self::InstanceStopped => "InstanceStopped",
+            Self::InstanceGone => "InstanceGone",
+            Self::Remediated => "Remediated",
+            Self::StorageFenced => "StorageFenced",
+            Self::Asserted => "Asserted",
+        }
+    }
+
+    /// What became of the node, as the end of a sentence.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::PowerOff => "was switched off",
+            Self::Decommissioned => "has no Machine any more",
+            Self::InstanceStopped => "is an instance that its provider stopped",
+            Self::InstanceGone => "is an instance that its provider terminated",
+            Self::Remediated => "is fenced, as another remediator says",
+            Self::StorageFenced => "is cut off from its storage",
+            Self::Asserted => "is off, as a person confirmed",
         }
     }
 }
@@ -46,4 +117,28 @@ pub enum Grade {
     Asserted,
     /// Verified evidence only.
     Verified,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::KindOfEvidence::{self, *};
+
+    const ALL: [KindOfEvidence; 7] =
+        [PowerOff, Decommissioned, InstanceStopped, InstanceGone, Remediated, StorageFenced, Asserted];
+
+    #[test]
+    fn evidence_is_confirmed_by_what_says_as_much_and_about_an_instance_by_what_says_more() {
+        let more = [(InstanceGone, InstanceStopped), (InstanceGone, PowerOff), (InstanceStopped, PowerOff)];
+        for (shown, evidence) in ALL.iter().flat_map(|shown| ALL.map(|evidence| (*shown, evidence))) {
+            let confirms = shown == evidence || more.contains(&(shown, evidence));
+            assert_eq!(shown.confirms(evidence), confirms, "{shown:?} {evidence:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_the_word_of_the_custom_resource() {
+        for kind in ALL {
+            assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
+        }
+    }
 }

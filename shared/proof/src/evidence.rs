@@ -17,7 +17,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pod_safety_model::{Mono, PodKey, Rv, Uid};
+use pod_safety_model::{KindOfEvidence, Mono, PodKey, Rv, Uid};
 
 /// For how long after its reads evidence may be used. A machine that boots needs longer to register, and a batch of writes to a
 /// healthy API server needs less.
@@ -127,31 +127,15 @@ pub enum EvidenceKind {
         /// The node's name.
         node: Arc<str>,
     },
-    /// All power supplies of its machine were off in two looks, and are now.
-    #[error("node {node} was switched off: FenceEvidence {proof}, checked again just now")]
-    PowerOff {
+    /// What devices showed in two looks of the machine, and show now.
+    #[error("node {node} {}: FenceEvidence {proof}, checked again just now", kind.words())]
+    Fenced {
         /// The node's name.
         node: Arc<str>,
         /// The name of the FenceEvidence.
         proof: Arc<str>,
-    },
-    /// Its Machine is gone, and its provider says with that that there is no such machine any more.
-    #[error("the Machine of node {node} is gone: FenceEvidence {proof}, checked again just now")]
-    Decommissioned {
-        /// The node's name.
-        node: Arc<str>,
-        /// The name of the FenceEvidence.
-        proof: Arc<str>,
-    },
-    /// Another remediator says that it fenced it, and still does.
-    #[error(
-        "another remediator says that node {node} is fenced: FenceEvidence {proof}, checked again just now"
-    )]
-    Remediated {
-        /// The node's name.
-        node: Arc<str>,
-        /// The name of the FenceEvidence.
-        proof: Arc<str>,
+        /// What they showed.
+        kind: KindOfEvidence,
     },
     /// The machine has booted since: what ran before has ended.
     #[error("node {node} has booted since: its boot ID changed")]
@@ -202,17 +186,14 @@ impl EvidenceKind {
     /// Its name in metrics, Events and programs.
     #[must_use]
     pub fn name(&self) -> &'static str {
-        self.into()
+        if let Self::Fenced { kind, .. } = self { kind.name() } else { self.into() }
     }
 
     /// Whether an incarnation was fenced: all of its pods and volumes may be released, and its node declared out of service.
     #[must_use]
     pub const fn is_of_fencing(&self) -> bool {
         match self {
-            Self::PowerOff { .. }
-            | Self::Decommissioned { .. }
-            | Self::Remediated { .. }
-            | Self::Confirmed { .. } => true,
+            Self::Fenced { .. } | Self::Confirmed { .. } => true,
             Self::NodeGone { .. }
             | Self::NeverScheduled
             | Self::KubeletTerminated
@@ -223,13 +204,15 @@ impl EvidenceKind {
     }
 
     /// The names of those that release pods, for metrics that must exist before they count.
-    pub const NAMES: [&'static str; 8] = [
+    pub const NAMES: [&'static str; 10] = [
         "NodeGone",
         "NeverScheduled",
         "KubeletTerminated",
         "Asserted",
         "PowerOff",
         "Decommissioned",
+        "InstanceStopped",
+        "InstanceGone",
         "Remediated",
         "Confirmed",
     ];

@@ -260,9 +260,11 @@ pub fn fenced(
     }
     let (node, proof) = (about.name.as_str().into(), evidence.name.as_str().into());
     let kind = match evidence.kind() {
-        KindOfEvidence::PowerOff => EvidenceKind::PowerOff { node, proof },
-        KindOfEvidence::Decommissioned => EvidenceKind::Decommissioned { node, proof },
-        KindOfEvidence::Remediated => EvidenceKind::Remediated { node, proof },
+        kind @ (KindOfEvidence::PowerOff
+        | KindOfEvidence::Decommissioned
+        | KindOfEvidence::InstanceStopped
+        | KindOfEvidence::InstanceGone
+        | KindOfEvidence::Remediated) => EvidenceKind::Fenced { node, proof, kind },
         KindOfEvidence::Asserted => {
             EvidenceKind::Confirmed { node, proof, by: evidence.spec.by.as_str().into() }
         }
@@ -280,6 +282,6 @@ fn checked(evidence: &EvidenceRead, shown: Option<Shown>) -> Result<Option<Shown
     if evidence.spec.samples.is_empty() {
         return Err(Refusal::EvidenceInvalid("it names no device"));
     }
-    let shown = shown.filter(|shown| shown.kind == evidence.kind());
+    let shown = shown.filter(|shown| shown.kind.confirms(evidence.kind()));
     shown.map(Some).ok_or(Refusal::EvidenceInvalid("its devices show less than it says, or something else"))
 }

@@ -15,7 +15,7 @@ use crate::client::ApiError;
 use crate::client::scripted::{env, pass};
 use crate::drive::Subject;
 use crate::events::Recorder;
-use crate::model::{PodKey, Uid};
+use crate::model::{KindOfEvidence, PodKey, Uid};
 use crate::record::Action;
 use crate::testing::World;
 use crate::testing::objects::{lease, pod};
@@ -173,9 +173,7 @@ const fn releases_pods(kind: &EvidenceKind) -> bool {
         | EvidenceKind::NeverScheduled
         | EvidenceKind::KubeletTerminated
         | EvidenceKind::Asserted { .. }
-        | EvidenceKind::PowerOff { .. }
-        | EvidenceKind::Decommissioned { .. }
-        | EvidenceKind::Remediated { .. }
+        | EvidenceKind::Fenced { .. }
         | EvidenceKind::Confirmed { .. } => true,
         EvidenceKind::BootChanged { .. } | EvidenceKind::StorageFenced { .. } => false,
     }
@@ -184,15 +182,18 @@ const fn releases_pods(kind: &EvidenceKind) -> bool {
 #[tokio::test(start_paused = true)]
 async fn what_can_be_refused_and_released_is_in_the_metrics_before_it_counts() {
     let (node, proof): (Arc<str>, Arc<str>) = ("n".into(), "p".into());
+    let fenced = |kind| EvidenceKind::Fenced { node: Arc::clone(&node), proof: Arc::clone(&proof), kind };
     let kinds = [
         EvidenceKind::NodeGone { node: Arc::clone(&node), apart: Duration::ZERO },
         EvidenceKind::NeverScheduled,
         EvidenceKind::KubeletTerminated,
         EvidenceKind::Asserted { node: Arc::clone(&node) },
-        EvidenceKind::PowerOff { node: Arc::clone(&node), proof: Arc::clone(&proof) },
-        EvidenceKind::Decommissioned { node: Arc::clone(&node), proof: Arc::clone(&proof) },
-        EvidenceKind::Remediated { node: Arc::clone(&node), proof: Arc::clone(&proof) },
-        EvidenceKind::Confirmed { node, proof, by: "who".into() },
+        fenced(KindOfEvidence::PowerOff),
+        fenced(KindOfEvidence::Decommissioned),
+        fenced(KindOfEvidence::InstanceStopped),
+        fenced(KindOfEvidence::InstanceGone),
+        fenced(KindOfEvidence::Remediated),
+        EvidenceKind::Confirmed { node: Arc::clone(&node), proof: Arc::clone(&proof), by: "who".into() },
     ];
     let refusals = [
         Refusal::PodChanged,

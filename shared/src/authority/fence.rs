@@ -4,11 +4,14 @@
 //! |---|---|
 //! | `render` | what of a device's spec is meant for one node |
 //! | `instance` | which instance of which cloud a Node is |
-//! | `orders` | the device and its Secrets, read by quorum, as orders; and the looks |
+//! | `orders` | the device and its Secrets, read by quorum, as orders |
+//! | `looks` | what devices answer, as samples |
 //! | `asking` | which object, if it is one, and for how long |
 //! | `objects` | devices that are objects of the cluster |
 //! | `judge` | what looks prove. Pure |
 //! | `step` | the steps |
+//! | `twice` | two looks, apart from each other |
+//! | `corroborate` | a second fact, which only refutes |
 //! | `drain` | the soft remedy of a node that still reports: a cordon, and evictions |
 //! | `contradict` | what follows when a node that was proved off is heard |
 //! | `monitor` | looks at all nodes of a device while nothing is wrong |
@@ -24,12 +27,14 @@
 
 mod asking;
 mod contradict;
+mod corroborate;
 mod courtesy;
 mod drain;
 mod hosts;
 mod identity;
 mod instance;
 mod judge;
+mod looks;
 mod mark;
 mod monitor;
 mod news;
@@ -41,11 +46,13 @@ mod render;
 mod secrets;
 mod step;
 mod storage;
+mod twice;
 
 use std::sync::Arc;
 
+pub(super) use looks::Looker;
 pub(super) use monitor::monitor;
-pub(super) use orders::{Looker, Reader, path_of};
+pub(super) use orders::{Reader, path_of};
 pub(super) use policy::review;
 pub(super) use remediation::answer;
 pub(super) use step::{Acting, carry_out};

@@ -233,6 +233,7 @@ pub async fn confirm(
         kind: KindOfEvidence::Asserted,
         storage: Vec::new(),
         fence: None,
+        corroborated: Vec::new(),
         samples: Vec::new(),
         lease_renewed: examined.renewed.clone(),
         by: by.to_owned(),

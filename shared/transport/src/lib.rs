@@ -9,6 +9,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -155,6 +156,8 @@ pub enum Power {
     On,
     /// The device says off.
     Off,
+    /// The provider says that this very machine was terminated: it never has power again.
+    Gone,
     /// The device answers, and says neither: on its way, for instance.
     Unknown,
 }
@@ -228,6 +231,26 @@ pub enum DeviceError {
         /// What it said.
         said: String,
     },
+    /// They were right once.
+    #[error("the credentials have expired: {said}")]
+    Expired {
+        /// What it said.
+        said: String,
+    },
+    /// It is asked too often, by whomever.
+    #[error("the provider limits the rate of requests, so this one was not carried out: {said}")]
+    Throttled {
+        /// What it said.
+        said: String,
+    },
+    /// The provider refused, and the agent has one sentence for all reasons.
+    #[error(
+        "the provider refused the request: wrong or expired keys, a missing right, or too many requests, for which this agent has the same words: {said}"
+    )]
+    Refused {
+        /// What it said.
+        said: String,
+    },
     /// Nobody is there.
     #[error("the device cannot be reached: {said}")]
     Unreachable {
@@ -270,6 +293,9 @@ impl DeviceError {
             Self::Metadata { .. } => "BadMetadata",
             Self::Parameter { .. } => "BadParameter",
             Self::Login { .. } => "LoginDenied",
+            Self::Expired { .. } => "CredentialsExpired",
+            Self::Throttled { .. } => "Throttled",
+            Self::Refused { .. } => "RequestRefused",
             Self::Unreachable { .. } => "Unreachable",
             Self::Tls { .. } => "TlsNotTrusted",
             Self::TimedOut { .. } => "TimedOut",
@@ -293,6 +319,13 @@ pub trait FenceTransport: Send + Sync + 'static {
     /// Carries one order out. Dropping the future kills what it started: a child at once, an agent of another process as
     /// soon as that process sees the connection close, and never later than `within`.
     fn carry_out(&self, order: Order) -> BoxFuture<'_, Result<Answer, DeviceError>>;
+
+    /// Whether anything answers to a TCP connection: accepts it, or resets it. `Ok(false)`: for so long nothing did. `Err`: that is
+    /// not known, because no packet left this host.
+    fn answers(&self, address: SocketAddr, within: Duration) -> BoxFuture<'_, Result<bool, DeviceError>> {
+        let _ = (address, within);
+        Box::pin(std::future::ready(Err(refused())))
+    }
 }
 
 /// Where there is no transport, nothing can be fenced by itself: each order is refused.

@@ -233,10 +233,40 @@ message! {
     NodeStatus {
         /// Its conditions.
         conditions: Vec<NodeCondition> = [message, repeated, tag = "4"] serde[deserialize_with = "null_is_empty"];
+        /// Where it is reached.
+        addresses: Vec<NodeAddress> = [message, repeated, tag = "5"] serde[deserialize_with = "null_is_empty"];
+        /// At which port its kubelet listens.
+        daemon_endpoints: Option<NodeDaemonEndpoints> = [message, optional, tag = "6"];
         /// What its machine and its boot are.
         node_info: Option<NodeInfo> = [message, optional, tag = "7"];
         /// The attachable volumes that its kubelet has mounted or is about to, by their unique names.
         volumes_in_use: Vec<String> = [string, repeated, tag = "9"] serde[deserialize_with = "null_is_empty"];
+    }
+}
+
+message! {
+    /// One address of a node.
+    NodeAddress {
+        /// `InternalIP`, `ExternalIP`, `Hostname` …
+        r#type: Option<String> = [string, optional, tag = "1"];
+        /// The address.
+        address: Option<String> = [string, optional, tag = "2"];
+    }
+}
+
+message! {
+    /// `node.status.daemonEndpoints`.
+    NodeDaemonEndpoints {
+        /// That of the kubelet.
+        kubelet_endpoint: Option<DaemonEndpoint> = [message, optional, tag = "1"];
+    }
+}
+
+message! {
+    /// Where a daemon listens.
+    DaemonEndpoint {
+        /// The port.
+        port: Option<i32> = [int32, optional, tag = "1"] serde[rename = "Port"];
     }
 }
 

@@ -65,8 +65,12 @@ pub(crate) fn lease(lease: &Lease, seconds: u64) -> Option<Raw> {
 }
 
 /// The answer to a read of the FenceEvidence.
-pub(crate) fn evidence(evidence: &FenceEvidence) -> Option<Raw> {
-    let (kind, samples) = if evidence.by_person { ("Asserted", "[]") } else { ("PowerOff", "[{}]") };
+pub(crate) fn evidence(evidence: &FenceEvidence, of_provider: bool) -> Option<Raw> {
+    let (kind, samples) = match (evidence.by_person, of_provider) {
+        (true, _) => ("Asserted", "[]"),
+        (false, true) => ("InstanceStopped", "[{}]"),
+        (false, false) => ("PowerOff", "[{}]"),
+    };
     let renewed = evidence.renewed.map_or_else(|| "null".to_owned(), |tick| format!(r#""{}""#, stamp(tick)));
     raw(format!(
         r#"{{"metadata":{{"name":"e"}},"spec":{{"node":{{"name":"{NODE}","uid":"node-{}","bootID":"{}"}},"kind":"{kind}","samples":{samples},"by":"sam","leaseRenewed":{renewed}}}}}"#,

@@ -77,6 +77,8 @@ pub struct Scope {
     pub left: Left,
     /// Whose evidence is written.
     pub by_person: bool,
+    /// The device speaks for the provider of an instance: stopped while it may start again, and terminated when it never does.
+    pub of_provider: bool,
     /// How the world begins.
     pub begins: &'static [Begin],
     /// Kinds of evidence that must be found to release a pod.

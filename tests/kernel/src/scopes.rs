@@ -28,6 +28,7 @@ const GONE: Scope = Scope {
     says_what_it_observed: true,
     left: NONE,
     by_person: false,
+    of_provider: false,
     begins: &[Begin::Running],
     releases: &[Released::NodeGone],
     broken: None,
@@ -81,6 +82,14 @@ pub const POWER: Scope = Scope {
     begins: &[Begin::Running, Begin::Misnamed],
     releases: &[Released::PowerOff],
     ..GONE
+};
+
+/// The same with an instance, which may be terminated after it was proved to be stopped, or after it was started again.
+pub const INSTANCE: Scope = Scope {
+    of_provider: true,
+    begins: &[Begin::Running],
+    left: Left { pod_deletions: 1, cuts: 1, outages: 2, boots: 1, evidence: 1, ..NONE },
+    ..POWER
 };
 
 /// The same with a person's confirmation.

@@ -177,12 +177,22 @@ fn raws(
     )
 }
 
+/// What the device shows, if it says off.
+const fn shown_kind(world: &World, scope: &Scope) -> KindOfEvidence {
+    match (scope.of_provider, world.left.boots) {
+        (false, _) => KindOfEvidence::PowerOff,
+        (true, 0) => KindOfEvidence::InstanceGone,
+        (true, _) => KindOfEvidence::InstanceStopped,
+    }
+}
+
 fn fenced(world: &mut World, look: &Look, scope: &Scope) -> Option<()> {
     let evidence = world.evidence?;
     let wall = Timestamp::UNIX_EPOCH;
-    let read = EvidenceRead::of("e", &objects::evidence(&evidence)?, wall).ok()?;
+    let read = EvidenceRead::of("e", &objects::evidence(&evidence, scope.of_provider)?, wall).ok()?;
     let shown = world.ours.shown.take();
-    let shown = shown.map(|tick| Shown { kind: KindOfEvidence::PowerOff, asked_at: scope.mono(tick) });
+    let kind = shown_kind(world, scope);
+    let shown = shown.map(|tick| Shown { kind, asked_at: scope.mono(tick) });
     let judged = pod_safety_proof::fenced(&read, shown, look, Grade::Asserted, &view(world, scope));
     world.ours.found = judged.ok().map(Held::new);
     Some(())
@@ -249,10 +259,8 @@ const fn released(kind: &EvidenceKind) -> Released {
         EvidenceKind::NeverScheduled => Released::NeverScheduled,
         EvidenceKind::Confirmed { .. } => Released::Confirmed,
         EvidenceKind::KubeletTerminated => Released::KubeletTerminated,
-        EvidenceKind::PowerOff { .. }
+        EvidenceKind::Fenced { .. }
         | EvidenceKind::Asserted { .. }
-        | EvidenceKind::Decommissioned { .. }
-        | EvidenceKind::Remediated { .. }
         | EvidenceKind::BootChanged { .. }
         | EvidenceKind::StorageFenced { .. } => Released::PowerOff,
     }

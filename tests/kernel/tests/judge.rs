@@ -84,20 +84,26 @@ fn claims() -> impl Strategy<Value = Claim> {
 struct Doubt {
     node: (u8, u8, bool),
     evidence: (u8, u8, bool),
+    kind: KindOfEvidence,
     shown: Option<KindOfEvidence>,
 }
 
 fn doubts() -> impl Strategy<Value = Doubt> {
-    let kinds = prop::sample::select(vec![
-        KindOfEvidence::PowerOff,
-        KindOfEvidence::Remediated,
-        KindOfEvidence::StorageFenced,
-    ]);
+    let kinds = || {
+        prop::sample::select(vec![
+            KindOfEvidence::PowerOff,
+            KindOfEvidence::InstanceStopped,
+            KindOfEvidence::InstanceGone,
+            KindOfEvidence::Remediated,
+            KindOfEvidence::StorageFenced,
+        ])
+    };
     let incarnation = || (0_u8..2, 0_u8..3, prop::bool::weighted(0.3));
-    (incarnation(), incarnation(), prop::option::of(kinds)).prop_map(|(node, evidence, shown)| Doubt {
-        node,
-        evidence,
-        shown,
+    // That the devices show what the evidence says is not left to chance.
+    let shown = (kinds(), prop::option::of(kinds()), any::<bool>());
+    (incarnation(), incarnation(), shown).prop_map(|(node, evidence, (kind, shown, same))| {
+        let shown = if same { Some(kind) } else { shown };
+        Doubt { node, evidence, kind, shown }
     })
 }
 
@@ -115,7 +121,7 @@ fn node(doubt: &Doubt) -> Value {
 
 fn judged(doubt: &Doubt) -> Option<NodeEvidence> {
     let (uid, booted, invalidated) = doubt.evidence;
-    let mut object = json!({ "metadata": { "name": "e" }, "spec": { "kind": "PowerOff", "samples": [{}],
+    let mut object = json!({ "metadata": { "name": "e" }, "spec": { "kind": doubt.kind, "samples": [{}],
         "node": { "name": "a", "uid": format!("u{uid}"), "bootID": boot(booted) } } });
     if invalidated {
         object["status"] = json!({ "invalidated": {} });
@@ -176,7 +182,17 @@ proptest! {
             prop_assert_eq!(cached.node.as_ref(), Some(node));
             let ((uid, booted, ready), (about, about_boot, invalidated)) = (doubt.node, doubt.evidence);
             prop_assert!((uid, booted) == (about, about_boot) && booted != 0 && !ready && !invalidated);
-            prop_assert_eq!(doubt.shown, Some(KindOfEvidence::PowerOff));
+            // What is off may be called a stopped instance since, and that a terminated one. Nothing says less than before.
+            let weight = |kind| match kind {
+                KindOfEvidence::PowerOff => Some(0),
+                KindOfEvidence::InstanceStopped => Some(1),
+                KindOfEvidence::InstanceGone => Some(2),
+                _ => None,
+            };
+            let shown = doubt.shown.unwrap();
+            let more = weight(shown).zip(weight(doubt.kind)).is_some_and(|(shown, said)| shown > said);
+            prop_assert!(more || shown == doubt.kind, "{shown:?} {:?}", doubt.kind);
+            prop_assert!(doubt.kind != KindOfEvidence::StorageFenced);
             prop_assert!(evidence.expires() <= at(102));
         }
         let (uid, path) = (subject.key.uid.to_string(), format!("/api/v1/namespaces/ns/pods/{}", subject.key.name));

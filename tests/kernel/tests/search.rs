@@ -72,6 +72,11 @@ fn power() {
 }
 
 #[test]
+fn instance() {
+    all(scopes::INSTANCE, 637_540, 40);
+}
+
+#[test]
 fn late() {
     all(scopes::LATE, 594_290, 40);
 }

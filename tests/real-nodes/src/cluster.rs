@@ -130,7 +130,7 @@ impl Cluster {
     pub(crate) async fn serve(&mut self) -> Result<()> {
         if self.way != Way::Plain {
             self.device("{{.Node.Name}}").await?;
-            self.apply(&objects::policy()).await?;
+            self.apply(&objects::policy(&[])).await?;
         }
         self.plane.namespace(NAMESPACE).await?;
         for set in objects::stateful_sets() {

@@ -7,7 +7,7 @@ use pod_safety_control_plane::{eventually, observe, seen};
 
 use crate::cluster::Cluster;
 use crate::machine::{Machine, Service, Way as Direction};
-use crate::objects::NAMESPACE;
+use crate::objects::{self, NAMESPACE};
 use crate::ours;
 use crate::plane::Does;
 
@@ -79,6 +79,8 @@ pub(crate) enum Fault {
     SwitchAnswers,
     /// It says that it has switched, and has not.
     SwitchLies,
+    /// Our policy asks for a second fact: that nothing answers at the kubelet's port.
+    SecondFact,
     /// Our device names the system of another machine.
     SwitchOfAnother,
     /// Our device speaks IPMI, by a fence agent.
@@ -118,6 +120,16 @@ async fn reboot(machine: Machine) -> Result<()> {
 }
 
 impl Cluster {
+    /// What our policy and our device say; nothing, where ours are not there.
+    async fn configure(&mut self, fault: Fault, victim: Machine) -> Result<()> {
+        match fault {
+            _ if self.ours.is_empty() => Ok(()),
+            Fault::SecondFact => self.apply(&objects::policy(&["KubeletPort"])).await,
+            Fault::SwitchByIpmi => self.device_by_ipmi().await,
+            _ => self.device(&another(victim)?.name()).await,
+        }
+    }
+
     /// Does it. What somebody was answered is worth a word.
     pub(crate) async fn strike(
         &mut self,
@@ -165,11 +177,9 @@ impl Cluster {
             Fault::SwitchSilent => self.switches.pause()?,
             Fault::SwitchAnswers => self.switches.resume()?,
             Fault::SwitchLies => std::fs::create_dir_all(LIES)?,
-            Fault::SwitchOfAnother if !self.ours.is_empty() => {
-                self.device(&another(victim)?.name()).await?;
+            Fault::SecondFact | Fault::SwitchOfAnother | Fault::SwitchByIpmi => {
+                self.configure(fault, victim).await?;
             }
-            Fault::SwitchByIpmi if !self.ours.is_empty() => self.device_by_ipmi().await?,
-            Fault::SwitchOfAnother | Fault::SwitchByIpmi => {}
             Fault::PodDeleted => observe::delete_pod(&self.plane.admin(), NAMESPACE, identity, false).await?,
             Fault::ForcedByScript
             | Fault::TaintedByHand
@@ -312,6 +322,7 @@ impl Cluster {
         }
         if !self.ours.is_empty() {
             self.device("{{.Node.Name}}").await?;
+            self.apply(&objects::policy(&[])).await?;
         }
         Ok(())
     }

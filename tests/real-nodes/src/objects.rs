@@ -50,13 +50,14 @@ pub(crate) fn secret() -> Value {
     })
 }
 
-/// All nodes are fenced when they are needed, and started again.
-pub(crate) fn policy() -> Value {
+/// All nodes are fenced when they are needed, and started again; what the device reports must be borne out by these facts.
+pub(crate) fn policy(corroborate: &[&str]) -> Value {
     json!({
         "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FencePolicy", "metadata": { "name": "all" },
         "spec": {
             "unhealthy": { "silentSeconds": 10 },
-            "levels": [{ "name": "power", "devices": [{ "namespace": "pod-safety", "name": "bmc" }], "attempts": 1 }],
+            "levels": [{ "name": "power", "devices": [{ "namespace": "pod-safety", "name": "bmc" }],
+                "corroborate": corroborate, "attempts": 1 }],
             "rounds": 2,
             "brakes": { "cooldownSeconds": 0 },
             "recovery": "PowerOn",

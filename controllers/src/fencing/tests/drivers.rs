@@ -198,7 +198,7 @@ fn storage_that_was_lifted_is_fenced_anew_when_the_node_is_lost_again() {
 
 #[test]
 fn a_machine_that_is_gone_is_not_switched_on_and_its_incident_ends_with_its_node() {
-    let fenced = || {
+    let fenced = |driver, kind| {
         let mut stage = Stage::at(Phase::Fenced, |status| {
             (status.tainted, status.evidence) = (true, Some("gone".to_owned()));
             let verified = Verified { power: "Off".to_owned(), ..Verified::default() };
@@ -207,16 +207,23 @@ fn a_machine_that_is_gone_is_not_switched_on_and_its_incident_ends_with_its_node
             let verified = Some(verified);
             status.attempts = vec![Attempt { id: 1, act: off, devices, verified, ..Attempt::default() }];
         });
-        stage.device("machine", by("Machine"));
+        stage.device("machine", by(driver));
         stage.policy(|policy| {
             (policy.levels, policy.recovery) = (vec![level("machine", 1)], Recovery::PowerOn);
         });
-        stage.proof("n", "gone", KindOfEvidence::Decommissioned);
+        stage.proof("n", "gone", kind);
         stage.wait(20);
         stage
     };
-    assert_eq!(fenced().words("n"), ["?MachinePoweredOff"]);
-    let mut gone = fenced();
-    gone.gone(Kind::Nodes, "n");
-    assert_eq!(gone.act("n"), ["write Done"]);
+    // The driver of an instance could switch it on; there is none any more.
+    for (driver, kind) in
+        [("Machine", KindOfEvidence::Decommissioned), ("Redfish", KindOfEvidence::InstanceGone)]
+    {
+        assert_eq!(fenced(driver, kind).words("n"), ["?MachinePoweredOff"], "{kind:?}");
+        let mut gone = fenced(driver, kind);
+        gone.gone(Kind::Nodes, "n");
+        assert_eq!(gone.act("n"), ["write Done"], "{kind:?}");
+    }
+    let on = fenced("Redfish", KindOfEvidence::InstanceStopped).act("n");
+    assert!(on.len() == 1 && on[0].starts_with("on "), "{on:?}");
 }

@@ -204,7 +204,8 @@ fn a_level_is_used_if_all_its_devices_can_be() {
         assert_eq!(stage.words("n"), [used], "{says}: or the next level");
         stage.policy(|policy| {
             let devices = policy.levels.iter().flat_map(|level| level.devices.clone()).collect();
-            policy.levels = vec![Level { name: "both".to_owned(), devices, attempts: 1 }];
+            policy.levels =
+                vec![Level { name: "both".to_owned(), devices, corroborate: Vec::new(), attempts: 1 }];
         });
         assert_eq!(closed(&stage).is_empty(), can, "{says}: both are needed");
     }

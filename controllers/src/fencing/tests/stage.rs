@@ -18,7 +18,7 @@ use super::*;
 /// A level of this name with the device of the same name.
 pub(super) fn level(name: &str, attempts: u32) -> Level {
     let devices = vec![DeviceRef { namespace: "fencing".to_owned(), name: name.to_owned() }];
-    Level { name: name.to_owned(), devices, attempts }
+    Level { name: name.to_owned(), devices, corroborate: Vec::new(), attempts }
 }
 
 /// One of our own kinds.
@@ -339,6 +339,7 @@ impl Stage {
             node: self.incarnation(node),
             kind,
             fence: (!asserted).then(|| incident_name(&self.incarnation(node))),
+            corroborated: Vec::new(),
             samples: Vec::new(),
             storage: Vec::new(),
             lease_renewed: Some(self.renewed(node)),

@@ -12,7 +12,8 @@ fn two_supplies(stage: &mut Stage) {
     });
     let devices = ["left", "right"].iter().flat_map(|name| level(name, 2).devices).collect();
     stage.policy(|policy| {
-        policy.levels = vec![Level { name: "both".to_owned(), devices, attempts: 2 }];
+        policy.levels =
+            vec![Level { name: "both".to_owned(), devices, corroborate: Vec::new(), attempts: 2 }];
         policy.recovery = Recovery::PowerOn;
     });
 }
@@ -153,4 +154,13 @@ fn of_a_level_with_another_remediator_in_it_the_word_is_not_enough_where_only_wh
         stage.policy(|policy| policy.minimum_evidence = Grade::Verified);
         assert_eq!(stage.words("n"), ["write Pending", "?NoDevices"], "{name}");
     }
+}
+
+#[test]
+fn what_a_level_asks_for_besides_its_devices_is_written_into_its_attempts() {
+    use pod_safety_shared::api::Corroboration::KubeletPort;
+    let mut stage = pending();
+    stage.policy(|policy| policy.levels[0].corroborate = vec![KubeletPort]);
+    assert_eq!(stage.act("n"), ["off 1 by left+right"]);
+    assert_eq!(stage.only().1.attempts[0].corroborate, [KubeletPort]);
 }

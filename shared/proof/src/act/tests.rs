@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pod_safety_model::{Holder, Uid};
+use pod_safety_model::{Holder, KindOfEvidence, Uid};
 
 use super::*;
 use crate::{FencedBy, HolderFacts, Refusal, check, volume};
@@ -26,18 +26,18 @@ fn node(boot: &str, ready: &str, taints: &Value) -> Value {
     })
 }
 
-fn every_kind() -> [EvidenceKind; 10] {
+fn every_kind() -> [EvidenceKind; 12] {
     let (node, proof): (Arc<str>, Arc<str>) = ("n".into(), "e".into());
     let two = || (Arc::clone(&node), Arc::clone(&proof));
-    let power_off = |(node, proof)| EvidenceKind::PowerOff { node, proof };
-    let decommissioned = |(node, proof)| EvidenceKind::Decommissioned { node, proof };
-    let remediated = |(node, proof)| EvidenceKind::Remediated { node, proof };
+    let fenced = |kind, (node, proof)| EvidenceKind::Fenced { node, proof, kind };
     let confirmed = |(node, proof)| EvidenceKind::Confirmed { node, proof, by: "ada".into() };
     let how = crate::Barrier::Detached { driver: "d".into() };
     [
-        power_off(two()),
-        decommissioned(two()),
-        remediated(two()),
+        fenced(KindOfEvidence::PowerOff, two()),
+        fenced(KindOfEvidence::Decommissioned, two()),
+        fenced(KindOfEvidence::InstanceStopped, two()),
+        fenced(KindOfEvidence::InstanceGone, two()),
+        fenced(KindOfEvidence::Remediated, two()),
         confirmed(two()),
         EvidenceKind::NodeGone { node: Arc::clone(&node), apart: Duration::from_secs(40) },
         EvidenceKind::NeverScheduled,
@@ -72,7 +72,7 @@ fn a_node_is_declared_out_of_service_in_the_incarnation_that_was_fenced_alone() 
     }
     for (at, kind) in every_kind().into_iter().enumerate() {
         let done = tainted(kind.clone(), life("b"), &node("b", "Unknown", &others));
-        assert_eq!(done.is_ok(), at < 4, "{kind:?}");
+        assert_eq!(done.is_ok(), at < 6, "{kind:?}");
     }
 }
 
@@ -129,7 +129,7 @@ fn bug_evidence_by_a_taint_of_others_broke_a_volume() {
             LeaseVersion { volume: "v".into(), uid: Uid::new("u").unwrap(), rv: "7".parse().unwrap() };
         let found = Evidence::for_act_tests(kind.clone(), life("b"), later());
         let judged = volume(lease, &holder, &by, &HolderFacts::Fenced(&found));
-        assert_eq!(judged.is_ok(), at < 4, "{kind:?}");
+        assert_eq!(judged.is_ok(), at < 6, "{kind:?}");
         let refusal = judged.err();
         assert!(refusal.is_none_or(|refusal| matches!(refusal, Refusal::EvidenceInvalid(_))), "{kind:?}");
     }

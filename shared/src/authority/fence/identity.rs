@@ -51,6 +51,16 @@ pub(super) fn suits(spec: &FenceDeviceSpec, facts: &Facts) -> Result<(), Instanc
     }
 }
 
+/// The instance of a provider that a device is asked about, if the node's providerID alone names it.
+pub(super) fn instance<'a>(spec: &FenceDeviceSpec, facts: &'a Facts) -> Option<&'a str> {
+    let own = spec.node_parameters.get(&*facts.machine.node);
+    let template = |parameter: &str| {
+        let own = own.and_then(|own| own.get(parameter));
+        own.or_else(|| spec.parameters.get(parameter)).map(String::as_str)
+    };
+    instance::named(spec.agent.as_deref()?, &facts.machine.provider_id, template)
+}
+
 /// Whether a device switches no machine but the one whose identity this Node says.
 pub(super) fn must_match(spec: &FenceDeviceSpec, facts: &Facts) -> bool {
     spec.must_say_which_machine() && MachineUuid::of_one(&facts.machine.system_uuid).is_some()

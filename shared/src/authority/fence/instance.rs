@@ -25,20 +25,43 @@ struct Provider {
     scheme: &'static str,
     /// The agents that switch its instances, and no others.
     agents: &'static [&'static str],
+    /// The parameters that must be these parts, and nothing else, so that what the agent says is about this instance. Empty: it is
+    /// not taken for what a provider says. A hypervisor's agent calls a machine off that is suspended or moved; the numbers of
+    /// two clusters of Proxmox are the same.
+    named_by: &'static [(&'static str, &'static str)],
     /// Reads what follows `://`.
     read: fn(&str) -> Option<Instance<'_>>,
 }
 
 const PROVIDERS: [Provider; 9] = [
-    Provider { scheme: "aws", agents: &["fence_aws"], read: aws },
-    Provider { scheme: "azure", agents: &["fence_azure_arm"], read: azure },
-    Provider { scheme: "gce", agents: &["fence_gce"], read: gce },
-    Provider { scheme: "hcloud", agents: &[], read: hcloud },
-    Provider { scheme: "kubevirt", agents: &["fence_kubevirt"], read: kubevirt },
-    Provider { scheme: "libvirt", agents: &["fence_virsh"], read: libvirt },
-    Provider { scheme: "openstack", agents: &["fence_openstack"], read: openstack },
-    Provider { scheme: "proxmox", agents: &["fence_pve"], read: proxmox },
-    Provider { scheme: "vsphere", agents: &["fence_vmware_soap"], read: vsphere },
+    Provider { scheme: "aws", agents: &["fence_aws"], named_by: &[("plug", ".Instance.ID")], read: aws },
+    Provider {
+        scheme: "azure",
+        agents: &["fence_azure_arm"],
+        named_by: &[
+            ("plug", ".Instance.ID"),
+            ("resourceGroup", ".Instance.ResourceGroup"),
+            ("subscriptionId", ".Instance.Subscription"),
+        ],
+        read: azure,
+    },
+    Provider {
+        scheme: "gce",
+        agents: &["fence_gce"],
+        named_by: &[("plug", ".Instance.ID"), ("zone", ".Instance.Zone"), ("project", ".Instance.Project")],
+        read: gce,
+    },
+    Provider { scheme: "hcloud", agents: &[], named_by: &[], read: hcloud },
+    Provider { scheme: "kubevirt", agents: &["fence_kubevirt"], named_by: &[], read: kubevirt },
+    Provider { scheme: "libvirt", agents: &["fence_virsh"], named_by: &[], read: libvirt },
+    Provider {
+        scheme: "openstack",
+        agents: &["fence_openstack"],
+        named_by: &[("plug", ".Instance.ID")],
+        read: openstack,
+    },
+    Provider { scheme: "proxmox", agents: &["fence_pve"], named_by: &[], read: proxmox },
+    Provider { scheme: "vsphere", agents: &["fence_vmware_soap"], named_by: &[], read: vsphere },
 ];
 
 /// The parts of an instance, as templates name them.
@@ -106,6 +129,22 @@ pub(super) fn suits(agent: &str, provider_id: &str, node: &str) -> Result<(), In
     }
     let (node, agent) = (node.to_owned(), agent.to_owned());
     Err(InstanceError::OfAnother { node, scheme: provider.scheme, agent, of: own.scheme })
+}
+
+/// The instance that an agent is asked about, if all parameters that name it are parts of this providerID and nothing else.
+/// `template`: the template of a parameter.
+pub(super) fn named<'a, 't>(
+    agent: &str,
+    provider_id: &'a str,
+    template: impl Fn(&str) -> Option<&'t str>,
+) -> Option<&'a str> {
+    let (provider, instance) = provider_of(provider_id)?;
+    let is_part = |(parameter, part): &(&str, &str)| {
+        let inner = template(parameter).and_then(|text| text.trim().strip_prefix("{{")?.strip_suffix("}}"));
+        inner.map(str::trim) == Some(part)
+    };
+    let named = !provider.named_by.is_empty() && provider.named_by.iter().all(is_part);
+    (named && provider.agents.contains(&agent)).then_some(instance.id)
 }
 
 /// A word of these letters, digits and marks that begins with a letter or digit.

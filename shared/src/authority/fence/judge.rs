@@ -8,6 +8,7 @@ pub(super) const fn power_word(power: Power) -> &'static str {
     match power {
         Power::On => "On",
         Power::Off => "Off",
+        Power::Gone => "Gone",
         Power::Unknown => "Unknown",
     }
 }
@@ -55,7 +56,8 @@ pub(super) fn judge(act: Act, seen: &[Seen], lease_renewed: Option<String>) -> V
         (false, false) => "Unknown",
     };
     let samples = seen.iter().flat_map(|one| one.samples.iter().cloned()).collect();
-    Verified { power: power.to_owned(), message: message.unwrap_or_default(), samples, lease_renewed }
+    let (power, message) = (power.to_owned(), message.unwrap_or_default());
+    Verified { power, message, samples, corroborated: Vec::new(), lease_renewed }
 }
 
 fn complaint(sample: &Sample, check: IdentityCheck, wanted: &str) -> Option<String> {
@@ -68,7 +70,8 @@ fn complaint(sample: &Sample, check: IdentityCheck, wanted: &str) -> Option<Stri
             "{device} does not report which machine it reaches, and identityCheck is Required"
         ));
     }
-    (power != wanted).then(|| match said.is_empty() {
+    let is_as_wanted = if wanted == "Off" { sample.is_off() } else { power == wanted };
+    (!is_as_wanted).then(|| match said.is_empty() {
         true => format!("{device} says {power}"),
         false => format!("{device} says {power}: {said}"),
     })

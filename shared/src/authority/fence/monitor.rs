@@ -4,8 +4,9 @@
 use serde_json::json;
 
 use super::identity;
+use super::looks::{Known, Looked};
 use super::objects::Clients;
-use super::orders::{Known, Looked, Ready, Way, path_of};
+use super::orders::{Ready, Way, path_of};
 use super::step::Acting;
 use crate::api::{
     Condition, DeviceDriver, FenceDeviceSpec, FenceDeviceStatus, IdentityCheck, Incarnation, Sample,

@@ -1,4 +1,4 @@
-//! Devices and their Secrets, read by quorum, as orders; and the looks.
+//! Devices and their Secrets, read by quorum, as orders.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,21 +9,17 @@ use zeroize::Zeroizing;
 use super::hosts::{self, HostError};
 use super::identity::{self, IdentityError};
 use super::instance::InstanceError;
-use super::judge::{Seen, identity_word, power_word};
 use super::objects::{self, Clients, ObjectOrder};
 use super::render::{Facts, RenderError, render};
 use super::secrets::{CONSENT, SecretObject, consents};
 use crate::api::{
-    ActTime, ActedOn, DeviceDriver, DeviceRef, FenceDeviceSpec, FenceDeviceStatus, IdentityCheck,
-    Incarnation, KindOfEvidence, PROTECTED, Sample, SecretParameter, group_path, proved_by,
+    ActTime, DeviceDriver, DeviceRef, FenceDeviceSpec, FenceDeviceStatus, IdentityCheck, Incarnation,
+    PROTECTED, SecretParameter, group_path,
 };
 use crate::cache::Cache;
 use crate::client::{ApiError, Call, Connection};
-use crate::clock::Env;
 use crate::model::is_kubernetes_name;
-use crate::transport::{
-    Act, Answer, DeviceError, Driver, FenceTransport, Identity, Machine, Order, Secret, Value, is_secret_name,
-};
+use crate::transport::{Act, Answer, DeviceError, Driver, Machine, Order, Secret, Value, is_secret_name};
 use crate::wire;
 
 type DeviceObject = wire::Custom<FenceDeviceSpec, FenceDeviceStatus>;
@@ -67,7 +63,7 @@ pub(in crate::authority) enum OrderError {
 
 impl OrderError {
     /// Its word in statuses and metrics: closed.
-    const fn category(&self) -> &'static str {
+    pub(super) const fn category(&self) -> &'static str {
         match self {
             Self::NoDevice(_) => "NoDevice",
             Self::NotFollowed(_) => "NotFollowed",
@@ -100,6 +96,8 @@ pub(super) enum Way {
 pub(super) struct Ready {
     pub(super) driver: DeviceDriver,
     pub(super) check: IdentityCheck,
+    /// The instance that its parameters name by the node's providerID, if they name one by that alone.
+    pub(super) instance: Option<String>,
     pub(super) way: Way,
 }
 
@@ -187,7 +185,7 @@ impl Reader<'_> {
                 .unwrap_or_default();
             let (device, facts) = (device.clone(), facts.clone());
             let order = ObjectOrder { device, by, facts, clients, act, within };
-            return Ok(Ready { driver, check, way: Way::Object(order) });
+            return Ok(Ready { driver, check, instance: None, way: Way::Object(order) });
         }
         let reached = reached_by(&spec).ok_or_else(|| OrderError::Manual(device.clone()))?;
         let node = &*facts.machine.node;
@@ -202,7 +200,8 @@ impl Reader<'_> {
             .map_err(|source| OrderError::Instance { device: device.clone(), source: Box::new(source) })?;
         let parameters = self.parameters(device, &spec, facts).await?;
         let order = Order { driver: reached, parameters, machine: facts.machine.clone(), act, within };
-        Ok(Ready { driver, check, way: Way::Order(order) })
+        let instance = identity::instance(&spec, facts).map(str::to_owned);
+        Ok(Ready { driver, check, instance, way: Way::Order(order) })
     }
 
     async fn parameters(
@@ -302,145 +301,6 @@ fn reached_by(spec: &FenceDeviceSpec) -> Option<Driver> {
 pub(in crate::authority) fn path_of(device: &DeviceRef) -> String {
     let DeviceRef { namespace, name } = device;
     group_path(&format!("namespaces/{namespace}/fencedevices/{name}"))
-}
-
-/// Looks at devices.
-#[derive(Clone, Copy)]
-pub(in crate::authority) struct Looker<'a> {
-    pub(in crate::authority) reader: Reader<'a>,
-    pub(in crate::authority) env: &'a Env,
-    pub(in crate::authority) transport: &'a dyn FenceTransport,
-}
-
-impl Looker<'_> {
-    /// One look at each device, all at once. `objects`: those that were written down for them.
-    pub(super) async fn look(
-        &self,
-        devices: &[DeviceRef],
-        facts: &Facts,
-        objects: &[ActedOn],
-    ) -> Vec<Looked> {
-        let looks = devices.iter().map(|device| async move {
-            let object = objects.iter().find(|object| object.device == *device);
-            self.answer(device, self.reader.order(device, facts, Act::Look).await, Known::Written(object))
-                .await
-        });
-        futures::future::join_all(looks).await
-    }
-
-    /// What a device answers to an order, or why there is none.
-    pub(super) async fn answer(
-        &self,
-        device: &DeviceRef,
-        ready: Result<Ready, OrderError>,
-        known: Known<'_>,
-    ) -> Looked {
-        let (check, driver, answer) = match ready {
-            Ok(Ready { driver, check, way }) => {
-                let answer = match way {
-                    Way::Order(order) => self.ask(order).await,
-                    Way::Object(order) => self.look_at_object(&order, known).await,
-                };
-                (check, Some(driver), answer.map_err(|error| (error.category(), error.to_string())))
-            }
-            Err(error) => {
-                let said = (error.category(), crate::record::error_chain(&error));
-                (IdentityCheck::Required, None, Err(said))
-            }
-        };
-        let problem = answer.as_ref().err().map(|(problem, _)| *problem);
-        let answer = answer.map_err(|(_, said)| said);
-        let at = format!("{:.3}", self.env.clock.wall());
-        let object = match known {
-            Known::Written(object) => object.cloned(),
-            Known::Nothing => None,
-        };
-        Looked { check, problem, sample: Sample { driver, object, ..sample(device, at, answer) } }
-    }
-
-    async fn look_at_object(&self, order: &ObjectOrder, known: Known<'_>) -> Result<Answer, DeviceError> {
-        let object = match known {
-            Known::Written(Some(object)) => Some(object),
-            Known::Nothing => None,
-            Known::Written(None) => {
-                let said = "no object was recorded when it was asked".to_owned();
-                return Err(DeviceError::Failed { said });
-            }
-        };
-        let looked = objects::look(self.reader.connection, order, object);
-        let ends = self.env.now() + order.within + LATE;
-        self.env.until(ends, looked).await.unwrap_or(Err(DeviceError::TimedOut { after: order.within }))
-    }
-
-    /// The transport keeps to the time of an order; if it does not, it is left.
-    pub(super) async fn ask(&self, order: Order) -> Result<Answer, DeviceError> {
-        let within = order.within;
-        let asked = self.transport.carry_out(order);
-        let ends = self.env.now() + within + LATE;
-        self.env.until(ends, asked).await.unwrap_or(Err(DeviceError::TimedOut { after: within }))
-    }
-
-    /// What the devices of these samples show now, if every one says off: for the moment of a release.
-    pub(in crate::authority) async fn all_off(
-        &self,
-        node: &Incarnation,
-        samples: &[Sample],
-    ) -> Result<KindOfEvidence, String> {
-        let facts = self.reader.facts(node).await.map_err(|error| crate::record::error_chain(&error))?;
-        let devices: std::collections::BTreeSet<_> =
-            samples.iter().map(|sample| sample.device.clone()).collect();
-        let devices: Vec<_> = devices.into_iter().collect();
-        let objects: Vec<_> = samples.iter().filter_map(|sample| sample.object.clone()).collect();
-        let looks = self.look(&devices, &facts, &objects).await;
-        let seen: Vec<_> = looks
-            .into_iter()
-            .map(|Looked { check, sample, .. }| Seen { check, samples: vec![sample.clone(), sample] })
-            .collect();
-        let verified = super::judge::judge(Act::Off, &seen, None);
-        if verified.power == "Off" { Ok(proved_by(&verified.samples)) } else { Err(verified.message) }
-    }
-}
-
-/// What is known of the object by which a device acts.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Known<'a> {
-    /// What was written down when it was asked.
-    Written(Option<&'a ActedOn>),
-    /// Nobody asked it for anything: it is only looked through.
-    Nothing,
-}
-
-/// One look.
-#[derive(Debug)]
-pub(super) struct Looked {
-    pub(super) check: IdentityCheck,
-    /// Why there is no answer, in one word.
-    pub(super) problem: Option<&'static str>,
-    pub(super) sample: Sample,
-}
-
-/// What a transport is given beyond its time to say that it is over.
-pub(super) const LATE: Duration = Duration::from_secs(1);
-
-fn sample(device: &DeviceRef, at: String, answer: Result<Answer, String>) -> Sample {
-    let device = device.clone();
-    match answer {
-        Ok(Answer { power, identity, said }) => Sample {
-            device,
-            at,
-            power: power_word(power).to_owned(),
-            identity: identity_word(&identity).to_owned(),
-            said: match identity {
-                Identity::Mismatch { found } => found,
-                Identity::Match | Identity::Unknown => said,
-            },
-            ..Sample::default()
-        },
-        Err(said) => {
-            let unknown = || "Unknown".to_owned();
-            Sample { device, at, power: unknown(), identity: unknown(), said, ..Sample::default() }
-        }
-    }
 }
 
 /// So many bytes of what devices answered to one attempt are kept.

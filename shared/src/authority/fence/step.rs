@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pod_safety_proof::{LeaseRead, Look, NodeRead, silence};
+use pod_safety_proof::{Look, NodeRead};
 use serde::Serialize;
 use serde_json::json;
 
@@ -10,16 +10,16 @@ use super::asking::asked;
 use super::contradict;
 use super::courtesy;
 use super::drain;
-use super::judge::{Seen, judge};
+use super::looks::Looker;
 use super::mark::{self, When};
 use super::objects::lift;
-use super::orders::{Looked, Looker, OUTCOME_MOST, answered};
-use super::render::Facts;
+use super::orders::{OUTCOME_MOST, answered};
 use super::storage;
+use super::twice::{self, contradicted, renewed};
 use super::{Fencing, Step, Target, incident_name};
 use crate::api::{
-    Attempt, Condition, FenceEvidenceSpec, FenceEvidenceStatus, Gate, Incarnation, NodeFenceSpec,
-    NodeFenceStatus, Phase, Sample, Shown, Trigger, Verified, group_path, object, proved_by,
+    Attempt, Condition, FenceEvidenceSpec, FenceEvidenceStatus, Gate, NodeFenceSpec, NodeFenceStatus, Phase,
+    Shown, Trigger, Verified, group_path, object, proved_by,
 };
 use crate::authority::act::{Outcome, version};
 use crate::authority::update::Means;
@@ -105,7 +105,7 @@ pub(in crate::authority) async fn carry_out(acting: &Acting<'_>, fencing: &Fenci
         // Boxed, as it would make every step as large as itself.
         Step::Drain(target, pods) => Box::pin(drain::drain(acting, target, pods)).await,
         Step::Attempt(target) => attempt(acting, target).await,
-        Step::Look(target) => look_twice(acting, target).await,
+        Step::Look(target) => twice::look_twice(acting, target).await,
         Step::Prove(target) => prove(acting, target).await,
         Step::ProveStorage(target) => storage::prove(acting, target).await,
         Step::Taint(target) => {
@@ -329,66 +329,6 @@ async fn not_begun(
     status(acting, target, target.fence.rv, &wanted).await.map(drop)
 }
 
-/// Two looks at each device, and the Lease between them: so far apart that a kubelet that lives renews it meanwhile.
-async fn look_twice(acting: &Acting<'_>, target: &Target) -> Result<(), Outcome> {
-    let mut wanted = (*target.status).clone();
-    let last = wanted.attempts.last_mut().ok_or_else(no_attempt)?;
-    let (act, attempt) = (act_of(last), last.clone());
-    let facts = acting.looker.reader.facts(&target.spec.node).await.map_err(Outcome::Failed)?;
-    let (seen, lease) = acting.while_leading(looks(acting, &target.spec.node, &attempt, &facts)).await??;
-    last.verified = Some(judge(act, &seen, lease));
-    status(acting, target, target.fence.rv, &wanted).await.map(drop)
-}
-
-async fn looks(
-    acting: &Acting<'_>,
-    node: &Incarnation,
-    attempt: &Attempt,
-    facts: &Facts,
-) -> Result<(Vec<Seen>, Option<String>), Outcome> {
-    let Attempt { devices, objects, .. } = attempt;
-    let first = acting.looker.look(devices, facts, objects).await;
-    if act_of(attempt) != Act::Off {
-        let once = |Looked { check, sample, .. }| Seen { check, samples: vec![sample] };
-        return Ok((first.into_iter().map(once).collect(), None));
-    }
-    let lease = read_lease(acting, node).await?;
-    let listen = silence::to_listen(&node.name, &lease, &acting.means.cache.read().view(), acting.env.now());
-    acting.env.sleep(listen.max(Verified::APART)).await;
-    let second = acting.looker.look(devices, facts, objects).await;
-    let mut seen: Vec<_> = first
-        .into_iter()
-        .zip(second)
-        .map(|(first, second)| Seen { check: first.check, samples: vec![first.sample, second.sample] })
-        .collect();
-    // A kubelet that speaks while its machine is said to be off: the device reaches another one.
-    let (before, after) = (renewed(&lease)?, renewed(&read_lease(acting, node).await?)?);
-    if before != after {
-        for sample in seen.iter_mut().flat_map(|one| &mut one.samples).filter(|sample| sample.power == "Off")
-        {
-            contradicted(sample);
-        }
-    }
-    Ok((seen, before))
-}
-
-fn contradicted(sample: &mut Sample) {
-    sample.power = "Unknown".to_owned();
-    sample.identity = "Mismatch".to_owned();
-    sample.said =
-        "reported off while the node's kubelet renewed its Lease: it switches another machine".to_owned();
-}
-
-async fn read_lease(acting: &Acting<'_>, node: &Incarnation) -> Result<LeaseRead, Outcome> {
-    let look = look(acting.means.connection, acting.env, &node.name).await.map_err(Outcome::Failed)?;
-    Ok(look.lease)
-}
-
-fn renewed(lease: &LeaseRead) -> Result<Option<String>, Outcome> {
-    let renewed = lease.renewed().map_err(|error| Outcome::Failed(nonsense(error)))?;
-    Ok(renewed.map(|time| time.to_string()))
-}
-
 /// Evidence, if the kubelet was silent since the looks and the node is the same.
 async fn prove(acting: &Acting<'_>, target: &Target) -> Result<(), Outcome> {
     let last = target.status.attempts.last().ok_or_else(no_attempt)?;
@@ -413,6 +353,7 @@ async fn prove(acting: &Acting<'_>, target: &Target) -> Result<(), Outcome> {
         kind,
         fence: Some(target.fence.name.to_string()),
         samples: verified.samples.clone(),
+        corroborated: verified.corroborated.clone(),
         storage: Vec::new(),
         lease_renewed: verified.lease_renewed.clone(),
         by: acting.identity.to_owned(),

@@ -36,6 +36,7 @@ pub(super) async fn prove(acting: &Acting<'_>, target: &Target) -> Result<(), Ou
         kind: KindOfEvidence::StorageFenced,
         fence: Some(target.fence.name.to_string()),
         samples: verified.samples.clone(),
+        corroborated: Vec::new(),
         storage: storage.ok_or_else(no_attempt)?.into_iter().collect(),
         lease_renewed: verified.lease_renewed.clone(),
         by: acting.identity.to_owned(),

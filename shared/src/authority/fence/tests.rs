@@ -1,6 +1,7 @@
 //! The steps, against a scripted API server and scripted devices.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -8,7 +9,9 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 mod chosen;
+mod corroborate;
 mod drain;
+mod instances;
 mod limits;
 mod mark;
 mod objects;
@@ -36,6 +39,8 @@ type Script = Box<dyn Fn(Act, usize) -> Option<Result<Answer, DeviceError>> + Se
 struct Devices {
     script: Script,
     asked: Mutex<Vec<Order>>,
+    /// Where something answers; `None`: no packet leaves this host.
+    open: Mutex<Option<Vec<&'static str>>>,
     log: Arc<Mutex<Vec<String>>>,
 }
 
@@ -56,6 +61,12 @@ impl FenceTransport for Devices {
             Some(answer) => Box::pin(std::future::ready(answer)),
             None => Box::pin(std::future::pending()),
         }
+    }
+
+    fn answers(&self, address: SocketAddr, _within: Duration) -> BoxFuture<'_, Result<bool, DeviceError>> {
+        let open = self.open.lock().as_ref().map(|open| open.contains(&&*address.to_string()));
+        let unknown = || DeviceError::Unreachable { said: "permission denied".to_owned() };
+        Box::pin(std::future::ready(open.ok_or_else(unknown)))
     }
 }
 
@@ -176,7 +187,8 @@ fn scene(
     });
     let world = World::listed();
     world.apply(Kind::NodeLeases, &lease("n", 7).0, env.now());
-    let devices = Devices { script: Box::new(script), asked: Mutex::default(), log: Arc::clone(&log) };
+    let (asked, open) = (Mutex::default(), Mutex::new(Some(Vec::new())));
+    let devices = Devices { script: Box::new(script), asked, open, log: Arc::clone(&log) };
     let events = Recorder::new(env.clone(), Metrics::new().unwrap().authority);
     Scene { env, api, world, leadership: Leadership::alone(), devices, events, log }
 }

@@ -8,7 +8,8 @@ use super::super::fence::Looker;
 use super::super::witness::look;
 use super::{Unproved, Verifier};
 use crate::api::{
-    FenceEvidenceSpec, FenceEvidenceStatus, Grade, Incarnation, KindOfEvidence, Sample, group_path,
+    Corroborated, FenceEvidenceSpec, FenceEvidenceStatus, Grade, Incarnation, KindOfEvidence, Sample,
+    group_path,
 };
 use crate::cache::{Cache, Lookup};
 use crate::client::{Call, Connection};
@@ -24,10 +25,11 @@ pub(in crate::authority) struct Judge<'a> {
     pub(in crate::authority) looker: Looker<'a>,
 }
 
-/// A FenceEvidence as a quorum read found it, and the status checks that it names.
+/// A FenceEvidence as a quorum read found it, and the status checks and second facts that it names.
 pub(super) struct Found {
     pub(super) read: EvidenceRead,
     pub(super) samples: Vec<Sample>,
+    pub(super) corroborated: Vec<Corroborated>,
 }
 
 impl Verifier<'_> {
@@ -80,27 +82,30 @@ impl Judge<'_> {
 
     /// The devices first, and then the node: a report of the kubelet while they reported off contradicts them.
     async fn fenced_by(&self, node: &Arc<str>, proof: &Arc<str>) -> Result<NodeEvidence, Unproved> {
-        let Found { read, samples } = self.evidence(proof).await?;
+        let found = self.evidence(proof).await?;
+        let read = &found.read;
         read.said().holds().map_err(Refusal::from)?;
         if read.node().name != **node {
             return Err(Refusal::from(Lack::OtherNode).into());
         }
-        let shown = if read.kind() == KindOfEvidence::Asserted || samples.is_empty() {
+        let shown = if read.kind() == KindOfEvidence::Asserted || found.samples.is_empty() {
             None
         } else {
-            Some(self.shown(read.node(), &samples).await?)
+            Some(self.shown(&found).await?)
         };
         let look = look(self.connection, self.env, node).await.map_err(Unproved::Read)?;
         let guard = self.cache.read();
         let view = guard.view();
         let wanted = look.node.as_ref().map_or(Grade::Verified, |node| view.minimum_evidence(node.labels()));
-        Ok(proof::fenced(&read, shown, &look, wanted, &view)?)
+        Ok(proof::fenced(read, shown, &look, wanted, &view)?)
     }
 
-    /// What the devices of the samples report now.
-    pub(super) async fn shown(&self, node: &Incarnation, samples: &[Sample]) -> Result<Shown, Unproved> {
+    /// What the devices of the evidence report now, if its second facts bear that out.
+    pub(super) async fn shown(&self, found: &Found) -> Result<Shown, Unproved> {
+        let Found { read, samples, corroborated } = found;
         let asked_at = self.env.now();
-        let kind = self.looker.all_off(node, samples).await.map_err(Refusal::PowerStateUnconfirmed)?;
+        let kind = self.looker.all_off(read.node(), samples, corroborated).await;
+        let kind = kind.map_err(Refusal::PowerStateUnconfirmed)?;
         Ok(Shown { kind, asked_at })
     }
 
@@ -123,6 +128,6 @@ impl Judge<'_> {
         let read = EvidenceRead::of(proof, &raw, self.env.clock.wall()).map_err(Unproved::undecodable)?;
         let whole: wire::Custom<FenceEvidenceSpec, FenceEvidenceStatus> =
             raw.decode().map_err(Unproved::undecodable)?;
-        Ok(Found { read, samples: whole.spec.samples })
+        Ok(Found { read, samples: whole.spec.samples, corroborated: whole.spec.corroborated })
     }
 }

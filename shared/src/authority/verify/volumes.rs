@@ -6,7 +6,6 @@ use pod_safety_proof::{self as proof, Detachment, Evidence, FencedBy, HolderFact
 
 use super::super::volume::VolumeUpdate;
 use super::super::witness::look;
-use super::fenced::Found;
 use super::{Unproved, Verifier};
 use crate::cache::page;
 use crate::client::Call;
@@ -44,12 +43,13 @@ impl Verifier<'_> {
             }
             FencedBy::Detached => judged(&HolderFacts::Detached(&self.detachment(update, holder).await?)),
             FencedBy::Storage(proof) => {
-                let Found { read, samples } = self.judge().evidence(proof).await?;
+                let found = self.judge().evidence(proof).await?;
+                let read = &found.read;
                 let driver = self.driver_of(update).await?;
                 let look = look(self.connection, self.env, &holder.node).await.map_err(Unproved::Read)?;
-                proof::covers(&read, holder, driver.as_deref(), &look)?;
-                let shown = self.judge().shown(read.node(), &samples).await?;
-                judged(&HolderFacts::Storage(&read, shown, driver.as_deref(), &look))
+                proof::covers(read, holder, driver.as_deref(), &look)?;
+                let shown = self.judge().shown(&found).await?;
+                judged(&HolderFacts::Storage(read, shown, driver.as_deref(), &look))
             }
         }
     }

@@ -41,11 +41,30 @@ impl Rigs {
         let client = Client::try_from(kube::Config::new(uri))
             .map_err(|error| Error::Tools(format!("a client of {url}: {error}")))?;
         let own = launch(&client).await?;
-        let (address, metadata) = metadata(own).await?;
         // A proxy stands in for the metadata service, whose address a test cannot take. The cloud itself is not behind it.
+        let (address, metadata) = serve(move |request| {
+            let body = if request.starts_with(b"PUT") { "token" } else { &*own };
+            ("200 OK", body.to_owned())
+        })
+        .await?;
         let variables = format!("AWS_ENDPOINT_URL={url} http_proxy=http://{address} no_proxy=127.0.0.1");
         let agents = self.wrapped("ec2-agents", "fence_aws", &variables)?;
         Ok(Ec2 { _program: program, client, agents, metadata })
+    }
+
+    /// The fence_aws of a cloud that answers every request with this error of its API, and what ends that cloud.
+    pub async fn ec2_that_refuses(
+        &self,
+        status: &'static str,
+        code: &'static str,
+    ) -> Result<(PathBuf, AbortHandle), Error> {
+        let body = format!(
+            "<Response><Errors><Error><Code>{code}</Code><Message>{code}.</Message></Error></Errors></Response>"
+        );
+        let (address, cloud) = serve(move |_| (status, body.clone())).await?;
+        // Once is enough: the client would wait for many seconds.
+        let variables = format!("AWS_ENDPOINT_URL=http://{address} AWS_MAX_ATTEMPTS=1");
+        Ok((self.wrapped(&format!("ec2-{code}"), "fence_aws", &variables)?, cloud))
     }
 }
 
@@ -97,22 +116,31 @@ async fn ask(client: &Client, query: &str) -> Result<String, Error> {
     client.request_text(request).await.map_err(|error| Error::Tools(format!("{query}: {error}")))
 }
 
-/// The metadata service of the instance on which an agent runs, as a proxy: a token, and the instance's id.
-async fn metadata(instance: String) -> Result<(std::net::SocketAddr, AbortHandle), Error> {
-    let io = |error: std::io::Error| Error::Tools(format!("a metadata service: {error}"));
+/// Whether a request has come with the whole of its body.
+fn is_whole(request: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(request);
+    let Some((head, body)) = text.split_once("\r\n\r\n") else { return false };
+    let length = head.to_ascii_lowercase();
+    let length = length.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse().ok());
+    body.len() >= length.unwrap_or(0)
+}
+
+/// A server that answers each request with a status line and a body.
+async fn serve(
+    answer: impl Fn(&[u8]) -> (&'static str, String) + Send + 'static,
+) -> Result<(std::net::SocketAddr, AbortHandle), Error> {
+    let io = |error: std::io::Error| Error::Tools(format!("a server of a cloud: {error}"));
     let listener = TcpListener::bind("127.0.0.1:0").await.map_err(io)?;
     let address = listener.local_addr().map_err(io)?;
     let serves = tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             let mut request = Vec::new();
-            while !request.ends_with(b"\r\n\r\n")
-                && stream.read_buf(&mut request).await.is_ok_and(|read| read > 0)
-            {}
-            let body = if request.starts_with(b"PUT") { "token" } else { &*instance };
+            while !is_whole(&request) && stream.read_buf(&mut request).await.is_ok_and(|read| read > 0) {}
+            let (status, body) = answer(&request);
             let head =
-                format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+                format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
             // The agent may have been killed.
-            let _gone = stream.write_all((head + body).as_bytes()).await;
+            let _gone = stream.write_all((head + &body).as_bytes()).await;
         }
     });
     Ok((address, serves.abort_handle()))

@@ -24,6 +24,9 @@ pub struct Fencing {
     /// them is on, and neither says which machine it reaches.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub pair: bool,
+    /// What devices report must be borne out by silence at the kubelet's port.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub corroborated: bool,
     /// A node that has said for so many seconds that it is not ready counts as lost, though it is heard.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_ready_seconds: Option<u32>,
@@ -109,6 +112,7 @@ pub(super) fn drawn(draws: &mut Draws) -> Fencing {
         backup: draws.percent(40),
         power_on: draws.percent(75),
         pair: draws.percent(25),
+        corroborated: false,
         not_ready_seconds: draws
             .percent(50)
             .then(|| 30 + draws.below(60))

@@ -131,6 +131,8 @@ pub enum Plant {
     OneLook,
     /// Two looks at a device lie closer together than two renewals of a kubelet.
     LooksTooSoon,
+    /// What answers at the port of a kubelet is not heard.
+    DeafToKubelets,
     /// A machine is switched off before that is written down.
     ActsFirst,
     /// Of what a person said it is not read for how long it holds.
@@ -161,7 +163,7 @@ pub enum Plant {
 
 impl Plant {
     /// All of them, each with the invariant that must catch it.
-    pub const ALL: [(Self, Invariant); 72] = [
+    pub const ALL: [(Self, Invariant); 73] = [
         (Self::NoUid, Invariant::Hygiene),
         (Self::NoVersion, Invariant::Hygiene),
         (Self::NoQuarantine, Invariant::Evidence),
@@ -221,6 +223,7 @@ impl Plant {
         (Self::ReleasesByName, Invariant::Hygiene),
         (Self::OneLook, Invariant::Fence),
         (Self::LooksTooSoon, Invariant::Renewing),
+        (Self::DeafToKubelets, Invariant::Evidence),
         (Self::ActsFirst, Invariant::Fence),
         (Self::WordsNeverExpire, Invariant::Fence),
         (Self::MasksWords, Invariant::Released),
@@ -350,6 +353,9 @@ impl Plant {
             Self::OneLook => "The second look at a device is answered from memory of the first.",
             Self::LooksTooSoon => {
                 "Two looks at a device lie closer together than two renewals of a kubelet, and count as evidence."
+            }
+            Self::DeafToKubelets => {
+                "What answers at the port of a kubelet is not heard, where a second fact is asked for."
             }
             Self::ActsFirst => "A machine is switched off before that is written down.",
             Self::WordsNeverExpire => "Of what a person said it is not read for how long it holds.",

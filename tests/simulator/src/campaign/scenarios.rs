@@ -146,6 +146,7 @@ pub fn fenced() -> Vec<Scenario> {
             backup: false,
             power_on: true,
             pair: false,
+            corroborated: false,
             not_ready_seconds: None,
         };
         scenario.plan.nodes = 3;
@@ -183,6 +184,7 @@ pub fn guarded() -> Vec<Scenario> {
         backup: false,
         power_on: true,
         pair: false,
+        corroborated: false,
         not_ready_seconds: None,
     };
     let with = |gate: bool, fencing: Option<Fencing>, from: u64, mut scenario: Scenario| {

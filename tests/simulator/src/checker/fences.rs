@@ -243,6 +243,10 @@ impl State {
         if renewed.is_some() && renewed != proof.lease {
             return Err(format!("the Lease of {node} was renewed, and {caller} read that at {read:?}"));
         }
+        if proof.corroborated {
+            self.fences.port_was_silent(caller, node, sent)?;
+            self.probe("released on a second fact, too");
+        }
         let runs = self.processes.of_uid(uid).next().is_some();
         if !runs {
             return Ok(());
@@ -320,7 +324,9 @@ impl State {
             }
             let newest = self.fences.looked(caller, node, device, sent).next_back().unwrap_or(last);
             for look in [last, newest] {
-                if look.power != Power::Off || matches!(look.identity, Identity::Mismatch { .. }) {
+                if !matches!(look.power, Power::Off | Power::Gone)
+                    || matches!(look.identity, Identity::Mismatch { .. })
+                {
                     return Err(format!("{device} said {:?} of {node} at {:?}", look.power, look.at));
                 }
             }
@@ -350,7 +356,7 @@ fn is_off(look: &Look, strict: bool) -> bool {
         Identity::Unknown => !strict,
         Identity::Mismatch { .. } => false,
     };
-    look.power == Power::Off && is_it
+    matches!(look.power, Power::Off | Power::Gone) && is_it
 }
 
 /// The devices that evidence names.

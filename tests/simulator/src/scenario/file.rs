@@ -226,6 +226,7 @@ fn fenced(with: Extras, file: &FencingFile, node_lifecycle: &Text) -> Result<Ext
         backup: choice("fencing.backup", &file.backup, [("true", true), ("false", false)], false)?,
         power_on: choice("fencing.recovery", &file.recovery, [("power-on", true), ("hold", false)], true)?,
         pair: false,
+        corroborated: false,
         not_ready_seconds: None,
     };
     Ok(Extras { fencing: Some(fencing), ..with })

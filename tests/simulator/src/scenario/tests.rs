@@ -95,6 +95,7 @@ fn how_nodes_are_fenced_and_how_devices_fail_is_read() {
         backup: false,
         power_on: true,
         pair: false,
+        corroborated: false,
         not_ready_seconds: None,
     };
     assert_eq!(with("{}").fencing, Some(usual));
@@ -106,6 +107,7 @@ fn how_nodes_are_fenced_and_how_devices_fail_is_read() {
         backup: true,
         power_on: false,
         pair: false,
+        corroborated: false,
         not_ready_seconds: None,
     };
     assert_eq!(other.fencing, Some(all));

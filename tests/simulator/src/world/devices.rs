@@ -8,6 +8,7 @@
 //! asked nothing. From then on it is the device's, and late acts are the device's, too.
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -289,6 +290,19 @@ impl Device {
     }
 }
 
+/// The addresses of machines begin here.
+const ADDRESSES: u32 = 0x0a00_0100;
+
+/// Where a machine is reached.
+pub(super) fn address_of(node: usize) -> String {
+    Ipv4Addr::from_bits(ADDRESSES + u32::try_from(node).unwrap_or_default()).to_string()
+}
+
+fn node_at(address: SocketAddr) -> Option<usize> {
+    let IpAddr::V4(address) = address.ip() else { return None };
+    usize::try_from(address.to_bits().checked_sub(ADDRESSES)?).ok()
+}
+
 /// The way of one process to the devices.
 pub(crate) struct Wire {
     pub(super) world: Arc<World>,
@@ -327,5 +341,18 @@ impl FenceTransport for Wire {
                 futures::future::ready(Err(DeviceError::Unreachable { said })).boxed()
             }
         }
+    }
+
+    /// A machine that runs answers, whatever became of its kubelet, unless it stands still or is cut off from everybody.
+    fn answers(&self, address: SocketAddr, within: Duration) -> BoxFuture<'_, Result<bool, DeviceError>> {
+        let node = node_at(address).map(|number| (number, self.world.node(number)));
+        Box::pin(async move {
+            tokio::time::sleep(within / 4).await;
+            let Some((number, node)) = node else { return Ok(false) };
+            let answers =
+                self.world.has_power(number) && !self.world.is_frozen(&node) && !self.world.is_cut(&node);
+            self.world.checker.port_answered(&self.caller, &node, answers);
+            Ok(answers && !self.is_deaf_to(&node))
+        })
     }
 }

@@ -60,6 +60,10 @@ fn policy(node: &str, levels: &[Vec<String>], fencing: Fencing) -> Value {
         "levels": levels.iter().map(level).collect::<Vec<_>>(),
         "recovery": if fencing.power_on { "PowerOn" } else { "Hold" },
     });
+    if fencing.corroborated {
+        let levels = spec["levels"].as_array_mut().into_iter().flatten();
+        levels.for_each(|level| level["corroborate"] = json!(["KubeletPort"]));
+    }
     if let Some(seconds) = fencing.not_ready_seconds {
         spec["unhealthy"] = json!({ "notReadySeconds": seconds });
     }

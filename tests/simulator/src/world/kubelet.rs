@@ -20,7 +20,9 @@ use pod_safety_shared::clock::Env;
 use serde_json::{Value, json};
 
 use super::ask::{Answer, ask};
+use super::devices::address_of;
 use super::host::Host;
+use super::machines::number_of;
 use super::run::World;
 use super::shops::{is_called_ready, readiness, start_up};
 use super::{number, word};
@@ -96,6 +98,17 @@ impl Kubelet {
         }
     }
 
+    /// Only some worlds ask where a node is reached.
+    fn addressed(&self, mut node: Value) -> Value {
+        if self.world.with.fencing.is_some_and(|fencing| fencing.corroborated)
+            && let Some(number) = number_of(&self.node)
+        {
+            let internal = json!({ "type": "InternalIP", "address": address_of(number) });
+            node["status"]["addresses"] = json!([internal]);
+        }
+        node
+    }
+
     async fn register(&self) -> bool {
         let node = json!({
             "apiVersion": "v1", "kind": "Node", "metadata": { "name": &*self.node, "labels": self.labels() },
@@ -109,6 +122,7 @@ impl Kubelet {
                 },
             },
         });
+        let node = self.addressed(node);
         match self.ask("POST", "/api/v1/nodes", Some(node)).await {
             Some((201, _)) => self.world.checker.note(format!("{} registers", self.node)),
             Some((409, _)) => {}

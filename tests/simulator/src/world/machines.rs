@@ -34,7 +34,7 @@ pub(crate) struct Machine {
 }
 
 /// The number of the machine of this name: they are asked by the second, so no name is made for that.
-fn number_of(name: &str) -> Option<usize> {
+pub(super) fn number_of(name: &str) -> Option<usize> {
     name.strip_prefix("node-")?.parse().ok()
 }
 

@@ -32,6 +32,12 @@ fn is_off() -> Answer {
 }
 
 impl Wire {
+    /// Whether a planted bug does not hear what answers there: the machine of a node that is not Ready.
+    pub(super) fn is_deaf_to(&self, node: &str) -> bool {
+        let lost = || self.world.etcd.object("Node", node).is_some_and(|object| ready(&object) != "True");
+        self.plant == Some(Plant::DeafToKubelets) && lost()
+    }
+
     /// What a planted bug makes of an order.
     pub(super) fn asks(&self, device: Arc<Device>, order: Order) -> Asked {
         let Some(plant) = self.plant else { return self.asks_as_meant(device, order) };

@@ -24,6 +24,7 @@ const STRICT: Fencing = Fencing {
     backup: false,
     power_on: true,
     pair: false,
+    corroborated: false,
     not_ready_seconds: None,
 };
 /// Nobody says which machine a device reaches, and nobody asks.
@@ -171,4 +172,35 @@ fn limit_a_device_that_says_off_of_a_machine_that_runs_is_found_out_when_the_nod
         assert!(last.iter().all(|at| *at < heard), "{how:?}: {last:?}");
         assert!(seen(&outcome, "our taint was contradicted") > 0, "{how:?}");
     }
+}
+
+/// The machine runs, and its kubelet is dead.
+fn lies(fencing: Fencing) -> Plan {
+    let fails = Fault::Malfunction { node: 0, how: Malfunction::StaleOff, seconds: LONG };
+    plan(fencing, vec![(BEGIN - 10, fails), (BEGIN, Fault::KillKubelet { node: 0, seconds: 250 })])
+}
+
+/// The limit above, with a second fact: a machine that runs answers at the port of its kubelet, dead or not.
+#[test]
+fn a_device_that_says_off_of_a_machine_that_answers_releases_nobody_where_a_second_fact_is_asked_for() {
+    let alone = well(&lies(BLIND));
+    assert!(seen(&alone, LIED) > 0, "{:#?}", alone.timeline);
+    let outcome = well(&lies(Fencing { corroborated: true, ..BLIND }));
+    assert!(seen(&outcome, "something answered at the port of a kubelet") > 0, "{:#?}", outcome.timeline);
+    assert_eq!(
+        (seen(&outcome, LIED), seen(&outcome, "evidence was written")),
+        (0, 0),
+        "{:#?}",
+        outcome.timeline
+    );
+    assert!(told(&outcome, RELEASED).is_empty(), "{:#?}", outcome.timeline);
+}
+
+/// Nor does it keep what is off from being released.
+#[test]
+fn a_second_fact_releases_the_pods_of_a_machine_that_is_off() {
+    let fencing = Fencing { corroborated: true, ..STRICT };
+    let outcome = well(&plan(fencing, vec![(BEGIN, Fault::PowerOff { node: 0, back: None })]));
+    assert!(seen(&outcome, "released on a second fact, too") > 0, "{:#?}", outcome.timeline);
+    assert!(!told(&outcome, RELEASED).is_empty());
 }

@@ -29,6 +29,7 @@ const FENCED: Fencing = Fencing {
     backup: false,
     power_on: true,
     pair: false,
+    corroborated: false,
     not_ready_seconds: None,
 };
 

@@ -140,6 +140,7 @@ const PAIR: Fencing = Fencing {
     backup: false,
     power_on: true,
     pair: true,
+    corroborated: false,
     not_ready_seconds: None,
 };
 

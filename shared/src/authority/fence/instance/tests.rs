@@ -127,3 +127,49 @@ fn the_table_has_each_scheme_and_each_agent_once() {
     agents.dedup();
     assert_eq!(agents.len(), all);
 }
+
+/// What a device says counts as the word of a provider about this instance only if nothing but the providerID names it.
+#[test]
+fn attack_an_instance_is_named_by_its_provider_id_alone_or_not_at_all() {
+    const AWS: &str = "aws:///eu-central-1a/i-0123456789abcdef0";
+    const GCE: &str = "gce://shop/europe-west1-b/w1";
+    type Row = (
+        &'static str,
+        &'static str,
+        &'static str,
+        &'static [(&'static str, &'static str)],
+        Option<&'static str>,
+    );
+    let rows: [Row; 10] = [
+        ("by its id", "fence_aws", AWS, &[("plug", "{{.Instance.ID}}")], Some("i-0123456789abcdef0")),
+        ("with blanks", "fence_aws", AWS, &[("plug", " {{ .Instance.ID }} ")], Some("i-0123456789abcdef0")),
+        ("by hand", "fence_aws", AWS, &[("plug", "i-0123456789abcdef0")], None),
+        ("with more", "fence_aws", AWS, &[("plug", "{{.Instance.ID}}0")], None),
+        ("by another part", "fence_aws", AWS, &[("plug", "{{.Instance.Zone}}")], None),
+        ("not at all", "fence_aws", AWS, &[], None),
+        ("an agent of another provider", "fence_gce", AWS, &[("plug", "{{.Instance.ID}}")], None),
+        (
+            "a name of any zone",
+            "fence_gce",
+            GCE,
+            &[("plug", "{{.Instance.ID}}"), ("zone", "europe-west1-b")],
+            None,
+        ),
+        (
+            "a name of its zone and project",
+            "fence_gce",
+            GCE,
+            &[
+                ("plug", "{{.Instance.ID}}"),
+                ("zone", "{{.Instance.Zone}}"),
+                ("project", "{{.Instance.Project}}"),
+            ],
+            Some("w1"),
+        ),
+        ("a number of any cluster", "fence_pve", "proxmox://a/100", &[("plug", "{{.Instance.ID}}")], None),
+    ];
+    for (what, agent, provider_id, templates, wanted) in rows {
+        let template = |name: &str| templates.iter().find(|(of, _)| *of == name).map(|(_, text)| *text);
+        assert_eq!(named(agent, provider_id, template), wanted, "{what}");
+    }
+}

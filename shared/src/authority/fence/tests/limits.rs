@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::orders::LATE;
+use super::super::looks::LATE;
 use crate::api::{ActTime, Timeouts, Verified};
 
 #[test]

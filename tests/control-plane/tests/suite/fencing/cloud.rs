@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::machine::Machine;
-use super::{CONTROLLERS, NAMESPACE, apply, secret, stateful_pod, until_released};
+use super::{CONTROLLERS, NAMESPACE, apply, secret, stateful_pod, until_phase, until_released};
 
 /// A node of another cloud, whose instance has a name that is no id of this one.
 const ELSEWHERE: &str = "elsewhere";
@@ -131,4 +131,34 @@ async fn an_instance_of_a_cloud_is_switched_by_the_provider_id_of_its_node() {
     for (machine, id) in &nodes[1..] {
         assert_eq!((cloud.state(id).await.unwrap().as_str(), machine.boots()), ("running", 1), "{id}");
     }
+    assert_eq!(evidence(plane, &lost.name).await, ("InstanceStopped".to_owned(), json!(id)));
+    a_terminated_instance(&scene).await;
+}
+
+/// The kind of the evidence about a node, and the instance that it names.
+async fn evidence(plane: &ControlPlane, node: &str) -> (String, Value) {
+    let all = plane.list("fenceevidences").await.unwrap();
+    let spec = &all.iter().find(|one| one["spec"]["node"]["name"] == node).unwrap()["spec"];
+    (spec["kind"].as_str().unwrap().to_owned(), spec["samples"][0]["instance"].clone())
+}
+
+/// Somebody terminates an instance, and nobody deletes its Node: its pods are released, and nothing is started.
+async fn a_terminated_instance(scene: &Scene) {
+    let Scene { plane, cloud, nodes, .. } = scene;
+    let (lost, id) = &nodes[1];
+    stateful_pod(plane, "web", &lost.name).await;
+    cloud.terminate(id).await.unwrap();
+    let begun = Instant::now();
+    until_released(plane, "web-0").await;
+    println!("EC2, terminated: released {:.1} s after the loss", begun.elapsed().as_secs_f64());
+    assert_eq!(evidence(plane, &lost.name).await, ("InstanceGone".to_owned(), json!(id)));
+    plane.kubectl(&["delete", "node", &lost.name]).await.unwrap().text().unwrap();
+    let fence = until_phase(plane, &lost.name, "Done").await;
+    let attempts = fence["status"]["attempts"].as_array().unwrap();
+    assert!(
+        attempts.iter().all(|attempt| attempt["act"] == "off"),
+        "what is gone is not started: {attempts:?}"
+    );
+    let outcome = attempts[0]["outcome"].as_str().unwrap();
+    assert!(outcome.contains(&format!("instance {id} is terminated")), "{outcome}");
 }

@@ -63,6 +63,8 @@ pub(super) struct Proof {
     /// A person's word.
     pub(super) word: Option<Word>,
     pub(super) devices: BTreeSet<String>,
+    /// It rests on the silence of the kubelet's port, too.
+    pub(super) corroborated: bool,
     pub(super) created: Duration,
     pub(super) lease: Option<Timestamp>,
     pub(super) invalid: Option<Duration>,
@@ -126,6 +128,8 @@ pub(super) struct Leaving {
 
 #[derive(Debug, Default)]
 pub(in crate::checker) struct Fences {
+    /// What each process heard from the port of a node's kubelet.
+    pub(super) ports: BTreeMap<(String, String), Vec<(Duration, bool)>>,
     pub(super) intents: Vec<Intent>,
     pub(super) incidents: BTreeMap<String, Incident>,
     pub(super) proofs: BTreeMap<String, Proof>,
@@ -280,7 +284,8 @@ impl Fences {
         let proof = self.proofs.entry(name.to_owned()).or_insert_with(|| Proof {
             word: said,
             life: part(object, "/spec/node").map(life).unwrap_or_default(),
-            by_looks: word(object, "/spec/kind") == "PowerOff",
+            by_looks: matches!(word(object, "/spec/kind"), "PowerOff" | "InstanceStopped" | "InstanceGone"),
+            corroborated: part(object, "/spec/corroborated").is_some(),
             devices: samples.map(|sample| word(sample, "/device/name").to_owned()).collect(),
             created: now,
             lease: time_of(word(object, "/spec/leaseRenewed")),

@@ -62,7 +62,7 @@ impl Checker {
         let mut state = self.state.lock();
         let Touched { caller, device, node } = touched;
         let Answered { power, identity, is_on, reached } = answered;
-        let lied = *power == Power::Off && *is_on;
+        let lied = matches!(power, Power::Off | Power::Gone) && *is_on;
         state.judge_trust(now, &format!("{caller} looks at {device} for {node}"), device);
         if lied {
             state.probe("a device said off of a machine that was on");
@@ -76,6 +76,16 @@ impl Checker {
             reached: *reached,
         };
         state.fences.looks.entry((caller.clone(), node.clone())).or_default().push(look);
+    }
+
+    /// Somebody tries the port of a node's kubelet, and something answers or not.
+    pub(crate) fn port_answered(&self, caller: &str, node: &str, answers: bool) {
+        let (now, key) = (self.now(), (caller.to_owned(), node.to_owned()));
+        let mut state = self.state.lock();
+        if answers {
+            state.probe("something answered at the port of a kubelet");
+        }
+        state.fences.ports.entry(key).or_default().push((now, answers));
     }
 
     /// A person is about to say that a machine is down, which has power or not.
@@ -92,6 +102,22 @@ impl Checker {
 }
 
 impl super::Fences {
+    /// Why the last that this process heard from the port of a node is no second fact for what it sends now.
+    pub(super) fn port_was_silent(&self, caller: &str, node: &str, sent: Duration) -> Result<(), String> {
+        let tried = self.ports.get(&(caller.to_owned(), node.to_owned()));
+        let last = tried.into_iter().flatten().rev().find(|(at, _)| *at <= sent);
+        match last {
+            None => Err(format!("{caller} never tried the port of the kubelet of {node}")),
+            Some((at, true)) => {
+                Err(format!("something answered at the port of the kubelet of {node} at {at:?}"))
+            }
+            Some((at, false)) if sent.saturating_sub(*at) > super::MINIMUM_BOOT => {
+                Err(format!("{caller} tried the port of the kubelet of {node} last at {at:?}"))
+            }
+            Some((_, false)) => Ok(()),
+        }
+    }
+
     /// Why nothing that is written down permits to touch a device; `None`: something does.
     fn unwritten(&self, now: Duration, touched: &Touched, act: Act) -> Option<String> {
         let Touched { device, node, .. } = touched;

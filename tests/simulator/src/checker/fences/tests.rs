@@ -114,6 +114,7 @@ fn pods_of_a_fenced_node_are_released_unless_its_switch_says_on_again() {
                 word: None,
                 life: life.clone(),
                 by_looks: true,
+                corroborated: false,
                 devices: [].into(),
                 created: Duration::from_secs(99),
                 lease: None,

@@ -1,0 +1,114 @@
+//! Whether a provider says that an instance is terminated. Read in fence-agents 4.12.1.
+//!
+//! `status` fails with the same words for an instance that is terminated, one that is on its way between two states, and one that
+//! was never there. So the agent is asked for the list of what is terminated. Only a line with this very instance counts. A list
+//! without it, an error, and no answer say nothing: missing rights, a wrong region and an instance of another account look so.
+//!
+//! | agent | what its provider says of an instance that is terminated |
+//! |---|---|
+//! | `fence_aws` | it lists it for about an hour, with this state |
+//! | `fence_azure_arm`, `fence_gce`, `fence_openstack` | that it does not exist: an error, so nothing follows from it |
+
+use pod_safety_transport::{Answer, Identity, Order, Power};
+
+use super::ended::Ended;
+
+/// The words of the agents' library for a state that is neither on nor off, or is not known.
+const IN_DOUBT: &str = "unable to obtain correct plug status or plug is not available";
+
+/// What is asked, and about which instance.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Question<'a> {
+    /// It selects what is terminated.
+    pub(super) filter: &'static str,
+    instance: &'a str,
+}
+
+/// The question for this agent, if it has one.
+pub(super) fn question<'a>(agent: &str, order: &'a Order) -> Option<Question<'a>> {
+    let filter = match agent {
+        "fence_aws" => "instance-state-name=terminated",
+        _ => return None,
+    };
+    Some(Question { filter, instance: order.parameters.get("plug")?.reveal() })
+}
+
+/// Whether a failure can be that of an instance that is terminated.
+pub(super) fn is_in_doubt(said: &str) -> bool {
+    said.to_lowercase().contains(IN_DOUBT)
+}
+
+impl Question<'_> {
+    /// `None`: the list is none, or the instance is not in it.
+    pub(super) fn answer(&self, ended: &Ended) -> Option<Answer> {
+        let Self { instance, .. } = self;
+        let listed = ended.code == Some(0) && !ended.stdout.cut;
+        let list = String::from_utf8_lossy(&ended.stdout.text);
+        // Its name, the separator that agents have by default, and no alias.
+        let is_it = |line: &str| line.trim_end().strip_suffix(',') == Some(instance);
+        (listed && !instance.is_empty() && list.lines().any(is_it)).then(|| Answer {
+            power: Power::Gone,
+            identity: Identity::Unknown,
+            said: format!("instance {instance} is terminated"),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use pod_safety_transport::Act;
+
+    use super::super::ended::Captured;
+    use super::super::tests::{order, plain};
+    use super::*;
+
+    const MINE: &str = "i-0123456789abcdef0";
+
+    fn ended(code: i32, stdout: &str, cut: bool) -> Ended {
+        let text = stdout.as_bytes().to_vec().into();
+        let stdout = Captured { text, cut };
+        Ended { code: Some(code), signal: None, stdout, stderr: Captured::default(), left: 0 }
+    }
+
+    #[test]
+    fn an_instance_is_terminated_only_if_a_whole_list_has_a_line_that_is_its_id() {
+        let mut order = order(Act::Look, Duration::from_secs(20));
+        order.parameters = plain(&[("plug", MINE)]);
+        let question = question("fence_aws", &order).unwrap();
+        for (what, ended, is_gone) in [
+            ("alone", ended(0, "i-0123456789abcdef0,\n", false), true),
+            ("among others", ended(0, "i-0aaaaaaaaaaaaaaa0,\ni-0123456789abcdef0,\n", false), true),
+            ("nothing is listed", ended(0, "", false), false),
+            ("others are", ended(0, "i-0aaaaaaaaaaaaaaa0,\n", false), false),
+            ("its id begins another", ended(0, "i-0123456789abcdef01,\n", false), false),
+            ("its id ends another", ended(0, "xi-0123456789abcdef0,\n", false), false),
+            ("in a sentence", ended(0, "no i-0123456789abcdef0,\n", false), false),
+            ("with an alias", ended(0, "i-0123456789abcdef0,w1\n", false), false),
+            ("without the separator", ended(0, "i-0123456789abcdef0\n", false), false),
+            ("the agent failed", ended(1, "i-0123456789abcdef0,\n", false), false),
+            ("the list was cut off", ended(0, "i-0123456789abcdef0,\n", true), false),
+        ] {
+            let answer = question.answer(&ended);
+            assert_eq!(answer.is_some_and(|answer| answer.power == Power::Gone), is_gone, "{what}");
+        }
+    }
+
+    #[test]
+    fn other_agents_and_orders_without_a_plug_are_not_asked() {
+        let mut order = order(Act::Look, Duration::from_secs(20));
+        assert_eq!(question("fence_aws", &order), None, "it has no plug");
+        order.parameters = plain(&[("plug", MINE)]);
+        assert_eq!(question("fence_gce", &order), None);
+        order.parameters = plain(&[("plug", "")]);
+        let question = question("fence_aws", &order).unwrap();
+        assert_eq!(question.answer(&ended(0, ",\n", false)), None, "an empty name names nothing");
+    }
+
+    #[test]
+    fn only_a_state_that_is_neither_on_nor_off_is_asked_about() {
+        assert!(is_in_doubt("ERROR: Failed: Unable to obtain correct plug status or plug is not available"));
+        assert!(!is_in_doubt("Failed: Incorrect Access Key or Secret Key."));
+    }
+}

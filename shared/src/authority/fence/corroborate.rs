@@ -1,0 +1,146 @@
+//! A second fact, besides what devices report. It can only refute: without devices that report off, nothing asks for it.
+//!
+//! Danger note: a node's address is what its kubelet wrote. A kubelet that wrote a wrong one has made its node as safe as it is
+//! without a second fact, and no safer.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use super::looks::Looker;
+use crate::api::{Corroborated, Corroboration};
+use crate::client::{ApiError, Call};
+use crate::model::Readiness;
+use crate::record::error_chain;
+use crate::wire;
+
+/// Where kubelets listen, unless the Node says otherwise.
+const KUBELET_PORT: u16 = 10_250;
+/// A machine that runs answers at once. A lost packet is sent again after one second, and after three.
+const SILENT_FOR: Duration = Duration::from_secs(4);
+/// So many other nodes are asked whether anything can be heard from here.
+const OTHERS: usize = 3;
+
+impl Looker<'_> {
+    /// Whether these facts bear out that the node is off.
+    ///
+    /// # Errors
+    /// What refutes it, or why it is not known.
+    pub(super) async fn corroborated(
+        &self,
+        wanted: &[Corroboration],
+        node: &str,
+    ) -> Result<Vec<Corroborated>, String> {
+        let mut facts = Vec::new();
+        for fact in wanted {
+            match fact {
+                Corroboration::KubeletPort => {
+                    let address = self.kubelet_port(node).await?;
+                    self.is_silent(address, node).await?;
+                    let at = format!("{:.3}", self.env.clock.wall());
+                    facts.push(Corroborated { fact: *fact, address: address.to_string(), at });
+                }
+            }
+        }
+        Ok(facts)
+    }
+
+    /// Whether they still do, where they were found.
+    ///
+    /// # Errors
+    /// What refutes it, or why it is not known.
+    pub(super) async fn still_corroborated(&self, facts: &[Corroborated], node: &str) -> Result<(), String> {
+        for Corroborated { fact, address, .. } in facts {
+            match fact {
+                Corroboration::KubeletPort => {
+                    let unreadable =
+                        |_invalid| format!("the evidence names no address and port: {address:?}");
+                    self.is_silent(address.parse().map_err(unreadable)?, node).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn kubelet_port(&self, node: &str) -> Result<SocketAddr, String> {
+        match self.read_port(node).await {
+            Ok(Some(address)) => Ok(address),
+            Ok(None) => Err(format!("node {node} has no InternalIP, so its kubelet's port cannot be tried")),
+            Err(error) => Err(error_chain(&error)),
+        }
+    }
+
+    async fn read_port(&self, node: &str) -> Result<Option<SocketAddr>, ApiError> {
+        let raw = self.reader.connection.send(Call::get(format!("/api/v1/nodes/{node}"))).await?;
+        let read: wire::Node = raw.decode().map_err(ApiError::Undecodable)?;
+        Ok(port_of(&read.status.unwrap_or_default()))
+    }
+
+    /// That nothing answers there, though something answers at the same port of another node: who hears nobody is cut off.
+    async fn is_silent(&self, address: SocketAddr, node: &str) -> Result<(), String> {
+        let (own, others) = futures::future::join(
+            self.transport.answers(address, SILENT_FOR),
+            futures::future::join_all(self.others(node).into_iter().map(|other| self.hears(other))),
+        )
+        .await;
+        match own {
+            Ok(true) => Err(format!(
+                "all devices report off, but something answers at the kubelet's port of node {node} ({address}): its machine may run"
+            )),
+            Err(error) => {
+                Err(format!("the kubelet's port of node {node} ({address}) cannot be tried: {error}"))
+            }
+            Ok(false) if others.contains(&true) => Ok(()),
+            Ok(false) => Err(format!(
+                "the kubelet's port of node {node} ({address}) does not answer, but neither do those of other nodes, so that says nothing. Allow pod-safety's pods to connect to kubelets"
+            )),
+        }
+    }
+
+    /// Nodes that are well.
+    fn others(&self, node: &str) -> Vec<String> {
+        let guard = self.reader.cache.read();
+        let view = guard.view();
+        let well = view.nodes().filter(|other| *other.name != *node && other.readiness == Readiness::Ready);
+        well.take(OTHERS).map(|other| other.name.to_string()).collect()
+    }
+
+    async fn hears(&self, node: String) -> bool {
+        match self.read_port(&node).await {
+            Ok(Some(address)) => self.transport.answers(address, SILENT_FOR).await == Ok(true),
+            Ok(None) | Err(_) => false,
+        }
+    }
+}
+
+/// Where the kubelet of a node listens, if it says.
+fn port_of(status: &wire::NodeStatus) -> Option<SocketAddr> {
+    let internal = status.addresses.iter().filter(|one| one.r#type.as_deref() == Some("InternalIP"));
+    let address: IpAddr = internal.filter_map(|one| one.address.as_deref()?.parse().ok()).next()?;
+    let endpoint = status.daemon_endpoints.as_ref().and_then(|all| all.kubelet_endpoint.as_ref());
+    let port = endpoint.and_then(|endpoint| endpoint.port).and_then(|port| u16::try_from(port).ok());
+    // Protobuf writes a port that is not set as 0.
+    Some(SocketAddr::new(address, port.filter(|port| *port > 0).unwrap_or(KUBELET_PORT)))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_kubelet_listens_where_its_node_says() {
+        let of = |status: Value| port_of(&serde_json::from_value(status).unwrap()).map(|at| at.to_string());
+        let addresses = json!([{ "type": "Hostname", "address": "w1" }, { "type": "ExternalIP", "address": "192.0.2.1" },
+            { "type": "InternalIP", "address": "10.0.0.7" }, { "type": "InternalIP", "address": "fd00::7" }]);
+        assert_eq!(of(json!({ "addresses": addresses })).as_deref(), Some("10.0.0.7:10250"));
+        let port = |port: i64| json!({ "addresses": addresses, "daemonEndpoints": { "kubeletEndpoint": { "Port": port } } });
+        assert_eq!(of(port(10_260)).as_deref(), Some("10.0.0.7:10260"));
+        assert_eq!(of(port(0)).as_deref(), Some("10.0.0.7:10250"));
+        assert_eq!(of(port(70_000)).as_deref(), Some("10.0.0.7:10250"));
+        let alone =
+            |address: &str| of(json!({ "addresses": [{ "type": "InternalIP", "address": address }] }));
+        assert_eq!(alone("fd00::7").as_deref(), Some("[fd00::7]:10250"));
+        assert_eq!((alone("w1.example"), of(json!({}))), (None, None));
+    }
+}

@@ -1,0 +1,83 @@
+//! Instances of a provider: what is known of them, when, and by which name.
+
+use super::*;
+use crate::api::{IdentityCheck, KindOfEvidence, Sample, proved_by};
+
+const ID: &str = "i-0123456789abcdef0";
+
+/// A node of EC2, and fence_aws with this plug.
+fn there(plug: &str) -> There {
+    let mut node = machine();
+    node["spec"]["providerID"] = json!(format!("aws:///eu-central-1a/{ID}"));
+    let device = json!({ "spec": { "driver": "Agent", "agent": "fence_aws",
+        "parameters": { "region": "{{.Instance.Region}}", "plug": plug } } });
+    There { node, device: Some(device), ..There::default() }
+}
+
+async fn looked_at(
+    plug: &str,
+    says: impl Fn(usize) -> Power + Send + Sync + 'static,
+) -> (Verified, Duration) {
+    let scene = scene(there(plug), move |_, number| {
+        let said = "as its provider says".to_owned();
+        Some(Ok(Answer { power: says(number), identity: Identity::Unknown, said }))
+    });
+    let begun = scene.env.now();
+    scene.ends(Step::Look(target(tried("off"))), "written").await;
+    (serde_json::from_value(scene.verified()).unwrap(), scene.env.now().since(begun))
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_looks_at_an_instance_by_its_provider_id_say_that_it_is_stopped_or_gone() {
+    use Power::{Gone, Off, On, Unknown};
+    for (first, second, power, kind) in [
+        (Off, Off, "Off", KindOfEvidence::InstanceStopped),
+        (Off, Gone, "Off", KindOfEvidence::InstanceStopped),
+        (Gone, Gone, "Off", KindOfEvidence::InstanceGone),
+        (Gone, On, "On", KindOfEvidence::InstanceStopped),
+        (Gone, Unknown, "Unknown", KindOfEvidence::InstanceStopped),
+    ] {
+        let says = move |number| if number == 0 { first } else { second };
+        let (verified, took) = looked_at("{{.Instance.ID}}", says).await;
+        assert_eq!((&*verified.power, proved_by(&verified.samples)), (power, kind), "{first:?} {second:?}");
+        assert!(verified.samples.iter().all(|sample| sample.instance == ID), "{verified:?}");
+        assert!(took >= Verified::INSTANCES_APART, "its provider may be behind: {took:?}");
+    }
+}
+
+/// The machine that had the name of the node before may be the one that is terminated.
+#[tokio::test(start_paused = true)]
+async fn attack_a_plug_by_hand_that_names_a_terminated_instance_proves_nothing() {
+    let (verified, _) = looked_at(ID, |_| Power::Gone).await;
+    assert_eq!(verified.power, "Unknown");
+    assert!(
+        verified.message.contains("counts only where the parameters name it by .Instance.ID"),
+        "{verified:?}"
+    );
+    let (stopped, _) = looked_at(ID, |_| Power::Off).await;
+    assert_eq!(
+        proved_by(&stopped.samples),
+        KindOfEvidence::PowerOff,
+        "a plug that a person names is switched off"
+    );
+}
+
+#[test]
+fn with_a_supply_beside_it_an_instance_is_no_more_than_off() {
+    let sample = |instance: &str, power: &str| Sample {
+        driver: Some(crate::api::DeviceDriver::Agent),
+        instance: instance.to_owned(),
+        power: power.to_owned(),
+        ..Sample::default()
+    };
+    let seen = |samples: Vec<Sample>| super::super::judge::Seen { check: IdentityCheck::BestEffort, samples };
+    let gone = || seen(vec![sample(ID, "Gone"), sample(ID, "Gone")]);
+    let verified = super::super::judge::judge(
+        Act::Off,
+        &[gone(), seen(vec![sample("", "Off"), sample("", "Off")])],
+        None,
+    );
+    assert_eq!((&*verified.power, proved_by(&verified.samples)), ("Off", KindOfEvidence::PowerOff));
+    let verified = super::super::judge::judge(Act::On, &[gone()], None);
+    assert_eq!(verified.power, "Unknown", "what is gone is not on");
+}
