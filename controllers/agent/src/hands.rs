@@ -61,12 +61,13 @@ impl std::fmt::Debug for Hands {
 /// Carries out one order after the other, until the last.
 pub async fn run(agent: &mut Agent, hands: &mut Hands, terminate: &mut Signal) {
     let mut phase = agent.phase();
-    say(format_args!("{phase:?}"));
+    say(explained(phase));
     loop {
         if terminate.recv().now_or_never().is_some() {
             agent.leave();
         }
         let order = agent.next(since_boot());
+        hands.notice(&mut phase, agent);
         let answer = match &order {
             Order::Exit => return,
             Order::Wait(until) => {
@@ -79,11 +80,7 @@ pub async fn run(agent: &mut Agent, hands: &mut Hands, terminate: &mut Signal) {
             order => hands.carry_out(order).await,
         };
         agent.answer(since_boot(), &order, answer);
-        if agent.phase() != phase {
-            phase = agent.phase();
-            hands.said.clear();
-            say(explained(phase));
-        }
+        hands.notice(&mut phase, agent);
     }
 }
 
@@ -99,6 +96,14 @@ const fn explained(phase: Phase) -> &'static str {
 }
 
 impl Hands {
+    fn notice(&mut self, phase: &mut Phase, agent: &Agent) {
+        if agent.phase() != *phase {
+            *phase = agent.phase();
+            self.said.clear();
+            say(explained(*phase));
+        }
+    }
+
     /// Says it, unless it was said in this phase.
     fn once(&mut self, line: String) {
         if !self.said.contains(&line) {

@@ -179,6 +179,9 @@ pub(crate) fn does(world: &mut World, scope: &Scope, at: u8, fails: bool) -> Opt
         Order::Read => Answer::Lease(world.lease.clone()),
         Order::Write(record, over) => {
             machine.promised |= record.state == State::Armed;
+            if let (Some(device), true) = (&mut machine.device, scope.has(Plant::PetFirst)) {
+                device.petted = now;
+            }
             machine.waits = Some(order.clone());
             if let Some(left) = world.left.writes.checked_sub(1) {
                 world.left.writes = left;

@@ -134,7 +134,7 @@ impl World {
         match *step {
             Step::Tick => self.tick(scope, false),
             Step::Paused => self.tick(scope, true),
-            Step::Decides(at) => self.decides(scope, at),
+            Step::Decides(at) => self.decides(at),
             Step::Does(at, fails) => machine::does(self, scope, at, fails),
             Step::Takes(at) => {
                 let now = ticks(self.now);
@@ -222,16 +222,13 @@ impl World {
         Some(())
     }
 
-    fn decides(&mut self, scope: &Scope, at: u8) -> Option<()> {
+    fn decides(&mut self, at: u8) -> Option<()> {
         let now = ticks(self.now);
         let machine = &mut self.machines[usize::from(at)];
         if machine.order.is_some() || machine.answer.is_some() || machine.waits.is_some() {
             return None;
         }
         let order = machine.agent.as_mut()?.next(now);
-        if let (Order::Write(..), Some(device), true) = (&order, &mut machine.device, scope.has(Plant::PetFirst)) {
-            device.petted = self.now;
-        }
         machine.order = match order {
             Order::Wait(_) => None,
             order => Some(order),
