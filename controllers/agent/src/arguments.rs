@@ -29,6 +29,19 @@ pub enum Command {
     Gate(Gate),
     /// Say what this machine and its watchdog can promise. Opens nothing and changes nothing.
     Check(Device),
+    /// Start the watchdog and never pet it: shows whether it resets this machine, and when. Disks are not synced.
+    Drill(Drill),
+}
+
+/// The flags of `drill`.
+#[derive(Clone, Debug, Args)]
+pub struct Drill {
+    /// The watchdog.
+    #[command(flatten)]
+    pub device: Device,
+    /// Says that this machine may be reset, with all that runs on it.
+    #[arg(long)]
+    pub reset_this_machine: bool,
 }
 
 /// Which watchdog.
@@ -141,7 +154,10 @@ impl Run {
         let (interval, soft, settle) = (seconds(self.interval), seconds(self.late), seconds(self.settle));
         let (timeout, ending) = (self.device.timeout, ENDING.as_secs());
         if interval >= soft {
-            return Err(format!("--late {} must be more than --interval {}: one lost answer would end the pods", self.late, self.interval));
+            return Err(format!(
+                "--late {} must be more than --interval {}: one lost answer would end the pods",
+                self.late, self.interval
+            ));
         }
         if soft + interval + ENDING > self.device.timeout() {
             let least = (soft + interval + ENDING).as_secs();
@@ -151,7 +167,10 @@ impl Run {
             ));
         }
         if 3 * interval >= self.device.timeout() {
-            return Err(format!("--interval {} must be less than a third of --timeout {timeout}: two requests without an answer would reset the machine", self.interval));
+            return Err(format!(
+                "--interval {} must be less than a third of --timeout {timeout}: two requests without an answer would reset the machine",
+                self.interval
+            ));
         }
         Ok(Times { interval, soft, settle })
     }
@@ -166,7 +185,7 @@ mod tests {
         let all = given.iter().chain(flags);
         match Arguments::try_parse_from(all).map_err(|error| error.to_string())?.command {
             Command::Run(run) => Ok(*run),
-            Command::Gate(_) | Command::Check(_) => Err("another command".to_owned()),
+            Command::Gate(_) | Command::Check(_) | Command::Drill(_) => Err("another command".to_owned()),
         }
     }
 
@@ -180,7 +199,10 @@ mod tests {
         for (flags, said) in [
             (["--late", "2"].as_slice(), "--late 2 must be more than --interval 2"),
             (&["--timeout", "8"], "--timeout 8 must be at least 9"),
-            (&["--timeout", "12", "--interval", "4", "--late", "5"], "--interval 4 must be less than a third of --timeout 12"),
+            (
+                &["--timeout", "12", "--interval", "4", "--late", "5"],
+                "--interval 4 must be less than a third of --timeout 12",
+            ),
         ] {
             let refused = run(flags).unwrap().times().unwrap_err();
             assert!(refused.contains(said), "{refused}");

@@ -169,7 +169,12 @@ mod tests {
     fn pods_are_found_by_both_drivers_in_both_versions() {
         let root = tempfile::tempdir().unwrap();
         let (systemd, uid) = (root.path().join("freezer"), ONE.replace('-', "_"));
-        make(&systemd.join(format!("kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{uid}.slice/cri-1")), "");
+        make(
+            &systemd.join(format!(
+                "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{uid}.slice/cri-1"
+            )),
+            "",
+        );
         let cgroupfs = root.path().join("pids");
         make(&cgroupfs.join(format!("kubepods/pod{OTHER}/c")), "");
         make(&cgroupfs.join(format!("kubepods/burstable/pod{ONE}")), "");

@@ -89,7 +89,9 @@ const fn explained(phase: Phase) -> &'static str {
         Phase::Begin => "Begin: no grant yet",
         Phase::Unarmed => "Unarmed: there is a grant, the watchdog is being opened",
         Phase::Armed => "Armed: the watchdog is petted once for each grant",
-        Phase::Ending => "Ending: the last grant is too old, or was revoked: the kubelet is stopped, pods are ended, nothing is petted",
+        Phase::Ending => {
+            "Ending: the last grant is too old, or was revoked: the kubelet is stopped, pods are ended, nothing is petted"
+        }
         Phase::Ended => "Ended: the pods have ended; the watchdog is petted while that can be proved",
         Phase::Left => "Left: the promise is taken back",
     }
@@ -141,7 +143,9 @@ impl Hands {
                         say("the kubelet may start");
                         Answer::Done
                     }
-                    Err(error) => self.failed(&format_args!("the gate of the kubelet does not open: {error}")),
+                    Err(error) => {
+                        self.failed(&format_args!("the gate of the kubelet does not open: {error}"))
+                    }
                 }
             }
             Order::Close => {
@@ -160,8 +164,14 @@ impl Hands {
         Answer::Failed
     }
 
-    async fn send(&mut self, method: Method, path: &str, body: Vec<u8>) -> Result<(StatusCode, bytes::Bytes), String> {
-        let token = std::fs::read_to_string(&self.token).map_err(|error| format!("{}: {error}", self.token.display()))?;
+    async fn send(
+        &mut self,
+        method: Method,
+        path: &str,
+        body: Vec<u8>,
+    ) -> Result<(StatusCode, bytes::Bytes), String> {
+        let token = std::fs::read_to_string(&self.token)
+            .map_err(|error| format!("{}: {error}", self.token.display()))?;
         self.api.send(method, path, &token, body).await
     }
 
@@ -186,7 +196,8 @@ impl Hands {
         if record.state == State::Armed
             && let Err(error) = self.marks.promise(&record.boot.id)
         {
-            return self.failed(&format_args!("no promise is made, because it cannot be written down: {error}"));
+            return self
+                .failed(&format_args!("no promise is made, because it cannot be written down: {error}"));
         }
         let body = lease::written(&self.namespace, &self.node, record, over);
         let (method, path) = match over {
@@ -205,9 +216,12 @@ impl Hands {
     }
 
     fn refused(&mut self, status: StatusCode, body: &[u8]) -> Answer {
-        let text: String = String::from_utf8_lossy(body).chars().filter(|letter| !letter.is_control()).take(300).collect();
+        let text: String =
+            String::from_utf8_lossy(body).chars().filter(|letter| !letter.is_control()).take(300).collect();
         let way_out = match status {
-            StatusCode::FORBIDDEN => ": the agent needs get, create and update of its own Lease (agent.enabled of the chart)",
+            StatusCode::FORBIDDEN => {
+                ": the agent needs get, create and update of its own Lease (agent.enabled of the chart)"
+            }
             StatusCode::UNAUTHORIZED => ": the token of the service account is not accepted",
             _ => "",
         };

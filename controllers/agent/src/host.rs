@@ -22,7 +22,8 @@ const CLOUDS: [&str; 9] = [
     "Tencent Cloud",
 ];
 /// Hypervisors that a firmware names, where the processor shows no flag.
-const HYPERVISORS: [&str; 7] = ["QEMU", "VMware", "Xen", "innotek GmbH", "Parallels", "OpenStack", "KubeVirt"];
+const HYPERVISORS: [&str; 7] =
+    ["QEMU", "VMware", "Xen", "innotek GmbH", "Parallels", "OpenStack", "KubeVirt"];
 
 /// The UID of the Node, as the API server wrote it into the token of this pod.
 ///

@@ -26,7 +26,10 @@ impl Kubelet {
     }
 
     fn running(&self) -> Vec<Process> {
-        Process::all(&self.proc).into_iter().filter(|process| process.name == "kubelet" && process.state != 'Z').collect()
+        Process::all(&self.proc)
+            .into_iter()
+            .filter(|process| process.name == "kubelet" && process.state != 'Z')
+            .collect()
     }
 
     /// Its cgroup in version 2, if it has one of its own.
@@ -53,7 +56,9 @@ impl Kubelet {
     pub fn runs(&self) -> Option<String> {
         let all = self.running();
         if all.is_empty() && !self.gated {
-            return Some("there is no kubelet to stop, and nothing keeps one from starting (--gated)".to_owned());
+            return Some(
+                "there is no kubelet to stop, and nothing keeps one from starting (--gated)".to_owned(),
+            );
         }
         all.iter().find(|process| !self.is_frozen(process)).map(|process| format!("the kubelet: {process}"))
     }

@@ -16,7 +16,8 @@ pub fn name_of(node: &str) -> String {
 /// # Errors
 /// If that is no Lease.
 pub fn read(body: &[u8]) -> Result<Seen, String> {
-    let lease: Value = serde_json::from_slice(body).map_err(|error| format!("the answer is no JSON: {error}"))?;
+    let lease: Value =
+        serde_json::from_slice(body).map_err(|error| format!("the answer is no JSON: {error}"))?;
     let version = lease["metadata"]["resourceVersion"].as_str().filter(|version| !version.is_empty());
     let version: Version = version.ok_or("the answer has no resourceVersion")?.into();
     let annotations = lease["metadata"]["annotations"].as_object().into_iter().flatten();
@@ -53,8 +54,13 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let boot = Boot { node: "7a1c".into(), id: "c3d0".into() };
-        let record =
-            Record { state: State::Unarmed, epoch: Epoch { process: 5, count: 0 }, round: 0, boot, device: None };
+        let record = Record {
+            state: State::Unarmed,
+            epoch: Epoch { process: 5, count: 0 },
+            round: 0,
+            boot,
+            device: None,
+        };
         let bytes = written("safe", "a", &record, Some(&"17".into()));
         let seen = read(&bytes).unwrap();
         assert_eq!((&*seen.version, seen.record), ("17", Some(record.clone())));

@@ -56,7 +56,8 @@ impl Said {
     #[must_use]
     pub fn read(folder: &Path) -> Self {
         let read = |name: &str| fs::read_to_string(folder.join(name)).ok().map(|text| text.trim().to_owned());
-        let options = read("options").and_then(|text| u32::from_str_radix(text.trim_start_matches("0x"), 16).ok());
+        let options =
+            read("options").and_then(|text| u32::from_str_radix(text.trim_start_matches("0x"), 16).ok());
         Self {
             identity: read("identity"),
             nowayout: read("nowayout").map(|text| text == "1"),
@@ -119,9 +120,14 @@ impl Watchdog for Linux {
     fn open(&mut self) -> Result<Device, Unusable> {
         let said = self.said();
         let nowayout = self.refused(&said)?;
-        let device = watchdog_device::Watchdog::new_by_id(self.number).map_err(|error| self.not_opened(&error))?;
-        let failed = |what: &str, error: &dyn std::fmt::Display| self.unusable(format_args!("{what}: {error}"));
-        if device.is_option_supported(&OptionFlags::AlarmOnly).map_err(|error| failed("GETSUPPORT", &error))? {
+        let device =
+            watchdog_device::Watchdog::new_by_id(self.number).map_err(|error| self.not_opened(&error))?;
+        let failed =
+            |what: &str, error: &dyn std::fmt::Display| self.unusable(format_args!("{what}: {error}"));
+        if device
+            .is_option_supported(&OptionFlags::AlarmOnly)
+            .map_err(|error| failed("GETSUPPORT", &error))?
+        {
             return Err(self.unusable("it is ALARMONLY, so it resets nothing: name another device"));
         }
         let asked = i32::try_from(self.timeout.as_secs()).unwrap_or(i32::MAX);
@@ -190,7 +196,12 @@ mod tests {
         fs::write(folder.join("nowayout"), "1\n").unwrap();
         fs::write(folder.join("options"), "0x8580\n").unwrap();
         let said = linux.open().unwrap_err().to_string();
-        assert!(said.contains("--device /dev/watchdog0") && said.contains("ALARMONLY") && said.contains("name another"), "{said}");
+        assert!(
+            said.contains("--device /dev/watchdog0")
+                && said.contains("ALARMONLY")
+                && said.contains("name another"),
+            "{said}"
+        );
     }
 
     #[test]

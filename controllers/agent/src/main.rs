@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::Parser as _;
 use pod_safety_agent::api::{Api, Server};
-use pod_safety_agent::arguments::{Arguments, Command, Device, Gate, Run};
+use pod_safety_agent::arguments::{Arguments, Command, Device, Drill, Gate, Run};
 use pod_safety_agent::cgroups::Cgroups;
 use pod_safety_agent::device::{Keeper, Watchdog};
 use pod_safety_agent::gate::Marks;
@@ -29,6 +29,7 @@ fn main() -> ExitCode {
     let ended = runtime.map_err(|error| error.to_string()).and_then(|runtime| match arguments.command {
         Command::Run(flags) => runtime.block_on(run(*flags)),
         Command::Gate(flags) => runtime.block_on(gate(flags)),
+        Command::Drill(flags) => runtime.block_on(drill(flags)),
         Command::Check(flags) => {
             check(&flags);
             Ok(())
@@ -50,14 +51,17 @@ async fn run(flags: Run) -> Result<(), String> {
     let marks = marks(&flags.gate)?;
     let Some(_lock) = wait_for_the_lock(&marks, &mut terminate).await? else { return Ok(()) };
     let token = flags.account.join("token");
-    let read = |path: &Path| fs::read(path).map_err(|error| format!("{}: {error} (--account)", path.display()));
+    let read =
+        |path: &Path| fs::read(path).map_err(|error| format!("{}: {error} (--account)", path.display()));
     let uid = host::node_of(&String::from_utf8_lossy(&read(&token)?))?;
     let boot = host::boot(&flags.proc, uid)?;
     let server = Server::new(flags.server.clone(), flags.port, &read(&flags.account.join("ca.crt"))?)?;
-    let cgroups = Cgroups::find(&flags.cgroups, &flags.proc)
-        .ok_or_else(|| format!("--cgroups {}: there are none: is it mounted into this container?", flags.cgroups.display()))?;
+    let cgroups = Cgroups::find(&flags.cgroups, &flags.proc).ok_or_else(|| {
+        format!("--cgroups {}: there are none: is it mounted into this container?", flags.cgroups.display())
+    })?;
     let kubelet = Kubelet::new(&flags.proc, &flags.cgroups, flags.gated);
-    let found = Found { predecessor: marks.promised(&boot.id), stopped: marks.is_closed() || kubelet.is_stopped() };
+    let found =
+        Found { predecessor: marks.promised(&boot.id), stopped: marks.is_closed() || kubelet.is_stopped() };
     let mut random = [0; 8];
     getrandom::fill(&mut random).map_err(|error| format!("no random number: {error}"))?;
     let mut agent = Agent::new(boot, times, u64::from_ne_bytes(random), found, since_boot());
@@ -135,5 +139,31 @@ fn check(flags: &Device) {
     let cgroups = Cgroups::find(Path::new("/sys/fs/cgroup"), Path::new("/proc"));
     say(format_args!("cgroups: version {}", cgroups.map_or(0, |cgroups| cgroups.version())));
     let refused = realtime::ask();
-    say(format_args!("real-time: {}", if refused.is_empty() { "yes".to_owned() } else { refused.join("; ") }));
+    say(format_args!(
+        "real-time: {}",
+        if refused.is_empty() { "yes".to_owned() } else { refused.join("; ") }
+    ));
+}
+
+/// How much later than its timeout a watchdog may fire before its promise is worth nothing.
+const TICKS: Duration = Duration::from_secs(5);
+
+async fn drill(flags: Drill) -> Result<(), String> {
+    if !flags.reset_this_machine {
+        return Err(
+            "this resets the machine, with all that runs on it: add --reset-this-machine if that may be"
+                .to_owned(),
+        );
+    }
+    let mut watchdog = watchdog(&flags.device);
+    let device = watchdog.open().map_err(|error| error.to_string())?;
+    say(format_args!("{device:?}"));
+    say(format_args!("this machine is reset in {} s", device.timeout.as_secs()));
+    tokio::time::sleep(device.timeout + TICKS).await;
+    let _stopped = watchdog.close();
+    Err(format!(
+        "{} did not reset this machine within {} s: its promise is worth nothing",
+        device.identity,
+        (device.timeout + TICKS).as_secs()
+    ))
 }

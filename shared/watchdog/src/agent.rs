@@ -103,11 +103,20 @@ enum Stage {
 /// A grant. `sent` is when it was first asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Round {
-    Due { due: Duration },
-    Sent { sent: Duration },
+    Due {
+        due: Duration,
+    },
+    Sent {
+        sent: Duration,
+    },
     /// Its answer did not come, or named another version: read what is there.
-    Doubtful { sent: Duration, due: Duration },
-    Granted { sent: Duration },
+    Doubtful {
+        sent: Duration,
+        due: Duration,
+    },
+    Granted {
+        sent: Duration,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -118,13 +127,17 @@ enum Ending {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Ended {
-    Prove { due: Duration },
+    Prove {
+        due: Duration,
+    },
     /// Proved, for one pet.
     Proved,
     /// Petted. Is there a grant to be had?
     Read,
     Ask,
-    Asked { sent: Duration },
+    Asked {
+        sent: Duration,
+    },
 }
 
 /// What a process of the agent finds when it starts.
@@ -245,7 +258,9 @@ impl Agent {
             Round::Granted { .. } => Order::Pet,
             Round::Doubtful { due, .. } | Round::Due { due } if now < due => Order::Wait(due),
             Round::Doubtful { .. } => Order::Read,
-            Round::Due { .. } if self.stopped && now >= self.since.saturating_add(self.times.settle) => Order::Release,
+            Round::Due { .. } if self.stopped && now >= self.since.saturating_add(self.times.settle) => {
+                Order::Release
+            }
             Round::Due { .. } => self.ask(now),
             Round::Sent { .. } => self.write(),
         }
@@ -290,7 +305,9 @@ impl Agent {
         match (order, answer) {
             (Order::Read, Answer::Lease(lease)) => self.has_read(lease),
             (Order::Read, _) => self.has_not_read(now),
-            (Order::Write(record, _), Answer::Written(version)) => self.has_written(now, record.state, version),
+            (Order::Write(record, _), Answer::Written(version)) => {
+                self.has_written(now, record.state, version)
+            }
             (Order::Write(..), _) => self.was_not_written(now),
             (Order::Open, Answer::Opened(device)) => self.has_opened(now, device),
             (Order::Open, _) => self.has_not_opened(now),
@@ -335,7 +352,9 @@ impl Agent {
                 self.lease = Some(version);
                 self.is_granted(sent, state);
             }
-            _ if version.is_some() && self.lease == Some(version) => self.stage = Stage::Armed(Round::Sent { sent }),
+            _ if version.is_some() && self.lease == Some(version) => {
+                self.stage = Stage::Armed(Round::Sent { sent })
+            }
             _ => self.end(),
         }
     }
@@ -344,7 +363,9 @@ impl Agent {
         let due = self.after_a_pause(now);
         match self.stage {
             Stage::Begin { .. } => self.stage = Stage::Begin { due },
-            Stage::Armed(Round::Doubtful { sent, .. }) => self.stage = Stage::Armed(Round::Doubtful { sent, due }),
+            Stage::Armed(Round::Doubtful { sent, .. }) => {
+                self.stage = Stage::Armed(Round::Doubtful { sent, due })
+            }
             Stage::Ended(_) => self.stage = Stage::Ended(Ended::Prove { due }),
             Stage::Unarmed { .. } | Stage::Armed(_) | Stage::Ending(_) | Stage::Left => {}
         }
@@ -375,7 +396,9 @@ impl Agent {
         let due = self.after_a_pause(now);
         match self.stage {
             Stage::Begin { .. } => (self.lease, self.stage) = (None, Stage::Begin { due }),
-            Stage::Armed(Round::Sent { sent }) => self.stage = Stage::Armed(Round::Doubtful { sent, due: now }),
+            Stage::Armed(Round::Sent { sent }) => {
+                self.stage = Stage::Armed(Round::Doubtful { sent, due: now })
+            }
             Stage::Ended(_) => self.stage = Stage::Ended(Ended::Prove { due }),
             Stage::Unarmed { .. } | Stage::Armed(_) | Stage::Ending(_) | Stage::Left => {}
         }
@@ -384,7 +407,9 @@ impl Agent {
     fn has_opened(&mut self, now: Duration, device: Arc<Device>) {
         self.device = Some(device);
         match self.stage {
-            Stage::Unarmed { .. } => (self.granted, self.stage) = (now, Stage::Armed(Round::Due { due: now })),
+            Stage::Unarmed { .. } => {
+                (self.granted, self.stage) = (now, Stage::Armed(Round::Due { due: now }))
+            }
             Stage::Ended(_) => self.stage = Stage::Ended(Ended::Read),
             Stage::Begin { .. } | Stage::Armed(_) | Stage::Ending(_) | Stage::Left => {}
         }
@@ -405,7 +430,11 @@ impl Agent {
                 self.stage = Stage::Armed(Round::Due { due: sent.saturating_add(self.times.interval) });
             }
             Stage::Ended(_) => self.stage = Stage::Ended(Ended::Read),
-            Stage::Begin { .. } | Stage::Unarmed { .. } | Stage::Armed(_) | Stage::Ending(_) | Stage::Left => {}
+            Stage::Begin { .. }
+            | Stage::Unarmed { .. }
+            | Stage::Armed(_)
+            | Stage::Ending(_)
+            | Stage::Left => {}
         }
     }
 }

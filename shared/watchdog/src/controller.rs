@@ -166,7 +166,13 @@ impl Watch {
     ///
     /// # Errors
     /// With the reason, if that does not follow.
-    pub fn evidence(&self, now: Duration, read: &Seen, boot: &Boot, terms: &Terms) -> Result<Arc<Device>, Refusal> {
+    pub fn evidence(
+        &self,
+        now: Duration,
+        read: &Seen,
+        boot: &Boot,
+        terms: &Terms,
+    ) -> Result<Arc<Device>, Refusal> {
         let sight = self.sight.as_ref().ok_or(Refusal::NotSeen)?;
         if sight.version != read.version || read.record.as_ref() != Some(&sight.record) {
             return Err(Refusal::Changed);
@@ -182,7 +188,8 @@ impl Watch {
         let device = sight.record.device.as_ref().ok_or(Refusal::NotArmed(State::Unarmed))?;
         let wait = terms.wait(device)?;
         let after = self.revoked.as_ref().filter(|(version, _)| *version == sight.version).map(|(_, at)| *at);
-        let until = sight.first.checked_add(wait).ok_or(Refusal::Timeout(wait))?.max(after.unwrap_or_default());
+        let until =
+            sight.first.checked_add(wait).ok_or(Refusal::Timeout(wait))?.max(after.unwrap_or_default());
         if now < until { Err(Refusal::Until(until)) } else { Ok(Arc::clone(device)) }
     }
 }
@@ -227,3 +234,6 @@ impl From<&Device> for Drilled {
         Self { identity, firmware: device.firmware, kernel }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -303,7 +303,10 @@ mod tests {
             let mut all = record().annotations();
             all.insert(format!("{PREFIX}{field}"), value.to_owned());
             let said = Record::read(&all).unwrap_err().to_string();
-            assert!(said.contains(field) && said.contains(value) && said.contains("delete the Lease"), "{said}");
+            assert!(
+                said.contains(field) && said.contains(value) && said.contains("delete the Lease"),
+                "{said}"
+            );
             all.remove(&format!("{PREFIX}{field}"));
             // Without a class there is no device.
             assert_eq!(Record::read(&all).is_err(), field != "class", "{field}");

@@ -2,7 +2,11 @@
 //!
 //! `lemma` asks for a schedule in which something of the machine still runs after the wait, and there must be none. `variant` asks
 //! the same of a shorter wait or a weaker rule, and there must be one: then the part that was left out is needed.
-#![expect(clippy::panic, clippy::print_stdout, reason = "a helper of tests fails loudly, and prints the schedule that it found")]
+#![expect(
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a helper of tests fails loudly, and prints the schedule that it found"
+)]
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -53,7 +57,10 @@ fn lemma(wait: &str, rules: &[&str]) {
 
 fn variant(wait: &str, from: &str, rules: &[&str]) {
     let found = runs_after(wait, from, rules);
-    println!("{}", found.unwrap_or_else(|| panic!("no schedule breaks it: what it leaves out is not needed")));
+    println!(
+        "{}",
+        found.unwrap_or_else(|| panic!("no schedule breaks it: what it leaves out is not needed"))
+    );
 }
 
 #[test]

@@ -64,7 +64,8 @@ impl Rig {
         let claims = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(claims);
         fs::write(at("account/token"), format!("e30.{claims}.x")).unwrap();
         fs::write(at("account/ca.crt"), &server.authority).unwrap();
-        rustix::fs::mknodat(rustix::fs::CWD, at("keeper"), rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, at("keeper"), rustix::fs::FileType::Fifo, 0o600.into(), 0)
+            .unwrap();
         let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap();
         let keeper = OpenOptions::new().read(true).custom_flags(nonblocking).open(at("keeper")).unwrap();
         let flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
@@ -80,7 +81,10 @@ impl Rig {
     fn start(&mut self) {
         let log = OpenOptions::new().create(true).append(true).open(self.at("log")).unwrap();
         let path = |path: &str| self.at(path).display().to_string();
-        let agent = Command::new(env!("CARGO_BIN_EXE_pod-safety-agent"))
+        // The one that is shipped can be measured in place of the one that cargo built.
+        let program =
+            std::env::var("POD_SAFETY_AGENT").unwrap_or(env!("CARGO_BIN_EXE_pod-safety-agent").to_owned());
+        let agent = Command::new(program)
             .args(["run", "--node", "a", "--namespace", "safe", "--server", "127.0.0.1", "--gated"])
             .args(["--port", &self.server.address.port().to_string()])
             .args(["--account", &path("account"), "--keeper", &path("keeper"), "--marks", &path("run")])
@@ -172,6 +176,9 @@ fn a_pet_follows_each_acknowledged_grant() {
         let pets = rig.told().len();
         assert!(pets <= grants, "{pets} pets, {grants} grants");
         assert_eq!(rig.server.store.lock().unwrap().says("node-uid"), "7a1c");
+        let status =
+            fs::read_to_string(format!("/proc/{}/status", rig.agent.as_ref().unwrap().id())).unwrap();
+        println!("{}", status.lines().filter(|line| line.starts_with("Vm")).collect::<Vec<_>>().join("; "));
         assert!(!rig.reap(), "the pod runs");
     });
 }
@@ -272,7 +279,10 @@ fn an_agent_that_is_killed_and_started_without_an_api_server_ends_the_pods() {
         rig.until("the proof", |rig| rig.log().contains("Ended:")).await;
         let log = rig.log();
         let opened = log.rfind("the watchdog is open");
-        assert!(opened < log.rfind("Ending:") || opened > log.rfind("Ended:"), "it was opened before:\n{log}");
+        assert!(
+            opened < log.rfind("Ending:") || opened > log.rfind("Ended:"),
+            "it was opened before:\n{log}"
+        );
         rig.until("a pet", |rig| !rig.told().is_empty()).await;
     });
 }
@@ -299,5 +309,28 @@ fn a_watchdog_that_is_not_there_is_named_with_the_way_out() {
         .output()
         .unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success() && said.contains("/dev/watchdog250") && said.contains("held by: no process"), "{said}");
+    assert!(
+        output.status.success() && said.contains("/dev/watchdog250") && said.contains("held by: no process"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_drill_needs_to_be_meant_and_says_so_if_nothing_was_reset() {
+    let drill = |flags: &[&str]| {
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_pod-safety-agent")).arg("drill").args(flags).output().unwrap();
+        assert!(!output.status.success());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert!(drill(&[]).contains("add --reset-this-machine"));
+    let folder = tempfile::tempdir().unwrap();
+    let keeper = folder.path().join("keeper");
+    let missing = drill(&["--reset-this-machine", "--keeper", &keeper.display().to_string()]);
+    assert!(missing.contains("is the keeper running?"), "{missing}");
+    rustix::fs::mknodat(rustix::fs::CWD, &keeper, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap();
+    let _idle = OpenOptions::new().read(true).custom_flags(nonblocking).open(&keeper).unwrap();
+    let said = drill(&["--reset-this-machine", "--timeout", "4", "--keeper", &keeper.display().to_string()]);
+    assert!(said.contains("did not reset this machine within 9 s"), "{said}");
 }

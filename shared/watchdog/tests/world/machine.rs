@@ -131,9 +131,7 @@ impl Machine {
         if self.process != flight.process {
             return;
         }
-        let waits = |order: &Order| {
-            matches!(order, Order::Write(record, over) if (record, over) == (&flight.record, &flight.over))
-        };
+        let waits = |order: &Order| matches!(order, Order::Write(record, over) if (record, over) == (&flight.record, &flight.over));
         if let Some(order) = self.waits.take_if(|order| waits(order)) {
             self.answer = Some((order, version.map_or(Answer::Conflict, Answer::Written)));
         }

@@ -14,7 +14,8 @@ use machine::Machine;
 use scope::{Left, Plant, SETTLE, Scope, TICK, VALID, ticks};
 
 /// The property that everything is about.
-pub(crate) const NO_PROCESS: &str = "no guarded process of a boot runs, and no mount is left, while there is evidence about it";
+pub(crate) const NO_PROCESS: &str =
+    "no guarded process of a boot runs, and no mount is left, while there is evidence about it";
 
 /// All that is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -71,7 +72,9 @@ pub(crate) enum Step {
     Restores,
     Sees,
     /// The controller revokes; its answer may be lost.
-    Revokes { lost: bool },
+    Revokes {
+        lost: bool,
+    },
     Judges,
     WeRestart,
 }

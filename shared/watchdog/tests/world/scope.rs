@@ -101,11 +101,12 @@ impl Scope {
 
     pub(crate) fn times(&self) -> Times {
         let settle = if self.has(Plant::StartsAtOnce) { 0 } else { SETTLE };
-        Times { interval: ticks(1), soft: ticks(2), settle: ticks(settle) }
+        Times { interval: ticks(1), soft: ticks(self.timeout + 1), settle: ticks(settle) }
     }
 
     pub(crate) fn device(&self) -> Arc<Device> {
-        let class = if self.left.pauses > 0 && !self.has(Plant::NoPause) { Class::Virtual } else { Class::Hardware };
+        let class =
+            if self.left.pauses > 0 && !self.has(Plant::NoPause) { Class::Virtual } else { Class::Hardware };
         Arc::new(Device {
             class,
             identity: "wdt".into(),
