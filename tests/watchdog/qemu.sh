@@ -2,15 +2,17 @@
 # A real driver resets a real kernel: the figures of docs/watchdog-lease.md, printed as its table. Needs qemu-system-x86_64, cpio and a static
 # busybox, and takes Debian's kernel from its package. Give it a folder to work in.
 #
-#   tests/watchdog/qemu.sh FOLDER [AGENT]
+#   tests/watchdog/qemu.sh FOLDER [AGENT [TESTS]]
 #
-# With the path of a static pod-safety-agent it also shows what `pod-safety-agent check` says of each device.
+# With the path of a static pod-safety-agent it also shows what `pod-safety-agent check` says of each device, and its drill. With the path of
+# its static unit tests they run on cgroups of version 2.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 source tests/packages.sh
 
 WORK=${1:?a folder to work in}
 AGENT=${2:-}
+TESTS=${3:-}
 mkdir -p "$WORK"
 WORK=$(cd "$WORK" && pwd)
 
@@ -30,6 +32,7 @@ initramfs() { # module
     cp "$(command -v busybox)" "$root/bin/busybox"
     cp "$modules/watchdog.ko" "$modules/$1.ko" "$root/"
     [ -z "$AGENT" ] || cp "$AGENT" "$root/bin/pod-safety-agent"
+    [ -z "$TESTS" ] || cp "$TESTS" "$root/bin/unit-tests"
     cat >"$root/init" <<SCRIPT
 #!/bin/busybox sh
 busybox mount -t proc none /proc
@@ -38,6 +41,12 @@ busybox mount -t devtmpfs none /dev
 busybox insmod /watchdog.ko
 busybox insmod /$1.ko nowayout=1
 what=\$(busybox sed 's/.*what=\([a-z]*\).*/\1/' /proc/cmdline)
+if [ "\$what" = cgroups ]; then
+    busybox mkdir -p /tmp
+    busybox mount -t cgroup2 none /sys/fs/cgroup
+    POD_SAFETY_REAL_CGROUPS=1 unit-tests real_cgroups --test-threads 1 2>&1
+    busybox poweroff -f
+fi
 [ "\$what" != check ] || { pod-safety-agent check 2>&1; busybox poweroff -f; }
 if [ "\$what" = drill ]; then
     pod-safety-agent drill --reset-this-machine 2>&1 &
@@ -93,6 +102,7 @@ measured() { # what
 
 for module in i6300esb softdog; do
     initramfs "$module"
+    [ -z "$TESTS" ] || qemu cgroups
     [ -z "$AGENT" ] || qemu check | sed "s/^/$module: /"
     for what in ${AGENT:+drill} open stopped killed paused; do
         printf '| %s | %s | %s |\n' "$module" "$what" "$(measured "$what")"

@@ -99,6 +99,9 @@ pub struct Run {
     /// The kubelet's unit has `ExecStartPre=pod-safety-agent gate`, so that a kubelet that is not there does not start.
     #[arg(long)]
     pub gated: bool,
+    /// End static pods too. Not where they are the control plane: an outage of the API server would end the API server.
+    #[arg(long)]
+    pub end_static_pods: bool,
     /// The API server.
     #[arg(long, env = "KUBERNETES_SERVICE_HOST", value_name = "ADDRESS")]
     pub server: String,

@@ -28,6 +28,14 @@ pub struct PodCgroups {
     pub folders: Vec<PathBuf>,
 }
 
+impl PodCgroups {
+    /// A pod that the kubelet reads from a file: in place of a UID it has a hash, without dashes.
+    #[must_use]
+    pub fn is_static(&self) -> bool {
+        !self.uid.contains('-')
+    }
+}
+
 impl Cgroups {
     /// Those below `/sys/fs/cgroup`. None: there are none.
     #[must_use]
@@ -185,6 +193,16 @@ mod tests {
         let of = |uid: &str| found.iter().find(|pod| pod.uid == uid).unwrap().folders.len();
         assert_eq!((found.len(), of(ONE), of(OTHER)), (2, 2, 1));
         assert_eq!(cgroups.pods(ONE).len(), 1, "the agent does not end itself");
+    }
+
+    #[test]
+    fn a_static_pod_is_known_by_its_hash() {
+        let pod = |uid: &str| PodCgroups { uid: uid.to_owned(), folders: Vec::new() };
+        assert!(!pod(ONE).is_static() && pod("0c55fafebd0f6b1d9f1d2a4f0f8a2b3c").is_static());
+        assert_eq!(
+            uid_of("kubepods-burstable-pod0c55fafebd0f6b1d9f1d2a4f0f8a2b3c.slice").as_deref(),
+            Some("0c55fafebd0f6b1d9f1d2a4f0f8a2b3c")
+        );
     }
 
     #[test]

@@ -34,6 +34,8 @@ pub struct Hands {
     pub node: String,
     /// The namespace of its Lease.
     pub namespace: String,
+    /// The timeout that ending pods needs.
+    pub least: Duration,
     /// The device.
     pub watchdog: Box<dyn Watchdog>,
     /// The pods.
@@ -121,6 +123,12 @@ impl Hands {
             Order::Open => match self.watchdog.open() {
                 Ok(device) => {
                     say(format_args!("the watchdog is open: {device:?}"));
+                    if device.timeout < self.least {
+                        let (has, least) = (device.timeout.as_secs(), self.least.as_secs());
+                        say(format_args!(
+                            "its timeout of {has} s is less than the {least} s that --late and --interval need: an outage of the API server may reset this machine"
+                        ));
+                    }
                     Answer::Opened(Arc::new(device))
                 }
                 Err(error) => self.failed(&error),

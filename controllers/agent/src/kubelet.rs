@@ -116,4 +116,44 @@ mod tests {
         assert!(kubelet(false).runs().is_some(), "a second one was started");
         assert!(!kubelet(false).is_stopped());
     }
+
+    /// With the cgroups of a real kernel, in a machine of its own: `tests/watchdog/qemu.sh` starts it there.
+    #[test]
+    fn real_cgroups_of_version_2_are_frozen_and_killed() {
+        let root = Path::new("/sys/fs/cgroup");
+        if std::env::var_os("POD_SAFETY_REAL_CGROUPS").is_none() {
+            return;
+        }
+        let cgroups = crate::cgroups::Cgroups::find(root, Path::new("/proc")).unwrap();
+        assert_eq!(cgroups.version(), 2);
+        let started = |program: &str, cgroup: &Path| {
+            fs::create_dir_all(cgroup).unwrap();
+            let child = std::process::Command::new(program).arg("600").spawn().unwrap();
+            fs::write(cgroup.join("cgroup.procs"), child.id().to_string()).unwrap();
+            child
+        };
+        use std::os::unix::fs::{PermissionsExt as _, symlink};
+        // Programs are called as their files are: the one by busybox, the other by the kernel.
+        symlink("/bin/busybox", "/bin/sleep").unwrap();
+        fs::write("/bin/kubelet", "#!/bin/busybox sh\nsleep 600\n").unwrap();
+        fs::set_permissions("/bin/kubelet", fs::Permissions::from_mode(0o755)).unwrap();
+        let pod = root.join("kubepods.slice/kubepods-pod3f0b9d2e_1b7e_4d51_9c6e_6d1f2a3b4c5d.slice");
+        let mut process = started("sleep", &pod.join("container"));
+        let mut fake = started("kubelet", &root.join("system.slice/kubelet.service"));
+        let kubelet = Kubelet::new(Path::new("/proc"), root, false);
+        assert!(kubelet.runs().is_some());
+        kubelet.stop();
+        let soon = |what: &dyn Fn() -> bool| (0..1_000_000).any(|_| what());
+        assert!(soon(&|| kubelet.runs().is_none() && kubelet.is_stopped()), "{:?}", kubelet.runs());
+        let found = cgroups.pods("").remove(0);
+        assert!(!cgroups.is_empty(&found));
+        cgroups.end(&found);
+        process.wait().unwrap();
+        assert!(soon(&|| cgroups.is_empty(&found)));
+        kubelet.end();
+        use std::os::unix::process::ExitStatusExt as _;
+        assert_eq!(fake.wait().unwrap().signal(), Some(9), "ended, and never continued");
+        let frozen = fs::read_to_string(root.join("system.slice/kubelet.service/cgroup.freeze")).unwrap();
+        assert_eq!(frozen.trim(), "0", "the next one may run");
+    }
 }

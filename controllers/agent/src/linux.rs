@@ -106,22 +106,8 @@ impl Linux {
         self.unusable(format_args!("{error}: is its module loaded, and is /dev mounted into this container?"))
     }
 
-    fn refused(&self, said: &Said) -> Result<bool, Unusable> {
-        if said.options.is_some_and(|options| options & ALARM_ONLY != 0) {
-            return Err(self.unusable("it is ALARMONLY, so it resets nothing: name another device"));
-        }
-        said.nowayout.ok_or_else(|| {
-            self.unusable("sysfs does not say nowayout: this needs a kernel with CONFIG_WATCHDOG_SYSFS, and /sys in this container")
-        })
-    }
-}
-
-impl Watchdog for Linux {
-    fn open(&mut self) -> Result<Device, Unusable> {
-        let said = self.said();
-        let nowayout = self.refused(&said)?;
-        let device =
-            watchdog_device::Watchdog::new_by_id(self.number).map_err(|error| self.not_opened(&error))?;
+    /// Any timeout is accepted that it reports: a longer one only makes the controller wait longer.
+    fn set_and_read(&self, device: &watchdog_device::Watchdog, nowayout: bool) -> Result<Device, Unusable> {
         let failed =
             |what: &str, error: &dyn std::fmt::Display| self.unusable(format_args!("{what}: {error}"));
         if device
@@ -136,25 +122,46 @@ impl Watchdog for Linux {
         // It would have the kernel panic before the device fires, and dump its memory for minutes.
         let _none = device.set_pretimeout(0);
         let timeout = device.get_timeout().map_err(|error| failed("GETTIMEOUT", &error))?;
-        let timeout = u64::try_from(timeout).unwrap_or_default();
-        if timeout == 0 || timeout > 2 * self.timeout.as_secs() {
-            return Err(self.unusable(format_args!(
-                "its timeout is {timeout} s, and --timeout asks for {asked}: set the parameter of its module, or --timeout {timeout}"
-            )));
-        }
+        let seconds = u64::try_from(timeout).ok().filter(|seconds| *seconds > 0);
+        let seconds = seconds
+            .ok_or_else(|| self.unusable(format_args!("its timeout is {timeout} s: name another device")))?;
         let identity = device.get_driver_identity().map_err(|error| failed("GETSUPPORT", &error))?;
         let identity: Arc<str> = identity.trim_end_matches('\0').into();
-        let firmware = device.get_firmware_version().unwrap_or_default();
-        self.open = Some(device);
         Ok(Device {
             class: class(self.class, &identity),
             identity,
-            firmware,
+            firmware: device.get_firmware_version().unwrap_or_default(),
             kernel: Arc::clone(&self.kernel),
-            timeout: Duration::from_secs(timeout),
+            timeout: Duration::from_secs(seconds),
             nowayout,
             pings_on_close: true,
         })
+    }
+
+    fn refused(&self, said: &Said) -> Result<bool, Unusable> {
+        if said.options.is_some_and(|options| options & ALARM_ONLY != 0) {
+            return Err(self.unusable("it is ALARMONLY, so it resets nothing: name another device"));
+        }
+        said.nowayout.ok_or_else(|| {
+            self.unusable("sysfs does not say nowayout: this needs a kernel with CONFIG_WATCHDOG_SYSFS, and /sys in this container")
+        })
+    }
+}
+
+impl Watchdog for Linux {
+    fn open(&mut self) -> Result<Device, Unusable> {
+        let said = self.said();
+        let nowayout = self.refused(&said)?;
+        let opened = watchdog_device::Watchdog::new_by_id(self.number);
+        let mut device = opened.map_err(|error| self.not_opened(&error))?;
+        // Whatever it says, it runs now: what cannot be used is stopped, if it can be.
+        let read = self.set_and_read(&device, nowayout);
+        if read.is_ok() {
+            self.open = Some(device);
+        } else {
+            let _runs_on = device.magic_close();
+        }
+        read
     }
 
     fn pet(&mut self) -> io::Result<()> {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::Parser as _;
 use pod_safety_agent::api::{Api, Server};
-use pod_safety_agent::arguments::{Arguments, Command, Device, Drill, Gate, Run};
+use pod_safety_agent::arguments::{Arguments, Command, Device, Drill, ENDING, Gate, Run};
 use pod_safety_agent::cgroups::Cgroups;
 use pod_safety_agent::device::{Keeper, Watchdog};
 use pod_safety_agent::gate::Marks;
@@ -59,6 +59,14 @@ async fn run(flags: Run) -> Result<(), String> {
     let cgroups = Cgroups::find(&flags.cgroups, &flags.proc).ok_or_else(|| {
         format!("--cgroups {}: there are none: is it mounted into this container?", flags.cgroups.display())
     })?;
+    if let Some(pod) = cgroups.pods(&flags.pod_uid).iter().find(|pod| pod.is_static())
+        && !flags.end_static_pods
+    {
+        return Err(format!(
+            "static pod {} runs here, and an outage of the API server would end it: keep the agent from nodes of the control plane, or add --end-static-pods if it is no part of one",
+            pod.uid
+        ));
+    }
     let kubelet = Kubelet::new(&flags.proc, &flags.cgroups, flags.gated);
     let found =
         Found { predecessor: marks.promised(&boot.id), stopped: marks.is_closed() || kubelet.is_stopped() };
@@ -70,6 +78,7 @@ async fn run(flags: Run) -> Result<(), String> {
         token,
         node: flags.node.clone(),
         namespace: flags.namespace.clone(),
+        least: times.soft + times.interval + ENDING,
         watchdog: watchdog(&flags.device),
         cgroups,
         kubelet,

@@ -4,6 +4,7 @@
 //! the same of a shorter wait or a weaker rule, and there must be one: then the part that was left out is needed.
 #![expect(
     clippy::panic,
+    clippy::unwrap_used,
     clippy::print_stdout,
     reason = "a helper of tests fails loudly, and prints the schedule that it found"
 )]

@@ -334,3 +334,18 @@ fn a_drill_needs_to_be_meant_and_says_so_if_nothing_was_reset() {
     let said = drill(&["--reset-this-machine", "--timeout", "4", "--keeper", &keeper.display().to_string()]);
     assert!(said.contains("did not reset this machine within 9 s"), "{said}");
 }
+
+#[test]
+fn an_agent_beside_a_static_pod_does_not_start() {
+    with_rig(&[], async |rig| {
+        rig.until_armed().await;
+        rig.agent.take().unwrap().kill().unwrap();
+        let cgroup = rig.at("cgroups/pids/kubepods/pod0c55fafebd0f6b1d9f1d2a4f0f8a2b3c");
+        fs::create_dir(&cgroup).unwrap();
+        fs::write(cgroup.join("cgroup.procs"), "").unwrap();
+        rig.start();
+        rig.until("the end of the agent", |rig| rig.agent.as_mut().unwrap().try_wait().unwrap().is_some())
+            .await;
+        assert!(rig.log().contains("--end-static-pods"), "{}", rig.log());
+    });
+}

@@ -175,19 +175,7 @@ pub(crate) fn does(world: &mut World, scope: &Scope, at: u8, fails: bool) -> Opt
         }
         _ if fails => return None,
         Order::Read => Answer::Lease(world.lease.clone()),
-        Order::Write(record, over) => {
-            machine.promised |= record.state == State::Armed;
-            if let (Some(device), true) = (&mut machine.device, scope.has(Plant::PetFirst)) {
-                device.petted = now;
-            }
-            machine.waits = Some(order.clone());
-            if let Some(left) = world.left.writes.checked_sub(1) {
-                world.left.writes = left;
-                let (process, record, over) = (machine.process, record.clone(), over.clone());
-                world.flying.push(Flight { from: at, process, record, over });
-            }
-            return Some(());
-        }
+        Order::Write(..) => return sends(world, scope, at, order),
         Order::Open => {
             machine.device = Some(Device { petted: now, open: true });
             Answer::Opened(scope.device())
@@ -217,5 +205,22 @@ pub(crate) fn does(world: &mut World, scope: &Scope, at: u8, fails: bool) -> Opt
         Order::Wait(_) => return None,
     };
     machine.answer = Some((order, answer));
+    Some(())
+}
+
+/// The write leaves, and the agent waits for its answer.
+fn sends(world: &mut World, scope: &Scope, at: u8, order: Order) -> Option<()> {
+    let Order::Write(record, over) = &order else { return None };
+    let machine = &mut world.machines[usize::from(at)];
+    machine.promised |= record.state == State::Armed;
+    if let (Some(device), true) = (&mut machine.device, scope.has(Plant::PetFirst)) {
+        device.petted = world.now;
+    }
+    if let Some(left) = world.left.writes.checked_sub(1) {
+        world.left.writes = left;
+        let (process, record, over) = (machine.process, record.clone(), over.clone());
+        world.flying.push(Flight { from: at, process, record, over });
+    }
+    machine.waits = Some(order);
     Some(())
 }

@@ -159,19 +159,7 @@ impl World {
                 self.machines[usize::from(at)].leaves(scope)
             }
             Step::Fires(at) => self.machines[usize::from(at)].fires(scope, self.now),
-            Step::Boots(at) => {
-                self.left.boots = self.left.boots.checked_sub(1)?;
-                let machine = &mut self.machines[usize::from(at)];
-                let off = machine.off?;
-                if self.now < off + SETTLE {
-                    return None;
-                }
-                *machine = Machine { boot: machine.boot + 1, agent: None, ..Machine::new(scope, at) };
-                // A kubelet that starts writes the boot ID, and to a pod, before it starts the pod: what was found is void, since
-                // each request names the version of its object (an axiom of docs/kernel-search.md).
-                (self.boot, self.evidence) = (machine.boot, None);
-                machine.restarts(scope, at, self.now)
-            }
+            Step::Boots(at) => self.boots(scope, at),
             Step::Keeps if self.left.restores > 0 && self.kept.is_none() => {
                 self.kept = Some((self.lease.clone(), self.revision));
                 Some(())
@@ -197,6 +185,20 @@ impl World {
                 Some(())
             }
         }
+    }
+
+    fn boots(&mut self, scope: &Scope, at: u8) -> Option<()> {
+        self.left.boots = self.left.boots.checked_sub(1)?;
+        let machine = &mut self.machines[usize::from(at)];
+        let off = machine.off?;
+        if self.now < off + SETTLE {
+            return None;
+        }
+        *machine = Machine { boot: machine.boot + 1, agent: None, ..Machine::new(scope, at) };
+        // A kubelet that starts writes the boot ID, and to a pod, before it starts the pod: what was found is void, since each
+        // request names the version of its object (an axiom of docs/kernel-search.md).
+        (self.boot, self.evidence) = (machine.boot, None);
+        machine.restarts(scope, at, self.now)
     }
 
     /// A device that was not petted fires at the end of its time, if it has not before.
