@@ -99,6 +99,9 @@ pub struct Run {
     /// The kubelet's unit has `ExecStartPre=pod-safety-agent gate`, so that a kubelet that is not there does not start.
     #[arg(long)]
     pub gated: bool,
+    /// What the kubelet's process is called: k3s-agent of k3s, kubelite of MicroK8s.
+    #[arg(long, default_value = "kubelet", value_name = "NAME")]
+    pub kubelet_process: String,
     /// End static pods too. Not where they are the control plane: an outage of the API server would end the API server.
     #[arg(long)]
     pub end_static_pods: bool,

@@ -202,6 +202,7 @@ impl Hands {
 
     async fn write(&mut self, record: &Record, over: Option<&Version>) -> Answer {
         if record.state == State::Armed
+            && !self.marks.promised(&record.boot.id)
             && let Err(error) = self.marks.promise(&record.boot.id)
         {
             return self

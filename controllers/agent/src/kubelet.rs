@@ -14,6 +14,8 @@ use crate::processes::{Process, signal};
 pub struct Kubelet {
     proc: PathBuf,
     cgroup: PathBuf,
+    /// What its process is called.
+    name: String,
     /// Whether `pod-safety-agent gate` keeps one from starting.
     gated: bool,
 }
@@ -21,14 +23,14 @@ pub struct Kubelet {
 impl Kubelet {
     /// Found in `/proc`, and frozen in version 2 of the cgroups.
     #[must_use]
-    pub fn new(proc: &Path, cgroup: &Path, gated: bool) -> Self {
-        Self { proc: proc.to_owned(), cgroup: cgroup.to_owned(), gated }
+    pub fn new(proc: &Path, cgroup: &Path, name: &str, gated: bool) -> Self {
+        Self { proc: proc.to_owned(), cgroup: cgroup.to_owned(), name: name.to_owned(), gated }
     }
 
     fn running(&self) -> Vec<Process> {
         Process::all(&self.proc)
             .into_iter()
-            .filter(|process| process.name == "kubelet" && process.state != 'Z')
+            .filter(|process| process.name == self.name && process.state != 'Z')
             .collect()
     }
 
@@ -104,7 +106,7 @@ mod tests {
     #[test]
     fn attack_a_kubelet_that_is_not_stopped_or_not_there_is_no_proof() {
         let proc = tempfile::tempdir().unwrap();
-        let kubelet = |gated| Kubelet::new(proc.path(), Path::new("/nowhere"), gated);
+        let kubelet = |gated| Kubelet::new(proc.path(), Path::new("/nowhere"), "kubelet", gated);
         assert!(kubelet(false).runs().unwrap().contains("--gated"));
         assert_eq!(kubelet(true).runs(), None);
         shown(proc.path(), 7, "7 (kubelet) S 1 7");
@@ -140,7 +142,7 @@ mod tests {
         let pod = root.join("kubepods.slice/kubepods-pod3f0b9d2e_1b7e_4d51_9c6e_6d1f2a3b4c5d.slice");
         let mut process = started("sleep", &pod.join("container"));
         let mut fake = started("kubelet", &root.join("system.slice/kubelet.service"));
-        let kubelet = Kubelet::new(Path::new("/proc"), root, false);
+        let kubelet = Kubelet::new(Path::new("/proc"), root, "kubelet", false);
         assert!(kubelet.runs().is_some());
         kubelet.stop();
         let soon = |what: &dyn Fn() -> bool| (0..1_000_000).any(|_| what());

@@ -67,7 +67,7 @@ async fn run(flags: Run) -> Result<(), String> {
             pod.uid
         ));
     }
-    let kubelet = Kubelet::new(&flags.proc, &flags.cgroups, flags.gated);
+    let kubelet = Kubelet::new(&flags.proc, &flags.cgroups, &flags.kubelet_process, flags.gated);
     let found =
         Found { predecessor: marks.promised(&boot.id), stopped: marks.is_closed() || kubelet.is_stopped() };
     let mut random = [0; 8];

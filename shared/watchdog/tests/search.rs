@@ -113,7 +113,7 @@ fn paused_machine() {
 
 #[test]
 fn two_machines_of_one_identity() {
-    all(&TWINS, 0, 0);
+    all(&TWINS, 416_859, 44);
 }
 
 #[test]

@@ -4,10 +4,12 @@
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
+    clippy::print_stdout,
     clippy::disallowed_methods,
     reason = "a rig of tests fails loudly, waits in real time, and reads the clock that the program reads"
 )]
 
+mod guest;
 mod server;
 
 use std::fs::{self, OpenOptions};
@@ -60,9 +62,7 @@ impl Rig {
         fs::write(at("proc/sys/kernel/random/boot_id"), "boot-1\n").unwrap();
         let server = Arc::new(Server::start().await);
         fs::create_dir(at("account")).unwrap();
-        let claims = r#"{"kubernetes.io":{"node":{"name":"a","uid":"7a1c"}}}"#;
-        let claims = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(claims);
-        fs::write(at("account/token"), format!("e30.{claims}.x")).unwrap();
+        fs::write(at("account/token"), token()).unwrap();
         fs::write(at("account/ca.crt"), &server.authority).unwrap();
         rustix::fs::mknodat(rustix::fs::CWD, at("keeper"), rustix::fs::FileType::Fifo, 0o600.into(), 0)
             .unwrap();
@@ -135,6 +135,13 @@ impl Rig {
         })
         .await;
     }
+}
+
+/// A token that names the node, as the API server makes them.
+fn token() -> String {
+    let claims = r#"{"kubernetes.io":{"node":{"name":"a","uid":"7a1c"}}}"#;
+    let claims = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(claims);
+    format!("e30.{claims}.x")
 }
 
 async fn pause() {
