@@ -20,7 +20,7 @@ fn every_member_takes_the_lints_of_the_workspace() -> Result<()> {
 #[test]
 fn every_crate_of_the_tree_is_a_member() -> Result<()> {
     let members = members()?;
-    for folder in ["", "shared", "tests"] {
+    for folder in ["", "controllers", "shared", "tests"] {
         for entry in std::fs::read_dir(repository().join(folder))? {
             let entry = entry?;
             let path = entry.path();
@@ -35,7 +35,7 @@ fn every_crate_of_the_tree_is_a_member() -> Result<()> {
 
 /// Each crate of the product may use those before it. A device is told what to do, and knows no cluster, no evidence and no
 /// cache: `pod-safety-devices` comes before `pod-safety-shared`.
-const LAYERS: [(&str, &str); 12] = [
+const LAYERS: [(&str, &str); 14] = [
     ("pod-safety-model", "shared/model"),
     ("pod-safety-wire", "shared/wire"),
     ("pod-safety-proof", "shared/proof"),
@@ -44,6 +44,8 @@ const LAYERS: [(&str, &str); 12] = [
     ("pod-safety-crds", "shared/crds"),
     ("pod-safety-screen", "shared/screen"),
     ("pod-safety-otlp", "shared/otlp"),
+    ("pod-safety-watchdog", "shared/watchdog"),
+    ("pod-safety-agent", "controllers/agent"),
     ("pod-safety-devices", "devices"),
     ("pod-safety-shared", "shared"),
     ("pod-safety-simulator", "tests/simulator"),

@@ -1,0 +1,239 @@
+//! The cgroups of pods, in both versions: ending what runs in them, and proving that nothing does.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rustix::process::Signal;
+
+use crate::processes::{Process, signal};
+
+/// Hierarchies of version 1 that can have pods in them. What runs in one of them runs.
+const OF_VERSION_1: [&str; 4] = ["freezer", "pids", "memory", "systemd"];
+
+/// The hierarchies of this host.
+#[derive(Clone, Debug)]
+pub struct Cgroups {
+    /// One for version 2.
+    roots: Vec<PathBuf>,
+    unified: bool,
+    proc: PathBuf,
+}
+
+/// The cgroups of one pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodCgroups {
+    /// The UID of the pod, as its object has it.
+    pub uid: String,
+    /// One in each hierarchy.
+    pub folders: Vec<PathBuf>,
+}
+
+impl PodCgroups {
+    /// A pod that the kubelet reads from a file: in place of a UID it has a hash, without dashes.
+    #[must_use]
+    pub fn is_static(&self) -> bool {
+        !self.uid.contains('-')
+    }
+}
+
+impl Cgroups {
+    /// Those below `/sys/fs/cgroup`. None: there are none.
+    #[must_use]
+    pub fn find(root: &Path, proc: &Path) -> Option<Self> {
+        let unified = root.join("cgroup.controllers").exists();
+        let roots = if unified {
+            vec![root.to_owned()]
+        } else {
+            let found = OF_VERSION_1.iter().map(|name| root.join(name));
+            found.filter(|folder| folder.join("cgroup.procs").exists()).collect()
+        };
+        (!roots.is_empty()).then_some(Self { roots, unified, proc: proc.to_owned() })
+    }
+
+    /// 1 or 2.
+    #[must_use]
+    pub const fn version(&self) -> u8 {
+        if self.unified { 2 } else { 1 }
+    }
+
+    /// The pods that have cgroups, without this one.
+    #[must_use]
+    pub fn pods(&self, own: &str) -> Vec<PodCgroups> {
+        let mut found: Vec<PodCgroups> = Vec::new();
+        for root in &self.roots {
+            let top = folders(root).into_iter().filter(|folder| name(folder).starts_with("kubepods"));
+            for folder in top {
+                of_pods(&folder, 0, &mut found);
+            }
+        }
+        found.retain(|pod| pod.uid != own);
+        found
+    }
+
+    /// Ends what runs in the cgroups of a pod.
+    pub fn end(&self, pod: &PodCgroups) {
+        for folder in &pod.folders {
+            // Since Linux 5.14: everything in it, and what is just being forked.
+            if self.unified && fs::write(folder.join("cgroup.kill"), "1").is_ok() {
+                continue;
+            }
+            pids(folder).unwrap_or_default().into_iter().for_each(|pid| signal(pid, Signal::KILL));
+        }
+    }
+
+    /// What still runs there. A cgroup that is gone has nothing in it.
+    #[must_use]
+    pub fn left(&self, pod: &PodCgroups) -> Vec<Process> {
+        pod.folders.iter().flat_map(|folder| self.running(folder)).collect()
+    }
+
+    /// Whether nothing is left, as the kernel counts it.
+    #[must_use]
+    pub fn is_empty(&self, pod: &PodCgroups) -> bool {
+        let empty = |folder: &PathBuf| {
+            if !folder.exists() {
+                return true;
+            }
+            if self.unified {
+                let events = fs::read_to_string(folder.join("cgroup.events")).unwrap_or_default();
+                return events.lines().any(|line| line == "populated 0");
+            }
+            pids(folder).is_some_and(|pids| pids.is_empty())
+        };
+        pod.folders.iter().all(empty)
+    }
+
+    fn running(&self, folder: &Path) -> Vec<Process> {
+        let pids = pids(folder).unwrap_or_default();
+        pids.into_iter().filter_map(|pid| Process::read(&self.proc, pid)).collect()
+    }
+}
+
+/// The processes of a cgroup and of all below it. None: one could not be read, and is not known to be empty.
+fn pids(folder: &Path) -> Option<Vec<i32>> {
+    let own = match fs::read_to_string(folder.join("cgroup.procs")) {
+        Ok(text) => text,
+        // It was removed meanwhile, so it is empty.
+        Err(_) if !folder.exists() => return Some(Vec::new()),
+        Err(_) => return None,
+    };
+    let mut all: Vec<i32> = own.lines().filter_map(|line| line.parse().ok()).collect();
+    for below in folders(folder) {
+        all.extend(pids(&below)?);
+    }
+    Some(all)
+}
+
+fn of_pods(folder: &Path, depth: usize, found: &mut Vec<PodCgroups>) {
+    for below in folders(folder) {
+        if let Some(uid) = uid_of(name(&below)) {
+            match found.iter_mut().find(|pod| pod.uid == uid) {
+                Some(pod) => pod.folders.push(below),
+                None => found.push(PodCgroups { uid, folders: vec![below] }),
+            }
+        } else if depth < 2 {
+            of_pods(&below, depth + 1, found);
+        }
+    }
+}
+
+/// The UID in the name of a pod's cgroup: `podUID` of cgroupfs, `kubepods-burstable-podUID.slice` of systemd, which has
+/// underscores in place of dashes.
+fn uid_of(name: &str) -> Option<String> {
+    let name = name.strip_suffix(".slice").unwrap_or(name);
+    let (before, uid) = name.rsplit_once("pod")?;
+    let known = before.is_empty() || before.starts_with("kubepods") && before.ends_with('-');
+    (known && uid.len() >= 32).then(|| uid.replace('_', "-"))
+}
+
+fn folders(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
+}
+
+fn name(folder: &Path) -> &str {
+    folder.file_name().and_then(|name| name.to_str()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: &str = "3f0b9d2e-1b7e-4d51-9c6e-6d1f2a3b4c5d";
+    const OTHER: &str = "aaaaaaaa-1b7e-4d51-9c6e-6d1f2a3b4c5d";
+
+    fn make(folder: &Path, procs: &str) {
+        fs::create_dir_all(folder).unwrap();
+        for above in folder.ancestors().take(6) {
+            let file = above.join("cgroup.procs");
+            if !file.exists() {
+                fs::write(file, "").unwrap();
+            }
+        }
+        fs::write(folder.join("cgroup.procs"), procs).unwrap();
+    }
+
+    #[test]
+    fn pods_are_found_by_both_drivers_in_both_versions() {
+        let root = tempfile::tempdir().unwrap();
+        let (systemd, uid) = (root.path().join("freezer"), ONE.replace('-', "_"));
+        make(
+            &systemd.join(format!(
+                "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{uid}.slice/cri-1"
+            )),
+            "",
+        );
+        let cgroupfs = root.path().join("pids");
+        make(&cgroupfs.join(format!("kubepods/pod{OTHER}/c")), "");
+        make(&cgroupfs.join(format!("kubepods/burstable/pod{ONE}")), "");
+        make(&cgroupfs.join("kubepods/besteffort/podium"), "");
+        let cgroups = Cgroups::find(root.path(), Path::new("/proc")).unwrap();
+        assert_eq!(cgroups.version(), 1);
+        let found = cgroups.pods("");
+        let of = |uid: &str| found.iter().find(|pod| pod.uid == uid).unwrap().folders.len();
+        assert_eq!((found.len(), of(ONE), of(OTHER)), (2, 2, 1));
+        assert_eq!(cgroups.pods(ONE).len(), 1, "the agent does not end itself");
+    }
+
+    #[test]
+    fn a_static_pod_is_known_by_its_hash() {
+        let pod = |uid: &str| PodCgroups { uid: uid.to_owned(), folders: Vec::new() };
+        assert!(!pod(ONE).is_static() && pod("0c55fafebd0f6b1d9f1d2a4f0f8a2b3c").is_static());
+        assert_eq!(
+            uid_of("kubepods-burstable-pod0c55fafebd0f6b1d9f1d2a4f0f8a2b3c.slice").as_deref(),
+            Some("0c55fafebd0f6b1d9f1d2a4f0f8a2b3c")
+        );
+    }
+
+    #[test]
+    fn attack_a_cgroup_that_cannot_be_read_is_not_empty() {
+        let root = tempfile::tempdir().unwrap();
+        let pod = root.path().join(format!("kubepods/pod{ONE}"));
+        make(&pod, "");
+        fs::write(root.path().join("cgroup.controllers"), "").unwrap();
+        let cgroups = Cgroups::find(root.path(), Path::new("/proc")).unwrap();
+        let found = cgroups.pods("").remove(0);
+        assert!(!cgroups.is_empty(&found), "no cgroup.events");
+        fs::write(pod.join("cgroup.events"), "populated 1\nfrozen 0\n").unwrap();
+        assert!(!cgroups.is_empty(&found));
+        fs::write(pod.join("cgroup.events"), "populated 0\nfrozen 0\n").unwrap();
+        assert!(cgroups.is_empty(&found));
+        fs::remove_dir_all(&pod).unwrap();
+        assert!(cgroups.is_empty(&found), "it is gone");
+    }
+
+    #[test]
+    fn a_real_process_is_ended_and_named() {
+        let root = tempfile::tempdir().unwrap();
+        let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        let pids = root.path().join("pids");
+        make(&pids.join(format!("kubepods/pod{ONE}/c")), &format!("{}\n", child.id()));
+        let cgroups = Cgroups::find(root.path(), Path::new("/proc")).unwrap();
+        let pod = cgroups.pods("").remove(0);
+        assert!(!cgroups.is_empty(&pod));
+        assert!(cgroups.left(&pod)[0].to_string().contains("(sleep) in state"));
+        cgroups.end(&pod);
+        use std::os::unix::process::ExitStatusExt as _;
+        assert_eq!(child.wait().unwrap().signal(), Some(9));
+    }
+}

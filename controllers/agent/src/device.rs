@@ -1,0 +1,98 @@
+//! What a watchdog is to the agent, and a pipe in place of one.
+
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pod_safety_watchdog::record::{Class, Device};
+
+/// A device that resets the machine if it is not petted.
+pub trait Watchdog {
+    /// Opens it, which starts it, sets its timeout and reads back what it really is.
+    ///
+    /// # Errors
+    /// If it cannot be used.
+    fn open(&mut self) -> Result<Device, Unusable>;
+    /// Begins its timeout anew.
+    ///
+    /// # Errors
+    /// If the device did not take it.
+    fn pet(&mut self) -> io::Result<()>;
+    /// Stops it, if it can be stopped, and closes it.
+    ///
+    /// # Errors
+    /// If the device did not take it.
+    fn close(&mut self) -> io::Result<()>;
+}
+
+/// Why a device is not used: what is wrong, and the way out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unusable(pub String);
+
+impl fmt::Display for Unusable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Unusable {}
+
+/// A pipe whose other end is held by a keeper outside the machine, which cuts its power: for tests. It is not petted when it is
+/// closed.
+#[derive(Debug)]
+pub struct Keeper {
+    path: PathBuf,
+    timeout: Duration,
+    kernel: Arc<str>,
+    pipe: Option<File>,
+}
+
+impl Keeper {
+    /// The pipe at `path`, with a keeper that was given this timeout.
+    #[must_use]
+    pub const fn new(path: PathBuf, timeout: Duration, kernel: Arc<str>) -> Self {
+        Self { path, timeout, kernel, pipe: None }
+    }
+
+    fn say(&mut self, word: u8) -> io::Result<()> {
+        let Some(pipe) = &mut self.pipe else {
+            return Err(io::Error::new(io::ErrorKind::NotConnected, "the pipe is not open"));
+        };
+        pipe.write_all(&[word])
+    }
+}
+
+impl Watchdog for Keeper {
+    fn open(&mut self) -> Result<Device, Unusable> {
+        use std::os::unix::fs::OpenOptionsExt as _;
+        // Without a keeper the open fails at once, and a keeper that reads nothing blocks no pet.
+        let flags = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or_default();
+        let opened = OpenOptions::new().write(true).custom_flags(flags).open(&self.path);
+        let path = self.path.display().to_string();
+        let away = |error: io::Error| Unusable(format!("--keeper {path}: {error}: is the keeper running?"));
+        self.pipe = Some(opened.map_err(away)?);
+        self.say(b'p').map_err(away)?;
+        Ok(Device {
+            class: Class::Hardware,
+            identity: "keeper".into(),
+            firmware: 0,
+            kernel: Arc::clone(&self.kernel),
+            timeout: self.timeout,
+            nowayout: true,
+            pings_on_close: false,
+        })
+    }
+
+    fn pet(&mut self) -> io::Result<()> {
+        self.say(b'p')
+    }
+
+    fn close(&mut self) -> io::Result<()> {
+        let said = self.say(b'V');
+        self.pipe = None;
+        said
+    }
+}

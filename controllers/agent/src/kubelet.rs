@@ -1,0 +1,161 @@
+//! Stopping the kubelet, so that it starts no pod, and ending it, so that another one begins.
+//!
+//! It is never continued: it would start from memory what was ended, whether or not the objects are still there.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rustix::process::Signal;
+
+use crate::processes::{Process, signal};
+
+/// The kubelet of this host.
+#[derive(Clone, Debug)]
+pub struct Kubelet {
+    proc: PathBuf,
+    cgroup: PathBuf,
+    /// What its process is called.
+    name: String,
+    /// Whether `pod-safety-agent gate` keeps one from starting.
+    gated: bool,
+}
+
+impl Kubelet {
+    /// Found in `/proc`, and frozen in version 2 of the cgroups.
+    #[must_use]
+    pub fn new(proc: &Path, cgroup: &Path, name: &str, gated: bool) -> Self {
+        Self { proc: proc.to_owned(), cgroup: cgroup.to_owned(), name: name.to_owned(), gated }
+    }
+
+    fn running(&self) -> Vec<Process> {
+        Process::all(&self.proc)
+            .into_iter()
+            .filter(|process| process.name == self.name && process.state != 'Z')
+            .collect()
+    }
+
+    /// Its cgroup in version 2, if it has one of its own.
+    fn folder(&self, process: &Process) -> Option<PathBuf> {
+        let text = fs::read_to_string(self.proc.join(process.pid.to_string()).join("cgroup")).ok()?;
+        let path = text.lines().find_map(|line| line.strip_prefix("0::/"))?;
+        let own = !path.is_empty() && !path.contains("..") && !path.starts_with("kubepods");
+        let folder = self.cgroup.join(path);
+        (own && folder.join("cgroup.freeze").exists()).then_some(folder)
+    }
+
+    /// Freezes its cgroup, and stops its processes.
+    pub fn stop(&self) {
+        for process in self.running() {
+            if let Some(folder) = self.folder(&process) {
+                let _seen_by_the_proof = fs::write(folder.join("cgroup.freeze"), "1");
+            }
+            signal(process.pid, Signal::STOP);
+        }
+    }
+
+    /// What speaks against its being stopped. None: it starts nothing.
+    #[must_use]
+    pub fn runs(&self) -> Option<String> {
+        let all = self.running();
+        if all.is_empty() && !self.gated {
+            return Some(
+                "there is no kubelet to stop, and nothing keeps one from starting (--gated)".to_owned(),
+            );
+        }
+        all.iter().find(|process| !self.is_frozen(process)).map(|process| format!("the kubelet: {process}"))
+    }
+
+    fn is_frozen(&self, process: &Process) -> bool {
+        let frozen = |folder: PathBuf| {
+            let events = fs::read_to_string(folder.join("cgroup.events")).unwrap_or_default();
+            events.lines().any(|line| line == "frozen 1")
+        };
+        matches!(process.state, 'T' | 't') || self.folder(process).is_some_and(frozen)
+    }
+
+    /// Whether a stopped one is there: an earlier process of the agent stopped it.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        let all = self.running();
+        !all.is_empty() && all.iter().all(|process| self.is_frozen(process))
+    }
+
+    /// Ends it. What started it starts another.
+    pub fn end(&self) {
+        for process in self.running() {
+            let folder = self.folder(&process);
+            signal(process.pid, Signal::KILL);
+            if let Some(folder) = folder {
+                let _gone = fs::write(folder.join("cgroup.kill"), "1");
+                let _gone = fs::write(folder.join("cgroup.freeze"), "0");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(proc: &Path, pid: i32, stat: &str) {
+        let folder = proc.join(pid.to_string());
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("stat"), stat).unwrap();
+    }
+
+    #[test]
+    fn attack_a_kubelet_that_is_not_stopped_or_not_there_is_no_proof() {
+        let proc = tempfile::tempdir().unwrap();
+        let kubelet = |gated| Kubelet::new(proc.path(), Path::new("/nowhere"), "kubelet", gated);
+        assert!(kubelet(false).runs().unwrap().contains("--gated"));
+        assert_eq!(kubelet(true).runs(), None);
+        shown(proc.path(), 7, "7 (kubelet) S 1 7");
+        assert!(kubelet(true).runs().unwrap().contains("process 7 (kubelet) in state S"));
+        assert!(!kubelet(true).is_stopped());
+        shown(proc.path(), 7, "7 (kubelet) T 1 7");
+        assert_eq!(kubelet(false).runs(), None);
+        shown(proc.path(), 8, "8 (kubelet) R 1 7");
+        assert!(kubelet(false).runs().is_some(), "a second one was started");
+        assert!(!kubelet(false).is_stopped());
+    }
+
+    /// With the cgroups of a real kernel, in a machine of its own: `tests/watchdog/qemu.sh` starts it there.
+    #[test]
+    fn real_cgroups_of_version_2_are_frozen_and_killed() {
+        let root = Path::new("/sys/fs/cgroup");
+        if std::env::var_os("POD_SAFETY_REAL_CGROUPS").is_none() {
+            return;
+        }
+        let cgroups = crate::cgroups::Cgroups::find(root, Path::new("/proc")).unwrap();
+        assert_eq!(cgroups.version(), 2);
+        let started = |program: &str, cgroup: &Path| {
+            fs::create_dir_all(cgroup).unwrap();
+            let child = std::process::Command::new(program).arg("600").spawn().unwrap();
+            fs::write(cgroup.join("cgroup.procs"), child.id().to_string()).unwrap();
+            child
+        };
+        use std::os::unix::fs::{PermissionsExt as _, symlink};
+        // Programs are called as their files are: the one by busybox, the other by the kernel.
+        symlink("/bin/busybox", "/bin/sleep").unwrap();
+        fs::write("/bin/kubelet", "#!/bin/busybox sh\nsleep 600\n").unwrap();
+        fs::set_permissions("/bin/kubelet", fs::Permissions::from_mode(0o755)).unwrap();
+        let pod = root.join("kubepods.slice/kubepods-pod3f0b9d2e_1b7e_4d51_9c6e_6d1f2a3b4c5d.slice");
+        let mut process = started("sleep", &pod.join("container"));
+        let mut fake = started("kubelet", &root.join("system.slice/kubelet.service"));
+        let kubelet = Kubelet::new(Path::new("/proc"), root, "kubelet", false);
+        assert!(kubelet.runs().is_some());
+        kubelet.stop();
+        let soon = |what: &dyn Fn() -> bool| (0..1_000_000).any(|_| what());
+        assert!(soon(&|| kubelet.runs().is_none() && kubelet.is_stopped()), "{:?}", kubelet.runs());
+        let found = cgroups.pods("").remove(0);
+        assert!(!cgroups.is_empty(&found));
+        cgroups.end(&found);
+        process.wait().unwrap();
+        assert!(soon(&|| cgroups.is_empty(&found)));
+        kubelet.end();
+        use std::os::unix::process::ExitStatusExt as _;
+        assert_eq!(fake.wait().unwrap().signal(), Some(9), "ended, and never continued");
+        let frozen = fs::read_to_string(root.join("system.slice/kubelet.service/cgroup.freeze")).unwrap();
+        assert_eq!(frozen.trim(), "0", "the next one may run");
+    }
+}

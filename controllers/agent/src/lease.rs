@@ -1,0 +1,78 @@
+//! The Lease as JSON.
+
+use std::collections::BTreeMap;
+
+use pod_safety_watchdog::record::{PREFIX, Record, Seen, Version};
+use serde_json::{Value, json};
+
+/// The name of the Lease of a node's agent. Leases of other names are in the same namespace, and nodes may have any of those.
+#[must_use]
+pub fn name_of(node: &str) -> String {
+    format!("watchdog.{node}")
+}
+
+/// What the API server answered.
+///
+/// # Errors
+/// If that is no Lease.
+pub fn read(body: &[u8]) -> Result<Seen, String> {
+    let lease: Value =
+        serde_json::from_slice(body).map_err(|error| format!("the answer is no JSON: {error}"))?;
+    let version = lease["metadata"]["resourceVersion"].as_str().filter(|version| !version.is_empty());
+    let version: Version = version.ok_or("the answer has no resourceVersion")?.into();
+    let annotations = lease["metadata"]["annotations"].as_object().into_iter().flatten();
+    let texts = annotations.filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())));
+    let annotations: BTreeMap<String, String> = texts.filter(|(name, _)| name.starts_with(PREFIX)).collect();
+    Ok(Seen { version, record: Record::read(&annotations).ok() })
+}
+
+/// The whole object, to be written over that version. The agent owns every field of it.
+#[must_use]
+pub fn written(namespace: &str, node: &str, record: &Record, over: Option<&Version>) -> Vec<u8> {
+    let mut metadata = json!({
+        "namespace": namespace,
+        "name": name_of(node),
+        "labels": { "app.kubernetes.io/name": "pod-safety", "app.kubernetes.io/component": "agent" },
+        "annotations": record.annotations(),
+    });
+    if let Some(version) = over {
+        metadata["resourceVersion"] = json!(&**version);
+    }
+    let mut spec = json!({ "holderIdentity": record.epoch.to_string() });
+    if let Some(device) = &record.device {
+        spec["leaseDurationSeconds"] = json!(device.timeout.as_secs());
+    }
+    let lease = json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec });
+    lease.to_string().into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pod_safety_watchdog::record::{Boot, Epoch, State};
+
+    #[test]
+    fn what_is_written_is_read() {
+        let boot = Boot { node: "7a1c".into(), id: "c3d0".into() };
+        let record = Record {
+            state: State::Unarmed,
+            epoch: Epoch { process: 5, count: 0 },
+            round: 0,
+            boot,
+            device: None,
+        };
+        let bytes = written("safe", "a", &record, Some(&"17".into()));
+        let seen = read(&bytes).unwrap();
+        assert_eq!((&*seen.version, seen.record), ("17", Some(record.clone())));
+        let new = written("safe", "a", &record, None);
+        assert!(read(&new).unwrap_err().contains("resourceVersion"), "a new object has none");
+        assert!(String::from_utf8(new).unwrap().contains("watchdog.a"));
+    }
+
+    #[test]
+    fn attack_what_no_agent_wrote_is_unknown_and_not_absent() {
+        let body = br#"{"metadata":{"resourceVersion":"9","annotations":{"watchdog.pod-safety.dev/state":"Armed"}}}"#;
+        assert_eq!(read(body).unwrap(), Seen { version: "9".into(), record: None });
+        assert!(read(b"<html>").is_err() && read(b"{}").is_err());
+    }
+}

@@ -1,0 +1,221 @@
+//! `/dev/watchdog`.
+//!
+//! What the device says of itself is read before it is opened, from sysfs, because opening starts it. After that only what it
+//! reports back is believed: drivers round.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use pod_safety_watchdog::record::{Class, Device};
+use watchdog_device::OptionFlags;
+
+use crate::device::{Unusable, Watchdog};
+use crate::processes;
+
+/// `WDIOF_ALARMONLY`: it tells somebody, and resets nothing.
+const ALARM_ONLY: u32 = 0x0400;
+
+/// The watchdog with this number.
+pub struct Linux {
+    number: u8,
+    timeout: Duration,
+    /// What the machine is. A timer of the kernel is less than that.
+    class: Class,
+    kernel: Arc<str>,
+    sysfs: PathBuf,
+    proc: PathBuf,
+    open: Option<watchdog_device::Watchdog>,
+}
+
+impl std::fmt::Debug for Linux {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Linux").field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+/// What sysfs says of a watchdog. None: the kernel does not say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Said {
+    /// The name of its driver.
+    pub identity: Option<String>,
+    /// Whether closing it cannot stop it.
+    pub nowayout: Option<bool>,
+    /// Its abilities, as bits.
+    pub options: Option<u32>,
+    /// Its timeout in seconds.
+    pub timeout: Option<u64>,
+    /// Whether it runs.
+    pub active: Option<bool>,
+}
+
+impl Said {
+    /// Reads `/sys/class/watchdog/watchdogN`.
+    #[must_use]
+    pub fn read(folder: &Path) -> Self {
+        let read = |name: &str| fs::read_to_string(folder.join(name)).ok().map(|text| text.trim().to_owned());
+        let options =
+            read("options").and_then(|text| u32::from_str_radix(text.trim_start_matches("0x"), 16).ok());
+        Self {
+            identity: read("identity"),
+            nowayout: read("nowayout").map(|text| text == "1"),
+            options,
+            timeout: read("timeout").and_then(|text| text.parse().ok()),
+            active: read("state").map(|text| text == "active"),
+        }
+    }
+}
+
+impl Linux {
+    /// The device `/dev/watchdogN`, with the timeout to ask it for.
+    #[must_use]
+    pub fn new(number: u8, timeout: Duration, class: Class, kernel: Arc<str>) -> Self {
+        let (sysfs, proc) = (PathBuf::from("/sys/class/watchdog"), PathBuf::from("/proc"));
+        Self { number, timeout, class, kernel, sysfs, proc, open: None }
+    }
+
+    /// What sysfs says of it.
+    #[must_use]
+    pub fn said(&self) -> Said {
+        Said::read(&self.sysfs.join(format!("watchdog{}", self.number)))
+    }
+
+    fn path(&self) -> String {
+        format!("/dev/watchdog{}", self.number)
+    }
+
+    /// Who has it open, for people.
+    #[must_use]
+    pub fn holder(&self) -> Option<String> {
+        processes::holding(&self.proc, &[&self.path(), "/dev/watchdog"])
+    }
+
+    fn unusable(&self, why: impl std::fmt::Display) -> Unusable {
+        Unusable(format!("--device {}: {why}", self.path()))
+    }
+
+    fn not_opened(&self, error: &io::Error) -> Unusable {
+        if error.raw_os_error() == Some(rustix::io::Errno::BUSY.raw_os_error()) {
+            let holder = self.holder().unwrap_or_else(|| "another process".to_owned());
+            return self.unusable(format_args!(
+                "{holder} has it open, and only one can: of systemd set RuntimeWatchdogSec=0, or name another device"
+            ));
+        }
+        self.unusable(format_args!("{error}: is its module loaded, and is /dev mounted into this container?"))
+    }
+
+    /// Any timeout is accepted that it reports: a longer one only makes the controller wait longer.
+    fn set_and_read(&self, device: &watchdog_device::Watchdog, nowayout: bool) -> Result<Device, Unusable> {
+        let failed =
+            |what: &str, error: &dyn std::fmt::Display| self.unusable(format_args!("{what}: {error}"));
+        if device
+            .is_option_supported(&OptionFlags::AlarmOnly)
+            .map_err(|error| failed("GETSUPPORT", &error))?
+        {
+            return Err(self.unusable("it is ALARMONLY, so it resets nothing: name another device"));
+        }
+        let asked = i32::try_from(self.timeout.as_secs()).unwrap_or(i32::MAX);
+        // A device that cannot be set keeps its own timeout, which is read back like any other.
+        let _kept = device.set_timeout(asked);
+        // It would have the kernel panic before the device fires, and dump its memory for minutes.
+        let _none = device.set_pretimeout(0);
+        let timeout = device.get_timeout().map_err(|error| failed("GETTIMEOUT", &error))?;
+        let seconds = u64::try_from(timeout).ok().filter(|seconds| *seconds > 0);
+        let seconds = seconds
+            .ok_or_else(|| self.unusable(format_args!("its timeout is {timeout} s: name another device")))?;
+        let identity = device.get_driver_identity().map_err(|error| failed("GETSUPPORT", &error))?;
+        let identity: Arc<str> = identity.trim_end_matches('\0').into();
+        Ok(Device {
+            class: class(self.class, &identity),
+            identity,
+            firmware: device.get_firmware_version().unwrap_or_default(),
+            kernel: Arc::clone(&self.kernel),
+            timeout: Duration::from_secs(seconds),
+            nowayout,
+            pings_on_close: true,
+        })
+    }
+
+    fn refused(&self, said: &Said) -> Result<bool, Unusable> {
+        if said.options.is_some_and(|options| options & ALARM_ONLY != 0) {
+            return Err(self.unusable("it is ALARMONLY, so it resets nothing: name another device"));
+        }
+        said.nowayout.ok_or_else(|| {
+            self.unusable("sysfs does not say nowayout: this needs a kernel with CONFIG_WATCHDOG_SYSFS, and /sys in this container")
+        })
+    }
+}
+
+impl Watchdog for Linux {
+    fn open(&mut self) -> Result<Device, Unusable> {
+        let said = self.said();
+        let nowayout = self.refused(&said)?;
+        let opened = watchdog_device::Watchdog::new_by_id(self.number);
+        let mut device = opened.map_err(|error| self.not_opened(&error))?;
+        // Whatever it says, it runs now: what cannot be used is stopped, if it can be.
+        let read = self.set_and_read(&device, nowayout);
+        if read.is_ok() {
+            self.open = Some(device);
+        } else {
+            let _runs_on = device.magic_close();
+        }
+        read
+    }
+
+    fn pet(&mut self) -> io::Result<()> {
+        let Some(device) = &mut self.open else {
+            return Err(io::Error::new(io::ErrorKind::NotConnected, "the device is not open"));
+        };
+        device.keep_alive().map_err(|error| io::Error::from_raw_os_error(error as i32))
+    }
+
+    fn close(&mut self) -> io::Result<()> {
+        self.open.take().map_or(Ok(()), |mut device| device.magic_close())
+    }
+}
+
+/// softdog is a timer of the kernel. In a virtual machine any device is the hypervisor's.
+fn class(machine: Class, identity: &str) -> Class {
+    match machine {
+        Class::Hardware | Class::Software if identity == "Software Watchdog" => Class::Software,
+        machine => machine,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn device(sysfs: &Path) -> Linux {
+        let new = Linux::new(0, Duration::from_secs(10), Class::Hardware, "6.1".into());
+        Linux { sysfs: sysfs.to_owned(), ..new }
+    }
+
+    #[test]
+    fn attack_a_device_that_resets_nothing_is_refused_before_it_is_opened() {
+        let sysfs = tempfile::tempdir().unwrap();
+        let folder = sysfs.path().join("watchdog0");
+        fs::create_dir(&folder).unwrap();
+        let mut linux = device(sysfs.path());
+        assert!(linux.open().unwrap_err().0.contains("nowayout"), "what is not known is no promise");
+        fs::write(folder.join("nowayout"), "1\n").unwrap();
+        fs::write(folder.join("options"), "0x8580\n").unwrap();
+        let said = linux.open().unwrap_err().to_string();
+        assert!(
+            said.contains("--device /dev/watchdog0")
+                && said.contains("ALARMONLY")
+                && said.contains("name another"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn a_timer_of_the_kernel_is_no_hardware() {
+        assert_eq!(class(Class::Hardware, "Software Watchdog"), Class::Software);
+        assert_eq!(class(Class::Hardware, "iTCO_wdt"), Class::Hardware);
+        assert_eq!(class(Class::Virtual, "Software Watchdog"), Class::Virtual);
+        assert_eq!(class(Class::Cloud, "i6300ESB timer"), Class::Cloud);
+    }
+}

@@ -1,0 +1,178 @@
+//! The program of the node agent: flags, and what they are joined to.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser as _;
+use pod_safety_agent::api::{Api, Server};
+use pod_safety_agent::arguments::{Arguments, Command, Device, Drill, ENDING, Gate, Run};
+use pod_safety_agent::cgroups::Cgroups;
+use pod_safety_agent::device::{Keeper, Watchdog};
+use pod_safety_agent::gate::Marks;
+use pod_safety_agent::hands::{self, Hands};
+use pod_safety_agent::kubelet::Kubelet;
+use pod_safety_agent::linux::Linux;
+use pod_safety_agent::{host, realtime, say};
+use pod_safety_clock::since_boot;
+use pod_safety_watchdog::agent::{Agent, Found};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// How often a waiting process looks.
+const LOOK: Duration = Duration::from_millis(200);
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let ended = runtime.map_err(|error| error.to_string()).and_then(|runtime| match arguments.command {
+        Command::Run(flags) => runtime.block_on(run(*flags)),
+        Command::Gate(flags) => runtime.block_on(gate(flags)),
+        Command::Drill(flags) => runtime.block_on(drill(flags)),
+        Command::Check(flags) => {
+            check(&flags);
+            Ok(())
+        }
+    });
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            say(format_args!("error: {error}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(flags: Run) -> Result<(), String> {
+    let times = flags.times()?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(|error| error.to_string())?;
+    realtime::ask().into_iter().for_each(say);
+    let marks = marks(&flags.gate)?;
+    let Some(_lock) = wait_for_the_lock(&marks, &mut terminate).await? else { return Ok(()) };
+    let token = flags.account.join("token");
+    let read =
+        |path: &Path| fs::read(path).map_err(|error| format!("{}: {error} (--account)", path.display()));
+    let uid = host::node_of(&String::from_utf8_lossy(&read(&token)?))?;
+    let boot = host::boot(&flags.proc, uid)?;
+    let server = Server::new(flags.server.clone(), flags.port, &read(&flags.account.join("ca.crt"))?)?;
+    let cgroups = Cgroups::find(&flags.cgroups, &flags.proc).ok_or_else(|| {
+        format!("--cgroups {}: there are none: is it mounted into this container?", flags.cgroups.display())
+    })?;
+    if let Some(pod) = cgroups.pods(&flags.pod_uid).iter().find(|pod| pod.is_static())
+        && !flags.end_static_pods
+    {
+        return Err(format!(
+            "static pod {} runs here, and an outage of the API server would end it: keep the agent from nodes of the control plane, or add --end-static-pods if it is no part of one",
+            pod.uid
+        ));
+    }
+    let kubelet = Kubelet::new(&flags.proc, &flags.cgroups, &flags.kubelet_process, flags.gated);
+    let found =
+        Found { predecessor: marks.promised(&boot.id), stopped: marks.is_closed() || kubelet.is_stopped() };
+    let mut random = [0; 8];
+    getrandom::fill(&mut random).map_err(|error| format!("no random number: {error}"))?;
+    let mut agent = Agent::new(boot, times, u64::from_ne_bytes(random), found, since_boot());
+    let mut hands = Hands {
+        api: Api::new(server, times.interval),
+        token,
+        node: flags.node.clone(),
+        namespace: flags.namespace.clone(),
+        least: times.soft + times.interval + ENDING,
+        watchdog: watchdog(&flags.device),
+        cgroups,
+        kubelet,
+        folder: flags.kubelet.clone(),
+        proc: flags.proc.clone(),
+        own: flags.pod_uid.clone(),
+        marks,
+        said: BTreeSet::new(),
+    };
+    hands::run(&mut agent, &mut hands, &mut terminate).await;
+    Ok(())
+}
+
+fn marks(flags: &Gate) -> Result<Marks, String> {
+    Marks::new(&flags.marks).map_err(|error| format!("--marks {}: {error}", flags.marks.display()))
+}
+
+/// The agent before this one ends first. None: this one was asked to end before that.
+async fn wait_for_the_lock(marks: &Marks, terminate: &mut Signal) -> Result<Option<fs::File>, String> {
+    use futures::FutureExt as _;
+    let mut said = false;
+    loop {
+        if let Some(lock) = marks.lock().map_err(|error| format!("the lock of the agents: {error}"))? {
+            return Ok(Some(lock));
+        }
+        if !std::mem::replace(&mut said, true) {
+            say("another agent runs on this host: waiting until it ends");
+        }
+        if terminate.recv().now_or_never().is_some() {
+            return Ok(None);
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+fn linux(flags: &Device) -> Linux {
+    let class = flags.class.unwrap_or_else(|| host::class(Path::new("/proc"), Path::new("/sys")));
+    Linux::new(flags.device, flags.timeout(), class, host::kernel())
+}
+
+fn watchdog(flags: &Device) -> Box<dyn Watchdog> {
+    match &flags.keeper {
+        Some(path) => Box::new(Keeper::new(path.clone(), flags.timeout(), host::kernel())),
+        None => Box::new(linux(flags)),
+    }
+}
+
+async fn gate(flags: Gate) -> Result<(), String> {
+    let marks = marks(&flags)?;
+    if marks.is_closed() {
+        say("the agent of this node has stopped the kubelet: waiting until it has a grant");
+    }
+    while marks.is_closed() {
+        tokio::time::sleep(LOOK).await;
+    }
+    Ok(())
+}
+
+/// Nothing is opened: opening a watchdog starts it.
+fn check(flags: &Device) {
+    let device = linux(flags);
+    let said = device.said();
+    let class = flags.class.unwrap_or_else(|| host::class(Path::new("/proc"), Path::new("/sys")));
+    say(format_args!("machine: {class}, kernel {}", host::kernel()));
+    say(format_args!("/dev/watchdog{}: {said:?}", flags.device));
+    say(format_args!("held by: {}", device.holder().unwrap_or_else(|| "no process".to_owned())));
+    let cgroups = Cgroups::find(Path::new("/sys/fs/cgroup"), Path::new("/proc"));
+    say(format_args!("cgroups: version {}", cgroups.map_or(0, |cgroups| cgroups.version())));
+    let refused = realtime::ask();
+    say(format_args!(
+        "real-time: {}",
+        if refused.is_empty() { "yes".to_owned() } else { refused.join("; ") }
+    ));
+}
+
+/// How much later than its timeout a watchdog may fire before its promise is worth nothing.
+const TICKS: Duration = Duration::from_secs(5);
+
+async fn drill(flags: Drill) -> Result<(), String> {
+    if !flags.reset_this_machine {
+        return Err(
+            "this resets the machine, with all that runs on it: add --reset-this-machine if that may be"
+                .to_owned(),
+        );
+    }
+    let mut watchdog = watchdog(&flags.device);
+    let device = watchdog.open().map_err(|error| error.to_string())?;
+    say(format_args!("{device:?}"));
+    say(format_args!("this machine is reset in {} s", device.timeout.as_secs()));
+    tokio::time::sleep(device.timeout + TICKS).await;
+    let _stopped = watchdog.close();
+    Err(format!(
+        "{} did not reset this machine within {} s: its promise is worth nothing",
+        device.identity,
+        (device.timeout + TICKS).as_secs()
+    ))
+}

@@ -1,0 +1,111 @@
+//! Mounts of the volumes of pods. A volume that is mounted is written to by the kernel, also when no process is left.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rustix::mount::{UnmountFlags, unmount};
+
+/// File systems that write to no volume.
+const IN_MEMORY: [&str; 5] = ["tmpfs", "ramfs", "proc", "sysfs", "cgroup2"];
+
+/// A mount of a pod's volume, or of the volume itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    /// Where.
+    pub path: PathBuf,
+    /// `ext4`, `nfs4` …
+    pub kind: String,
+}
+
+impl std::fmt::Display for Mount {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} ({})", self.path.display(), self.kind)
+    }
+}
+
+/// The mounts below the kubelet's folder that are of volumes, deepest first, without those of the pod with the UID `own`. None: they
+/// cannot be read.
+#[must_use]
+pub fn of_volumes(proc: &Path, kubelet: &Path, own: &str) -> Option<Vec<Mount>> {
+    // As the first process of the host sees them.
+    let table = fs::read_to_string(proc.join("1/mountinfo")).ok()?;
+    let mut found: Vec<Mount> = table.lines().filter_map(read).collect();
+    let mine = kubelet.join("pods").join(own);
+    let guarded = |mount: &Mount| {
+        let of_pods = ["pods", "plugins"].iter().any(|folder| mount.path.starts_with(kubelet.join(folder)));
+        of_pods
+            && (own.is_empty() || !mount.path.starts_with(&mine))
+            && !IN_MEMORY.contains(&mount.kind.as_str())
+    };
+    found.retain(guarded);
+    found.reverse();
+    Some(found)
+}
+
+/// Takes them away. What is busy or hangs stays, and is seen afterwards.
+pub fn take_away(mounts: &[Mount]) {
+    for mount in mounts {
+        // Never lazily: a mount that is only hidden goes on writing.
+        let _busy = unmount(&mount.path, UnmountFlags::NOFOLLOW);
+    }
+}
+
+/// A line of mountinfo: the fifth field is the mount point, and after a dash comes the file system.
+fn read(line: &str) -> Option<Mount> {
+    let (before, after) = line.split_once(" - ")?;
+    let path = before.split(' ').nth(4)?;
+    let kind = after.split(' ').next()?;
+    Some(Mount { path: PathBuf::from(unescaped(path)), kind: kind.to_owned() })
+}
+
+/// Blanks and the like are written as a backslash and three octal digits.
+fn unescaped(path: &str) -> String {
+    let mut parts = path.split('\\');
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let code = part.get(..3).and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        match code {
+            Some(code) => {
+                text.push(char::from(code));
+                text.push_str(part.get(3..).unwrap_or_default());
+            }
+            None => {
+                text.push('\\');
+                text.push_str(part);
+            }
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &str = r"22 1 259:2 / / rw,relatime shared:1 - ext4 /dev/sda rw
+30 22 0:25 / /var/lib/kubelet/pods/a/volumes/kubernetes.io~projected/token rw shared:9 - tmpfs tmpfs rw
+31 22 259:3 / /var/lib/kubelet/plugins/kubernetes.io/csi/x/globalmount rw shared:10 - ext4 /dev/sdb rw
+32 22 259:3 / /var/lib/kubelet/pods/a/volumes/kubernetes.io~csi/pv\040one/mount rw shared:10 - ext4 /dev/sdb rw
+33 22 0:40 / /var/lib/kubelet/pods/own/volumes/x rw - nfs4 server:/ rw
+34 22 0:41 / /var/lib/kubelet2/pods/b rw - nfs4 server:/ rw
+";
+
+    #[test]
+    fn volumes_are_found_and_what_is_in_memory_is_not() {
+        let proc = tempfile::tempdir().unwrap();
+        let kubelet = Path::new("/var/lib/kubelet");
+        assert_eq!(of_volumes(proc.path(), kubelet, ""), None, "unknown is not absent");
+        fs::create_dir(proc.path().join("1")).unwrap();
+        fs::write(proc.path().join("1/mountinfo"), TABLE).unwrap();
+        let found: Vec<String> =
+            of_volumes(proc.path(), kubelet, "own").unwrap().iter().map(Mount::to_string).collect();
+        assert_eq!(
+            found,
+            [
+                "/var/lib/kubelet/pods/a/volumes/kubernetes.io~csi/pv one/mount (ext4)",
+                "/var/lib/kubelet/plugins/kubernetes.io/csi/x/globalmount (ext4)",
+            ]
+        );
+        assert_eq!(of_volumes(proc.path(), kubelet, "").unwrap().len(), 3);
+    }
+}

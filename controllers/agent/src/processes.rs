@@ -1,0 +1,85 @@
+//! Processes of the host, as `/proc` shows them.
+
+use std::fs;
+use std::path::Path;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// One process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// Its number.
+    pub pid: i32,
+    /// Its command, as the kernel cuts it.
+    pub name: String,
+    /// `R`, `S`, `D`, `T`, `Z` …
+    pub state: char,
+}
+
+impl Process {
+    /// Reads `/proc/PID/stat`. None: it is gone.
+    #[must_use]
+    pub fn read(proc: &Path, pid: i32) -> Option<Self> {
+        let stat = fs::read_to_string(proc.join(pid.to_string()).join("stat")).ok()?;
+        // The name may hold blanks and brackets.
+        let (before, after) = stat.rsplit_once(')')?;
+        let (_, name) = before.split_once('(')?;
+        Some(Self { pid, name: name.to_owned(), state: after.trim_start().chars().next()? })
+    }
+
+    /// All of them.
+    #[must_use]
+    pub fn all(proc: &Path) -> Vec<Self> {
+        let entries = fs::read_dir(proc).into_iter().flatten().flatten();
+        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        pids.filter_map(|pid| Self::read(proc, pid)).collect()
+    }
+}
+
+impl std::fmt::Display for Process {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "process {} ({}) in state {}", self.pid, self.name, self.state)
+    }
+}
+
+/// Sends a signal. A process that is gone needs none.
+pub fn signal(pid: i32, signal: Signal) {
+    if let Some(pid) = Pid::from_raw(pid).filter(|pid| !pid.is_init()) {
+        let _gone = kill_process(pid, signal);
+    }
+}
+
+/// Who has one of these files open, for people.
+#[must_use]
+pub fn holding(proc: &Path, paths: &[&str]) -> Option<String> {
+    let holds = |process: &Process| {
+        let open =
+            fs::read_dir(proc.join(process.pid.to_string()).join("fd")).into_iter().flatten().flatten();
+        open.filter_map(|entry| fs::read_link(entry.path()).ok())
+            .any(|to| paths.iter().any(|path| to == Path::new(path)))
+    };
+    let mut all = Process::all(proc).into_iter();
+    all.find(holds).map(|process| format!("process {} ({})", process.pid, process.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_brackets_and_blanks_is_read() {
+        let proc = tempfile::tempdir().unwrap();
+        fs::create_dir(proc.path().join("17")).unwrap();
+        fs::write(proc.path().join("17/stat"), "17 (a) R (b) D 1 17 17 0\n").unwrap();
+        let process = Process::read(proc.path(), 17).unwrap();
+        assert_eq!(process.to_string(), "process 17 (a) R (b) in state D");
+        assert_eq!(Process::all(proc.path()), [process]);
+        assert_eq!(Process::read(proc.path(), 18), None);
+    }
+
+    #[test]
+    fn this_process_runs() {
+        let own = i32::try_from(std::process::id()).unwrap();
+        assert!(Process::all(Path::new("/proc")).iter().any(|process| process.pid == own));
+    }
+}

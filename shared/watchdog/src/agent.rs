@@ -1,0 +1,440 @@
+//! The machine of the agent: what to do next, and what the answer means.
+//!
+//! The caller asks [`Agent::next`] with the time, carries out one [`Order`], and hands its [`Answer`] back. It carries out
+//! nothing else, and one order at a time: there is no second loop that pets.
+//!
+//! Rules, each of which the bound needs:
+//!
+//! 1. Nothing touches the device before a grant of this process was acknowledged, or its pods were proved ended. Opening a
+//!    device starts it, closing it pets it: a process that is started again and again would pet without a grant.
+//! 2. One pet for each acknowledged grant, and round k+1 is sent after the pet of round k.
+//! 3. A round that was not acknowledged is asked for again as the same round, or its epoch is given up.
+//! 4. Late or revoked: the kubelet is stopped and the pods are ended. Then each pet needs its own proof that both still holds.
+//! 5. The kubelet starts again only under a grant of a new epoch, and no sooner than [`Times::settle`] after it was acknowledged.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::record::{Boot, Device, Epoch, Record, Seen, State, Version};
+
+/// How often, and how late.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Times {
+    /// From one grant to the next.
+    pub interval: Duration,
+    /// A grant that is older than this is late. Shorter than the device's timeout, by the time that ending pods takes.
+    pub soft: Duration,
+    /// From a grant that follows an end of pods to the start of the kubelet: longer than evidence lasts.
+    pub settle: Duration,
+}
+
+/// What to do next.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Order {
+    /// Read the Lease by quorum.
+    Read,
+    /// Write this over that version and no other; without one, create the Lease.
+    Write(Record, Option<Version>),
+    /// Open the device, set it and read it back. This starts it.
+    Open,
+    /// Pet it.
+    Pet,
+    /// Stop the kubelet so that it starts nothing, end the guarded pods, take their mounts away.
+    Stop,
+    /// Look whether the kubelet is stopped, the cgroups of the pods are empty and their mounts gone.
+    Prove,
+    /// End the stopped kubelet and let a new one start.
+    Release,
+    /// Stop the device and close it.
+    Close,
+    /// Do nothing until then.
+    Wait(Duration),
+    /// End this process.
+    Exit,
+}
+
+/// What came of an order.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Answer {
+    /// The order was carried out.
+    Done,
+    /// It failed, or nobody knows: a request without an answer, a device that cannot be opened.
+    Failed,
+    /// The Lease as it is now; None: there is none.
+    Lease(Option<Seen>),
+    /// The Lease was written, and has this version.
+    Written(Version),
+    /// The Lease has another version than the one that was named.
+    Conflict,
+    /// The device is open.
+    Opened(Arc<Device>),
+    /// Whether everything has ended.
+    Proof(bool),
+}
+
+/// Where the agent is, for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Phase {
+    /// No grant yet.
+    Begin,
+    /// A grant without a promise: the device is being opened.
+    Unarmed,
+    /// The promise stands.
+    Armed,
+    /// Late or revoked, and not proved ended. Nothing is petted.
+    Ending,
+    /// Proved ended.
+    Ended,
+    /// The promise was taken back.
+    Left,
+}
+
+/// Where it is, and what comes next there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Stage {
+    Begin { due: Duration },
+    Unarmed { due: Duration },
+    Armed(Round),
+    Ending(Ending),
+    Ended(Ended),
+    Left,
+}
+
+/// A grant. `sent` is when it was first asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Round {
+    Due {
+        due: Duration,
+    },
+    Sent {
+        sent: Duration,
+    },
+    /// Its answer did not come, or named another version: read what is there.
+    Doubtful {
+        sent: Duration,
+        due: Duration,
+    },
+    Granted {
+        sent: Duration,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Ending {
+    Stop { due: Duration },
+    Prove,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Ended {
+    Prove {
+        due: Duration,
+    },
+    /// Proved, for one pet.
+    Proved,
+    /// Petted. Is there a grant to be had?
+    Read,
+    Ask,
+    Asked {
+        sent: Duration,
+    },
+}
+
+/// What a process of the agent finds when it starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Found {
+    /// Whether an earlier process of this boot may have made a promise.
+    pub predecessor: bool,
+    /// Whether the kubelet is stopped.
+    pub stopped: bool,
+}
+
+/// The agent of one node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Agent {
+    boot: Boot,
+    times: Times,
+    epoch: Epoch,
+    round: u64,
+    stage: Stage,
+    /// When the last acknowledged round was first sent; before one, when this process started.
+    granted: Duration,
+    predecessor: bool,
+    leaving: bool,
+    /// What the Lease was when it was last read or written. None: not read yet. Some(None): there is none.
+    lease: Option<Option<Version>>,
+    device: Option<Arc<Device>>,
+    /// The kubelet is stopped.
+    stopped: bool,
+    /// When the first grant of this epoch was acknowledged: evidence about the one before it may have been found until then.
+    since: Duration,
+}
+
+impl Agent {
+    /// A process that starts. `process` is random.
+    #[must_use]
+    pub const fn new(boot: Boot, times: Times, process: u64, found: Found, now: Duration) -> Self {
+        Self {
+            boot,
+            times,
+            epoch: Epoch { process, count: 0 },
+            round: 0,
+            stage: Stage::Begin { due: now },
+            granted: now,
+            predecessor: found.predecessor,
+            leaving: false,
+            lease: None,
+            device: None,
+            stopped: found.stopped,
+            since: now,
+        }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub const fn phase(&self) -> Phase {
+        match self.stage {
+            Stage::Begin { .. } => Phase::Begin,
+            Stage::Unarmed { .. } => Phase::Unarmed,
+            Stage::Armed(_) => Phase::Armed,
+            Stage::Ending(_) => Phase::Ending,
+            Stage::Ended(_) => Phase::Ended,
+            Stage::Left => Phase::Left,
+        }
+    }
+
+    /// Take the promise back and end, as soon as nothing stands against it.
+    pub const fn leave(&mut self) {
+        self.leaving = true;
+    }
+
+    /// What to do now.
+    #[must_use]
+    pub fn next(&mut self, now: Duration) -> Order {
+        if self.is_late(now) {
+            self.end();
+        }
+        match self.stage {
+            Stage::Begin { .. } if self.leaving => Order::Exit,
+            Stage::Begin { due } | Stage::Unarmed { due } if now < due => Order::Wait(due),
+            Stage::Begin { .. } => match &self.lease {
+                None => Order::Read,
+                Some(version) => Order::Write(self.record(State::Unarmed), version.clone()),
+            },
+            Stage::Unarmed { .. } if self.leaving => Order::Exit,
+            Stage::Unarmed { .. } => Order::Open,
+            Stage::Armed(round) => self.armed(round, now),
+            Stage::Ending(Ending::Stop { due }) if now < due => Order::Wait(due),
+            Stage::Ending(Ending::Stop { .. }) => Order::Stop,
+            Stage::Ending(Ending::Prove) => Order::Prove,
+            Stage::Ended(ended) => self.ended(ended, now),
+            Stage::Left if self.device.is_some() => Order::Close,
+            Stage::Left => Order::Exit,
+        }
+    }
+
+    /// Whether the last grant is so old that the pods must end. Nothing must before the first promise of this boot.
+    fn is_late(&self, now: Duration) -> bool {
+        let bound = match self.stage {
+            Stage::Begin { .. } | Stage::Unarmed { .. } => self.predecessor,
+            Stage::Armed(_) => true,
+            Stage::Ending(_) | Stage::Ended(_) | Stage::Left => false,
+        };
+        bound && now >= self.granted.saturating_add(self.times.soft)
+    }
+
+    const fn end(&mut self) {
+        self.stage = Stage::Ending(Ending::Stop { due: Duration::ZERO });
+    }
+
+    const fn after_a_pause(&self, now: Duration) -> Duration {
+        now.saturating_add(self.times.interval)
+    }
+
+    fn armed(&mut self, round: Round, now: Duration) -> Order {
+        match round {
+            // Such a pet is allowed. It is left out because the next one is as good, and this one would come late.
+            Round::Granted { sent } if now.saturating_sub(sent) > self.times.interval => self.ask(now),
+            Round::Granted { .. } => Order::Pet,
+            Round::Doubtful { due, .. } | Round::Due { due } if now < due => Order::Wait(due),
+            Round::Doubtful { .. } => Order::Read,
+            Round::Due { .. } if self.stopped && now >= self.since.saturating_add(self.times.settle) => {
+                Order::Release
+            }
+            Round::Due { .. } => self.ask(now),
+            Round::Sent { .. } => self.write(),
+        }
+    }
+
+    /// The next round: its number and its time stay, however often it has to be sent.
+    fn ask(&mut self, now: Duration) -> Order {
+        self.round += 1;
+        self.stage = Stage::Armed(Round::Sent { sent: now });
+        self.write()
+    }
+
+    fn write(&self) -> Order {
+        let state = if self.leaving && !self.stopped { State::Disarmed } else { State::Armed };
+        Order::Write(self.record(state), self.lease.clone().flatten())
+    }
+
+    fn ended(&mut self, ended: Ended, now: Duration) -> Order {
+        match ended {
+            Ended::Prove { due } if now < due => Order::Wait(due),
+            Ended::Prove { .. } => Order::Prove,
+            Ended::Proved if self.device.is_none() => Order::Open,
+            Ended::Proved => Order::Pet,
+            Ended::Read => Order::Read,
+            // A new epoch for each attempt. An older attempt may turn out to be granted, before a pet that had no grant.
+            Ended::Ask => {
+                self.epoch.count += 1;
+                (self.round, self.stage) = (1, Stage::Ended(Ended::Asked { sent: now }));
+                self.write()
+            }
+            Ended::Asked { .. } => self.write(),
+        }
+    }
+
+    fn record(&self, state: State) -> Record {
+        let (epoch, round, boot, device) = (self.epoch, self.round, self.boot.clone(), self.device.clone());
+        Record { state, epoch, round, boot, device }
+    }
+
+    /// What came of `order`.
+    pub fn answer(&mut self, now: Duration, order: &Order, answer: Answer) {
+        match (order, answer) {
+            (Order::Read, Answer::Lease(lease)) => self.has_read(lease),
+            (Order::Read, _) => self.has_not_read(now),
+            (Order::Write(record, _), Answer::Written(version)) => {
+                self.has_written(now, record.state, version)
+            }
+            (Order::Write(..), _) => self.was_not_written(now),
+            (Order::Open, Answer::Opened(device)) => self.has_opened(now, device),
+            (Order::Open, _) => self.has_not_opened(now),
+            (Order::Pet, Answer::Done) => self.has_petted(),
+            (Order::Pet, _) => {
+                // What the promise rests on is gone: what it is about must end.
+                self.device = None;
+                self.end();
+            }
+            (Order::Stop, _) => (self.stopped, self.stage) = (true, Stage::Ending(Ending::Prove)),
+            (Order::Prove, Answer::Proof(true)) => self.stage = Stage::Ended(Ended::Proved),
+            (Order::Prove, _) => self.stage = Stage::Ending(Ending::Stop { due: self.after_a_pause(now) }),
+            (Order::Release, Answer::Done) => self.stopped = false,
+            (Order::Release, _) => self.since = now,
+            (Order::Close, _) => self.device = None,
+            (Order::Wait(_) | Order::Exit, _) => {}
+        }
+    }
+
+    fn has_read(&mut self, lease: Option<Seen>) {
+        let version = lease.as_ref().map(|seen| Arc::clone(&seen.version));
+        let record = lease.and_then(|seen| seen.record);
+        match self.stage {
+            Stage::Armed(Round::Doubtful { sent, .. }) => self.has_read_in_doubt(sent, version, record),
+            Stage::Begin { .. } => {
+                self.lease = Some(version);
+                // Of an earlier boot nothing is left that could be ended.
+                if record.is_some_and(|record| record.state == State::Revoked && record.boot == self.boot) {
+                    self.end();
+                }
+            }
+            Stage::Ended(_) => (self.lease, self.stage) = (Some(version), Stage::Ended(Ended::Ask)),
+            Stage::Unarmed { .. } | Stage::Armed(_) | Stage::Ending(_) | Stage::Left => {}
+        }
+    }
+
+    /// The Lease has this round: it is granted. The Lease is what it was before: the round was not written. Else another wrote.
+    fn has_read_in_doubt(&mut self, sent: Duration, version: Option<Version>, record: Option<Record>) {
+        let mine = |record: &Record| (record.epoch, record.round) == (self.epoch, self.round);
+        match record.filter(mine).map(|record| record.state) {
+            Some(state @ (State::Armed | State::Disarmed)) => {
+                self.lease = Some(version);
+                self.is_granted(sent, state);
+            }
+            _ if version.is_some() && self.lease == Some(version) => {
+                self.stage = Stage::Armed(Round::Sent { sent })
+            }
+            _ => self.end(),
+        }
+    }
+
+    fn has_not_read(&mut self, now: Duration) {
+        let due = self.after_a_pause(now);
+        match self.stage {
+            Stage::Begin { .. } => self.stage = Stage::Begin { due },
+            Stage::Armed(Round::Doubtful { sent, .. }) => {
+                self.stage = Stage::Armed(Round::Doubtful { sent, due })
+            }
+            Stage::Ended(_) => self.stage = Stage::Ended(Ended::Prove { due }),
+            Stage::Unarmed { .. } | Stage::Armed(_) | Stage::Ending(_) | Stage::Left => {}
+        }
+    }
+
+    fn has_written(&mut self, now: Duration, state: State, version: Version) {
+        self.lease = Some(Some(version));
+        match self.stage {
+            Stage::Begin { .. } => (self.since, self.stage) = (now, Stage::Unarmed { due: now }),
+            Stage::Armed(Round::Sent { sent }) => self.is_granted(sent, state),
+            Stage::Ended(Ended::Asked { sent }) => {
+                self.since = now;
+                self.is_granted(sent, state);
+            }
+            Stage::Unarmed { .. } | Stage::Armed(_) | Stage::Ending(_) | Stage::Ended(_) | Stage::Left => {}
+        }
+    }
+
+    const fn is_granted(&mut self, sent: Duration, state: State) {
+        self.granted = sent;
+        self.stage = match state {
+            State::Disarmed => Stage::Left,
+            State::Unarmed | State::Armed | State::Revoked => Stage::Armed(Round::Granted { sent }),
+        };
+    }
+
+    fn was_not_written(&mut self, now: Duration) {
+        let due = self.after_a_pause(now);
+        match self.stage {
+            Stage::Begin { .. } => (self.lease, self.stage) = (None, Stage::Begin { due }),
+            Stage::Armed(Round::Sent { sent }) => {
+                self.stage = Stage::Armed(Round::Doubtful { sent, due: now })
+            }
+            Stage::Ended(_) => self.stage = Stage::Ended(Ended::Prove { due }),
+            Stage::Unarmed { .. } | Stage::Armed(_) | Stage::Ending(_) | Stage::Left => {}
+        }
+    }
+
+    fn has_opened(&mut self, now: Duration, device: Arc<Device>) {
+        self.device = Some(device);
+        match self.stage {
+            Stage::Unarmed { .. } => {
+                (self.granted, self.stage) = (now, Stage::Armed(Round::Due { due: now }))
+            }
+            Stage::Ended(_) => self.stage = Stage::Ended(Ended::Read),
+            Stage::Begin { .. } | Stage::Armed(_) | Stage::Ending(_) | Stage::Left => {}
+        }
+    }
+
+    fn has_not_opened(&mut self, now: Duration) {
+        let due = self.after_a_pause(now);
+        match self.stage {
+            Stage::Unarmed { .. } => self.stage = Stage::Unarmed { due },
+            Stage::Ended(_) => self.stage = Stage::Ended(Ended::Prove { due }),
+            Stage::Begin { .. } | Stage::Armed(_) | Stage::Ending(_) | Stage::Left => {}
+        }
+    }
+
+    const fn has_petted(&mut self) {
+        match self.stage {
+            Stage::Armed(Round::Granted { sent }) => {
+                self.stage = Stage::Armed(Round::Due { due: sent.saturating_add(self.times.interval) });
+            }
+            Stage::Ended(_) => self.stage = Stage::Ended(Ended::Read),
+            Stage::Begin { .. }
+            | Stage::Unarmed { .. }
+            | Stage::Armed(_)
+            | Stage::Ending(_)
+            | Stage::Left => {}
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! The machine of the controller: when it first saw a grant, that it took this very grant back, and what follows.
+//!
+//! It counts from its own first sight of a grant, on its own monotonic clock. No time that the node wrote is read.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::bound::Bound;
+use crate::record::{Boot, Class, Device, Record, Seen, State, Version};
+
+/// A version of the Lease, and when it was first seen.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Sight {
+    version: Version,
+    record: Record,
+    /// o. For a revoked Lease it is that of the grant, if that was seen.
+    first: Duration,
+}
+
+/// What this process knows of the Lease of one node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Watch {
+    sight: Option<Sight>,
+    /// The version of our own revocation, and when the API server had confirmed it.
+    revoked: Option<(Version, Duration)>,
+}
+
+/// A write: this record over that version and no other.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Revocation {
+    /// What the Lease must be.
+    pub version: Version,
+    /// What it becomes.
+    pub record: Record,
+}
+
+/// Which promises count, and what their wait depends on besides the device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// The kinds of devices that are accepted. [`Class::Cloud`] never is.
+    pub classes: Vec<Class>,
+    /// g, rho, R and P of [`Bound`]. P is only used for a virtual machine, and must be more than zero there.
+    pub tick: Duration,
+    /// See there.
+    pub drift_ppm: u32,
+    /// See there.
+    pub reset: Duration,
+    /// See there.
+    pub pause: Duration,
+    /// The devices that have reset their machine on time in a drill.
+    pub drilled: Vec<Drilled>,
+}
+
+/// What passed a drill.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Drilled {
+    /// [`Device::identity`].
+    pub identity: Arc<str>,
+    /// [`Device::firmware`].
+    pub firmware: u32,
+    /// [`Device::kernel`].
+    pub kernel: Arc<str>,
+}
+
+/// Why there is no evidence.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Refusal {
+    /// The Lease was not seen, or cannot be read.
+    NotSeen,
+    /// It holds no promise.
+    NotArmed(State),
+    /// It is not revoked, or not by this process as far as it knows.
+    NotRevoked,
+    /// It is not what was revoked: the agent has a new grant.
+    Changed,
+    /// It is about another Node or boot.
+    OtherBoot,
+    /// The device is of a kind that is not accepted.
+    Class(Class),
+    /// Closing the device stops it, so a dead agent does not reset the machine.
+    CanBeStopped,
+    /// A virtual machine, and nobody said for how long it may be paused.
+    NoPauseBudget,
+    /// No such device, firmware and kernel has passed a drill.
+    NotDrilled(Drilled),
+    /// The device names no timeout, or one that is too long to wait for.
+    Timeout(Duration),
+    /// Not yet.
+    Until(Duration),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotSeen => f.write_str("the Lease of the node's agent was not read: is the agent installed?"),
+            Self::NotArmed(state) => write!(f, "the Lease of the node's agent is {state:?}, and promises nothing"),
+            Self::NotRevoked => f.write_str("the last grant was not revoked yet"),
+            Self::Changed => f.write_str("the agent has a new grant: its machine runs"),
+            Self::OtherBoot => f.write_str("the promise is about another boot of this node"),
+            Self::Class(class) => write!(
+                f,
+                "a watchdog of class {class} is not accepted: the FencePolicy names what is, and Cloud is never accepted"
+            ),
+            Self::CanBeStopped => {
+                f.write_str("the watchdog stops when it is closed: load its module with nowayout=1")
+            }
+            Self::NoPauseBudget => f.write_str(
+                "a watchdog stands still while its virtual machine is paused: the FencePolicy must say for how long that may be",
+            ),
+            Self::NotDrilled(Drilled { identity, firmware, kernel }) => write!(
+                f,
+                "{identity} (firmware {firmware}, kernel {kernel}) has never reset a machine in a drill: pod-safety drill --watchdog NODE"
+            ),
+            Self::Timeout(timeout) => write!(f, "a timeout of {timeout:?} cannot be waited for"),
+            Self::Until(when) => write!(f, "the machine may run until {when:?} of this process's clock"),
+        }
+    }
+}
+
+impl Watch {
+    /// The Lease as a watch or a read shows it. What was seen before stays as old as it was.
+    pub fn sees(&mut self, now: Duration, seen: &Seen) {
+        let Some(record) = seen.record.clone() else {
+            *self = Self::default();
+            return;
+        };
+        let same = |sight: &&Sight| sight.version == seen.version && sight.record == record;
+        if self.sight.as_ref().filter(same).is_some() {
+            return;
+        }
+        // What was revoked is the grant that was seen: no later one was given.
+        let grant = |sight: &&Sight| record.state == State::Revoked && sight.record.is_grant_of(&record);
+        let first = self.sight.as_ref().filter(grant).map_or(now, |sight| sight.first);
+        self.sight = Some(Sight { version: Arc::clone(&seen.version), record, first });
+    }
+
+    /// The watch showed that there is no Lease.
+    pub fn sees_none(&mut self) {
+        *self = Self::default();
+    }
+
+    /// What to write, to take the last grant back.
+    ///
+    /// # Errors
+    /// If nothing was seen that could be revoked.
+    pub fn revocation(&self) -> Result<Revocation, Refusal> {
+        let sight = self.sight.as_ref().ok_or(Refusal::NotSeen)?;
+        match sight.record.state {
+            State::Armed => Ok(Revocation {
+                version: Arc::clone(&sight.version),
+                record: Record { state: State::Revoked, ..sight.record.clone() },
+            }),
+            state @ (State::Unarmed | State::Revoked | State::Disarmed) => Err(Refusal::NotArmed(state)),
+        }
+    }
+
+    /// The API server confirmed the revocation, as this version.
+    pub fn has_revoked(&mut self, now: Duration, revocation: &Revocation, version: Version) {
+        self.sees(now, &Seen { version: Arc::clone(&version), record: Some(revocation.record.clone()) });
+        self.revoked = Some((version, now));
+    }
+
+    /// Whether all guarded processes of `boot` have ended. `read` is the Lease as a quorum read shows it now, and `boot` what a
+    /// quorum read of the Node shows.
+    ///
+    /// # Errors
+    /// With the reason, if that does not follow.
+    pub fn evidence(
+        &self,
+        now: Duration,
+        read: &Seen,
+        boot: &Boot,
+        terms: &Terms,
+    ) -> Result<Arc<Device>, Refusal> {
+        let sight = self.sight.as_ref().ok_or(Refusal::NotSeen)?;
+        if sight.version != read.version || read.record.as_ref() != Some(&sight.record) {
+            return Err(Refusal::Changed);
+        }
+        match sight.record.state {
+            State::Revoked => {}
+            State::Armed => return Err(Refusal::NotRevoked),
+            state @ (State::Unarmed | State::Disarmed) => return Err(Refusal::NotArmed(state)),
+        }
+        if sight.record.boot != *boot {
+            return Err(Refusal::OtherBoot);
+        }
+        let device = sight.record.device.as_ref().ok_or(Refusal::NotArmed(State::Unarmed))?;
+        let wait = terms.wait(device)?;
+        let after = self.revoked.as_ref().filter(|(version, _)| *version == sight.version).map(|(_, at)| *at);
+        let until =
+            sight.first.checked_add(wait).ok_or(Refusal::Timeout(wait))?.max(after.unwrap_or_default());
+        if now < until { Err(Refusal::Until(until)) } else { Ok(Arc::clone(device)) }
+    }
+}
+
+impl Terms {
+    /// How long after the first sight the promise of this device has come true.
+    ///
+    /// # Errors
+    /// If its promise is not accepted.
+    pub fn wait(&self, device: &Device) -> Result<Duration, Refusal> {
+        if device.class == Class::Cloud || !self.classes.contains(&device.class) {
+            return Err(Refusal::Class(device.class));
+        }
+        if !device.nowayout {
+            return Err(Refusal::CanBeStopped);
+        }
+        let pause = match device.class {
+            Class::Hardware | Class::Software => Duration::ZERO,
+            Class::Virtual | Class::Cloud if self.pause.is_zero() => return Err(Refusal::NoPauseBudget),
+            Class::Virtual | Class::Cloud => self.pause,
+        };
+        let drilled = Drilled::from(device);
+        if !self.drilled.contains(&drilled) {
+            return Err(Refusal::NotDrilled(drilled));
+        }
+        let bound = Bound {
+            timeout: device.timeout,
+            tick: self.tick,
+            drift_ppm: self.drift_ppm,
+            reset: self.reset,
+            pause,
+            pings_on_close: device.pings_on_close,
+        };
+        let known = !device.timeout.is_zero();
+        bound.wait().filter(|_| known).ok_or(Refusal::Timeout(device.timeout))
+    }
+}
+
+impl From<&Device> for Drilled {
+    fn from(device: &Device) -> Self {
+        let (identity, kernel) = (Arc::clone(&device.identity), Arc::clone(&device.kernel));
+        Self { identity, firmware: device.firmware, kernel }
+    }
+}
+
+#[cfg(test)]
+mod tests;

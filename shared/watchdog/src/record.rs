@@ -1,0 +1,315 @@
+//! What stands in the Lease of a node's agent, as annotations.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The resourceVersion of the Lease.
+pub type Version = Arc<str>;
+
+/// All annotations begin so.
+pub const PREFIX: &str = "watchdog.pod-safety.dev/";
+
+/// One attempt of one process of the agent to make its promise. Never used twice: a random number of the process, and a count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Epoch {
+    /// Drawn when the process starts.
+    pub process: u64,
+    /// Its attempts.
+    pub count: u32,
+}
+
+/// What a Lease says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum State {
+    /// The agent may open its device. It promises nothing.
+    Unarmed,
+    /// A grant: the promise stands.
+    Armed,
+    /// The controller took the last grant back.
+    Revoked,
+    /// The agent took its promise back. Its device no longer runs.
+    Disarmed,
+}
+
+/// The kind of a watchdog, which decides what its promise is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Class {
+    /// A circuit of a machine without a hypervisor.
+    Hardware,
+    /// A timer of the kernel (softdog), on such a machine.
+    Software,
+    /// Any watchdog in a virtual machine: it stands still while the machine is paused.
+    Virtual,
+    /// A virtual machine of a public cloud: for how long it may be paused is not known.
+    Cloud,
+}
+
+/// What the device says of itself, read back after it was set.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Device {
+    /// Its kind.
+    pub class: Class,
+    /// The driver's name for it.
+    pub identity: Arc<str>,
+    /// Its firmware version.
+    pub firmware: u32,
+    /// The release of the kernel.
+    pub kernel: Arc<str>,
+    /// W.
+    pub timeout: Duration,
+    /// Whether closing it cannot stop it.
+    pub nowayout: bool,
+    /// Whether closing it pets it.
+    pub pings_on_close: bool,
+}
+
+/// One boot of one Node object.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Boot {
+    /// The UID of the Node.
+    pub node: Arc<str>,
+    /// The boot ID.
+    pub id: Arc<str>,
+}
+
+/// The content of the Lease.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Record {
+    /// What it says.
+    pub state: State,
+    /// Who says it.
+    pub epoch: Epoch,
+    /// The number of the grant within its epoch.
+    pub round: u64,
+    /// About which boot.
+    pub boot: Boot,
+    /// The device, once it is open.
+    pub device: Option<Arc<Device>>,
+}
+
+/// A Lease as it was read.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Seen {
+    /// Its resourceVersion.
+    pub version: Version,
+    /// Its content. None if it cannot be read: it was not written by an agent of ours.
+    pub record: Option<Record>,
+}
+
+/// An annotation that is missing or says nothing that is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unreadable {
+    field: &'static str,
+    value: Option<String>,
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let field = self.field;
+        match &self.value {
+            Some(value) => write!(f, "{PREFIX}{field} is {value:?}, which no agent writes")?,
+            None => write!(f, "{PREFIX}{field} is missing")?,
+        }
+        f.write_str(": delete the Lease, and the agent of the node writes it anew")
+    }
+}
+
+impl std::error::Error for Unreadable {}
+
+/// Names of a closed enum.
+trait Named: Copy + PartialEq + Sized + 'static {
+    const NAMES: &'static [(Self, &'static str)];
+    fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(one, _)| *one == self).map_or("", |(_, name)| name)
+    }
+    fn named(name: &str) -> Option<Self> {
+        Self::NAMES.iter().find(|(_, one)| *one == name).map(|(one, _)| *one)
+    }
+}
+
+impl Named for State {
+    const NAMES: &'static [(Self, &'static str)] = &[
+        (Self::Unarmed, "Unarmed"),
+        (Self::Armed, "Armed"),
+        (Self::Revoked, "Revoked"),
+        (Self::Disarmed, "Disarmed"),
+    ];
+}
+
+impl Named for Class {
+    const NAMES: &'static [(Self, &'static str)] = &[
+        (Self::Hardware, "Hardware"),
+        (Self::Software, "Software"),
+        (Self::Virtual, "Virtual"),
+        (Self::Cloud, "Cloud"),
+    ];
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Class {
+    type Err = ();
+    fn from_str(name: &str) -> Result<Self, ()> {
+        Self::named(name).ok_or(())
+    }
+}
+
+impl fmt::Display for Epoch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}-{}", self.process, self.count)
+    }
+}
+
+impl FromStr for Epoch {
+    type Err = ();
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (process, count) = text.split_once('-').ok_or(())?;
+        let process = u64::from_str_radix(process, 16).map_err(drop)?;
+        Ok(Self { process, count: count.parse().map_err(drop)? })
+    }
+}
+
+impl Record {
+    /// As annotations.
+    #[must_use]
+    pub fn annotations(&self) -> BTreeMap<String, String> {
+        let mut all = vec![
+            ("state", self.state.name().to_owned()),
+            ("epoch", self.epoch.to_string()),
+            ("round", self.round.to_string()),
+            ("node-uid", self.boot.node.to_string()),
+            ("boot-id", self.boot.id.to_string()),
+        ];
+        if let Some(device) = &self.device {
+            all.extend([
+                ("class", device.class.name().to_owned()),
+                ("identity", device.identity.to_string()),
+                ("firmware", device.firmware.to_string()),
+                ("kernel", device.kernel.to_string()),
+                ("timeout-seconds", device.timeout.as_secs().to_string()),
+                ("nowayout", device.nowayout.to_string()),
+                ("pings-on-close", device.pings_on_close.to_string()),
+            ]);
+        }
+        all.into_iter().map(|(name, value)| (format!("{PREFIX}{name}"), value)).collect()
+    }
+
+    /// Back from annotations.
+    ///
+    /// # Errors
+    /// If one is missing, or says nothing that an agent would write.
+    pub fn read(annotations: &BTreeMap<String, String>) -> Result<Self, Unreadable> {
+        let from = Annotations(annotations);
+        let device = if from.has("class") {
+            Some(Arc::new(Device {
+                class: from.named("class")?,
+                identity: from.text("identity")?.into(),
+                firmware: from.parsed("firmware")?,
+                kernel: from.text("kernel")?.into(),
+                timeout: Duration::from_secs(u64::from(from.parsed::<u32>("timeout-seconds")?)),
+                nowayout: from.parsed("nowayout")?,
+                pings_on_close: from.parsed("pings-on-close")?,
+            }))
+        } else {
+            None
+        };
+        let boot = Boot { node: from.text("node-uid")?.into(), id: from.text("boot-id")?.into() };
+        Ok(Self {
+            state: from.named("state")?,
+            epoch: from.parsed("epoch")?,
+            round: from.parsed("round")?,
+            boot,
+            device,
+        })
+    }
+
+    /// Whether this is the same grant, whatever its state says.
+    #[must_use]
+    pub fn is_grant_of(&self, other: &Self) -> bool {
+        (self.epoch, self.round, &self.boot) == (other.epoch, other.round, &other.boot)
+    }
+}
+
+struct Annotations<'a>(&'a BTreeMap<String, String>);
+
+impl<'a> Annotations<'a> {
+    fn has(&self, field: &str) -> bool {
+        self.0.contains_key(&format!("{PREFIX}{field}"))
+    }
+
+    fn text(&self, field: &'static str) -> Result<&'a str, Unreadable> {
+        let found = self.0.get(&format!("{PREFIX}{field}"));
+        found.map(String::as_str).ok_or(Unreadable { field, value: None })
+    }
+
+    fn parsed<T: FromStr>(&self, field: &'static str) -> Result<T, Unreadable> {
+        let text = self.text(field)?;
+        text.parse().map_err(|_unknown| Unreadable { field, value: Some(text.to_owned()) })
+    }
+
+    fn named<T: Named>(&self, field: &'static str) -> Result<T, Unreadable> {
+        let text = self.text(field)?;
+        T::named(text).ok_or_else(|| Unreadable { field, value: Some(text.to_owned()) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record() -> Record {
+        let device = Device {
+            class: Class::Hardware,
+            identity: "iTCO_wdt".into(),
+            firmware: 6,
+            kernel: "6.1.0-28-amd64".into(),
+            timeout: Duration::from_secs(10),
+            nowayout: true,
+            pings_on_close: true,
+        };
+        Record {
+            state: State::Armed,
+            epoch: Epoch { process: 0xdead_beef, count: 3 },
+            round: 17,
+            boot: Boot { node: "7a1c".into(), id: "c3d0".into() },
+            device: Some(Arc::new(device)),
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        assert_eq!(Record::read(&record().annotations()), Ok(record()));
+        let bare = Record { device: None, state: State::Unarmed, ..record() };
+        assert_eq!(Record::read(&bare.annotations()), Ok(bare));
+    }
+
+    #[test]
+    fn what_no_agent_writes_is_refused_with_its_field_and_the_way_out() {
+        for (field, value) in [
+            ("state", "Granted"),
+            ("epoch", "17"),
+            ("round", "-1"),
+            ("class", "Mainframe"),
+            ("timeout-seconds", "99999999999"),
+            ("nowayout", "yes"),
+        ] {
+            let mut all = record().annotations();
+            all.insert(format!("{PREFIX}{field}"), value.to_owned());
+            let said = Record::read(&all).unwrap_err().to_string();
+            assert!(
+                said.contains(field) && said.contains(value) && said.contains("delete the Lease"),
+                "{said}"
+            );
+            all.remove(&format!("{PREFIX}{field}"));
+            // Without a class there is no device.
+            assert_eq!(Record::read(&all).is_err(), field != "class", "{field}");
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! The two shipped machines beside an adversary: every order of every step of small worlds.
+#![expect(
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a helper of tests fails loudly, and prints the path that it found"
+)]
+
+mod world;
+
+use stateright::{Checker, HasDiscoveries, Model};
+use world::NO_PROCESS;
+use world::scope::{Left, Plant, Scope};
+
+/// All states: so many, and none farther than so many steps from the beginning.
+fn all(scope: &Scope, states: usize, depth: usize) {
+    let checker = scope.clone().checker().spawn_bfs().join();
+    println!("{} states, depth {}", checker.unique_state_count(), checker.max_depth());
+    checker.assert_properties();
+    assert_eq!((checker.unique_state_count(), checker.max_depth()), (states, depth));
+}
+
+/// A short way to evidence about a process that runs.
+fn planted(plant: Plant, scope: &Scope) {
+    let scope = Scope { plant: Some(plant), ..scope.clone() };
+    let checker = scope.checker().finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
+    println!("{} states", checker.unique_state_count());
+    let path = checker.discovery(NO_PROCESS).unwrap_or_else(|| panic!("{plant:?}: no counter-example"));
+    println!("{plant:?}: evidence about a process that runs:");
+    path.into_actions().iter().enumerate().for_each(|(at, step)| println!("{:3} {step:?}", at + 1));
+}
+
+/// Three writes of agents reach the API server: two grants with a promise, or three after an end of pods.
+const LEFT: Left = Left {
+    writes: 3,
+    lost: 0,
+    crashes: 0,
+    leaves: 0,
+    stuck: 0,
+    boots: 0,
+    pauses: 0,
+    restarts: 0,
+    restores: 0,
+};
+const LINUX: Scope = Scope {
+    left: LEFT,
+    horizon: 10,
+    machines: 1,
+    timeout: 1,
+    pings_on_close: true,
+    again: false,
+    plant: None,
+};
+/// A device that is not pinged when it is closed: the wait is shorter, and so is the search.
+const KEEPER: Scope = Scope { pings_on_close: false, horizon: 8, ..LINUX };
+/// A longer period, for what needs more than one tick between two pets.
+const SLOW: Scope = Scope { left: Left { writes: 2, ..LEFT }, timeout: 2, ..LINUX };
+
+const CRASH: Scope = Scope { left: Left { crashes: 1, ..LEFT }, again: true, ..LINUX };
+const LEAVE: Scope = Scope { left: Left { leaves: 1, ..LEFT }, ..LINUX };
+const LOST: Scope = Scope { left: Left { lost: 1, ..LEFT }, ..KEEPER };
+const STUCK: Scope = Scope { left: Left { stuck: 1, ..LEFT }, ..KEEPER };
+const BOOT: Scope = Scope { left: Left { boots: 1, ..LEFT }, ..KEEPER };
+const RESTART: Scope = Scope { left: Left { restarts: 1, ..LEFT }, ..KEEPER };
+const RESTORE: Scope = Scope { left: Left { restores: 1, ..LEFT }, horizon: 7, ..KEEPER };
+const PAUSE: Scope = Scope { left: Left { pauses: 2, ..LEFT }, horizon: 10, again: true, ..KEEPER };
+const TWINS: Scope = Scope { left: Left { writes: 2, ..LEFT }, machines: 2, horizon: 4, ..KEEPER };
+
+/// The agent is suspended between any two steps, and dies once.
+#[test]
+fn crash() {
+    all(&CRASH, 1_116_950, 79);
+}
+
+#[test]
+fn orderly_end() {
+    all(&LEAVE, 915_993, 70);
+}
+
+#[test]
+fn lost_acknowledgements() {
+    all(&LOST, 850_207, 78);
+}
+
+#[test]
+fn lost_acknowledgements_thorough() {
+    all(&Scope { left: Left { lost: 2, ..LEFT }, ..KEEPER }, 2_578_664, 91);
+}
+
+#[test]
+fn pods_that_do_not_end() {
+    all(&STUCK, 183_839, 64);
+}
+
+#[test]
+fn boot() {
+    all(&BOOT, 285_322, 64);
+}
+
+#[test]
+fn restarted_controller() {
+    all(&RESTART, 293_951, 65);
+}
+
+#[test]
+fn restored_etcd() {
+    all(&RESTORE, 1_751_503, 68);
+}
+
+#[test]
+fn paused_machine() {
+    all(&PAUSE, 1_887_076, 78);
+}
+
+#[test]
+fn two_machines_of_one_identity() {
+    all(&TWINS, 416_859, 44);
+}
+
+#[test]
+fn two_machines_of_one_identity_thorough() {
+    all(&Scope { left: LEFT, ..TWINS }, 3_656_981, 65);
+}
+
+#[test]
+fn planted_one_period() {
+    planted(Plant::OnePeriod, &KEEPER);
+}
+
+#[test]
+fn planted_two_periods() {
+    planted(Plant::TwoPeriods, &Scope { left: Left { crashes: 1, ..SLOW.left }, horizon: 7, ..SLOW });
+}
+
+#[test]
+fn planted_no_ticks() {
+    planted(Plant::NoTicks, &CRASH);
+}
+
+#[test]
+fn planted_renew_time() {
+    planted(Plant::RenewTime, &CRASH);
+}
+
+#[test]
+fn planted_pet_first() {
+    planted(Plant::PetFirst, &Scope { left: LEFT, pings_on_close: false, horizon: 6, ..SLOW });
+}
+
+#[test]
+fn planted_feeder() {
+    planted(Plant::Feeder, &KEEPER);
+}
+
+#[test]
+fn planted_gate_open() {
+    planted(Plant::GateOpen, &Scope { left: Left { lost: 2, ..LEFT }, ..KEEPER });
+}
+
+#[test]
+fn planted_opens_first() {
+    planted(Plant::OpensFirst, &Scope { left: Left { writes: 2, crashes: 2, ..LEFT }, horizon: 7, ..LINUX });
+}
+
+#[test]
+fn planted_disarms_first() {
+    planted(Plant::DisarmsFirst, &LEAVE);
+}
+
+#[test]
+fn planted_no_boot_id() {
+    planted(Plant::NoBootId, &BOOT);
+}
+
+#[test]
+fn planted_can_be_stopped() {
+    planted(Plant::CanBeStopped, &CRASH);
+}
+
+#[test]
+fn planted_no_pause() {
+    planted(Plant::NoPause, &PAUSE);
+}
+
+#[test]
+fn planted_no_mounts() {
+    planted(Plant::NoMounts, &STUCK);
+}
+
+#[test]
+fn planted_blind() {
+    planted(Plant::Blind, &Scope { left: LEFT, pings_on_close: false, horizon: 6, ..SLOW });
+}
+
+#[test]
+fn planted_starts_at_once() {
+    planted(Plant::StartsAtOnce, &Scope { left: Left { writes: 4, ..LEFT }, horizon: 6, ..KEEPER });
+}

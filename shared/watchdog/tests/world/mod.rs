@@ -1,0 +1,292 @@
+//! A node or two with one identity, an API server, and the controller.
+
+pub(crate) mod machine;
+pub(crate) mod scope;
+
+use std::sync::Arc;
+
+use pod_safety_watchdog::agent::Order;
+use pod_safety_watchdog::controller::Watch;
+use pod_safety_watchdog::record::{Boot, Record, Seen, Version};
+use stateright::{Model, Property};
+
+use machine::Machine;
+use scope::{Left, Plant, SETTLE, Scope, TICK, VALID, ticks};
+
+/// The property that everything is about.
+pub(crate) const NO_PROCESS: &str =
+    "no guarded process of a boot runs, and no mount is left, while there is evidence about it";
+
+/// All that is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct World {
+    pub(crate) now: u8,
+    pub(crate) left: Left,
+    pub(crate) machines: Vec<Machine>,
+    pub(crate) lease: Option<Seen>,
+    pub(crate) revision: u8,
+    /// An older state, to be restored.
+    pub(crate) kept: Option<(Option<Seen>, u8)>,
+    /// Writes on their way.
+    pub(crate) flying: Vec<Flight>,
+    /// The boot ID that the Node object shows.
+    pub(crate) boot: u8,
+    pub(crate) ours: Watch,
+    /// About which boot there is evidence, and until when.
+    pub(crate) evidence: Option<(u8, u8)>,
+}
+
+/// A write of an agent.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Flight {
+    pub(crate) from: u8,
+    /// The process that waits for its answer.
+    pub(crate) process: u8,
+    pub(crate) record: Record,
+    pub(crate) over: Option<Version>,
+}
+
+/// What can happen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    Tick,
+    /// Time passes, and the machine does not notice.
+    Paused,
+    /// The agent reads the clock, and knows what to do next.
+    Decides(u8),
+    /// It does that; the second says that it fails.
+    Does(u8, bool),
+    /// It reads the clock, and takes the answer.
+    Takes(u8),
+    /// The answer to its write does not come.
+    GivesUp(u8),
+    Arrives(u8),
+    /// The kubelet starts a guarded pod.
+    Starts(u8),
+    Dies(u8),
+    Restarts(u8),
+    Leaves(u8),
+    Fires(u8),
+    Boots(u8),
+    Keeps,
+    Restores,
+    Sees,
+    /// The controller revokes; its answer may be lost.
+    Revokes {
+        lost: bool,
+    },
+    Judges,
+    WeRestart,
+}
+
+impl Model for Scope {
+    type State = World;
+    type Action = Step;
+
+    fn init_states(&self) -> Vec<World> {
+        let machines = (0..self.machines).map(|at| Machine::new(self, at)).collect();
+        let (lease, flying, ours) = (None, Vec::new(), Watch::default());
+        let (now, left, revision, kept, boot, evidence) = (0, self.left, 0, None, 0, None);
+        vec![World { now, left, machines, lease, revision, kept, flying, boot, ours, evidence }]
+    }
+
+    fn actions(&self, world: &World, actions: &mut Vec<Step>) {
+        if world.evidence.is_some_and(|(_, until)| world.now > until) || world.is_wrong() {
+            return;
+        }
+        for at in 0..self.machines {
+            let here = [Step::Decides(at), Step::Does(at, false), Step::Does(at, true), Step::Takes(at)];
+            actions.extend(here);
+            actions.extend([Step::GivesUp(at), Step::Starts(at), Step::Dies(at), Step::Restarts(at)]);
+            actions.extend([Step::Leaves(at), Step::Fires(at), Step::Boots(at)]);
+        }
+        actions.extend((0..u8::try_from(world.flying.len()).unwrap_or_default()).map(Step::Arrives));
+        actions.extend([Step::Keeps, Step::Restores, Step::Sees, Step::Judges, Step::WeRestart]);
+        actions.extend([false, true].map(|lost| Step::Revokes { lost }));
+        actions.extend([Step::Tick, Step::Paused]);
+    }
+
+    fn next_state(&self, last: &World, step: Step) -> Option<World> {
+        let mut world = last.clone();
+        world.take(self, &step)?;
+        (world != *last).then_some(world)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        let mut all = vec![
+            Property::<Self>::always(NO_PROCESS, |_, world| !world.is_wrong()),
+            Property::<Self>::sometimes("there is evidence", |_, world| world.evidence.is_some()),
+        ];
+        if self.again {
+            all.push(Property::<Self>::sometimes("pods start again under a new grant", |_, world| {
+                world.machines.iter().any(|machine| machine.again)
+            }));
+        }
+        all
+    }
+}
+
+impl World {
+    fn is_wrong(&self) -> bool {
+        let Some((boot, until)) = self.evidence else { return false };
+        let runs = |machine: &Machine| machine.boot == boot && (machine.pods || machine.mounts);
+        self.now <= until && self.machines.iter().any(runs)
+    }
+
+    fn take(&mut self, scope: &Scope, step: &Step) -> Option<()> {
+        match *step {
+            Step::Tick => self.tick(scope, false),
+            Step::Paused => self.tick(scope, true),
+            Step::Decides(at) => self.decides(at),
+            Step::Does(at, fails) => machine::does(self, scope, at, fails),
+            Step::Takes(at) => {
+                let now = ticks(self.now);
+                let machine = &mut self.machines[usize::from(at)];
+                let (order, answer) = machine.answer.take()?;
+                machine.agent.as_mut()?.answer(now, &order, answer);
+                Some(())
+            }
+            Step::GivesUp(at) => machine::gives_up(self, scope, at),
+            Step::Arrives(which) => self.arrives(which),
+            Step::Starts(at) => self.machines[usize::from(at)].starts(),
+            Step::Dies(at) => {
+                self.left.crashes = self.left.crashes.checked_sub(1)?;
+                self.machines[usize::from(at)].dies(scope, self.now)
+            }
+            Step::Restarts(at) => self.machines[usize::from(at)].restarts(scope, at, self.now),
+            Step::Leaves(at) => {
+                self.left.leaves = self.left.leaves.checked_sub(1)?;
+                self.machines[usize::from(at)].leaves(scope)
+            }
+            Step::Fires(at) => self.machines[usize::from(at)].fires(scope, self.now),
+            Step::Boots(at) => self.boots(scope, at),
+            Step::Keeps if self.left.restores > 0 && self.kept.is_none() => {
+                self.kept = Some((self.lease.clone(), self.revision));
+                Some(())
+            }
+            Step::Restores => {
+                self.left.restores = self.left.restores.checked_sub(1)?;
+                (self.lease, self.revision) = self.kept.clone()?;
+                Some(())
+            }
+            Step::Keeps => None,
+            Step::Sees => {
+                match &self.lease {
+                    Some(lease) => self.ours.sees(ticks(self.now), lease),
+                    None => self.ours.sees_none(),
+                }
+                Some(())
+            }
+            Step::Revokes { lost } => self.revokes(scope, lost),
+            Step::Judges => self.judges(scope),
+            Step::WeRestart => {
+                self.left.restarts = self.left.restarts.checked_sub(1)?;
+                self.ours = Watch::default();
+                Some(())
+            }
+        }
+    }
+
+    fn boots(&mut self, scope: &Scope, at: u8) -> Option<()> {
+        self.left.boots = self.left.boots.checked_sub(1)?;
+        let machine = &mut self.machines[usize::from(at)];
+        let off = machine.off?;
+        if self.now < off + SETTLE {
+            return None;
+        }
+        *machine = Machine { boot: machine.boot + 1, agent: None, ..Machine::new(scope, at) };
+        // A kubelet that starts writes the boot ID, and to a pod, before it starts the pod: what was found is void, since each
+        // request names the version of its object (an axiom of docs/kernel-search.md).
+        (self.boot, self.evidence) = (machine.boot, None);
+        machine.restarts(scope, at, self.now)
+    }
+
+    /// A device that was not petted fires at the end of its time, if it has not before.
+    fn tick(&mut self, scope: &Scope, paused: bool) -> Option<()> {
+        if self.now >= scope.horizon {
+            return None;
+        }
+        if paused {
+            self.left.pauses = self.left.pauses.checked_sub(1)?;
+        }
+        let now = self.now;
+        for machine in &mut self.machines {
+            let Some(device) = &mut machine.device else { continue };
+            if paused {
+                device.petted += 1;
+            } else if scope.has(Plant::Feeder) && machine.agent.is_some() {
+                device.petted = now;
+            }
+        }
+        self.now += 1;
+        for machine in &mut self.machines {
+            if machine.device.is_some_and(|device| self.now >= device.petted + scope.timeout + TICK) {
+                machine.fires(scope, self.now)?;
+            }
+        }
+        Some(())
+    }
+
+    fn decides(&mut self, at: u8) -> Option<()> {
+        let now = ticks(self.now);
+        let machine = &mut self.machines[usize::from(at)];
+        if machine.order.is_some() || machine.answer.is_some() || machine.waits.is_some() {
+            return None;
+        }
+        let order = machine.agent.as_mut()?.next(now);
+        machine.order = match order {
+            Order::Wait(_) => None,
+            order => Some(order),
+        };
+        Some(())
+    }
+
+    /// The API server compares and writes.
+    pub(crate) fn write(&mut self, over: Option<&Version>, record: Record) -> Option<Version> {
+        if self.lease.as_ref().map(|lease| &lease.version) != over {
+            return None;
+        }
+        self.revision += 1;
+        let version: Version = self.revision.to_string().into();
+        self.lease = Some(Seen { version: Arc::clone(&version), record: Some(record) });
+        Some(version)
+    }
+
+    fn arrives(&mut self, which: u8) -> Option<()> {
+        let flight = self.flying.remove(usize::from(which));
+        let version = self.write(flight.over.as_ref(), flight.record.clone());
+        self.machines[usize::from(flight.from)].hears(&flight, version);
+        Some(())
+    }
+
+    fn revokes(&mut self, scope: &Scope, lost: bool) -> Option<()> {
+        let mut revocation = self.ours.revocation().ok()?;
+        if scope.has(Plant::Blind) {
+            revocation.version = Arc::clone(&self.lease.as_ref()?.version);
+            // It keeps what it does not name.
+            if let Some(lease) = &mut self.lease {
+                lease.record = Some(revocation.record.clone());
+            }
+        }
+        let now = ticks(self.now);
+        // A request whose answer is lost is seen later, like what others write.
+        let version = self.write(Some(&revocation.version), revocation.record.clone())?;
+        if !lost {
+            self.ours.has_revoked(now, &revocation, version);
+        }
+        Some(())
+    }
+
+    fn judges(&mut self, scope: &Scope) -> Option<()> {
+        let lease = self.lease.clone()?;
+        let node = machine::boot(self.boot);
+        let boot: Boot = match &lease.record {
+            Some(record) if scope.has(Plant::NoBootId) => record.boot.clone(),
+            _ => node,
+        };
+        let now = ticks(self.now + scope.early());
+        self.ours.evidence(now, &lease, &boot, &scope.terms()).ok()?;
+        self.evidence = Some((self.boot, self.now + VALID));
+        Some(())
+    }
+}
