@@ -4,12 +4,10 @@
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
-    clippy::print_stdout,
     clippy::disallowed_methods,
     reason = "a rig of tests fails loudly, waits in real time, and reads the clock that the program reads"
 )]
 
-mod guest;
 mod server;
 
 use std::fs::{self, OpenOptions};

@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
 
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::pki_types::PrivateKeyDer;
@@ -11,9 +10,6 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
-
-/// This machine, as qemu's network shows it to a guest.
-pub(crate) const HOST: &str = "10.0.2.2";
 
 /// What the server has, and how it behaves.
 #[derive(Debug, Default)]
@@ -25,8 +21,6 @@ pub(crate) struct Store {
     /// It carries out the next writes, and does not answer.
     pub(crate) loses: u32,
     pub(crate) writes: Vec<Value>,
-    /// When the last one was committed.
-    pub(crate) last: Option<Instant>,
 }
 
 impl Store {
@@ -59,7 +53,6 @@ impl Store {
         self.revision += 1;
         lease["metadata"]["resourceVersion"] = json!(self.revision.to_string());
         self.writes.push(lease.clone());
-        self.last = Some(Instant::now());
         self.lease = Some(lease.clone());
         (200, lease)
     }
@@ -82,10 +75,8 @@ impl Server {
         let authority = params.self_signed(&key).unwrap().pem();
         let issuer = Issuer::new(params, key);
         let own = KeyPair::generate().unwrap();
-        let certificate = CertificateParams::new(vec!["127.0.0.1".to_owned(), HOST.to_owned()])
-            .unwrap()
-            .signed_by(&own, &issuer)
-            .unwrap();
+        let certificate =
+            CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap().signed_by(&own, &issuer).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let tls = rustls::ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
