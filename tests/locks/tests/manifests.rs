@@ -205,7 +205,7 @@ fn bug_part_of_a_release_had_no_provenance() -> Result<()> {
         published.push_str(line.unwrap_or_default());
     }
     for (file, subject) in [
-        ("pod-safety-*.tar.gz", "pod-safety-linux-*.tar.gz"),
+        ("pod-safety-*.tar.gz", "pod-safety-${{ matrix.os }}-*.tar.gz"),
         ("pod-safety-*.tgz", "pod-safety-*.tgz"),
         ("krew.yaml", "krew.yaml"),
         ("SHA256SUMS", "SHA256SUMS"),
