@@ -56,18 +56,18 @@ impl Cgroups {
         if self.unified { 2 } else { 1 }
     }
 
-    /// The pods that have cgroups, without this one.
+    /// The pods that have cgroups, without this one. None: a folder could not be read, so there may be others.
     #[must_use]
-    pub fn pods(&self, own: &str) -> Vec<PodCgroups> {
+    pub fn pods(&self, own: &str) -> Option<Vec<PodCgroups>> {
         let mut found: Vec<PodCgroups> = Vec::new();
         for root in &self.roots {
-            let top = folders(root).into_iter().filter(|folder| name(folder).starts_with("kubepods"));
+            let top = folders(root)?.into_iter().filter(|folder| name(folder).starts_with("kubepods"));
             for folder in top {
-                of_pods(&folder, 0, &mut found);
+                of_pods(&folder, 0, &mut found)?;
             }
         }
         found.retain(|pod| pod.uid != own);
-        found
+        Some(found)
     }
 
     /// Ends what runs in the cgroups of a pod.
@@ -91,7 +91,7 @@ impl Cgroups {
     #[must_use]
     pub fn is_empty(&self, pod: &PodCgroups) -> bool {
         let empty = |folder: &PathBuf| {
-            if !folder.exists() {
+            if is_gone(folder) {
                 return true;
             }
             if self.unified {
@@ -114,27 +114,29 @@ fn pids(folder: &Path) -> Option<Vec<i32>> {
     let own = match fs::read_to_string(folder.join("cgroup.procs")) {
         Ok(text) => text,
         // It was removed meanwhile, so it is empty.
-        Err(_) if !folder.exists() => return Some(Vec::new()),
+        Err(_) if is_gone(folder) => return Some(Vec::new()),
         Err(_) => return None,
     };
     let mut all: Vec<i32> = own.lines().filter_map(|line| line.parse().ok()).collect();
-    for below in folders(folder) {
+    for below in folders(folder)? {
         all.extend(pids(&below)?);
     }
     Some(all)
 }
 
-fn of_pods(folder: &Path, depth: usize, found: &mut Vec<PodCgroups>) {
-    for below in folders(folder) {
+/// None: one of the folders could not be read.
+fn of_pods(folder: &Path, depth: usize, found: &mut Vec<PodCgroups>) -> Option<()> {
+    for below in folders(folder)? {
         if let Some(uid) = uid_of(name(&below)) {
             match found.iter_mut().find(|pod| pod.uid == uid) {
                 Some(pod) => pod.folders.push(below),
                 None => found.push(PodCgroups { uid, folders: vec![below] }),
             }
         } else if depth < 2 {
-            of_pods(&below, depth + 1, found);
+            of_pods(&below, depth + 1, found)?;
         }
     }
+    Some(())
 }
 
 /// The UID in the name of a pod's cgroup: `podUID` of cgroupfs, `kubepods-burstable-podUID.slice` of systemd, which has
@@ -146,9 +148,26 @@ fn uid_of(name: &str) -> Option<String> {
     (known && uid.len() >= 32).then(|| uid.replace('_', "-"))
 }
 
-fn folders(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
+/// Whether it is known that there is no such folder.
+fn is_gone(folder: &Path) -> bool {
+    matches!(folder.try_exists(), Ok(false))
+}
+
+/// Those in a folder; one that was removed meanwhile has none. None: it could not be read.
+fn folders(folder: &Path) -> Option<Vec<PathBuf>> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(_) if is_gone(folder) => return Some(Vec::new()),
+        Err(_) => return None,
+    };
+    let mut all = Vec::new();
+    for entry in entries {
+        let entry = entry.ok()?;
+        if entry.file_type().ok()?.is_dir() {
+            all.push(entry.path());
+        }
+    }
+    Some(all)
 }
 
 fn name(folder: &Path) -> &str {
@@ -189,10 +208,10 @@ mod tests {
         make(&cgroupfs.join("kubepods/besteffort/podium"), "");
         let cgroups = Cgroups::find(root.path(), Path::new("/proc")).unwrap();
         assert_eq!(cgroups.version(), 1);
-        let found = cgroups.pods("");
+        let found = cgroups.pods("").unwrap();
         let of = |uid: &str| found.iter().find(|pod| pod.uid == uid).unwrap().folders.len();
         assert_eq!((found.len(), of(ONE), of(OTHER)), (2, 2, 1));
-        assert_eq!(cgroups.pods(ONE).len(), 1, "the agent does not end itself");
+        assert_eq!(cgroups.pods(ONE).unwrap().len(), 1, "the agent does not end itself");
     }
 
     #[test]
@@ -212,7 +231,7 @@ mod tests {
         make(&pod, "");
         fs::write(root.path().join("cgroup.controllers"), "").unwrap();
         let cgroups = Cgroups::find(root.path(), Path::new("/proc")).unwrap();
-        let found = cgroups.pods("").remove(0);
+        let found = cgroups.pods("").unwrap().remove(0);
         assert!(!cgroups.is_empty(&found), "no cgroup.events");
         fs::write(pod.join("cgroup.events"), "populated 1\nfrozen 0\n").unwrap();
         assert!(!cgroups.is_empty(&found));
@@ -222,6 +241,18 @@ mod tests {
         assert!(cgroups.is_empty(&found), "it is gone");
     }
 
+    /// A folder that could not be read had no pods in it, and "no pods are left" was a proof.
+    #[test]
+    fn bug_a_folder_that_cannot_be_read_was_one_without_pods() {
+        let root = tempfile::tempdir().unwrap();
+        make(&root.path().join(format!("pids/kubepods/pod{ONE}")), "");
+        let mut cgroups = Cgroups::find(root.path(), Path::new("/proc")).unwrap();
+        assert_eq!(cgroups.pods("").map(|pods| pods.len()), Some(1));
+        // Permissions do not stop root; a file where a folder was cannot be read by anybody.
+        cgroups.roots.push(root.path().join("pids/cgroup.procs"));
+        assert_eq!(cgroups.pods(""), None);
+    }
+
     #[test]
     fn a_real_process_is_ended_and_named() {
         let root = tempfile::tempdir().unwrap();
@@ -229,7 +260,7 @@ mod tests {
         let pids = root.path().join("pids");
         make(&pids.join(format!("kubepods/pod{ONE}/c")), &format!("{}\n", child.id()));
         let cgroups = Cgroups::find(root.path(), Path::new("/proc")).unwrap();
-        let pod = cgroups.pods("").remove(0);
+        let pod = cgroups.pods("").unwrap().remove(0);
         assert!(!cgroups.is_empty(&pod));
         assert!(cgroups.left(&pod)[0].to_string().contains("(sleep) in state"));
         cgroups.end(&pod);

@@ -245,7 +245,8 @@ impl Hands {
         self.kubelet.stop();
         let until = since_boot() + ENDING;
         loop {
-            let pods = self.cgroups.pods(&self.own);
+            // What cannot be read is found by the proof.
+            let pods = self.cgroups.pods(&self.own).unwrap_or_default();
             let running: Vec<_> = pods.iter().filter(|pod| !self.cgroups.is_empty(pod)).collect();
             if running.is_empty() || since_boot() >= until {
                 break;
@@ -269,7 +270,11 @@ impl Hands {
         if !self.marks.is_closed() {
             left.push("the gate of the kubelet is open".to_owned());
         }
-        for pod in self.cgroups.pods(&self.own).iter().filter(|pod| !self.cgroups.is_empty(pod)) {
+        let pods = self.cgroups.pods(&self.own);
+        if pods.is_none() {
+            left.push("the cgroups of pods cannot be read".to_owned());
+        }
+        for pod in pods.iter().flatten().filter(|pod| !self.cgroups.is_empty(pod)) {
             let processes: Vec<String> = self.cgroups.left(pod).iter().map(ToString::to_string).collect();
             left.push(format!("pod {} has not ended: {}", pod.uid, processes.join(", ")));
         }

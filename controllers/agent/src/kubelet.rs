@@ -27,11 +27,11 @@ impl Kubelet {
         Self { proc: proc.to_owned(), cgroup: cgroup.to_owned(), name: name.to_owned(), gated }
     }
 
-    fn running(&self) -> Vec<Process> {
-        Process::all(&self.proc)
-            .into_iter()
-            .filter(|process| process.name == self.name && process.state != 'Z')
-            .collect()
+    /// None: the processes of the host cannot be read.
+    fn running(&self) -> Option<Vec<Process>> {
+        let mut all = Process::all(&self.proc)?;
+        all.retain(|process| process.name == self.name && process.state != 'Z');
+        Some(all)
     }
 
     /// Its cgroup in version 2, if it has one of its own.
@@ -45,7 +45,7 @@ impl Kubelet {
 
     /// Freezes its cgroup, and stops its processes.
     pub fn stop(&self) {
-        for process in self.running() {
+        for process in self.running().unwrap_or_default() {
             if let Some(folder) = self.folder(&process) {
                 let _seen_by_the_proof = fs::write(folder.join("cgroup.freeze"), "1");
             }
@@ -56,7 +56,9 @@ impl Kubelet {
     /// What speaks against its being stopped. None: it starts nothing.
     #[must_use]
     pub fn runs(&self) -> Option<String> {
-        let all = self.running();
+        let Some(all) = self.running() else {
+            return Some(format!("the processes of the host cannot be read in {}", self.proc.display()));
+        };
         if all.is_empty() && !self.gated {
             return Some(
                 "there is no kubelet to stop, and nothing keeps one from starting (--gated)".to_owned(),
@@ -76,13 +78,13 @@ impl Kubelet {
     /// Whether a stopped one is there: an earlier process of the agent stopped it.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
-        let all = self.running();
+        let all = self.running().unwrap_or_default();
         !all.is_empty() && all.iter().all(|process| self.is_frozen(process))
     }
 
     /// Ends it. What started it starts another.
     pub fn end(&self) {
-        for process in self.running() {
+        for process in self.running().unwrap_or_default() {
             let folder = self.folder(&process);
             signal(process.pid, Signal::KILL);
             if let Some(folder) = folder {
@@ -119,6 +121,13 @@ mod tests {
         assert!(!kubelet(false).is_stopped());
     }
 
+    /// Where the processes could not be read there was no kubelet, and with the gate that was a proof.
+    #[test]
+    fn bug_processes_that_cannot_be_read_were_none() {
+        let kubelet = Kubelet::new(Path::new("/nowhere"), Path::new("/nowhere"), "kubelet", true);
+        assert!(kubelet.runs().unwrap().contains("cannot be read in /nowhere"));
+    }
+
     /// With the cgroups of a real kernel, in a machine of its own: `tests/watchdog/qemu.sh` starts it there.
     #[test]
     fn real_cgroups_of_version_2_are_frozen_and_killed() {
@@ -147,7 +156,7 @@ mod tests {
         kubelet.stop();
         let soon = |what: &dyn Fn() -> bool| (0..1_000_000).any(|_| what());
         assert!(soon(&|| kubelet.runs().is_none() && kubelet.is_stopped()), "{:?}", kubelet.runs());
-        let found = cgroups.pods("").remove(0);
+        let found = cgroups.pods("").unwrap().remove(0);
         assert!(!cgroups.is_empty(&found));
         cgroups.end(&found);
         process.wait().unwrap();

@@ -15,7 +15,7 @@ use watchdog_device::OptionFlags;
 use crate::device::{Unusable, Watchdog};
 use crate::processes;
 
-/// `WDIOF_ALARMONLY`: it tells somebody, and resets nothing.
+/// `WDIOF_ALARMONLY`: it reports, and resets nothing.
 const ALARM_ONLY: u32 = 0x0400;
 
 /// The watchdog with this number.

@@ -18,6 +18,7 @@ use pod_safety_agent::linux::Linux;
 use pod_safety_agent::{host, realtime, say};
 use pod_safety_clock::since_boot;
 use pod_safety_watchdog::agent::{Agent, Found};
+use pod_safety_watchdog::record::Class;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// How often a waiting process looks.
@@ -59,7 +60,10 @@ async fn run(flags: Run) -> Result<(), String> {
     let cgroups = Cgroups::find(&flags.cgroups, &flags.proc).ok_or_else(|| {
         format!("--cgroups {}: there are none: is it mounted into this container?", flags.cgroups.display())
     })?;
-    if let Some(pod) = cgroups.pods(&flags.pod_uid).iter().find(|pod| pod.is_static())
+    let pods = cgroups.pods(&flags.pod_uid).ok_or_else(|| {
+        format!("--cgroups {}: they cannot be read, so there may be static pods", flags.cgroups.display())
+    })?;
+    if let Some(pod) = pods.iter().find(|pod| pod.is_static())
         && !flags.end_static_pods
     {
         return Err(format!(
@@ -96,7 +100,7 @@ fn marks(flags: &Gate) -> Result<Marks, String> {
     Marks::new(&flags.marks).map_err(|error| format!("--marks {}: {error}", flags.marks.display()))
 }
 
-/// The agent before this one ends first. None: this one was asked to end before that.
+/// The agent before this one ends first. None: this process was terminated before that.
 async fn wait_for_the_lock(marks: &Marks, terminate: &mut Signal) -> Result<Option<fs::File>, String> {
     use futures::FutureExt as _;
     let mut said = false;
@@ -114,9 +118,12 @@ async fn wait_for_the_lock(marks: &Marks, terminate: &mut Signal) -> Result<Opti
     }
 }
 
+fn class(flags: &Device) -> Class {
+    flags.class.unwrap_or_else(|| host::class(Path::new("/proc"), Path::new("/sys")))
+}
+
 fn linux(flags: &Device) -> Linux {
-    let class = flags.class.unwrap_or_else(|| host::class(Path::new("/proc"), Path::new("/sys")));
-    Linux::new(flags.device, flags.timeout(), class, host::kernel())
+    Linux::new(flags.device, flags.timeout(), class(flags), host::kernel())
 }
 
 fn watchdog(flags: &Device) -> Box<dyn Watchdog> {
@@ -141,8 +148,7 @@ async fn gate(flags: Gate) -> Result<(), String> {
 fn check(flags: &Device) {
     let device = linux(flags);
     let said = device.said();
-    let class = flags.class.unwrap_or_else(|| host::class(Path::new("/proc"), Path::new("/sys")));
-    say(format_args!("machine: {class}, kernel {}", host::kernel()));
+    say(format_args!("machine: {}, kernel {}", class(flags), host::kernel()));
     say(format_args!("/dev/watchdog{}: {said:?}", flags.device));
     say(format_args!("held by: {}", device.holder().unwrap_or_else(|| "no process".to_owned())));
     let cgroups = Cgroups::find(Path::new("/sys/fs/cgroup"), Path::new("/proc"));

@@ -27,12 +27,19 @@ impl Process {
         Some(Self { pid, name: name.to_owned(), state: after.trim_start().chars().next()? })
     }
 
-    /// All of them.
+    /// All of them. None: one that is there cannot be read.
     #[must_use]
-    pub fn all(proc: &Path) -> Vec<Self> {
-        let entries = fs::read_dir(proc).into_iter().flatten().flatten();
-        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        pids.filter_map(|pid| Self::read(proc, pid)).collect()
+    pub fn all(proc: &Path) -> Option<Vec<Self>> {
+        let entries: Vec<_> = fs::read_dir(proc).ok()?.collect::<Result<_, _>>().ok()?;
+        let mut all = Vec::new();
+        for pid in entries.iter().filter_map(|entry| entry.file_name().to_str()?.parse().ok()) {
+            match Self::read(proc, pid) {
+                Some(process) => all.push(process),
+                None if matches!(proc.join(pid.to_string()).try_exists(), Ok(false)) => {}
+                None => return None,
+            }
+        }
+        Some(all)
     }
 }
 
@@ -58,7 +65,7 @@ pub fn holding(proc: &Path, paths: &[&str]) -> Option<String> {
         open.filter_map(|entry| fs::read_link(entry.path()).ok())
             .any(|to| paths.iter().any(|path| to == Path::new(path)))
     };
-    let mut all = Process::all(proc).into_iter();
+    let mut all = Process::all(proc)?.into_iter();
     all.find(holds).map(|process| format!("process {} ({})", process.pid, process.name))
 }
 
@@ -73,13 +80,15 @@ mod tests {
         fs::write(proc.path().join("17/stat"), "17 (a) R (b) D 1 17 17 0\n").unwrap();
         let process = Process::read(proc.path(), 17).unwrap();
         assert_eq!(process.to_string(), "process 17 (a) R (b) in state D");
-        assert_eq!(Process::all(proc.path()), [process]);
+        assert_eq!(Process::all(proc.path()).unwrap(), [process]);
         assert_eq!(Process::read(proc.path(), 18), None);
+        fs::create_dir(proc.path().join("18")).unwrap();
+        assert_eq!(Process::all(proc.path()), None, "unknown is not absent");
     }
 
     #[test]
     fn this_process_runs() {
         let own = i32::try_from(std::process::id()).unwrap();
-        assert!(Process::all(Path::new("/proc")).iter().any(|process| process.pid == own));
+        assert!(Process::all(Path::new("/proc")).unwrap().iter().any(|process| process.pid == own));
     }
 }
