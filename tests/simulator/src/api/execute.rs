@@ -12,6 +12,7 @@ use super::failure::Failure;
 use super::kinds::{Kind, Part, Rules, scale, scaled};
 use super::log::Log;
 use super::node_restriction;
+use super::patch;
 use super::read::{self, Cached};
 use super::route::{Asked, Route};
 use super::watch::{self, Opening};
@@ -120,20 +121,18 @@ fn check_accept(asked: &Asked) -> Result<(), Failure> {
 fn rescale(log: &mut Log, route: &Route, asked: &Asked, now: Timestamp) -> Result<Answer, Failure> {
     asked.only(&["dryRun", "fieldManager", "fieldValidation", "pretty"])?;
     let name = route.name.clone().unwrap_or_default();
-    let body = asked.body.clone();
-    let patches = asked.method == Method::PATCH;
-    let kind = Kind { rules: Rules::Custom, ..(*route.kind).clone() };
-    let how = super::patch::PatchType::of(&kind, &asked.content_type);
-    if let (true, Ok(how)) = (patches, &how) {
-        super::patch::check_json(*how, &body)?;
-    }
+    let patch = if asked.method == Method::PATCH {
+        let kind = Kind { rules: Rules::Custom, ..(*route.kind).clone() };
+        Some((patch::PatchType::of(&kind, &asked.content_type)?, patch::read(&asked.body)?))
+    } else {
+        None
+    };
     let update = Update { part: Part::Main, dry: asked.dry_run(), uid: None, now, create: false };
     let written = update.run(log, route, &name, |existing| {
-        let new = if patches {
-            super::patch::apply(how?, &scale(existing), &body)?
-        } else {
-            serde_json::from_slice(&body)
-                .map_err(|error| Failure::bad_request(format!("decoding Scale: {error}")))?
+        let new = match patch {
+            Some((how, patch)) => patch::apply(how, &scale(existing), patch)?,
+            None => serde_json::from_slice(&asked.body)
+                .map_err(|error| Failure::bad_request(format!("decoding Scale: {error}")))?,
         };
         Ok(scaled(existing, &new))
     })?;

@@ -204,7 +204,7 @@ pub(crate) fn patch(log: &mut Log, route: &Route, asked: &Asked, now: Timestamp)
     let part = part_of(route)?;
     let kind = Arc::clone(&route.kind);
     let how = PatchType::of(&kind, &asked.content_type)?;
-    patch::check_json(how, &asked.body)?;
+    let read = patch::read(&asked.body)?;
     if how == PatchType::Apply {
         if asked.parameter("fieldManager").is_empty() {
             let cause = Cause::required("fieldManager");
@@ -217,7 +217,7 @@ pub(crate) fn patch(log: &mut Log, route: &Route, asked: &Asked, now: Timestamp)
     }
     let update = Update { part, dry: asked.dry_run(), uid: None, now, create: false };
     update.run(log, route, &name, |existing| {
-        let patched = patch::apply(how, existing, &asked.body)?;
+        let patched = patch::apply(how, existing, read)?;
         let mut object =
             shape::canonical(&kind, patched).map_err(|error| patch::leads_to_nonsense(&error))?;
         defaults::apply(&kind, &mut object);

@@ -131,7 +131,7 @@ pub enum Plant {
     OneLook,
     /// Two looks at a device lie closer together than two renewals of a kubelet.
     LooksTooSoon,
-    /// What answers at the port of a kubelet is not heard.
+    /// An answer at the port of a kubelet counts as silence.
     DeafToKubelets,
     /// A machine is switched off before that is written down.
     ActsFirst,
@@ -355,7 +355,7 @@ impl Plant {
                 "Two looks at a device lie closer together than two renewals of a kubelet, and count as evidence."
             }
             Self::DeafToKubelets => {
-                "What answers at the port of a kubelet is not heard, where a second fact is asked for."
+                "An answer at the port of a kubelet counts as silence, where a second fact is required."
             }
             Self::ActsFirst => "A machine is switched off before that is written down.",
             Self::WordsNeverExpire => "Of what a person said it is not read for how long it holds.",

@@ -40,16 +40,14 @@ impl PatchType {
     }
 }
 
-/// A patch that is no JSON is refused before the object is looked for (`validateAndTranscodePatch`).
-pub(crate) fn check_json(how: PatchType, body: &[u8]) -> Result<(), Failure> {
-    let valid = how == PatchType::Apply || serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok();
-    if valid { Ok(()) } else { Err(Failure::bad_request("invalid JSON patch")) }
+/// Reads a patch. One that is no JSON is refused before the object is looked for (`validateAndTranscodePatch`).
+pub(crate) fn read(body: &[u8]) -> Result<Value, Failure> {
+    serde_json::from_slice(body)
+        .map_err(|error| Failure::bad_request(format!("error decoding patch: {error}")))
 }
 
 /// Applies a patch.
-pub(crate) fn apply(how: PatchType, current: &Value, body: &[u8]) -> Result<Value, Failure> {
-    let patch: Value = serde_json::from_slice(body)
-        .map_err(|error| Failure::bad_request(format!("error decoding patch: {error}")))?;
+pub(crate) fn apply(how: PatchType, current: &Value, patch: Value) -> Result<Value, Failure> {
     match how {
         PatchType::Json => json_patch::apply(current, &patch),
         PatchType::Merge | PatchType::Strategic | PatchType::Apply if !patch.is_object() => {

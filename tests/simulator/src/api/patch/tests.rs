@@ -26,7 +26,7 @@ fn object() -> impl Strategy<Value = Value> {
 }
 
 fn patched(how: PatchType, current: &Value, patch: &Value) -> Value {
-    apply(how, current, patch.to_string().as_bytes()).unwrap()
+    apply(how, current, patch.clone()).unwrap()
 }
 
 proptest! {
