@@ -147,22 +147,15 @@ pub(super) fn fenced(incident: &Incident<'_>) -> Decision {
     }
 }
 
-/// Who took the Node away does not want the machine back.
+/// Who took the Node away does not want the machine back, and a machine that does not exist any more cannot be switched on.
 fn may_switch_on(incident: &Incident<'_>, policy: &Policy) -> bool {
     policy.spec.recovery == Recovery::PowerOn
         && !incident.fence.spec.cancelled
         && !incident.fence.spec.keep_off
         && !gates::is_dry(incident.fence, policy)
         && incident.node().is_some()
-        && !is_gone(incident)
+        && !evidence(incident).is_some_and(|proof| proof.spec.kind.ends_machine())
         && !is_kept_off(incident)
-}
-
-/// Whether evidence that holds says that the machine does not exist any more.
-fn is_gone(incident: &Incident<'_>) -> bool {
-    let evidence = incident.status().evidence.as_deref();
-    let mut proofs = incident.view.proofs_of(&incident.name);
-    proofs.any(|proof| Some(&*proof.name) == evidence && proof.spec.kind.ends_machine())
 }
 
 /// Whether the last person who confirmed that the machine is off did not say that it may be switched on: somebody may be

@@ -133,7 +133,7 @@ const THROTTLED: &[&str] = &[
     "retry later",
 ];
 
-/// fence_aws, for every error that the API of EC2 answers.
+/// What fence_aws prints for every error of the API of EC2.
 const REFUSED: &[&str] = &["incorrect access key or secret key"];
 
 const LOGIN: &[&str] = &[

@@ -33,7 +33,7 @@ async fn fence_aws() {
     assert_eq!(ours.power().await, Power::On);
 
     ours.act(Act::Off).await.unwrap();
-    assert_eq!(ours.act(Act::Off).await.unwrap().said, "Success: Already OFF", "somebody had stopped it");
+    assert_eq!(ours.act(Act::Off).await.unwrap().said, "Success: Already OFF", "it was stopped before");
 
     cloud.terminate(&neighbour).await.unwrap();
     let gone = device(&neighbour).act(Act::Look).await.unwrap();

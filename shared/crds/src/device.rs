@@ -394,11 +394,16 @@ pub struct TargetStatus {
     pub message: String,
 }
 
+/// Whether a power state is that of a machine without power, or of one that never has it again.
+pub(crate) fn is_off(power: &str) -> bool {
+    matches!(power, "Off" | "Gone")
+}
+
 impl TargetStatus {
     /// Whether the device reported that the machine has no power, or never has it again.
     #[must_use]
     pub fn is_off(&self) -> bool {
-        matches!(self.power.as_bytes(), b"Off" | b"Gone")
+        is_off(&self.power)
     }
 }
 

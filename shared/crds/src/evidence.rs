@@ -5,6 +5,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::device::is_off;
 use super::{ActedOn, Corroboration, DeviceDriver, DeviceRef, FencedStorage, Incarnation, KindOfEvidence};
 
 /// A fact about one incarnation of a node. It is written once, before anything relies on it, and kept as the answer to "why
@@ -126,7 +127,7 @@ impl Sample {
     /// Whether the device reported that the machine has no power, or never has it again.
     #[must_use]
     pub fn is_off(&self) -> bool {
-        matches!(self.power.as_bytes(), b"Off" | b"Gone")
+        is_off(&self.power)
     }
 }
 

@@ -17,7 +17,7 @@ use crate::wire;
 const KUBELET_PORT: u16 = 10_250;
 /// A machine that runs answers at once. A lost packet is sent again after one second, and after three.
 const SILENT_FOR: Duration = Duration::from_secs(4);
-/// So many other nodes are asked whether anything can be heard from here.
+/// At the ports of so many other nodes it is tried whether anything answers.
 const OTHERS: usize = 3;
 
 impl Looker<'_> {
@@ -75,7 +75,7 @@ impl Looker<'_> {
         Ok(port_of(&read.status.unwrap_or_default()))
     }
 
-    /// That nothing answers there, though something answers at the same port of another node: who hears nobody is cut off.
+    /// That nothing answers there, though something answers at the same port of another node. Where no node answers, pod-safety itself may be cut off.
     async fn is_silent(&self, address: SocketAddr, node: &str) -> Result<(), String> {
         let (own, others) = futures::future::join(
             self.transport.answers(address, SILENT_FOR),

@@ -38,7 +38,7 @@ async fn a_switch_that_lies_is_refuted_by_a_machine_that_answers_and_by_what_is_
             "Unknown",
             "something answers at the kubelet's port of node n (10.0.0.1:10250)",
         ),
-        ("nobody is heard", Some(vec![]), "Unknown", "neither do those of other nodes"),
+        ("no node answers", Some(vec![]), "Unknown", "neither do those of other nodes"),
         (
             "no packet leaves",
             None,
@@ -88,7 +88,7 @@ async fn at_the_release_it_is_asked_once_more_where_it_was_found() {
         ("it answers", vec![OWN, OTHER], fact(OWN), false),
         ("another address than it has now", vec!["10.0.0.9:10250", OTHER], fact("10.0.0.9:10250"), false),
         ("no address", vec![OTHER], fact("w1"), false),
-        ("nobody is heard", vec![], fact(OWN), false),
+        ("no node answers", vec![], fact(OWN), false),
     ] {
         *scene.devices.open.lock() = Some(open);
         let connection = scene.api.connection();
