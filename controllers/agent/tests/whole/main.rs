@@ -56,6 +56,7 @@ impl Rig {
         fs::write(cgroup.join("cgroup.procs"), format!("{}\n", pod.id())).unwrap();
         fs::create_dir_all(at("proc/1")).unwrap();
         fs::write(at("proc/1/mountinfo"), "").unwrap();
+        fs::write(at("proc/1/stat"), "1 (init) S 0 1\n").unwrap();
         fs::create_dir_all(at("proc/sys/kernel/random")).unwrap();
         fs::write(at("proc/sys/kernel/random/boot_id"), "boot-1\n").unwrap();
         let server = Arc::new(Server::start().await);
