@@ -73,11 +73,13 @@ build() { # module folder, linker flags, program, package, more flags
     (cd "$1" && GOWORK=off go build "${@:5}" -trimpath -ldflags "$2" -o "$building/bin/$3" "$4" >&2) || die "$3 does not build; see above."
 }
 # As a project publishes them, beside the programs.
-definitions() { # module of sigs.k8s.io, file in it
-    local folder
+definitions() { # module of sigs.k8s.io, files in it
+    local folder file
     (cd crds && GOWORK=off go mod download "sigs.k8s.io/$1") >&2 || die "sigs.k8s.io/$1 cannot be fetched; see above."
     folder=$(cd crds && GOWORK=off go list -m -f '{{.Dir}}' "sigs.k8s.io/$1")
-    install -m 644 "$folder/$2" "$building/bin/"
+    for file in "${@:2}"; do
+        install -m 644 "$folder/$file" "$building/bin/"
+    done
 }
 of_kubernetes() { # linker flags, program, package
     build kubernetes "$@" "-modfile=$module/go.mod"
@@ -92,6 +94,8 @@ if is_pinned; then
     build vcenter "-s -w" vcenter .
     definitions cluster-api core/config/crd/bases/cluster.x-k8s.io_machines.yaml
     definitions karpenter pkg/apis/crds/karpenter.sh_nodeclaims.yaml
+    definitions jobset config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml
+    definitions kueue config/components/crd/bases/kueue.x-k8s.io_{resourceflavors,clusterqueues,localqueues,workloads}.yaml
 else
     ln "$common"/{etcd,helm,kube-score,vcenter,*.yaml} "$building/bin"
     module=$building/module
