@@ -1,6 +1,10 @@
 //! Jobs on lost nodes, with the real Job controller: a pod is replaced when evidence shows that it has ended, not before,
 //! and that costs the Job none of its retries.
 
+mod job_sets;
+mod kueue;
+mod queues;
+
 use std::sync::Arc;
 
 use k8s_openapi::api::batch::v1::Job;
@@ -61,9 +65,6 @@ async fn scene() -> Scene {
     let file = rigs.file("switched.power");
     std::fs::write(&file, "on").unwrap();
     apply(&plane, &device(SWITCHED, &file)).await;
-    let mut needed = policy(SWITCHED, SWITCHED, SWITCHED);
-    needed["spec"]["neededByKinds"] = json!(["Job"]);
-    apply(&plane, &needed).await;
     let switched = Machine::of_file(SWITCHED, file, "on");
     let nobody = Machine::new(NOBODY, || true);
     let spares = ["spare-1", "spare-2", "spare-3"].map(|name| Machine::new(name, || true));
@@ -84,6 +85,13 @@ async fn scene() -> Scene {
 }
 
 impl Scene {
+    /// From now on pods of Jobs have their node fenced.
+    async fn fences(&self) {
+        let mut needed = policy(SWITCHED, SWITCHED, SWITCHED);
+        needed["spec"]["neededByKinds"] = json!(["Job"]);
+        apply(&self.plane, &needed).await;
+    }
+
     /// All pods of a Job that are there, with those that terminate.
     async fn pods(&self, job: &str) -> Vec<Pod> {
         let of_it = ListParams::default().labels(&format!("batch.kubernetes.io/job-name={job}"));
@@ -127,6 +135,7 @@ impl Scene {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_pod_of_a_job_on_a_lost_node_is_replaced_by_evidence_and_costs_no_retry() {
     let scene = scene().await;
+    scene.fences().await;
     for (name, node) in [("train", SWITCHED), ("stuck", NOBODY)] {
         apply(&scene.plane, &job(name, node)).await;
     }

@@ -40,7 +40,8 @@ struct Scene {
     _kubelets: JoinSet<()>,
 }
 
-async fn published(plane: &ControlPlane, file: &str) {
+/// Creates a definition that a project publishes.
+pub(super) async fn published(plane: &ControlPlane, file: &str) {
     let path = tool(file).await.unwrap();
     let path = path.to_str().unwrap();
     plane.kubectl(&["create", "-f", path]).await.unwrap().text().unwrap();
