@@ -239,8 +239,14 @@ fn decisions(view: &View<'_>, now: Mono, mode: Mode) -> Vec<Decision> {
     let lost =
         node_lifecycle::Config { mode, led_since: Some(Mono::default()), ..node_lifecycle::Config::of_kcm() };
     let history = Some(Duration::from_secs(600));
-    let fence =
-        fencing::Config { mode, our_node: Some("m".into()), guards_volumes: true, rehearsals: true, history };
+    let fence = fencing::Config {
+        mode,
+        our_node: Some("m".into()),
+        guards_volumes: true,
+        rehearsals: true,
+        history,
+        provider_behind: fencing::PROVIDER_BEHIND,
+    };
     let guard = volume_guard::Config::after(quarantine);
     let mut all = vec![pod_gc::decide(&pod_gc::Key::Terminated, view, now, &gc)];
     for node in &keys.nodes {

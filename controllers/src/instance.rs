@@ -59,6 +59,8 @@ pub struct Config {
     pub fencing_namespaces: std::collections::BTreeSet<String>,
     /// For how long fencing keeps incidents and evidence that nothing rests on; `None`: for ever.
     pub fencing_history: Option<std::time::Duration>,
+    /// So far the copies may be behind from which a provider answers.
+    pub provider_behind: std::time::Duration,
     /// Where the admin server listens; `None`: nowhere.
     pub admin: Option<Listen>,
     /// Where the traces of incidents are exported to; `None`: nowhere.
@@ -241,6 +243,7 @@ fn start_controllers(
                     guards_volumes,
                     rehearsals: true,
                     history: config.fencing_history,
+                    provider_behind: config.provider_behind,
                 };
                 start(Fencing::new(settings, metrics.registry())?, around, beats, running);
             }

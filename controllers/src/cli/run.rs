@@ -188,6 +188,19 @@ pub(super) struct Args {
     )]
     fencing_history: Duration,
 
+    /// How long ago may be what the API of a cloud reports of an instance. A boot that has been known for less is not proved
+    /// off by it
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "5m",
+        value_parser = duration::parse,
+        allow_hyphen_values = true,
+        env = "POD_SAFETY_FENCE_PROVIDER_BEHIND",
+        help_heading = "Fencing"
+    )]
+    fence_provider_behind: Duration,
+
     /// The node that this process runs on, which it never fences. In a pod: from spec.nodeName
     #[arg(long, value_name = "NAME", env = "POD_SAFETY_NODE_NAME", help_heading = "Fencing")]
     node_name: Option<String>,
@@ -411,6 +424,7 @@ impl Args {
             fence_agents_socket,
             fencing_namespaces,
             fencing_history,
+            fence_provider_behind,
             node_name,
             election,
             admin,
@@ -446,6 +460,7 @@ impl Args {
             node_name: our_node(node_name)?,
             fencing_namespaces: names("fencing-namespaces", fencing_namespaces)?,
             fencing_history: Some(fencing_history).filter(|kept| !kept.is_zero()),
+            provider_behind: fence_provider_behind,
             admin: Some(admin.into_listen()),
             traces: traces.into_endpoint()?,
             identity: identity.to_owned(),

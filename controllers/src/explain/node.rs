@@ -182,6 +182,7 @@ const fn goes_on(hold: &Hold) -> bool {
     matches!(
         hold,
         Hold::AttemptUnderWay { .. }
+            | Hold::ProviderBehind { .. }
             | Hold::RetryBackoff { .. }
             | Hold::Collateral { .. }
             | Hold::BudgetsUnread { .. }

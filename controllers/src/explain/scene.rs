@@ -214,6 +214,7 @@ impl Scene<'_> {
             guards_volumes: true,
             rehearsals: false,
             history: None,
+            provider_behind: fencing::PROVIDER_BEHIND,
         };
         let key = fencing::Key::Node(Arc::clone(node));
         Decided::of(fencing::decide(&key, &self.view, self.now, &config))

@@ -83,7 +83,12 @@ pub struct Config {
     pub rehearsals: bool,
     /// For how long incidents and evidence are kept that nothing rests on; `None`: for ever.
     pub history: Option<Duration>,
+    /// So far the copies may be behind from which a provider answers.
+    pub provider_behind: Duration,
 }
+
+/// Amazon's advice on its eventual consistency is to ask again for up to about five minutes. None of the others names a time.
+pub const PROVIDER_BEHIND: Duration = Duration::from_mins(5);
 
 /// Decides about one key.
 #[must_use]

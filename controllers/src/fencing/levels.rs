@@ -3,6 +3,7 @@
 use pod_safety_shared::api::{
     Attempt, DeviceDriver, DeviceRef, KindOfEvidence, Level, NodeFenceStatus, Timeouts,
 };
+use pod_safety_shared::authority::asks_a_provider;
 use pod_safety_shared::cache::View;
 use pod_safety_shared::model::{Node, Policy};
 
@@ -166,6 +167,12 @@ pub(super) fn words_for_a_person(level: &Level, node: &str) -> String {
     format!(
         "the level {name} needs a person: switch {node} off, then confirm that: pod-safety confirm-down {node}"
     )
+}
+
+/// Whether a provider is asked by one of them, which may show what was so minutes ago.
+pub(super) fn ask_a_provider(devices: &[DeviceRef], view: &View<'_>) -> bool {
+    let agent = |named: &DeviceRef| view.device(&named.namespace, &named.name)?.spec.agent.as_deref();
+    devices.iter().filter_map(agent).any(asks_a_provider)
 }
 
 /// Which level follows on what was tried. `None`: none can be used.

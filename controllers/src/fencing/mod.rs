@@ -79,7 +79,7 @@ mod run;
 mod taint;
 mod unwell;
 
-pub use decide::{Config, Key, decide};
+pub use decide::{Config, Key, PROVIDER_BEHIND, decide};
 pub use run::Fencing;
 
 #[cfg(test)]

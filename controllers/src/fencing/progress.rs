@@ -169,10 +169,23 @@ fn fencing(incident: &Incident<'_>) -> Decision {
         Some((_, Some(verified))) if verified.power == "Off" => prove(incident),
         Some((last, Some(_))) => failed(incident, last),
         // With an outcome, or when nothing of it can land any more: what it came to is seen by looking.
-        Some((_, None)) => incident
+        Some((last, None)) => incident
             .waits_for_attempt()
+            .or_else(|| provider_is_behind(incident, last))
             .unwrap_or_else(|| incident.step(Step::Look, incident.status().clone())),
     }
+}
+
+/// What a provider shows of an instance may be as old as its copies may be behind: while this boot has been known for less,
+/// it may be the stop before this boot. What it shows later of a stop is a stop of this boot.
+fn provider_is_behind(incident: &Incident<'_>, attempt: &Attempt) -> Option<Decision> {
+    let life = incident.node().and_then(|node| node.life.as_ref());
+    let opened = incident.fence.first_seen;
+    let known = life.map_or(opened, |life| life.boot_seen.min(opened));
+    let due = known + incident.config.provider_behind;
+    let asks = incident.now < due && levels::ask_a_provider(&attempt.devices, &incident.view);
+    let (node, left) = (Arc::clone(&incident.name), due.since(incident.now));
+    asks.then(|| incident.hold(Hold::ProviderBehind { node, left }).and_recheck_at(due))
 }
 
 /// All its devices said off, twice. Whether its kubelet was silent since is read live before it becomes evidence.

@@ -34,7 +34,14 @@ use stage::{Stage, level};
 use super::*;
 
 fn config() -> Config {
-    Config { mode: Mode::Guard, our_node: None, guards_volumes: false, rehearsals: true, history: None }
+    Config {
+        mode: Mode::Guard,
+        our_node: None,
+        guards_volumes: false,
+        rehearsals: true,
+        history: None,
+        provider_behind: PROVIDER_BEHIND,
+    }
 }
 
 fn step(decision: &Decision) -> Option<&Step> {

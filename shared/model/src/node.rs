@@ -114,6 +114,8 @@ pub struct Life {
     pub out_of_service: Option<Box<str>>,
     /// Its conditions beside Ready: the first [`Life::CONDITIONS_MOST`].
     pub conditions: Box<[Reported]>,
+    /// When this process first saw this boot: it began before.
+    pub boot_seen: Mono,
     /// When this process saw its condition Ready change, in this boot: the last [`Life::CHANGES_MOST`].
     pub ready_changes: Box<[Mono]>,
 }
@@ -125,11 +127,13 @@ impl Life {
     /// As many as a FencePolicy may count (`unhealthy.flapping.changes`).
     pub const CHANGES_MOST: usize = 16;
 
-    /// What was known `before` of the same boot goes on: since when its conditions are as they are, and when Ready changed.
+    /// What was known `before` of the same boot goes on: since when it is known, since when its conditions are as they are, and
+    /// when Ready changed.
     pub fn goes_on(&mut self, before: &Self, changed: Option<Mono>) {
         if before.boot_id != self.boot_id {
             return;
         }
+        self.boot_seen = before.boot_seen;
         for condition in &mut self.conditions {
             let same = |one: &&Reported| one.kind == condition.kind && one.says == condition.says;
             if let Some(earlier) = before.conditions.iter().find(same) {

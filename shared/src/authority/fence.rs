@@ -50,6 +50,7 @@ mod twice;
 
 use std::sync::Arc;
 
+pub use instance::asks_a_provider;
 pub(super) use looks::Looker;
 pub(super) use monitor::monitor;
 pub(super) use orders::{Reader, path_of};

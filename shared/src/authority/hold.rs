@@ -497,6 +497,14 @@ pub enum Hold {
         /// How long is left.
         left: Duration,
     },
+    /// What its provider shows may be about the boot before.
+    #[error("the provider of node {node} may still show what was so before this boot. Its power state is checked in {}s", left.as_secs())]
+    ProviderBehind {
+        /// Its name.
+        node: Arc<str>,
+        /// How long is left.
+        left: Duration,
+    },
     /// An attempt failed; the next one waits a little.
     #[error("switching node {node} {act} failed: {why}. It is tried again in {}s", left.as_secs())]
     RetryBackoff {

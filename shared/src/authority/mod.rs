@@ -52,7 +52,9 @@ pub use claim::{Cause, ClaimKind, Delete, Intent, Monitor, PolicyReview, Remedia
 pub use cordon::{Cordoned, cordon, uncordon};
 pub(crate) use delete::TAINT_MANAGER_EVICTION;
 pub use evict::{Evicted, Eviction, NotEvicted, evict};
-pub use fence::{FenceKey, Fencing, Step, Target, incident_name, rehearsal_name, storage_evidence_name};
+pub use fence::{
+    FenceKey, Fencing, Step, Target, asks_a_provider, incident_name, rehearsal_name, storage_evidence_name,
+};
 pub use hold::{Doubt, FORCE_DELETE_HELD, Hold, VolumeHold};
 pub use node::{Effect, NodeUpdate, OurTaint, Silence};
 pub use pod_safety_proof::{

@@ -77,6 +77,7 @@ fn project_node(
         readiness_seen: now,
         life: Some(Arc::new(Life {
             conditions: conditions(status, interner, now),
+            boot_seen: now,
             ..life(meta, spec, status)
         })),
         in_use: in_use(status),

@@ -55,6 +55,7 @@ pub(crate) fn launch(launched: Launched) -> Task {
         node_name: None,
         fencing_namespaces: ["kube-system".to_owned()].into(),
         fencing_history: None,
+        provider_behind: settings.provider_behind,
         traces: None,
         admin: None,
         identity,

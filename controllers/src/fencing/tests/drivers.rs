@@ -227,3 +227,23 @@ fn a_machine_that_is_gone_is_not_switched_on_and_its_incident_ends_with_its_node
     let on = fenced("Redfish", KindOfEvidence::InstanceStopped).act("n");
     assert!(on.len() == 1 && on[0].starts_with("on "), "{on:?}");
 }
+
+/// It is switched off at once. What a copy of a provider then shows may be the stop before this boot.
+#[test]
+fn a_provider_is_looked_at_when_this_boot_has_been_known_for_as_long_as_its_copies_may_be_behind() {
+    for (agent, waits) in [("fence_aws", true), ("fence_ipmilan", false)] {
+        let mut stage = Stage::at(Phase::Pending, |_| ());
+        stage.device("bmc", |device| {
+            (device["spec"]["driver"], device["spec"]["agent"]) = (json!("Agent"), json!(agent));
+        });
+        assert_eq!(stage.act("n"), ["off 1 by bmc"], "{agent}");
+        stage.answered("it is stopping");
+        if waits {
+            assert_eq!(stage.words("n"), ["?ProviderBehind"]);
+            stage.until(299);
+            assert_eq!(stage.words("n"), ["?ProviderBehind"]);
+            stage.until(301);
+        }
+        assert_eq!(stage.words("n"), ["look"], "{agent}");
+    }
+}

@@ -64,6 +64,12 @@ const PROVIDERS: [Provider; 9] = [
     Provider { scheme: "vsphere", agents: &["fence_vmware_soap"], named_by: &[], read: vsphere },
 ];
 
+/// Whether this agent asks a cloud, whose copies may be behind.
+#[must_use]
+pub fn asks_a_provider(agent: &str) -> bool {
+    PROVIDERS.iter().any(|provider| !provider.named_by.is_empty() && provider.agents.contains(&agent))
+}
+
 /// The parts of an instance, as templates name them.
 pub(super) const PARTS: &str =
     ".Instance.ID, .Zone, .Region, .Project, .Subscription and .ResourceGroup (of .Node.ProviderID)";

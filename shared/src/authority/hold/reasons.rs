@@ -60,6 +60,7 @@ impl Hold {
             Self::SelfNode { .. } => "SelfNode",
             Self::NoDevices { .. } => "NoDevices",
             Self::AttemptUnderWay { .. } => "AttemptUnderWay",
+            Self::ProviderBehind { .. } => "ProviderBehind",
             Self::RetryBackoff { .. } => "RetryBackoff",
             Self::AwaitingOperator { .. } => "AwaitingOperator",
             Self::EvidenceMissing { .. } => "EvidenceMissing",
@@ -162,6 +163,7 @@ impl Hold {
         "SelfNode",
         "NoDevices",
         "AttemptUnderWay",
+        "ProviderBehind",
         "RetryBackoff",
         "AwaitingOperator",
         "EvidenceMissing",
@@ -213,6 +215,7 @@ impl Hold {
             | Self::Concurrency { .. }
             | Self::Cooldown { .. }
             | Self::AttemptUnderWay { .. }
+            | Self::ProviderBehind { .. }
             | Self::RetryBackoff { .. }
             | Self::NodeStillReady { .. }
             | Self::WaitsForPods { .. }

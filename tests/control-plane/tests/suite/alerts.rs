@@ -253,6 +253,7 @@ fn no_hold_that_needs_a_person_is_forgotten() {
         "EvictionOff",
         "FenceNotNeeded",
         "MachinePoweredOff",
+        "ProviderBehind",
         "RetryBackoff",
         "NoPods",
         "NotSynced",

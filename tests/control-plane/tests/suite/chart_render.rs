@@ -296,7 +296,7 @@ async fn attack_fence_agents_share_neither_token_nor_user_nor_processes_with_the
 }
 
 /// Flags without a value in the chart, and why.
-const LEFT: [&str; 16] = [
+const LEFT: [&str; 17] = [
     "--help",
     "--version",
     "--kubeconfig",                 // the pod's service account
@@ -308,6 +308,7 @@ const LEFT: [&str; 16] = [
     "--exclusive-csi-drivers",      // the same
     "--exclusive-backends",         // the same
     "--fence-agents-socket",        // only where agents are enabled
+    "--fence-provider-behind",      // what providers say of themselves, not what a cluster is
     "--allow-fence-dummy",          // of the container that runs agents
     "--otlp-endpoint",              // only with tracing.endpoint
     "--tls-cert-file",              // only with adminTlsSecret

@@ -27,6 +27,9 @@ pub struct Fencing {
     /// What devices report must be borne out by silence at the kubelet's port.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub corroborated: bool,
+    /// The machines are instances of a provider, whose copies may be behind by so many seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub behind_seconds: Option<u32>,
     /// A node that has said for so many seconds that it is not ready counts as lost, though it is heard.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_ready_seconds: Option<u32>,
@@ -52,6 +55,12 @@ pub enum Malfunction {
     Silent,
     /// It does not act, and says off: from a cache of what was.
     StaleOff,
+    /// A provider that limits the rate of requests: most are refused.
+    Throttles,
+    /// A provider whose region is lost: no answer, or one that finds nothing.
+    RegionLost,
+    /// A provider that takes so many seconds to stop the instance, which runs meanwhile.
+    StopsSlowly(u64),
     /// It acts, says off in two looks, and is not reached from then on: it had its power from what it switches.
     DiesWithIt,
 }
@@ -98,6 +107,7 @@ pub(super) fn add(plan: &mut Plan) {
         let faults = incident(plan, &mut draws);
         plan.faults.extend(faults);
     }
+    super::provider::add(plan);
     let last = plan.heal_at - SPARE;
     plan.faults.iter_mut().for_each(|(at, _)| *at = (*at).min(last));
     plan.faults.sort_by_key(|(at, _)| *at);
@@ -113,6 +123,7 @@ pub(super) fn drawn(draws: &mut Draws) -> Fencing {
         power_on: draws.percent(75),
         pair: draws.percent(25),
         corroborated: false,
+        behind_seconds: None,
         not_ready_seconds: draws
             .percent(50)
             .then(|| 30 + draws.below(60))

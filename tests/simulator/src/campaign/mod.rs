@@ -11,6 +11,7 @@
 //! | `sick` | the part that is about nodes that are not ready, and are heard |
 //! | `wires` | the part that is about single watches, and answers that break off |
 //! | `fencing` | the part that is about fencing, and devices that lie |
+//! | `provider` | the part that is about a cloud that switches its instances |
 //! | `volumes` | the part that is about exclusive volumes |
 //! | `many` | many seeds on all cores, and what they came to |
 //! | `twins` | plans whose worlds look the same |
@@ -33,6 +34,7 @@ mod nodes;
 mod perturb;
 mod plan;
 mod plant;
+mod provider;
 mod scenarios;
 mod sick;
 mod taints;

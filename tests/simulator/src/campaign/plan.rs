@@ -142,6 +142,10 @@ pub enum Fault {
     Confirm { node: usize, wrong: bool, valid: u64 },
     /// The fence device of a node fails or lies, for so long.
     Malfunction { node: usize, how: Malfunction, seconds: u64 },
+    /// Another actor terminates the instance that is a node's machine.
+    Terminate { node: usize },
+    /// Another actor starts that instance again, if it is stopped.
+    StartAgain { node: usize },
     /// A script adds the out-of-service taint.
     Taint { node: usize },
     /// Somebody adds a taint with the effect `NoExecute`, and says when (`stamped`) or, as

@@ -133,6 +133,12 @@ pub enum Plant {
     LooksTooSoon,
     /// An answer at the port of a kubelet counts as silence.
     DeafToKubelets,
+    /// What a provider shows is believed at once, however lately the instance booted.
+    BelievesCopies,
+    /// An instance that is on its way to stopped is taken for stopped.
+    StoppingIsStopped,
+    /// An instance that a provider does not find is taken for terminated.
+    NotFoundIsGone,
     /// A machine is switched off before that is written down.
     ActsFirst,
     /// Of what a person said it is not read for how long it holds.
@@ -163,7 +169,7 @@ pub enum Plant {
 
 impl Plant {
     /// All of them, each with the invariant that must catch it.
-    pub const ALL: [(Self, Invariant); 73] = [
+    pub const ALL: [(Self, Invariant); 76] = [
         (Self::NoUid, Invariant::Hygiene),
         (Self::NoVersion, Invariant::Hygiene),
         (Self::NoQuarantine, Invariant::Evidence),
@@ -224,6 +230,9 @@ impl Plant {
         (Self::OneLook, Invariant::Fence),
         (Self::LooksTooSoon, Invariant::Renewing),
         (Self::DeafToKubelets, Invariant::Evidence),
+        (Self::BelievesCopies, Invariant::Evidence),
+        (Self::StoppingIsStopped, Invariant::Evidence),
+        (Self::NotFoundIsGone, Invariant::Evidence),
         (Self::ActsFirst, Invariant::Fence),
         (Self::WordsNeverExpire, Invariant::Fence),
         (Self::MasksWords, Invariant::Released),
@@ -357,6 +366,11 @@ impl Plant {
             Self::DeafToKubelets => {
                 "An answer at the port of a kubelet counts as silence, where a second fact is required."
             }
+            Self::BelievesCopies => {
+                "What a provider shows is believed at once, however lately the instance booted."
+            }
+            Self::StoppingIsStopped => "An instance that is on its way to stopped is taken for stopped.",
+            Self::NotFoundIsGone => "An instance that a provider does not find is taken for terminated.",
             Self::ActsFirst => "A machine is switched off before that is written down.",
             Self::WordsNeverExpire => "Of what a person said it is not read for how long it holds.",
             Self::MasksWords => {

@@ -147,6 +147,7 @@ pub fn fenced() -> Vec<Scenario> {
             power_on: true,
             pair: false,
             corroborated: false,
+            behind_seconds: None,
             not_ready_seconds: None,
         };
         scenario.plan.nodes = 3;
@@ -185,6 +186,7 @@ pub fn guarded() -> Vec<Scenario> {
         power_on: true,
         pair: false,
         corroborated: false,
+        behind_seconds: None,
         not_ready_seconds: None,
     };
     let with = |gate: bool, fencing: Option<Fencing>, from: u64, mut scenario: Scenario| {

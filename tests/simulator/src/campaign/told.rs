@@ -52,6 +52,8 @@ impl fmt::Display for Fault {
             }
             Self::HealNode { node } => write!(f, "node-{node} is repaired"),
             Self::JumpNode { node, seconds } => write!(f, "the clock of node-{node} jumps by {seconds} s"),
+            Self::Terminate { node } => write!(f, "another actor terminates the instance of node-{node}"),
+            Self::StartAgain { node } => write!(f, "another actor starts the instance of node-{node}"),
             Self::Malfunction { node, how, seconds } => {
                 write!(f, "the fence device of node-{node} {how}{}", lasting(*seconds))
             }
@@ -199,6 +201,9 @@ impl fmt::Display for Malfunction {
             Self::Unreachable => f.write_str("cannot be reached"),
             Self::Silent => f.write_str("does not answer"),
             Self::StaleOff => f.write_str("does not act, and reports off from an old cache"),
+            Self::Throttles => f.write_str("limits the rate of requests"),
+            Self::RegionLost => f.write_str("has lost its region"),
+            Self::StopsSlowly(seconds) => write!(f, "takes {seconds} s to stop the instance"),
             Self::DiesWithIt => f.write_str("loses its own power with the machine"),
         }
     }

@@ -44,6 +44,8 @@ fn befalls(fault: &Fault, which: usize) -> bool {
         | Fault::FenceByHand { node, .. }
         | Fault::Confirm { node, .. }
         | Fault::Malfunction { node, .. }
+        | Fault::Terminate { node }
+        | Fault::StartAgain { node }
         | Fault::Taint { node } => *node == which,
         // Whose pod it is, and on which node, is not known beforehand.
         Fault::Evict { .. } => true,

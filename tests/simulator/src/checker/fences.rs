@@ -49,6 +49,8 @@ use crate::world::{is_shipped, word};
 
 /// Two looks lie so far apart.
 const APART: Duration = Duration::from_secs(5);
+/// And so far where a provider may be behind. It thinks for a moment, for longer at the first than at the second.
+const INSTANCES_APART: Duration = Duration::from_secs(13);
 /// Between the looks of a step, and the write that rests on them: a step of fencing looks twice and
 /// writes, the next one reads and writes.
 const LOOKS_LAST: Duration = Duration::from_secs(120);
@@ -105,7 +107,8 @@ impl State {
     fn unproved(&self, now: Duration, caller: &str, object: &Value) -> Option<String> {
         let about = object.pointer("/spec/node").map(known::life).unwrap_or_default();
         let devices = devices_of(object);
-        if word(object, "/spec/kind") != "PowerOff" || devices.is_empty() {
+        let kind = word(object, "/spec/kind");
+        if !known::is_by_looks(kind) || devices.is_empty() {
             return Some("it names no device".to_owned());
         }
         // The Lease is read when all looks are done: what was renewed between it and them is unknown.
@@ -119,10 +122,12 @@ impl State {
         let callers = self.fences.looks.keys().filter(|(_, node)| *node == about.0);
         let callers: Vec<String> = callers.map(|(caller, _)| caller.clone()).collect();
         for device in devices {
-            let twice = callers.iter().any(|caller| self.was_off_twice(caller, &about.0, device, read));
+            let apart = if kind == "PowerOff" { APART } else { INSTANCES_APART };
+            let twice =
+                callers.iter().any(|caller| self.was_off_twice(caller, &about.0, (device, apart), read));
             if !twice {
                 return Some(format!(
-                    "{device} did not say off of {} in two looks {APART:?} apart, before the Lease was read at {read:?}",
+                    "{device} did not say off of {} in two looks {apart:?} apart, before the Lease was read at {read:?}",
                     about.0
                 ));
             }
@@ -143,12 +148,18 @@ impl State {
         devices.iter().any(lied)
     }
 
-    fn was_off_twice(&self, caller: &str, node: &str, device: &str, now: Duration) -> bool {
+    fn was_off_twice(
+        &self,
+        caller: &str,
+        node: &str,
+        (device, apart): (&str, Duration),
+        now: Duration,
+    ) -> bool {
         let strict = self.fences.required.contains(device);
         let looks: Vec<&Look> = self.fences.looked(caller, node, device, now).collect();
         let recent = |look: &&&Look| now.saturating_sub(look.at) <= LOOKS_LAST;
         looks.iter().rev().filter(recent).any(|last| {
-            let before = |first: &&Look| first.at + APART <= last.at && first.at + LOOKS_LAST > last.at;
+            let before = |first: &&Look| first.at + apart <= last.at && first.at + LOOKS_LAST > last.at;
             is_off(last, strict) && looks.iter().any(|first| before(first) && is_off(first, strict))
         })
     }

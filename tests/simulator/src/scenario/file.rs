@@ -227,6 +227,7 @@ fn fenced(with: Extras, file: &FencingFile, node_lifecycle: &Text) -> Result<Ext
         power_on: choice("fencing.recovery", &file.recovery, [("power-on", true), ("hold", false)], true)?,
         pair: false,
         corroborated: false,
+        behind_seconds: None,
         not_ready_seconds: None,
     };
     Ok(Extras { fencing: Some(fencing), ..with })

@@ -96,6 +96,7 @@ fn how_nodes_are_fenced_and_how_devices_fail_is_read() {
         power_on: true,
         pair: false,
         corroborated: false,
+        behind_seconds: None,
         not_ready_seconds: None,
     };
     assert_eq!(with("{}").fencing, Some(usual));
@@ -108,6 +109,7 @@ fn how_nodes_are_fenced_and_how_devices_fail_is_read() {
         power_on: false,
         pair: false,
         corroborated: false,
+        behind_seconds: None,
         not_ready_seconds: None,
     };
     assert_eq!(other.fencing, Some(all));

@@ -1,6 +1,7 @@
 //! Fence devices of a world, and the wire on which a process under test reaches them.
 //!
-//! Every node has one, `bmc-N`, and a second one, `pdu-N`, where the plan has a backup. A device
+//! Every node has one, `bmc-N` (`ec2-N` where a provider switches instances), and a second one, `pdu-N`, where the plan has a
+//! backup. A device
 //! does what it is told to the power of its machine, or what its malfunction makes of that; what
 //! it says is another thing. The checker is told both: what was said, and what was so.
 //!
@@ -22,6 +23,7 @@ use pod_safety_shared::transport::{
 };
 
 use super::host::Host;
+use super::provider::{self, Provider};
 use super::run::World;
 use crate::campaign::Malfunction;
 use crate::chance::Chance;
@@ -29,6 +31,8 @@ use crate::checker::{Answered, Touched};
 
 /// The parameter by which an order names its device.
 pub(super) const HOST: &str = "host";
+/// The parameter by which it names an instance.
+pub(super) const PLUG: &str = "plug";
 /// How long an order travels, and how long a device thinks, in milliseconds at the most.
 const TRAVELS: u64 = 400;
 const THINKS: u64 = 1_500;
@@ -48,6 +52,8 @@ pub(crate) struct Device {
     outlet: Option<usize>,
     /// Whether it says which machine it reaches.
     tells: bool,
+    /// It is a provider's, and the machine one of its instances.
+    provider: Option<Provider>,
     host: Arc<Host>,
     chance: Chance,
     state: Mutex<State>,
@@ -71,10 +77,25 @@ impl Device {
         name: &str,
         (node, outlet): (usize, Option<usize>),
         tells: bool,
+        provider: Option<Provider>,
     ) -> Arc<Self> {
         let chance = world.chance.part(name, 0);
         let host = Host::start(name, chance, &world.checker);
-        Arc::new(Self { name: name.to_owned(), node, outlet, tells, host, chance, state: Mutex::default() })
+        let (name, state) = (name.to_owned(), Mutex::default());
+        Arc::new(Self { name, node, outlet, tells, provider, host, chance, state })
+    }
+
+    pub(super) const fn chance(&self) -> Chance {
+        self.chance
+    }
+
+    pub(super) fn is_healed(&self) -> bool {
+        self.state.lock().healed > 0
+    }
+
+    /// Whether it is the first of its node, which fails and lies.
+    pub(super) fn is_first_of(&self, node: usize) -> bool {
+        self.node == node && (self.provider.is_some() || self.name.starts_with("bmc-"))
     }
 
     pub(super) fn name(&self) -> &str {
@@ -96,6 +117,17 @@ impl Device {
         let mut state = self.state.lock();
         state.wrong = None;
         state.healed += 1;
+        drop(state);
+        self.provider.iter().for_each(Provider::heal);
+    }
+
+    /// The provider, while it keeps to its documentation.
+    fn documented(&self, now: Duration) -> Option<&Provider> {
+        let keeps = matches!(
+            self.wrong(now),
+            None | Some(Malfunction::Throttles | Malfunction::RegionLost | Malfunction::StopsSlowly(_))
+        );
+        self.provider.as_ref().filter(|_| keeps)
     }
 
     fn wrong(&self, now: Duration) -> Option<Malfunction> {
@@ -164,6 +196,9 @@ impl Device {
     ) -> Result<Power, Option<DeviceError>> {
         let now = world.checker.now();
         let (wrong, machine) = (self.wrong(now), self.reaches(now));
+        if let Some(provider) = self.documented(now) {
+            return self.provider_does(provider, world, order.act, (wrong, number)).await;
+        }
         let reads = |machine| {
             let on = match self.outlet {
                 None => world.has_power(machine),
@@ -173,7 +208,16 @@ impl Device {
         };
         let stranger = machine != self.node && self.tells;
         match (wrong, order.act) {
-            (Some(Malfunction::Unreachable), _) => Err(Some(unreachable())),
+            // The last three are those of providers.
+            (
+                Some(
+                    Malfunction::Unreachable
+                    | Malfunction::Throttles
+                    | Malfunction::RegionLost
+                    | Malfunction::StopsSlowly(_),
+                ),
+                _,
+            ) => Err(Some(unreachable())),
             (Some(Malfunction::DiesWithIt), _) if self.state.lock().said_off >= LOOKS => {
                 Err(Some(unreachable()))
             }
@@ -192,7 +236,8 @@ impl Device {
             _ if stranger => Ok(reads(machine)),
             (Some(Malfunction::AcksOnly), Act::Off | Act::On) => Ok(Power::Unknown),
             (Some(Malfunction::LateAfterFailure(seconds)), act) => {
-                self.act_after(world, machine, act, seconds);
+                let told = "a device acted after it had said that it failed";
+                self.act_after(world, (machine, act), (seconds, told));
                 Err(Some(DeviceError::Failed { said: "it cannot be done now".to_owned() }))
             }
             (Some(Malfunction::DoneButSilent), act) => {
@@ -227,14 +272,19 @@ impl Device {
         };
         if order.act == Act::Look {
             let is_on = world.has_power(self.node);
-            let answered =
-                Answered { power, identity: identity.clone(), is_on, reached: reached == self.node };
+            let answered = Answered {
+                power,
+                identity: identity.clone(),
+                is_on,
+                reached: reached == self.node,
+                documented: self.documented(world.checker.now()).is_some(),
+            };
             world.checker.device_said(touched, &answered);
         }
         Ok(Answer { power, identity, said: String::new() })
     }
 
-    fn act(&self, world: &Arc<World>, machine: usize, act: Act) {
+    pub(super) fn act(&self, world: &Arc<World>, machine: usize, act: Act) {
         let (name, node) = (&self.name, world.node(machine));
         match act {
             Act::Off | Act::On if self.outlet.is_some() => self.switch_outlet(world, machine, act),
@@ -274,7 +324,13 @@ impl Device {
         }
     }
 
-    fn act_after(self: &Arc<Self>, world: &Arc<World>, machine: usize, act: Act, seconds: u64) {
+    /// Acts after so many seconds, if it is not healed before.
+    pub(super) fn act_after(
+        self: &Arc<Self>,
+        world: &Arc<World>,
+        (machine, act): (usize, Act),
+        (seconds, told): (u64, &'static str),
+    ) {
         let (device, world, healed) = (Arc::clone(self), Arc::clone(world), self.state.lock().healed);
         self.host.spawn(
             "late",
@@ -283,7 +339,7 @@ impl Device {
                 if device.state.lock().healed != healed {
                     return;
                 }
-                world.checker.probe("a device acted after it had said that it failed");
+                world.checker.probe(told);
                 device.act(&world, machine, act);
             }),
         );
@@ -332,8 +388,13 @@ impl FenceTransport for Wire {
     }
 
     fn carry_out(&self, order: Order) -> BoxFuture<'_, Result<Answer, DeviceError>> {
-        let name = order.parameters.get(HOST).map(|host| host.reveal().to_owned()).unwrap_or_default();
-        let device = self.world.devices.lock().iter().find(|device| device.name == name).cloned();
+        let read = |parameter| order.parameters.get(parameter).map(|value| value.reveal().to_owned());
+        let (name, plug) = (read(HOST).unwrap_or_default(), read(PLUG));
+        let is_it = |device: &&Arc<Device>| match &plug {
+            Some(plug) => device.provider.is_some() && provider::instance(device.node) == *plug,
+            None => device.name == name,
+        };
+        let device = self.world.devices.lock().iter().find(is_it).cloned();
         match device {
             Some(device) => self.asks(device, order),
             None => {

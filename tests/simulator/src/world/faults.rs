@@ -123,6 +123,8 @@ impl World {
                 self.wait(*seconds).await;
                 host.resume();
             }
+            Fault::Terminate { node } => self.terminate(*node),
+            Fault::StartAgain { node } => self.start_again(*node).await,
             Fault::Malfunction { node, how, seconds } => self.malfunction(*node, *how, *seconds),
             Fault::CutLink { node, server, seconds } => {
                 let until = self.checker.now() + Duration::from_secs(*seconds);

@@ -7,7 +7,8 @@ use std::time::Duration;
 use pod_safety_shared::transport::{FenceTransport, NoTransport};
 use serde_json::{Value, json};
 
-use super::devices::{Device, HOST, Wire};
+use super::devices::{Device, HOST, PLUG, Wire};
+use super::provider::Provider;
 use super::run::World;
 use crate::api::Kind;
 use crate::campaign::{Extras, Fencing, Malfunction, Plan, Plant};
@@ -51,6 +52,19 @@ fn device(name: &str, node: &str, tells: bool, required: bool) -> Value {
     object("FenceDevice", name, spec)
 }
 
+/// The same for all instances of a provider, but for its node.
+fn of_provider(name: &str, node: &str) -> Value {
+    object(
+        "FenceDevice",
+        name,
+        json!({
+            "driver": "Agent", "agent": "fence_aws", "parameters": { PLUG: "{{.Instance.ID}}" },
+            "nodeSelector": { "matchLabels": { HOSTNAME: node } },
+            "timeouts": { "powerOff": "20s", "powerOn": "20s", "status": "10s" },
+        }),
+    )
+}
+
 fn policy(node: &str, levels: &[Vec<String>], fencing: Fencing) -> Value {
     let device = |name: &String| json!({ "namespace": NAMESPACE, "name": name });
     let level = |names: &Vec<String>| json!({ "name": names.first(), "devices": names.iter().map(device).collect::<Vec<_>>() });
@@ -78,27 +92,42 @@ struct Fitted {
     required: bool,
     /// Which of its two power supplies it switches; `None`: all of it.
     outlet: Option<usize>,
+    /// It is a provider's, whose copies may be behind by this.
+    behind: Option<Duration>,
 }
 
 impl World {
     /// Makes the devices of every node, and the objects that tell of them.
-    pub(super) async fn install_devices(self: &Arc<Self>) {
+    pub(super) async fn install_devices(self: &Arc<Self>, plan: &Plan) {
         let Some(fencing) = self.with.fencing else { return };
         let nodes = self.machines.lock().len();
+        if fencing.behind_seconds.is_some() {
+            self.checker.machines_are_instances();
+        }
         let group = "/apis/pod-safety.dev/v1alpha1";
         for node in 0..nodes {
             let mut levels: Vec<Vec<String>> = Vec::new();
-            let tells = fencing.tells && !fencing.pair;
+            let behind = fencing.behind_seconds.map(|seconds| Duration::from_secs(seconds.into()));
+            let tells = fencing.tells && !fencing.pair && behind.is_none();
             // What cannot say which machine it is would prove nothing.
-            let first =
-                Fitted { kind: "bmc", tells, required: fencing.required, outlet: fencing.pair.then_some(0) };
+            let outlet = fencing.pair.then_some(0);
+            let kind = if behind.is_some() { "ec2" } else { "bmc" };
+            let first = Fitted { kind, tells, required: fencing.required, outlet, behind };
             let second = Fitted { kind: "psu", outlet: Some(1), ..first };
-            let backup = Fitted { kind: "pdu", tells: false, required: false, outlet: None };
+            let backup = Fitted { kind: "pdu", tells: false, required: false, outlet: None, behind: None };
             for fitted in [Some(first), fencing.pair.then_some(second), fencing.backup.then_some(backup)] {
-                let Some(Fitted { kind, tells, required, outlet }) = fitted else { continue };
-                let name = format!("{kind}-{node}");
-                self.devices.lock().push(Device::new(self, &name, (node, outlet), tells));
-                let body = device(&name, &self.node(node), tells, required);
+                let Some(Fitted { kind, tells, required, outlet, behind }) = fitted else { continue };
+                let (name, host) = (format!("{kind}-{node}"), self.node(node));
+                let provider = behind.map(Provider::new);
+                if provider.is_some() {
+                    // Whatever it shows, nobody is late by it.
+                    self.checker.device_fails(&host, Duration::from_secs(plan.heal_at));
+                }
+                self.devices.lock().push(Device::new(self, &name, (node, outlet), tells, provider));
+                let body = match behind {
+                    Some(_) => of_provider(&name, &host),
+                    None => device(&name, &host, tells, required),
+                };
                 self.prepare("POST", &format!("{group}/namespaces/{NAMESPACE}/fencedevices"), Some(body))
                     .await;
                 match levels.last_mut().filter(|_| kind == "psu") {
@@ -114,12 +143,10 @@ impl World {
     /// The first device of a node fails or lies for so long.
     pub(super) fn malfunction(&self, node: usize, how: Malfunction, seconds: u64) {
         let until = self.checker.now() + Duration::from_secs(seconds);
-        let name = format!("bmc-{node}");
         let devices = self.devices.lock();
-        devices
-            .iter()
-            .filter(|device| device.name() == name)
-            .for_each(|device| device.malfunctions(how, until));
+        let first = devices.iter().filter(|device| device.is_first_of(node));
+        first.for_each(|device| device.malfunctions(how, until));
+        drop(devices);
         self.checker.device_fails(&self.node(node), until);
     }
 

@@ -23,6 +23,7 @@ use super::ask::{Answer, ask};
 use super::devices::address_of;
 use super::host::Host;
 use super::machines::number_of;
+use super::provider::provider_id;
 use super::run::World;
 use super::shops::{is_called_ready, readiness, start_up};
 use super::{number, word};
@@ -109,6 +110,15 @@ impl Kubelet {
         node
     }
 
+    fn of_provider(&self, mut node: Value) -> Value {
+        if self.world.with.fencing.is_some_and(|fencing| fencing.behind_seconds.is_some())
+            && let Some(number) = number_of(&self.node)
+        {
+            node["spec"] = json!({ "providerID": provider_id(number) });
+        }
+        node
+    }
+
     async fn register(&self) -> bool {
         let node = json!({
             "apiVersion": "v1", "kind": "Node", "metadata": { "name": &*self.node, "labels": self.labels() },
@@ -122,7 +132,7 @@ impl Kubelet {
                 },
             },
         });
-        let node = self.addressed(node);
+        let node = self.addressed(self.of_provider(node));
         match self.ask("POST", "/api/v1/nodes", Some(node)).await {
             Some((201, _)) => self.world.checker.note(format!("{} registers", self.node)),
             Some((409, _)) => {}

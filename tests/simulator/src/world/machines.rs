@@ -28,6 +28,10 @@ pub(crate) struct Machine {
     dark: [bool; 2],
     /// What ails it, and until when.
     pub(super) sick: Option<(Ailment, Duration)>,
+    /// When it got its power and lost it.
+    changes: Vec<(Duration, bool)>,
+    /// When its provider terminated it: it never has power again.
+    pub(super) terminated: Option<Duration>,
     /// How often its kubelet was started: each time at the next API server.
     starts: usize,
     pub(crate) host: Option<Arc<Host>>,
@@ -81,6 +85,9 @@ impl World {
     /// A machine stops.
     pub(crate) fn halt(&self, node: usize) {
         if let Some(machine) = self.machines.lock().get_mut(node) {
+            if machine.lit {
+                machine.changes.push((self.checker.now(), false));
+            }
             (machine.powered, machine.lit) = (false, false);
             machine.losses += 1;
             if let Some(host) = machine.host.take() {
@@ -115,12 +122,31 @@ impl World {
         self.machines.lock().get(node).is_some_and(|machine| machine.lit)
     }
 
+    /// Whether it had power then; `None`: it was not there yet.
+    pub(super) fn had_power(&self, node: usize, then: Duration) -> Option<bool> {
+        let machines = self.machines.lock();
+        let changes = &machines.get(node)?.changes;
+        changes.iter().rev().find(|(at, _)| *at <= then).map(|(_, lit)| *lit)
+    }
+
+    pub(super) fn was_terminated(&self, node: usize, then: Duration) -> bool {
+        let machines = self.machines.lock();
+        machines.get(node).and_then(|machine| machine.terminated).is_some_and(|at| at <= then)
+    }
+
     pub(crate) async fn power_on(self: &Arc<Self>, node: usize) {
         let mut losses = 0;
         if !(0..2).any(|outlet| self.outlet_is_on(node, outlet)) {
             return self.checker.probe("a machine without supply did not start");
         }
+        let now = self.checker.now();
+        if self.was_terminated(node, now) {
+            return self.checker.probe("an instance that was terminated did not start");
+        }
         self.with_machine(node, |machine| {
+            if !machine.lit {
+                machine.changes.push((now, true));
+            }
             machine.lit = true;
             losses = machine.losses;
         });

@@ -27,6 +27,7 @@
 //! | `taints` | who adds and lifts taints, and what pods tolerate |
 //! | `switch` | power switches of people, which lie |
 //! | `devices` | fence devices, and how processes under test reach them |
+//! | `provider` | a cloud that switches its instances, and keeps to its documentation |
 //! | `fencing` | policies and devices of a world, and what goes wrong with them |
 //! | `furnished` | objects and kinds that only commands ask for, where they are served |
 //! | `guarded` | volumes with objects, claims and owners, and who asks for them |
@@ -70,6 +71,7 @@ mod planted_fencing;
 mod planted_nodes;
 mod planted_taints;
 mod planted_volumes;
+mod provider;
 mod replica;
 mod run;
 mod script;

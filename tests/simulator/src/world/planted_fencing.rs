@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::devices::{Device, Wire};
 use super::kcm_nodes::ready;
 use super::planted::request;
+use super::provider::is_not_found;
 use super::seam::Seam;
 use super::word;
 use crate::campaign::Plant;
@@ -69,6 +70,22 @@ impl Wire {
                     let answer = asked.await?;
                     memory.lock().insert(node, (now, answer.clone()));
                     Ok(answer)
+                })
+            }
+            (Plant::StoppingIsStopped | Plant::NotFoundIsGone, Act::Look) => {
+                let asked = self.asks_as_meant(device, order);
+                Box::pin(async move {
+                    match (plant, asked.await) {
+                        (Plant::StoppingIsStopped, Ok(answer)) if answer.power == Power::Unknown => {
+                            Ok(Answer { power: Power::Off, ..answer })
+                        }
+                        (Plant::NotFoundIsGone, Err(error)) if is_not_found(&error) => Ok(Answer {
+                            power: Power::Gone,
+                            identity: Identity::Unknown,
+                            said: String::new(),
+                        }),
+                        (_, answer) => answer,
+                    }
                 })
             }
             (Plant::Reboots, Act::Off) => {

@@ -38,6 +38,8 @@ pub struct Settings {
     pub nodes: Keeper,
     /// Whether it fences nodes.
     pub fencing: bool,
+    /// So far the copies of a provider may be behind.
+    pub provider_behind: Duration,
     /// Whether it guards exclusive volumes.
     pub volumes: bool,
 }
@@ -54,6 +56,7 @@ impl Settings {
         taints: false,
         nodes: Keeper::Theirs,
         fencing: false,
+        provider_behind: Duration::from_secs(300),
         volumes: false,
     };
 
@@ -83,6 +86,7 @@ impl Settings {
             Some(Plant::NoElection) => settings.lease_duration = None,
             Some(Plant::LongTerm) => settings.renew_deadline = Duration::from_secs(60),
             Some(Plant::ShortLease) => settings.lease_duration = Some(Duration::from_secs(3)),
+            Some(Plant::BelievesCopies) => settings.provider_behind = Duration::ZERO,
             Some(Plant::EndlessQuarantine) => settings.quarantine = Duration::from_secs(3600),
             _ => {}
         }

@@ -290,7 +290,7 @@ impl World {
             let world = Arc::clone(self);
             peers.env().spawner.spawn("power", Box::pin(async move { world.power_on(node).await }));
         }
-        self.install_devices().await;
+        self.install_devices(plan).await;
         self.install_volumes().await;
         self.furnish().await;
         Workloads::start(self, peers, plan.pods, Duration::from_secs(plan.lease_collected_after));

@@ -10,11 +10,11 @@ use crate::shipped;
 const SHIPPED: Subject = Subject::Shipped(shipped::launch, None);
 
 /// When things begin to happen, in seconds.
-const BEGIN: u64 = 40;
+pub(crate) const BEGIN: u64 = 40;
 /// From the cut to the first attempt: the node is called lost, then its policy waits a little longer.
 const FOUND: u64 = 70;
 /// The longest fault of a plan.
-const LONG: u64 = 340;
+pub(crate) const LONG: u64 = 340;
 
 /// The devices say which machine they reach, and must.
 const STRICT: Fencing = Fencing {
@@ -25,12 +25,13 @@ const STRICT: Fencing = Fencing {
     power_on: true,
     pair: false,
     corroborated: false,
+    behind_seconds: None,
     not_ready_seconds: None,
 };
 /// Nobody says which machine a device reaches, and nobody asks.
-const BLIND: Fencing = Fencing { tells: false, required: false, ..STRICT };
+pub(crate) const BLIND: Fencing = Fencing { tells: false, required: false, ..STRICT };
 
-fn plan(fencing: Fencing, faults: Vec<(u64, Fault)>) -> Plan {
+pub(crate) fn plan(fencing: Fencing, faults: Vec<(u64, Fault)>) -> Plan {
     Plan {
         seed: 1,
         servers: 2,
@@ -53,20 +54,20 @@ fn cut(fencing: Fencing, seconds: u64, how: Option<Malfunction>) -> Plan {
 
 /// A run that breaks no rule.
 #[track_caller]
-fn well(plan: &Plan) -> Outcome {
+pub(crate) fn well(plan: &Plan) -> Outcome {
     let outcome = run(plan, SHIPPED);
     assert!(outcome.violations.is_empty(), "{}", tell(plan, &outcome));
     outcome
 }
 
 /// When lines with these words were told, in seconds.
-fn told(outcome: &Outcome, words: &[&str]) -> Vec<u64> {
+pub(crate) fn told(outcome: &Outcome, words: &[&str]) -> Vec<u64> {
     let lines = outcome.timeline.iter().filter(|(_, line)| words.iter().all(|word| line.contains(word)));
     lines.map(|(at, _)| at.as_secs()).collect()
 }
 
 /// How often something happened whose name begins so.
-fn seen(outcome: &Outcome, probe: &str) -> u64 {
+pub(crate) fn seen(outcome: &Outcome, probe: &str) -> u64 {
     outcome.probes.iter().filter(|(name, _)| name.starts_with(probe)).map(|(_, count)| count).sum()
 }
 

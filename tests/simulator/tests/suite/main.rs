@@ -24,6 +24,7 @@ mod nodes;
 mod paused;
 mod perturbed;
 mod planted;
+mod provider;
 mod serve;
 mod serve_kubectl;
 mod shapes;

@@ -30,6 +30,7 @@ const FENCED: Fencing = Fencing {
     power_on: true,
     pair: false,
     corroborated: false,
+    behind_seconds: None,
     not_ready_seconds: None,
 };
 

@@ -141,6 +141,7 @@ const PAIR: Fencing = Fencing {
     power_on: true,
     pair: true,
     corroborated: false,
+    behind_seconds: None,
     not_ready_seconds: None,
 };
 

@@ -83,7 +83,9 @@ async fn scene() -> Scene {
         apply(&plane, &object).await;
     }
     let agents = format!("--fence-agents-path={}", cloud.agents().display());
-    let args = ["--mode=replace", CONTROLLERS, "--node-monitor-grace-period=8s", &agents];
+    // Its instances have only just booted.
+    let behind = "--fence-provider-behind=1s";
+    let args = ["--mode=replace", CONTROLLERS, "--node-monitor-grace-period=8s", &agents, behind];
     let mut ours = plane.pod_safety("pod-safety", &kubeconfig, args).await.unwrap();
     ours.leads().await.unwrap();
     Scene { plane, cloud, nodes, _ours: ours, _kubelets: kubelets }

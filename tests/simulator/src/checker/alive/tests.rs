@@ -62,7 +62,8 @@ fn renews(checker: &Checker, at: &str) {
 fn looks(checker: &Checker) {
     let touched = Touched { caller: ME.to_owned(), device: "bmc-0".to_owned(), node: "node-0".to_owned() };
     let (power, identity) = (Power::Off, Identity::Unknown);
-    checker.device_said(&touched, &Answered { power, identity, is_on: true, reached: false });
+    checker
+        .device_said(&touched, &Answered { power, identity, is_on: true, reached: false, documented: false });
 }
 
 /// A device says off of another machine, and the kubelet renews before all looks and so long after the release.

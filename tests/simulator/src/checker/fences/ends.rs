@@ -10,6 +10,8 @@ use crate::checker::{Checker, Invariant, State};
 /// From one phase to the next, where the device works: an order of 20 s, its margin, two looks of
 /// 10 s, what lies between them, and the longest pause before.
 const FENCING_TAKES: Duration = Duration::from_secs(20 + 3 + 10 + 5 + 10 + 60 + 60);
+/// For so long what a provider says may be about the boot before: docs/proof.md.
+const PROVIDER_IS_BEHIND: Duration = Duration::from_secs(300);
 /// What is asked every five seconds, and written.
 const PENDING_TAKES: Duration = Duration::from_secs(60);
 /// A release is tried again after a minute at the latest.
@@ -64,7 +66,7 @@ impl State {
         recovers: bool,
     ) -> Option<String> {
         let fences = &self.fences;
-        let (node, devices) = (&incident.life.0, ["bmc", "psu", "pdu"]);
+        let (node, devices) = (&incident.life.0, ["bmc", "ec2", "psu", "pdu"]);
         let number = node.rsplit('-').next().unwrap_or_default();
         let doubted = devices.iter().any(|kind| {
             let name = format!("{kind}-{number}");
@@ -74,6 +76,8 @@ impl State {
         let since = from.max(incident.since).max(working);
         let there = fences.nodes.get(node).filter(|there| there.life == incident.life);
         // Somebody else may switch it on; what it then does is not known before it is heard.
+        let behind = if fences.of_provider { PROVIDER_IS_BEHIND } else { Duration::ZERO };
+        let is_gone = fences.terminated.contains(node);
         let off = !fences.was_seen_on(node, incident.since);
         let late = |takes: Duration| now > since + takes;
         let told = |what: String| Some(format!("{what} (in {} since {:?})", incident.phase, incident.since));
@@ -81,7 +85,7 @@ impl State {
             "Pending" if !incident.held && !doubted && late(PENDING_TAKES) => {
                 told("is not begun, and no gate is closed".to_owned())
             }
-            "Fencing" if !incident.held && !doubted && late(FENCING_TAKES) => {
+            "Fencing" if !incident.held && !doubted && late(FENCING_TAKES + behind) => {
                 told("is neither proved nor given up".to_owned())
             }
             "Fenced"
@@ -94,13 +98,13 @@ impl State {
                 let rests = fences.leaving.values().all(|leaving| leaving.node != *node);
                 match pod {
                     Some(pod) => told(format!("is fenced, and {} is not released", pod.name)),
-                    None if recovers && rests && !doubted && late(RELEASE_TAKES) => {
+                    None if recovers && rests && !is_gone && !doubted && late(RELEASE_TAKES) => {
                         told("is fenced, all is released, and it is not switched on".to_owned())
                     }
                     None => None,
                 }
             }
-            "Recovering" if !doubted && there.is_some() && late(RECOVERY_TAKES) => {
+            "Recovering" if !doubted && !is_gone && there.is_some() && late(RECOVERY_TAKES) => {
                 told("was switched on, and is not back".to_owned())
             }
             _ => None,

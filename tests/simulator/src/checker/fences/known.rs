@@ -151,6 +151,10 @@ pub(in crate::checker) struct Fences {
     pub(super) words: BTreeMap<String, bool>,
     /// UIDs of pods that were released though a process ran, by a lie that nobody could see.
     pub(super) deceived: BTreeSet<String>,
+    /// The machines are instances of a provider.
+    pub(super) of_provider: bool,
+    /// Nodes whose instances were terminated.
+    pub(super) terminated: BTreeSet<String>,
     /// By node: until when its devices fail.
     pub(super) failing: BTreeMap<String, Duration>,
     /// What was said already.
@@ -284,7 +288,7 @@ impl Fences {
         let proof = self.proofs.entry(name.to_owned()).or_insert_with(|| Proof {
             word: said,
             life: part(object, "/spec/node").map(life).unwrap_or_default(),
-            by_looks: matches!(word(object, "/spec/kind"), "PowerOff" | "InstanceStopped" | "InstanceGone"),
+            by_looks: is_by_looks(word(object, "/spec/kind")),
             corroborated: part(object, "/spec/corroborated").is_some(),
             devices: samples.map(|sample| word(sample, "/device/name").to_owned()).collect(),
             created: now,
@@ -354,6 +358,11 @@ impl Fences {
     pub(in crate::checker) fn is_deceived(&self, uid: &str) -> bool {
         self.deceived.contains(uid)
     }
+}
+
+/// Whether evidence of this kind rests on looks at devices.
+pub(super) fn is_by_looks(kind: &str) -> bool {
+    matches!(kind, "PowerOff" | "InstanceStopped" | "InstanceGone")
 }
 
 /// Whether evidence that somebody wrote tells of that change: it is new.

@@ -32,6 +32,8 @@ pub(crate) struct Answered {
     pub(crate) is_on: bool,
     /// The device reached the node's machine.
     pub(crate) reached: bool,
+    /// It is what the documentation of a provider permits: nothing excuses who believes too much of it.
+    pub(crate) documented: bool,
 }
 
 impl Checker {
@@ -61,8 +63,12 @@ impl Checker {
         let now = self.now();
         let mut state = self.state.lock();
         let Touched { caller, device, node } = touched;
-        let Answered { power, identity, is_on, reached } = answered;
-        let lied = matches!(power, Power::Off | Power::Gone) && *is_on;
+        let Answered { power, identity, is_on, reached, documented } = answered;
+        let untrue = matches!(power, Power::Off | Power::Gone) && *is_on;
+        let lied = untrue && !documented;
+        if untrue && *documented {
+            state.probe("a provider showed an earlier stop of an instance that ran");
+        }
         state.judge_trust(now, &format!("{caller} looks at {device} for {node}"), device);
         if lied {
             state.probe("a device said off of a machine that was on");
@@ -91,6 +97,16 @@ impl Checker {
     /// A person is about to say that a machine is down, which has power or not.
     pub(crate) fn person_says(&self, node: &str, runs: bool) {
         self.state.lock().fences.words.insert(node.to_owned(), runs);
+    }
+
+    /// The machines are instances of a provider, whose copies may be behind.
+    pub(crate) fn machines_are_instances(&self) {
+        self.state.lock().fences.of_provider = true;
+    }
+
+    /// The machine of a node never has power again.
+    pub(crate) fn instance_is_gone(&self, node: &str) {
+        self.state.lock().fences.terminated.insert(node.to_owned());
     }
 
     /// The first device of a node fails until then.

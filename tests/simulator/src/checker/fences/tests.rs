@@ -149,7 +149,8 @@ fn evidence_rests_on_two_looks_apart_at_the_right_machine() {
             let told = format!("{looks:?}");
             state.fences.required = strict.then(|| "bmc-0".to_owned()).into_iter().collect();
             state.fences.looks = [(("replica-0.1".to_owned(), "node-0".to_owned()), looks)].into();
-            let is_off = state.was_off_twice("replica-0.1", "node-0", "bmc-0", Duration::from_secs(16));
+            let is_off =
+                state.was_off_twice("replica-0.1", "node-0", ("bmc-0", APART), Duration::from_secs(16));
             assert_eq!(is_off, wanted, "{told}");
         }
     });
