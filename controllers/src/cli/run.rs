@@ -440,10 +440,8 @@ impl Args {
             trust_out_of_service_taint,
         };
         let mode = Mode::from(mode);
-        let agents = match fence_agents_socket {
-            Some(socket) => RunAgents::AtSocket(socket),
-            None => RunAgents::Here(agents.into_options()),
-        };
+        let here = || RunAgents::Here(agents.into_options());
+        let agents = fence_agents_socket.map_or_else(here, RunAgents::AtSocket);
         let config = Config {
             controllers: registry::wanted(&controllers).map_err(BadFlags::Controllers)?,
             mode,
