@@ -155,13 +155,7 @@ pub(super) struct Args {
 
     /// The Unix socket of `pod-safety fence-agents`, which then runs all fence agents. Without it they run as children of
     /// this process, and can read its ServiceAccount token
-    #[arg(
-        long,
-        value_name = "PATH",
-        conflicts_with_all = ["fence_agents_path", "allow_fence_dummy"],
-        env = "POD_SAFETY_FENCE_AGENTS_SOCKET",
-        help_heading = "Fencing"
-    )]
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["fence_agents_path", "allow_fence_dummy"], env = "POD_SAFETY_FENCE_AGENTS_SOCKET", help_heading = "Fencing")]
     fence_agents_socket: Option<PathBuf>,
 
     /// Namespaces in which FenceDevices and PodSafetyRemediations are watched. A user who may write one of them there
@@ -190,15 +184,7 @@ pub(super) struct Args {
 
     /// How long ago may be what the API of a cloud reports of an instance. A boot that has been known for less is not proved
     /// off by it
-    #[arg(
-        long,
-        value_name = "DURATION",
-        default_value = "5m",
-        value_parser = duration::parse,
-        allow_hyphen_values = true,
-        env = "POD_SAFETY_FENCE_PROVIDER_BEHIND",
-        help_heading = "Fencing"
-    )]
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration::parse, env = "POD_SAFETY_FENCE_PROVIDER_BEHIND", help_heading = "Fencing")]
     fence_provider_behind: Duration,
 
     /// The node that this process runs on, which it never fences. In a pod: from spec.nodeName
