@@ -161,6 +161,15 @@ impl Raw {
         }
     }
 
+    pub(super) const fn encoding(&self) -> Encoding {
+        self.encoding
+    }
+
+    /// The object as it is written, without its envelope.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// Decodes the fields that `T` declares.
     ///
     /// # Errors

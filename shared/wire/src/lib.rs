@@ -14,6 +14,7 @@ mod list;
 mod messages;
 mod placement;
 mod policy;
+mod renewal;
 mod storage;
 mod time;
 
@@ -37,6 +38,7 @@ pub use policy::{
     Budget, BudgetSpec, BudgetStatus, Condition, IntOrString, LabelRequirement, LabelSelector, ResourceList,
     ResourceOf, Workload, WorkloadSpec,
 };
+pub use renewal::Renewal;
 pub use storage::{
     ClaimSource, CsiDriver, CsiDriverSpec, CsiSource, PersistentVolume, PersistentVolumeClaim,
     PersistentVolumeClaimSpec, PersistentVolumeSource, PersistentVolumeSpec, PodVolume, PodVolumeSource,

@@ -1,0 +1,115 @@
+use bytes::Bytes;
+use prost::Message as _;
+
+use super::*;
+use crate::{Lease, LeaseSpec, ObjectMeta, OwnerReference};
+
+fn raw(message: Vec<u8>) -> Raw {
+    Raw::new(Encoding::Protobuf, Bytes::from(message))
+}
+
+/// The same as prost reads it. `None`: it cannot be read, or says less than a kubelet's.
+fn by_prost(raw: &Raw) -> Option<(ObjectMeta, LeaseSpec)> {
+    let lease = raw.decode::<Lease>().ok()?;
+    Some((lease.metadata?, lease.spec?))
+}
+
+/// That whatever is read fast is what is read slowly; gives back whether it was read fast.
+pub(super) fn agrees(message: Vec<u8>) -> bool {
+    let raw = raw(message);
+    let Some(fast) = raw.renewal() else { return false };
+    let (meta, spec) = by_prost(&raw).unwrap_or_else(|| panic!("prost does not read {raw:?}"));
+    let texts = [meta.name, meta.uid, meta.resource_version].map(Option::unwrap);
+    assert_eq!([fast.name, fast.uid, fast.resource_version], texts.each_ref().map(String::as_str));
+    assert_eq!(
+        (fast.renew_time, fast.lease_duration_seconds),
+        (spec.renew_time, spec.lease_duration_seconds)
+    );
+    true
+}
+
+fn kubelets() -> Lease {
+    let text = |text: &str| Some(text.to_owned());
+    let owner = OwnerReference { name: text("node-0"), uid: text("u"), ..OwnerReference::default() };
+    let metadata = ObjectMeta {
+        name: text("node-0"),
+        namespace: text("kube-node-lease"),
+        uid: text("34a327ac-42c8-4ded-8cb1-e58c5b2e4106"),
+        resource_version: text("198"),
+        creation_timestamp: Some(Time { seconds: Some(1_700_000_000), nanos: None }),
+        labels: [("a".to_owned(), "b".to_owned())].into(),
+        owner_references: vec![owner],
+        ..ObjectMeta::default()
+    };
+    let spec = LeaseSpec {
+        holder_identity: text("node-0"),
+        lease_duration_seconds: Some(40),
+        renew_time: Some(Time { seconds: Some(1_700_000_010), nanos: Some(123_000) }),
+        ..LeaseSpec::default()
+    };
+    Lease { metadata: Some(metadata), spec: Some(spec) }
+}
+
+/// What a real API server sent for a Lease of the loader, with managed fields, and what prost writes.
+pub(super) fn seeds() -> [Vec<u8>; 3] {
+    let recorded = Bytes::from_static(include_bytes!("../../../testdata/wire/lease.pb"));
+    let recorded = Raw::from_body(Encoding::Protobuf, recorded).unwrap();
+    let negative = LeaseSpec {
+        lease_duration_seconds: Some(-1),
+        renew_time: Some(Time { seconds: Some(-62_135_596_800), nanos: Some(0) }),
+        ..LeaseSpec::default()
+    };
+    let negative = Lease { spec: Some(negative), ..kubelets() };
+    [recorded.bytes().to_vec(), kubelets().encode_to_vec(), negative.encode_to_vec()]
+}
+
+#[test]
+fn a_kubelets_renewal_is_read_without_prost() {
+    for seed in seeds() {
+        assert!(agrees(seed));
+    }
+}
+
+#[test]
+fn a_renewal_that_breaks_off_is_not_read_as_a_shorter_one() {
+    for seed in seeds() {
+        for end in 0..seed.len() {
+            agrees(seed[..end].to_vec());
+        }
+    }
+}
+
+#[test]
+fn each_byte_of_a_renewal_may_be_another() {
+    for seed in seeds() {
+        for at in 0..seed.len() {
+            for bit in 0..8 {
+                let mut changed = seed.clone();
+                changed[at] ^= 1 << bit;
+                agrees(changed);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_unusual_is_left_to_prost() {
+    let whole = kubelets().encode_to_vec();
+    let parts = |more: &[u8]| [&whole[..], more].concat();
+    let meta = |meta: ObjectMeta| Lease { metadata: Some(meta), ..Lease::default() }.encode_to_vec();
+    let renamed = meta(ObjectMeta { name: Some("other".to_owned()), ..ObjectMeta::default() });
+    for (what, message) in [
+        ("metadata come twice, and the second name counts", parts(&renamed)),
+        ("no spec", Lease { spec: None, ..kubelets() }.encode_to_vec()),
+        ("no metadata", Lease { metadata: None, ..kubelets() }.encode_to_vec()),
+        ("a group", parts(&[0x1b, 0x1c])),
+        ("eight bytes", parts(&[0x19, 0, 0, 0, 0, 0, 0, 0, 0])),
+        ("field 0", parts(&[0x02, 0])),
+    ] {
+        assert!(raw(message).renewal().is_none(), "{what}");
+    }
+    let unknown = parts(&[0x1a, 0x01, 0xff, 0x20, 0x07]);
+    assert!(agrees(unknown), "fields that nobody declared may say anything");
+    let json = Raw::new(Encoding::Json, Bytes::from_static(b"{}"));
+    assert!(json.renewal().is_none());
+}
