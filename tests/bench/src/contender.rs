@@ -189,7 +189,7 @@ impl Running {
     }
 }
 
-fn mib(kib: u64) -> f64 {
+pub(crate) fn mib(kib: u64) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "memory sizes are far below 2^52 KiB")]
     let kib = kib as f64;
     kib / 1024.0

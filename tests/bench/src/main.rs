@@ -4,8 +4,9 @@
 //! same real API server with the same objects, beside a bare loop that shows what the API server can take.
 //!
 //! - `plan`: what is measured, from the command line; `cluster`: where; `contender`: who
-//! - `calm`, `removal`, `bare`, `budgets`, `losses`, `tenants`: a phase each; `kubelets`: heartbeats; `etcd`, `http`, `requests`,
+//! - `calm`, `removal`, `bare`, `budgets`, `losses`, `tenants`: a phase each; `scale`: made-up clusters; `kubelets`: heartbeats; `etcd`, `http`, `requests`,
 //!   `listener`: what they look at
+//! - `synthetic`: an API server of a cluster of any size that is made up, for sizes that no machine carries
 //! - `results`: every measurement; `report`: tables, promises and files
 //!
 //! `docs/benchmarks.md` says what the numbers mean and how they are taken.
@@ -29,6 +30,8 @@ mod removal;
 mod report;
 mod requests;
 mod results;
+mod scale;
+mod synthetic;
 mod tenants;
 
 use std::io::Write as _;
@@ -39,7 +42,7 @@ use clap::Parser as _;
 
 use cluster::Cluster;
 use contender::{Contender, Starter};
-use plan::{Phase, Plan};
+use plan::{Command, Phase, Plan};
 use results::{Machine, Results};
 
 /// Threads that run the bare loop; the API server needs the machine more.
@@ -52,7 +55,14 @@ fn main() -> Result<()> {
         .enable_all()
         .build()
         .context("starting threads")?;
-    runtime.block_on(run(plan))
+    match plan.command.clone() {
+        Some(Command::Serve(serve)) => runtime.block_on(synthetic::serve(serve)),
+        Some(Command::Scale(plan)) => {
+            let table = runtime.block_on(scale::run(plan))?;
+            std::io::stdout().write_all(table.as_bytes()).context("writing the table")
+        }
+        None => runtime.block_on(run(plan)),
+    }
 }
 
 async fn run(plan: Plan) -> Result<()> {

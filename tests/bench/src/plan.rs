@@ -3,11 +3,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Parser, ValueEnum};
+use clap::{Parser, Subcommand, ValueEnum};
 use serde::Serialize;
 
 use crate::bare::Answers;
 use crate::contender::Contender;
+use crate::scale::Scale;
+use crate::synthetic::Serve;
 
 /// Both contenders wait this long before they remove the pods of a missing node.
 const QUARANTINE: Duration = Duration::from_secs(40);
@@ -23,6 +25,11 @@ const QUICK_QUARANTINE: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug, Parser, Serialize)]
 #[command(name = "bench", max_term_width = 100)]
 pub(crate) struct Plan {
+    /// What else this program does
+    #[command(subcommand)]
+    #[serde(skip)]
+    pub(crate) command: Option<Command>,
+
     /// How many nodes
     #[arg(long, value_name = "COUNT", default_value = "5000", default_value_if("quick", "true", "50"))]
     pub(crate) nodes: usize,
@@ -94,6 +101,15 @@ pub(crate) struct Plan {
     #[arg(long, value_name = "FOLDER")]
     #[serde(skip)]
     pub(crate) docs: Option<PathBuf>,
+}
+
+/// What this program does instead of measuring.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Serves a cluster of any size that is made up
+    Serve(Serve),
+    /// Measures pod-safety alone on such clusters
+    Scale(Scale),
 }
 
 /// A part of the benchmark.

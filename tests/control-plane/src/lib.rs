@@ -12,7 +12,7 @@
 //!
 //! - [`ControlPlane`]: start it; stop, restart, pause its API server; compact its history, spoil what it stores
 //! - [`Balancer`]: a way to several API servers, that looks which is ready, or is told
-//! - [`Program`]: one child process: its log, its signals, what it has used
+//! - [`Program`]: one child process: its log, its signals, what it has used; [`usage`]: the same of any process
 //! - [`PodSafety`]: the program under test, under its own service account, and its admin server
 //! - [`Relay`]: a road to the API server that a test can block; [`AuditLog`]: what somebody asked of it
 //! - [`scenarios!`]: several scenarios on one control plane at the same time
@@ -67,7 +67,7 @@ mod sole_controller;
 mod spawner;
 mod spoil;
 mod tools;
-mod usage;
+pub mod usage;
 pub mod workloads;
 
 pub use audit::{AuditEntry, AuditLog};

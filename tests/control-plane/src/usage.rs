@@ -4,13 +4,13 @@ use std::io;
 
 /// A size from `/proc/<pid>/status`, in KiB: `VmHWM` is the highest resident size so far, `VmRSS` the present
 /// one.
-pub(crate) fn memory_kib(pid: u32, field: &str) -> io::Result<u64> {
+pub fn memory_kib(pid: u32, field: &str) -> io::Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     memory_field(&status, field).ok_or_else(|| missing(field))
 }
 
 /// Processor time of all its threads, user and system, in seconds.
-pub(crate) fn cpu_seconds(pid: u32) -> io::Result<f64> {
+pub fn cpu_seconds(pid: u32) -> io::Result<f64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let ticks = cpu_ticks(&stat).ok_or_else(|| missing("processor time"))?;
     #[expect(clippy::cast_precision_loss, reason = "ticks of a test run are far below 2^52")]

@@ -1,0 +1,171 @@
+//! Sizes that no machine of ours carries a real API server for: pod-safety on the synthetic one, one size after the other.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use pod_safety_control_plane::usage;
+use tokio::process::{Child, Command};
+
+use crate::synthetic::kubeconfig;
+use crate::{http, say};
+
+/// A million pods are listed in seconds. More is no start.
+const SYNCED_WITHIN: Duration = Duration::from_secs(300);
+
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Of what a start allocated, the rest is given back or not after this.
+const SETTLES_FOR: Duration = Duration::from_secs(15);
+
+/// Each kubelet renews its Lease so often.
+const RENEWS_EACH: usize = 10;
+
+/// Measures pod-safety alone on clusters that are made up.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Scale {
+    /// How many nodes, and how many pods on each
+    #[arg(long, value_name = "NODESxPODS", value_delimiter = ',', default_value = "5000x30,30000x30,65000x15,130000x8,130000x0")]
+    sizes: Vec<Size>,
+
+    /// For how long heartbeats are measured
+    #[arg(long, value_name = "SECONDS", default_value = "60")]
+    seconds: u64,
+
+    /// Heartbeats in each second, instead of a tenth of the nodes
+    #[arg(long, value_name = "COUNT")]
+    heartbeats: Option<usize>,
+
+    /// A kubeconfig of a real cluster to measure instead. What it has must be said with --sizes
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+
+    /// More flags of pod-safety
+    #[arg(long, value_name = "FLAG", allow_hyphen_values = true, default_value = "--controllers=pod-gc")]
+    flags: Vec<String>,
+
+    /// The pod-safety to measure
+    #[arg(long, value_name = "FILE")]
+    pod_safety: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Size {
+    nodes: usize,
+    pods_each: usize,
+}
+
+impl std::str::FromStr for Size {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let (nodes, pods) = text.split_once('x').context("nodes and pods have an x between them")?;
+        Ok(Self { nodes: nodes.parse()?, pods_each: pods.parse()? })
+    }
+}
+
+/// What was measured at one size.
+struct Row {
+    size: Size,
+    heartbeats: usize,
+    start: f64,
+    start_cpu: f64,
+    peak_mib: f64,
+    steady_mib: f64,
+    own_mib: f64,
+    share: f64,
+}
+
+pub(crate) async fn run(plan: Scale) -> Result<String> {
+    let mut table = String::from(
+        "| nodes | pods | heartbeats/s | start, s | … own CPU, s | peak, MiB | 15 s later, MiB | … of it no program pages, MiB | \
+         own CPU with heartbeats, % of a core | µs per heartbeat |\n|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n",
+    );
+    for &size in &plan.sizes {
+        let row = measure(&plan, size).await?;
+        let line = row.line();
+        say(&line);
+        writeln!(table, "{line}")?;
+    }
+    Ok(table)
+}
+
+impl Row {
+    fn line(&self) -> String {
+        let Self { size, heartbeats, start, start_cpu, peak_mib, steady_mib, own_mib, share } = self;
+        let pods = size.nodes * size.pods_each;
+        let each = share * 1e6 / crate::results::number(*heartbeats).max(1.0);
+        format!(
+            "| {} | {pods} | {heartbeats} | {start:.2} | {start_cpu:.2} | {peak_mib:.0} | {steady_mib:.0} | {own_mib:.0} | {:.2} | \
+             {each:.1} |",
+            size.nodes,
+            share * 100.0
+        )
+    }
+}
+
+/// A program of ours in the background. It ends with us.
+fn spawn(program: &Path, args: &[&str], log: &Path) -> Result<Child> {
+    let file = std::fs::File::create(log).with_context(|| format!("writing {}", log.display()))?;
+    let mut command = Command::new(program);
+    command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(file).kill_on_drop(true);
+    command.spawn().with_context(|| format!("starting {}", program.display()))
+}
+
+async fn measure(plan: &Scale, size: Size) -> Result<Row> {
+    let folder = tempfile::tempdir()?;
+    let heartbeats = plan.heartbeats.unwrap_or(size.nodes / RENEWS_EACH);
+    let (nodes, pods) = (size.nodes.to_string(), (size.nodes * size.pods_each).to_string());
+    let rate = heartbeats.to_string();
+    let (_server, config) = match &plan.kubeconfig {
+        Some(config) => (None, config.clone()),
+        None => {
+            let into = folder.path().display().to_string();
+            let args = ["serve", "--nodes", &nodes, "--pods", &pods, "--heartbeats", &rate, "--folder", &into];
+            let server = spawn(&std::env::current_exe()?, &args, &folder.path().join("serve.log"))?;
+            (Some(server), kubeconfig(folder.path()))
+        }
+    };
+    wait(async || config.exists().then_some(())).await?;
+
+    let log = folder.path().join("pod-safety.log");
+    let config = format!("--kubeconfig={}", config.display());
+    let mut args = vec!["run", &config, "--leader-elect=false", "--admin-address=127.0.0.1:0", "--log-format=json"];
+    args.extend(plan.flags.iter().map(String::as_str));
+    let began = Instant::now();
+    let mut ours = spawn(&plan.pod_safety, &args, &log)?;
+    let pid = ours.id().context("pod-safety has ended")?;
+    let address = wait(async || {
+        let text = std::fs::read_to_string(&log).ok()?;
+        Some(text.split_once("\"address\":\"")?.1.split_once('"')?.0.to_owned())
+    });
+    let admin = http::client(&format!("http://{}", address.await?))?;
+    wait(async || http::page(&admin, "readyz").await.ok()).await?;
+    let (start, start_cpu) = (began.elapsed().as_secs_f64(), usage::cpu_seconds(pid)?);
+    tokio::time::sleep(SETTLES_FOR).await;
+    let (before, since) = (usage::cpu_seconds(pid)?, Instant::now());
+    tokio::time::sleep(Duration::from_secs(plan.seconds)).await;
+    let share = (usage::cpu_seconds(pid)? - before) / since.elapsed().as_secs_f64();
+    let mib = |field| usage::memory_kib(pid, field).map(crate::contender::mib);
+    let (peak_mib, steady_mib, own_mib) = (mib("VmHWM")?, mib("VmRSS")?, mib("RssAnon")?);
+    let metrics = http::page(&admin, "metrics").await?;
+    for (resource, count) in [("pods", &pods), ("nodes", &nodes), ("leases", &nodes)] {
+        let line = format!("pod_safety_cache_objects{{resource=\"{resource}\"}} {count}");
+        ensure!(metrics.lines().any(|one| one == line), "pod-safety does not say {line}");
+    }
+    ensure!(ours.try_wait()?.is_none(), "pod-safety has ended");
+    Ok(Row { size, heartbeats, start, start_cpu, peak_mib, steady_mib, own_mib, share })
+}
+
+async fn wait<T>(look: impl AsyncFn() -> Option<T>) -> Result<T> {
+    let deadline = Instant::now() + SYNCED_WITHIN;
+    while Instant::now() < deadline {
+        if let Some(found) = look().await {
+            return Ok(found);
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+    bail!("nothing came within {SYNCED_WITHIN:?}")
+}

@@ -1,0 +1,96 @@
+//! When which Lease is renewed: one after the other at an even rate, each node once in a round, in an order in which
+//! neighbours are far apart. All of it is a matter of arithmetic, so a watch may begin at any version.
+
+use std::time::Duration;
+
+/// A prime: the step from one node to the next.
+const STEP: usize = 7_919;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Beats {
+    /// The node of each place in a round, and the place of each node.
+    order: Vec<u32>,
+    place: Vec<u32>,
+    per_second: u32,
+    /// When the first was due, since 1970.
+    began: Duration,
+}
+
+impl Beats {
+    pub(crate) fn new(nodes: usize, per_second: u32, began: Duration) -> Self {
+        // With a number of nodes that the step divides, only some would be met.
+        let step = if nodes.is_multiple_of(STEP) { 1 } else { STEP };
+        let mut order = vec![0; nodes];
+        let mut place = vec![0; nodes];
+        for at in 0..nodes {
+            let node = at * step % nodes;
+            order[at] = u32::try_from(node).unwrap_or(u32::MAX);
+            place[node] = u32::try_from(at).unwrap_or(u32::MAX);
+        }
+        Self { order, place, per_second, began }
+    }
+
+    /// How many there were after this time.
+    pub(crate) fn count(&self, since_began: Duration) -> usize {
+        if self.order.is_empty() {
+            return 0;
+        }
+        let count = since_began.as_micros() * u128::from(self.per_second) / 1_000_000;
+        usize::try_from(count).unwrap_or(usize::MAX)
+    }
+
+    /// How long after the beginning this one is due; the first is 1. `None`: never.
+    pub(crate) fn due(&self, renewal: usize) -> Option<Duration> {
+        let micros = (renewal as u128 * 1_000_000).checked_div(u128::from(self.per_second))?;
+        u64::try_from(micros).ok().map(|micros| Duration::from_micros(micros + 1))
+    }
+
+    /// When this one was, since 1970.
+    pub(crate) fn moment(&self, renewal: usize) -> Duration {
+        self.began + self.due(renewal).unwrap_or_default()
+    }
+
+    /// Whose Lease this one renewed.
+    pub(crate) fn node(&self, renewal: usize) -> usize {
+        self.order[(renewal - 1) % self.order.len()] as usize
+    }
+
+    /// The last of a node's renewals, of so many of all.
+    pub(crate) fn last(&self, node: usize, renewals: usize) -> Option<usize> {
+        let place = self.place[node] as usize;
+        let rounds = renewals.checked_sub(place + 1)? / self.order.len();
+        Some(rounds * self.order.len() + place + 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_node_is_renewed_once_in_a_round_and_its_last_renewal_is_known() {
+        for nodes in [1, 2, 10, STEP, 10_000] {
+            let beats = Beats::new(nodes, 10, Duration::ZERO);
+            let mut last = vec![None; nodes];
+            for renewal in 1..=nodes * 2 + nodes / 2 {
+                last[beats.node(renewal)] = Some(renewal);
+            }
+            for (node, renewal) in last.into_iter().enumerate() {
+                assert_eq!(beats.last(node, nodes * 2 + nodes / 2), renewal, "{node} of {nodes}");
+                assert!(renewal > Some(nodes));
+                assert_eq!(beats.last(node, 0), None);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_due_has_been_and_what_is_next_has_not() {
+        let beats = Beats::new(7, 13_000, Duration::from_secs(1));
+        for renewal in [1, 2, 500, 13_000, 1_000_003] {
+            let due = beats.due(renewal).unwrap();
+            assert_eq!(beats.count(due), renewal);
+            assert_eq!(beats.count(due - Duration::from_micros(2)), renewal - 1);
+        }
+        assert_eq!(Beats::new(7, 0, Duration::ZERO).due(1), None);
+    }
+}

@@ -1,0 +1,100 @@
+//! A synthetic API server: lists and watches of a cluster of any size, made from numbers while they are sent.
+//!
+//! - `template`: an object with places; `world`: what stands in them; `beats`: when which Lease is renewed
+//! - `messages`: lists and events; `stream`: both while they are sent; `server`: which question gets which answer
+//!
+//! It knows pods, nodes and the Leases of nodes, and says that of all else there is none. Nothing that is written to it is
+//! kept. `tests` compares its bytes with a real API server's.
+
+mod beats;
+mod messages;
+mod server;
+mod stream;
+mod template;
+mod world;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, Result};
+use serde_json::json;
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+
+use beats::Beats;
+use world::{Size, World};
+
+/// Serves a cluster that is made up, until it is killed.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Serve {
+    /// How many nodes
+    #[arg(long, value_name = "COUNT", default_value = "5000")]
+    pub(crate) nodes: usize,
+
+    /// How many pods on them
+    #[arg(long, value_name = "COUNT", default_value = "150000")]
+    pub(crate) pods: usize,
+
+    /// How many Leases of nodes are renewed in each second
+    #[arg(long, value_name = "COUNT", default_value = "0")]
+    pub(crate) heartbeats: u32,
+
+    /// Other seeds give other UIDs
+    #[arg(long, value_name = "NUMBER", default_value = "1")]
+    pub(crate) seed: u64,
+
+    /// Where `kubeconfig` is written, once it serves
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) folder: PathBuf,
+}
+
+/// Where clients find how to reach it.
+pub(crate) fn kubeconfig(folder: &Path) -> PathBuf {
+    folder.join("kubeconfig")
+}
+
+pub(crate) async fn serve(plan: Serve) -> Result<()> {
+    let size = Size { nodes: plan.nodes, pods: plan.pods, seed: plan.seed };
+    let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let world = World::new(size, Beats::new(plan.nodes, plan.heartbeats, began))?;
+    let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await?;
+    let (acceptor, certificate) = tls()?;
+    write_kubeconfig(&plan.folder, listener.local_addr()?, &certificate)?;
+    server::run(listener, acceptor, Arc::new(world)).await
+}
+
+/// A certificate that nobody signed but itself.
+fn tls() -> Result<(TlsAcceptor, String)> {
+    let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()])?;
+    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
+    let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key)?;
+    Ok((TlsAcceptor::from(Arc::new(config)), made.cert.pem()))
+}
+
+fn write_kubeconfig(folder: &Path, address: SocketAddr, certificate: &str) -> Result<()> {
+    let authority = folder.join("authority.crt");
+    std::fs::write(&authority, certificate).with_context(|| format!("writing {}", authority.display()))?;
+    let name = "synthetic";
+    let text = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": name,
+        "clusters": [{ "name": name, "cluster": {
+            "server": format!("https://{address}"), "certificate-authority": std::path::absolute(&authority)? } }],
+        "users": [{ "name": name, "user": { "token": "none" } }],
+        "contexts": [{ "name": name, "context": { "cluster": name, "user": name } }],
+    });
+    // It appears whole: somebody waits for it.
+    let (file, unfinished) = (kubeconfig(folder), folder.join("unfinished"));
+    std::fs::write(&unfinished, text.to_string()).and_then(|()| std::fs::rename(&unfinished, &file))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,176 @@
+//! Which question gets which answer.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use bytes::Bytes;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Full, StreamBody};
+use hyper::body::Incoming;
+use hyper::header::{ACCEPT, CONTENT_TYPE};
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::Instant;
+use tokio_rustls::TlsAcceptor;
+
+use super::messages;
+use super::stream::{Page, Watch};
+use super::world::{Kind, Made, World};
+use crate::say;
+
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
+/// A watch that says nothing of its length lasts so long.
+const LASTS: Duration = Duration::from_secs(3_600);
+
+type Body = UnsyncBoxBody<Bytes, Infallible>;
+
+/// Answers until the process ends.
+pub(crate) async fn run(listener: TcpListener, acceptor: TlsAcceptor, world: Arc<World>) -> Result<()> {
+    let api = Api { world, began: Instant::now() };
+    loop {
+        let (stream, _) = listener.accept().await?;
+        let (acceptor, api) = (acceptor.clone(), api.clone());
+        tokio::spawn(async move {
+            if let Err(error) = api.talk(stream, acceptor).await {
+                say(&format!("a connection ended: {error:#}"));
+            }
+        });
+    }
+}
+
+#[derive(Clone)]
+struct Api {
+    world: Arc<World>,
+    began: Instant,
+}
+
+/// The parts of a query.
+type Query = BTreeMap<String, String>;
+
+fn query(text: &str) -> Query {
+    let pairs = text.split('&').filter_map(|pair| pair.split_once('='));
+    pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+}
+
+/// What a path names: a kind, and the object's name if it is one object.
+fn of_path(path: &str) -> Option<(Kind, Option<&str>)> {
+    let all = [
+        ("/api/v1/nodes", Kind::Nodes),
+        ("/api/v1/pods", Kind::Pods),
+        ("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases", Kind::Leases),
+    ];
+    all.into_iter().find_map(|(prefix, kind)| match path.strip_prefix(prefix)? {
+        "" => Some((kind, None)),
+        name => Some((kind, Some(name.strip_prefix('/')?))),
+    })
+}
+
+impl Api {
+    async fn talk(self, stream: TcpStream, acceptor: TlsAcceptor) -> Result<()> {
+        stream.set_nodelay(true)?;
+        let stream = TokioIo::new(acceptor.accept(stream).await?);
+        let service = hyper::service::service_fn(|request| self.answer(request));
+        Ok(hyper::server::conn::http1::Builder::new().serve_connection(stream, service).await?)
+    }
+
+    async fn answer(&self, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
+        let accepts = request.headers().get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let protobuf = accepts.contains(PROTOBUF);
+        let query = query(request.uri().query().unwrap_or_default());
+        let path = request.uri().path().to_owned();
+        Ok(match (request.method(), of_path(&path)) {
+            (&Method::GET, Some(_)) if !protobuf => status(StatusCode::NOT_ACCEPTABLE, "NotAcceptable"),
+            (&Method::GET, Some((kind, Some(name)))) => self.object(kind, name),
+            (&Method::GET, Some((kind, None))) => self.collection(kind, &query),
+            (&Method::GET, None) => self.other(&path, &query),
+            // What is written is taken for written. A question about rights is answered with yes.
+            _ => {
+                let body =
+                    request.into_body().collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+                let mut written: Value = serde_json::from_slice(&body).unwrap_or_default();
+                if path.ends_with("accessreviews") {
+                    written["status"] = json!({ "allowed": true });
+                }
+                in_json(StatusCode::CREATED, &written)
+            }
+        })
+    }
+
+    fn renewals(&self) -> usize {
+        self.world.beats.count(self.began.elapsed())
+    }
+
+    fn object(&self, kind: Kind, name: &str) -> Response<Body> {
+        let number = name.rsplit('-').next().and_then(|number| number.parse().ok());
+        let Some(number) = number.filter(|number| *number < self.world.count(kind)) else {
+            return status(StatusCode::NOT_FOUND, "NotFound");
+        };
+        let mut made = Made::default();
+        self.world.make(kind, number, self.renewals(), &mut made);
+        let whole = messages::object(kind, self.world.template(kind), &made);
+        response(StatusCode::OK, PROTOBUF, Full::new(whole.into()).boxed_unsync())
+    }
+
+    fn collection(&self, kind: Kind, query: &Query) -> Response<Body> {
+        let number = |key: &str| query.get(key).and_then(|text| text.parse::<usize>().ok());
+        let version = number("resourceVersion").filter(|version| *version > 0);
+        let renewals = version.map_or_else(|| self.renewals(), |version| self.world.renewals_at(version));
+        let world = Arc::clone(&self.world);
+        if query.contains_key("watch") {
+            let lasts = number("timeoutSeconds").and_then(|seconds| u64::try_from(seconds).ok());
+            let lasts = lasts.map_or(LASTS, Duration::from_secs);
+            let watch = Watch::new(world, self.began, kind, renewals, lasts).stream();
+            let streams = format!("{PROTOBUF};stream=watch");
+            return response(StatusCode::OK, &streams, StreamBody::new(watch).boxed_unsync());
+        }
+        let from = number("continue").unwrap_or(0);
+        let to = number("limit").map_or(usize::MAX, |limit| from + limit).min(world.count(kind));
+        let page = Page { kind, renewals, from: from.min(to), to };
+        response(StatusCode::OK, PROTOBUF, StreamBody::new(page.stream(world)).boxed_unsync())
+    }
+
+    /// Of other kinds there is no object, and never will be.
+    fn other(&self, path: &str, query: &Query) -> Response<Body> {
+        let version = self.world.version(self.renewals()).to_string();
+        if path == "/version" {
+            return in_json(StatusCode::OK, &json!({ "major": "1", "minor": "37", "gitVersion": "v1.37.2" }));
+        }
+        if query.contains_key("watch") {
+            let nothing = futures::stream::pending::<Result<hyper::body::Frame<Bytes>, Infallible>>();
+            return response(StatusCode::OK, "application/json", StreamBody::new(nothing).boxed_unsync());
+        }
+        // The name of a kind is in the plural, that of an object mostly not.
+        if path.ends_with('s') {
+            let list = json!({ "apiVersion": "v1", "kind": "List", "metadata": { "resourceVersion": version }, "items": [] });
+            return in_json(StatusCode::OK, &list);
+        }
+        status(StatusCode::NOT_FOUND, "NotFound")
+    }
+}
+
+fn status(code: StatusCode, reason: &str) -> Response<Body> {
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "reason": reason,
+        "message": reason, "code": code.as_u16(),
+    });
+    in_json(code, &status)
+}
+
+fn in_json(code: StatusCode, value: &Value) -> Response<Body> {
+    response(code, "application/json", Full::new(value.to_string().into()).boxed_unsync())
+}
+
+fn response(code: StatusCode, content_type: &str, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = code;
+    if let Ok(value) = content_type.parse() {
+        response.headers_mut().insert(CONTENT_TYPE, value);
+    }
+    response
+}

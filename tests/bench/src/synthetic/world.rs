@@ -1,0 +1,286 @@
+//! The objects of a cluster of any size, each made from its number when it is asked for. Nothing of them is kept.
+
+use std::io::Write as _;
+use std::time::Duration;
+
+use anyhow::Result;
+use prost::Message as _;
+
+use super::beats::Beats;
+use super::messages::Time;
+#[cfg(test)]
+use super::template::content;
+use super::template::{Place, Template, Values, place};
+
+/// How many places an object has at most.
+const PLACES: usize = 10;
+
+/// What stands in the places of an object.
+pub(crate) type Made = Values<PLACES>;
+
+const NAME: usize = 0;
+const UID: usize = 1;
+const VERSION: usize = 2;
+/// Of a pod: its node, its ReplicaSet, that one's UID, and the beginning of its name.
+const NODE: usize = 3;
+const APP: usize = 4;
+const APP_UID: usize = 5;
+const APP_PREFIX: usize = 6;
+/// Of a node.
+const ZONE: usize = 3;
+const CIDR: usize = 4;
+const PROVIDER: usize = 5;
+const ADDRESS: usize = 6;
+const MACHINE: usize = 7;
+const SYSTEM: usize = 8;
+const BOOT: usize = 9;
+/// Of a Lease.
+const NODE_UID: usize = 3;
+const RENEWED: usize = 4;
+
+const fn of_label(value: usize, was: &'static str) -> Place {
+    Place { path: &[1, 11, 2], was: Some(was), value }
+}
+
+const OF_PODS: [Place; 8] = [
+    place(NAME, &[1, 1]),
+    place(APP_PREFIX, &[1, 2]),
+    place(UID, &[1, 5]),
+    place(VERSION, &[1, 6]),
+    of_label(APP, "p-app-0"),
+    place(APP, &[1, 13, 3]),
+    place(APP_UID, &[1, 13, 4]),
+    place(NODE, &[2, 10]),
+];
+
+const OF_NODES: [Place; 13] = [
+    place(NAME, &[1, 1]),
+    place(UID, &[1, 5]),
+    place(VERSION, &[1, 6]),
+    of_label(NAME, "node-0"),
+    of_label(ZONE, "zone-0"),
+    place(CIDR, &[2, 1]),
+    place(CIDR, &[2, 7]),
+    place(PROVIDER, &[2, 3]),
+    Place { path: &[3, 5, 2], was: Some("10.0.0.0"), value: ADDRESS },
+    Place { path: &[3, 5, 2], was: Some("node-0"), value: NAME },
+    place(MACHINE, &[3, 7, 1]),
+    place(SYSTEM, &[3, 7, 2]),
+    place(BOOT, &[3, 7, 3]),
+];
+
+const OF_LEASES: [Place; 7] = [
+    place(NAME, &[1, 1]),
+    place(UID, &[1, 5]),
+    place(VERSION, &[1, 6]),
+    place(NAME, &[1, 13, 3]),
+    place(NODE_UID, &[1, 13, 4]),
+    place(NAME, &[2, 1]),
+    place(RENEWED, &[2, 4]),
+];
+
+/// What is listed and watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Pods,
+    Nodes,
+    Leases,
+}
+
+impl Kind {
+    pub(crate) const fn api_version(self) -> &'static str {
+        match self {
+            Self::Pods | Self::Nodes => "v1",
+            Self::Leases => "coordination.k8s.io/v1",
+        }
+    }
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Pods => "Pod",
+            Self::Nodes => "Node",
+            Self::Leases => "Lease",
+        }
+    }
+}
+
+/// Pods that share a ReplicaSet, as the loader has it.
+const PODS_OF_AN_APP: usize = 20;
+
+/// Zones, as the loader has it.
+const ZONES: usize = 3;
+
+/// The version of the first object.
+const FIRST_VERSION: usize = 1_000;
+
+/// How large the cluster is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Size {
+    pub(crate) nodes: usize,
+    pub(crate) pods: usize,
+    /// Other seeds give other UIDs.
+    pub(crate) seed: u64,
+}
+
+pub(crate) struct World {
+    pub(crate) size: Size,
+    pub(crate) beats: Beats,
+    pods: Template,
+    nodes: Template,
+    leases: Template,
+}
+
+impl World {
+    pub(crate) fn new(size: Size, beats: Beats) -> Result<Self> {
+        Ok(Self {
+            size,
+            beats,
+            pods: Template::new(include_bytes!("../../testdata/pod.pb"), &OF_PODS)?,
+            nodes: Template::new(include_bytes!("../../testdata/node.pb"), &OF_NODES)?,
+            leases: Template::new(include_bytes!("../../testdata/lease.pb"), &OF_LEASES)?,
+        })
+    }
+
+    pub(crate) fn template(&self, kind: Kind) -> &Template {
+        match kind {
+            Kind::Pods => &self.pods,
+            Kind::Nodes => &self.nodes,
+            Kind::Leases => &self.leases,
+        }
+    }
+
+    pub(crate) const fn count(&self, kind: Kind) -> usize {
+        match kind {
+            Kind::Pods => self.size.pods,
+            Kind::Nodes | Kind::Leases => self.size.nodes,
+        }
+    }
+
+    /// The version of the cluster after so many renewals.
+    pub(crate) const fn version(&self, renewals: usize) -> usize {
+        FIRST_VERSION + 2 * self.size.nodes + self.size.pods + renewals
+    }
+
+    /// How many renewals there were at this version.
+    pub(crate) const fn renewals_at(&self, version: usize) -> usize {
+        version.saturating_sub(self.version(0))
+    }
+
+    /// Makes the object of this number, as it is after so many renewals.
+    pub(crate) fn make(&self, kind: Kind, number: usize, renewals: usize, made: &mut Made) {
+        let mut set = |value: usize, text: std::fmt::Arguments<'_>| {
+            made[value].clear();
+            // A vector has room for everything.
+            let _always = made[value].write_fmt(text);
+        };
+        let uid = |of: Of, number: usize| Uid::of(self.size.seed, of, number);
+        match kind {
+            Kind::Pods => {
+                let app = number / PODS_OF_AN_APP;
+                set(NAME, format_args!("p-{number}"));
+                set(UID, format_args!("{}", uid(Of::Pod, number)));
+                set(VERSION, format_args!("{}", FIRST_VERSION + 2 * self.size.nodes + number));
+                set(NODE, format_args!("node-{}", number % self.size.nodes.max(1)));
+                set(APP, format_args!("p-app-{app}"));
+                set(APP_UID, format_args!("{}", uid(Of::App, app)));
+                set(APP_PREFIX, format_args!("p-app-{app}-"));
+            }
+            Kind::Nodes => {
+                set(NAME, format_args!("node-{number}"));
+                set(UID, format_args!("{}", uid(Of::Node, number)));
+                set(VERSION, format_args!("{}", FIRST_VERSION + number));
+                set(ZONE, format_args!("zone-{}", number % ZONES));
+                set(CIDR, format_args!("10.{}.{}.0/24", (1 + number) >> 8 & 0x7f, number & 0xff));
+                set(PROVIDER, format_args!("load:///node-{number}"));
+                set(ADDRESS, format_args!("10.0.{}.{}", number >> 8 & 0xff, number & 0xff));
+                set(MACHINE, format_args!("{}", uid(Of::Machine, number)));
+                set(SYSTEM, format_args!("{}", uid(Of::System, number)));
+                set(BOOT, format_args!("{}", uid(Of::Boot, number)));
+            }
+            Kind::Leases => {
+                let renewal = self.beats.last(number, renewals);
+                let version =
+                    renewal.map_or(FIRST_VERSION + self.size.nodes + number, |one| self.version(one));
+                set(NAME, format_args!("node-{number}"));
+                set(UID, format_args!("{}", uid(Of::Lease, number)));
+                set(VERSION, format_args!("{version}"));
+                set(NODE_UID, format_args!("{}", uid(Of::Node, number)));
+                made[RENEWED] = stamp(self.beats.moment(renewal.unwrap_or(0))).encode_to_vec();
+            }
+        }
+    }
+}
+
+/// A moment in microseconds, as Leases have it.
+fn stamp(since_1970: Duration) -> Time {
+    let nanos = i32::try_from(since_1970.subsec_micros() * 1_000).ok();
+    Time { seconds: i64::try_from(since_1970.as_secs()).ok(), nanos }
+}
+
+/// What a UID is of.
+#[derive(Clone, Copy)]
+enum Of {
+    Pod = 1,
+    App,
+    Node,
+    Lease,
+    Machine,
+    System,
+    Boot,
+}
+
+/// A random UUID that is always the same.
+struct Uid(u64, u64);
+
+impl Uid {
+    fn of(seed: u64, of: Of, number: usize) -> Self {
+        let number = seed ^ (of as u64) << 56 ^ (number as u64) << 1;
+        Self(mixed(number), mixed(number | 1))
+    }
+}
+
+/// `splitmix64`.
+const fn mixed(number: u64) -> u64 {
+    let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ mixed >> 31
+}
+
+impl std::fmt::Display for Uid {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self(high, low) = self;
+        let [a, b, c] = [high >> 32, high >> 16 & 0xffff, high & 0xfff];
+        let [d, e] = [low >> 48 & 0x3fff | 0x8000, low & 0xffff_ffff_ffff];
+        write!(f, "{a:08x}-{b:04x}-4{c:03x}-{d:04x}-{e:012x}")
+    }
+}
+
+#[cfg(test)]
+impl World {
+    const fn places(kind: Kind) -> &'static [Place] {
+        match kind {
+            Kind::Pods => &OF_PODS,
+            Kind::Nodes => &OF_NODES,
+            Kind::Leases => &OF_LEASES,
+        }
+    }
+
+    /// Where objects of a kind differ.
+    pub(crate) fn paths(kind: Kind) -> impl Iterator<Item = &'static [usize]> {
+        Self::places(kind).iter().map(|place| place.path)
+    }
+
+    /// Puts in what `object` says where no number decides it: UIDs, versions, times.
+    pub(crate) fn take_what_chance_decides(&self, kind: Kind, object: &[u8], made: &mut Made) {
+        let chance: &[usize] = match kind {
+            Kind::Pods => &[UID, VERSION, APP_UID],
+            Kind::Nodes => &[UID, VERSION, MACHINE, SYSTEM, BOOT],
+            Kind::Leases => &[UID, VERSION, NODE_UID, RENEWED],
+        };
+        for place in Self::places(kind).iter().filter(|place| chance.contains(&place.value)) {
+            let found = place.path.iter().try_fold(object, |message, number| content(message, *number));
+            made[place.value] = found.map_or_else(Vec::new, <[u8]>::to_vec);
+        }
+    }
+}
