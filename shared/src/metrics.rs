@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use prometheus::{
-    Encoder, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
+    Encoder, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
     IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
@@ -193,19 +193,18 @@ impl CacheMetrics {
         })
     }
 
-    pub(crate) fn counted(&self, kind: Kind, objects: usize, undecodable: usize) {
-        self.objects.with_label_values(&[kind.resource()]).set(i64::try_from(objects).unwrap_or(i64::MAX));
-        self.undecodable
-            .with_label_values(&[kind.resource()])
-            .set(i64::try_from(undecodable).unwrap_or(i64::MAX));
+    /// How many objects of a kind there are, and how many of them cannot be decoded.
+    pub(crate) fn objects_of(&self, kind: Kind) -> [IntGauge; 2] {
+        [&self.objects, &self.undecodable].map(|gauge| gauge.with_label_values(&[kind.resource()]))
     }
 
     pub(crate) fn synced(&self, kind: Kind, synced: bool) {
         self.synced.with_label_values(&[kind.resource()]).set(i64::from(synced));
     }
 
-    pub(crate) fn heard(&self, kind: Kind, wall: jiff::Timestamp) {
-        self.last_contact.with_label_values(&[kind.resource()]).set(wall.as_duration().as_secs_f64());
+    /// When something was last heard of a kind.
+    pub(crate) fn last_contact_of(&self, kind: Kind) -> Gauge {
+        self.last_contact.with_label_values(&[kind.resource()])
     }
 
     pub(crate) fn listed(&self, kind: Kind) {

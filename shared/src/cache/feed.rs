@@ -10,18 +10,26 @@
 //! removals; a stream that is silent for longer than a bookmark takes is dead, and
 //! after two of them a new list says whether anything went by.
 
+mod watch;
+
 use std::sync::Arc;
 use std::time::Duration;
+
+use jiff::Timestamp;
+use prometheus::{Gauge, IntGauge};
 
 use super::kinds::of_kind;
 use super::object::Object;
 use super::{Cache, Trouble};
 use crate::client::{ApiError, Call, Connection, ListStream, page_path};
-use crate::clock::{Env, Mono, Task};
+use crate::clock::{Collects, Env, Mono, Task};
 use crate::metrics::CacheMetrics;
-use crate::model::{Kind, Uid};
+use crate::model::Kind;
 use crate::record::error_chain;
-use crate::wire::{Event, OnlyMeta, Raw, WireError};
+use crate::wire::{Raw, WireError};
+use watch::End;
+#[cfg(test)]
+pub(super) use watch::WATCH_SILENCE;
 
 /// Objects of one page: of our own kinds, and of the others once a whole list has failed. A list without a limit is
 /// served from the API server's cache and costs it 4 to 7 s of CPU for 150,000
@@ -32,13 +40,6 @@ const PAGE: usize = 5_000;
 
 /// A list of which nothing comes for this long is given up.
 pub(super) const LIST_SILENCE: Duration = Duration::from_secs(30);
-
-/// A watch asks to be ended after this long, and up to as long again, so that
-/// watches spread over API servers that come back (client-go does the same).
-const WATCH_AT_LEAST: Duration = Duration::from_secs(300);
-
-/// Bookmarks come each minute; half a minute more is not chance.
-pub(super) const WATCH_SILENCE: Duration = Duration::from_secs(90);
 
 /// After so many silent watches in a row the kind is listed again. After etcd was restored from a backup a watch waits for
 /// versions that are long in coming, and nothing says so. A kind without a change in three minutes is cheap to list.
@@ -75,14 +76,30 @@ pub fn follow(
     }
     for kind in kinds {
         metrics.synced(*kind, false);
-        let (connection, cache) = (connection.clone(), Arc::clone(cache));
-        env.spawner.spawn(kind.resource(), feed(*kind, connection, cache, env.clone(), metrics.clone()));
+        let collects = (*kind == Kind::NodeLeases).then(Collects::default);
+        let connection = if collects.is_some() { connection.apart() } else { connection.clone() };
+        let around =
+            Around { connection, cache: Arc::clone(cache), env: env.clone(), metrics: metrics.clone() };
+        let task = feed(*kind, around, collects.clone());
+        match collects {
+            // All nodes renew, each by itself, and most of it is no news for anybody.
+            Some(collects) => env.spawner.spawn_apart(kind.resource(), collects, task),
+            None => env.spawner.spawn(kind.resource(), task),
+        }
     }
 }
 
+/// What a feed works with.
+struct Around {
+    connection: Connection,
+    cache: Arc<Cache>,
+    env: Env,
+    metrics: CacheMetrics,
+}
+
 /// The endless task that follows `kind`.
-fn feed(kind: Kind, connection: Connection, cache: Arc<Cache>, env: Env, metrics: CacheMetrics) -> Task {
-    of_kind!(kind, T => Box::pin(Feed::<T>::new(connection, cache, env, metrics).run()))
+fn feed(kind: Kind, around: Around, collects: Option<Collects>) -> Task {
+    of_kind!(kind, T => Box::pin(Feed::<T>::new(around, collects).run()))
 }
 
 /// Whether a list may have failed because it was too much at once. A server that
@@ -95,26 +112,6 @@ fn too_much(error: &ApiError) -> bool {
             false
         }
     }
-}
-
-/// Whether the API server has not reached the version that it was asked for: as after etcd was restored (client-go's
-/// `IsTooLargeResourceVersion` reads the same words of servers that name no cause).
-fn is_of_the_future(error: &ApiError) -> bool {
-    matches!(error, ApiError::Refused { code: 504, message, .. } if message.contains("Too large resource version"))
-}
-
-const AHEAD: &str = "the API server has not reached the version: its data may have been restored";
-
-/// Why a watch ended.
-enum End {
-    /// In good order, or its time was up.
-    Over,
-    /// It must be listed again, for the history is gone or unreadable.
-    Relist(&'static str),
-    /// Something failed; the watch can be opened again where it stopped.
-    Failed(ApiError),
-    /// Nothing came for longer than a bookmark takes.
-    Silent,
 }
 
 /// How many objects of this kind one answer may have at first.
@@ -140,35 +137,39 @@ pub(crate) async fn page(
 }
 
 struct Feed<T> {
-    connection: Connection,
-    cache: Arc<Cache>,
-    env: Env,
-    metrics: CacheMetrics,
+    around: Around,
+    /// Whether what a watch brings may lie a little; a list is waited for.
+    collects: Option<Collects>,
     /// Where the next watch goes on; `None` before the first list and after 410.
     version: Option<String>,
+    /// When something came last.
+    heard: Mono,
     /// How many watches in a row brought nothing at all.
     silent: u32,
     /// The last list failed: the next one asks for pages.
     paged: bool,
     pause: Duration,
     logged: Option<Mono>,
+    /// The metrics of this kind, once there is something to show.
+    contact: Option<Gauge>,
+    objects: Option<[IntGauge; 2]>,
     kind: std::marker::PhantomData<fn() -> T>,
 }
 
 impl<T: Object> Feed<T> {
-    fn new(connection: Connection, cache: Arc<Cache>, env: Env, metrics: CacheMetrics) -> Self {
-        let kind = std::marker::PhantomData;
+    fn new(around: Around, collects: Option<Collects>) -> Self {
         Self {
-            connection,
-            cache,
-            env,
-            metrics,
+            heard: around.env.now(),
+            around,
+            collects,
             version: None,
             silent: 0,
             paged: false,
             pause: FIRST_PAUSE,
             logged: None,
-            kind,
+            contact: None,
+            objects: None,
+            kind: std::marker::PhantomData,
         }
     }
 
@@ -184,9 +185,9 @@ impl<T: Object> Feed<T> {
                 }
                 continue;
             };
-            let opened = self.env.now();
+            let opened = self.around.env.now();
             let end = self.watch(&version).await;
-            let short = self.env.now().since(opened) < SHORT;
+            let short = self.around.env.now().since(opened) < SHORT;
             match end {
                 End::Over => {}
                 End::Relist(why) => {
@@ -219,10 +220,10 @@ impl<T: Object> Feed<T> {
     fn recovered(&mut self, version: String) {
         self.version = Some(version);
         self.paged = false;
-        let (objects, undecodable) = self.cache.read().view().count(T::KIND);
+        let (objects, undecodable) = self.around.cache.read().view().count(T::KIND);
         tracing::info!(resource = T::KIND.resource(), objects, undecodable, "listed");
-        self.metrics.listed(T::KIND);
-        self.metrics.synced(T::KIND, true);
+        self.around.metrics.listed(T::KIND);
+        self.around.metrics.synced(T::KIND, true);
     }
 
     /// Says what is wrong, once and then once a minute, and waits.
@@ -231,15 +232,15 @@ impl<T: Object> Feed<T> {
         if T::KIND.is_ours() && error.is_not_found() {
             message = "the CRDs of pod-safety are not installed, so nothing is fenced: pod-safety manifests prints them".to_owned();
         }
-        self.metrics.failed(T::KIND, error.category());
-        self.cache.troubled(
+        self.around.metrics.failed(T::KIND, error.category());
+        self.around.cache.troubled(
             T::KIND,
             Trouble {
                 category: error.category(),
                 message: format!("{verb} {}: {message}", T::KIND.resource()),
             },
         );
-        let now = self.env.now();
+        let now = self.around.env.now();
         if self.logged.is_none_or(|logged| now.since(logged) >= LOG_AGAIN) {
             self.logged = Some(now);
             tracing::warn!(resource = T::KIND.resource(), verb, error = %message, "cannot watch this resource; trying again");
@@ -248,44 +249,59 @@ impl<T: Object> Feed<T> {
     }
 
     async fn back_off(&mut self) {
-        self.env.sleep(self.env.jitter(self.pause, 0.5)).await;
+        self.around.env.sleep(self.around.env.jitter(self.pause, 0.5)).await;
         self.pause = (self.pause * 2).min(LONGEST_PAUSE);
     }
 
     /// Nodes have taints, which others date.
-    fn read_wall(&self) {
+    fn read_wall(&self, now: Mono, wall: Timestamp) {
         if T::KIND == Kind::Nodes {
-            self.cache.read_wall(self.env.now(), self.env.clock.wall());
+            self.around.cache.read_wall(now, wall);
         }
     }
 
-    fn heard(&mut self) {
-        self.read_wall();
-        self.cache.heard(T::KIND, self.env.now());
-        self.metrics.heard(T::KIND, self.env.clock.wall());
+    fn heard(&mut self, now: Mono) {
+        let Around { cache, env, metrics, .. } = &self.around;
+        let wall = env.clock.wall();
+        self.heard = now;
+        cache.heard(T::KIND, now);
+        let contact = self.contact.get_or_insert_with(|| metrics.last_contact_of(T::KIND));
+        contact.set(wall.as_duration().as_secs_f64());
+        self.read_wall(now, wall);
     }
 
-    fn count(&self) {
-        let (objects, undecodable) = self.cache.read().view().count(T::KIND);
-        self.metrics.counted(T::KIND, objects, undecodable);
+    fn count(&mut self) {
+        let (objects, undecodable) = self.around.cache.read().view().count(T::KIND);
+        let gauges = self.objects.get_or_insert_with(|| self.around.metrics.objects_of(T::KIND));
+        for (gauge, count) in gauges.iter().zip([objects, undecodable]) {
+            gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
+        }
+    }
+
+    fn collect(&self, collects: bool) {
+        if let Some(mine) = &self.collects {
+            mine.set(collects);
+        }
     }
 
     async fn list(&mut self) -> Result<String, ApiError> {
-        self.read_wall();
-        self.cache.begin_list::<T>();
+        self.collect(false);
+        let now = self.around.env.now();
+        self.read_wall(now, self.around.env.clock.wall());
+        self.around.cache.begin_list::<T>();
         let mut token = String::new();
         loop {
             let pages = self.paged || !token.is_empty();
             let limit = first_limit(T::KIND).or(pages.then_some(PAGE));
-            let page = self.page(page_path(&self.cache.path(T::KIND), limit, &token)).await?;
+            let page = self.page(page_path(&self.around.cache.path(T::KIND), limit, &token)).await?;
             if page.resource_version().is_empty() {
                 // Some other JSON, or a list of no moment: its gaps say nothing.
                 return Err(ApiError::Undecodable(WireError::BrokenOff));
             }
-            self.heard();
+            self.heard(self.around.env.now());
             self.count();
             if page.continue_token().is_empty() {
-                self.cache.end_list::<T>(self.env.now());
+                self.around.cache.end_list::<T>(self.around.env.now());
                 self.count();
                 return Ok(page.resource_version().to_owned());
             }
@@ -295,82 +311,7 @@ impl<T: Object> Feed<T> {
 
     /// Reads one page into the cache.
     async fn page(&self, path: String) -> Result<ListStream, ApiError> {
-        page(&self.connection, &self.env, path, &mut |raw| drop(self.apply(&raw))).await
-    }
-
-    async fn watch(&mut self, version: &str) -> End {
-        let seconds = self.env.jitter(WATCH_AT_LEAST, 1.0).as_secs();
-        let path = format!(
-            "{}?watch=true&allowWatchBookmarks=true&timeoutSeconds={seconds}&resourceVersion={version}",
-            self.cache.path(T::KIND)
-        );
-        let mut stream = match self.connection.watch(Call::get(path)).await {
-            Ok(stream) => stream,
-            Err(error) if error.code() == Some(410) => return End::Relist("the version is too old"),
-            Err(error) if is_of_the_future(&error) => return End::Relist(AHEAD),
-            Err(error) => return End::Failed(error),
-        };
-        self.heard();
-        loop {
-            let event = match self.env.until(self.env.now() + WATCH_SILENCE, stream.next()).await {
-                None => return End::Silent,
-                Some(Ok(None)) => return End::Over,
-                // After a broken frame nothing behind it can be told apart.
-                Some(Err(ApiError::Undecodable(_))) => return End::Relist("the watch became unreadable"),
-                Some(Err(error)) => return End::Failed(error),
-                Some(Ok(Some(event))) => event,
-            };
-            self.heard();
-            self.silent = 0;
-            if let Some(end) = self.take(event) {
-                return end;
-            }
-            // Only an event shows that all is well again: a list may be followed
-            // by a watch that fails each time.
-            self.pause = FIRST_PAUSE;
-            self.logged = None;
-        }
-    }
-
-    fn take(&mut self, event: Event) -> Option<End> {
-        match event {
-            Event::Applied(raw) => {
-                if let Some(version) = self.apply(&raw) {
-                    self.version = Some(version);
-                }
-                self.count();
-                None
-            }
-            Event::Bookmark(raw) => {
-                if let Ok(OnlyMeta { metadata: Some(meta) }) = raw.decode() {
-                    self.version = meta.resource_version.or(self.version.take());
-                }
-                None
-            }
-            Event::Deleted(raw) => {
-                let meta = raw.decode::<OnlyMeta>().ok().and_then(|only| only.metadata).unwrap_or_default();
-                let Some(uid) = meta.uid.as_deref().and_then(Uid::new) else {
-                    return Some(End::Relist("a removal does not name its object"));
-                };
-                self.cache.remove::<T>(&uid, self.env.now());
-                self.count();
-                self.version = meta.resource_version.or(self.version.take());
-                None
-            }
-            Event::Error(status) if status.code == Some(410) => Some(End::Relist("the history is gone")),
-            Event::Error(status) => {
-                let code = status.code.and_then(|code| u16::try_from(code).ok()).unwrap_or(500);
-                let (reason, message) =
-                    (status.reason.unwrap_or_default(), status.message.unwrap_or_default());
-                let causes = Vec::new();
-                let error = ApiError::Refused { code, reason, message, causes, retry_after: None };
-                Some(if is_of_the_future(&error) { End::Relist(AHEAD) } else { End::Failed(error) })
-            }
-        }
-    }
-
-    /// Puts the object into the cache; gives back its version.
-    fn apply(&self, raw: &Raw) -> Option<String> {
-        self.cache.put_raw::<T>(raw, self.env.now())
+        let Around { connection, cache, env, .. } = &self.around;
+        page(connection, env, path, &mut |raw| drop(cache.put_raw::<T>(&raw, env.now()))).await
     }
 }

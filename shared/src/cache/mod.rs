@@ -17,6 +17,7 @@ mod feed;
 mod heartbeat;
 mod index;
 mod kinds;
+mod leases;
 mod nodes;
 mod object;
 mod own;
@@ -54,6 +55,7 @@ pub use zones::ZoneCount;
 use crate::authority::Witness;
 use crate::clock::Mono;
 use crate::model::{Budget, Controller, Interner, Kind, Node, NodeLease, Pod, Uid};
+use crate::wire::Raw;
 use absence::Absences;
 use heartbeat::Heartbeats;
 use index::{NodeIndex, PodIndex};
@@ -239,6 +241,14 @@ impl Cache {
                 T::put_undecodable(&mut inner, undecodable, now, &mut |change| self.tell(change))
             }
         }
+    }
+
+    /// A new version of an object that is known, if a glance at it is enough: gives back the version.
+    fn glance<'a, T: Object>(&self, raw: &'a Raw, now: Mono) -> Option<&'a str> {
+        let mut inner = self.inner.write();
+        let (object, version) = T::glance(&inner, raw)?;
+        T::put(&mut inner, object, now, &mut |change| self.tell(change));
+        Some(version)
     }
 
     /// An object that could not be read at all or in part.

@@ -8,8 +8,8 @@ use super::{Change, Inner};
 use crate::clock::Mono;
 use crate::model::{
     BadRv, Controller, Deletion, DisruptionTarget, Interner, Kind, Labels, MIRROR_ANNOTATION, NO_EXECUTE,
-    NODE_UNREACHABLE_CONDITION, NodeLease, Phase, Pod, PodKey, Rv, Says, Toleration, Tolerations, Uid,
-    Uncommon, VOLUME_GATE, is_kubernetes_name, lease_duration,
+    NODE_UNREACHABLE_CONDITION, Phase, Pod, PodKey, Rv, Says, Toleration, Tolerations, Uid, Uncommon,
+    VOLUME_GATE, is_kubernetes_name,
 };
 use crate::wire;
 
@@ -84,6 +84,12 @@ pub(crate) trait Object: Sized + Send + Sync + 'static {
     /// # Errors
     /// What could be read of an object that lacks one of them.
     fn project(wire: Self::Wire, interner: &mut Interner, now: Mono) -> Result<Self::Kept, Undecodable>;
+
+    /// Reads a new version of an object that is known, where that can be done with less than decoding and projecting it,
+    /// to the same end; with its version. `None`: decode it.
+    fn glance<'a>(_inner: &Inner, _raw: &'a wire::Raw) -> Option<(Self::Kept, &'a str)> {
+        None
+    }
 
     /// The metadata on the wire, for removals and for the version to go on from.
     fn meta(wire: &Self::Wire) -> Option<&wire::ObjectMeta>;
@@ -387,87 +393,6 @@ impl Object for Pod {
             tell(Change::Pod { before: Some(&pod), after: None });
             inner.replace_user(Some(&pod), None, now, tell);
             budgets.iter().for_each(|uid| tell(Change::Budget { uid }));
-        }
-    }
-}
-
-fn project_lease(
-    meta: &wire::ObjectMeta,
-    spec: &wire::LeaseSpec,
-    interner: &mut Interner,
-) -> Result<NodeLease, ProjectError> {
-    let Identity { uid, rv, name } = identity(meta)?;
-    let renewed = spec
-        .renew_time
-        .map(|time| time.timestamp().ok_or(ProjectError::Time("spec.renewTime")))
-        .transpose()?;
-    let duration = lease_duration(spec.lease_duration_seconds);
-    Ok(NodeLease { name: interner.intern(&name), uid, rv, renewed, duration })
-}
-
-impl Object for NodeLease {
-    type Wire = wire::Lease;
-    type Kept = Self;
-    const KIND: Kind = Kind::NodeLeases;
-
-    fn project(wire: wire::Lease, interner: &mut Interner, _now: Mono) -> Result<Self, Undecodable> {
-        let meta = wire.metadata.unwrap_or_default();
-        project_lease(&meta, &wire.spec.unwrap_or_default(), interner)
-            .map_err(|error| Undecodable::from_meta(&meta, &error))
-    }
-
-    fn meta(wire: &wire::Lease) -> Option<&wire::ObjectMeta> {
-        wire.metadata.as_ref()
-    }
-
-    fn table(inner: &mut Inner) -> &mut Table<Self> {
-        &mut inner.leases
-    }
-
-    fn put(inner: &mut Inner, lease: Self, now: Mono, tell: Tell<'_>) {
-        let name = Arc::clone(&lease.name);
-        let synced = inner.kinds.state(Kind::NodeLeases).synced;
-        let before = inner.leases.put(lease.uid.clone(), Entry::Known(lease.clone()));
-        let known = match &before {
-            Some(Entry::Known(before)) => Some(before),
-            // What we could not read may have moved since: unknown is not unmoved.
-            Some(Entry::Undecodable(_)) | None => None,
-        };
-        if inner.heartbeats.applied(known, &lease, synced, now) {
-            inner.beat(&name, tell);
-        }
-        if !synced {
-            // It is no sign of life, but whatever was renewed before this list was not seen.
-            inner.listens_since(&name, now);
-        }
-    }
-
-    fn put_undecodable(inner: &mut Inner, undecodable: Undecodable, now: Mono, tell: Tell<'_>) {
-        let (Some(uid), Some(name)) = (undecodable.uid, undecodable.name) else {
-            return inner.leases.put_unidentified();
-        };
-        let name = inner.interner.intern(&name);
-        inner.heartbeats.unreadable(&uid, &name, now);
-        inner.leases.put(uid, Entry::Undecodable(undecodable.why.into()));
-        inner.beat(&name, tell);
-    }
-
-    fn missed(inner: &mut Inner, uid: &Uid, now: Mono) {
-        let known = inner.leases.known(uid).map(|lease| Arc::clone(&lease.name));
-        inner.heartbeats.missed(uid, known, now);
-    }
-
-    fn take(inner: &mut Inner, uid: &Uid, now: Mono, tell: Tell<'_>) {
-        let name = match inner.leases.take(uid) {
-            Some(Entry::Known(lease)) => {
-                inner.heartbeats.gone(&lease.name, now);
-                Some(lease.name)
-            }
-            Some(Entry::Undecodable(_)) => inner.heartbeats.unreadable_gone(uid, now),
-            None => None,
-        };
-        if let Some(name) = name {
-            inner.beat(&name, tell);
         }
     }
 }

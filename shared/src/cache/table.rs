@@ -1,6 +1,6 @@
 //! Objects of one kind by UID, with the mark that makes relists diffable.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map};
 
 use crate::model::Uid;
 
@@ -52,8 +52,17 @@ impl<T> Table<T> {
     /// Replaces the object and gives back what was there.
     pub(super) fn put(&mut self, uid: Uid, entry: Entry<T>) -> Option<Entry<T>> {
         self.undecodable += usize::from(matches!(entry, Entry::Undecodable(_)));
-        let slot = Box::new(Slot { list: self.list, entry });
-        let before = self.slots.insert(uid, slot).map(|slot| slot.entry);
+        let slot = Slot { list: self.list, entry };
+        let before = match self.slots.entry(uid) {
+            // An allocation less for each event of a watch.
+            btree_map::Entry::Occupied(mut there) => {
+                Some(std::mem::replace(&mut **there.get_mut(), slot).entry)
+            }
+            btree_map::Entry::Vacant(place) => {
+                place.insert(Box::new(slot));
+                None
+            }
+        };
         self.undecodable -= usize::from(matches!(before, Some(Entry::Undecodable(_))));
         before
     }

@@ -10,6 +10,7 @@ mod limits;
 mod nodes;
 mod ours;
 mod relist;
+mod renewals;
 mod taints;
 mod unknown;
 mod unread;

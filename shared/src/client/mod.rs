@@ -11,6 +11,7 @@ mod guard;
 mod request;
 #[cfg(test)]
 pub(crate) mod scripted;
+mod stream;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -31,10 +32,11 @@ pub use pod_safety_proof::GuardRefusal;
 pub use pod_safety_proof::{Resource, Shape};
 pub(crate) use request::page_path;
 pub use request::{ApiError, Call, Method};
+pub use stream::{ListStream, WatchStream};
 
 use crate::clock::{Env, Mono};
 use crate::metrics::ClientMetrics;
-use crate::wire::{Encoding, Frames, List, Raw, WireError};
+use crate::wire::{Encoding, Raw, WireError};
 
 /// So many objects come in one answer of [`Connection::each`]: all of a large cluster's Machines would be more than an answer may
 /// have, and so would what was fenced and proved in years.
@@ -62,6 +64,8 @@ pub struct Server {
 #[derive(Clone)]
 pub struct Connection {
     kube: kube::Client,
+    /// Another with connections of its own.
+    apart: kube::Client,
     env: Env,
     target: Arc<Target>,
     request_timeout: Duration,
@@ -86,13 +90,21 @@ impl Connection {
         // Chosen here, for rustls refuses to choose when a dependency brings a second one.
         drop(rustls::crypto::ring::default_provider().install_default());
         let (config, target) = config::load(options).await?;
-        let builder = kube::client::ClientBuilder::try_from(config)
-            .map_err(|source| ConfigError::Unusable { source })?;
-        let watched = builder
-            .with_layer(&audit::AuditLayer::new(env.clone(), metrics, Arc::new(NoAudit)))
-            .with_layer(&guard::GuardLayer);
+        let audit = audit::AuditLayer::new(env.clone(), metrics, Arc::new(NoAudit));
+        let build = |config| {
+            let builder = kube::client::ClientBuilder::try_from(config)?;
+            Ok(builder.with_layer(&audit).with_layer(&guard::GuardLayer).build())
+        };
+        let unusable = |source| ConfigError::Unusable { source };
+        let (apart, kube) = (build(config.clone()).map_err(unusable)?, build(config).map_err(unusable)?);
         let request_timeout = options.request_timeout.unwrap_or(READ_TIMEOUT);
-        Ok(Self { kube: watched.build(), env, target: Arc::new(target), request_timeout })
+        Ok(Self { kube, apart, env, target: Arc::new(target), request_timeout })
+    }
+
+    /// The same with connections of its own. A connection belongs to the runtime in which it was opened: who reads apart shares
+    /// none with those who must not wait.
+    pub(crate) fn apart(&self) -> Self {
+        Self { kube: self.apart.clone(), ..self.clone() }
     }
 
     /// A connection over `service`, with the same layers: for simulators and tests.
@@ -107,7 +119,8 @@ impl Connection {
         let builder = kube::client::ClientBuilder::new(service, "default")
             .with_layer(&audit::AuditLayer::new(env.clone(), metrics, audit))
             .with_layer(&guard::GuardLayer);
-        Self { kube: builder.build(), env, target: Arc::default(), request_timeout: READ_TIMEOUT }
+        let kube = builder.build();
+        Self { apart: kube.clone(), kube, env, target: Arc::default(), request_timeout: READ_TIMEOUT }
     }
 
     /// The namespace that is meant where none is named: that of the kubeconfig's
@@ -247,7 +260,7 @@ impl Connection {
     /// As [`Connection::send`].
     pub async fn list(&self, call: Call) -> Result<ListStream, ApiError> {
         let (encoding, body) = self.answer(call).await?;
-        Ok(ListStream { list: List::new(encoding), body })
+        Ok(ListStream::new(encoding, body))
     }
 
     /// Opens a watch. The deadline covers the opening only.
@@ -256,7 +269,7 @@ impl Connection {
     /// As [`Connection::send`].
     pub async fn watch(&self, call: Call) -> Result<WatchStream, ApiError> {
         let (encoding, body) = self.answer(call).await?;
-        Ok(WatchStream { frames: Frames::new(encoding), body })
+        Ok(WatchStream::new(encoding, body))
     }
 
     /// Waits for the head of an answer, and for all of it if it is a refusal.
@@ -327,81 +340,6 @@ async fn collect(body: Body) -> Result<Bytes, ApiError> {
 async fn read_refusal(refused: Refused, encoding: Encoding, body: Body) -> ApiError {
     let bytes = collect(body).await.unwrap_or_default();
     ApiError::refused(refused.code, refused.retry_after, encoding, bytes)
-}
-
-/// A page of a list while it arrives.
-#[derive(Debug)]
-pub struct ListStream {
-    list: List,
-    body: Body,
-}
-
-impl ListStream {
-    /// The next object; `None` after the last.
-    ///
-    /// # Errors
-    /// The stream broke, or is no list.
-    pub async fn next(&mut self) -> Result<Option<Raw>, ApiError> {
-        loop {
-            if let Some(item) = self.list.next_item().map_err(ApiError::Undecodable)? {
-                return Ok(Some(item));
-            }
-            match next_data(&mut self.body).await? {
-                Some(data) => self.list.push(&data),
-                None => {
-                    self.list.end();
-                    return self.list.next_item().map_err(ApiError::Undecodable);
-                }
-            }
-        }
-    }
-
-    /// The version of the list, after the last object.
-    #[must_use]
-    pub fn resource_version(&self) -> &str {
-        self.list.resource_version()
-    }
-
-    /// Where the next page begins, after the last object; empty on the last page.
-    #[must_use]
-    pub fn continue_token(&self) -> &str {
-        self.list.continue_token()
-    }
-}
-
-/// An open watch.
-#[derive(Debug)]
-pub struct WatchStream {
-    frames: Frames,
-    body: Body,
-}
-
-impl WatchStream {
-    /// The next event; `None` when the server has ended the watch in good order.
-    ///
-    /// # Errors
-    /// The stream broke.
-    pub async fn next(&mut self) -> Result<Option<crate::wire::Event>, ApiError> {
-        loop {
-            if let Some(event) = self.frames.next_event().map_err(ApiError::Undecodable)? {
-                return Ok(Some(event));
-            }
-            match next_data(&mut self.body).await? {
-                Some(data) => self.frames.push(&data),
-                None => return Ok(None),
-            }
-        }
-    }
-}
-
-/// The next bytes of a body; `None` at its end.
-async fn next_data(body: &mut Body) -> Result<Option<Bytes>, ApiError> {
-    while let Some(frame) = body.frame().await {
-        if let Ok(data) = frame.map_err(ApiError::from_kube)?.into_data() {
-            return Ok(Some(data));
-        }
-    }
-    Ok(None)
 }
 
 #[cfg(test)]

@@ -1,0 +1,145 @@
+//! A renewed Lease costs a glance, and leaves the cache as decoding it does.
+
+use proptest::prelude::*;
+use prost::Message as _;
+
+use super::*;
+use crate::testing::at;
+use crate::testing::objects::{lease, node};
+use crate::wire::{Lease, LeaseSpec, ObjectMeta, Time};
+
+/// As protobuf, in its envelope.
+fn raw(message: &[u8]) -> Raw {
+    let mut body = b"k8s\0\x12".to_vec();
+    prost::encode_length_delimiter(message.len(), &mut body).unwrap();
+    body.extend_from_slice(message);
+    Raw::from_body(Encoding::Protobuf, body.into()).unwrap()
+}
+
+fn uuid(number: u8) -> String {
+    format!("00000000-0000-4000-8000-0000000000{number:02x}")
+}
+
+#[derive(Clone, Debug)]
+enum Happens {
+    /// The Lease of this UID, called after this node, was written; bits of the message are turned.
+    Written {
+        uid: u8,
+        node: u8,
+        version: u16,
+        seconds: i64,
+        duration: Option<i32>,
+        turned: Option<(usize, u8)>,
+    },
+    Gone(u8),
+    Unreadable(u8),
+    /// All Leases are listed again, and there is one of this UID.
+    Listed(u8),
+}
+
+fn happens() -> impl Strategy<Value = Happens> {
+    // A moment beyond the calendar now and then.
+    let seconds = prop_oneof![8 => 0_i64..4, 1 => Just(i64::MAX)];
+    let turned = prop_oneof![3 => Just(None), 1 => (0_usize..120, 0_u8..8).prop_map(Some)];
+    let written = (0_u8..3, 0_u8..3, any::<u16>(), seconds, any::<Option<i32>>(), turned);
+    prop_oneof![
+        8 => written.prop_map(|(uid, node, version, seconds, duration, turned)| {
+            // Mostly the same Lease of the same node.
+            let node = if version % 4 == 0 { node } else { uid };
+            Happens::Written { uid, node, version, seconds, duration, turned }
+        }),
+        1 => (0_u8..3).prop_map(Happens::Gone),
+        1 => (0_u8..3).prop_map(Happens::Unreadable),
+        1 => (0_u8..3).prop_map(Happens::Listed),
+    ]
+}
+
+fn written(happens: &Happens) -> Option<Raw> {
+    let Happens::Written { uid, node, version, seconds, duration, turned } = happens else { return None };
+    let metadata = ObjectMeta {
+        name: Some(format!("n{node}")),
+        namespace: Some("kube-node-lease".to_owned()),
+        uid: Some(uuid(*uid)),
+        resource_version: Some(version.to_string()),
+        ..ObjectMeta::default()
+    };
+    let spec = LeaseSpec {
+        holder_identity: Some(format!("n{node}")),
+        lease_duration_seconds: *duration,
+        renew_time: Some(Time { seconds: Some(*seconds), nanos: None }),
+        ..LeaseSpec::default()
+    };
+    let mut message = Lease { metadata: Some(metadata), spec: Some(spec) }.encode_to_vec();
+    if let Some((at, bit)) = *turned {
+        let at = at % message.len();
+        message[at] ^= 1 << bit;
+    }
+    Some(raw(&message))
+}
+
+/// All that is kept of Leases and of when nodes were heard.
+fn kept(cache: &Cache) -> String {
+    let inner = cache.inner.read();
+    format!("{:?}\n{:?}\n{:?}\n{:?}", inner.leases, inner.heartbeats, inner.zones, inner.absences)
+}
+
+fn started(synced: bool) -> (Cache, Arc<Heard>) {
+    let cache = Cache::default();
+    list::<Node>(&cache, &[node("n0"), node("n1").ready("False")], at(0));
+    if synced {
+        list::<NodeLease>(&cache, &[lease("n0", 1).uid(&uuid(0)), lease("n1", 1).uid(&uuid(1))], at(1));
+    }
+    let heard = listened(&cache);
+    (cache, heard)
+}
+
+proptest! {
+    #[test]
+    fn a_glance_leaves_and_tells_what_decoding_does(synced in any::<bool>(), all in prop::collection::vec(happens(), 1..20)) {
+        let [(quick, quick_heard), (slow, slow_heard)] = [started(synced), started(synced)];
+        let mut glances = 0;
+        for (second, one) in all.iter().enumerate() {
+            let now = at(2 + u64::try_from(second).unwrap());
+            if let Some(raw) = written(one) {
+                let version = slow.put_raw::<NodeLease>(&raw, now);
+                match quick.glance::<NodeLease>(&raw, now) {
+                    Some(glanced) => {
+                        glances += 1;
+                        prop_assert_eq!(Some(glanced), version.as_deref());
+                    }
+                    None => prop_assert_eq!(quick.put_raw::<NodeLease>(&raw, now), version),
+                }
+            }
+            for cache in [&quick, &slow] {
+                match one {
+                    Happens::Written { .. } => {}
+                    Happens::Gone(number) => cache.remove::<NodeLease>(&uid(&uuid(*number)), now),
+                    Happens::Unreadable(number) => {
+                        let name = format!("n{number}");
+                        cache.apply_undecodable::<NodeLease>(unreadable(Some(&uuid(*number)), Some(&name)), now);
+                    }
+                    Happens::Listed(number) => list::<NodeLease>(cache, &[lease(&format!("n{number}"), 1).uid(&uuid(*number))], now),
+                }
+            }
+            prop_assert_eq!(kept(&quick), kept(&slow), "{:?}, {} glances", one, glances);
+            prop_assert_eq!(quick_heard.take(), slow_heard.take());
+        }
+    }
+}
+
+#[test]
+fn a_renewal_of_a_known_lease_takes_no_more_than_a_glance() {
+    let (cache, heard) = started(true);
+    let renewal = |uid, node, seconds| {
+        let one = Happens::Written { uid, node, version: 7, seconds, duration: Some(40), turned: None };
+        written(&one).unwrap()
+    };
+    assert_eq!(cache.glance::<NodeLease>(&renewal(0, 0, 2), at(5)), Some("7"));
+    assert_eq!(heard.take(), ["heartbeat n0"]);
+    assert_eq!(cache.glance::<NodeLease>(&renewal(0, 0, 2), at(6)), Some("7"), "written, and not renewed");
+    assert!(heard.take().is_empty());
+    assert_eq!(cache.glance::<NodeLease>(&renewal(2, 2, 2), at(7)), None, "nobody knows it");
+    assert_eq!(cache.glance::<NodeLease>(&renewal(0, 1, 2), at(7)), None, "it has another name");
+    assert_eq!(cache.glance::<NodeLease>(&renewal(0, 0, i64::MAX), at(7)), None, "it says no time");
+    assert_eq!(cache.glance::<Pod>(&renewal(0, 0, 3), at(7)), None, "pods are decoded");
+}
