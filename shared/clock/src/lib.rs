@@ -50,6 +50,11 @@ pub trait Spawner: Send + Sync + 'static {
 /// seen. A renewal that lies in the socket when that time is over costs a quorum read, which shows it.
 pub const COLLECTS_FOR: Duration = Duration::from_millis(25);
 
+/// The nap is shorter where much had collected: so much may come that the socket has no room for 25 ms of it.
+fn nap_after(busy: Duration) -> Duration {
+    COLLECTS_FOR.saturating_sub(busy * 10)
+}
+
 /// Whether a task lets news collect at the moment.
 #[derive(Clone, Debug, Default)]
 pub struct Collects(Arc<AtomicBool>);
@@ -242,13 +247,19 @@ impl Spawner for Real {
         reason = "the one place that starts threads, and naps on one of its own"
     )]
     fn spawn_apart(&self, name: &'static str, collects: Collects, task: Task) {
+        let woke = Arc::new(Mutex::new(std::time::Instant::now()));
+        let wakes = Arc::clone(&woke);
         let nap = move || {
             if collects.now() {
-                std::thread::sleep(COLLECTS_FOR);
+                std::thread::sleep(nap_after(woke.lock().elapsed()));
             }
         };
         // It naps before it asks the kernel for news, so that what comes meanwhile wakes nobody.
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().on_thread_park(nap).build();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .on_thread_park(nap)
+            .on_thread_unpark(move || *wakes.lock() = std::time::Instant::now())
+            .build();
         // The task is handed over only once there is a thread for it.
         let (hand_over, handed) = std::sync::mpsc::channel::<Task>();
         let started = runtime.and_then(|runtime| {
@@ -280,6 +291,37 @@ mod tests {
     use std::sync::atomic::AtomicU64;
 
     use super::*;
+
+    #[test]
+    fn who_had_much_to_do_lets_less_collect() {
+        let millis = Duration::from_millis;
+        assert_eq!([0, 1, 2, 3].map(|busy| nap_after(millis(busy))), [25, 15, 5, 0].map(millis));
+    }
+
+    /// Of what is sent one piece a millisecond, most finds the thread asleep, and all of it arrives.
+    #[tokio::test]
+    async fn what_comes_for_a_task_apart_collects_and_none_of_it_is_lost() {
+        let (send, mut news) = tokio::sync::mpsc::unbounded_channel();
+        let (done, ended) = tokio::sync::oneshot::channel();
+        let collects = Collects::default();
+        collects.set(true);
+        let task = async move {
+            let mut all = Vec::new();
+            while let Some(one) = news.recv().await {
+                all.push(one);
+            }
+            drop(done.send((std::thread::current().name().map(str::to_owned), all)));
+        };
+        Env::real(1).spawner.spawn_apart("apart", collects, Box::pin(task));
+        for one in 0..50 {
+            send.send(one).unwrap();
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        drop(send);
+        let (thread, all) = ended.await.unwrap();
+        assert_eq!(thread.as_deref(), Some("apart"));
+        assert_eq!(all, (0..50).collect::<Vec<_>>());
+    }
 
     static SLEPT: AtomicU64 = AtomicU64::new(5);
 

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use tower::BoxError;
 
 use super::{Connection, NoAudit};
-use crate::clock::{Clock, Env, Mono, Task};
+use crate::clock::{Clock, Env, Mono, Spawner, Task};
 use crate::metrics::Metrics;
 use pod_safety_proof::Permit;
 
@@ -306,7 +306,17 @@ pub(crate) fn env() -> (Env, Arc<SetWall>) {
     let real = Env::real(1);
     let wall = Mutex::new("2026-11-21T12:00:00Z".parse().unwrap());
     let clock = Arc::new(SetWall { real: Arc::clone(&real.clock), wall });
-    (Env { clock: Arc::<SetWall>::clone(&clock), ..real }, clock)
+    let spawner = Arc::new(OneThread(real.spawner));
+    (Env { clock: Arc::<SetWall>::clone(&clock), spawner, rng: real.rng }, clock)
+}
+
+/// All tasks are on the thread of the test, whose clock they share.
+struct OneThread(Arc<dyn Spawner>);
+
+impl Spawner for OneThread {
+    fn spawn(&self, name: &'static str, task: Task) {
+        self.0.spawn(name, task);
+    }
 }
 
 /// Lets everything run that needs no time, and `seconds` pass.

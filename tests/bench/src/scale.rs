@@ -27,7 +27,12 @@ const RENEWS_EACH: usize = 10;
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Scale {
     /// How many nodes, and how many pods on each
-    #[arg(long, value_name = "NODESxPODS", value_delimiter = ',', default_value = "5000x30,30000x30,65000x15,130000x8,130000x0")]
+    #[arg(
+        long,
+        value_name = "NODESxPODS",
+        value_delimiter = ',',
+        default_value = "5000x30,30000x30,65000x15,130000x8,130000x0"
+    )]
     sizes: Vec<Size>,
 
     /// For how long heartbeats are measured
@@ -123,7 +128,8 @@ async fn measure(plan: &Scale, size: Size) -> Result<Row> {
         Some(config) => (None, config.clone()),
         None => {
             let into = folder.path().display().to_string();
-            let args = ["serve", "--nodes", &nodes, "--pods", &pods, "--heartbeats", &rate, "--folder", &into];
+            let args =
+                ["serve", "--nodes", &nodes, "--pods", &pods, "--heartbeats", &rate, "--folder", &into];
             let server = spawn(&std::env::current_exe()?, &args, &folder.path().join("serve.log"))?;
             (Some(server), kubeconfig(folder.path()))
         }
@@ -132,7 +138,8 @@ async fn measure(plan: &Scale, size: Size) -> Result<Row> {
 
     let log = folder.path().join("pod-safety.log");
     let config = format!("--kubeconfig={}", config.display());
-    let mut args = vec!["run", &config, "--leader-elect=false", "--admin-address=127.0.0.1:0", "--log-format=json"];
+    let mut args =
+        vec!["run", &config, "--leader-elect=false", "--admin-address=127.0.0.1:0", "--log-format=json"];
     args.extend(plan.flags.iter().map(String::as_str));
     let began = Instant::now();
     let mut ours = spawn(&plan.pod_safety, &args, &log)?;

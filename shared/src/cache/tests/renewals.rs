@@ -85,7 +85,7 @@ fn kept(cache: &Cache) -> String {
 
 fn started(synced: bool) -> (Cache, Arc<Heard>) {
     let cache = Cache::default();
-    list::<Node>(&cache, &[node("n0"), node("n1").ready("False")], at(0));
+    list::<Node>(&cache, &[node("n0").ready("True"), node("n1").ready("False")], at(0));
     if synced {
         list::<NodeLease>(&cache, &[lease("n0", 1).uid(&uuid(0)), lease("n1", 1).uid(&uuid(1))], at(1));
     }
