@@ -20,12 +20,11 @@ impl Beats {
     pub(crate) fn new(nodes: usize, per_second: u32, began: Duration) -> Self {
         // With a number of nodes that the step divides, only some would be met.
         let step = if nodes.is_multiple_of(STEP) { 1 } else { STEP };
-        let mut order = vec![0; nodes];
+        let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        let order: Vec<u32> = (0..nodes).map(|at| number(at * step % nodes)).collect();
         let mut place = vec![0; nodes];
-        for at in 0..nodes {
-            let node = at * step % nodes;
-            order[at] = u32::try_from(node).unwrap_or(u32::MAX);
-            place[node] = u32::try_from(at).unwrap_or(u32::MAX);
+        for (at, node) in order.iter().enumerate() {
+            place[*node as usize] = number(at);
         }
         Self { order, place, per_second, began }
     }
