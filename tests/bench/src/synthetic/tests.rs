@@ -13,7 +13,7 @@ use super::world::{Kind, Made, Size, World};
 const SIZE: Size = Size { nodes: 23, pods: 101, seed: 1 };
 
 async fn real(client: &Client, path: &str) -> Vec<u8> {
-    let request = http::Request::get(path).header("Accept", "application/vnd.kubernetes.protobuf");
+    let request = hyper::Request::get(path).header("Accept", "application/vnd.kubernetes.protobuf");
     let answer = client.send(request.body(kube::client::Body::empty()).unwrap()).await.unwrap();
     answer.into_body().collect_bytes().await.unwrap().to_vec()
 }

@@ -190,7 +190,7 @@ impl World {
                 set(UID, format_args!("{}", uid(Of::Node, number)));
                 set(VERSION, format_args!("{}", FIRST_VERSION + number));
                 set(ZONE, format_args!("zone-{}", number % ZONES));
-                set(CIDR, format_args!("10.{}.{}.0/24", (1 + number) >> 8 & 0x7f, number & 0xff));
+                set(CIDR, format_args!("10.{}.{}.0/24", 1 + (number >> 8 & 0x7f), number & 0xff));
                 set(PROVIDER, format_args!("load:///node-{number}"));
                 set(ADDRESS, format_args!("10.0.{}.{}", number >> 8 & 0xff, number & 0xff));
                 set(MACHINE, format_args!("{}", uid(Of::Machine, number)));
