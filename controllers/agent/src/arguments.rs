@@ -78,6 +78,9 @@ pub struct Run {
     /// The marks.
     #[command(flatten)]
     pub gate: Gate,
+    /// The folder in which is written down for how long a machine that is to be reset outlives its last pet; it must outlive the boot.
+    #[arg(long, default_value = "/var/lib/pod-safety-agent", value_name = "FOLDER")]
+    pub record: PathBuf,
     /// The name of this node.
     #[arg(long, env = "NODE_NAME", value_parser = name)]
     pub node: String,

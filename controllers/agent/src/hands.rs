@@ -10,7 +10,7 @@ use futures::future::{Either, select};
 use http::{Method, StatusCode};
 use pod_safety_clock::since_boot;
 use pod_safety_watchdog::agent::{Agent, Answer, Order, Phase};
-use pod_safety_watchdog::record::{Record, State, Version};
+use pod_safety_watchdog::record::{Record, State, Survived, Version, lease_name};
 use tokio::signal::unix::Signal;
 
 use crate::api::Api;
@@ -19,6 +19,7 @@ use crate::cgroups::Cgroups;
 use crate::device::Watchdog;
 use crate::gate::Marks;
 use crate::kubelet::Kubelet;
+use crate::survived::Survival;
 use crate::{lease, mounts, say};
 
 /// How often cgroups are looked at while pods end.
@@ -50,6 +51,14 @@ pub struct Hands {
     pub own: String,
     /// What outlives this process.
     pub marks: Marks,
+    /// Where is written down for how long this boot outlives its last pet.
+    pub survival: Survival,
+    /// What an earlier boot wrote there.
+    pub survived: Option<Survived>,
+    /// The boot ID.
+    pub boot: Arc<str>,
+    /// When the device was petted last.
+    pub petted: Option<Duration>,
     /// What was said last, so that it is said once.
     pub said: BTreeSet<String>,
 }
@@ -59,6 +68,9 @@ impl std::fmt::Debug for Hands {
         f.debug_struct("Hands").field("node", &self.node).finish_non_exhaustive()
     }
 }
+
+/// How often it is written down that a machine that is to be reset still runs.
+const SURVIVES: Duration = Duration::from_millis(250);
 
 /// Carries out one order after the other, until the last.
 pub async fn run(agent: &mut Agent, hands: &mut Hands, terminate: &mut Signal) {
@@ -73,7 +85,13 @@ pub async fn run(agent: &mut Agent, hands: &mut Hands, terminate: &mut Signal) {
         let answer = match &order {
             Order::Exit => return,
             Order::Wait(until) => {
-                let wait = Box::pin(tokio::time::sleep(until.saturating_sub(since_boot())));
+                let now = since_boot();
+                let mut wait = until.saturating_sub(now);
+                if phase == Phase::Fenced {
+                    hands.survives(now);
+                    wait = wait.min(SURVIVES);
+                }
+                let wait = Box::pin(tokio::time::sleep(wait));
                 if let Either::Right(_) = select(wait, Box::pin(terminate.recv())).await {
                     agent.leave();
                 }
@@ -95,6 +113,9 @@ const fn explained(phase: Phase) -> &'static str {
             "Ending: the last grant is too old, or was revoked: the kubelet is stopped, pods are ended, nothing is petted"
         }
         Phase::Ended => "Ended: the pods have ended; the watchdog is petted while that can be proved",
+        Phase::Fenced => {
+            "Fenced: the controller revoked the grant, and the pods have ended; nothing is petted, so the watchdog resets this machine"
+        }
         Phase::Left => "Left: the promise is taken back",
     }
 }
@@ -122,6 +143,7 @@ impl Hands {
             Order::Write(record, over) => self.write(record, over.as_ref()).await,
             Order::Open => match self.watchdog.open() {
                 Ok(device) => {
+                    self.petted = Some(since_boot());
                     say(format_args!("the watchdog is open: {device:?}"));
                     if device.timeout < self.least {
                         let (has, least) = (device.timeout.as_secs(), self.least.as_secs());
@@ -134,7 +156,10 @@ impl Hands {
                 Err(error) => self.failed(&error),
             },
             Order::Pet => match self.watchdog.pet() {
-                Ok(()) => Answer::Done,
+                Ok(()) => {
+                    self.petted = Some(since_boot());
+                    Answer::Done
+                }
                 Err(error) => self.failed(&format_args!("the watchdog was not petted: {error}")),
             },
             Order::Stop => self.stop().await,
@@ -167,6 +192,16 @@ impl Hands {
         }
     }
 
+    /// A drill compares it with the timeout of the device.
+    fn survives(&mut self, now: Duration) {
+        let Some(petted) = self.petted else { return };
+        if let Err(error) = self.survival.note(&self.boot, now.saturating_sub(petted)) {
+            self.once(format!(
+                "it is not written down for how long this machine outlives its last pet: {error} (--record)"
+            ));
+        }
+    }
+
     fn failed(&mut self, why: &dyn std::fmt::Display) -> Answer {
         self.once(why.to_string());
         Answer::Failed
@@ -188,7 +223,7 @@ impl Hands {
     }
 
     async fn read(&mut self) -> Answer {
-        let path = format!("{}/{}", self.collection(), lease::name_of(&self.node));
+        let path = format!("{}/{}", self.collection(), lease_name(&self.node));
         match self.send(Method::GET, &path, Vec::new()).await {
             Ok((StatusCode::OK, body)) => match lease::read(&body) {
                 Ok(seen) => Answer::Lease(Some(seen)),
@@ -208,9 +243,9 @@ impl Hands {
             return self
                 .failed(&format_args!("no promise is made, because it cannot be written down: {error}"));
         }
-        let body = lease::written(&self.namespace, &self.node, record, over);
+        let body = lease::written((&self.namespace, &self.node), record, self.survived.as_ref(), over);
         let (method, path) = match over {
-            Some(_) => (Method::PUT, format!("{}/{}", self.collection(), lease::name_of(&self.node))),
+            Some(_) => (Method::PUT, format!("{}/{}", self.collection(), lease_name(&self.node))),
             None => (Method::POST, self.collection()),
         };
         match self.send(method, &path, body).await {

@@ -2,14 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use pod_safety_watchdog::record::{PREFIX, Record, Seen, Version};
+use pod_safety_watchdog::record::{PREFIX, Record, Seen, Survived, Version, lease_name};
 use serde_json::{Value, json};
-
-/// The name of the Lease of a node's agent. Leases of other names are in the same namespace, and nodes may have any of those.
-#[must_use]
-pub fn name_of(node: &str) -> String {
-    format!("watchdog.{node}")
-}
 
 /// What the API server answered.
 ///
@@ -28,12 +22,19 @@ pub fn read(body: &[u8]) -> Result<Seen, String> {
 
 /// The whole object, to be written over that version. The agent owns every field of it.
 #[must_use]
-pub fn written(namespace: &str, node: &str, record: &Record, over: Option<&Version>) -> Vec<u8> {
+pub fn written(
+    (namespace, node): (&str, &str),
+    record: &Record,
+    survived: Option<&Survived>,
+    over: Option<&Version>,
+) -> Vec<u8> {
+    let mut annotations = record.annotations();
+    annotations.extend(survived.into_iter().flat_map(Survived::annotations));
     let mut metadata = json!({
         "namespace": namespace,
-        "name": name_of(node),
+        "name": lease_name(node),
         "labels": { "app.kubernetes.io/name": "pod-safety", "app.kubernetes.io/component": "agent" },
-        "annotations": record.annotations(),
+        "annotations": annotations,
     });
     if let Some(version) = over {
         metadata["resourceVersion"] = json!(&**version);
@@ -61,10 +62,10 @@ mod tests {
             boot,
             device: None,
         };
-        let bytes = written("safe", "a", &record, Some(&"17".into()));
+        let bytes = written(("safe", "a"), &record, None, Some(&"17".into()));
         let seen = read(&bytes).unwrap();
         assert_eq!((&*seen.version, seen.record), ("17", Some(record.clone())));
-        let new = written("safe", "a", &record, None);
+        let new = written(("safe", "a"), &record, None, None);
         assert!(read(&new).unwrap_err().contains("resourceVersion"), "a new object has none");
         assert!(String::from_utf8(new).unwrap().contains("watchdog.a"));
     }

@@ -26,6 +26,7 @@ pub mod linux;
 pub mod mounts;
 pub mod processes;
 pub mod realtime;
+pub mod survived;
 
 use std::io::Write as _;
 

@@ -15,6 +15,7 @@ use pod_safety_agent::gate::Marks;
 use pod_safety_agent::hands::{self, Hands};
 use pod_safety_agent::kubelet::Kubelet;
 use pod_safety_agent::linux::Linux;
+use pod_safety_agent::survived::Survival;
 use pod_safety_agent::{host, realtime, say};
 use pod_safety_clock::since_boot;
 use pod_safety_watchdog::agent::{Agent, Found};
@@ -74,8 +75,11 @@ async fn run(flags: Run) -> Result<(), String> {
     let kubelet = Kubelet::new(&flags.proc, &flags.cgroups, &flags.kubelet_process, flags.gated);
     let found =
         Found { predecessor: marks.promised(&boot.id), stopped: marks.is_closed() || kubelet.is_stopped() };
+    let survival = Survival::new(&flags.record)
+        .map_err(|error| format!("--record {}: {error}", flags.record.display()))?;
     let mut random = [0; 8];
     getrandom::fill(&mut random).map_err(|error| format!("no random number: {error}"))?;
+    let (survived, id) = (survival.of_an_earlier_boot(&boot.id), boot.id.clone());
     let mut agent = Agent::new(boot, times, u64::from_ne_bytes(random), found, since_boot());
     let mut hands = Hands {
         api: Api::new(server, times.interval),
@@ -90,6 +94,10 @@ async fn run(flags: Run) -> Result<(), String> {
         proc: flags.proc.clone(),
         own: flags.pod_uid.clone(),
         marks,
+        survival,
+        survived,
+        boot: id,
+        petted: None,
         said: BTreeSet::new(),
     };
     hands::run(&mut agent, &mut hands, &mut terminate).await;

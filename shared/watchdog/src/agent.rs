@@ -11,6 +11,8 @@
 //! 3. A round that was not acknowledged is asked for again as the same round, or its epoch is given up.
 //! 4. Late or revoked: the kubelet is stopped and the pods are ended. Then each pet needs its own proof that both still holds.
 //! 5. The kubelet starts again only under a grant of a new epoch, and no sooner than [`Times::settle`] after it was acknowledged.
+//! 6. A boot that was revoked gets no grant again. Its pods end, nothing is petted, and the watchdog resets the machine: evidence is
+//!    about a boot, and the next one shows itself by its boot ID.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -85,6 +87,8 @@ pub enum Phase {
     Ending,
     /// Proved ended.
     Ended,
+    /// Proved ended after a revocation: the watchdog resets the machine.
+    Fenced,
     /// The promise was taken back.
     Left,
 }
@@ -97,6 +101,7 @@ enum Stage {
     Armed(Round),
     Ending(Ending),
     Ended(Ended),
+    Fenced,
     Left,
 }
 
@@ -199,6 +204,7 @@ impl Agent {
             Stage::Armed(_) => Phase::Armed,
             Stage::Ending(_) => Phase::Ending,
             Stage::Ended(_) => Phase::Ended,
+            Stage::Fenced => Phase::Fenced,
             Stage::Left => Phase::Left,
         }
     }
@@ -228,6 +234,9 @@ impl Agent {
             Stage::Ending(Ending::Stop { .. }) => Order::Stop,
             Stage::Ending(Ending::Prove) => Order::Prove,
             Stage::Ended(ended) => self.ended(ended, now),
+            // There may be evidence about this boot. The next one shows by its boot ID that the pods have ended.
+            Stage::Fenced if self.leaving => Order::Exit,
+            Stage::Fenced => Order::Wait(self.after_a_pause(now)),
             Stage::Left if self.device.is_some() => Order::Close,
             Stage::Left => Order::Exit,
         }
@@ -238,7 +247,7 @@ impl Agent {
         let bound = match self.stage {
             Stage::Begin { .. } | Stage::Unarmed { .. } => self.predecessor,
             Stage::Armed(_) => true,
-            Stage::Ending(_) | Stage::Ended(_) | Stage::Left => false,
+            Stage::Ending(_) | Stage::Ended(_) | Stage::Fenced | Stage::Left => false,
         };
         bound && now >= self.granted.saturating_add(self.times.soft)
     }
@@ -334,14 +343,19 @@ impl Agent {
             Stage::Armed(Round::Doubtful { sent, .. }) => self.has_read_in_doubt(sent, version, record),
             Stage::Begin { .. } => {
                 self.lease = Some(version);
-                // Of an earlier boot nothing is left that could be ended.
-                if record.is_some_and(|record| record.state == State::Revoked && record.boot == self.boot) {
+                if self.is_revoked(record.as_ref()) {
                     self.end();
                 }
             }
+            Stage::Ended(_) if self.is_revoked(record.as_ref()) => self.stage = Stage::Fenced,
             Stage::Ended(_) => (self.lease, self.stage) = (Some(version), Stage::Ended(Ended::Ask)),
-            Stage::Unarmed { .. } | Stage::Armed(_) | Stage::Ending(_) | Stage::Left => {}
+            Stage::Unarmed { .. } | Stage::Armed(_) | Stage::Ending(_) | Stage::Fenced | Stage::Left => {}
         }
+    }
+
+    /// Of an earlier boot nothing is left that could be ended.
+    fn is_revoked(&self, record: Option<&Record>) -> bool {
+        record.is_some_and(|record| record.state == State::Revoked && record.boot == self.boot)
     }
 
     /// The Lease has this round: it is granted. The Lease is what it was before: the round was not written. Else another wrote.
@@ -367,7 +381,7 @@ impl Agent {
                 self.stage = Stage::Armed(Round::Doubtful { sent, due })
             }
             Stage::Ended(_) => self.stage = Stage::Ended(Ended::Prove { due }),
-            Stage::Unarmed { .. } | Stage::Armed(_) | Stage::Ending(_) | Stage::Left => {}
+            Stage::Unarmed { .. } | Stage::Armed(_) | Stage::Ending(_) | Stage::Fenced | Stage::Left => {}
         }
     }
 
@@ -380,7 +394,12 @@ impl Agent {
                 self.since = now;
                 self.is_granted(sent, state);
             }
-            Stage::Unarmed { .. } | Stage::Armed(_) | Stage::Ending(_) | Stage::Ended(_) | Stage::Left => {}
+            Stage::Unarmed { .. }
+            | Stage::Armed(_)
+            | Stage::Ending(_)
+            | Stage::Ended(_)
+            | Stage::Fenced
+            | Stage::Left => {}
         }
     }
 
@@ -400,7 +419,7 @@ impl Agent {
                 self.stage = Stage::Armed(Round::Doubtful { sent, due: now })
             }
             Stage::Ended(_) => self.stage = Stage::Ended(Ended::Prove { due }),
-            Stage::Unarmed { .. } | Stage::Armed(_) | Stage::Ending(_) | Stage::Left => {}
+            Stage::Unarmed { .. } | Stage::Armed(_) | Stage::Ending(_) | Stage::Fenced | Stage::Left => {}
         }
     }
 
@@ -411,7 +430,7 @@ impl Agent {
                 (self.granted, self.stage) = (now, Stage::Armed(Round::Due { due: now }))
             }
             Stage::Ended(_) => self.stage = Stage::Ended(Ended::Read),
-            Stage::Begin { .. } | Stage::Armed(_) | Stage::Ending(_) | Stage::Left => {}
+            Stage::Begin { .. } | Stage::Armed(_) | Stage::Ending(_) | Stage::Fenced | Stage::Left => {}
         }
     }
 
@@ -420,7 +439,7 @@ impl Agent {
         match self.stage {
             Stage::Unarmed { .. } => self.stage = Stage::Unarmed { due },
             Stage::Ended(_) => self.stage = Stage::Ended(Ended::Prove { due }),
-            Stage::Begin { .. } | Stage::Armed(_) | Stage::Ending(_) | Stage::Left => {}
+            Stage::Begin { .. } | Stage::Armed(_) | Stage::Ending(_) | Stage::Fenced | Stage::Left => {}
         }
     }
 
@@ -434,6 +453,7 @@ impl Agent {
             | Stage::Unarmed { .. }
             | Stage::Armed(_)
             | Stage::Ending(_)
+            | Stage::Fenced
             | Stage::Left => {}
         }
     }

@@ -94,19 +94,19 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotSeen => f.write_str("the Lease of the node's agent was not read: is the agent installed?"),
-            Self::NotArmed(state) => write!(f, "the Lease of the node's agent is {state:?}, and promises nothing"),
+            Self::NotArmed(state) => write!(f, "the Lease of the node's agent is {state}, and promises nothing"),
             Self::NotRevoked => f.write_str("the last grant was not revoked yet"),
             Self::Changed => f.write_str("the agent has a new grant: its machine runs"),
             Self::OtherBoot => f.write_str("the promise is about another boot of this node"),
             Self::Class(class) => write!(
                 f,
-                "a watchdog of class {class} is not accepted: the FencePolicy names what is, and Cloud is never accepted"
+                "a watchdog of class {class} is not accepted: watchdogLease.classes of the FenceDevice names what is, and Cloud is never accepted"
             ),
             Self::CanBeStopped => {
                 f.write_str("the watchdog stops when it is closed: load its module with nowayout=1")
             }
             Self::NoPauseBudget => f.write_str(
-                "a watchdog stands still while its virtual machine is paused: the FencePolicy must say for how long that may be",
+                "a watchdog stands still while its virtual machine is paused: watchdogLease.pauseSeconds of the FenceDevice must say for how long that may be",
             ),
             Self::NotDrilled(Drilled { identity, firmware, kernel }) => write!(
                 f,

@@ -12,6 +12,12 @@ pub type Version = Arc<str>;
 /// All annotations begin so.
 pub const PREFIX: &str = "watchdog.pod-safety.dev/";
 
+/// The name of the Lease of a node's agent. Leases of other names are in the same namespace, and nodes may have any of those.
+#[must_use]
+pub fn lease_name(node: &str) -> String {
+    format!("watchdog.{node}")
+}
+
 /// One attempt of one process of the agent to make its promise. Never used twice: a random number of the process, and a count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch {
@@ -90,6 +96,15 @@ pub struct Record {
     pub device: Option<Arc<Device>>,
 }
 
+/// For how long an earlier boot of the machine outlived its last pet, as its agent wrote it down until the reset.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Survived {
+    /// The boot ID of that boot.
+    pub boot: Arc<str>,
+    /// From the last pet to the last sign of it.
+    pub time: Duration,
+}
+
 /// A Lease as it was read.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Seen {
@@ -146,6 +161,12 @@ impl Named for Class {
         (Self::Virtual, "Virtual"),
         (Self::Cloud, "Cloud"),
     ];
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
 }
 
 impl fmt::Display for Class {
@@ -237,6 +258,26 @@ impl Record {
     }
 }
 
+impl Survived {
+    /// As annotations.
+    #[must_use]
+    pub fn annotations(&self) -> [(String, String); 2] {
+        let name = |name: &str| format!("{PREFIX}{name}");
+        [
+            (name("earlier-boot-id"), self.boot.to_string()),
+            (name("earlier-boot-survived-milliseconds"), self.time.as_millis().to_string()),
+        ]
+    }
+
+    /// Back from annotations; none, if they do not have it.
+    #[must_use]
+    pub fn read(annotations: &BTreeMap<String, String>) -> Option<Self> {
+        let from = Annotations(annotations);
+        let millis = from.parsed("earlier-boot-survived-milliseconds").ok()?;
+        Some(Self { boot: from.text("earlier-boot-id").ok()?.into(), time: Duration::from_millis(millis) })
+    }
+}
+
 struct Annotations<'a>(&'a BTreeMap<String, String>);
 
 impl<'a> Annotations<'a> {
@@ -288,6 +329,15 @@ mod tests {
         assert_eq!(Record::read(&record().annotations()), Ok(record()));
         let bare = Record { device: None, state: State::Unarmed, ..record() };
         assert_eq!(Record::read(&bare.annotations()), Ok(bare));
+    }
+
+    #[test]
+    fn what_an_earlier_boot_survived_is_read_beside_the_record() {
+        let survived = Survived { boot: "b2a1".into(), time: Duration::from_millis(9_750) };
+        let mut all = record().annotations();
+        assert_eq!(Survived::read(&all), None);
+        all.extend(survived.annotations());
+        assert_eq!((Survived::read(&all), Record::read(&all)), (Some(survived), Ok(record())));
     }
 
     #[test]

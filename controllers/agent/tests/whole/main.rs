@@ -88,7 +88,7 @@ impl Rig {
             .args(["--port", &self.server.address.port().to_string()])
             .args(["--account", &path("account"), "--keeper", &path("keeper"), "--marks", &path("run")])
             .args(["--proc", &path("proc"), "--cgroups", &path("cgroups"), "--kubelet", &path("kubelet")])
-            .args(["--interval", "1", "--late", "3"])
+            .args(["--record", &path("record"), "--interval", "1", "--late", "3"])
             .args(&self.flags)
             .stdin(Stdio::null())
             .stderr(log)
@@ -224,8 +224,24 @@ fn what_was_revoked_is_ended_and_nothing_is_petted_until_then() {
         tokio::time::sleep(Duration::from_secs(3)).await;
         assert_eq!(rig.told(), b"", "pets without a proof:\n{}", rig.log());
         rig.until("the end of the pod", Rig::reap).await;
-        rig.until("the proof", |rig| rig.log().contains("Ended:")).await;
-        rig.until("a pet", |rig| !rig.told().is_empty()).await;
+        // The pet of the proof, and no other: the watchdog resets the machine.
+        rig.until("the reset", |rig| rig.log().contains("Fenced:")).await;
+        rig.told();
+        let survived = |rig: &Rig| fs::read_to_string(rig.at("record/survived")).unwrap_or_default();
+        rig.until("what it survives", |rig| survived(rig).lines().count() > 8).await;
+        assert_eq!(rig.told(), b"", "pets:\n{}", rig.log());
+        assert!(rig.at("run/closed").exists(), "no kubelet starts");
+        // The next boot says it.
+        rig.agent.take().unwrap().kill().unwrap();
+        let last: u64 = survived(rig).lines().last().unwrap().split_once(' ').unwrap().1.parse().unwrap();
+        fs::write(rig.at("proc/sys/kernel/random/boot_id"), "boot-2\n").unwrap();
+        fs::remove_dir_all(rig.at("run")).unwrap();
+        rig.start();
+        rig.until_armed().await;
+        let store = rig.server.store.lock().unwrap();
+        assert_eq!(store.says("boot-id"), "boot-2");
+        assert_eq!(store.says("earlier-boot-id"), "boot-1");
+        assert_eq!(store.says("earlier-boot-survived-milliseconds").parse::<u64>().unwrap(), last);
     });
 }
 
