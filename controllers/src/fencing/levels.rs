@@ -111,6 +111,7 @@ pub(super) fn that_switch_on(devices: &[DeviceRef], view: &View<'_>) -> Vec<Devi
             | DeviceDriver::OpenShiftMachine
             | DeviceDriver::NodeClaim
             | DeviceDriver::NetworkFence
+            | DeviceDriver::WatchdogLease
             | DeviceDriver::Manual,
         ) => false,
         Some(

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pod_safety_shared::api::{DeviceDriver, DeviceRef, TEST_ANNOTATION};
 use pod_safety_shared::authority::{Intent, Monitor};
-use pod_safety_shared::cache::View;
+use pod_safety_shared::cache::{Lookup, View};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::drive::Decision;
 use pod_safety_shared::model::{Device, Uid};
@@ -32,14 +32,18 @@ pub(super) fn monitor(uid: &Uid, view: &View<'_>, now: Mono) -> Decision {
         && !whole.nodes.is_empty()
         && device.spec.driver != DeviceDriver::Manual;
     let is_due = is_new || (!every.is_zero() && !says_nothing && (is_first || next <= now));
+    let suspects = suspects(device, &whole, view, now);
     let wish = match test {
         _ if is_due => whole,
         Some(test) => asked_for(whole, test),
-        None if every.is_zero() => return Decision::default(),
-        None if says_nothing => {
-            return Decision::default().and_recheck_at(now + every.min(NODES_FOUND_EACH));
+        None if suspects.due && !suspects.nodes.is_empty() => {
+            Monitor { nodes: suspects.nodes, whole: false, ..whole }
         }
-        None => return Decision::default().and_recheck_at(next),
+        None if every.is_zero() => return suspects.next(Decision::default(), now),
+        None if says_nothing => {
+            return suspects.next(Decision::default().and_recheck_at(now + every.min(NODES_FOUND_EACH)), now);
+        }
+        None => return suspects.next(Decision::default().and_recheck_at(next), now),
     };
     Decision { intents: vec![Intent::Monitor(Box::new(wish))], ..Decision::default() }
 }
@@ -52,6 +56,37 @@ fn look(device: &Device, view: &View<'_>, test: Option<&String>) -> Monitor {
     nodes.sort();
     let named = DeviceRef { namespace: device.namespace.to_string(), name: device.name.to_string() };
     Monitor { device: named, uid: device.uid.clone(), nodes, whole: true, test: test.cloned() }
+}
+
+/// A kubelet that runs renews its Lease each ten seconds: one that has not for so long may be lost.
+const SUSPECT: Duration = Duration::from_secs(15);
+/// How often it is checked which nodes are suspects. Each is one for two checks.
+const SUSPECTS_EACH: Duration = Duration::from_secs(5);
+
+/// The nodes of a device of agents that are about to count as lost. The wait for the promise of an agent begins when its last grant
+/// is seen first: so it is looked at before it is revoked.
+struct Suspects {
+    of_agents: bool,
+    due: bool,
+    nodes: Vec<Arc<str>>,
+}
+
+fn suspects(device: &Device, whole: &Monitor, view: &View<'_>, now: Mono) -> Suspects {
+    let of_agents = device.spec.driver == DeviceDriver::WatchdogLease;
+    let silent = |name: &&Arc<str>| {
+        let Lookup::Known(node) = view.node(name) else { return false };
+        let silent = now.since(view.last_heard(node));
+        (SUSPECT..SUSPECT + 2 * SUSPECTS_EACH).contains(&silent)
+    };
+    let nodes = whole.nodes.iter().filter(|_| of_agents).filter(silent).cloned().collect();
+    Suspects { of_agents, due: device.status_seen + SUSPECTS_EACH <= now, nodes }
+}
+
+impl Suspects {
+    /// When they are checked again.
+    fn next(&self, decision: Decision, now: Mono) -> Decision {
+        if self.of_agents { decision.and_recheck_at(now + SUSPECTS_EACH) } else { decision }
+    }
 }
 
 /// Of what a person asks for: perhaps one node alone.

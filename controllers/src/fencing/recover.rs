@@ -139,6 +139,10 @@ pub(super) fn fenced(incident: &Incident<'_>) -> Decision {
         Ok(()) if proof.spec.kind.ends_machine() && matches!(incident.machine, Machine::Gone) => {
             incident.turn(Phase::Done, "its machine and its Node do not exist any more")
         }
+        // Its own watchdog resets it, when its agent finds the grant revoked, or has already.
+        Ok(()) if proof.spec.kind == KindOfEvidence::WatchdogLease => {
+            incident.hold(Hold::AwaitingNodeReady { node: name() })
+        }
         Ok(()) => match incident.policy().filter(|policy| may_switch_on(incident, policy)) {
             Some(policy) => paused(incident, policy)
                 .map_or_else(|| switch_on(incident, policy), |hold| incident.hold_for_now(hold)),

@@ -80,6 +80,7 @@ impl FenceDeviceSpec {
             | DeviceDriver::NodeClaim
             | DeviceDriver::BareMetalHost
             | DeviceDriver::NetworkFence
+            | DeviceDriver::WatchdogLease
             | DeviceDriver::External
             | DeviceDriver::Manual => false,
         }

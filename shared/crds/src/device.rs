@@ -36,6 +36,7 @@ pub const TEST_ANNOTATION: &str = "pod-safety.dev/test";
     validation = ("(self.driver == 'Agent') == has(self.agent)", "agent is needed with driver Agent, and only there"),
     validation = ("(self.driver == 'NetworkFence') == has(self.networkFence)", "networkFence is needed with driver NetworkFence, and only there"),
     validation = ("(self.driver == 'External') == has(self.external)", "external is needed with driver External, and only there"),
+    validation = ("(self.driver == 'WatchdogLease') == has(self.watchdogLease)", "watchdogLease is needed with driver WatchdogLease, and only there"),
     validation = ("self.driver in ['Agent', 'Redfish'] || !(has(self.parameters) || has(self.nodeParameters) || has(self.secretParameters))", "parameters, nodeParameters and secretParameters are for the drivers Agent and Redfish"),
     validation = ("!has(self.parameters) || !('action' in self.parameters || 'option' in self.parameters || 'method' in self.parameters)", "action, option and method are chosen by pod-safety: it only asks for goals (off, on), never for a pulse (reboot, cycle)"),
     validation = ("!has(self.parameters) || !self.parameters.exists(name, name.matches('(?i)passw|secret|token|community|api[-_]?key|private[-_]key|[-_]kg'))", "a password, token or key must not be a parameter: every reader of FenceDevices would see it. Put it into a Secret, and name that in secretParameters"),
@@ -54,6 +55,9 @@ pub struct FenceDeviceSpec {
     /// The storage that is fenced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network_fence: Option<NetworkFence>,
+    /// Which promises of node agents count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub watchdog_lease: Option<WatchdogLease>,
     /// The nodes that the device can switch. A kubelet may set most labels of its node. If the parameters are the same for
     /// every node, only labels that no kubelet may set are allowed, such as those below `node-restriction.kubernetes.io/`.
     #[serde(default)]
@@ -126,6 +130,10 @@ pub enum DeviceDriver {
     /// A NetworkFence of CSI-Addons: the storage accepts no writes from the node any more. Processes there continue to run,
     /// so alone it proves something about volumes, and nothing about pods.
     NetworkFence,
+    /// The agent of the node (`pod-safety-agent`), which pets a watchdog once for each grant of its Lease `watchdog.NODE`, in the
+    /// namespace of the device. Its last grant is revoked. It counts as off when all guarded pods must have ended, or the watchdog
+    /// must have reset the machine.
+    WatchdogLease,
     /// Another remediator (medik8s). pod-safety creates an object from its template.
     External,
     /// A person: pod-safety contacts no device and waits for `pod-safety confirm-down`.
@@ -142,6 +150,7 @@ impl DeviceDriver {
             | Self::Redfish
             | Self::BareMetalHost
             | Self::NetworkFence
+            | Self::WatchdogLease
             | Self::External
             | Self::Manual => false,
         }
@@ -158,6 +167,82 @@ pub struct NetworkFence {
     /// The namespace in which its driver runs. Client addresses are read from the CSIAddonsNodes of this namespace alone.
     #[schemars(regex(pattern = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"))]
     pub namespace: String,
+}
+
+/// Which promises of node agents count, and for how long they are waited for: `3 (W + g)(1 + rho) + R + P` after a grant was last
+/// seen, where W is the timeout that the watchdog reports.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = ("!('Virtual' in self.classes) || self.pauseSeconds > 0", "a watchdog stands still while its virtual machine is paused: pauseSeconds must say for how long the hypervisor may pause it"))]
+pub struct WatchdogLease {
+    /// The classes of watchdogs that are accepted: `Hardware`, `Software` (softdog), or `Virtual` (in a virtual machine, with
+    /// `pauseSeconds`). A virtual machine of a public cloud is never accepted.
+    #[serde(default = "hardware")]
+    #[schemars(length(min = 1, max = 3))]
+    pub classes: Vec<WatchdogClass>,
+    /// The watchdogs that have reset a machine on time. `pod-safety drill --watchdog NODE` adds to them. No other is accepted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    pub drilled: Vec<DrilledWatchdog>,
+    /// g: how much later than W the watchdog may fire, in seconds.
+    #[serde(default = "tick_seconds")]
+    #[schemars(range(min = 1, max = 600))]
+    pub tick_seconds: u32,
+    /// rho: how much slower than the controller's clock the watchdog may run, in millionths.
+    #[serde(default = "drift_ppm")]
+    #[schemars(range(min = 1_000, max = 500_000))]
+    pub drift_ppm: u32,
+    /// R: from the reset until no write is in flight to a disk any more, in seconds. Add the time of a crash dump, if there is one.
+    #[serde(default = "reset_seconds")]
+    #[schemars(range(min = 1, max = 3_600))]
+    pub reset_seconds: u32,
+    /// P: for how many seconds in total a hypervisor may pause the machine. Only for the class `Virtual`.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 3_600))]
+    pub pause_seconds: u32,
+}
+
+fn hardware() -> Vec<WatchdogClass> {
+    vec![WatchdogClass::Hardware]
+}
+
+const fn tick_seconds() -> u32 {
+    1
+}
+
+/// A hundredth: twenty times what a crystal is off by.
+const fn drift_ppm() -> u32 {
+    10_000
+}
+
+const fn reset_seconds() -> u32 {
+    5
+}
+
+/// The kind of a watchdog.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum WatchdogClass {
+    /// A circuit of a machine without a hypervisor.
+    Hardware,
+    /// A timer of the kernel (softdog), on such a machine.
+    Software,
+    /// Any watchdog in a virtual machine.
+    Virtual,
+}
+
+/// A watchdog that has reset its machine on time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DrilledWatchdog {
+    /// The driver's name for it, such as `iTCO_wdt`.
+    #[schemars(length(min = 1, max = 63))]
+    pub identity: String,
+    /// Its firmware version.
+    #[serde(default)]
+    pub firmware: u32,
+    /// The release of the kernel.
+    #[schemars(length(min = 1, max = 128))]
+    pub kernel: String,
 }
 
 /// The remediator that is used.

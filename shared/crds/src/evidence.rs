@@ -93,17 +93,25 @@ impl FenceEvidenceSpec {
 #[must_use]
 pub fn proved_by(samples: &[Sample]) -> KindOfEvidence {
     // That a storage is fenced says nothing of what runs; alone it is about the storage.
-    let switches = |sample: &&Sample| sample.driver != Some(DeviceDriver::NetworkFence);
-    let drivers: Vec<_> = samples.iter().filter(switches).map(|sample| sample.driver).collect();
-    if drivers.is_empty() && !samples.is_empty() {
-        KindOfEvidence::StorageFenced
-    } else if drivers.contains(&Some(DeviceDriver::External)) {
-        KindOfEvidence::Remediated
-    } else if !drivers.is_empty() && drivers.iter().all(|driver| driver.is_some_and(DeviceDriver::removes)) {
-        KindOfEvidence::Decommissioned
-    } else if samples.is_empty() || samples.iter().filter(switches).any(|sample| sample.instance.is_empty()) {
+    let mut ending: Vec<_> = samples.iter().collect();
+    ending.retain(|sample| sample.driver != Some(DeviceDriver::NetworkFence));
+    // A watchdog proves as much as a switch: it is named only where there is none.
+    let mut switches = ending.clone();
+    switches.retain(|sample| sample.driver != Some(DeviceDriver::WatchdogLease));
+    let all = |is: fn(&Sample) -> bool| switches.iter().all(|sample| is(sample));
+    if samples.is_empty() {
         KindOfEvidence::PowerOff
-    } else if samples.iter().filter(switches).all(|sample| sample.power == "Gone") {
+    } else if ending.is_empty() {
+        KindOfEvidence::StorageFenced
+    } else if switches.is_empty() {
+        KindOfEvidence::WatchdogLease
+    } else if switches.iter().any(|sample| sample.driver == Some(DeviceDriver::External)) {
+        KindOfEvidence::Remediated
+    } else if all(|sample| sample.driver.is_some_and(DeviceDriver::removes)) {
+        KindOfEvidence::Decommissioned
+    } else if !all(|sample| !sample.instance.is_empty()) {
+        KindOfEvidence::PowerOff
+    } else if all(|sample| sample.power == "Gone") {
         KindOfEvidence::InstanceGone
     } else {
         KindOfEvidence::InstanceStopped

@@ -27,9 +27,9 @@ mod schema;
 
 pub use chosen::{PROTECTED, is_protected, is_template};
 pub use device::{
-    ActTime, ActedOn, DeviceDriver, DeviceRef, External, FenceDevice, FenceDeviceSpec, FenceDeviceStatus,
-    FencedStorage, IdentityCheck, NetworkFence, PROBLEMS, SecretParameter, TEST_ANNOTATION, TargetStatus,
-    TemplateRef, Timeouts,
+    ActTime, ActedOn, DeviceDriver, DeviceRef, DrilledWatchdog, External, FenceDevice, FenceDeviceSpec,
+    FenceDeviceStatus, FencedStorage, IdentityCheck, NetworkFence, PROBLEMS, SecretParameter,
+    TEST_ANNOTATION, TargetStatus, TemplateRef, Timeouts, WatchdogClass, WatchdogLease,
 };
 pub use evidence::{
     Corroborated, FenceEvidence, FenceEvidenceSpec, FenceEvidenceStatus, Invalidation, Sample, proved_by,

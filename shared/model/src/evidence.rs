@@ -14,6 +14,8 @@ pub enum KindOfEvidence {
     InstanceStopped,
     /// Its provider reports in two status checks that the instance of its providerID is terminated: it never runs again.
     InstanceGone,
+    /// The grant of its node agent was revoked, and all that it guards has ended, or its watchdog reset the machine.
+    WatchdogLease,
     /// Another remediator reports that it is fenced.
     Remediated,
     /// A storage accepts no writes from it any more. This is about volumes, and releases no pod.
@@ -31,6 +33,7 @@ impl KindOfEvidence {
             | Self::Decommissioned
             | Self::InstanceStopped
             | Self::InstanceGone
+            | Self::WatchdogLease
             | Self::StorageFenced => Grade::Verified,
             Self::Remediated | Self::Asserted => Grade::Asserted,
         }
@@ -44,6 +47,7 @@ impl KindOfEvidence {
             | Self::Decommissioned
             | Self::InstanceStopped
             | Self::InstanceGone
+            | Self::WatchdogLease
             | Self::Remediated
             | Self::Asserted => true,
             Self::StorageFenced => false,
@@ -57,6 +61,7 @@ impl KindOfEvidence {
             Self::Decommissioned | Self::InstanceGone => true,
             Self::PowerOff
             | Self::InstanceStopped
+            | Self::WatchdogLease
             | Self::Remediated
             | Self::StorageFenced
             | Self::Asserted => false,
@@ -74,6 +79,7 @@ impl KindOfEvidence {
             Self::InstanceStopped => matches!(evidence, Self::InstanceStopped | Self::PowerOff),
             Self::PowerOff
             | Self::Decommissioned
+            | Self::WatchdogLease
             | Self::Remediated
             | Self::StorageFenced
             | Self::Asserted => self == evidence,
@@ -88,6 +94,7 @@ impl KindOfEvidence {
             Self::Decommissioned => "Decommissioned",
             Self::InstanceStopped => "InstanceStopped",
             Self::InstanceGone => "InstanceGone",
+            Self::WatchdogLease => "WatchdogLease",
             Self::Remediated => "Remediated",
             Self::StorageFenced => "StorageFenced",
             Self::Asserted => "Asserted",
@@ -102,6 +109,9 @@ impl KindOfEvidence {
             Self::Decommissioned => "has no Machine any more",
             Self::InstanceStopped => "is an instance that its provider stopped",
             Self::InstanceGone => "is an instance that its provider terminated",
+            Self::WatchdogLease => {
+                "lost the grant of its agent: its pods have ended, or its watchdog reset it"
+            }
             Self::Remediated => "is fenced, as another remediator says",
             Self::StorageFenced => "is cut off from its storage",
             Self::Asserted => "is off, as a person confirmed",
@@ -123,8 +133,16 @@ pub enum Grade {
 mod tests {
     use super::KindOfEvidence::{self, *};
 
-    const ALL: [KindOfEvidence; 7] =
-        [PowerOff, Decommissioned, InstanceStopped, InstanceGone, Remediated, StorageFenced, Asserted];
+    const ALL: [KindOfEvidence; 8] = [
+        PowerOff,
+        Decommissioned,
+        InstanceStopped,
+        InstanceGone,
+        WatchdogLease,
+        Remediated,
+        StorageFenced,
+        Asserted,
+    ];
 
     #[test]
     fn evidence_is_confirmed_by_what_says_as_much_and_about_an_instance_by_what_says_more() {

@@ -204,7 +204,7 @@ impl EvidenceKind {
     }
 
     /// The names of those that release pods, for metrics that must exist before they count.
-    pub const NAMES: [&'static str; 10] = [
+    pub const NAMES: [&'static str; 11] = [
         "NodeGone",
         "NeverScheduled",
         "KubeletTerminated",
@@ -213,6 +213,7 @@ impl EvidenceKind {
         "Decommissioned",
         "InstanceStopped",
         "InstanceGone",
+        "WatchdogLease",
         "Remediated",
         "Confirmed",
     ];

@@ -264,6 +264,7 @@ pub fn fenced(
         | KindOfEvidence::Decommissioned
         | KindOfEvidence::InstanceStopped
         | KindOfEvidence::InstanceGone
+        | KindOfEvidence::WatchdogLease
         | KindOfEvidence::Remediated) => EvidenceKind::Fenced { node, proof, kind },
         KindOfEvidence::Asserted => {
             EvidenceKind::Confirmed { node, proof, by: evidence.spec.by.as_str().into() }

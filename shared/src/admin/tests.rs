@@ -192,6 +192,7 @@ async fn what_can_be_refused_and_released_is_in_the_metrics_before_it_counts() {
         fenced(KindOfEvidence::Decommissioned),
         fenced(KindOfEvidence::InstanceStopped),
         fenced(KindOfEvidence::InstanceGone),
+        fenced(KindOfEvidence::WatchdogLease),
         fenced(KindOfEvidence::Remediated),
         EvidenceKind::Confirmed { node: Arc::clone(&node), proof: Arc::clone(&proof), by: "who".into() },
     ];

@@ -586,8 +586,8 @@ pub enum Hold {
         /// Its name.
         node: Arc<str>,
     },
-    /// It has power, and is not back.
-    #[error("node {node} has power again, but is not Ready with a new boot yet")]
+    /// It boots, or is about to.
+    #[error("node {node} is not back: it is not Ready with a new boot yet")]
     AwaitingNodeReady {
         /// Its name.
         node: Arc<str>,

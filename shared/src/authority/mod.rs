@@ -16,6 +16,7 @@
 //! | `evict` | asks the API server to end a pod by its own grace, within its budget |
 //! | `cordon` | has the scheduler leave a node alone |
 //! | `fence` | switches machines off, checks, and writes down what that proves |
+//! | `watchdog` | the watchdog Lease of a node's agent |
 //! | [`people`] | what people say about nodes |
 //! | `scales` | reads how many pods a controller wants that the cache does not follow |
 //! | `queue`, `ledger` | whose turn it is, and what is already being done |
@@ -43,6 +44,7 @@ mod send;
 mod update;
 mod verify;
 mod volume;
+mod watchdog;
 mod witness;
 mod writer;
 

@@ -8,6 +8,7 @@ mod devices;
 mod drill;
 mod maintain;
 mod pause;
+mod watchdog;
 
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ pub use maintain::{
     keep_off, kept_off, report,
 };
 pub use pause::{Scope, pause, paused, resume};
+pub use watchdog::{Promise, Watchdog, has_passed, promise, revoke};
 
 use super::fence::{incident_name, rehearsal_name};
 use pod_safety_proof::Look;

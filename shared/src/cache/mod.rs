@@ -28,6 +28,7 @@ mod table;
 mod view;
 mod volumes;
 mod wall;
+mod watchdogs;
 mod workloads;
 mod zones;
 
@@ -49,6 +50,7 @@ pub use snapshot::{Each, Snapshot, SnapshotError, Unread};
 pub use sync::{BREAK, KindState, Trouble};
 pub use view::{Lookup, STALE_AFTER, View};
 pub use volumes::{Left, Word};
+pub use watchdogs::Watchdogs;
 pub use workloads::ScaleAnswer;
 pub use zones::ZoneCount;
 
@@ -127,6 +129,7 @@ pub trait Subscriber: Send + Sync + 'static {
 pub struct Cache {
     inner: RwLock<Inner>,
     subscribers: RwLock<Vec<Arc<dyn Subscriber>>>,
+    watchdogs: Watchdogs,
 }
 
 impl std::fmt::Debug for Cache {
@@ -230,6 +233,12 @@ impl Cache {
     #[must_use]
     pub fn read(&self) -> ViewGuard<'_> {
         ViewGuard(self.inner.read())
+    }
+
+    /// When which watchdog Lease was seen first.
+    #[must_use]
+    pub const fn watchdogs(&self) -> &Watchdogs {
+        &self.watchdogs
     }
 
     /// The object as it now is.

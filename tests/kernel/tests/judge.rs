@@ -94,6 +94,7 @@ fn doubts() -> impl Strategy<Value = Doubt> {
             KindOfEvidence::PowerOff,
             KindOfEvidence::InstanceStopped,
             KindOfEvidence::InstanceGone,
+            KindOfEvidence::WatchdogLease,
             KindOfEvidence::Remediated,
             KindOfEvidence::StorageFenced,
         ])

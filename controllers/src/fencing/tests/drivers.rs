@@ -55,6 +55,7 @@ fn by(driver: &str) -> impl Fn(&mut Value) + use<'_> {
                 let template = json!({ "apiVersion": "g/v1", "kind": "ATemplate", "name": "a" });
                 device["spec"]["external"] = json!({ "templateRef": template });
             }
+            "WatchdogLease" => device["spec"]["watchdogLease"] = json!({}),
             "NetworkFence" => {
                 device["spec"]["networkFence"] = json!({ "className": "rbd", "namespace": "rook-ceph" })
             }
@@ -224,6 +225,7 @@ fn a_machine_that_is_gone_is_not_switched_on_and_its_incident_ends_with_its_node
         gone.gone(Kind::Nodes, "n");
         assert_eq!(gone.act("n"), ["write Done"], "{kind:?}");
     }
+    assert_eq!(fenced("WatchdogLease", KindOfEvidence::WatchdogLease).words("n"), ["?AwaitingNodeReady"]);
     let on = fenced("Redfish", KindOfEvidence::InstanceStopped).act("n");
     assert!(on.len() == 1 && on[0].starts_with("on "), "{on:?}");
 }

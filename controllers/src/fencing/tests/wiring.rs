@@ -152,6 +152,43 @@ fn a_device_is_looked_through_when_it_is_new_or_changed_and_then_from_time_to_ti
     assert_eq!(monitored(&stage), None);
 }
 
+/// The wait for the promise of an agent begins with the last sight of its grant.
+#[test]
+fn the_agent_of_a_node_that_may_be_lost_is_looked_at_before_the_node_counts_as_lost() {
+    let agents = |device: &mut Value| {
+        device["spec"]["driver"] = json!("WatchdogLease");
+        device["spec"]["watchdogLease"] = json!({});
+    };
+    let mut stage = Stage::new(&["n", "m"]);
+    stage.device("bmc", agents);
+    let key = Key::Device(Uid::new("uid-bmc").unwrap());
+    let decision = decide(&key, &stage.world.read().view(), stage.mono(), &stage.config);
+    assert_eq!(decision.recheck_at, Some(stage.mono() + Duration::from_secs(5)));
+    stage.lose(&["n", "m"]);
+    let mut looked = Vec::new();
+    for second in 1..60 {
+        stage.until(second);
+        if let Some(monitor) = monitored(&stage) {
+            assert!(!monitor.whole && monitor.nodes == [Arc::from("m"), Arc::from("n")], "{monitor:?}");
+            looked.push(second);
+            // What was seen is in its status.
+            stage.device("bmc", |device| {
+                agents(device);
+                device["status"]["targets"][0]["looked"] = json!(second.to_string());
+            });
+        }
+    }
+    assert_eq!(looked.first(), Some(&15), "{looked:?}");
+    assert!(
+        looked.iter().all(|second| (15..25).contains(second)),
+        "not again while they stay lost: {looked:?}"
+    );
+    let mut switch = Stage::new(&["n"]);
+    switch.lose(&["n"]);
+    switch.until(16);
+    assert_eq!(monitored(&switch), None, "a switch tells nothing earlier");
+}
+
 #[test]
 fn a_person_has_a_device_looked_at_now_once_and_at_one_node_if_that_is_meant() {
     let mut stage = Stage::new(&["n", "m", "k"]);

@@ -26,7 +26,7 @@ fn node(boot: &str, ready: &str, taints: &Value) -> Value {
     })
 }
 
-fn every_kind() -> [EvidenceKind; 12] {
+fn every_kind() -> [EvidenceKind; 13] {
     let (node, proof): (Arc<str>, Arc<str>) = ("n".into(), "e".into());
     let two = || (Arc::clone(&node), Arc::clone(&proof));
     let fenced = |kind, (node, proof)| EvidenceKind::Fenced { node, proof, kind };
@@ -37,6 +37,7 @@ fn every_kind() -> [EvidenceKind; 12] {
         fenced(KindOfEvidence::Decommissioned, two()),
         fenced(KindOfEvidence::InstanceStopped, two()),
         fenced(KindOfEvidence::InstanceGone, two()),
+        fenced(KindOfEvidence::WatchdogLease, two()),
         fenced(KindOfEvidence::Remediated, two()),
         confirmed(two()),
         EvidenceKind::NodeGone { node: Arc::clone(&node), apart: Duration::from_secs(40) },
@@ -72,7 +73,7 @@ fn a_node_is_declared_out_of_service_in_the_incarnation_that_was_fenced_alone() 
     }
     for (at, kind) in every_kind().into_iter().enumerate() {
         let done = tainted(kind.clone(), life("b"), &node("b", "Unknown", &others));
-        assert_eq!(done.is_ok(), at < 6, "{kind:?}");
+        assert_eq!(done.is_ok(), at < 7, "{kind:?}");
     }
 }
 
@@ -129,7 +130,7 @@ fn bug_evidence_by_a_taint_of_others_broke_a_volume() {
             LeaseVersion { volume: "v".into(), uid: Uid::new("u").unwrap(), rv: "7".parse().unwrap() };
         let found = Evidence::for_act_tests(kind.clone(), life("b"), later());
         let judged = volume(lease, &holder, &by, &HolderFacts::Fenced(&found));
-        assert_eq!(judged.is_ok(), at < 6, "{kind:?}");
+        assert_eq!(judged.is_ok(), at < 7, "{kind:?}");
         let refusal = judged.err();
         assert!(refusal.is_none_or(|refusal| matches!(refusal, Refusal::EvidenceInvalid(_))), "{kind:?}");
     }

@@ -51,7 +51,7 @@ pub(super) async fn asked(
             // What was asked before is what is asked again: a Machine may be gone by now.
             let object = match written.find(|object| object.device == *device) {
                 Some(object) => object.clone(),
-                None => objects::resolve(acting.means.connection, &order, target).await?,
+                None => objects::resolve(&acting.looker, &order, target).await?,
             };
             Ok(Asked::Object(Box::new((order, object))))
         }

@@ -151,11 +151,12 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::api::Incarnation;
     use crate::transport::Machine;
 
     fn facts(node: &str, uid: &str, uuid: &str) -> Facts {
         let machine = Machine { node: node.into(), system_uuid: uuid.into(), provider_id: "p".into() };
-        Facts { machine, labels: None, uid: uid.to_owned() }
+        Facts { machine, labels: None, uid: uid.to_owned(), life: Incarnation::default() }
     }
 
     fn target(node: &str, uid: &str, uuid: &str) -> TargetStatus {

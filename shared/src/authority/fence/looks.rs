@@ -78,7 +78,7 @@ impl Looker<'_> {
                 return Err(DeviceError::Failed { said });
             }
         };
-        let looked = objects::look(self.reader.connection, order, object);
+        let looked = objects::look(self, order, object);
         let ends = self.env.now() + order.within + LATE;
         self.env.until(ends, looked).await.unwrap_or(Err(DeviceError::TimedOut { after: order.within }))
     }

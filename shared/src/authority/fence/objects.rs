@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `Machine`, `OpenShiftMachine`, `NodeClaim` | it is deleted | off: it is gone, finalizers and all, which its provider drops last |
 //! | `BareMetalHost` | it gets an annotation that keeps it off | off: its operator says so while that annotation is there |
+//! | `WatchdogLease` | its last grant is revoked | off: what it guards has ended, or its watchdog reset the machine |
 //! | `NetworkFence` | one is made of its addresses | off: it is in force |
 //! | `External` | another remediator's object is made from its template | off: its condition of success |
 //!
@@ -17,12 +18,14 @@ mod host;
 mod machine;
 mod network;
 mod path;
+mod watchdog;
 
 use std::time::Duration;
 
 use serde_json::Value;
 
 use super::Target;
+use super::looks::Looker;
 use super::orders::OrderError;
 use super::render::Facts;
 use super::step::Acting;
@@ -62,6 +65,7 @@ pub(super) enum By {
     Host,
     External(Box<External>),
     NetworkFence(Box<NetworkFence>),
+    Watchdog(Box<watchdog::Accepted>),
 }
 
 impl By {
@@ -71,6 +75,7 @@ impl By {
             Self::Host => DeviceDriver::BareMetalHost,
             Self::External(_) => DeviceDriver::External,
             Self::NetworkFence(_) => DeviceDriver::NetworkFence,
+            Self::Watchdog(_) => DeviceDriver::WatchdogLease,
         }
     }
 }
@@ -86,6 +91,10 @@ pub(super) fn by(spec: &FenceDeviceSpec) -> Option<By> {
         DeviceDriver::NetworkFence => {
             spec.network_fence.clone().map(|class| By::NetworkFence(Box::new(class)))
         }
+        DeviceDriver::WatchdogLease => spec
+            .watchdog_lease
+            .as_ref()
+            .map(|lease| By::Watchdog(Box::new(watchdog::Accepted::by(lease, spec.timeouts.power_off)))),
         DeviceDriver::Agent | DeviceDriver::Redfish | DeviceDriver::Manual => None,
     }
 }
@@ -169,10 +178,11 @@ fn checked(order: &ObjectOrder, object: &ActedOn) -> Result<(), DeviceError> {
 
 /// Which object it is: for the intent, before anything is written. `fence`: the UID of the incident.
 pub(super) async fn resolve(
-    connection: &Connection,
+    looker: &Looker<'_>,
     order: &ObjectOrder,
     target: &Target,
 ) -> Result<ActedOn, OrderError> {
+    let connection = looker.reader.connection;
     let fence = &*target.fence.uid.to_string();
     let found = match &order.by {
         By::Machine(kind) => Box::pin(machine::resolve(connection, order, kind)).await,
@@ -181,6 +191,7 @@ pub(super) async fn resolve(
         By::NetworkFence(class) => {
             network::resolve(connection, order, class, fence, &target.spec.node.boot_id).await
         }
+        By::Watchdog(_) => watchdog::resolve(looker, order).await,
     };
     let found = found.and_then(|found| checked(order, &found).map(|()| found));
     found.map_err(|source| OrderError::Object { device: order.device.clone(), source: Box::new(source) })
@@ -201,14 +212,19 @@ pub(super) async fn carry_out(
         (By::External(external), Act::Off) => external::off(acting, target, order, external, object).await,
         (By::External(_), Act::On) => external::lift(acting, object).await,
         (By::NetworkFence(class), Act::Off) => network::off(acting, target, class, object).await,
+        (By::Watchdog(accepted), Act::Off) => {
+            watchdog::off(acting, order, accepted, object).await?;
+            Ok(())
+        }
+        (By::Watchdog(_), Act::On) => return Err(failed("its watchdog resets it, and it boots by itself")),
         (By::Machine(_), Act::On) => return Err(failed("a machine that was deleted cannot be switched on")),
         (By::NetworkFence(_), Act::On) => return Err(failed("it is lifted when the node is back")),
-        (By::Machine(_) | By::Host | By::External(_) | By::NetworkFence(_), Act::Look) => Ok(()),
+        (_, Act::Look) => Ok(()),
     };
     begun.map_err(said)?;
     let wanted = if order.act == Act::Off { Power::Off } else { Power::On };
     loop {
-        let answer = look(acting.means.connection, order, Some(object)).await?;
+        let answer = look(&acting.looker, order, Some(object)).await?;
         if answer.power == wanted {
             return Ok(answer);
         }
@@ -231,10 +247,11 @@ fn said(outcome: Outcome) -> DeviceError {
 
 /// One look. Without an object, as of a device that is only looked through: whether there is one that could be asked.
 pub(super) async fn look(
-    connection: &Connection,
+    looker: &Looker<'_>,
     order: &ObjectOrder,
     object: Option<&ActedOn>,
 ) -> Result<Answer, DeviceError> {
+    let connection = looker.reader.connection;
     if let Some(object) = object {
         checked(order, object)?;
     }
@@ -243,6 +260,8 @@ pub(super) async fn look(
         (By::Host, object) => Box::pin(host::look(connection, order, object)).await,
         (By::External(external), Some(object)) => external::look(connection, external, object).await,
         (By::NetworkFence(_), Some(object)) => network::look(connection, object).await,
+        (By::Watchdog(accepted), Some(object)) => watchdog::look(looker, order, accepted, object).await,
+        (By::Watchdog(accepted), None) => watchdog::look_through(looker, order, accepted).await,
         (By::NetworkFence(class), None) => {
             let clients = network::clients(connection, order, class).await?;
             let said = format!("it would fence {}", clients.cidrs.join(", "));
@@ -268,7 +287,7 @@ pub(super) async fn clients(connection: &Connection, order: &ObjectOrder) -> Cli
         By::NetworkFence(class) => {
             network::clients(connection, order, class).await.unwrap_or_else(|_| order.clients.clone())
         }
-        By::Machine(_) | By::Host | By::External(_) => Clients::default(),
+        By::Machine(_) | By::Host | By::External(_) | By::Watchdog(_) => Clients::default(),
     }
 }
 
@@ -295,6 +314,7 @@ pub(super) async fn lift(acting: &Acting<'_>, target: &Target) -> Result<(), Out
             | DeviceDriver::Machine
             | DeviceDriver::OpenShiftMachine
             | DeviceDriver::NodeClaim
+            | DeviceDriver::WatchdogLease
             | DeviceDriver::Agent
             | DeviceDriver::Redfish
             | DeviceDriver::Manual => {}

@@ -148,7 +148,8 @@ impl Reader<'_> {
             ),
             provider_id: text(read.spec.and_then(|spec| spec.provider_id)),
         };
-        Ok(Facts { machine, labels: Some(meta.labels), uid: meta.uid.unwrap_or_default() })
+        let uid = meta.uid.unwrap_or_default();
+        Ok(Facts { machine, labels: Some(meta.labels), uid, life: node.clone() })
     }
 
     /// The order for one device.
@@ -293,6 +294,7 @@ fn reached_by(spec: &FenceDeviceSpec) -> Option<Driver> {
         | DeviceDriver::BareMetalHost
         | DeviceDriver::External
         | DeviceDriver::NetworkFence
+        | DeviceDriver::WatchdogLease
         | DeviceDriver::Manual => None,
     }
 }

@@ -18,13 +18,15 @@ pub(super) struct Facts {
     pub(super) labels: Option<BTreeMap<String, String>>,
     /// The UID of its Node; empty: that is gone.
     pub(super) uid: String,
+    /// The incarnation that is asked about; empty but for its name: whichever has it.
+    pub(super) life: Incarnation,
 }
 
 impl Facts {
     /// Of a node whose object is gone.
     pub(super) fn of_gone(node: &Incarnation) -> Self {
         let machine = Machine { node: node.name.as_str().into(), ..Machine::default() };
-        Self { machine, labels: None, uid: String::new() }
+        Self { machine, labels: None, uid: String::new(), life: node.clone() }
     }
 }
 
@@ -80,7 +82,7 @@ pub(super) fn render(template: &str, facts: &Facts) -> Result<String, RenderErro
 }
 
 fn value<'a>(what: &str, template: &str, facts: &'a Facts) -> Result<&'a str, RenderError> {
-    let Facts { machine, labels, uid: _ } = facts;
+    let Facts { machine, labels, .. } = facts;
     let unknown = || RenderError::Unknown { template: template.to_owned(), what: what.to_owned() };
     let found = match what {
         ".Node.Name" => Some(&*machine.node),
@@ -127,6 +129,7 @@ mod tests {
             },
             labels: Some([(RACK.to_owned(), "7".to_owned())].into()),
             uid: "uid-w1".to_owned(),
+            life: Incarnation::default(),
         }
     }
 

@@ -45,7 +45,7 @@ enum Hand {
     /// A client that names this one.
     Named(String),
     /// `pod-safety drain`.
-    Shipped(Connection, Env),
+    Shipped(Box<(Connection, Env)>),
 }
 
 /// A pod that is to go, and who says so.
@@ -71,7 +71,7 @@ impl Doomed {
         match &self.hand {
             Hand::Kubectl => self.post(None).await,
             Hand::Named(uid) => self.post(Some(uid)).await,
-            Hand::Shipped(connection, env) => self.as_shipped(connection, env).await,
+            Hand::Shipped(by) => self.as_shipped(&by.0, &by.1).await,
         }
     }
 
@@ -179,7 +179,7 @@ impl World {
 
     /// The shipped way to evict.
     fn shipped_hand(&self, caller: &str) -> Option<Hand> {
-        self.shipped_connection(caller).map(|(connection, env)| Hand::Shipped(connection, env))
+        self.shipped_connection(caller).map(|by| Hand::Shipped(Box::new(by)))
     }
 
     /// The connection of a shipped command, from a machine that nothing happens to.

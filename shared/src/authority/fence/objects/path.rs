@@ -6,6 +6,7 @@
 use super::{host, machine, network};
 use crate::api::{ActedOn, DeviceDriver, GROUP};
 use crate::authority::fence::stem_of;
+use crate::authority::watchdog;
 use crate::model::is_kubernetes_name;
 
 /// Whether a device of this driver can have written this object down for this node.
@@ -26,6 +27,7 @@ pub(super) fn is_possible(driver: DeviceDriver, object: &ActedOn, node: &str) ->
         (DeviceDriver::OpenShiftMachine, parts) => machine::OPENSHIFT.is_path(parts),
         (DeviceDriver::NodeClaim, parts) => machine::KARPENTER.is_path(parts),
         (DeviceDriver::BareMetalHost, parts) => host::is_path(parts),
+        (DeviceDriver::WatchdogLease, parts) => watchdog::is_path(parts, &object.device.namespace, node),
         (
             DeviceDriver::External
             | DeviceDriver::NetworkFence

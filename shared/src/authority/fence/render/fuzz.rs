@@ -50,7 +50,12 @@ fn facts(draw: &mut Draw<'_>) -> Facts {
         system_uuid: said().as_str().into(),
     };
     let labels = LABELS.iter().map(|key| ((*key).to_owned(), said())).collect();
-    Facts { machine, labels: draw.once_in(2).then_some(labels), uid: String::new() }
+    Facts {
+        machine,
+        labels: draw.once_in(2).then_some(labels),
+        uid: String::new(),
+        life: Incarnation::default(),
+    }
 }
 
 /// What stands for the inner text of a pair of braces, read once more.

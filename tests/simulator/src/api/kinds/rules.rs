@@ -48,13 +48,20 @@ const ABOUT_CHANGES: [(&str, OfChange); 5] = [
     ),
 ];
 
-const ABOUT_OBJECTS: [(&str, OfObject); 12] = [
+const ABOUT_OBJECTS: [(&str, OfObject); 14] = [
     ("!(self.type in ['Ready', 'pod-safety.dev/NodeUnreachable'])", |it| {
         !is(it, "type", "Ready") && !is(it, "type", "pod-safety.dev/NodeUnreachable")
     }),
     ("(self.driver == 'Agent') == has(self.agent)", |it| is(it, "driver", "Agent") == has(it, "agent")),
     ("(self.driver == 'NetworkFence') == has(self.networkFence)", |it| {
         is(it, "driver", "NetworkFence") == has(it, "networkFence")
+    }),
+    ("(self.driver == 'WatchdogLease') == has(self.watchdogLease)", |it| {
+        is(it, "driver", "WatchdogLease") == has(it, "watchdogLease")
+    }),
+    ("!('Virtual' in self.classes) || self.pauseSeconds > 0", |it| {
+        let is_virtual = it["classes"].as_array().into_iter().flatten().any(|class| class == "Virtual");
+        !is_virtual || it["pauseSeconds"].as_u64().is_some_and(|seconds| seconds > 0)
     }),
     ("(self.driver == 'External') == has(self.external)", |it| {
         is(it, "driver", "External") == has(it, "external")

@@ -57,6 +57,14 @@ const HOSTS: [&str; 3] = [
 const CLAIMS: [&str; 2] =
     ["/apis/karpenter.sh/v1/nodepools/n", "/apis/karpenter.sh/v1/nodeclaims/../nodes/n"];
 
+const WATCHDOGS: [&str; 5] = [
+    "/apis/coordination.k8s.io/v1/namespaces/fencing/leases/watchdog.m",
+    "/apis/coordination.k8s.io/v1/namespaces/fencing/leases/n",
+    "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/watchdog.n",
+    "/api/v1/namespaces/fencing/secrets/watchdog.n",
+    "/apis/coordination.k8s.io/v1/namespaces/fencing/leases/../secrets/watchdog.n",
+];
+
 fn rows() -> Vec<(DeviceDriver, Value, &'static str)> {
     let (_, external) = external();
     let (_, network) = network(&["10.0.0.1/32"]);
@@ -71,6 +79,8 @@ fn rows() -> Vec<(DeviceDriver, Value, &'static str)> {
     rows.extend(of(DeviceDriver::OpenShiftMachine, &spec("OpenShiftMachine"), &MACHINES));
     rows.extend(of(DeviceDriver::BareMetalHost, &spec("BareMetalHost"), &HOSTS));
     rows.extend(of(DeviceDriver::NodeClaim, &spec("NodeClaim"), &CLAIMS));
+    let agents = json!({ "spec": { "driver": "WatchdogLease", "watchdogLease": {} } });
+    rows.extend(of(DeviceDriver::WatchdogLease, &agents, &WATCHDOGS));
     rows
 }
 

@@ -1,0 +1,57 @@
+//! The watchdog Lease of a node's agent, as the API server has it.
+
+use std::collections::BTreeMap;
+
+use pod_safety_watchdog::record::{PREFIX, Record, Seen, State, Survived, Unreadable, Version, lease_name};
+use serde_json::{Value, json};
+
+use crate::client::{Call, Method};
+
+/// What a path begins with.
+const LEASES: [&str; 4] = ["", "apis", "coordination.k8s.io", "v1"];
+
+/// The Lease of this node's agent, in this namespace.
+pub(super) fn path(namespace: &str, node: &str) -> String {
+    format!("{}/namespaces/{namespace}/leases/{}", LEASES.join("/"), lease_name(node))
+}
+
+/// Whether these parts of a path are those of that Lease.
+pub(super) fn is_path(parts: &[&str], namespace: &str, node: &str) -> bool {
+    let [prefix @ .., "namespaces", within, "leases", name] = parts else { return false };
+    *prefix == LEASES[..] && *within == namespace && *name == lease_name(node)
+}
+
+/// What stands in it.
+#[derive(Clone, Debug)]
+pub(super) struct Lease {
+    pub(super) uid: String,
+    pub(super) seen: Seen,
+    pub(super) record: Result<Record, Unreadable>,
+    pub(super) survived: Option<Survived>,
+}
+
+impl Lease {
+    pub(super) fn of(object: &Value) -> Self {
+        let text = |pointer| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let annotations = object.pointer("/metadata/annotations").and_then(Value::as_object);
+        let texts = annotations.into_iter().flatten();
+        let annotations: BTreeMap<String, String> =
+            texts.filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned()))).collect();
+        let record = Record::read(&annotations);
+        let version = text("/metadata/resourceVersion").into();
+        Self {
+            uid: text("/metadata/uid").to_owned(),
+            seen: Seen { version, record: record.clone().ok() },
+            record,
+            survived: Survived::read(&annotations),
+        }
+    }
+}
+
+/// Takes the grant back, over exactly this version.
+pub(super) fn revocation(path: &str, uid: &str, over: &Version) -> Call {
+    let state = format!("{PREFIX}state");
+    let annotations = json!({ state: State::Revoked.to_string() });
+    let body = json!({ "metadata": { "uid": uid, "resourceVersion": &**over, "annotations": annotations } });
+    Call::write(Method::Merge, path, &body)
+}
