@@ -5,6 +5,8 @@
 //! each device of the policy answers for the node. A drill that is real is an ordinary incident that a person asked
 //! for, of a node that somebody marked as a canary and emptied before.
 
+mod watchdog;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -35,7 +37,7 @@ const PHRASE: &str = "switch off";
 const CANARY: &str = "pod-safety.dev/canary";
 
 /// At the end of `--help`.
-const EXIT_CODES: &str = "Exits with 0 if nothing is in the way, or with --really when the node is back; 1 after an error, 2 \
+const EXIT_CODES: &str = "Exits with 0 if nothing is in the way, with --really when the node is back, or with --watchdog when it was reset on time; 1 after an error, 2 \
     for wrong usage, 3 if something is in the way, 4 if it is rejected, 5 when the time is up.";
 
 #[derive(Debug, ClapArgs)]
@@ -49,15 +51,19 @@ pub(super) struct Args {
     #[arg(long, conflicts_with = "output")]
     really: bool,
 
-    /// The confirmation, instead of typing it: "switch off NODE"
-    #[arg(long, value_name = "WORDS", requires = "really")]
+    /// Have the watchdog of the node reset it, and record whether it was on time: only for a canary that is cordoned and empty
+    #[arg(long, conflicts_with_all = ["really", "output"])]
+    watchdog: bool,
+
+    /// The confirmation, instead of typing it: "switch off NODE", with --watchdog "reset NODE"
+    #[arg(long, value_name = "WORDS")]
     confirm: Option<String>,
 
     /// Why: recorded with the incident
     #[arg(long, value_name = "TEXT", value_parser = reason, default_value = "a drill")]
     reason: String,
 
-    /// How long to wait; a real drill takes as long as the machine needs to boot. Default: 2m, with --really 15m
+    /// How long to wait; a real drill takes as long as the machine needs to boot. Default: 2m, with --really or --watchdog 15m
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
     timeout: Option<Duration>,
 
@@ -102,6 +108,9 @@ impl Args {
         if self.really {
             return self.do_it(&session, &examined).await;
         }
+        if self.watchdog {
+            return self.drill_watchdog(&session, &examined).await;
+        }
         let timeout = self.timeout.unwrap_or(Duration::from_mins(2));
         let by = people::whoami(&session.connection).await?;
         let name = people::rehearse(&session.connection, &examined, &by, &self.reason).await?;
@@ -132,7 +141,7 @@ impl Args {
     async fn do_it(&self, session: &Session, examined: &Examined) -> anyhow::Result<Exit> {
         let Session { connection, env } = session;
         let node = &self.node;
-        if let Some(why) = unfit(session, examined).await? {
+        if let Some(why) = unfit(session, examined, true).await? {
             say(&format!("pod-safety: {why}. Nothing was done"));
             return Ok(Exit::Refused);
         }
@@ -191,8 +200,12 @@ pub(super) async fn follow(
     Ok(None)
 }
 
-/// Why a node must not be switched off for a drill; `None`: it may.
-async fn unfit(session: &Session, examined: &Examined) -> anyhow::Result<Option<String>> {
+/// Why a node must not be switched off for a drill; `None`: it may. `is_switched_on`: nothing but its policy switches it on again.
+async fn unfit(
+    session: &Session,
+    examined: &Examined,
+    is_switched_on: bool,
+) -> anyhow::Result<Option<String>> {
     let node = &examined.node.name;
     if !examined.labels.contains_key(CANARY) {
         return Ok(Some(format!(
@@ -203,7 +216,7 @@ async fn unfit(session: &Session, examined: &Examined) -> anyhow::Result<Option<
         return Ok(Some(format!("node {node} is not Ready: this would not be a drill")));
     }
     let policy = people::policy(&session.connection, examined).await?;
-    if policy.recovery != Recovery::PowerOn {
+    if is_switched_on && policy.recovery != Recovery::PowerOn {
         return Ok(Some(format!("the policy of node {node} would leave it off (recovery: Hold)")));
     }
     let consent = Consent { skip: BTreeSet::new(), delete_emptydir_data: false, evict_unmanaged: false };

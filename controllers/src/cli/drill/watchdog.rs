@@ -1,0 +1,142 @@
+//! `pod-safety drill --watchdog`: whether the watchdog of a node resets its machine on time. Only the promise of one that has
+//! done so counts.
+//!
+//! The grant of the node's agent is revoked. The agent ends the pods, pets no more, and writes to its disk for how long the machine
+//! runs. The next boot says it.
+
+use std::time::Duration;
+
+use pod_safety_shared::api::DeviceDriver;
+use pod_safety_shared::authority::people::{self, Device, Examined, Promise, Watchdog};
+use pod_safety_shared::clock::Mono;
+
+use super::super::cluster::Session;
+use super::super::consent::consents;
+use super::super::{Exit, clean, print, say};
+use super::{Args, LOOK_EACH, devices_of, unfit};
+
+/// What has to be typed before the node's name.
+const PHRASE: &str = "reset";
+
+impl Args {
+    pub(super) async fn drill_watchdog(
+        &self,
+        session: &Session,
+        examined: &Examined,
+    ) -> anyhow::Result<Exit> {
+        let Session { connection, env } = session;
+        let node = &self.node;
+        let device = match device_of(session, examined).await? {
+            Ok(device) => device,
+            Err(why) => return refuse(&why),
+        };
+        if let Some(why) = unfit(session, examined, false).await? {
+            return refuse(&why);
+        }
+        let promise = people::promise(connection, &device.named, &examined.node).await?;
+        let promise = promise.filter(|promise| promise.stands);
+        let (promise, watchdog) = match promise.and_then(|promise| Some((promise.clone(), promise.watchdog?)))
+        {
+            Some((_, Watchdog { useless: Some(why), drilled, .. })) => {
+                return refuse(&format!("the promise of {} never counts: {why}", drilled.identity));
+            }
+            Some(found) => found,
+            None => {
+                let namespace = &device.named.namespace;
+                return refuse(&format!(
+                    "the agent of node {node} promises nothing for this boot: kubectl get lease watchdog.{node} -n {namespace} -o yaml"
+                ));
+            }
+        };
+        let Watchdog { drilled, timeout, .. } = &watchdog;
+        let page = || page(node, &watchdog, session);
+        if !consents(&format!("{PHRASE} {node}"), self.confirm.as_deref(), page)? {
+            return refuse("the confirmation did not match");
+        }
+        people::revoke(connection, &device.named, node, &promise).await?;
+        print(b"The grant is revoked. Waiting until the machine has been reset and its agent is back.\n")?;
+        let ends = env.now() + self.timeout.unwrap_or(Duration::from_mins(15));
+        let Some(next) = next_boot(session, examined, &device, &promise, ends).await? else {
+            say(&format!(
+                "pod-safety: node {node} has not booted again. If it still runs, its watchdog does not reset it: the promise is worth nothing"
+            ));
+            return Ok(Exit::TimedOut);
+        };
+        let tick = device.spec.watchdog_lease.as_ref().map_or(0, |spec| spec.tick_seconds);
+        let limit = *timeout + Duration::from_secs(tick.into());
+        match judged(&promise, &next, limit) {
+            Ok(words) => {
+                people::has_passed(connection, &device, drilled).await?;
+                let line = format!("{words}. FenceDevice {} accepts it now", device.named);
+                print(format!("{}\n", clean::line(&line)).as_bytes())?;
+                Ok(Exit::Fine)
+            }
+            Err(words) => {
+                say(&format!("pod-safety: {words}. Nothing was recorded"));
+                Ok(Exit::Blocked)
+            }
+        }
+    }
+}
+
+fn page(node: &str, Watchdog { drilled, class, timeout, .. }: &Watchdog, session: &Session) -> String {
+    format!(
+        "\nThe machine of node {node} is reset by {} (class {class}, {} s). Its disks are not synced.\nCluster: {}",
+        drilled.identity,
+        timeout.as_secs(),
+        session.target()
+    )
+}
+
+fn refuse(why: &str) -> anyhow::Result<Exit> {
+    say(&format!("pod-safety: {why}. Nothing was done"));
+    Ok(Exit::Refused)
+}
+
+/// The device of the node's policy that rests on its agent.
+async fn device_of(session: &Session, examined: &Examined) -> anyhow::Result<Result<Device, String>> {
+    let all = devices_of(session, examined).await?;
+    let mut found = all.into_iter().filter(|device| device.spec.driver == DeviceDriver::WatchdogLease);
+    Ok(found.next().ok_or_else(|| {
+        format!(
+            "no level of the FencePolicy of node {} names a FenceDevice with the driver WatchdogLease",
+            examined.node.name
+        )
+    }))
+}
+
+/// What the agent says in a later boot of the machine; `None`: the time is up.
+async fn next_boot(
+    session: &Session,
+    examined: &Examined,
+    device: &Device,
+    before: &Promise,
+    ends: Mono,
+) -> anyhow::Result<Option<Promise>> {
+    let Session { connection, env } = session;
+    loop {
+        let promise = people::promise(connection, &device.named, &examined.node).await?;
+        match promise.filter(|promise| promise.boot_id != before.boot_id) {
+            Some(promise) => return Ok(Some(promise)),
+            None if env.now() >= ends => return Ok(None),
+            None => env.sleep(LOOK_EACH).await,
+        }
+    }
+}
+
+/// Whether the boot before was reset on time.
+fn judged(before: &Promise, after: &Promise, limit: Duration) -> Result<String, String> {
+    let survived = after.survived.as_ref().filter(|(boot, _)| *boot == before.boot_id);
+    let Some((_, survived)) = survived else {
+        return Err(
+            "the machine was reset, but its agent does not know for how long it outlived its last pet: is --record on a disk?"
+                .to_owned(),
+        );
+    };
+    let words = format!(
+        "it was reset {:.2} s after its last pet; up to {:.0} s are allowed",
+        survived.as_secs_f64(),
+        limit.as_secs_f64()
+    );
+    if *survived <= limit { Ok(words) } else { Err(words) }
+}
