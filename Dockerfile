@@ -1,4 +1,4 @@
-# The image holds one static binary and nothing else: no shell, no libc, no package to patch. The image of the sidecar has Debian's
+# The image holds two static binaries, of pod-safety and of the agent of nodes, and nothing else: no shell, no libc, no package to patch. The image of the sidecar has Debian's
 # fence agents beside it.
 #
 #   docker build -t pod-safety .
@@ -31,8 +31,10 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry,sharing=locked \
     --mount=type=cache,id=pod-safety-target-${TARGETARCH},target=/src/target,sharing=locked \
     RUSTFLAGS="" cargo install --quiet --locked --version 0.7.7 --root target/tools cargo-auditable \
     && POD_SAFETY_REVISION="${REVISION}" target/tools/bin/cargo-auditable auditable build --package pod-safety --no-default-features --release --locked --target host-tuple \
+    && target/tools/bin/cargo-auditable auditable build --package pod-safety-agent --profile agent --locked --target host-tuple \
     && mkdir -p image \
-    && cp "target/$(rustc --print host-tuple)/release/pod-safety" image/pod-safety
+    && cp "target/$(rustc --print host-tuple)/release/pod-safety" image/pod-safety \
+    && cp "target/$(rustc --print host-tuple)/agent/pod-safety-agent" image/pod-safety-agent
 
 FROM ${DEBIAN_IMAGE} AS agents
 ARG VERSION=0.1.0
@@ -53,7 +55,7 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --uid 65531 --user-group --no-create-home --home-dir /tmp --shell /usr/sbin/nologin agents
 # ssh does nothing for a user without a name, and keeps the keys of hosts in the home of its user.
-COPY --from=build /src/image/pod-safety /pod-safety
+COPY --from=build /src/image/pod-safety /src/image/pod-safety-agent /
 USER 65531:65531
 ENTRYPOINT ["/pod-safety"]
 CMD ["fence-agents", "--help"]
@@ -67,7 +69,7 @@ LABEL org.opencontainers.image.title="pod-safety" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
-COPY --from=build /src/image/pod-safety /pod-safety
+COPY --from=build /src/image/pod-safety /src/image/pod-safety-agent /
 # A number, so that runAsNonRoot can be checked without an /etc/passwd.
 USER 65532:65532
 EXPOSE 8080

@@ -89,10 +89,12 @@ fn assemble(last: &Stage, build: &Stage, workdir: &Path, root: &Path) -> Result<
     fs::create_dir_all(root)?;
     let inside = format!("{}/", build.only("WORKDIR")?.rest);
     for line in last.all("COPY") {
-        let (from, to) = line.rest.split_once(' ').context("COPY one file to one place")?;
-        let from = from.strip_prefix(&inside).with_context(|| format!("{from} is not below {inside}"))?;
-        let to = to.strip_prefix('/').context("an absolute place in the image")?;
-        fs::copy(workdir.join(from), root.join(to))?;
+        let all = line.rest.strip_suffix(" /").context("COPY files to the root folder")?;
+        for from in all.split(' ') {
+            let from = from.strip_prefix(&inside).with_context(|| format!("{from} is not below {inside}"))?;
+            let name = Path::new(from).file_name().context("COPY files")?;
+            fs::copy(workdir.join(from), root.join(name))?;
+        }
     }
     Ok(root.to_path_buf())
 }

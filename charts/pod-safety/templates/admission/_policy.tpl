@@ -26,6 +26,11 @@ labels:
   expression: {{ printf "!(request.userInfo.username in %s)" (toJson $users) | quote }}
 {{- end }}
 
+{{- /* The namespaces whose FenceDevices are used, as a list of CEL in single quotes. */ -}}
+{{- define "pod-safety.fencingNamespaces" -}}
+{{- concat (list .Release.Namespace) (default list .Values.controllers.fencing.namespaces) | uniq | toJson | replace "\"" "'" -}}
+{{- end }}
+
 {{- /* A person's reason in an annotation. Takes the object's name in CEL. */ -}}
 {{- define "pod-safety.reason" -}}
 has({{ . }}.metadata.annotations) && 'pod-safety.dev/break-glass' in {{ . }}.metadata.annotations && {{ . }}.metadata.annotations['pod-safety.dev/break-glass'].trim() != ''
