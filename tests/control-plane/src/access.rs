@@ -14,7 +14,7 @@ use crate::pki::{Pki, write};
 use crate::{ControlPlane, Error};
 
 /// Longer than any test; the API server gives no less than ten minutes.
-const TOKEN_SECONDS: i64 = 12 * 3600;
+pub(crate) const TOKEN_SECONDS: i64 = 12 * 3600;
 
 impl ControlPlane {
     /// A client with all rights. It belongs to the runtime in which the control plane was started.

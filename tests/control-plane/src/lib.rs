@@ -37,6 +37,7 @@
 )]
 
 mod access;
+mod agents;
 mod apiserver;
 mod audit;
 mod balancer;
@@ -70,6 +71,7 @@ mod tools;
 pub mod usage;
 pub mod workloads;
 
+pub use agents::agent;
 pub use audit::{AuditEntry, AuditLog};
 pub use balancer::Balancer;
 pub use command::Output;

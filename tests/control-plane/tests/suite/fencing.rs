@@ -17,6 +17,7 @@ mod sick;
 mod storm;
 mod traced;
 mod vcenter;
+mod watchdog;
 mod whole;
 
 use std::collections::BTreeSet;

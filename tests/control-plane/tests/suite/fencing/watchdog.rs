@@ -1,0 +1,192 @@
+//! A node that no device can switch off: its agent promises that its pods have ended, or that its watchdog has reset it.
+
+mod guarded;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use pod_safety_control_plane::{ControlPlane, Options, PodSafety, seen, until};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use super::cloud::target;
+use super::machine::Machine;
+use super::{CONTROLLERS, NAMESPACE, apply, policy, stateful_pod, until_phase, until_released};
+use guarded::{Guarded, TIMEOUT};
+
+const NODE: &str = "guarded";
+const DEVICE: &str = "watchdogs";
+
+/// What docs/watchdog-lease.md shows, with a shorter time for the reset.
+fn device() -> Value {
+    json!({
+        "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceDevice",
+        "metadata": { "namespace": "pod-safety", "name": DEVICE },
+        "spec": {
+            "driver": "WatchdogLease", "watchdogLease": { "classes": ["Hardware"], "resetSeconds": 1 },
+            "nodeSelector": { "matchLabels": { "kubernetes.io/hostname": NODE } }, "monitorSeconds": 2,
+        },
+    })
+}
+
+struct Scene {
+    plane: ControlPlane,
+    _ours: PodSafety,
+    node: Arc<Guarded>,
+    _tasks: JoinSet<()>,
+    _folder: tempfile::TempDir,
+}
+
+async fn scene() -> Scene {
+    let plane = ControlPlane::start(Options::default()).await.unwrap();
+    let kubeconfig = plane.install_pod_safety().await.unwrap();
+    plane.install_agents().await.unwrap();
+    let (folder, mut tasks) = (tempfile::tempdir().unwrap(), JoinSet::new());
+    for name in ["other", "third", "fourth"] {
+        tasks.spawn(Machine::new(name, || true).live(plane.admin()));
+    }
+    let node = Guarded::start(&plane, NODE, folder.path(), &mut tasks).await;
+    plane.namespace(NAMESPACE).await.unwrap();
+    apply(&plane, &device()).await;
+    apply(&plane, &policy(NODE, NODE, DEVICE)).await;
+    let args = ["--mode=replace", CONTROLLERS, "--node-monitor-grace-period=8s"];
+    let mut ours = plane.pod_safety("pod-safety", &kubeconfig, args).await.unwrap();
+    ours.leads().await.unwrap();
+    Scene { plane, _ours: ours, node, _tasks: tasks, _folder: folder }
+}
+
+impl Scene {
+    async fn kubectl(&self, args: &[&str]) {
+        self.plane.kubectl(args).await.unwrap().text().unwrap();
+    }
+
+    async fn until_target(&self, what: &str, is: impl Fn(&Value) -> bool) {
+        until(what, async || {
+            let target = target(&self.plane, NODE).await;
+            seen(is(&target), format!("{target}\n{}", self.node.log()))
+        })
+        .await
+        .unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_without_a_switch_is_released_by_the_promise_of_its_agent() {
+    let scene = scene().await;
+    a_watchdog_that_never_reset_a_machine_is_not_accepted(&scene).await;
+    a_drill_has_it_accepted(&scene).await;
+    its_pods_end_before_they_are_released(&scene).await;
+    the_machine_comes_back_with_another_boot(&scene).await;
+}
+
+async fn a_watchdog_that_never_reset_a_machine_is_not_accepted(scene: &Scene) {
+    let words = "keeper (firmware 0, kernel";
+    scene
+        .until_target("what is missing is said", |target| {
+            let message = target["message"].as_str().unwrap_or_default();
+            message.contains(words) && message.contains("pod-safety drill --watchdog")
+        })
+        .await;
+}
+
+async fn a_drill_has_it_accepted(scene: &Scene) {
+    scene.kubectl(&["label", "node", NODE, "pod-safety.dev/canary=true"]).await;
+    scene.kubectl(&["cordon", NODE]).await;
+    let drill = async |words: &str| {
+        let confirm = format!("--confirm={words}");
+        let args = ["drill", "--watchdog", NODE, &confirm, "--timeout=2m"];
+        scene.plane.pod_safety_once(&scene.plane.admin_kubeconfig(), &args).await.unwrap()
+    };
+    let refused = drill("switch off guarded").await;
+    assert_eq!(refused.status.code(), Some(4), "{refused:?}");
+    assert_eq!(scene.node.kept().await.resets, 0, "nothing was begun");
+    let output = drill("reset guarded").await;
+    assert_eq!(output.status.code(), Some(0), "{output:?}\n{}", scene.node.log());
+    assert!(output.stdout.contains("s after its last pet; up to 5 s are allowed"), "{output:?}");
+    assert_eq!(scene.node.kept().await.resets, 1);
+    let spec = scene.plane.find("fencedevices", "pod-safety", DEVICE).await.unwrap().unwrap()["spec"].clone();
+    assert_eq!(spec["watchdogLease"]["drilled"][0]["identity"], "keeper", "{spec}");
+    scene
+        .until_target("its promise counts", |target| target["power"] == "On" && target["message"].is_null())
+        .await;
+    scene.kubectl(&["uncordon", NODE]).await;
+}
+
+async fn its_pods_end_before_they_are_released(scene: &Scene) {
+    let Scene { plane, node, .. } = scene;
+    stateful_pod(plane, "db", NODE).await;
+    node.start_pod().await;
+    node.cut_off().await;
+    let lost = Instant::now();
+    until_released(plane, "db-0").await;
+    let released = lost.elapsed();
+    let kept = node.kept().await;
+    // Without it the pod was released while its process ran.
+    let ended = kept.ended.unwrap().duration_since(lost);
+    println!(
+        "watchdog Lease, W = {} s: the process ended {:.1} s after the loss, and was released after {:.1} s",
+        TIMEOUT.as_secs(),
+        ended.as_secs_f64(),
+        released.as_secs_f64()
+    );
+    assert_eq!(kept.resets, 1, "no machine is reset whose pods have ended:\n{}", node.log());
+    drop(kept);
+    let proofs = plane.list("fenceevidences").await.unwrap();
+    assert_eq!(proofs[0]["spec"]["kind"], "WatchdogLease", "{proofs:#?}");
+    let words = until_phase(plane, NODE, "Fenced").await["status"]["attempts"][0]["outcome"].to_string();
+    assert!(words.contains("its grant was revoked"), "{words}");
+}
+
+/// It finds its grant revoked, and is reset: nothing of the boot that was fenced goes on.
+async fn the_machine_comes_back_with_another_boot(scene: &Scene) {
+    scene.node.connect();
+    until_phase(&scene.plane, NODE, "Done").await;
+    assert_eq!(scene.node.kept().await.resets, 2, "{}", scene.node.log());
+    scene.until_target("its agent has a grant in the new boot", |target| target["power"] == "On").await;
+}
+
+/// A promise that another user wrote would release pods that run.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn attack_a_promise_that_no_agent_of_the_node_wrote_is_denied() {
+    let plane = ControlPlane::start(Options::default()).await.unwrap();
+    plane.install_pod_safety().await.unwrap();
+    plane.install_agents().await.unwrap();
+    let lease = |node: &str, state: &str, boot: &str| {
+        json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": { "namespace": "pod-safety", "name": format!("watchdog.{node}"), "annotations": {
+                "watchdog.pod-safety.dev/state": state, "watchdog.pod-safety.dev/boot-id": boot } },
+            "spec": {} })
+    };
+    let agent = "--as=system:serviceaccount:pod-safety:pod-safety-agent";
+    let at = |node: &str| format!("--as-user-extra=authentication.kubernetes.io/node-name={node}");
+    let (a, b) = (at("a"), at("b"));
+    let put = async |verb: &str, user: &[&str], object: &Value| {
+        plane.kubectl_with(&[&[verb, "-f", "-"], user].concat(), &object.to_string()).await.unwrap()
+    };
+    let says = async |verb: &str, user: &[&str], object: &Value, words: &str| {
+        until(words, async || {
+            // Until the policy is in force it would be written.
+            let output = put(verb, &[&["--dry-run=server"], user].concat(), object).await;
+            seen(!output.status.success() && output.stderr.contains(words), format!("{output:?}"))
+        })
+        .await
+        .unwrap();
+    };
+    let only = "is a promise of the agent of a, which alone writes it";
+    let promise = lease("a", "Armed", "1");
+    says("create", &[], &promise, only).await;
+    says("create", &[agent], &promise, "its token names none").await;
+    says("create", &[agent, &b], &promise, "an agent writes the Lease of its own node: watchdog.b").await;
+    put("create", &[agent, &a], &promise).await.text().unwrap();
+    // A person may revoke it, and change nothing else.
+    says("replace", &[], &lease("a", "Revoked", "2"), only).await;
+    let state = "watchdog.pod-safety.dev/state=Revoked";
+    let revoke = ["annotate", "lease", "-n", "pod-safety", "watchdog.a", "--overwrite", state];
+    plane.kubectl(&revoke).await.unwrap().text().unwrap();
+    says("replace", &[agent, &a], &promise, "nothing in that boot gets another one").await;
+    put("replace", &[agent, &a], &lease("a", "Unarmed", "2")).await.text().unwrap();
+    // What else is in the namespace is no business of theirs.
+    let mut other = lease("a", "Armed", "1");
+    other["metadata"]["name"] = json!("pod-safety");
+    says("create", &[agent, &a], &other, "an agent writes the Lease of its own node").await;
+}

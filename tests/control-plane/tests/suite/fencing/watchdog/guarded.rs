@@ -1,0 +1,238 @@
+//! A node without a switch: the agent as it is shipped, a pod that is a process, a keeper in place of a watchdog that cuts the
+//! power, and a cable to the API server.
+
+use std::fs::{self, OpenOptions};
+use std::io::Read as _;
+use std::net::Ipv4Addr;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use pod_safety_control_plane::{ControlPlane, agent};
+use rustix::fs::{CWD, FileType, OFlags, mknodat};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use super::super::machine::Machine;
+
+/// W: the least that the agent takes.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(4);
+/// From a reset to the next kernel.
+const FIRMWARE: Duration = Duration::from_secs(2);
+const NAMESPACE: &str = "pod-safety";
+const POD: &str = "3f0b9d2e-1b7e-4d51-9c6e-6d1f2a3b4c5d";
+
+/// What a keeper knows.
+#[derive(Default)]
+pub(super) struct Kept {
+    petted: Option<Instant>,
+    boots_at: Option<Instant>,
+    /// How often it cut the power.
+    pub(super) resets: u32,
+    /// When the process of the pod was seen to have ended.
+    pub(super) ended: Option<Instant>,
+    agent: Option<Child>,
+    pod: Option<Child>,
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        for child in [self.agent.take(), self.pod.take()].iter_mut().flatten() {
+            let _gone = child.kill();
+            let _reaped = child.wait();
+        }
+    }
+}
+
+pub(super) struct Guarded {
+    folder: PathBuf,
+    name: String,
+    program: PathBuf,
+    port: u16,
+    pub(super) machine: Arc<Machine>,
+    powered: Arc<AtomicBool>,
+    cable: watch::Sender<bool>,
+    kept: tokio::sync::Mutex<Kept>,
+}
+
+impl Guarded {
+    /// Its parts live until `tasks` are dropped. Its files are in `folder`.
+    pub(super) async fn start(
+        plane: &ControlPlane,
+        name: &str,
+        folder: &Path,
+        tasks: &mut JoinSet<()>,
+    ) -> Arc<Self> {
+        let (powered, closed) = (Arc::new(AtomicBool::new(true)), folder.join("run/closed"));
+        let power = Arc::clone(&powered);
+        // Its kubelet does nothing while its gate is closed.
+        let machine = Machine::new(name, move || power.load(Ordering::SeqCst) && !closed.exists());
+        tasks.spawn(Arc::clone(&machine).live(plane.admin()));
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (cable, connected) = watch::channel(true);
+        let server: u16 = plane.url().rsplit(':').next().unwrap().parse().unwrap();
+        tasks.spawn(carry(listener, server, connected));
+        let guarded = Arc::new(Self {
+            folder: folder.to_owned(),
+            name: name.to_owned(),
+            program: agent().await.unwrap(),
+            port,
+            machine,
+            powered,
+            cable,
+            kept: tokio::sync::Mutex::default(),
+        });
+        guarded.furnish(plane).await;
+        mknodat(CWD, folder.join("keeper"), FileType::Fifo, 0o600.into(), 0).unwrap();
+        tasks.spawn(Arc::clone(&guarded).keep());
+        let mut kept = guarded.kept.lock().await;
+        guarded.boot(&mut kept, 1);
+        drop(kept);
+        guarded
+    }
+
+    /// The folders of a machine, and what the kubelet mounts into the agent's pod.
+    async fn furnish(&self, plane: &ControlPlane) {
+        let cgroup = self.cgroup();
+        fs::create_dir_all(&cgroup).unwrap();
+        for folder in ["cgroups/pids", "cgroups/pids/kubepods"]
+            .map(|path| self.folder.join(path))
+            .iter()
+            .chain([&cgroup])
+        {
+            fs::write(folder.join("cgroup.procs"), "").unwrap();
+        }
+        for folder in ["proc/1", "proc/sys/kernel/random", "account"] {
+            fs::create_dir_all(self.folder.join(folder)).unwrap();
+        }
+        fs::write(self.folder.join("proc/1/mountinfo"), "").unwrap();
+        fs::write(self.folder.join("proc/1/stat"), "1 (init) S 0 1\n").unwrap();
+        fs::copy(plane.authority(), self.folder.join("account/ca.crt")).unwrap();
+        fs::write(self.folder.join("account/token"), plane.agent_token(&self.name).await.unwrap()).unwrap();
+    }
+
+    fn cgroup(&self) -> PathBuf {
+        self.folder.join("cgroups/pids/kubepods").join(format!("pod{POD}"))
+    }
+
+    /// A kernel and an agent begin.
+    fn boot(&self, kept: &mut Kept, number: u32) {
+        let path = |path: &str| self.folder.join(path).display().to_string();
+        fs::write(
+            self.folder.join("proc/sys/kernel/random/boot_id"),
+            format!("boot-{number}-of-{}\n", self.name),
+        )
+        .unwrap();
+        let log = OpenOptions::new().create(true).append(true).open(self.folder.join("log")).unwrap();
+        let agent = Command::new(&self.program)
+            .args(["run", "--node", &self.name, "--namespace", NAMESPACE, "--server", "127.0.0.1", "--gated"])
+            .args(["--port", &self.port.to_string(), "--timeout", "4", "--interval", "1", "--late", "2"])
+            .args(["--account", &path("account"), "--keeper", &path("keeper"), "--marks", &path("run")])
+            .args(["--record", &path("record"), "--proc", &path("proc"), "--cgroups", &path("cgroups")])
+            .args(["--kubelet", &path("kubelet")])
+            .stdin(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        kept.agent = Some(agent);
+        self.powered.store(true, Ordering::SeqCst);
+    }
+
+    /// Its kubelet starts the pod.
+    pub(super) async fn start_pod(&self) {
+        let pod = Command::new("sleep").arg("600").spawn().unwrap();
+        fs::write(self.cgroup().join("cgroup.procs"), format!("{}\n", pod.id())).unwrap();
+        let mut kept = self.kept.lock().await;
+        (kept.pod, kept.ended) = (Some(pod), None);
+    }
+
+    pub(super) async fn cut_off(&self) {
+        self.cable.send_replace(false);
+        self.machine.cut_off().await;
+    }
+
+    /// Its kubelet is heard when it begins anew.
+    pub(super) fn connect(&self) {
+        self.cable.send_replace(true);
+    }
+
+    pub(super) async fn kept(&self) -> tokio::sync::MutexGuard<'_, Kept> {
+        self.kept.lock().await
+    }
+
+    pub(super) fn log(&self) -> String {
+        fs::read_to_string(self.folder.join("log")).unwrap_or_default()
+    }
+
+    /// Cuts the power of a machine that is not petted, and switches it on again.
+    async fn keep(self: Arc<Self>) {
+        let nonblocking = i32::try_from(OFlags::NONBLOCK.bits()).unwrap();
+        let mut pipe =
+            OpenOptions::new().read(true).custom_flags(nonblocking).open(self.folder.join("keeper")).unwrap();
+        let mut words = [0; 64];
+        loop {
+            let mut kept = self.kept.lock().await;
+            let length = pipe.read(&mut words).unwrap_or(0);
+            match words[..length].last() {
+                Some(b'V') => kept.petted = None,
+                Some(_) => kept.petted = Some(Instant::now()),
+                None => {}
+            }
+            self.look(&mut kept);
+            drop(kept);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    fn look(&self, kept: &mut Kept) {
+        if kept.petted.is_some_and(|petted| petted.elapsed() > TIMEOUT) {
+            kept.petted = None;
+            kept.resets += 1;
+            self.powered.store(false, Ordering::SeqCst);
+            for child in [kept.agent.take(), kept.pod.take()].iter_mut().flatten() {
+                child.kill().unwrap();
+                child.wait().unwrap();
+            }
+            fs::write(self.cgroup().join("cgroup.procs"), "").unwrap();
+            fs::remove_dir_all(self.folder.join("run")).unwrap();
+            kept.ended.get_or_insert_with(Instant::now);
+            kept.boots_at = Some(Instant::now() + FIRMWARE);
+        }
+        // The kernel of the test reaps it; the cgroup is empty then.
+        if kept.pod.as_mut().is_some_and(|pod| pod.try_wait().unwrap().is_some()) {
+            fs::write(self.cgroup().join("cgroup.procs"), "").unwrap();
+            (kept.pod, kept.ended) = (None, Some(Instant::now()));
+        }
+        if kept.boots_at.is_some_and(|at| Instant::now() >= at) {
+            kept.boots_at = None;
+            let number = kept.resets + 1;
+            self.boot(kept, number);
+        }
+    }
+}
+
+/// A cable that can be pulled.
+async fn carry(listener: TcpListener, server: u16, mut connected: watch::Receiver<bool>) {
+    let mut open = JoinSet::new();
+    loop {
+        tokio::select! {
+            biased;
+            Ok(()) = connected.changed() => open.abort_all(),
+            Some(_) = open.join_next() => {}
+            Ok((mut client, _)) = listener.accept() => {
+                if *connected.borrow() {
+                    open.spawn(async move {
+                        if let Ok(mut server) = TcpStream::connect((Ipv4Addr::LOCALHOST, server)).await {
+                            let _ended = tokio::io::copy_bidirectional(&mut client, &mut server).await;
+                        }
+                    });
+                }
+            }
+        }
+    }
+}
