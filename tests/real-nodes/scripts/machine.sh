@@ -3,7 +3,8 @@
 # (world.sh). NUMBER is 1 to 9; the kubeconfig and the authority of its kubelet are in /run/machines/nNUMBER.
 #
 #   machine.sh on|off|status|freeze|thaw|boot NUMBER
-#   machine.sh start|kill|stop|continue|repair NUMBER kubelet|containerd
+#   machine.sh start|kill|stop|continue|repair NUMBER kubelet|containerd|agent
+#   machine.sh disarm NUMBER                         its agent ends in good order
 #   machine.sh import NUMBER ARCHIVE                  an image, into its containerd
 #   machine.sh network NUMBER IPTABLES-ARGUMENTS…     in the machine's own network
 set -euo pipefail
@@ -79,8 +80,10 @@ boot() {
     ip address add "$network.1$number/24" dev eth0
     ip link set eth0 up
     ip route add default via "$network.1"
-    # The one Service that pods here ask: what kube-proxy would write.
-    iptables -w -t nat -A PREROUTING -d 10.96.0.1 -p tcp --dport 443 -j DNAT --to-destination "$(cat "$folder/service")"
+    # The one Service that is asked for here: what kube-proxy would write, for pods and for the agent.
+    for chain in PREROUTING OUTPUT; do
+        iptables -w -t nat -A $chain -d 10.96.0.1 -p tcp --dport 443 -j DNAT --to-destination "$(cat "$folder/service")"
+    done
     configure
     service containerd
     for tries in {1..600}; do # seconds, where others compile
@@ -90,6 +93,7 @@ boot() {
     [ -e "$folder/imported" ] || ctr -a "$folder/run/containerd.sock" -n k8s.io images import --digests "$REAL_NODES_TOOLS/images.tar" >>"$folder/log/import" 2>&1
     : >"$folder/imported"
     service kubelet
+    [ ! -e "$folder/agent" ] || service agent
     # The services' parent is whoever started them; this is who takes in the orphans.
     trap : CHLD
     while :; do sleep infinity & wait $! || true; done
@@ -168,8 +172,41 @@ service() { # kubelet or containerd, in the machine
                 --root-dir "$folder/kubelet" --cert-dir "$folder/kubelet/pki" --hostname-override "$name" --node-ip "$network.1$number" \
                 >>"$folder/log/kubelet" 2>&1 </dev/null &
             ;;
+        agent)
+            supervise >>"$folder/log/supervise" 2>&1 </dev/null &
+            local words
+            read -ra words <"$folder/agent"
+            setsid "${words[@]}" >>"$folder/log/agent" 2>&1 </dev/null &
+            ;;
     esac
     printf '%s' $! >"$folder/run/$1.pid"
+}
+
+# What systemd does for a kubelet whose unit has the agent's gate: while there is an agent, one that ended is started again, unless the
+# gate is closed.
+supervise() {
+    exec 9>"$folder/run/supervised"
+    flock --nonblock 9 || return 0
+    while [ -e "$folder/agent" ]; do
+        if [ ! -e "$folder/run/agent/closed" ] && ! kill -0 "$(cat "$folder/run/kubelet.pid")" 2>/dev/null; then
+            service kubelet 9>&-
+        fi
+        sleep 0.5
+    done
+}
+
+# The agent takes its promise back; then the kubelet runs on, whatever the gate says.
+disarm() {
+    local pid tries
+    pid=$(cat "$folder/run/agent.pid")
+    kill -TERM "$pid" 2>/dev/null || true
+    for tries in {1..100}; do
+        kill -0 "$pid" 2>/dev/null || break
+        sleep 0.1
+    done
+    kill -KILL "$pid" 2>/dev/null || true
+    rm -f "$folder/run/agent/closed"
+    "$0" mend "$number" kubelet
 }
 
 # A process that is put into a machine belongs to its cgroup too, or a freeze would leave it out.
@@ -201,6 +238,8 @@ case $command in
     continue) unless_off signal "$number" "$3" CONT ;;
     repair) unless_off mend "$number" "$3" ;;
     import) within receive "$number" "$3" ;;
+    disarm) unless_off disarmed "$number" ;;
+    disarmed) disarm ;;
     receive) ctr -a "$folder/run/containerd.sock" -n k8s.io images import --digests "$3" ;;
     mend) "$0" signal "$number" "$3" CONT 2>/dev/null || service "$3" ;;
     network)

@@ -13,6 +13,7 @@ use pod_safety_control_plane::{Balancer, Component, ControlPlane, Program, chart
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::agents::Agents;
 use crate::machine::{self, Machine};
 use crate::objects::{self, IDENTITIES, NAMESPACE};
 use crate::ours::Replica;
@@ -76,6 +77,7 @@ pub(crate) struct Cluster {
     controllers: Vec<Controller>,
     pub(crate) rigs: Rigs,
     pub(crate) account: Option<PathBuf>,
+    pub(crate) agents: Option<Agents>,
     pub(crate) watch: Watch,
 }
 
@@ -122,6 +124,7 @@ impl Cluster {
             controllers: Vec::new(),
             rigs,
             account: None,
+            agents: None,
             watch: Watch::begin(),
         })
     }
@@ -130,7 +133,7 @@ impl Cluster {
     pub(crate) async fn serve(&mut self) -> Result<()> {
         if self.way != Way::Plain {
             self.device("{{.Node.Name}}").await?;
-            self.apply(&objects::policy(&[])).await?;
+            self.apply(&objects::policy(&[], &["bmc"])).await?;
         }
         self.plane.namespace(NAMESPACE).await?;
         for set in objects::stateful_sets() {

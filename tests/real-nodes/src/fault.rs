@@ -81,6 +81,10 @@ pub(crate) enum Fault {
     SwitchLies,
     /// Our policy asks for a second fact: that nothing answers at the kubelet's port.
     SecondFact,
+    /// Each machine has an agent. Our policy asks for their promises alone.
+    Agents,
+    /// It asks for the switch and for the promises.
+    AgentsAndSwitch,
     /// Our device names the system of another machine.
     SwitchOfAnother,
     /// Our device speaks IPMI, by a fence agent.
@@ -124,7 +128,9 @@ impl Cluster {
     async fn configure(&mut self, fault: Fault, victim: Machine) -> Result<()> {
         match fault {
             _ if self.ours.is_empty() => Ok(()),
-            Fault::SecondFact => self.apply(&objects::policy(&["KubeletPort"])).await,
+            Fault::SecondFact => self.apply(&objects::policy(&["KubeletPort"], &["bmc"])).await,
+            Fault::Agents => self.start_agents(false).await,
+            Fault::AgentsAndSwitch => self.start_agents(true).await,
             Fault::SwitchByIpmi => self.device_by_ipmi().await,
             _ => self.device(&another(victim)?.name()).await,
         }
@@ -145,6 +151,8 @@ impl Cluster {
             Fault::Rebooted => reboot(victim).await?,
             Fault::Frozen => victim.freeze().await?,
             Fault::Thawed => victim.thaw().await?,
+            // Where there is none.
+            Fault::Killed(Service::Agent) | Fault::Stopped(Service::Agent) if self.agents.is_none() => {}
             Fault::Killed(service) => victim.kill(service).await?,
             Fault::Stopped(service) => victim.stop(service).await?,
             Fault::GoesOn(service) => victim.go_on(service).await?,
@@ -177,7 +185,11 @@ impl Cluster {
             Fault::SwitchSilent => self.switches.pause()?,
             Fault::SwitchAnswers => self.switches.resume()?,
             Fault::SwitchLies => std::fs::create_dir_all(LIES)?,
-            Fault::SecondFact | Fault::SwitchOfAnother | Fault::SwitchByIpmi => {
+            Fault::SecondFact
+            | Fault::Agents
+            | Fault::AgentsAndSwitch
+            | Fault::SwitchOfAnother
+            | Fault::SwitchByIpmi => {
                 self.configure(fault, victim).await?;
             }
             Fault::PodDeleted => observe::delete_pod(&self.plane.admin(), NAMESPACE, identity, false).await?,
@@ -186,9 +198,7 @@ impl Cluster {
             | Fault::NodeDeleted
             | Fault::NodeCordonedAndDeleted
             | Fault::ConfirmedBefore
-            | Fault::Confirmed => {
-                return self.by_hand(fault, victim, identity).await;
-            }
+            | Fault::Confirmed => return self.by_hand(fault, victim, identity).await,
         }
         Ok(None)
     }
@@ -291,7 +301,8 @@ impl Cluster {
                 machine.lose_nothing().await?;
                 machine.thaw().await?;
                 machine.cable(true).await?;
-                for service in [Service::Containerd, Service::Kubelet] {
+                let agent = self.agents.as_ref().map(|_| Service::Agent);
+                for service in [Service::Containerd, Service::Kubelet].into_iter().chain(agent) {
                     machine.repair(service).await?;
                 }
                 self.register(machine).await?;
@@ -321,8 +332,9 @@ impl Cluster {
             self.plane.kubectl(&["taint", "node", &machine.name(), taint]).await?;
         }
         if !self.ours.is_empty() {
+            self.stop_agents().await?;
             self.device("{{.Node.Name}}").await?;
-            self.apply(&objects::policy(&[])).await?;
+            self.apply(&objects::policy(&[], &["bmc"])).await?;
         }
         Ok(())
     }

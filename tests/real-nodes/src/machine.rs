@@ -21,6 +21,8 @@ pub(crate) fn scripts() -> PathBuf {
 pub(crate) enum Service {
     Kubelet,
     Containerd,
+    /// That of pod-safety, while there are some.
+    Agent,
 }
 
 impl Service {
@@ -28,6 +30,7 @@ impl Service {
         match self {
             Self::Kubelet => "kubelet",
             Self::Containerd => "containerd",
+            Self::Agent => "agent",
         }
     }
 }

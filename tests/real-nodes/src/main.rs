@@ -6,6 +6,7 @@
 //! - `needs`: what this machine must allow; `scripts/world.sh`: namespaces in which nothing outlives the first process;
 //!   `beside`: one for each of the ways
 //! - `machine`: a machine, by `scripts/machine.sh`; `slow`: its cable, when that takes its time
+//! - `agents`: agents of nodes, and what keeps their promise
 //! - `plane`: API servers, etcd, and the ways to them; `ours`: our replicas; `cluster` and `objects`: all of it, with
 //!   StatefulSets, power switches, and who keeps order
 //! - `fault`: what goes wrong, and its repair; `scenario`: the table; `storm`: rounds by chance; `play`: one incident
@@ -17,6 +18,7 @@
 //! `docs/real-nodes.md` says what the table means.
 #![expect(clippy::disallowed_methods, reason = "it drives a real cluster in real time")]
 
+mod agents;
 mod beside;
 mod cluster;
 mod confirmed;

@@ -41,6 +41,18 @@ pub(crate) fn device_by_ipmi(ports: &[(String, u16)]) -> Value {
     }))
 }
 
+/// The agents of all nodes, behind each of which is a keeper; on this kernel.
+pub(crate) fn device_by_agents(kernel: &str) -> Value {
+    json!({
+        "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceDevice",
+        "metadata": { "namespace": "pod-safety", "name": "agents" },
+        "spec": {
+            "driver": "WatchdogLease", "monitorSeconds": 2, "timeouts": { "powerOff": "60s" },
+            "watchdogLease": { "classes": ["Hardware"], "drilled": [{ "identity": "keeper", "kernel": kernel }] },
+        },
+    })
+}
+
 /// What the device is opened with.
 pub(crate) fn secret() -> Value {
     json!({
@@ -51,12 +63,14 @@ pub(crate) fn secret() -> Value {
 }
 
 /// All nodes are fenced when they are needed, and started again; what the device reports must be borne out by these facts.
-pub(crate) fn policy(corroborate: &[&str]) -> Value {
+pub(crate) fn policy(corroborate: &[&str], devices: &[&str]) -> Value {
+    let devices: Vec<_> =
+        devices.iter().map(|name| json!({ "namespace": "pod-safety", "name": name })).collect();
     json!({
         "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FencePolicy", "metadata": { "name": "all" },
         "spec": {
             "unhealthy": { "silentSeconds": 10 },
-            "levels": [{ "name": "power", "devices": [{ "namespace": "pod-safety", "name": "bmc" }],
+            "levels": [{ "name": "power", "devices": devices,
                 "corroborate": corroborate, "attempts": 1 }],
             "rounds": 2,
             "brakes": { "cooldownSeconds": 0 },

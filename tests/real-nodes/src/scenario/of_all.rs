@@ -6,7 +6,7 @@ use super::{
 };
 use crate::cluster::Way;
 use crate::fault::Fault::*;
-use crate::machine::Service::{Containerd, Kubelet};
+use crate::machine::Service::{Agent, Containerd, Kubelet};
 
 pub(super) const ALL: &[Scenario] = &[
     Scenario {
@@ -106,6 +106,51 @@ pub(super) const ALL: &[Scenario] = &[
         identity: SHARED,
         faults: &[(0, SecondFact), (0, Killed(Kubelet))],
         repaired_after: 60,
+        outcomes: [STUCK, RECOVERS, RECOVERS],
+        short: &[],
+    },
+    Scenario {
+        name: "cable pulled, no switch, but agents with watchdogs",
+        of: "self-node-remediation: nodes without a BMC",
+        identity: SHARED,
+        faults: &[(0, Agents), (4, CablePulled)],
+        repaired_after: 90,
+        outcomes: [STUCK, RECOVERS, RECOVERS],
+        short: &[],
+    },
+    Scenario {
+        name: "cable pulled, its agent stopped: its watchdog resets it",
+        of: "self-node-remediation: nodes without a BMC",
+        identity: SHARED,
+        faults: &[(0, Agents), (4, Stopped(Agent)), (4, CablePulled)],
+        repaired_after: 90,
+        outcomes: [STUCK, RECOVERS, RECOVERS],
+        short: &[],
+    },
+    Scenario {
+        name: "an agent killed: its watchdog resets the machine",
+        of: "self-node-remediation: nodes without a BMC",
+        identity: SHARED,
+        faults: &[(0, Agents), (4, Killed(Agent))],
+        repaired_after: 90,
+        outcomes: [QUIET, BACK, BACK],
+        short: &[],
+    },
+    Scenario {
+        name: "API server killed, back after 60 s, agents with watchdogs",
+        of: "self-node-remediation: an outage of the API server resets no machine",
+        identity: SHARED,
+        faults: &[(0, Agents), (4, ApiServerKilled), (64, ApiServerStarted)],
+        repaired_after: 150,
+        outcomes: [BACK, BACK, BACK],
+        short: &[],
+    },
+    Scenario {
+        name: "cable pulled, the switch says off and has not switched, agents with watchdogs as a second fact",
+        of: "medik8s/self-node-remediation#261",
+        identity: SHARED,
+        faults: &[(0, AgentsAndSwitch), (4, SwitchLies), (4, CablePulled)],
+        repaired_after: 90,
         outcomes: [STUCK, RECOVERS, RECOVERS],
         short: &[],
     },

@@ -1,0 +1,148 @@
+//! The agents of nodes, as processes of the machines, and a keeper of each machine in place of a watchdog: it is outside of the
+//! machine, and cuts its power when it is not petted.
+
+use std::fs::{self, OpenOptions};
+use std::io::Read as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use pod_safety_control_plane::{ControlPlane, agent};
+use rustix::fs::{CWD, FileType, OFlags, mknodat};
+use tokio::task::JoinSet;
+
+use crate::cluster::Cluster;
+use crate::machine::{Machine, Service, run};
+use crate::objects;
+
+/// W.
+const TIMEOUT: Duration = Duration::from_secs(8);
+/// From a grant to the next, and after how long without one the pods end, in seconds.
+const INTERVAL: u32 = 1;
+const LATE: u32 = 4;
+/// How often a keeper looks.
+const LOOK: Duration = Duration::from_millis(20);
+/// Where the Service of the API server is, seen from the machines.
+const API_SERVER: &str = "10.96.0.1";
+
+fn folder(machine: Machine) -> PathBuf {
+    Path::new("/run/machines").join(machine.name())
+}
+
+/// While it runs, each machine has an agent, also after a boot. Dropping it ends the keepers.
+pub(crate) struct Agents {
+    _keepers: JoinSet<()>,
+}
+
+/// Which boot of a machine it is: its first process.
+fn first_of(machine: Machine) -> Option<String> {
+    fs::read_to_string(folder(machine).join("pid")).ok()
+}
+
+/// What an agent needs, and by which command it is started.
+async fn prepare(plane: &ControlPlane, machine: Machine) -> Result<()> {
+    let (folder, name) = (folder(machine), machine.name());
+    let account = folder.join("account");
+    fs::create_dir_all(&account)?;
+    fs::copy(plane.authority(), account.join("ca.crt"))?;
+    fs::write(account.join("token"), plane.agent_token(&name).await?)?;
+    let at = |path: &str| folder.join(path).display().to_string();
+    let keeper = folder.join("keeper");
+    if !keeper.exists() {
+        mknodat(CWD, &keeper, FileType::Fifo, 0o600.into(), 0)?;
+    }
+    let program = agent().await?;
+    let words = [
+        program.display().to_string(),
+        format!("run --node {name} --namespace pod-safety --server {API_SERVER} --port 443 --gated"),
+        format!("--timeout {} --interval {INTERVAL} --late {LATE}", TIMEOUT.as_secs()),
+        format!("--account {} --keeper {} --marks {}", at("account"), at("keeper"), at("run/agent")),
+        format!("--record {} --kubelet {}", at("own"), at("kubelet")),
+    ];
+    Ok(fs::write(folder.join("agent"), words.join(" "))?)
+}
+
+/// Cuts the power of a machine that was petted and is not petted any more. A machine that is off stays so.
+async fn keep(machine: Machine) -> Result<()> {
+    let nonblocking = i32::try_from(OFlags::NONBLOCK.bits())?;
+    let mut pipe =
+        OpenOptions::new().read(true).custom_flags(nonblocking).open(folder(machine).join("keeper"))?;
+    let (mut words, mut petted) = ([0; 64], None);
+    loop {
+        let length = pipe.read(&mut words).unwrap_or(0);
+        match words[..length].last() {
+            Some(b'V') => petted = None,
+            Some(_) => petted = Some((Instant::now(), first_of(machine))),
+            None => {}
+        }
+        if let Some((_, boot)) = petted.take_if(|(at, _)| at.elapsed() > TIMEOUT)
+            && boot.is_some()
+            && boot == first_of(machine)
+        {
+            machine.off().await?;
+            machine.on().await?;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+impl Cluster {
+    /// Each machine gets an agent, and our policy asks for what they promise; with the switch, or alone.
+    pub(crate) async fn start_agents(&mut self, with_switch: bool) -> Result<()> {
+        if self.ours.is_empty() || self.agents.is_some() {
+            return Ok(());
+        }
+        self.plane.install_agents().await?;
+        let mut keepers = JoinSet::new();
+        for machine in Machine::ALL {
+            prepare(&self.plane, machine).await?;
+            keepers.spawn(async move {
+                if let Err(error) = keep(machine).await {
+                    crate::beside::say(&format!("the keeper of {} failed: {error:#}", machine.name()));
+                }
+            });
+            machine.start(Service::Agent).await?;
+        }
+        self.agents = Some(Agents { _keepers: keepers });
+        let kernel = fs::read_to_string("/proc/sys/kernel/osrelease")?;
+        self.apply(&objects::device_by_agents(kernel.trim())).await?;
+        let devices: &[&str] = if with_switch { &["bmc", "agents"] } else { &["agents"] };
+        self.apply(&objects::policy(&[], devices)).await?;
+        self.until_agents_promise().await
+    }
+
+    /// Until the device says of each node that its promise counts.
+    async fn until_agents_promise(&self) -> Result<()> {
+        let within = Duration::from_secs(60);
+        Ok(pod_safety_control_plane::eventually("all agents promise", within, async || {
+            let device = self.plane.find("fencedevices", "pod-safety", "agents").await;
+            let device = device.map_err(|error| error.to_string())?.ok_or("there is no device")?;
+            let targets = device["status"]["targets"].as_array().cloned().unwrap_or_default();
+            let count = targets
+                .iter()
+                .filter(|target| target["power"] == "On" && target["message"].is_null())
+                .count();
+            pod_safety_control_plane::seen(count == Machine::ALL.len(), device["status"].to_string())
+        })
+        .await?)
+    }
+
+    /// They take their promises back and end.
+    pub(crate) async fn stop_agents(&mut self) -> Result<()> {
+        if self.agents.is_none() {
+            return Ok(());
+        }
+        for machine in Machine::ALL {
+            fs::remove_file(folder(machine).join("agent"))?;
+            if machine.is_on().await? {
+                let script = crate::machine::scripts().join("machine.sh");
+                let number = machine.0.to_string();
+                // Its kubelet runs on, whatever its gate says.
+                run(&script.to_string_lossy(), &["disarm", &number]).await?;
+            }
+        }
+        self.agents = None;
+        Ok(())
+    }
+}
