@@ -31,7 +31,7 @@ const EVIDENCE: [(&str, &[&str]); 6] = [
         ],
     ),
     (
-        "`PowerOff`, `Decommissioned`, `InstanceStopped`, `InstanceGone`, `Remediated`",
+        "`PowerOff`, `Decommissioned`, `InstanceStopped`, `InstanceGone`, `WatchdogLease`, `Remediated`",
         &[
             "shared/src/authority/witness.rs",
             "shared/src/authority/verify/fenced.rs",

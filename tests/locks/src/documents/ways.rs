@@ -19,6 +19,10 @@ const NOT_HERE: &[(&str, &str)] = &[
     ("kind create cluster", "needs Docker: make test-kind"),
     ("kind load docker-image", "needs Docker: make test-kind"),
     ("tests/kind/bmc.sh", "needs the nodes of kind: make test-kind"),
+    (
+        "pod-safety drill --watchdog",
+        "needs an agent on the node: fencing::watchdog of the control-plane suite runs it",
+    ),
     ("helm -n pod-safety test", "its pod needs a kubelet: make test-nodes"),
     ("kubectl -n pod-safety rollout status", "no pod is Ready without a kubelet: make test-kind"),
     ("kubectl -n pod-safety port-forward", "needs a kubelet"),
