@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use pod_safety_shared::api::{DeviceDriver, DeviceRef, TEST_ANNOTATION};
 use pod_safety_shared::authority::{Intent, Monitor};
-use pod_safety_shared::cache::{Lookup, View};
+use pod_safety_shared::cache::View;
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::drive::Decision;
-use pod_safety_shared::model::{Device, Uid};
+use pod_safety_shared::model::{Device, Node, Uid};
 
 use super::decide::NODES_FOUND_EACH;
 
@@ -19,12 +19,21 @@ pub(super) fn monitor(uid: &Uid, view: &View<'_>, now: Mono) -> Decision {
     let Some(device) = view.devices().find(|device| device.uid == *uid && !device.deleting) else {
         return Decision::default();
     };
+    let decision = regular(device, view, now);
+    if device.spec.driver == DeviceDriver::WatchdogLease {
+        or_suspects(decision, device, view, now)
+    } else {
+        decision
+    }
+}
+
+fn regular(device: &Device, view: &View<'_>, now: Mono) -> Decision {
     let every = Duration::from_secs(device.spec.monitor_seconds.into());
     let next = device.status_seen + every;
     let is_new = device.status.observed_generation != device.generation;
     let test = device.annotations.get(TEST_ANNOTATION);
     let test = test.filter(|test| device.status.tested.as_ref() != Some(*test));
-    let whole = look(device, view, test);
+    let whole = Monitor { test: test.cloned(), ..look(device, view, |_| true) };
     // That it chooses nobody is written already, and saying so again would change nothing: no event would follow.
     let says_nothing = !is_new && whole.nodes.is_empty() && device.status.targets.is_empty();
     // What a person switches has no targets.
@@ -32,30 +41,31 @@ pub(super) fn monitor(uid: &Uid, view: &View<'_>, now: Mono) -> Decision {
         && !whole.nodes.is_empty()
         && device.spec.driver != DeviceDriver::Manual;
     let is_due = is_new || (!every.is_zero() && !says_nothing && (is_first || next <= now));
-    let suspects = suspects(device, &whole, view, now);
     let wish = match test {
         _ if is_due => whole,
         Some(test) => asked_for(whole, test),
-        None if suspects.due && !suspects.nodes.is_empty() => {
-            Monitor { nodes: suspects.nodes, whole: false, ..whole }
-        }
-        None if every.is_zero() => return suspects.next(Decision::default(), now),
+        None if every.is_zero() => return Decision::default(),
         None if says_nothing => {
-            return suspects.next(Decision::default().and_recheck_at(now + every.min(NODES_FOUND_EACH)), now);
+            return Decision::default().and_recheck_at(now + every.min(NODES_FOUND_EACH));
         }
-        None => return suspects.next(Decision::default().and_recheck_at(next), now),
+        None => return Decision::default().and_recheck_at(next),
     };
+    wished(wish)
+}
+
+fn wished(wish: Monitor) -> Decision {
     Decision { intents: vec![Intent::Monitor(Box::new(wish))], ..Decision::default() }
 }
 
-fn look(device: &Device, view: &View<'_>, test: Option<&String>) -> Monitor {
-    let chosen = view.nodes().filter(|node| {
+/// Those of its nodes that are meant.
+fn look(device: &Device, view: &View<'_>, is_meant: impl Fn(&Node) -> bool) -> Monitor {
+    let chosen = view.nodes().filter(|node| is_meant(node)).filter(|node| {
         node.life.as_ref().is_some_and(|life| device.spec.node_selector.chooses(&life.labels))
     });
     let mut nodes: Vec<_> = chosen.map(|node| Arc::clone(&node.name)).collect();
     nodes.sort();
     let named = DeviceRef { namespace: device.namespace.to_string(), name: device.name.to_string() };
-    Monitor { device: named, uid: device.uid.clone(), nodes, whole: true, test: test.cloned() }
+    Monitor { device: named, uid: device.uid.clone(), nodes, whole: true, test: None }
 }
 
 /// A kubelet that runs renews its Lease each ten seconds: one that has not for so long may be lost.
@@ -63,30 +73,19 @@ const SUSPECT: Duration = Duration::from_secs(15);
 /// How often it is checked which nodes are suspects. Each is one for two checks.
 const SUSPECTS_EACH: Duration = Duration::from_secs(5);
 
-/// The nodes of a device of agents that are about to count as lost. The wait for the promise of an agent begins when its last grant
-/// is seen first: so it is looked at before it is revoked.
-struct Suspects {
-    of_agents: bool,
-    due: bool,
-    nodes: Vec<Arc<str>>,
-}
-
-fn suspects(device: &Device, whole: &Monitor, view: &View<'_>, now: Mono) -> Suspects {
-    let of_agents = device.spec.driver == DeviceDriver::WatchdogLease;
-    let silent = |name: &&Arc<str>| {
-        let Lookup::Known(node) = view.node(name) else { return false };
+/// The wait for the promise of an agent begins when its last grant is seen first. So the nodes that are about to count as lost are looked
+/// at, where nothing else is looked at now.
+fn or_suspects(decision: Decision, device: &Device, view: &View<'_>, now: Mono) -> Decision {
+    let is_suspect = |node: &Node| {
         let silent = now.since(view.last_heard(node));
         (SUSPECT..SUSPECT + 2 * SUSPECTS_EACH).contains(&silent)
     };
-    let nodes = whole.nodes.iter().filter(|_| of_agents).filter(silent).cloned().collect();
-    Suspects { of_agents, due: device.status_seen + SUSPECTS_EACH <= now, nodes }
-}
-
-impl Suspects {
-    /// When they are checked again.
-    fn next(&self, decision: Decision, now: Mono) -> Decision {
-        if self.of_agents { decision.and_recheck_at(now + SUSPECTS_EACH) } else { decision }
+    let next = now + SUSPECTS_EACH;
+    if !decision.intents.is_empty() || now < device.status_seen + SUSPECTS_EACH {
+        return decision.and_recheck_at(next);
     }
+    let suspects = Monitor { whole: false, ..look(device, view, is_suspect) };
+    if suspects.nodes.is_empty() { decision.and_recheck_at(next) } else { wished(suspects) }
 }
 
 /// Of what a person asks for: perhaps one node alone.

@@ -35,8 +35,8 @@ pub trait Spawner: Send + Sync + 'static {
     /// Runs `task` to its end in the background. `name` is for people.
     fn spawn(&self, name: &'static str, task: Task);
 
-    /// The same for a task that reads many small pieces of news, one at a time, which nobody waits for: it has a thread of its
-    /// own, and with `collects` that thread lets what arrives collect before it looks.
+    /// The same for a task that reads many small events, none of which is urgent. It has a thread of its own, and with `collects` that
+    /// thread lets what arrives collect before it looks.
     fn spawn_apart(&self, name: &'static str, _collects: Collects, task: Task) {
         self.spawn(name, task);
     }
@@ -254,7 +254,7 @@ impl Spawner for Real {
                 std::thread::sleep(nap_after(woke.lock().elapsed()));
             }
         };
-        // It naps before it asks the kernel for news, so that what comes meanwhile wakes nobody.
+        // It naps before it asks the kernel for events, so that what arrives meanwhile does not wake it.
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .on_thread_park(nap)

@@ -7,18 +7,9 @@ use serde_json::{Value, json};
 
 use crate::client::{Call, Method};
 
-/// What a path begins with.
-const LEASES: [&str; 4] = ["", "apis", "coordination.k8s.io", "v1"];
-
 /// The Lease of this node's agent, in this namespace.
 pub(super) fn path(namespace: &str, node: &str) -> String {
-    format!("{}/namespaces/{namespace}/leases/{}", LEASES.join("/"), lease_name(node))
-}
-
-/// Whether these parts of a path are those of that Lease.
-pub(super) fn is_path(parts: &[&str], namespace: &str, node: &str) -> bool {
-    let [prefix @ .., "namespaces", within, "leases", name] = parts else { return false };
-    *prefix == LEASES[..] && *within == namespace && *name == lease_name(node)
+    format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{}", lease_name(node))
 }
 
 /// What stands in it.

@@ -1,4 +1,4 @@
-//! When this process first saw which version of which watchdog Lease. No watch brings them: who asks about one reads it.
+//! When this process first saw which version of which watchdog Lease. They are not watched: each is read when it is needed.
 
 use std::collections::BTreeMap;
 

@@ -101,8 +101,8 @@ impl Connection {
         Ok(Self { kube, apart, env, target: Arc::new(target), request_timeout })
     }
 
-    /// The same with connections of its own. A connection belongs to the runtime in which it was opened: who reads apart shares
-    /// none with those who must not wait.
+    /// The same with connections of its own. A connection belongs to the runtime in which it was opened: a task with a runtime of its
+    /// own must not share one with tasks that cannot wait.
     pub(crate) fn apart(&self) -> Self {
         Self { kube: self.apart.clone(), ..self.clone() }
     }

@@ -200,12 +200,10 @@ impl Terms {
     /// # Errors
     /// If its promise is not accepted.
     pub fn wait(&self, device: &Device) -> Result<Duration, Refusal> {
-        if device.class == Class::Cloud || !self.classes.contains(&device.class) {
+        if !self.classes.contains(&device.class) {
             return Err(Refusal::Class(device.class));
         }
-        if !device.nowayout {
-            return Err(Refusal::CanBeStopped);
-        }
+        may_count(device)?;
         let pause = match device.class {
             Class::Hardware | Class::Software => Duration::ZERO,
             Class::Virtual | Class::Cloud if self.pause.is_zero() => return Err(Refusal::NoPauseBudget),
@@ -225,6 +223,18 @@ impl Terms {
         };
         let known = !device.timeout.is_zero();
         bound.wait().filter(|_| known).ok_or(Refusal::Timeout(device.timeout))
+    }
+}
+
+/// Whether the promise of this device can count at all, whatever is accepted.
+///
+/// # Errors
+/// With the reason, if it never does.
+pub fn may_count(device: &Device) -> Result<(), Refusal> {
+    match device.class {
+        Class::Cloud => Err(Refusal::Class(device.class)),
+        Class::Hardware | Class::Software | Class::Virtual if !device.nowayout => Err(Refusal::CanBeStopped),
+        Class::Hardware | Class::Software | Class::Virtual => Ok(()),
     }
 }
 

@@ -9,7 +9,7 @@
 
 use super::{Encoding, Raw, Time};
 
-/// What a renewal says, as far as somebody reads it.
+/// The fields of a renewal that are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Renewal<'a> {
     /// `metadata.name`.

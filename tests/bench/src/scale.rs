@@ -20,7 +20,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Of what a start allocated, the rest is given back or not after this.
 const SETTLES_FOR: Duration = Duration::from_secs(15);
 
-/// Each kubelet renews its Lease so often.
+/// The time from one renewal of a kubelet's Lease to the next.
 const RENEWS_EACH: usize = 10;
 
 /// Measures pod-safety alone on clusters that are made up.

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pod_safety_watchdog::record::{Class, State};
+use pod_safety_watchdog::controller::may_count;
+use pod_safety_watchdog::record::State;
 use serde_json::json;
 
 use super::{Device, PeopleError, api};
@@ -36,7 +37,7 @@ pub struct Watchdog {
     /// Its timeout.
     pub timeout: Duration,
     /// Why its promise never counts, if so.
-    pub useless: Option<&'static str>,
+    pub useless: Option<String>,
 }
 
 /// What the agent of a node promises; `None`: it has no Lease, or one that no agent wrote.
@@ -63,13 +64,7 @@ pub async fn promise(
         },
         class: device.class.to_string(),
         timeout: device.timeout,
-        useless: match device.class {
-            Class::Cloud => Some("for how long a cloud may pause a machine is not known"),
-            Class::Hardware | Class::Software | Class::Virtual if !device.nowayout => {
-                Some("it stops when it is closed: load its module with nowayout=1")
-            }
-            Class::Hardware | Class::Software | Class::Virtual => None,
-        },
+        useless: may_count(device).err().map(|refusal| refusal.to_string()),
     });
     let boot = &record.boot;
     let stands = record.state == State::Armed && (&*boot.node, &*boot.id) == (&*node.uid, &*node.boot_id);

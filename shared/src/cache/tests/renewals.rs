@@ -138,7 +138,7 @@ fn a_renewal_of_a_known_lease_takes_no_more_than_a_glance() {
     assert_eq!(heard.take(), ["heartbeat n0"]);
     assert_eq!(cache.glance::<NodeLease>(&renewal(0, 0, 2), at(6)), Some("7"), "written, and not renewed");
     assert!(heard.take().is_empty());
-    assert_eq!(cache.glance::<NodeLease>(&renewal(2, 2, 2), at(7)), None, "nobody knows it");
+    assert_eq!(cache.glance::<NodeLease>(&renewal(2, 2, 2), at(7)), None, "it is not in the cache");
     assert_eq!(cache.glance::<NodeLease>(&renewal(0, 1, 2), at(7)), None, "it has another name");
     assert_eq!(cache.glance::<NodeLease>(&renewal(0, 0, i64::MAX), at(7)), None, "it says no time");
     assert_eq!(cache.glance::<Pod>(&renewal(0, 0, 3), at(7)), None, "pods are decoded");

@@ -109,7 +109,7 @@ fn what_is_unusual_is_left_to_prost() {
         assert!(raw(message).renewal().is_none(), "{what}");
     }
     let unknown = parts(&[0x1a, 0x01, 0xff, 0x20, 0x07]);
-    assert!(agrees(unknown), "fields that nobody declared may say anything");
+    assert!(agrees(unknown), "fields that are not declared may have any value");
     let json = Raw::new(Encoding::Json, Bytes::from_static(b"{}"));
     assert!(json.renewal().is_none());
 }

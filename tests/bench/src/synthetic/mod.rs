@@ -67,7 +67,7 @@ pub(crate) async fn serve(plan: Serve) -> Result<()> {
     server::run(listener, acceptor, Arc::new(world)).await
 }
 
-/// A certificate that nobody signed but itself.
+/// A self-signed certificate.
 fn tls() -> Result<(TlsAcceptor, String)> {
     let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()])?;
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
@@ -90,7 +90,7 @@ fn write_kubeconfig(folder: &Path, address: SocketAddr, certificate: &str) -> Re
         "users": [{ "name": name, "user": { "token": "none" } }],
         "contexts": [{ "name": name, "context": { "cluster": name, "user": name } }],
     });
-    // It appears whole: somebody waits for it.
+    // It appears whole: a test waits for it.
     let (file, unfinished) = (kubeconfig(folder), folder.join("unfinished"));
     std::fs::write(&unfinished, text.to_string()).and_then(|()| std::fs::rename(&unfinished, &file))?;
     Ok(())

@@ -170,7 +170,7 @@ fn bytes(content: &[u8], out: &mut Vec<u8>) {
 }
 
 pub(crate) fn length(length: usize, out: &mut Vec<u8>) {
-    // A vector has room for everything.
+    // Writing to a vector does not fail.
     let _always = encode_length_delimiter(length, out);
 }
 

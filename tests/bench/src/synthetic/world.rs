@@ -170,7 +170,7 @@ impl World {
     pub(crate) fn make(&self, kind: Kind, number: usize, renewals: usize, made: &mut Made) {
         let mut set = |value: usize, text: std::fmt::Arguments<'_>| {
             made[value].clear();
-            // A vector has room for everything.
+            // Writing to a vector does not fail.
             let _always = made[value].write_fmt(text);
         };
         let uid = |of: Of, number: usize| Uid::of(self.size.seed, of, number);

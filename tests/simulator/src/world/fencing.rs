@@ -120,7 +120,7 @@ impl World {
                 let (name, host) = (format!("{kind}-{node}"), self.node(node));
                 let provider = behind.map(Provider::new);
                 if provider.is_some() {
-                    // Whatever it shows, nobody is late by it.
+                    // Whatever it shows, no deadline is missed by it.
                     self.checker.device_fails(&host, Duration::from_secs(plan.heal_at));
                 }
                 self.devices.lock().push(Device::new(self, &name, (node, outlet), tells, provider));

@@ -151,7 +151,7 @@ impl Device {
         now: Duration,
     ) -> Result<Power, Option<DeviceError>> {
         let node = self.node();
-        // Who asks stays with one copy for a while.
+        // A client is answered by one copy for a while.
         let copy = self.chance().below(COPIES, self.name(), "copy", now.as_secs() / STAYS);
         let most = u64::try_from(provider.behind.as_millis()).unwrap_or(0) + 1;
         let by = match self.is_healed() || copy == 0 {

@@ -27,7 +27,11 @@ pub(super) fn is_possible(driver: DeviceDriver, object: &ActedOn, node: &str) ->
         (DeviceDriver::OpenShiftMachine, parts) => machine::OPENSHIFT.is_path(parts),
         (DeviceDriver::NodeClaim, parts) => machine::KARPENTER.is_path(parts),
         (DeviceDriver::BareMetalHost, parts) => host::is_path(parts),
-        (DeviceDriver::WatchdogLease, parts) => watchdog::is_path(parts, &object.device.namespace, node),
+        (DeviceDriver::WatchdogLease, _) => {
+            let namespace = &*object.device.namespace;
+            [namespace, node].into_iter().all(is_kubernetes_name)
+                && object.path == watchdog::path(namespace, node)
+        }
         (
             DeviceDriver::External
             | DeviceDriver::NetworkFence

@@ -32,7 +32,7 @@ pub(crate) struct Answered {
     pub(crate) is_on: bool,
     /// The device reached the node's machine.
     pub(crate) reached: bool,
-    /// It is what the documentation of a provider permits: nothing excuses who believes too much of it.
+    /// The documentation of a provider permits it. So to believe too much of it is never excused.
     pub(crate) documented: bool,
 }
 

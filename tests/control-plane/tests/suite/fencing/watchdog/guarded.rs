@@ -156,7 +156,7 @@ impl Guarded {
         self.machine.cut_off().await;
     }
 
-    /// Its kubelet is heard when it begins anew.
+    /// Its kubelet reports again when the machine has booted.
     pub(super) fn connect(&self) {
         self.cable.send_replace(true);
     }
