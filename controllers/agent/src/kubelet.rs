@@ -43,8 +43,12 @@ impl Kubelet {
         (own && folder.join("cgroup.freeze").exists()).then_some(folder)
     }
 
-    /// Freezes its cgroup, and stops its processes.
+    /// Ends it if the gate keeps the next one from starting: a stopped process can be continued by any other. Without the gate its
+    /// cgroup is frozen and its processes are stopped, because a kubelet that ends is started again at once.
     pub fn stop(&self) {
+        if self.gated {
+            return self.end();
+        }
         for process in self.running().unwrap_or_default() {
             if let Some(folder) = self.folder(&process) {
                 let _seen_by_the_proof = fs::write(folder.join("cgroup.freeze"), "1");
@@ -126,6 +130,31 @@ mod tests {
     fn bug_processes_that_cannot_be_read_were_none() {
         let kubelet = Kubelet::new(Path::new("/nowhere"), Path::new("/nowhere"), "kubelet", true);
         assert!(kubelet.runs().unwrap().contains("cannot be read in /nowhere"));
+    }
+
+    /// A kubelet that was only stopped started from memory the pods that were ended, when another process continued it.
+    #[test]
+    fn bug_a_kubelet_behind_the_gate_was_stopped_and_could_be_continued() {
+        use std::os::unix::fs::symlink;
+        use std::os::unix::process::ExitStatusExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        for (name, gated) in [("kubelet-gated", true), ("kubelet-open", false)] {
+            let program = folder.path().join(name);
+            symlink("/bin/sleep", &program).unwrap();
+            let mut child = std::process::Command::new(&program).arg("600").spawn().unwrap();
+            let kubelet = Kubelet::new(Path::new("/proc"), Path::new("/nowhere"), name, gated);
+            assert!(kubelet.runs().unwrap().contains(name));
+            kubelet.stop();
+            let pid = i32::try_from(child.id()).unwrap();
+            if !gated {
+                while kubelet.runs().is_some() {
+                    std::thread::yield_now();
+                }
+                signal(pid, Signal::KILL);
+            }
+            assert_eq!(child.wait().unwrap().signal(), Some(9));
+            assert_eq!(kubelet.runs().is_none(), gated, "without the gate, none that runs is no proof");
+        }
     }
 
     /// With the cgroups of a real kernel, in a machine of its own: `tests/watchdog/qemu.sh` starts it there.

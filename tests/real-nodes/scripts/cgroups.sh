@@ -131,6 +131,14 @@ set_frozen() { # cgroup, 0 or 1
     until_so "cgroup.events of $1 has 'frozen $2'" grep -q "^frozen $2$" "$top/$1/cgroup.events"
 }
 
+# All of its processes together run for so many of 100,000 microseconds; empty: for as long as they like.
+limit_machine() { # cgroup, microseconds
+    case $version in
+        v1) [ ! -e "$top/cpu/$1/cpu.cfs_quota_us" ] || echo "${2:--1}" >"$top/cpu/$1/cpu.cfs_quota_us" ;;
+        v2) [ ! -e "$top/$1/cpu.max" ] || echo "${2:-max} 100000" >"$top/$1/cpu.max" ;;
+    esac
+}
+
 # Kills all of its processes, at once and without a word to anybody: on v1 the kernel does when the first one dies.
 kill_machine() { # cgroup, first process
     case $version in

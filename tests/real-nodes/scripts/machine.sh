@@ -2,7 +2,7 @@
 # A machine: process, mount, network, UTS, IPC and cgroup namespaces, with its own containerd and kubelet. Runs in the world
 # (world.sh). NUMBER is 1 to 9; the kubeconfig and the authority of its kubelet are in /run/machines/nNUMBER.
 #
-#   machine.sh on|off|status|freeze|thaw|boot NUMBER
+#   machine.sh on|off|status|freeze|thaw|starve|feed|boot NUMBER
 #   machine.sh start|kill|stop|continue|repair NUMBER kubelet|containerd|agent
 #   machine.sh disarm NUMBER                         its agent ends in good order
 #   machine.sh import NUMBER ARCHIVE                  an image, into its containerd
@@ -168,6 +168,7 @@ service() { # kubelet or containerd, in the machine
     case $1 in
         containerd) setsid containerd --config "$folder/containerd.toml" >>"$folder/log/containerd" 2>&1 </dev/null & ;;
         kubelet)
+            [ ! -e "$folder/run/agent/closed" ] || return 0 # its unit has the agent's gate
             setsid "$REAL_NODES_TOOLS/kubelet" --config "$folder/kubelet.yaml" --kubeconfig "$folder/kubeconfig" \
                 --root-dir "$folder/kubelet" --cert-dir "$folder/kubelet/pki" --hostname-override "$name" --node-ip "$network.1$number" \
                 >>"$folder/log/kubelet" 2>&1 </dev/null &
@@ -188,7 +189,7 @@ supervise() {
     exec 9>"$folder/run/supervised"
     flock --nonblock 9 || return 0
     while [ -e "$folder/agent" ]; do
-        if [ ! -e "$folder/run/agent/closed" ] && ! kill -0 "$(cat "$folder/run/kubelet.pid")" 2>/dev/null; then
+        if ! kill -0 "$(cat "$folder/run/kubelet.pid")" 2>/dev/null; then
             service kubelet 9>&-
         fi
         sleep 0.5
@@ -232,6 +233,8 @@ case $command in
     status) first >/dev/null && echo on || echo off ;;
     freeze) freeze_machine "$group" ;;
     thaw) thaw_machine "$group" ;;
+    starve) limit_machine "$group" 1000 ;;
+    feed) limit_machine "$group" "" ;;
     start) within service "$number" "$3" ;;
     kill) within signal "$number" "$3" KILL ;;
     stop) within signal "$number" "$3" STOP ;;

@@ -60,7 +60,7 @@ async fn prepare(plane: &ControlPlane, machine: Machine) -> Result<()> {
         format!("--account {} --keeper {} --marks {}", at("account"), at("keeper"), at("run/agent")),
         format!("--record {} --kubelet {}", at("own"), at("kubelet")),
     ];
-    Ok(fs::write(folder.join("agent"), words.join(" "))?)
+    Ok(fs::write(folder.join("agent"), words.join(" ") + "\n")?)
 }
 
 /// Cuts the power of a machine that was petted and is not petted any more. A machine that is off stays so.
@@ -102,9 +102,12 @@ impl Cluster {
                     crate::beside::say(&format!("the keeper of {} failed: {error:#}", machine.name()));
                 }
             });
+        }
+        // From here on a repair ends them, whatever fails next.
+        self.agents = Some(Agents { _keepers: keepers });
+        for machine in Machine::ALL {
             machine.start(Service::Agent).await?;
         }
-        self.agents = Some(Agents { _keepers: keepers });
         let kernel = fs::read_to_string("/proc/sys/kernel/osrelease")?;
         self.apply(&objects::device_by_agents(kernel.trim())).await?;
         let devices: &[&str] = if with_switch { &["bmc", "agents"] } else { &["agents"] };

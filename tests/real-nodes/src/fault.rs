@@ -29,6 +29,9 @@ pub(crate) enum Fault {
     Rebooted,
     Frozen,
     Thawed,
+    /// It has a hundredth of a processor.
+    Starved,
+    Fed,
     Killed(Service),
     Stopped(Service),
     GoesOn(Service),
@@ -106,6 +109,13 @@ pub(crate) enum Fault {
     ConfirmedBefore,
 }
 
+impl Fault {
+    /// Whether it only says how our nodes are fenced, or what becomes of that later.
+    pub(crate) fn prepares(self) -> bool {
+        matches!(self, Self::SecondFact | Self::Agents | Self::AgentsAndSwitch | Self::SwitchLies)
+    }
+}
+
 async fn lose_peers(victim: Machine) -> Result<()> {
     for other in Machine::ALL.into_iter().filter(|other| *other != victim) {
         victim.lose_peer(other).await?;
@@ -116,6 +126,16 @@ async fn lose_peers(victim: Machine) -> Result<()> {
 async fn lose_both_ways(victim: Machine, percent: u8) -> Result<()> {
     victim.lose(Direction::Out, percent).await?;
     victim.lose(Direction::In, percent).await
+}
+
+/// What keeps its processes from running, and its end.
+async fn starve(fault: Fault, machine: Machine) -> Result<()> {
+    match fault {
+        Fault::Frozen => machine.freeze().await,
+        Fault::Thawed => machine.thaw().await,
+        Fault::Starved => machine.starve().await,
+        _ => machine.feed().await,
+    }
 }
 
 async fn reboot(machine: Machine) -> Result<()> {
@@ -149,14 +169,11 @@ impl Cluster {
             Fault::AnotherCablePulled => another(victim)?.cable(false).await?,
             Fault::PowerLost => victim.off().await?,
             Fault::Rebooted => reboot(victim).await?,
-            Fault::Frozen => victim.freeze().await?,
-            Fault::Thawed => victim.thaw().await?,
-            // Where there is none.
-            Fault::Killed(Service::Agent) | Fault::Stopped(Service::Agent) if self.agents.is_none() => {}
-            Fault::Killed(service) => victim.kill(service).await?,
-            Fault::Stopped(service) => victim.stop(service).await?,
-            Fault::GoesOn(service) => victim.go_on(service).await?,
-            Fault::Started(service) => victim.start(service).await?,
+            Fault::Frozen | Fault::Thawed | Fault::Starved | Fault::Fed => starve(fault, victim).await?,
+            Fault::Killed(service)
+            | Fault::Stopped(service)
+            | Fault::GoesOn(service)
+            | Fault::Started(service) => self.strike_service(fault, service, victim).await?,
             Fault::NotHeard => victim.lose(Direction::Out, 100).await?,
             Fault::Deaf => victim.lose(Direction::In, 100).await?,
             Fault::Lossy(percent) => lose_both_ways(victim, percent).await?,
@@ -201,6 +218,19 @@ impl Cluster {
             | Fault::Confirmed => return self.by_hand(fault, victim, identity).await,
         }
         Ok(None)
+    }
+
+    async fn strike_service(&self, fault: Fault, service: Service, victim: Machine) -> Result<()> {
+        // Where there are no agents.
+        if service == Service::Agent && self.agents.is_none() {
+            return Ok(());
+        }
+        match fault {
+            Fault::Killed(_) => victim.kill(service).await,
+            Fault::Stopped(_) => victim.stop(service).await,
+            Fault::GoesOn(_) => victim.go_on(service).await,
+            _ => victim.start(service).await,
+        }
     }
 
     async fn strike_plane(&mut self, fault: Fault, victim: Machine) -> Result<()> {
@@ -299,6 +329,7 @@ impl Cluster {
         for machine in Machine::ALL {
             if machine.is_on().await? {
                 machine.lose_nothing().await?;
+                machine.feed().await?;
                 machine.thaw().await?;
                 machine.cable(true).await?;
                 let agent = self.agents.as_ref().map(|_| Service::Agent);

@@ -131,6 +131,15 @@ impl Machine {
         self.script("thaw", &[]).await.map(drop)
     }
 
+    /// It has a hundredth of a processor.
+    pub(crate) async fn starve(self) -> Result<()> {
+        self.script("starve", &[]).await.map(drop)
+    }
+
+    pub(crate) async fn feed(self) -> Result<()> {
+        self.script("feed", &[]).await.map(drop)
+    }
+
     pub(crate) async fn start(self, service: Service) -> Result<()> {
         self.script("start", &[service.name()]).await.map(drop)
     }

@@ -78,6 +78,9 @@ struct Args {
     /// So many rounds of faults by chance, after the scenarios
     #[arg(long, default_value_t = 0)]
     rounds: usize,
+    /// Rounds of machines with agents and watchdogs
+    #[arg(long)]
+    with_agents: bool,
     /// Rounds are drawn from this
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -230,7 +233,7 @@ async fn play_in(cluster: &mut Cluster, args: &Args, part: &mut Part) -> Result<
     for scenario in args.scenarios(cluster.way) {
         one(cluster, scenario, part).await?;
     }
-    storm(cluster, args.seed, args.rounds_of(cluster.way), part).await
+    storm(cluster, args, part).await
 }
 
 impl Args {
@@ -292,13 +295,15 @@ async fn played(cluster: &mut Cluster, name: &str, incident: Incident<'_>) -> Re
     }
 }
 
-/// Rounds by chance; wrong are those in which something was violated, or in which nobody said why nothing went on.
-async fn storm(cluster: &mut Cluster, seed: u64, rounds: usize, part: &mut Part) -> Result<()> {
+/// Rounds by chance; wrong are those in which something was violated, or that waited without a reason that is said.
+async fn storm(cluster: &mut Cluster, args: &Args, part: &mut Part) -> Result<()> {
     let Part { report, wrong } = part;
-    let (mut chance, mut counts) = (Chance::new(seed), [0; 4]);
+    let (seed, rounds) = (args.seed, args.rounds_of(cluster.way));
+    let (mut chance, mut counts, mut handovers) = (Chance::new(seed), [0; 4], Vec::new());
     for round in 1..=rounds {
         let identity = IDENTITIES[chance.below(IDENTITIES.len())];
-        let faults = storm::draw(&mut chance);
+        let faults =
+            if args.with_agents { storm::draw_with_agents(&mut chance) } else { storm::draw(&mut chance) };
         let name = format!("seed {seed}, round {round}: {identity}: {faults:?}");
         let lasts = storm::lasts(&faults);
         let incident = Incident { identity, faults: &faults, lasts, promised: &Outcome::ALL };
@@ -308,6 +313,7 @@ async fn storm(cluster: &mut Cluster, seed: u64, rounds: usize, part: &mut Part)
         };
         say(&format!("{name}: {}; {}", report::cell(&finding), finding.said.join("; ")));
         counts[finding.outcome as usize] += 1;
+        handovers.extend_from_slice(&finding.handovers);
         match finding.outcome {
             Outcome::Unsafe => wrong.push(format!("{name}: {:?}", finding.violations)),
             Outcome::Waits if finding.said.is_empty() => {
@@ -318,8 +324,10 @@ async fn storm(cluster: &mut Cluster, seed: u64, rounds: usize, part: &mut Part)
     }
     if rounds > 0 {
         let [undisturbed, recovers, waits, broken] = counts;
+        let with = if args.with_agents { " of machines with agents" } else { "" };
         let line = format!(
-            "Seed {seed}, {rounds} rounds by chance under `replace`: {undisturbed} undisturbed, {recovers} recovered, {waits} waited and said what for, {broken} unsafe."
+            "Seed {seed}, {rounds} rounds by chance{with} under `replace`: {undisturbed} undisturbed, {recovers} recovered, {waits} waited and said what for, {broken} unsafe.{}",
+            report::margins(&handovers)
         );
         say(&line);
         report.rounds.push(line);

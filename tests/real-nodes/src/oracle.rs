@@ -93,6 +93,29 @@ impl fmt::Display for Violation {
     }
 }
 
+/// An identity that went from one copy to the next, in seconds on the clock of the lines.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Handover {
+    /// The last line of the earlier copy.
+    pub(crate) ended: f64,
+    /// The first line of the later one.
+    pub(crate) began: f64,
+}
+
+/// From each copy to the next, of each identity.
+pub(crate) fn handovers(lines: &[Line]) -> Vec<Handover> {
+    let mut of: BTreeMap<&str, Vec<(&str, f64, f64)>> = BTreeMap::new();
+    for line in lines {
+        let copies = of.entry(&line.identity).or_default();
+        match copies.iter_mut().find(|(uid, ..)| *uid == line.uid) {
+            Some((_, _, ended)) => *ended = line.at,
+            None => copies.push((&line.uid, line.at, line.at)),
+        }
+    }
+    let pairs = of.values().flat_map(|copies| copies.iter().zip(copies.iter().skip(1)));
+    pairs.map(|((.., ended), (_, began, _))| Handover { ended: *ended, began: *began }).collect()
+}
+
 /// Judges what happened to one set of identities. Nothing is forgiven: the empty list is the only good one.
 pub(crate) fn judge(lines: &[Line], sightings: &[Sighting]) -> Vec<Violation> {
     let mut found = Vec::new();
@@ -201,6 +224,13 @@ mod tests {
         let [Violation::TwoRan { nodes, seconds, .. }] = found.as_slice() else { panic!("{found:?}") };
         assert_eq!(nodes, &["n1", "n2"]);
         assert!((seconds - 2.0).abs() < 0.001, "{seconds}");
+    }
+
+    #[test]
+    fn a_handover_is_from_the_last_line_of_one_copy_to_the_first_of_the_next() {
+        let lines =
+            ["db-0 a n1 1.00 alone", "db-0 a n1 2.00 alone", "db-1 c n1 3.00 alone", "db-0 b n2 5.00 alone"];
+        assert_eq!(handovers(&lines.map(line)), [Handover { ended: 2.0, began: 5.0 }]);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cluster::Cluster;
 use crate::fault::Fault;
-use crate::oracle::{self, Sighting, Violation};
+use crate::oracle::{self, Handover, Sighting, Violation};
 use crate::scenario::Outcome;
 use crate::watch;
 
@@ -31,6 +31,8 @@ pub(crate) struct Finding {
     pub(crate) violations: Vec<Violation>,
     /// What was refused, and what ours said when nothing had come of it.
     pub(crate) said: Vec<String>,
+    /// From copy to copy, in seconds since the first fault.
+    pub(crate) handovers: Vec<Handover>,
     /// From the repair until all was calm; `None`: it never was, and began anew.
     pub(crate) calm: Option<Duration>,
 }
@@ -49,6 +51,8 @@ pub(crate) struct Incident<'a> {
 /// What was seen of copies since a moment.
 struct Seen {
     since: f64,
+    /// When the first thing went wrong.
+    struck: Option<f64>,
     sightings: Vec<Sighting>,
 }
 
@@ -56,6 +60,23 @@ impl Seen {
     fn violations(&mut self, cluster: &Cluster) -> Result<Vec<Violation>> {
         self.sightings.extend(cluster.watch.sightings());
         Ok(oracle::judge(&watch::lines(self.since)?, &self.sightings))
+    }
+
+    fn strikes(&mut self, fault: Fault) -> Result<()> {
+        if self.struck.is_none() && !fault.prepares() {
+            self.struck = Some(watch::uptime()?);
+        }
+        Ok(())
+    }
+
+    fn handovers(&self) -> Result<Vec<Handover>> {
+        let struck = self.struck.unwrap_or(self.since);
+        let found = oracle::handovers(&watch::lines(self.since)?);
+        let since = |at: f64| at - struck;
+        Ok(found
+            .into_iter()
+            .map(|one| Handover { ended: since(one.ended), began: since(one.began) })
+            .collect())
     }
 }
 
@@ -72,7 +93,7 @@ pub(crate) async fn play(cluster: &mut Cluster, incident: Incident<'_>) -> Resul
     let Incident { identity, faults, lasts, promised } = incident;
     let victim = cluster.machine_of(identity)?;
     cluster.watch.sightings();
-    let mut seen = Seen { since: watch::uptime()?, sightings: Vec::new() };
+    let mut seen = Seen { since: watch::uptime()?, struck: None, sightings: Vec::new() };
     let (start, mut left, mut said) = (Instant::now(), faults, Vec::new());
     // Since when it is as it is; and whether it ever was otherwise.
     let (mut served_since, mut disturbed) = (Some(start), false);
@@ -80,6 +101,7 @@ pub(crate) async fn play(cluster: &mut Cluster, incident: Incident<'_>) -> Resul
         while let [(at, fault), rest @ ..] = left
             && start.elapsed() >= Duration::from_secs(*at)
         {
+            seen.strikes(*fault)?;
             said.extend(cluster.strike(*fault, victim, identity).await?);
             left = rest;
         }
@@ -112,12 +134,12 @@ pub(crate) async fn play(cluster: &mut Cluster, incident: Incident<'_>) -> Resul
             None
         }
     };
-    let violations = seen.violations(cluster)?;
+    let (violations, handovers) = (seen.violations(cluster)?, seen.handovers()?);
     if calm.is_none() {
         cluster.begin_anew().await?;
     }
     cluster.tidy().await?;
     cluster.until_calm(PATIENCE).await?;
     let outcome = outcome(violations.is_empty(), disturbed, recovered.is_some());
-    Ok(Finding { outcome, recovered, violations, said, calm })
+    Ok(Finding { outcome, recovered, violations, said, handovers, calm })
 }

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use serde::{Deserialize, Serialize};
 
 use crate::cluster::Way;
-use crate::oracle::Violation;
+use crate::oracle::{Handover, Violation};
 use crate::play::Finding;
 use crate::scenario::{self, Outcome, Scenario};
 
@@ -32,6 +32,10 @@ Written by `make test-nodes-all`; [real-nodes.md](real-nodes.md) says how to rea
 
 ";
 
+/// About what may be unsafe with pod-safety.
+const WHY: &str = "Without a second fact a switch that lies about a machine that is cut off is believed; with one, as in the rows that \
+    ask for it, it is not. [What is not covered](real-nodes.md#what-is-not-covered) says more.";
+
 impl Report {
     pub(crate) fn add(&mut self, scenario: &Scenario, way: Way, finding: Finding) {
         self.found.push(Found { scenario: scenario.name.to_owned(), way, finding });
@@ -54,7 +58,20 @@ impl Report {
 
     /// As a page of the documentation.
     pub(crate) fn page(&self) -> String {
-        format!("{HEAD}{}", self.markdown())
+        format!("{HEAD}{}\n\n{}", self.unsafe_with_us(), self.markdown())
+    }
+
+    fn unsafe_with_us(&self) -> String {
+        let is_unsafe = |ways: &BTreeMap<Way, &Finding>| {
+            let of_us = ways.iter().filter(|(way, _)| **way != Way::Plain);
+            of_us.into_iter().any(|(_, finding)| finding.outcome == Outcome::Unsafe)
+        };
+        let names: Vec<_> =
+            self.lines().filter(|(_, ways)| is_unsafe(ways)).map(|(one, _)| one.name).collect();
+        if names.is_empty() {
+            return "No row is unsafe with pod-safety.".to_owned();
+        }
+        format!("**Unsafe with pod-safety: \"{}\".** {WHY}", names.join("\", \""))
     }
 
     /// A line for each scenario, a cell for each way; below it, what was violated and what was said.
@@ -101,6 +118,17 @@ pub(crate) fn cell(finding: &Finding) -> String {
             format!("**unsafe: {what}**; {}", time.unwrap_or_else(|| format!("waits for a person; {after}")))
         }
     }
+}
+
+/// How late the last line of an earlier copy was, and how soon after it the next one began.
+pub(crate) fn margins(handovers: &[Handover]) -> String {
+    let ended = handovers.iter().map(|one| one.ended).reduce(f64::max);
+    let between = handovers.iter().map(|one| one.began - one.ended).reduce(f64::min);
+    let Some((ended, between)) = ended.zip(between) else { return String::new() };
+    format!(
+        " {} times an identity went to another copy: the latest copy ended {ended:.1} s after the first fault, and no copy began sooner than {between:.1} s after the end of the one before.",
+        handovers.len()
+    )
 }
 
 /// How many identities had two copies, and for how long at most.

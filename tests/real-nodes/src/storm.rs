@@ -4,13 +4,16 @@
 use std::time::Duration;
 
 use crate::fault::Fault::{self, *};
-use crate::machine::Service::{Containerd, Kubelet};
+use crate::machine::Service::{Agent, Containerd, Kubelet};
 use crate::plane::Does::{Die, StandStill};
 
 /// A round is this long, then somebody repairs what is left.
 const LASTS: u64 = 70;
 /// A machine is emptied, confirmed and back in this time, before it is lost.
 const CONFIRMED_WITHIN: u64 = 150;
+
+/// So long where what agents promise is waited for.
+const LASTS_WITH_AGENTS: u64 = 110;
 
 /// Numbers by chance, the same for the same seed (`SplitMix64`).
 pub(crate) struct Chance(u64);
@@ -68,6 +71,56 @@ const OF_REST: [(Fault, Option<Fault>); 15] = [
     (PodDeleted, None),
 ];
 
+/// What is wrong with a machine that has an agent, and what ends it.
+const OF_MACHINE_WITH_AGENT: [(Fault, Option<Fault>); 13] = [
+    (CablePulled, Some(CablePlugged)),
+    (CablePulled, None),
+    (NotHeard, Some(NothingLost)),
+    (Deaf, Some(NothingLost)),
+    (Lossy(50), Some(NothingLost)),
+    (PowerLost, None),
+    (Frozen, Some(Thawed)),
+    (Starved, Some(Fed)),
+    (Killed(Agent), None),
+    (Stopped(Agent), Some(GoesOn(Agent))),
+    (Stopped(Agent), None),
+    (Killed(Kubelet), None),
+    (Stopped(Containerd), Some(GoesOn(Containerd))),
+];
+
+/// What is wrong with the rest, at the same time.
+const OF_REST_WITH_AGENT: [(Fault, Option<Fault>); 10] = [
+    (CablePulled, Some(CablePlugged)),
+    (Stopped(Agent), Some(GoesOn(Agent))),
+    (Killed(Agent), Some(Started(Agent))),
+    (Reset, None),
+    (ApiServerKilled, Some(ApiServerStarted)),
+    (EtcdPaused, Some(EtcdResumed)),
+    (Server(0, Die), None),
+    (Member(0, Die), None),
+    (OursKilled, Some(OursStarted)),
+    (OursPaused, Some(OursResumed)),
+];
+
+/// The faults of a round on machines with agents, in the order of their times. In every other one there is a switch too, which lies.
+pub(crate) fn draw_with_agents(chance: &mut Chance) -> Vec<(u64, Fault)> {
+    let mut faults = match chance.below(2) {
+        0 => vec![(0, Agents)],
+        _ => vec![(0, AgentsAndSwitch), (0, SwitchLies)],
+    };
+    let (fault, end) = OF_MACHINE_WITH_AGENT[chance.below(OF_MACHINE_WITH_AGENT.len())];
+    faults.push((1, fault));
+    faults.extend(end.map(|end| (3 + chance.below(40) as u64, end)));
+    if chance.below(3) > 0 {
+        let (fault, end) = OF_REST_WITH_AGENT[chance.below(OF_REST_WITH_AGENT.len())];
+        let begins = 1 + chance.below(30) as u64;
+        faults.push((begins, fault));
+        faults.extend(end.map(|end| (begins + 2 + chance.below(20) as u64, end)));
+    }
+    faults.sort_by_key(|(at, _)| *at);
+    faults
+}
+
 /// The faults of a round, in the order of their times.
 pub(crate) fn draw(chance: &mut Chance) -> Vec<(u64, Fault)> {
     let (fault, end) = OF_MACHINE[chance.below(OF_MACHINE.len())];
@@ -91,8 +144,12 @@ pub(crate) fn draw(chance: &mut Chance) -> Vec<(u64, Fault)> {
 
 /// How long these faults last.
 pub(crate) fn lasts(faults: &[(u64, Fault)]) -> Duration {
-    let confirmed = faults.iter().any(|(_, fault)| *fault == ConfirmedBefore);
-    Duration::from_secs(LASTS + if confirmed { CONFIRMED_WITHIN } else { 0 })
+    let has = |one: Fault| faults.iter().any(|(_, fault)| *fault == one);
+    Duration::from_secs(match () {
+        () if has(Agents) || has(AgentsAndSwitch) => LASTS_WITH_AGENTS,
+        () if has(ConfirmedBefore) => LASTS + CONFIRMED_WITHIN,
+        () => LASTS,
+    })
 }
 
 /// Whether the pod is sure to be asked to end.
@@ -119,6 +176,11 @@ mod tests {
         let mut chance = Chance::new(7);
         let drawn: Vec<_> = (0..2000).flat_map(|_| draw(&mut chance)).map(|(_, fault)| fault).collect();
         for (fault, _) in OF_MACHINE.into_iter().chain(OF_REST) {
+            assert!(drawn.contains(&fault), "{fault:?}");
+        }
+        let drawn: Vec<_> =
+            (0..2000).flat_map(|_| draw_with_agents(&mut chance)).map(|(_, fault)| fault).collect();
+        for (fault, _) in OF_MACHINE_WITH_AGENT.into_iter().chain(OF_REST_WITH_AGENT) {
             assert!(drawn.contains(&fault), "{fault:?}");
         }
     }
