@@ -225,12 +225,14 @@ impl Cluster {
         if service == Service::Agent && self.agents.is_none() {
             return Ok(());
         }
-        match fault {
+        let struck = match fault {
             Fault::Killed(_) => victim.kill(service).await,
             Fault::Stopped(_) => victim.stop(service).await,
             Fault::GoesOn(_) => victim.go_on(service).await,
             _ => victim.start(service).await,
-        }
+        };
+        // A machine that its watchdog resets has no agent for a while, and gets one by itself.
+        if service == Service::Agent { Ok(()) } else { struck }
     }
 
     async fn strike_plane(&mut self, fault: Fault, victim: Machine) -> Result<()> {

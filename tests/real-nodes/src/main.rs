@@ -311,7 +311,8 @@ async fn storm(cluster: &mut Cluster, args: &Args, part: &mut Part) -> Result<()
             wrong.push(format!("{name}: it could not be played to its end"));
             continue;
         };
-        say(&format!("{name}: {}; {}", report::cell(&finding), finding.said.join("; ")));
+        let (cell, said) = (report::cell(&finding), finding.said.join("; "));
+        say(&format!("{name}: {cell}; {said}{}", report::margins(&finding.handovers)));
         counts[finding.outcome as usize] += 1;
         handovers.extend_from_slice(&finding.handovers);
         match finding.outcome {

@@ -30,9 +30,22 @@ pub struct Fencing {
     /// The machines are instances of a provider, whose copies may be behind by so many seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub behind_seconds: Option<u32>,
+    /// Each node has an agent with a watchdog, which is in the first level.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agents: Option<Agents>,
     /// A node that has said for so many seconds that it is not ready counts as lost, though it is heard.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_ready_seconds: Option<u32>,
+}
+
+/// What agents are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Agents {
+    /// There is no other device.
+    Alone,
+    /// They are a second fact beside the devices of the level.
+    Second,
 }
 
 /// How a device fails, or lies.
@@ -108,6 +121,7 @@ pub(super) fn add(plan: &mut Plan) {
         plan.faults.extend(faults);
     }
     super::provider::add(plan);
+    super::agents::add(plan);
     let last = plan.heal_at - SPARE;
     plan.faults.iter_mut().for_each(|(at, _)| *at = (*at).min(last));
     plan.faults.sort_by_key(|(at, _)| *at);
@@ -124,6 +138,7 @@ pub(super) fn drawn(draws: &mut Draws) -> Fencing {
         pair: draws.percent(25),
         corroborated: false,
         behind_seconds: None,
+        agents: None,
         not_ready_seconds: draws
             .percent(50)
             .then(|| 30 + draws.below(60))

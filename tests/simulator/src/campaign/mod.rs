@@ -12,6 +12,7 @@
 //! | `wires` | the part that is about single watches, and answers that break off |
 //! | `fencing` | the part that is about fencing, and devices that lie |
 //! | `provider` | the part that is about a cloud that switches its instances |
+//! | `agents` | the part that is about agents with watchdogs |
 //! | `volumes` | the part that is about exclusive volumes |
 //! | `many` | many seeds on all cores, and what they came to |
 //! | `twins` | plans whose worlds look the same |
@@ -23,6 +24,7 @@
 //! A plan is drawn before its run, and everything in the run draws by keys: taking
 //! one fault out of a plan changes nothing else.
 
+mod agents;
 mod budgets;
 mod confirmations;
 mod corpus;
@@ -45,7 +47,7 @@ mod wires;
 
 pub use corpus::{Entry, page, subject};
 pub use draw::draw;
-pub use fencing::{Fencing, Malfunction};
+pub use fencing::{Agents, Fencing, Malfunction};
 pub use many::{Tally, campaign, campaign_while, first_seed_that_breaks, same_twice, tell, threads};
 pub use minimise::{Smallest, minimise};
 pub use perturb::{Broken, Perturbed, perturb, perturb_writes};

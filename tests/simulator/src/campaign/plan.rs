@@ -124,6 +124,10 @@ pub enum Fault {
     KillKubelet { node: usize, seconds: u64 },
     /// A machine freezes and thaws, with its processes.
     Freeze { node: usize, seconds: u64 },
+    /// The agent of a node dies, and is started again.
+    KillAgent { node: usize, seconds: u64 },
+    /// The agent of a node stops for a while, and does not know.
+    PauseAgent { node: usize, seconds: u64 },
     /// A kubelet hears nothing new of its pods, and does not know: it renews its
     /// Lease and acts by what it heard before.
     DeafKubelet { node: usize, seconds: u64 },

@@ -139,6 +139,10 @@ pub enum Plant {
     StoppingIsStopped,
     /// An instance that a provider does not find is taken for terminated.
     NotFoundIsGone,
+    /// An agent has a feeder of its own for its watchdog, which pets whatever becomes of the grants.
+    FeedsApart,
+    /// An agent stops its kubelet and does not end it, and others continue it.
+    StopsKubelets,
     /// A machine is switched off before that is written down.
     ActsFirst,
     /// Of what a person said it is not read for how long it holds.
@@ -169,7 +173,7 @@ pub enum Plant {
 
 impl Plant {
     /// All of them, each with the invariant that must catch it.
-    pub const ALL: [(Self, Invariant); 76] = [
+    pub const ALL: [(Self, Invariant); 78] = [
         (Self::NoUid, Invariant::Hygiene),
         (Self::NoVersion, Invariant::Hygiene),
         (Self::NoQuarantine, Invariant::Evidence),
@@ -233,6 +237,8 @@ impl Plant {
         (Self::BelievesCopies, Invariant::Evidence),
         (Self::StoppingIsStopped, Invariant::Evidence),
         (Self::NotFoundIsGone, Invariant::Evidence),
+        (Self::FeedsApart, Invariant::Fence),
+        (Self::StopsKubelets, Invariant::AtMostOne),
         (Self::ActsFirst, Invariant::Fence),
         (Self::WordsNeverExpire, Invariant::Fence),
         (Self::MasksWords, Invariant::Released),
@@ -371,6 +377,10 @@ impl Plant {
             }
             Self::StoppingIsStopped => "An instance that is on its way to stopped is taken for stopped.",
             Self::NotFoundIsGone => "An instance that a provider does not find is taken for terminated.",
+            Self::FeedsApart => {
+                "An agent has a feeder of its own for its watchdog, which pets whatever becomes of the grants."
+            }
+            Self::StopsKubelets => "An agent stops its kubelet and does not end it, and others continue it.",
             Self::ActsFirst => "A machine is switched off before that is written down.",
             Self::WordsNeverExpire => "Of what a person said it is not read for how long it holds.",
             Self::MasksWords => {

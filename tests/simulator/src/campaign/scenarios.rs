@@ -148,6 +148,7 @@ pub fn fenced() -> Vec<Scenario> {
             pair: false,
             corroborated: false,
             behind_seconds: None,
+            agents: None,
             not_ready_seconds: None,
         };
         scenario.plan.nodes = 3;
@@ -187,6 +188,7 @@ pub fn guarded() -> Vec<Scenario> {
         pair: false,
         corroborated: false,
         behind_seconds: None,
+        agents: None,
         not_ready_seconds: None,
     };
     let with = |gate: bool, fencing: Option<Fencing>, from: u64, mut scenario: Scenario| {

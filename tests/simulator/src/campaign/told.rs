@@ -37,6 +37,12 @@ impl fmt::Display for Fault {
                 write!(f, "the kubelet of node-{node} is down{}", lasting(*seconds))
             }
             Self::Freeze { node, seconds } => write!(f, "node-{node} freezes{}", lasting(*seconds)),
+            Self::KillAgent { node, seconds } => {
+                write!(f, "the agent of node-{node} is killed, and away{}", lasting(*seconds))
+            }
+            Self::PauseAgent { node, seconds } => {
+                write!(f, "the agent of node-{node} stands still{}", lasting(*seconds))
+            }
             Self::DeafKubelet { node, seconds } => {
                 write!(f, "the kubelet of node-{node} receives no changes of its pods{}", lasting(*seconds))
             }

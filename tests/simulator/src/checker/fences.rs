@@ -8,6 +8,7 @@
 //! | S10 | an attempt is begun, or looked at, while an earlier one of that node may still land |
 //! | S10 | a machine is told on while pods that were asked to end wait there |
 //! | S10 | evidence is written without two looks 5 s apart that said off, of each device; or of a device that is another machine's, or does not say which and must; or the Lease was renewed since, or not read after all looks |
+//! | S10 | evidence names an agent whose promise was not taken back, or in whose boot a process runs; a promise is taken back without an open attempt that names the agent |
 //! | S10 | the out-of-service taint is added without evidence that holds about that life, or to a node that is Ready |
 //! | S10 | it is taken away by us, and is not ours; or the node is not back in another life, and nothing was contradicted |
 //! | S2 | a pod is released without such evidence, or after it was declared invalid, or without a last look and a read of the Lease after it, or though the Lease was renewed since |
@@ -43,6 +44,7 @@ use serde_json::Value;
 pub(super) use self::known::Fences;
 use self::known::{Look, Node, Proof, Word, is_new};
 pub(crate) use self::orders::{Answered, Touched};
+use super::processes::Process;
 use super::{Invariant, State};
 use crate::api::{Asked, Seen};
 use crate::world::{is_shipped, word};
@@ -96,6 +98,13 @@ impl State {
                     self.judge_taint(now, &asked.caller, &before, &after);
                 }
             }
+            ("Lease", before, Some(after)) => {
+                let is_revoked = |lease: &Value| known::says(lease, "state") == "Revoked";
+                let revokes = is_revoked(after) && !before.as_deref().is_some_and(is_revoked);
+                if let Some(node) = known::watchdog(&change.name).filter(|_| revokes) {
+                    self.judge_revocation(now, &asked.caller, node);
+                }
+            }
             ("NodeFence", before, Some(after)) => {
                 self.judge_phase(now, &asked.caller, &change.name, before.as_deref(), after);
             }
@@ -122,6 +131,12 @@ impl State {
         let callers = self.fences.looks.keys().filter(|(_, node)| *node == about.0);
         let callers: Vec<String> = callers.map(|(caller, _)| caller.clone()).collect();
         for device in devices {
+            if self.fences.agents.contains(device) {
+                if let Some(why) = self.unkept(&about) {
+                    return Some(why);
+                }
+                continue;
+            }
             let apart = if kind == "PowerOff" { APART } else { INSTANCES_APART };
             let twice =
                 callers.iter().any(|caller| self.was_off_twice(caller, &about.0, (device, apart), read));
@@ -135,6 +150,17 @@ impl State {
         let lease = known::time_of(word(object, "/spec/leaseRenewed"));
         (self.fences.lease_at(&about.0, read) != lease)
             .then(|| format!("the Lease that {caller} read at {read:?} is not that of the looks, {lease:?}"))
+    }
+
+    /// Why the promise of a node's agent has not come true: what it guards runs, or the promise was not taken back.
+    fn unkept(&self, (node, _, boot): &known::Life) -> Option<String> {
+        if self.fences.revoked.get(node) != Some(boot) {
+            return Some(format!("the promise of the agent of {node} for boot {boot} was not taken back"));
+        }
+        let runs =
+            |process: &&Process| *process.node == **node && format!("{node}-{}", process.boot) == *boot;
+        let process = self.processes.running().find(runs)?;
+        Some(format!("a process of {} runs in boot {boot}, whose agent promised its end", process.identity))
     }
 
     /// Whether a machine ran of which these devices said off.
@@ -262,6 +288,9 @@ impl State {
         if !runs {
             return Ok(());
         }
+        if proof.devices.iter().any(|device| self.fences.agents.contains(device)) {
+            return Err("a process of it runs, and an agent promised its end".to_owned());
+        }
         if let Some(look) = looks.iter().find(|look| !look.lied) {
             return Err(format!("a process of it runs, and {} did not lie", look.device));
         }
@@ -323,7 +352,7 @@ impl State {
         let read = self.acts.lease_read(caller, node, sent);
         let read = read.ok_or_else(|| format!("{caller} never read the Lease of {node}"))?;
         let mut looks = Vec::new();
-        for device in &proof.devices {
+        for device in proof.devices.iter().filter(|device| !self.fences.agents.contains(*device)) {
             // A step of fencing may have looked since: that is another look, and no worse.
             let last = self.fences.looked(caller, node, device, read).next_back();
             let last = last.ok_or_else(|| {

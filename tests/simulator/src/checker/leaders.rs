@@ -47,12 +47,16 @@ impl Leaders {
     }
 }
 
+/// They are in the namespace of the FenceDevice, which is ours here.
+const LEASES_OF_AGENTS: &str = "/leases/watchdog.";
+
 pub(super) fn is_lease_of_ours(path: &str) -> bool {
     path.starts_with("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases")
+        && !path.contains(LEASES_OF_AGENTS)
 }
 
 /// What only the leader may write: pods, nodes, the numbers of budgets, what is fenced, whose volumes are,
-/// and where they are attached.
+/// where they are attached, and that the promise of an agent is taken back.
 pub(crate) fn is_guarded(method: &Method, path: &str) -> bool {
     let guarded = [
         "/pods/",
@@ -61,6 +65,7 @@ pub(crate) fn is_guarded(method: &Method, path: &str) -> bool {
         "/pod-safety.dev/",
         "/pod-safety-volumes/",
         "/volumeattachments",
+        LEASES_OF_AGENTS,
     ];
     *method != Method::GET && guarded.into_iter().any(|part| path.contains(part))
 }

@@ -8,7 +8,7 @@ const SEEDS: u64 = 2_000;
 /// What must happen, and at least how often in [`SEEDS`] seeds: about a third of
 /// what was measured, so that another drawing of faults does not break them. Two are small for a reason: a kubelet whose Node is gone makes no
 /// mirror pod, and has a Lease only where garbage collection stands still.
-const SOMETIMES: [(&str, u64); 141] = [
+const SOMETIMES: [(&str, u64); 145] = [
     ("a budget came to rest", 330),
     ("a budget's status met a conflict", 60),
     ("a clock ran too fast or too slow", 1830),
@@ -26,7 +26,7 @@ const SOMETIMES: [(&str, u64); 141] = [
     ("a kubelet said that it has seen a deletion", 1500),
     ("a kubelet said that its node is not ready, and renewed", 180),
     ("a leader died, and another leads in time", 176),
-    ("a machine lost both of its supplies", 177),
+    ("a machine lost both of its supplies", 120),
     ("a machine without supply did not start", 16),
     ("a newer process took the place of an older one", 114),
     ("a person learned nothing of a switch, and left the Node", 47),
@@ -47,7 +47,10 @@ const SOMETIMES: [(&str, u64); 141] = [
     ("a volume was held", 419),
     ("a volume was taken", 1380),
     ("a volume's owner was relieved", 254),
+    ("a watchdog reset a machine", 60),
     ("a workload was scaled during a drain", 20),
+    ("an agent ended a process", 130),
+    ("an agent let a kubelet start again", 28),
     ("an attachment waits: the volume is attached elsewhere", 335),
     ("an attachment was refused by admission", 157),
     ("an entry went, and its pod did not", 35),
@@ -148,6 +151,7 @@ const SOMETIMES: [(&str, u64); 141] = [
     ("the leader changed during a drain", 17),
     ("the leader changed while a pod's time ran", 80),
     ("the out-of-service taint was added by proof", 166),
+    ("the promise of an agent was taken back", 40),
     ("the world came to rest", 176),
     ("tolerations changed on a tainted node", 220),
 ];

@@ -228,6 +228,7 @@ fn fenced(with: Extras, file: &FencingFile, node_lifecycle: &Text) -> Result<Ext
         pair: false,
         corroborated: false,
         behind_seconds: None,
+        agents: None,
         not_ready_seconds: None,
     };
     Ok(Extras { fencing: Some(fencing), ..with })

@@ -88,30 +88,10 @@ fn how_nodes_are_fenced_and_how_devices_fail_is_read() {
     let with = |fencing: &str| {
         parse("x.yaml", &format!("{TOP}node-lifecycle: replace\nfencing: {fencing}\n")).unwrap().plan.with
     };
-    let usual = Fencing {
-        always: false,
-        tells: true,
-        required: false,
-        backup: false,
-        power_on: true,
-        pair: false,
-        corroborated: false,
-        behind_seconds: None,
-        not_ready_seconds: None,
-    };
+    let usual = Fencing { tells: true, power_on: true, ..Fencing::default() };
     assert_eq!(with("{}").fencing, Some(usual));
     let other = with("{ when: always, identity: required, backup: true, recovery: hold }");
-    let all = Fencing {
-        always: true,
-        tells: true,
-        required: true,
-        backup: true,
-        power_on: false,
-        pair: false,
-        corroborated: false,
-        behind_seconds: None,
-        not_ready_seconds: None,
-    };
+    let all = Fencing { always: true, tells: true, required: true, backup: true, ..Fencing::default() };
     assert_eq!(other.fencing, Some(all));
     assert_eq!(with("{ identity: none }").fencing, Some(Fencing { tells: false, ..usual }));
     let said = wrong(&format!("{TOP}node-lifecycle: guard\nfencing: {{}}\n"));

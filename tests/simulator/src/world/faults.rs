@@ -118,10 +118,12 @@ impl World {
                 }
             }
             Fault::Freeze { node, seconds } => {
-                let Some(host) = self.machine_host(*node) else { return };
-                host.pause();
-                self.wait(*seconds).await;
-                host.resume();
+                let hosts = [self.machine_host(*node), self.agent_of(*node)];
+                self.stand_still(hosts, *seconds).await;
+            }
+            Fault::KillAgent { node, seconds } => self.kill_agent(*node, *seconds).await,
+            Fault::PauseAgent { node, seconds } => {
+                self.stand_still([self.agent_of(*node)], *seconds).await;
             }
             Fault::Terminate { node } => self.terminate(*node),
             Fault::StartAgain { node } => self.start_again(*node).await,
@@ -196,6 +198,13 @@ impl World {
             Fault::Tolerate { pod, key, seconds } => self.tolerate(*pod, *key, *seconds).await,
             fault => self.tend_shops(fault).await,
         }
+    }
+
+    async fn stand_still(&self, hosts: impl IntoIterator<Item = Option<Arc<Host>>>, seconds: u64) {
+        let hosts: Vec<_> = hosts.into_iter().flatten().collect();
+        hosts.iter().for_each(|host| host.pause());
+        self.wait(seconds).await;
+        hosts.iter().for_each(|host| host.resume());
     }
 
     pub(super) async fn wait(&self, seconds: u64) {

@@ -11,10 +11,10 @@ use super::devices::{Device, HOST, PLUG, Wire};
 use super::provider::Provider;
 use super::run::World;
 use crate::api::Kind;
-use crate::campaign::{Extras, Fencing, Malfunction, Plan, Plant};
+use crate::campaign::{Agents, Extras, Fencing, Malfunction, Plan, Plant};
 
 /// Where the devices are.
-const NAMESPACE: &str = "kube-system";
+pub(super) const NAMESPACE: &str = "kube-system";
 /// The label by which a policy chooses its node.
 pub(crate) const HOSTNAME: &str = "kubernetes.io/hostname";
 
@@ -61,6 +61,23 @@ fn of_provider(name: &str, node: &str) -> Value {
             "driver": "Agent", "agent": "fence_aws", "parameters": { PLUG: "{{.Instance.ID}}" },
             "nodeSelector": { "matchLabels": { HOSTNAME: node } },
             "timeouts": { "powerOff": "20s", "powerOn": "20s", "status": "10s" },
+        }),
+    )
+}
+
+/// The agent of a node.
+fn agent(name: &str, node: &str) -> Value {
+    object(
+        "FenceDevice",
+        name,
+        json!({
+            "driver": "WatchdogLease",
+            "nodeSelector": { "matchLabels": { HOSTNAME: node } },
+            "timeouts": { "powerOff": "60s", "powerOn": "20s", "status": "10s" },
+            "watchdogLease": {
+                "classes": ["Hardware"],
+                "drilled": [{ "identity": super::agent::IDENTITY, "kernel": super::agent::KERNEL }],
+            },
         }),
     )
 }
@@ -133,6 +150,16 @@ impl World {
                 match levels.last_mut().filter(|_| kind == "psu") {
                     Some(level) => level.push(name),
                     None => levels.push(vec![name]),
+                }
+            }
+            if let Some(agents) = fencing.agents {
+                let (name, host) = (format!("agent-{node}"), self.node(node));
+                let path = format!("{group}/namespaces/{NAMESPACE}/fencedevices");
+                self.prepare("POST", &path, Some(agent(&name, &host))).await;
+                match (agents, levels.first_mut()) {
+                    (Agents::Second, Some(first)) => first.push(name),
+                    (Agents::Alone, Some(first)) => *first = vec![name],
+                    (_, None) => levels.push(vec![name]),
                 }
             }
             let body = policy(&self.node(node), &levels, fencing);

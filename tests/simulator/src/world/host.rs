@@ -113,6 +113,10 @@ impl Host {
         wakers.into_iter().for_each(Waker::wake);
     }
 
+    pub(crate) fn is_dead(&self) -> bool {
+        self.inner.lock().dead
+    }
+
     pub(crate) fn is_paused(&self) -> bool {
         self.inner.lock().paused
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::agent::Guard;
 use super::host::Host;
 use super::kubelet::Kubelet;
 use super::run::World;
@@ -35,6 +36,10 @@ pub(crate) struct Machine {
     /// How often its kubelet was started: each time at the next API server.
     starts: usize,
     pub(crate) host: Option<Arc<Host>>,
+    /// Its agent and its watchdog.
+    pub(super) guard: Guard,
+    /// How often its agent was started.
+    pub(super) agents: u64,
 }
 
 /// The number of the machine of this name: they are asked by the second, so no name is made for that.
@@ -93,6 +98,7 @@ impl World {
             if let Some(host) = machine.host.take() {
                 host.crash();
             }
+            std::mem::take(&mut machine.guard).ends();
         }
     }
 
@@ -176,7 +182,7 @@ impl World {
                 (None, None) => true,
                 _ => false,
             };
-            if !same {
+            if !same || machine.guard.closed {
                 return;
             }
             machine.starts += 1;
@@ -186,5 +192,6 @@ impl World {
             (machine.boot, node + machine.starts, host)
         };
         Kubelet::start(self, &Arc::from(name), boot, server, &host);
+        self.start_agent_of(node);
     }
 }

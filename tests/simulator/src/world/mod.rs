@@ -27,6 +27,7 @@
 //! | `taints` | who adds and lifts taints, and what pods tolerate |
 //! | `switch` | power switches of people, which lie |
 //! | `devices` | fence devices, and how processes under test reach them |
+//! | `agent` | the agent of a node, and the watchdog behind it |
 //! | `provider` | a cloud that switches its instances, and keeps to its documentation |
 //! | `fencing` | policies and devices of a world, and what goes wrong with them |
 //! | `furnished` | objects and kinds that only commands ask for, where they are served |
@@ -45,6 +46,7 @@
 //!
 //! Ground truth (which processes run) is told to the checker and to nobody else.
 
+mod agent;
 mod ask;
 mod attach;
 mod baseline;

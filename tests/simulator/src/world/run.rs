@@ -290,6 +290,7 @@ impl World {
             let world = Arc::clone(self);
             peers.env().spawner.spawn("power", Box::pin(async move { world.power_on(node).await }));
         }
+        self.start_watchdogs(peers);
         self.install_devices(plan).await;
         self.install_volumes().await;
         self.furnish().await;

@@ -26,6 +26,7 @@ const STRICT: Fencing = Fencing {
     pair: false,
     corroborated: false,
     behind_seconds: None,
+    agents: None,
     not_ready_seconds: None,
 };
 /// Nobody says which machine a device reaches, and nobody asks.

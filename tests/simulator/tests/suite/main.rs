@@ -8,6 +8,7 @@
     reason = "what tests share fails loudly, says what it measured, and has threads of real time for real clients"
 )]
 
+mod agents;
 mod allocator;
 mod asked;
 mod audience;

@@ -31,6 +31,7 @@ const FENCED: Fencing = Fencing {
     pair: false,
     corroborated: false,
     behind_seconds: None,
+    agents: None,
     not_ready_seconds: None,
 };
 

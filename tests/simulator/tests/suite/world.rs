@@ -142,6 +142,7 @@ const PAIR: Fencing = Fencing {
     pair: true,
     corroborated: false,
     behind_seconds: None,
+    agents: None,
     not_ready_seconds: None,
 };
 

@@ -10,6 +10,8 @@ use crate::checker::{Checker, Invariant, State};
 /// From one phase to the next, where the device works: an order of 20 s, its margin, two looks of
 /// 10 s, what lies between them, and the longest pause before.
 const FENCING_TAKES: Duration = Duration::from_secs(20 + 3 + 10 + 5 + 10 + 60 + 60);
+/// Until the promise of an agent has come true: 3 (10 + 1) x 1.01 + 5 s after it was seen last, and an order of a minute.
+const PROMISE_TAKES: Duration = Duration::from_secs(60 + 40);
 /// For so long what a provider says may be about the boot before: docs/proof.md.
 const PROVIDER_IS_BEHIND: Duration = Duration::from_secs(300);
 /// What is asked every five seconds, and written.
@@ -66,7 +68,7 @@ impl State {
         recovers: bool,
     ) -> Option<String> {
         let fences = &self.fences;
-        let (node, devices) = (&incident.life.0, ["bmc", "ec2", "psu", "pdu"]);
+        let (node, devices) = (&incident.life.0, ["bmc", "ec2", "psu", "pdu", "agent"]);
         let number = node.rsplit('-').next().unwrap_or_default();
         let doubted = devices.iter().any(|kind| {
             let name = format!("{kind}-{number}");
@@ -76,7 +78,11 @@ impl State {
         let since = from.max(incident.since).max(working);
         let there = fences.nodes.get(node).filter(|there| there.life == incident.life);
         // Somebody else may switch it on; what it then does is not known before it is heard.
-        let behind = if fences.of_provider { PROVIDER_IS_BEHIND } else { Duration::ZERO };
+        let behind = match () {
+            () if fences.of_provider => PROVIDER_IS_BEHIND,
+            () if !fences.agents.is_empty() => PROMISE_TAKES,
+            () => Duration::ZERO,
+        };
         let is_gone = fences.terminated.contains(node);
         let off = !fences.was_seen_on(node, incident.since);
         let late = |takes: Duration| now > since + takes;
@@ -98,6 +104,8 @@ impl State {
                 let rests = fences.leaving.values().all(|leaving| leaving.node != *node);
                 match pod {
                     Some(pod) => told(format!("is fenced, and {} is not released", pod.name)),
+                    // Its watchdog resets it: no device switches it on.
+                    None if self.is_promised(&incident.life) => None,
                     None if recovers && rests && !is_gone && !doubted && late(RELEASE_TAKES) => {
                         told("is fenced, all is released, and it is not switched on".to_owned())
                     }
@@ -148,6 +156,13 @@ impl State {
     /// Whether evidence about this life holds, and nobody was heard since.
     pub(super) fn is_proved(&self, life: &super::known::Life, now: Duration) -> bool {
         self.fences.proofs_of(life).any(|proof| self.is_unrefuted(proof, now))
+    }
+
+    /// Whether agents alone vouch for the end of this life.
+    fn is_promised(&self, life: &super::known::Life) -> bool {
+        let by_agents =
+            |proof: &Proof| !proof.devices.is_empty() && proof.devices.is_subset(&self.fences.agents);
+        self.fences.proofs_of(life).any(by_agents)
     }
 
     fn is_unrefuted(&self, proof: &Proof, now: Duration) -> bool {

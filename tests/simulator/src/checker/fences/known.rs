@@ -136,6 +136,10 @@ pub(in crate::checker) struct Fences {
     /// Devices that were declared not trusted, and when.
     pub(super) distrusted: BTreeMap<String, Duration>,
     pub(super) required: BTreeSet<String>,
+    /// Devices that are agents of nodes.
+    pub(super) agents: BTreeSet<String>,
+    /// By node: the boot whose promise was taken back.
+    pub(super) revoked: BTreeMap<String, String>,
     pub(super) nodes: BTreeMap<String, Node>,
     /// Nodes that were deleted last, and when.
     pub(super) gone: BTreeMap<String, (Duration, Life)>,
@@ -200,6 +204,9 @@ impl Fences {
                 if word(after, "/spec/identityCheck") == "Required" {
                     self.required.insert(name.clone());
                 }
+                if word(after, "/spec/driver") == "WatchdogLease" {
+                    self.agents.insert(name.clone());
+                }
                 if status_of(after, "Trusted") == "False" {
                     self.distrusted.entry(name).or_insert(now);
                 }
@@ -218,6 +225,12 @@ impl Fences {
                 }
             }
             ("Lease", after) => {
+                if let Some((node, lease)) = watchdog(&change.name).zip(after) {
+                    match says(lease, "state") {
+                        "Revoked" => self.revoked.insert(node.to_owned(), says(lease, "boot-id").to_owned()),
+                        _ => self.revoked.remove(node),
+                    };
+                }
                 if let Some(node) = change.name.strip_prefix("kube-node-lease/") {
                     let renewed = after.and_then(|lease| time_of(word(lease, "/spec/renewTime")));
                     self.beats.entry(node.to_owned()).or_default().push((now, renewed));
@@ -360,9 +373,22 @@ impl Fences {
     }
 }
 
-/// Whether evidence of this kind rests on looks at devices.
+/// Whether evidence of this kind rests on looks at devices, or on what agents promised.
 pub(super) fn is_by_looks(kind: &str) -> bool {
-    matches!(kind, "PowerOff" | "InstanceStopped" | "InstanceGone")
+    matches!(kind, "PowerOff" | "InstanceStopped" | "InstanceGone" | "WatchdogLease")
+}
+
+/// The node whose agent has this Lease.
+pub(super) fn watchdog(lease: &str) -> Option<&str> {
+    lease.split_once('/')?.1.strip_prefix("watchdog.")
+}
+
+/// What stands in the Lease of an agent.
+pub(super) fn says<'a>(lease: &'a Value, field: &str) -> &'a str {
+    let all = part(lease, "/metadata/annotations");
+    all.and_then(|all| all.get(format!("watchdog.pod-safety.dev/{field}")))
+        .and_then(Value::as_str)
+        .unwrap_or_default()
 }
 
 /// Whether evidence that somebody wrote tells of that change: it is new.

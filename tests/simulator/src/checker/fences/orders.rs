@@ -152,6 +152,19 @@ impl super::Fences {
 }
 
 impl State {
+    /// A process under test takes back what an agent promised.
+    pub(super) fn judge_revocation(&mut self, now: Duration, caller: &str, node: &str) {
+        let device = format!("agent-{}", node.rsplit('-').next().unwrap_or_default());
+        let told = format!("{caller} takes back the promise of the agent of {node}");
+        self.note(now, told.clone());
+        self.probe("the promise of an agent was taken back");
+        let touched = Touched { caller: caller.to_owned(), device: device.clone(), node: node.to_owned() };
+        if let Some(why) = self.fences.unwritten(now, &touched, Act::Off) {
+            self.violated(now, Invariant::Fence, format!("{told}: {why}"));
+        }
+        self.judge_trust(now, &told, &device);
+    }
+
     fn judge_trust(&mut self, now: Duration, told: &str, device: &str) {
         let since = self.fences.distrusted.get(device).copied();
         if let Some(since) = since.filter(|since| *since + READ_BEFORE < now) {

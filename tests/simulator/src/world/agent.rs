@@ -1,0 +1,326 @@
+//! The agent of a node, and the watchdog behind it.
+//!
+//! What to do next is decided by the shipped machine ([`pod_safety_watchdog::agent`]), and its Lease has the shipped form. The world
+//! carries it out: it kills the kubelet, ends processes, and pets. The watchdog is a circuit outside of the machine. When it is not
+//! petted in time it resets the machine, a frozen one too.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::channel::oneshot;
+use futures::future::{Either, select};
+use pod_safety_agent::lease;
+use pod_safety_shared::clock::Env;
+use pod_safety_watchdog::agent::{Agent, Answer, Found, Order, Times};
+use pod_safety_watchdog::record::{Boot, Class, Device, Record, State, Version, lease_name};
+use serde_json::Value;
+
+use super::ask::ask;
+use super::fencing::NAMESPACE;
+use super::host::{Host, TRUE_RATE};
+use super::run::World;
+use super::word;
+use crate::campaign::Plant;
+use crate::chance::Chance;
+
+/// The defaults of the shipped agent.
+const TIMES: Times =
+    Times { interval: Duration::from_secs(2), soft: Duration::from_secs(6), settle: Duration::from_secs(10) };
+/// For so long it waits for an answer.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
+/// Until it has ended what can be ended, in milliseconds at the most.
+const ENDS_WITHIN: u64 = 1_500;
+/// W.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// How much later a watchdog fires because it counts in ticks, in milliseconds at the most.
+const TICK: u64 = 1_000;
+/// How much slower than true time it runs, in millionths at the most.
+const DRIFT: u64 = 10_000;
+/// How often it is looked whether it fires.
+const LOOK_EACH: Duration = Duration::from_millis(200);
+/// A bug that stops a kubelet, where it should end it, does not keep others from continuing it in this time.
+const CONTINUED_WITHIN: u64 = 90;
+
+/// How the watchdogs of the world name themselves, and the kernel of its nodes.
+pub(super) const IDENTITY: &str = "simulated";
+pub(super) const KERNEL: &str = "6";
+
+/// The agent of one boot of a machine, what it leaves in `/run`, and the watchdog.
+#[derive(Default)]
+pub(super) struct Guard {
+    host: Option<Arc<Host>>,
+    /// When the watchdog was petted last; `None`: it was not started in this boot.
+    petted: Option<Duration>,
+    /// A promise may have been made in this boot.
+    promised: bool,
+    /// No kubelet may start.
+    pub(super) closed: bool,
+}
+
+impl Guard {
+    /// Its machine lost power.
+    pub(super) fn ends(self) {
+        self.host.iter().for_each(|host| host.crash());
+    }
+}
+
+struct Process {
+    world: Arc<World>,
+    node: usize,
+    name: String,
+    server: usize,
+    env: Env,
+    chance: Chance,
+}
+
+impl World {
+    fn has_agents(&self) -> bool {
+        self.with.fencing.is_some_and(|fencing| fencing.agents.is_some())
+    }
+
+    /// The kubelet starts the agent's pod, if none runs.
+    pub(super) fn start_agent_of(self: &Arc<Self>, node: usize) {
+        if !self.has_agents() {
+            return;
+        }
+        let name = self.node(node);
+        let (host, boot, starts) = {
+            let mut machines = self.machines.lock();
+            let Some(machine) = machines.get_mut(node).filter(|machine| machine.powered) else { return };
+            if machine.guard.host.is_some() {
+                return;
+            }
+            machine.agents += 1;
+            let chance = self.chance.part(&name, machine.agents + 5_000);
+            let rate = self.rate_of_node(&name);
+            let host = Host::start_with_rate(&name, chance, &self.checker, rate);
+            machine.guard.host = Some(Arc::clone(&host));
+            (host, machine.boot, machine.agents)
+        };
+        let chance = self.chance.part(&name, starts + 6_000);
+        let server = node + usize::try_from(starts).unwrap_or(0);
+        let process = Process { world: Arc::clone(self), node, name, server, env: host.env(), chance };
+        host.env().spawner.spawn("agent", Box::pin(process.run(boot)));
+    }
+
+    /// The process of an agent dies: the kernel closes its device, which pets it. Its kubelet starts another.
+    pub(super) async fn kill_agent(self: &Arc<Self>, node: usize, seconds: u64) {
+        let now = self.checker.now();
+        self.with_machine(node, |machine| {
+            let Some(host) = machine.guard.host.take() else { return };
+            host.crash();
+            machine.guard.petted = machine.guard.petted.map(|_| now);
+        });
+        self.wait(seconds).await;
+        // Nothing starts a pod while the kubelet is kept from running: the agent's own container is started by its runtime.
+        self.start_agent_of(node);
+    }
+
+    pub(super) fn agent_of(&self, node: usize) -> Option<Arc<Host>> {
+        self.machines.lock().get(node).and_then(|machine| machine.guard.host.clone())
+    }
+
+    /// The watchdogs run, from the beginning.
+    pub(super) fn start_watchdogs(self: &Arc<Self>, peers: &Arc<Host>) {
+        let nodes = if self.has_agents() { self.machines.lock().len() } else { 0 };
+        for node in 0..nodes {
+            peers.env().spawner.spawn("watchdog", Box::pin(Arc::clone(self).watch(node)));
+        }
+    }
+
+    /// Resets the machine of a node whenever it was petted once, and not again in time.
+    async fn watch(self: Arc<Self>, node: usize) {
+        let chance = self.chance.part("watchdog", u64::try_from(node).unwrap_or(0));
+        let ppm = TRUE_RATE + chance.below(DRIFT + 1, "watchdog", "drift", 0);
+        let tick = Duration::from_millis(chance.below(TICK + 1, "watchdog", "tick", 0));
+        let fires = (TIMEOUT + tick).mul_f64(f64::from(u32::try_from(ppm).unwrap_or(0)) / 1e6);
+        loop {
+            tokio::time::sleep(LOOK_EACH).await;
+            let now = self.checker.now();
+            let petted = self.machines.lock().get(node).and_then(|machine| machine.guard.petted);
+            // A feeder that does not ask pets as long as its machine runs.
+            if self.plant == Some(Plant::FeedsApart) && !self.is_frozen(&self.node(node)) {
+                self.with_machine(node, |machine| {
+                    machine.guard.petted = machine.guard.petted.map(|_| now);
+                });
+            } else if petted.is_some_and(|at| at + fires <= now) {
+                self.checker.probe("a watchdog reset a machine");
+                self.checker.note(format!("the watchdog resets {}", self.node(node)));
+                self.power_off(node);
+                self.power_on(node).await;
+            }
+        }
+    }
+}
+
+impl Process {
+    async fn run(self, boot: u32) {
+        let uid = loop {
+            let node = self.world.etcd.object("Node", &self.name);
+            if let Some(node) =
+                node.filter(|node| word(node, "/status/nodeInfo/bootID") == boot_id(&self.name, boot))
+            {
+                break word(&node, "/metadata/uid").to_owned();
+            }
+            self.env.sleep(TIMES.interval).await;
+        };
+        let boot = Boot { node: uid.into(), id: boot_id(&self.name, boot).into() };
+        let (predecessor, stopped) = self.guard(|guard| (guard.promised, guard.closed));
+        let process = self.chance.below(u64::MAX, &self.name, "process", 0);
+        let mut agent = Agent::new(boot, TIMES, process, Found { predecessor, stopped }, self.now());
+        loop {
+            let order = agent.next(self.now());
+            let answer = self.carry_out(&order).await;
+            agent.answer(self.now(), &order, answer);
+        }
+    }
+
+    fn now(&self) -> Duration {
+        self.env.now().since_start()
+    }
+
+    fn guard<T: Default>(&self, change: impl FnOnce(&mut Guard) -> T) -> T {
+        let mut result = T::default();
+        self.world.with_machine(self.node, |machine| result = change(&mut machine.guard));
+        result
+    }
+
+    async fn carry_out(&self, order: &Order) -> Answer {
+        match order {
+            Order::Read => match self.send("GET", &self.path(), None).await {
+                Some((200, body)) => read(&body).map_or(Answer::Failed, |seen| Answer::Lease(Some(seen))),
+                Some((404, _)) => Answer::Lease(None),
+                _ => Answer::Failed,
+            },
+            Order::Write(record, over) => self.write(record, over.as_ref()).await,
+            Order::Open => {
+                self.pet();
+                Answer::Opened(Arc::new(device()))
+            }
+            Order::Pet => {
+                self.pet();
+                Answer::Done
+            }
+            Order::Stop => {
+                self.stop().await;
+                Answer::Done
+            }
+            Order::Prove => Answer::Proof(self.has_ended()),
+            Order::Release => {
+                self.guard(|guard| guard.closed = false);
+                let before = self.world.machine_host(self.node);
+                before.iter().for_each(|host| host.crash());
+                self.world.checker.probe("an agent let a kubelet start again");
+                self.world.start_kubelet_of(self.node, before.as_ref());
+                Answer::Done
+            }
+            Order::Wait(until) => {
+                self.env.sleep(until.saturating_sub(self.now())).await;
+                Answer::Done
+            }
+            // No agent of a world is told to leave.
+            Order::Close | Order::Exit => std::future::pending().await,
+        }
+    }
+
+    fn pet(&self) {
+        let now = self.world.checker.now();
+        self.guard(|guard| guard.petted = Some(now));
+    }
+
+    fn path(&self) -> String {
+        format!("{}/{}", collection(), lease_name(&self.name))
+    }
+
+    /// Its answer, if it comes in time. What is on its way may arrive later.
+    async fn send(&self, method: &'static str, path: &str, body: Option<Value>) -> Option<(u16, Value)> {
+        let server = self.world.servers.get(self.server)?;
+        let (caller, path) = (format!("{}.agent", self.name), path.to_owned());
+        let (sender, answer) = oneshot::channel();
+        let request = async move {
+            let _gone = sender.send(ask(&server, &caller, method, &path, body).await);
+        };
+        self.env.spawner.spawn("request", Box::pin(request));
+        match select(answer, Box::pin(self.env.sleep(ANSWERS_WITHIN))).await {
+            Either::Left((answer, _)) => answer.ok().flatten(),
+            Either::Right(_) => None,
+        }
+    }
+
+    async fn write(&self, record: &Record, over: Option<&Version>) -> Answer {
+        if record.state == State::Armed {
+            self.guard(|guard| guard.promised = true);
+        }
+        let body = lease::written((NAMESPACE, &self.name), record, None, over);
+        let body = serde_json::from_slice(&body).ok();
+        let answer = match over {
+            Some(_) => self.send("PUT", &self.path(), body).await,
+            None => self.send("POST", &collection(), body).await,
+        };
+        match answer {
+            Some((200 | 201, body)) => {
+                read(&body).map_or(Answer::Failed, |seen| Answer::Written(seen.version))
+            }
+            Some((404 | 409, _)) => Answer::Conflict,
+            _ => Answer::Failed,
+        }
+    }
+
+    /// The kubelet is killed, and what can be ended ends.
+    async fn stop(&self) {
+        self.guard(|guard| guard.closed = true);
+        if let Some(kubelet) = self.world.machine_host(self.node) {
+            if self.world.plant == Some(Plant::StopsKubelets) {
+                kubelet.pause();
+                let (env, after) =
+                    (self.env.clone(), self.chance.below(CONTINUED_WITHIN, &self.name, "continued", 0));
+                let continued = async move {
+                    env.sleep(Duration::from_secs(after)).await;
+                    kubelet.resume();
+                };
+                self.env.spawner.spawn("continued", Box::pin(continued));
+            } else {
+                kubelet.crash();
+            }
+        }
+        let draw = self.chance.below(ENDS_WITHIN, &self.name, "ends", self.now().as_secs());
+        self.env.sleep(Duration::from_millis(draw)).await;
+        if self.world.lasts(&self.name, |machine| machine.stuck_until) {
+            return self.world.checker.probe("an agent could not end a process");
+        }
+        for (number, _) in self.world.checker.processes_on(&self.name) {
+            self.world.checker.probe("an agent ended a process");
+            self.world.checker.process_ends(number, "its node's agent ended it");
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        let kubelet = self.world.machine_host(self.node);
+        let stopped = kubelet.is_none_or(|host| host.is_dead() || host.is_paused());
+        stopped && self.guard(|guard| guard.closed) && self.world.checker.processes_on(&self.name).is_empty()
+    }
+}
+
+fn boot_id(node: &str, boot: u32) -> String {
+    format!("{node}-{boot}")
+}
+
+fn collection() -> String {
+    format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases")
+}
+
+fn read(body: &Value) -> Option<pod_safety_watchdog::record::Seen> {
+    lease::read(body.to_string().as_bytes()).ok()
+}
+
+fn device() -> Device {
+    Device {
+        class: Class::Hardware,
+        identity: IDENTITY.into(),
+        firmware: 0,
+        kernel: KERNEL.into(),
+        timeout: TIMEOUT,
+        nowayout: true,
+        pings_on_close: true,
+    }
+}
