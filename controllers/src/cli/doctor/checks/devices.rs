@@ -32,22 +32,28 @@ fn named(device: &Device) -> String {
 /// What each device said when it was last asked.
 fn answers(view: &View<'_>) -> Vec<Symptom> {
     let mut all = Vec::new();
-    let (mut silent, mut unwell, mut distrusted, mut unasked) =
-        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut silent, mut unpromised) = (Vec::new(), Vec::new());
+    let (mut unwell, mut distrusted, mut unasked) = (Vec::new(), Vec::new(), Vec::new());
     let (ours, elsewhere): (Vec<_>, Vec<_>) =
         view.devices().partition(|device| view.fences_from(&device.namespace));
     for device in &ours {
         let name = named(device);
         let unknown = device.status.targets.iter().filter(|target| target.power == "Unknown");
-        let before = silent.len();
-        silent.extend(unknown.map(|target| {
-            let said = if target.message.is_empty() { "no answer" } else { &target.message };
-            format!("{name} for {}: {said}", target.node)
-        }));
+        let unknown: Vec<_> = unknown
+            .map(|target| {
+                let said = if target.message.is_empty() { "no answer" } else { &target.message };
+                format!("{name} for {}: {said}", target.node)
+            })
+            .collect();
+        let answers = unknown.is_empty();
+        match device.spec.driver {
+            DeviceDriver::WatchdogLease => unpromised.extend(unknown),
+            _ => silent.extend(unknown),
+        }
         match device.state() {
             DeviceState::Unseen => unasked.push(name),
             DeviceState::NotTrusted => distrusted.push(name),
-            DeviceState::NotReady if silent.len() == before => unwell.push(name),
+            DeviceState::NotReady if answers => unwell.push(name),
             DeviceState::NotReady | DeviceState::Ready => {}
         }
     }
@@ -56,6 +62,7 @@ fn answers(view: &View<'_>) -> Vec<Symptom> {
         (Health::Problem, unwell, UNWELL),
         (Health::Problem, distrusted, DISTRUSTED),
         (Health::Problem, silent, SILENT),
+        (Health::Problem, unpromised, UNPROMISED),
         (Health::Unknown, unasked, UNASKED),
         (Health::Attention, elsewhere, ELSEWHERE),
     ] {
@@ -127,6 +134,11 @@ const SILENT: Words = (
     "did not answer at the last check",
     "a node whose device does not answer is not fenced when it is lost",
     "docs/runbooks/PodSafetyFenceDeviceSilent.md",
+);
+const UNPROMISED: Words = (
+    "agents of nodes promise nothing that counts",
+    "such a node is not released by its watchdog when it is lost",
+    "docs/watchdog-lease.md says which promises count",
 );
 const UNASKED: Words = (
     "not checked: never contacted since it was created or changed",

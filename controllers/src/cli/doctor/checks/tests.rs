@@ -174,6 +174,23 @@ fn bug_devices_that_were_never_contacted_or_do_not_exist_are_not_fine() {
     assert_eq!(devices(&guard.view(), &[], &[], wall)[0].health, Health::Fine);
 }
 
+/// A node without an agent, or with a watchdog that was not drilled, was called a device that did not answer.
+#[test]
+fn nodes_whose_agents_promise_nothing_that_counts_are_named_with_the_reason() {
+    let world = World::listed();
+    let promises = json!({ "driver": "WatchdogLease", "watchdogLease": { "classes": ["Hardware"] } });
+    let target = |node: &str, power: &str, message: &str| json!({ "node": node, "power": power, "identity": "Match", "looked": "t", "message": message });
+    let status = json!({ "observedGeneration": 1, "targets": [
+        target("a", "On", ""), target("b", "Unknown", "no drill with this kernel"), target("c", "Unknown", "there is no Lease"),
+    ] });
+    let device = named("w").within("f").set("/spec", promises).set("/metadata/generation", json!(1));
+    world.apply(Kind::FenceDevices, &device.set("/status", status), at(0));
+    world.cache().fence_from(["f".to_owned()].into());
+    let found = ill(&devices(&world.read().view(), &[], &[], "2026-11-21T10:00:00Z".parse().unwrap()));
+    let said = "agents of nodes promise nothing that counts: f/w for b: no drill with this kernel, f/w for c: there is no Lease";
+    assert!(found.contains(&(Health::Problem, said.to_owned())), "{found:?}");
+}
+
 /// A device of which anybody can take the place is easily made, and nothing said so.
 #[test]
 fn bug_a_device_whose_word_is_worth_little_was_called_fine() {
