@@ -306,6 +306,6 @@ impl Verified {
 
     /// The same for instances of a provider, which may answer from a copy that is behind. To be wrong, both looks would have to
     /// show the instance as it was before the boot of this incarnation: older than a boot (10 s), than the silence of its
-    /// kubelet (40 s), and than this time. Providers speak of seconds.
+    /// kubelet (40 s), and than this time. A copy may be minutes behind: so the first look waits for `--fence-provider-behind`.
     pub const INSTANCES_APART: std::time::Duration = std::time::Duration::from_secs(15);
 }

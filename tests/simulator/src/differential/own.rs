@@ -134,6 +134,9 @@ impl Own {
                 json!({ "parameters": { "method": "cycle" } }),
                 json!({ "timeouts": { "powerOff": "90s" } }),
                 json!({ "timeouts": null }),
+                json!({ "driver": "WatchdogLease", "agent": null, "parameters": null, "watchdogLease": watchdog_lease(draws) }),
+                json!({ "watchdogLease": { "pauseSeconds": 0 } }),
+                json!({ "watchdogLease": null }),
                 json!({ "monitorSeconds": 86_401 }),
                 json!({ "nodeSelector": { "matchLabels": { "rack": "8" } } }),
             ],
@@ -173,15 +176,39 @@ fn word_or_number(draws: &mut Draws) -> Value {
     draws.one(&[json!(0), json!(1), json!(-1), json!("one")]).cloned().unwrap_or_default()
 }
 
+fn watchdog_lease(draws: &mut Draws) -> Value {
+    let drilled = json!([{ "identity": "iTCO_wdt", "kernel": "6.1.0", "firmware": draws.below(2) }]);
+    match draws.below(14) {
+        0 => json!({ "classes": ["Virtual"] }),
+        1 => json!({ "classes": ["Virtual"], "pauseSeconds": 0 }),
+        2 => json!({ "classes": ["Virtual", "Hardware"], "pauseSeconds": 30 }),
+        3 => json!({ "classes": [] }),
+        4 => json!({ "classes": ["Hardware", "Software", "Virtual", "Hardware"], "pauseSeconds": 1 }),
+        5 => json!({ "classes": ["Cloud"] }),
+        6 => json!({ "classes": null, "tickSeconds": draws.below(2) }),
+        7 => json!({ "driftPpm": 999 + draws.below(2) }),
+        8 => json!({ "resetSeconds": 3_600 + draws.below(2), "pauseSeconds": nonsense(draws) }),
+        9 => json!({ "drilled": [{ "identity": "iTCO_wdt" }] }),
+        10 => json!({ "drilled": [{ "identity": "", "kernel": "6.1.0", "firmware": -1 }] }),
+        11 => json!({}),
+        12 => Value::Null,
+        _ => json!({ "classes": ["Software"], "drilled": drilled, "more": 1 }),
+    }
+}
+
 fn device(draws: &mut Draws) -> Value {
-    let mut spec = json!({ "driver": word(draws, &["Agent", "Agent", "Redfish", "Manual"], &["External", "NetworkFence", "Ssh"]) });
+    let drivers = ["Agent", "Agent", "Redfish", "Manual", "WatchdogLease"];
+    let mut spec = json!({ "driver": word(draws, &drivers, &["External", "NetworkFence", "Ssh"]) });
+    if spec["driver"] == "WatchdogLease" || draws.percent(5) {
+        spec["watchdogLease"] = watchdog_lease(draws);
+    }
     if spec["driver"] == "Agent" || draws.percent(5) {
         spec["agent"] = word(draws, &["fence_ipmilan", "fence_dummy"], &["ipmilan", "fence_", ""]);
     }
     if draws.percent(10) {
         spec["agent"] = Value::Null;
     }
-    if spec["driver"] != "Manual" || draws.percent(10) {
+    if !["Manual", "WatchdogLease"].iter().any(|driver| spec["driver"] == *driver) || draws.percent(10) {
         spec["parameters"] = json!({ "ip": "a" });
     }
     match draws.below(14) {
