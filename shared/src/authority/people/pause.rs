@@ -1,6 +1,7 @@
 //! That fencing pauses for a node or for all nodes of a FencePolicy, and goes on.
 //!
-//! A pause of somebody else is neither replaced nor ended unread: both are written against the version that was read.
+//! A pause of somebody else is neither replaced nor ended unread: both are written against the version that was read. What was
+//! changed meanwhile is read and judged anew.
 
 use serde_json::{Value, json};
 
@@ -56,11 +57,29 @@ impl Scope {
     }
 }
 
+/// Kubelets and controllers write to a Node at any moment. That often it is read again before a person is told to try again.
+const ATTEMPTS: u32 = 5;
+
+/// Until nothing was changed between the read and the write.
+async fn unchanged<T>(attempt: impl AsyncFn() -> Result<T, PeopleError>) -> Result<T, PeopleError> {
+    for _ in 1..ATTEMPTS {
+        match attempt().await {
+            Err(PeopleError::Changed { .. }) => {}
+            done => return done,
+        }
+    }
+    attempt().await
+}
+
 /// Has nothing of it fenced from now on.
 ///
 /// # Errors
 /// It is not there, pauses already, or it could not be written.
 pub async fn pause(connection: &Connection, scope: &Scope, pause: &Pause) -> Result<(), PeopleError> {
+    unchanged(async || pause_once(connection, scope, pause).await).await
+}
+
+async fn pause_once(connection: &Connection, scope: &Scope, pause: &Pause) -> Result<(), PeopleError> {
     let object = read(connection, scope).await?;
     if let Some(text) = scope.text(&object) {
         return Err(PeopleError::Paused { object: scope.object(), why: text });
@@ -85,6 +104,10 @@ pub async fn paused(connection: &Connection, scope: &Scope) -> Result<Option<Str
 /// # Errors
 /// It is not there, does not pause, or it could not be written.
 pub async fn resume(connection: &Connection, scope: &Scope, resumed: &Pause) -> Result<Pause, PeopleError> {
+    unchanged(async || resume_once(connection, scope, resumed).await).await
+}
+
+async fn resume_once(connection: &Connection, scope: &Scope, resumed: &Pause) -> Result<Pause, PeopleError> {
     let object = read(connection, scope).await?;
     let Some(text) = scope.text(&object) else {
         return Err(PeopleError::NotPaused { object: scope.object() });

@@ -232,3 +232,40 @@ async fn a_pause_that_somebody_overtook_says_so_and_a_failure_is_a_failure() {
         assert_eq!(words(said), expected);
     }
 }
+
+/// A kubelet wrote to the Node between the read and the write, and a person was told to run the command again.
+#[tokio::test(start_paused = true)]
+async fn bug_a_pause_that_a_kubelet_overtook_was_left_to_a_person() {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    let paused_meanwhile = json!({ PAUSE_ANNOTATION: by_anna("hers").to_string() });
+    for (conflicts, annotations, expected) in [
+        (0, json!({}), "it was done"),
+        (4, json!({}), "it was done"),
+        (5, json!({}), "changed: node/x"),
+        (1, paused_meanwhile, "Paused"),
+    ] {
+        let (env, _wall) = env();
+        let writes = AtomicU32::new(0);
+        let api = Api::new(&env, move |asked| {
+            let written = writes.load(Ordering::Relaxed);
+            let answer = match asked.method.as_str() {
+                "GET" => {
+                    let now = if written > 0 { annotations.clone() } else { json!({}) };
+                    Answer::json(
+                        &json!({ "metadata": { "name": "x", "resourceVersion": written.to_string(), "annotations": now } }),
+                    )
+                }
+                _ if writes.fetch_add(1, Ordering::Relaxed) < conflicts => {
+                    Answer::status(409, "Conflict", "no")
+                }
+                _ => Answer::json(&json!({ "metadata": {} })),
+            };
+            async move { answer }
+        });
+        let ended = pause(&api.connection(), &Scope::Node("x".to_owned()), &by_anna("r")).await;
+        match ended {
+            Err(PeopleError::Paused { .. }) => assert_eq!(expected, "Paused"),
+            other => assert_eq!(words(other), expected),
+        }
+    }
+}
