@@ -3,12 +3,10 @@
 
 use serde_json::json;
 
+use super::unchanged::unchanged;
 use crate::client::{ApiError, Call, Connection, Method};
 use crate::clock::Mono;
 use crate::wire;
-
-/// How often it is tried while the node changes: kubelets write it every few seconds.
-const ATTEMPTS: usize = 5;
 
 /// How a cordon ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,8 +48,7 @@ async fn set(
     deadline: Mono,
 ) -> Result<Cordoned, ApiError> {
     let path = format!("/api/v1/nodes/{node}");
-    let mut last = None;
-    for _ in 0..ATTEMPTS {
+    unchanged(ApiError::is_changed, || async {
         let raw = match connection.send(Call::get(path.clone()).by(deadline)).await {
             Err(error) if error.is_not_found() => return Ok(Cordoned::NoNode),
             read => read?,
@@ -68,19 +65,17 @@ async fn set(
             "metadata": { "uid": meta.uid, "resourceVersion": meta.resource_version },
             "spec": { "unschedulable": unschedulable.then_some(true) },
         });
-        match connection.send(Call::write(Method::Patch, path.clone(), &body).by(deadline)).await {
-            Ok(_) => return Ok(Cordoned::Now),
-            Err(error) if error.is_changed() => last = Some(error),
-            Err(error) => return Err(error),
-        }
-    }
-    last.map_or(Ok(Cordoned::NoNode), Err)
+        let written = connection.send(Call::write(Method::Patch, path.clone(), &body).by(deadline)).await;
+        written.map(|_| Cordoned::Now)
+    })
+    .await
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
+    use super::super::unchanged::ATTEMPTS;
     use super::*;
     use crate::client::scripted::{Answer, Api, env};
     use crate::testing::objects::node;

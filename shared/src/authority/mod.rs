@@ -15,6 +15,7 @@
 //! | `volume` | whose an exclusive volume is; a break only with evidence |
 //! | `evict` | asks the API server to end a pod by its own grace, within its budget |
 //! | `cordon` | has the scheduler leave a node alone |
+//! | `unchanged` | a read and a write, done anew when the object was changed between the two |
 //! | `fence` | switches machines off, checks, and writes down what that proves |
 //! | `watchdog` | the watchdog Lease of a node's agent |
 //! | [`people`] | what people say about nodes |
@@ -41,6 +42,7 @@ pub mod people;
 mod queue;
 mod scales;
 mod send;
+mod unchanged;
 mod update;
 mod verify;
 mod volume;

@@ -63,8 +63,7 @@ impl Report {
 
     fn unsafe_with_us(&self) -> String {
         let is_unsafe = |ways: &BTreeMap<Way, &Finding>| {
-            let of_us = ways.iter().filter(|(way, _)| **way != Way::Plain);
-            of_us.into_iter().any(|(_, finding)| finding.outcome == Outcome::Unsafe)
+            ways.iter().any(|(way, finding)| *way != Way::Plain && finding.outcome == Outcome::Unsafe)
         };
         let names: Vec<_> =
             self.lines().filter(|(_, ways)| is_unsafe(ways)).map(|(one, _)| one.name).collect();

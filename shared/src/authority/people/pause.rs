@@ -1,12 +1,13 @@
 //! That fencing pauses for a node or for all nodes of a FencePolicy, and goes on.
 //!
-//! A pause of somebody else is neither replaced nor ended unread: both are written against the version that was read. What was
-//! changed meanwhile is read and judged anew.
+//! The pause of another user is not replaced, and it is not ended without being read: both are written against the version that was
+//! read. What was changed meanwhile is read and judged anew.
 
 use serde_json::{Value, json};
 
 use super::{PeopleError, api};
 use crate::api::{PAUSE_ANNOTATION, Pause, RESUMED_ANNOTATION, group_path};
+use crate::authority::unchanged::unchanged;
 use crate::client::{ApiError, Call, Connection, Method};
 
 /// What is not fenced meanwhile.
@@ -57,18 +58,8 @@ impl Scope {
     }
 }
 
-/// Kubelets and controllers write to a Node at any moment. That often it is read again before a person is told to try again.
-const ATTEMPTS: u32 = 5;
-
-/// Until nothing was changed between the read and the write.
-async fn unchanged<T>(attempt: impl AsyncFn() -> Result<T, PeopleError>) -> Result<T, PeopleError> {
-    for _ in 1..ATTEMPTS {
-        match attempt().await {
-            Err(PeopleError::Changed { .. }) => {}
-            done => return done,
-        }
-    }
-    attempt().await
+fn is_changed(error: &PeopleError) -> bool {
+    matches!(error, PeopleError::Changed { .. })
 }
 
 /// Has nothing of it fenced from now on.
@@ -76,7 +67,7 @@ async fn unchanged<T>(attempt: impl AsyncFn() -> Result<T, PeopleError>) -> Resu
 /// # Errors
 /// It is not there, pauses already, or it could not be written.
 pub async fn pause(connection: &Connection, scope: &Scope, pause: &Pause) -> Result<(), PeopleError> {
-    unchanged(async || pause_once(connection, scope, pause).await).await
+    unchanged(is_changed, || pause_once(connection, scope, pause)).await
 }
 
 async fn pause_once(connection: &Connection, scope: &Scope, pause: &Pause) -> Result<(), PeopleError> {
@@ -104,7 +95,7 @@ pub async fn paused(connection: &Connection, scope: &Scope) -> Result<Option<Str
 /// # Errors
 /// It is not there, does not pause, or it could not be written.
 pub async fn resume(connection: &Connection, scope: &Scope, resumed: &Pause) -> Result<Pause, PeopleError> {
-    unchanged(async || resume_once(connection, scope, resumed).await).await
+    unchanged(is_changed, || resume_once(connection, scope, resumed)).await
 }
 
 async fn resume_once(connection: &Connection, scope: &Scope, resumed: &Pause) -> Result<Pause, PeopleError> {

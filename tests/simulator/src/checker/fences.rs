@@ -47,7 +47,7 @@ pub(crate) use self::orders::{Answered, Touched};
 use super::processes::Process;
 use super::{Invariant, State};
 use crate::api::{Asked, Seen};
-use crate::world::{is_shipped, word};
+use crate::world::{boot_id, is_shipped, word};
 
 /// Two looks lie so far apart.
 const APART: Duration = Duration::from_secs(5);
@@ -157,8 +157,7 @@ impl State {
         if self.fences.revoked.get(node) != Some(boot) {
             return Some(format!("the promise of the agent of {node} for boot {boot} was not taken back"));
         }
-        let runs =
-            |process: &&Process| *process.node == **node && format!("{node}-{}", process.boot) == *boot;
+        let runs = |process: &&Process| *process.node == **node && boot_id(node, process.boot) == *boot;
         let process = self.processes.running().find(runs)?;
         Some(format!("a process of {} runs in boot {boot}, whose agent promised its end", process.identity))
     }

@@ -27,7 +27,7 @@ use super::budgets::RECOVERS;
 use super::processes::Process;
 use super::{Invariant, State};
 use crate::api::{Asked, Seen};
-use crate::world::{HOSTNAME, claims_of, is_shipped, number, part, word};
+use crate::world::{HOSTNAME, boot_id, claims_of, is_shipped, number, part, word};
 
 pub(crate) use free::Owned;
 
@@ -72,7 +72,7 @@ impl Lease {
 
 /// Whether a process is of the life of a node in which a volume was taken.
 fn is_of(process: &Process, holder: &Holder) -> bool {
-    *process.node == *holder.node && *holder.boot_id == *format!("{}-{}", process.node, process.boot)
+    *process.node == *holder.node && *holder.boot_id == *boot_id(&process.node, process.boot)
 }
 
 impl State {

@@ -19,7 +19,7 @@ use super::ask::ask;
 use super::fencing::NAMESPACE;
 use super::host::{Host, TRUE_RATE};
 use super::run::World;
-use super::word;
+use super::{boot_id, word};
 use crate::campaign::Plant;
 use crate::chance::Chance;
 
@@ -299,10 +299,6 @@ impl Process {
         let stopped = kubelet.is_none_or(|host| host.is_dead() || host.is_paused());
         stopped && self.guard(|guard| guard.closed) && self.world.checker.processes_on(&self.name).is_empty()
     }
-}
-
-fn boot_id(node: &str, boot: u32) -> String {
-    format!("{node}-{boot}")
 }
 
 fn collection() -> String {

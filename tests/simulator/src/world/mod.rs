@@ -129,6 +129,11 @@ pub(crate) fn is_shipped(caller: &str) -> bool {
     caller.starts_with(REPLICA)
 }
 
+/// The boot ID of a machine.
+pub(crate) fn boot_id(node: &str, boot: u32) -> String {
+    format!("{node}-{boot}")
+}
+
 /// A part of an object. As `Value::pointer`, which makes two strings of every step to undo escapes that there are not
 /// in these: a tenth of a campaign's time.
 pub(crate) fn part<'a>(object: &'a Value, pointer: &str) -> Option<&'a Value> {

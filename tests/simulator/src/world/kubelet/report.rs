@@ -11,7 +11,7 @@ use crate::campaign::{Ailment, Keeper};
 use crate::world::fencing::HOSTNAME;
 use crate::world::kcm_nodes::ready;
 use crate::world::shops::start_up;
-use crate::world::{word, zone};
+use crate::world::{boot_id, word, zone};
 
 /// `nodeStatusReportFrequency`: so often it says that all is as it was.
 const POST_EACH: Duration = Duration::from_secs(300);
@@ -43,7 +43,7 @@ impl Kubelet {
 
     /// Which life of its machine this is.
     pub(super) fn boot_id(&self) -> String {
-        format!("{}-{}", self.node, self.boot)
+        boot_id(&self.node, self.boot)
     }
 
     /// How its node is.
