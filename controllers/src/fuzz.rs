@@ -234,6 +234,7 @@ fn decisions(view: &View<'_>, now: Mono, mode: Mode) -> Vec<Decision> {
         terminated_threshold: Some(1),
         quarantine,
         trust_out_of_service_taint: mode == Mode::Replace,
+        agent_reports: (mode == Mode::Guard).then(|| "pod-safety".into()),
     };
     let budgets = disruption::Config { stale_pod_timeout: Duration::from_secs(120) };
     let lost =

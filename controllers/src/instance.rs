@@ -178,6 +178,7 @@ fn policy(config: &Config) -> Policy {
     Policy {
         quarantine: config.pod_gc.quarantine,
         trust_out_of_service_taint: config.pod_gc.trust_out_of_service_taint,
+        agent_reports: config.pod_gc.agent_reports.clone(),
         exclusive_backends: config.volume_guard.backends.clone(),
     }
 }

@@ -97,6 +97,7 @@ pub(crate) fn parts(
         policy: Policy {
             quarantine: Duration::from_secs(40),
             trust_out_of_service_taint: false,
+            agent_reports: None,
             exclusive_backends: ["cloud.example.com".to_owned()].into(),
         },
         leadership: Arc::clone(leadership),

@@ -121,6 +121,7 @@ image).
 - --pod-gc-quarantine={{ .quarantine }}
 - --trust-out-of-service-taint={{ .trustOutOfServiceTaint }}
 {{- end }}
+- --agent-reports-from={{ and .Values.agent.enabled .Values.agent.reports | ternary .Release.Namespace "" }}
 - --stale-pod-disruption-timeout={{ .Values.controllers.disruption.stalePodTimeout }}
 {{- with .Values.controllers.nodeLifecycle }}
 - --node-monitor-grace-period={{ .monitorGracePeriod }}

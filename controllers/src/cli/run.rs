@@ -7,6 +7,7 @@ mod carried;
 #[cfg(test)]
 mod fuzz;
 mod nodes;
+mod pods;
 mod traces;
 
 use std::collections::BTreeSet;
@@ -19,7 +20,7 @@ use anyhow::Context;
 use clap::{ArgAction, Args as ClapArgs, Parser, ValueEnum};
 use pod_safety::instance::{self, Config};
 use pod_safety::registry::{self, BadControllers};
-use pod_safety::{disruption, pod_gc, volume_guard};
+use pod_safety::{disruption, volume_guard};
 use pod_safety_devices::{Devices, RunAgents};
 use pod_safety_shared::admin::{Listen, TlsFiles};
 use pod_safety_shared::client::{ConnectOptions, Connection, Prefer};
@@ -65,43 +66,8 @@ pub(super) struct Args {
     )]
     controllers: Vec<String>,
 
-    /// Terminated pods above this number are collected, evicted ones first, then the oldest. 0 or less: never
-    #[arg(
-        long,
-        value_name = "COUNT",
-        default_value_t = 12_500,
-        value_parser = threshold,
-        allow_hyphen_values = true,
-        env = "POD_SAFETY_TERMINATED_POD_GC_THRESHOLD",
-        help_heading = "Pod garbage collection"
-    )]
-    terminated_pod_gc_threshold: i32,
-
-    /// How long a node must be missing, without a report of its kubelet, before its pods are removed
-    #[arg(
-        long,
-        value_name = "DURATION",
-        default_value = "40s",
-        value_parser = duration::parse,
-        allow_hyphen_values = true,
-        env = "POD_SAFETY_POD_GC_QUARANTINE",
-        help_heading = "Pod garbage collection"
-    )]
-    pod_gc_quarantine: Duration,
-
-    /// Accept the taint node.kubernetes.io/out-of-service on a node that is not Ready as proof that it is off,
-    /// as kube-controller-manager does. A wrong taint then costs data: two copies of a pod may run
-    #[arg(
-        long,
-        default_value_t = false,
-        action = ArgAction::Set,
-        num_args = 0..=1,
-        default_missing_value = "true",
-        require_equals = true,
-        env = "POD_SAFETY_TRUST_OUT_OF_SERVICE_TAINT",
-        help_heading = "Pod garbage collection"
-    )]
-    trust_out_of_service_taint: bool,
+    #[command(flatten)]
+    pods: pods::PodArgs,
 
     /// How long after its eviction a pod that is not terminating loses its condition DisruptionTarget
     #[arg(
@@ -398,9 +364,7 @@ impl Args {
             carried: _,
             mode,
             controllers,
-            terminated_pod_gc_threshold,
-            pod_gc_quarantine,
-            trust_out_of_service_taint,
+            pods,
             stale_pod_disruption_timeout,
             nodes,
             exclusive_storage_classes,
@@ -418,13 +382,7 @@ impl Args {
             log_format: _,
             log_level: _,
         } = self;
-        let pod_gc = pod_gc::Config {
-            terminated_threshold: usize::try_from(terminated_pod_gc_threshold)
-                .ok()
-                .filter(|&threshold| threshold > 0),
-            quarantine: pod_gc_quarantine,
-            trust_out_of_service_taint,
-        };
+        let pod_gc = pods.into_config()?;
         let mode = Mode::from(mode);
         let here = || RunAgents::Here(agents.into_options());
         let agents = fence_agents_socket.map_or_else(here, RunAgents::AtSocket);
@@ -432,16 +390,16 @@ impl Args {
             controllers: registry::wanted(&controllers).map_err(BadFlags::Controllers)?,
             mode,
             lease: election.into_lease(identity)?,
-            pod_gc,
             disruption: disruption::Config { stale_pod_timeout: stale_pod_disruption_timeout },
             node_lifecycle: nodes.into_config(mode),
             volume_guard: volume_guard::Config {
-                quarantine: pod_gc_quarantine,
+                quarantine: pod_gc.quarantine,
                 classes: names("exclusive-storage-classes", exclusive_storage_classes)?,
                 drivers: names("exclusive-csi-drivers", exclusive_csi_drivers)?,
                 backends: names("exclusive-backends", exclusive_backends)?,
             },
-            node_name: our_node(node_name)?,
+            pod_gc,
+            node_name: unless_empty("node-name", node_name)?,
             fencing_namespaces: names("fencing-namespaces", fencing_namespaces)?,
             fencing_history: Some(fencing_history).filter(|kept| !kept.is_zero()),
             provider_behind: fence_provider_behind,
@@ -484,17 +442,13 @@ fn names(flag: &'static str, list: Vec<String>) -> Result<BTreeSet<String>, BadF
 }
 
 /// Empty is not told, as where a variable is set to nothing.
-fn our_node(name: Option<String>) -> Result<Option<Arc<str>>, BadFlags> {
+fn unless_empty(flag: &'static str, name: Option<String>) -> Result<Option<Arc<str>>, BadFlags> {
     let name = name.filter(|name| !name.is_empty());
-    name.map(|name| kubernetes_name("node-name", name).map(Arc::from)).transpose()
+    name.map(|name| kubernetes_name(flag, name).map(Arc::from)).transpose()
 }
 
 fn kubernetes_name(flag: &'static str, value: String) -> Result<String, BadFlags> {
     if is_kubernetes_name(&value) { Ok(value) } else { Err(BadFlags::Name { flag, value }) }
-}
-
-fn threshold(text: &str) -> Result<i32, String> {
-    text.parse().map_err(|_not_one| format!("not a count; allowed is {} to {}", i32::MIN, i32::MAX))
 }
 
 fn address(text: &str) -> Result<SocketAddr, String> {

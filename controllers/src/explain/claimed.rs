@@ -43,6 +43,11 @@ fn why(claim: &Claim) -> String {
             format!("node {node} has the taint out-of-service, and --trust-out-of-service-taint is on")
         }
         Claim::Fenced { node, proof, .. } => format!("the evidence {proof} says that node {node} is off"),
+        Claim::PodsEnded { node } => {
+            format!(
+                "its grace period is over, and the agent of node {node} may report that nothing of it is left"
+            )
+        }
         Claim::KubeletTerminated => {
             "its kubelet reported that it terminated, and there are more terminated pods than are kept"
                 .to_owned()
@@ -88,6 +93,7 @@ fn code(refusal: &Said) -> &str {
 fn standing(code: &str) -> Standing {
     match code {
         "PodChanged" | "ClaimMismatch" | "NoWitness" | "QuarantineNotOver" | "KubeletNotAsked" | "HeardLately"
+        | "AgentMustLookAgain"
         // The kubelet is heard: it ends the pod.
         | "NodeExists" | "KubeletAlive" | "NodeInService" => Standing::Waiting,
         _ => Standing::Blocked,

@@ -33,6 +33,7 @@ impl Default for Settings {
             terminated_threshold: Some(12_500),
             quarantine,
             trust_out_of_service_taint: false,
+            agent_reports: None,
         };
         Self { mode: Mode::Guard, pod_gc, node_lifecycle: node_lifecycle::Config::of_kcm() }
     }

@@ -16,6 +16,9 @@ const TERMINATED_AT_ONCE: usize = 2_000;
 /// How many held pods of one rule are shown. A person reads the first few.
 const HOLDS_SHOWN: usize = 100;
 
+/// A kubelet that is well reports the end of a pod within seconds after its grace period. Before this nobody else is asked.
+const REPORTS_WITHIN: Duration = Duration::from_secs(30);
+
 /// A missing node is looked at this often, so that a sign of life shows up soon.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
@@ -54,6 +57,8 @@ pub struct Config {
     pub quarantine: Duration,
     /// Take the out-of-service taint for proof, as KCM does.
     pub trust_out_of_service_taint: bool,
+    /// The namespace of the Leases of node agents, if what they report of pods is accepted.
+    pub agent_reports: Option<Arc<str>>,
 }
 
 /// Decides about one key.
@@ -69,7 +74,7 @@ pub fn decide(key: &Key, view: &View<'_>, now: Mono, config: &Config) -> Decisio
             Lookup::Known(node) => match proved(node, view, now) {
                 Some(proof) => fenced(node, proof, view),
                 None if node.out_of_service => out_of_service(node, view, config),
-                None => unproved(node, view),
+                None => unproved(node, view, now, config),
             },
             Lookup::Unknown(why) if view.pods_on(name).next().is_some() => {
                 let hold = Hold::NodeUnreadable { node: Arc::clone(name), why: why.to_owned() };
@@ -215,17 +220,35 @@ fn out_of_service(node: &Node, view: &View<'_>, config: &Config) -> Decision {
     decision
 }
 
-/// The terminating pods of a node that is not heard: nothing is done, and that is said. One whose kubelet says itself
-/// that it is not ready is told to end its pods, and may yet do so.
-fn unproved(node: &Node, view: &View<'_>) -> Decision {
+/// The terminating pods of a node that is not heard: nothing is done, and that is said. One whose kubelet reports, ready or not,
+/// is told to end its pods, and may yet do so; or its agent reports that they have ended.
+fn unproved(node: &Node, view: &View<'_>, now: Mono, config: &Config) -> Decision {
     let mut decision = Decision::default();
-    if node.readiness == Readiness::Unknown {
-        let waiting =
-            view.pods_on(&node.name).filter(|pod| pod.deletion.is_some() && !pod.waits_for_finalizers());
-        let hold = || Hold::NoEvidence { node: Arc::clone(&node.name) };
-        decision.holds.extend(waiting.map(|pod| (Subject::Pod(pod.key.clone()), hold())));
+    let waiting =
+        view.pods_on(&node.name).filter(|pod| pod.deletion.is_some() && !pod.waits_for_finalizers());
+    match node.readiness {
+        Readiness::Unknown => {
+            let hold = || Hold::NoEvidence { node: Arc::clone(&node.name) };
+            decision.holds.extend(waiting.map(|pod| (Subject::Pod(pod.key.clone()), hold())));
+        }
+        Readiness::Ready | Readiness::NotReady if config.agent_reports.is_some() => {
+            return waiting.fold(decision, |decision, pod| overdue(decision, pod, &node.name, now));
+        }
+        Readiness::Ready | Readiness::NotReady | Readiness::Missing => {}
     }
     decision
+}
+
+/// A pod that its kubelet does not end, though it reports: the agent of the node may say that nothing of the pod is left.
+fn overdue(mut decision: Decision, pod: &Pod, node: &Arc<str>, now: Mono) -> Decision {
+    let due = pod.grace_ends().map(|ends| ends + REPORTS_WITHIN);
+    // What its kubelet does not know of may start still.
+    let Some(due) = due.filter(|_| pod.observed >= pod.generation.max(1)) else { return decision };
+    if now < due {
+        return decision.and_recheck_at(due);
+    }
+    force(&mut decision, pod, Claim::PodsEnded { node: Arc::clone(node) });
+    decision.and_recheck_at(now + LOOK_AGAIN)
 }
 
 /// A pod that was asked to end before any node took it.

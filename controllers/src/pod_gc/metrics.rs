@@ -65,7 +65,8 @@ const fn reason(kind: ClaimKind) -> &'static str {
     match kind {
         ClaimKind::NodeGone => "orphaned",
         ClaimKind::NeverScheduled => "unscheduled",
-        ClaimKind::KubeletTerminated => "terminated",
+        // That collector has no such rule.
+        ClaimKind::KubeletTerminated | ClaimKind::PodsEnded => "terminated",
         ClaimKind::OutOfService | ClaimKind::Fenced => "out-of-service",
     }
 }

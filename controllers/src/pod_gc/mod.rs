@@ -16,6 +16,7 @@
 //! | fenced | terminating, on a node that is not Ready and about whose life there is evidence | `Fenced` | `out-of-service` |
 //! | out of service | terminating, on a node that is not Ready and carries the taint, *if* the operator trusts the taint | `OutOfService` | `out-of-service` |
 //! | unscheduled | terminating, and no node ever took it | `NeverScheduled` | `unscheduled` |
+//! | overdue | terminating, on a node whose kubelet reports; its grace period is over, its kubelet saw the deletion, and the reports of agents are accepted | `PodsEnded` | `terminated` |
 //! | terminated | more than the threshold have ended; evicted ones first, then the oldest | `KubeletTerminated` | `terminated` |
 //!
 //! **Invariants.** A belief is never an act: the authority verifies each claim by

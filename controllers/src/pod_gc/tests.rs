@@ -18,6 +18,7 @@ mod containers;
 mod edges;
 mod fenced;
 mod limits;
+mod overdue;
 mod properties;
 mod terminated;
 mod wiring;
@@ -29,6 +30,7 @@ fn config() -> Config {
         terminated_threshold: Some(2),
         quarantine: Duration::from_secs(QUARANTINE),
         trust_out_of_service_taint: false,
+        agent_reports: None,
     }
 }
 

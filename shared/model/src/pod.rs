@@ -217,9 +217,15 @@ impl Pod {
     pub fn unanswered_from(&self) -> Option<Mono> {
         let deletion = self.deletion?;
         let answers_at_once = self.observed > 0 && !deletion.known_to_kubelet;
+        if answers_at_once { Some(deletion.first_seen) } else { self.grace_ends() }
+    }
+
+    /// When its grace period is over, counted from when this process first saw the deletion. `None`: it was not deleted.
+    #[must_use]
+    pub fn grace_ends(&self) -> Option<Mono> {
+        let deletion = self.deletion?;
         let grace = u64::try_from(deletion.grace.unwrap_or(DEFAULT_GRACE)).unwrap_or_default();
-        let grace = Duration::from_secs(grace);
-        Some(if answers_at_once { deletion.first_seen } else { deletion.first_seen + grace })
+        Some(deletion.first_seen + Duration::from_secs(grace))
     }
 
     /// Whether this change was written by the pod's kubelet. Nobody else reports on containers, turns a pod ready or

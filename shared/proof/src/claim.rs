@@ -21,6 +21,11 @@ pub enum Claim {
         /// The node's name.
         node: Arc<str>,
     },
+    /// The agent of its node reports that nothing of it is left there.
+    PodsEnded {
+        /// The node's name.
+        node: Arc<str>,
+    },
     /// A FenceEvidence says that this incarnation of its node has ended.
     Fenced {
         /// The node's name.
@@ -37,7 +42,10 @@ impl Claim {
     #[must_use]
     pub const fn node(&self) -> Option<&Arc<str>> {
         match self {
-            Self::NodeGone { node } | Self::OutOfService { node } | Self::Fenced { node, .. } => Some(node),
+            Self::NodeGone { node }
+            | Self::OutOfService { node }
+            | Self::PodsEnded { node }
+            | Self::Fenced { node, .. } => Some(node),
             Self::NeverScheduled | Self::KubeletTerminated => None,
         }
     }

@@ -119,6 +119,12 @@ pub enum EvidenceKind {
     /// The kubelet reported the end of every container.
     #[error("the kubelet reported that every container of the pod terminated")]
     KubeletTerminated,
+    /// The agent of its node looked after the kubelet had seen the deletion, and found neither a process nor a mount of it.
+    #[error("the agent of node {node} reports that no process and no mount of the pod is left")]
+    PodsEnded {
+        /// The node's name.
+        node: Arc<str>,
+    },
     /// A person or a program vouches by taint, and our policy takes their word.
     #[error(
         "node {node} is not Ready and has the taint node.kubernetes.io/out-of-service, which --trust-out-of-service-taint accepts as proof"
@@ -197,24 +203,10 @@ impl EvidenceKind {
             Self::NodeGone { .. }
             | Self::NeverScheduled
             | Self::KubeletTerminated
+            | Self::PodsEnded { .. }
             | Self::Asserted { .. }
             | Self::BootChanged { .. }
             | Self::StorageFenced { .. } => false,
         }
     }
-
-    /// The names of those that release pods, for metrics that must exist before they count.
-    pub const NAMES: [&'static str; 11] = [
-        "NodeGone",
-        "NeverScheduled",
-        "KubeletTerminated",
-        "Asserted",
-        "PowerOff",
-        "Decommissioned",
-        "InstanceStopped",
-        "InstanceGone",
-        "WatchdogLease",
-        "Remediated",
-        "Confirmed",
-    ];
 }

@@ -9,6 +9,8 @@ use pod_safety_wire::{self as wire, Raw, WireError};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
+use crate::Refusal;
+
 /// A kubelet's Lease, as a quorum read showed it. Two of them are compared; their times are by the kubelet's clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseRead(Option<Lease>);
@@ -196,6 +198,47 @@ impl Witness {
     #[must_use]
     pub const fn for_decide_tests(at: Mono) -> Self {
         Self { asked_at: at, answered_at: at, lease: LeaseRead(None) }
+    }
+}
+
+/// What the agent of a node reports in its Lease about pods (`docs/watchdog-lease.md`), as a quorum read showed it. The agent looks
+/// at its pods after the API server confirmed one round, and before it sends the next.
+#[derive(Clone, Debug)]
+pub struct AgentRead {
+    pub(crate) asked_at: Mono,
+    pub(crate) epoch: String,
+    pub(crate) round: u64,
+    /// The round that was sent after the look.
+    pub(crate) looked: u64,
+    /// UIDs: neither a process nor a mount is left.
+    ended: String,
+    /// UIDs, and what is left, a line each.
+    left: String,
+}
+
+impl AgentRead {
+    /// The answer to a read that was sent at `asked_at`. `None`: it has no round, or its agent did not look at its pods yet.
+    ///
+    /// # Errors
+    /// It cannot be decoded.
+    pub fn of(asked_at: Mono, raw: &Raw) -> Result<Option<Self>, WireError> {
+        let mut said = raw.decode::<wire::Custom<IgnoredAny, IgnoredAny>>()?.metadata.annotations;
+        let mut text = |name: &str| said.remove(&format!("watchdog.pod-safety.dev/{name}"));
+        let (Some(epoch), Some(round), Some(looked)) = (text("epoch"), text("round"), text("pods-looked"))
+        else {
+            return Ok(None);
+        };
+        let (Ok(round), Ok(looked)) = (round.parse(), looked.parse()) else { return Ok(None) };
+        let (ended, left) = (text("pods-ended").unwrap_or_default(), text("pods-left").unwrap_or_default());
+        Ok(Some(Self { asked_at, epoch, round, looked, ended, left }))
+    }
+
+    pub(crate) fn ended(&self, uid: &str) -> Result<(), Refusal> {
+        if self.ended.split(' ').any(|ended| ended == uid) {
+            return Ok(());
+        }
+        let left = self.left.lines().find_map(|line| line.strip_prefix(uid));
+        Err(Refusal::PodsNotEnded(left.unwrap_or_default().trim().to_owned()))
     }
 }
 

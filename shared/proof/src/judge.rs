@@ -7,11 +7,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pod_safety_model::{Grade, Incarnation, KindOfEvidence, Mono, Pod};
+use pod_safety_model::{Grade, Incarnation, KindOfEvidence, Mono, Phase, Pod};
 
 use crate::claim::{Claim, Force};
 use crate::evidence::{Evidence, EvidenceKind, MINIMUM_BOOT, PodVersion, VALID_FOR};
-use crate::facts::{EvidenceRead, Liveness, Look, Shown, Sign, Witness};
+use crate::facts::{AgentRead, EvidenceRead, Liveness, Look, Shown, Sign, Witness};
 use crate::holds::{Lack, Now};
 use crate::{Refusal, silence};
 
@@ -27,20 +27,28 @@ pub fn fits(force: &Force, pod: Option<&Pod>) -> Result<PodVersion, Refusal> {
     let unbound = pod.node.as_ref() != force.claim.node();
     let mismatch = match &force.claim {
         Claim::NeverScheduled if pod.node.is_some() => Some("it is bound to a node"),
-        Claim::NeverScheduled | Claim::OutOfService { .. } | Claim::Fenced { .. }
+        Claim::NeverScheduled
+        | Claim::OutOfService { .. }
+        | Claim::PodsEnded { .. }
+        | Claim::Fenced { .. }
             if pod.deletion.is_none() =>
         {
             Some("it is not terminating")
         }
+        // Then it starts no more containers. Others write the phase Failed, too, and what was observed with it.
+        Claim::PodsEnded { .. }
+            if pod.observed < pod.generation.max(1) || pod.phase == Phase::Failed && pod.running > 0 =>
+        {
+            Some("its kubelet has not reported that it saw the deletion")
+        }
         Claim::KubeletTerminated if !pod.phase.is_terminal() => Some("its phase is not terminal"),
         Claim::KubeletTerminated if pod.running > 0 => Some("one of its containers runs"),
-        Claim::NodeGone { .. } | Claim::OutOfService { .. } | Claim::Fenced { .. } if unbound => {
-            Some("it is bound to another node")
-        }
+        claim if claim.node().is_some() && unbound => Some("it is bound to another node"),
         Claim::NeverScheduled
         | Claim::KubeletTerminated
         | Claim::NodeGone { .. }
         | Claim::OutOfService { .. }
+        | Claim::PodsEnded { .. }
         | Claim::Fenced { .. } => None,
     };
     let (key, terminal) = (pod.key.clone(), pod.phase.is_terminal());
@@ -64,6 +72,7 @@ pub fn pod(
     match &force.claim {
         Claim::NeverScheduled => Ok(Evidence::new(EvidenceKind::NeverScheduled, version, own)),
         Claim::KubeletTerminated => Ok(Evidence::new(EvidenceKind::KubeletTerminated, version, own)),
+        Claim::PodsEnded { .. } => Err(Refusal::EvidenceInvalid("the agent of its node was not read")),
         claim @ (Claim::NodeGone { node: name }
         | Claim::OutOfService { node: name }
         | Claim::Fenced { node: name, .. }) => {
@@ -94,8 +103,51 @@ const fn answers(kind: &EvidenceKind, claim: &Claim) -> bool {
         Claim::NodeGone { .. } => matches!(kind, EvidenceKind::NodeGone { .. }),
         Claim::OutOfService { .. } => matches!(kind, EvidenceKind::Asserted { .. }),
         Claim::Fenced { .. } => kind.is_of_fencing(),
-        Claim::NeverScheduled | Claim::KubeletTerminated => false,
+        Claim::NeverScheduled | Claim::KubeletTerminated | Claim::PodsEnded { .. } => false,
     }
+}
+
+/// The round of a node's agent at a time when a pod's kubelet had seen its deletion.
+#[derive(Clone, Debug)]
+pub struct Mark {
+    pod: PodVersion,
+    epoch: String,
+    round: u64,
+}
+
+impl Mark {
+    /// `version`: what [`fits`] found before `read` was sent.
+    #[must_use]
+    pub fn of(version: PodVersion, read: &AgentRead) -> Self {
+        Self { pod: version, epoch: read.epoch.clone(), round: read.round }
+    }
+
+    /// Whether rounds of `read` count from this mark: it is of the same deletion and of the same epoch.
+    #[must_use]
+    pub fn serves(&self, version: &PodVersion, read: &AgentRead) -> bool {
+        (&self.pod.pod, self.pod.generation, &self.epoch) == (&version.pod, version.generation, &read.epoch)
+    }
+}
+
+/// Evidence `PodsEnded`. The API server confirmed the round after `mark` later than that, so the agent looked still later when two
+/// rounds lie between: after the kubelet had seen the deletion, and starts nothing more.
+///
+/// # Errors
+/// The claim does not fit the pod, something is left, or the agent has not looked since.
+pub fn pods_ended(
+    force: &Force,
+    pod: Option<&Pod>,
+    mark: Option<&Mark>,
+    read: &AgentRead,
+) -> Result<Evidence<PodVersion>, Refusal> {
+    let version = fits(force, pod)?;
+    let Claim::PodsEnded { node } = &force.claim else {
+        return Err(Refusal::ClaimMismatch("its node was not named"));
+    };
+    read.ended(&version.pod.uid.to_string())?;
+    let later = |mark: &&Mark| mark.serves(&version, read) && mark.round.saturating_add(2) <= read.looked;
+    mark.filter(later).ok_or(Refusal::AgentMustLookAgain)?;
+    Ok(Evidence::new(EvidenceKind::PodsEnded { node: Arc::clone(node) }, version, read.asked_at + VALID_FOR))
 }
 
 /// A kubelet that was active until its Node was deleted may run the pod, unless it had the time to terminate it. That counts from

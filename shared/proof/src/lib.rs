@@ -40,12 +40,15 @@ pub use act::{
 pub use claim::{Claim, FencedBy, Force};
 pub use evidence::{Barrier, Evidence, EvidenceKind, LeaseVersion, MINIMUM_BOOT, PodVersion, VALID_FOR};
 pub use facts::{
-    EvidenceRead, InvalidRenewTime, LeaseRead, Liveness, Look, NodeRead, Renewal, Shown, Sign, SignOfLife,
-    Witness,
+    AgentRead, EvidenceRead, InvalidRenewTime, LeaseRead, Liveness, Look, NodeRead, Renewal, Shown, Sign,
+    SignOfLife, Witness,
 };
 pub use guard::{Forbidden, GuardRefusal, Permit, check};
 pub use holds::{Lack, Now, Said};
-pub use judge::{NodeEvidence, asserted, fenced, first_read, fits, node_gone, pod, serves, silence_is_proof};
+pub use judge::{
+    Mark, NodeEvidence, asserted, fenced, first_read, fits, node_gone, pod, pods_ended, serves,
+    silence_is_proof,
+};
 pub use refusal::Refusal;
 pub use shape::{Resource, Shape};
 pub use volume::{Detachment, HolderFacts, covers, volume};

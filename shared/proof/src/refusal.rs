@@ -53,6 +53,12 @@ pub enum Refusal {
     /// The FenceEvidence is not there, not valid, or not about this incarnation of the node.
     #[error("the FenceEvidence does not hold: {0}")]
     EvidenceInvalid(&'static str),
+    /// The agent of its node does not report the end of the pod.
+    #[error("the agent of its node does not report that no process and no mount of it is left: {0}")]
+    PodsNotEnded(String),
+    /// What it reports may be older than the kubelet's answer to the deletion.
+    #[error("the agent of its node must look at its pods once more")]
+    AgentMustLookAgain,
     /// A device does not report off now.
     #[error("the machine may be on again: {0}")]
     PowerStateUnconfirmed(String),
@@ -96,6 +102,8 @@ mod tests {
             (Refusal::NodeInService, false),
             (Refusal::EvidenceInvalid("x"), false),
             (Refusal::PowerStateUnconfirmed(String::new()), false),
+            (Refusal::PodsNotEnded(String::new()), false),
+            (Refusal::AgentMustLookAgain, false),
         ] {
             assert_eq!(refusal.refutes_witness(), refutes, "{refusal:?}");
         }

@@ -172,6 +172,7 @@ const fn releases_pods(kind: &EvidenceKind) -> bool {
         EvidenceKind::NodeGone { .. }
         | EvidenceKind::NeverScheduled
         | EvidenceKind::KubeletTerminated
+        | EvidenceKind::PodsEnded { .. }
         | EvidenceKind::Asserted { .. }
         | EvidenceKind::Fenced { .. }
         | EvidenceKind::Confirmed { .. } => true,
@@ -187,6 +188,7 @@ async fn what_can_be_refused_and_released_is_in_the_metrics_before_it_counts() {
         EvidenceKind::NodeGone { node: Arc::clone(&node), apart: Duration::ZERO },
         EvidenceKind::NeverScheduled,
         EvidenceKind::KubeletTerminated,
+        EvidenceKind::PodsEnded { node: Arc::clone(&node) },
         EvidenceKind::Asserted { node: Arc::clone(&node) },
         fenced(KindOfEvidence::PowerOff),
         fenced(KindOfEvidence::Decommissioned),
@@ -209,12 +211,14 @@ async fn what_can_be_refused_and_released_is_in_the_metrics_before_it_counts() {
         Refusal::TaintNotTrusted,
         Refusal::NodeInService,
         Refusal::EvidenceInvalid("why"),
+        Refusal::PodsNotEnded("why".to_owned()),
+        Refusal::AgentMustLookAgain,
         Refusal::PowerStateUnconfirmed("why".to_owned()),
     ];
     let unread = Unproved::Read(ApiError::ContentType("why".to_owned()));
     let reasons = refusals.iter().map(Refusal::reason).chain([unread.reason()]).collect::<Vec<_>>();
     assert!(kinds.iter().all(releases_pods));
-    assert_eq!(kinds.each_ref().map(EvidenceKind::name), EvidenceKind::NAMES);
+    assert_eq!(kinds.each_ref().map(EvidenceKind::name), crate::metrics::EVIDENCE);
     assert_eq!(reasons, Unproved::reasons());
     let page = desk(World::listed()).get("/metrics").await.2;
     for zero in [

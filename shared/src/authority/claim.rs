@@ -19,6 +19,8 @@ pub enum ClaimKind {
     NeverScheduled,
     /// [`Claim::KubeletTerminated`].
     KubeletTerminated,
+    /// [`Claim::PodsEnded`].
+    PodsEnded,
     /// [`Claim::OutOfService`].
     OutOfService,
     /// [`Claim::Fenced`].
@@ -33,6 +35,7 @@ impl ClaimKind {
             Claim::NodeGone { .. } => Self::NodeGone,
             Claim::NeverScheduled => Self::NeverScheduled,
             Claim::KubeletTerminated => Self::KubeletTerminated,
+            Claim::PodsEnded { .. } => Self::PodsEnded,
             Claim::OutOfService { .. } => Self::OutOfService,
             Claim::Fenced { .. } => Self::Fenced,
         }

@@ -1,6 +1,7 @@
 //! Live reads for the judge: what a claim says is looked up again, in the cache by UID and at the API server by quorum read. The
 //! claim only says where to look. The kernel ([`pod_safety_proof`]) judges; what cannot be read is no evidence.
 
+mod ended;
 mod fenced;
 mod volumes;
 
@@ -70,6 +71,9 @@ pub(super) struct Verifier<'a> {
 impl Verifier<'_> {
     /// Evidence for one claim.
     pub(super) async fn verify(&mut self, force: &Force) -> Result<Evidence<PodVersion>, Unproved> {
+        if let Claim::PodsEnded { node } = &force.claim {
+            return self.pods_ended(force, node).await;
+        }
         self.fits(force)?;
         if let Some(node) = force.claim.node() {
             self.read_node(node, &force.claim).await?;
@@ -86,9 +90,9 @@ impl Verifier<'_> {
     }
 
     /// Before anything is read: whether the claim fits the pod.
-    fn fits(&self, force: &Force) -> Result<(), Refusal> {
+    fn fits(&self, force: &Force) -> Result<PodVersion, Refusal> {
         let guard = self.cache.read();
-        proof::fits(force, guard.view().pod(&force.pod.uid)).map(drop)
+        proof::fits(force, guard.view().pod(&force.pod.uid))
     }
 
     async fn read_node(&mut self, node: &Arc<str>, claim: &Claim) -> Result<(), Unproved> {
@@ -100,7 +104,7 @@ impl Verifier<'_> {
             Claim::NodeGone { .. } => self.node_gone(node).await,
             Claim::OutOfService { .. } => self.out_of_service(node).await,
             Claim::Fenced { proof, .. } => self.judge().fenced(node, proof).await,
-            Claim::NeverScheduled | Claim::KubeletTerminated => return Ok(()),
+            Claim::NeverScheduled | Claim::KubeletTerminated | Claim::PodsEnded { .. } => return Ok(()),
         };
         self.found = Some(self.unless_refuted(node, found)?);
         Ok(())

@@ -72,6 +72,8 @@ pub struct Policy {
     pub quarantine: Duration,
     /// Take the out-of-service taint for proof, as KCM does.
     pub trust_out_of_service_taint: bool,
+    /// The namespace of the Leases of node agents, if what they report of pods is accepted.
+    pub agent_reports: Option<Arc<str>>,
     /// CSI drivers whose storage lets nobody write who is not attached: what is detached there is another node's to have.
     pub exclusive_backends: BTreeSet<String>,
 }
@@ -440,14 +442,11 @@ impl Authority {
         loop {
             let batch = {
                 let mut state = self.state.lock();
-                let batch = match staff {
-                    Staff::Others => {
-                        let nodes_wait = state.nodes.len() > 0;
-                        state.queue.pop_but(nodes_wait.then_some(Class::PodOfLostNode))
-                    }
-                    Staff::Nodes | Staff::Fencers | Staff::Switchers | Staff::Lookers => {
-                        state.queue_of(staff).pop()
-                    }
+                let nodes_wait = state.nodes.len() > 0;
+                let batch = if matches!(staff, Staff::Others) {
+                    state.queue.pop_but(nodes_wait.then_some(Class::PodOfLostNode))
+                } else {
+                    state.queue_of(staff).pop()
                 };
                 self.count(&state);
                 if matches!(staff, Staff::Nodes) && state.nodes.len() == 0 {

@@ -3,15 +3,38 @@
 use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
+use pod_safety_proof::Mark;
 use pod_safety_watchdog::controller::Watch;
 
-/// What this process knows of watchdog Leases, by their paths.
+use crate::model::Uid;
+
+/// Marks of more pods than this are not kept: far more than are stuck at one time, and a mark that is gone is made anew.
+const MOST_MARKS: usize = 10_000;
+
+/// What this process knows of watchdog Leases, by their paths; and the rounds from which reports about pods count.
 #[derive(Debug, Default)]
-pub struct Watchdogs(Mutex<BTreeMap<Box<str>, Watch>>);
+pub struct Watchdogs {
+    known: Mutex<BTreeMap<Box<str>, Watch>>,
+    marks: Mutex<BTreeMap<Uid, Mark>>,
+}
 
 impl Watchdogs {
     /// What it knows of this one.
     pub(crate) fn with<T>(&self, path: &str, then: impl FnOnce(&mut Watch) -> T) -> T {
-        then(self.0.lock().entry(path.into()).or_default())
+        then(self.known.lock().entry(path.into()).or_default())
+    }
+
+    /// The mark of a pod.
+    pub(crate) fn mark(&self, pod: &Uid) -> Option<Mark> {
+        self.marks.lock().get(pod).cloned()
+    }
+
+    /// Marks a pod.
+    pub(crate) fn set_mark(&self, pod: &Uid, mark: Mark) {
+        let mut marks = self.marks.lock();
+        if marks.len() >= MOST_MARKS {
+            marks.clear();
+        }
+        marks.insert(pod.clone(), mark);
     }
 }

@@ -105,6 +105,23 @@ pub struct Survived {
     pub time: Duration,
 }
 
+/// What an agent found of the pods of its node when it looked. Pods that simply run are not in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pods {
+    /// The round that was sent after the look.
+    pub looked: u64,
+    /// UIDs of pods that have a cgroup, and neither a process nor a mount.
+    pub ended: Vec<String>,
+    /// UIDs of pods that cannot end, and what keeps them.
+    pub left: Vec<(String, String)>,
+}
+
+/// So many of each are named: an object has room for 256 KiB of annotations, and a node has few of these.
+const MOST_PODS: usize = 200;
+
+/// What keeps a pod is told in so many bytes.
+const MOST_WORDS: usize = 300;
+
 /// A Lease as it was read.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Seen {
@@ -278,6 +295,23 @@ impl Survived {
     }
 }
 
+impl Pods {
+    /// As annotations.
+    #[must_use]
+    pub fn annotations(&self) -> Vec<(String, String)> {
+        let Self { looked, ended, left } = self;
+        let ended: Vec<&str> = ended.iter().take(MOST_PODS).map(String::as_str).collect();
+        let line = |(uid, words): &(String, String)| {
+            let words = words.replace(char::is_control, " ");
+            format!("{uid} {}\n", &words[..words.floor_char_boundary(MOST_WORDS)])
+        };
+        let left: String = left.iter().take(MOST_PODS).map(line).collect();
+        let all = [("pods-looked", looked.to_string()), ("pods-ended", ended.join(" ")), ("pods-left", left)];
+        let said = all.into_iter().filter(|(_, value)| !value.is_empty());
+        said.map(|(name, value)| (format!("{PREFIX}{name}"), value)).collect()
+    }
+}
+
 struct Annotations<'a>(&'a BTreeMap<String, String>);
 
 impl<'a> Annotations<'a> {
@@ -338,6 +372,17 @@ mod tests {
         assert_eq!(Survived::read(&all), None);
         all.extend(survived.annotations());
         assert_eq!((Survived::read(&all), Record::read(&all)), (Some(survived), Ok(record())));
+    }
+
+    #[test]
+    fn attack_a_process_with_a_line_in_its_name_says_nothing_about_another_pod() {
+        let left =
+            vec![("uid-a".to_owned(), "process 7 (x\nuid-b ended)\u{1b}".to_owned() + &"é".repeat(300))];
+        let all = Pods { looked: 3, ended: Vec::new(), left }.annotations();
+        let [(looked, round), (name, text)] = &all[..] else { panic!("{all:?}") };
+        assert_eq!((&**looked, &**round), ("watchdog.pod-safety.dev/pods-looked", "3"));
+        assert_eq!((&**name, text.lines().count()), ("watchdog.pod-safety.dev/pods-left", 1));
+        assert!(text.starts_with("uid-a process 7 (x uid-b ended) é") && text.len() < 320, "{text}");
     }
 
     #[test]

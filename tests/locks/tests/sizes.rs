@@ -3,24 +3,34 @@
 use anyhow::{Context, Result, ensure};
 use pod_safety_locks::{Source, repository, texts};
 
-/// Lines of code of the kernel, at most. It only shrinks: the structure of record wants 800.
-const KERNEL_MOST: usize = 1_450;
+/// Lines of code of the kernel, at most. It only shrinks, but for a kind of evidence: `PodsEnded` took 75. The structure of record
+/// wants 800.
+const KERNEL_MOST: usize = 1_525;
 /// A file longer than this has two subjects.
 const FILE_MOST: usize = 400;
 /// Files that are longer, with what they had when this test was written. They only shrink.
 const LONGER: [(&str, usize); 4] = [
     ("controllers/src/cli/run.rs", 449),
     ("shared/src/authority/hold.rs", 417), // a list of sentences
-    ("shared/src/authority/writer.rs", 420),
+    ("shared/src/authority/writer.rs", 419),
     ("shared/src/cache/view.rs", 450),
 ];
 
 /// What must be read to believe a kind of evidence, besides the kernel and what all kinds rest on.
-const EVIDENCE: [(&str, &[&str]); 6] = [
+const EVIDENCE: [(&str, &[&str]); 7] = [
     ("`NeverScheduled`, `KubeletTerminated`", &[]),
     (
         "`NodeGone`",
         &["shared/src/cache/absence.rs", "shared/src/cache/heartbeat.rs", "shared/src/authority/witness.rs"],
+    ),
+    (
+        "`PodsEnded`",
+        &[
+            "shared/src/authority/verify/ended.rs",
+            "shared/src/cache/watchdogs.rs",
+            "controllers/agent/src/",
+            "shared/watchdog/src/",
+        ],
     ),
     (
         "`Confirmed`",

@@ -48,6 +48,7 @@ pub(crate) fn launch(launched: Launched) -> Task {
             terminated_threshold: Some(settings.terminated_threshold),
             quarantine: settings.quarantine,
             trust_out_of_service_taint: false,
+            agent_reports: settings.agent_reports.map(Into::into),
         },
         disruption: disruption::Config { stale_pod_timeout: std::time::Duration::from_secs(120) },
         node_lifecycle: node_lifecycle::Config::of_kcm(),

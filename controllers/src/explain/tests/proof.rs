@@ -235,8 +235,14 @@ fn a_person_is_asked_to_confirm_only_where_no_kubelet_was_heard() {
         let answer = explained(&world, 100, &[refused(&format!("{code}: words"), 90)]);
         (code, answer.verdict.standing, offers_confirmation(&answer))
     });
-    let blocked =
-        ["HeartbeatsUnseen", "TaintNotTrusted", "EvidenceInvalid", "PowerStateUnconfirmed", "ReadFailed"];
+    let blocked = [
+        "HeartbeatsUnseen",
+        "TaintNotTrusted",
+        "EvidenceInvalid",
+        "PodsNotEnded",
+        "PowerStateUnconfirmed",
+        "ReadFailed",
+    ];
     for (code, standing, offers) in stands {
         let wanted = if blocked.contains(&code) { Standing::Blocked } else { Standing::Waiting };
         assert_eq!(standing, wanted, "{code}");

@@ -56,6 +56,7 @@ proptest! {
                     }
                     Claim::OutOfService { node } => prop_assert!(trust && pod.deletion.is_some() && &**node == "there"),
                     Claim::Fenced { node, .. } => prop_assert!(pod.deletion.is_some() && &**node == "there"),
+                    Claim::PodsEnded { .. } => prop_assert!(false, "reports of agents are not accepted"),
                     Claim::NeverScheduled => prop_assert!(pod.node.is_none() && pod.deletion.is_some()),
                     Claim::KubeletTerminated => prop_assert!(pod.phase.is_terminal() && pod.running == 0),
                 }

@@ -2,6 +2,7 @@
 
 mod asserted;
 mod devices;
+mod ended;
 mod fenced;
 mod gone;
 mod limits;
@@ -51,6 +52,8 @@ struct Court {
     lease: Arc<Mutex<Says>>,
     /// The FenceEvidence `e`.
     proof: Arc<Mutex<Says>>,
+    /// The Lease of the agent of `n`.
+    agent: Arc<Mutex<Says>>,
     api: Api,
     connection: Connection,
 }
@@ -68,13 +71,16 @@ impl Court {
         let (env, _wall) = env();
         let (node, lease) = (Arc::new(Mutex::new(absent())), Arc::new(Mutex::new(absent())));
         let proof = Arc::new(Mutex::new(absent()));
+        let agent = Arc::new(Mutex::new(absent()));
         let (nodes, leases, proofs) = (Arc::clone(&node), Arc::clone(&lease), Arc::clone(&proof));
+        let agents = Arc::clone(&agent);
         let api = Api::new(&env, move |asked| {
             assert_eq!((asked.method.as_str(), asked.query.as_str()), ("GET", ""), "a quorum read");
             let says = match asked.path.as_str() {
                 "/api/v1/nodes/n" => nodes.lock().clone(),
                 "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n" => leases.lock().clone(),
                 "/apis/pod-safety.dev/v1alpha1/fenceevidences/e" => proofs.lock().clone(),
+                "/apis/coordination.k8s.io/v1/namespaces/agents/leases/watchdog.n" => agents.lock().clone(),
                 other => panic!("nobody should read {other}"),
             };
             async move { says() }
@@ -82,12 +88,13 @@ impl Court {
         let policy = Policy {
             quarantine: QUARANTINE,
             trust_out_of_service_taint: false,
+            agent_reports: None,
             exclusive_backends: Default::default(),
         };
         let connection = api.connection();
         let world = World::listed();
         world.apply(Kind::Pods, &pod("a").on("n").0, env.now());
-        Self { world, env, policy, node, lease, proof, api, connection }
+        Self { world, env, policy, node, lease, proof, agent, api, connection }
     }
 
     /// The first read was taken now, as the authority takes it.

@@ -11,7 +11,8 @@ use std::process::Command;
 use pod_safety_control_plane::binary;
 use pod_safety_locks::{installed, repository};
 use pod_safety_shared::api::Phase;
-use pod_safety_shared::authority::{EvidenceKind, Hold, Step, Unproved};
+use pod_safety_shared::authority::{Hold, Step, Unproved};
+use pod_safety_shared::metrics::EVIDENCE;
 use serde_json::Value;
 
 const RULES: &str = "charts/pod-safety/rules/pod-safety.rules.yaml";
@@ -223,7 +224,7 @@ fn only_words_that_the_program_has_are_asked_for() {
         ("reason", reasons),
         ("phase", Phase::ALL.map(Phase::name).into()),
         ("step", Step::NAMES.into()),
-        ("evidence", EvidenceKind::NAMES.into()),
+        ("evidence", EVIDENCE.into()),
         ("mode", ["observe", "guard", "replace"].into()),
     ];
     for query in queries() {

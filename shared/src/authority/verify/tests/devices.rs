@@ -121,6 +121,7 @@ impl Rig {
         let policy = Policy {
             quarantine: QUARANTINE,
             trust_out_of_service_taint: true,
+            agent_reports: None,
             exclusive_backends: Default::default(),
         };
         let world = World::listed();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{Node, Pod, PodStatus};
 use kube::api::ListParams;
 use kube::{Api, Client};
 use pod_safety_control_plane::objects::{self, NodeExt as _};
@@ -20,6 +20,8 @@ pub(super) struct Machine {
     provider_id: String,
     /// It lives, and nobody hears it.
     cut_off: AtomicBool,
+    /// Its container runtime does not answer: its kubelet sees deletions, and ends no pod.
+    hangs: AtomicBool,
     boots: AtomicU32,
     /// Held while it speaks to the API server.
     speaks: tokio::sync::Mutex<()>,
@@ -43,6 +45,7 @@ impl Machine {
             uuid: format!("27946b59-9e44-4fa7-8e91-{number:012x}"),
             provider_id: provider_id.to_owned(),
             cut_off: AtomicBool::new(false),
+            hangs: AtomicBool::new(false),
             boots: AtomicU32::new(1),
             speaks: tokio::sync::Mutex::new(()),
         })
@@ -61,6 +64,11 @@ impl Machine {
     pub(super) async fn cut_off(&self) {
         self.cut_off.store(true, Ordering::SeqCst);
         drop(self.speaks.lock().await);
+    }
+
+    /// From now on its container runtime does not answer.
+    pub(super) fn hang(&self) {
+        self.hangs.store(true, Ordering::SeqCst);
     }
 
     /// It is heard again.
@@ -126,7 +134,10 @@ impl Machine {
         for pod in mine.map(|list| list.items).unwrap_or_default() {
             let (namespace, name) =
                 (pod.metadata.namespace.clone().unwrap(), pod.metadata.name.clone().unwrap());
-            if pod.metadata.deletion_timestamp.is_some() {
+            if pod.metadata.deletion_timestamp.is_some() && self.hangs.load(Ordering::SeqCst) {
+                let seen = PodStatus { observed_generation: pod.metadata.generation, ..PodStatus::default() };
+                objects::set_pod_status(api, &namespace, &name, &seen).await?;
+            } else if pod.metadata.deletion_timestamp.is_some() {
                 observe::delete_pod(api, &namespace, &name, true).await?;
             } else if pod.status.and_then(|status| status.phase).as_deref() != Some("Running") {
                 let running = objects::PodExt::with_phase(objects::pod(&namespace, &name), "Running");

@@ -5,7 +5,7 @@ mod guarded;
 use std::sync::Arc;
 use std::time::Instant;
 
-use pod_safety_control_plane::{ControlPlane, Options, PodSafety, seen, until};
+use pod_safety_control_plane::{ControlPlane, Options, PodSafety, observe, seen, until};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -49,7 +49,8 @@ async fn scene() -> Scene {
     plane.namespace(NAMESPACE).await.unwrap();
     apply(&plane, &device()).await;
     apply(&plane, &policy(NODE, NODE, DEVICE)).await;
-    let args = ["--mode=replace", CONTROLLERS, "--node-monitor-grace-period=8s"];
+    let reports = "--agent-reports-from=pod-safety";
+    let args = ["--mode=replace", CONTROLLERS, "--node-monitor-grace-period=8s", reports];
     let mut ours = plane.pod_safety("pod-safety", &kubeconfig, args).await.unwrap();
     ours.leads().await.unwrap();
     Scene { plane, _ours: ours, node, _tasks: tasks, _folder: folder }
@@ -115,7 +116,7 @@ async fn a_drill_has_it_accepted(scene: &Scene) {
 async fn its_pods_end_before_they_are_released(scene: &Scene) {
     let Scene { plane, node, .. } = scene;
     stateful_pod(plane, "db", NODE).await;
-    node.start_pod().await;
+    node.start_pod(&uid_of(plane, "db-0").await).await;
     node.cut_off().await;
     let lost = Instant::now();
     until_released(plane, "db-0").await;
@@ -143,6 +144,32 @@ async fn the_machine_comes_back_with_another_boot(scene: &Scene) {
     until_phase(&scene.plane, NODE, "Done").await;
     assert_eq!(scene.node.kept().await.resets, 2, "{}", scene.node.log());
     scene.until_target("its agent has a grant in the new boot", |target| target["power"] == "On").await;
+}
+
+async fn uid_of(plane: &ControlPlane, pod: &str) -> String {
+    observe::find_pod(&plane.admin(), NAMESPACE, pod).await.unwrap().unwrap().metadata.uid.unwrap()
+}
+
+/// Its node reports, and nothing is fenced. Its kubelet saw the deletion, and does not report the end of the pod.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_that_its_kubelet_does_not_end_is_released_when_its_agent_reports_its_end() {
+    let scene = scene().await;
+    let Scene { plane, node, .. } = &scene;
+    stateful_pod(plane, "db", NODE).await;
+    node.start_pod(&uid_of(plane, "db-0").await).await;
+    node.machine.hang();
+    scene.kubectl(&["delete", "pod", "-n", NAMESPACE, "db-0", "--wait=false", "--grace-period=1"]).await;
+    let refused = observe::event(&plane.admin(), NAMESPACE, "db-0", "ForceDeleteRefused").await.unwrap();
+    assert!(refused.starts_with("PodsNotEnded: the agent of its node does not report"), "{refused}");
+    let (config, asks) = (plane.admin_kubeconfig(), ["explain", "pod", "-n", NAMESPACE, "db-0"]);
+    let explained = plane.pod_safety_once(&config, &asks).await.unwrap().stdout;
+    assert!(explained.contains("the agent of its node does not report"), "{explained}");
+    assert!(node.kept().await.ended.is_none(), "its process runs, and so it was held");
+    node.end_pod().await;
+    until_released(plane, "db-0").await;
+    let told = observe::event(&plane.admin(), NAMESPACE, "db-0", "ForceDeleted").await.unwrap();
+    assert_eq!(told, "the agent of node guarded reports that no process and no mount of the pod is left");
+    assert_eq!(node.kept().await.resets, 0, "{}", node.log());
 }
 
 /// A promise that another user wrote would release pods that run.
@@ -180,6 +207,11 @@ async fn attack_a_promise_that_no_agent_of_the_node_wrote_is_denied() {
     put("create", &[agent, &a], &promise).await.text().unwrap();
     // A person may revoke it, and change nothing else.
     says("replace", &[], &lease("a", "Revoked", "2"), only).await;
+    let mut reported = promise.clone();
+    reported["metadata"]["annotations"]["watchdog.pod-safety.dev/pods-ended"] =
+        json!("uid-of-a-pod-that-runs");
+    says("replace", &[], &reported, only).await;
+    says("replace", &[agent, &b], &reported, "an agent writes the Lease of its own node: watchdog.b").await;
     let state = "watchdog.pod-safety.dev/state=Revoked";
     let revoke = ["annotate", "lease", "-n", "pod-safety", "watchdog.a", "--overwrite", state];
     plane.kubectl(&revoke).await.unwrap().text().unwrap();

@@ -24,7 +24,8 @@ pub(super) const TIMEOUT: Duration = Duration::from_secs(4);
 /// From a reset to the next kernel.
 const FIRMWARE: Duration = Duration::from_secs(2);
 const NAMESPACE: &str = "pod-safety";
-const POD: &str = "3f0b9d2e-1b7e-4d51-9c6e-6d1f2a3b4c5d";
+/// Where its pods have their cgroups.
+const PODS: &str = "cgroups/pids/kubepods";
 
 /// What a keeper knows.
 #[derive(Default)]
@@ -37,6 +38,15 @@ pub(super) struct Kept {
     pub(super) ended: Option<Instant>,
     agent: Option<Child>,
     pod: Option<Child>,
+    /// The cgroup of the pod.
+    cgroup: Option<PathBuf>,
+}
+
+impl Kept {
+    /// Nothing is left in the cgroup of the pod.
+    fn empty(&self) {
+        self.cgroup.iter().for_each(|cgroup| fs::write(cgroup.join("cgroup.procs"), "").unwrap());
+    }
 }
 
 impl Drop for Kept {
@@ -98,14 +108,9 @@ impl Guarded {
 
     /// The folders of a machine, and what the kubelet mounts into the agent's pod.
     async fn furnish(&self, plane: &ControlPlane) {
-        let cgroup = self.cgroup();
-        fs::create_dir_all(&cgroup).unwrap();
-        for folder in ["cgroups/pids", "cgroups/pids/kubepods"]
-            .map(|path| self.folder.join(path))
-            .iter()
-            .chain([&cgroup])
-        {
-            fs::write(folder.join("cgroup.procs"), "").unwrap();
+        fs::create_dir_all(self.folder.join(PODS)).unwrap();
+        for folder in ["cgroups/pids", PODS] {
+            fs::write(self.folder.join(folder).join("cgroup.procs"), "").unwrap();
         }
         for folder in ["proc/1", "proc/sys/kernel/random", "account"] {
             fs::create_dir_all(self.folder.join(folder)).unwrap();
@@ -114,10 +119,6 @@ impl Guarded {
         fs::write(self.folder.join("proc/1/stat"), "1 (init) S 0 1\n").unwrap();
         fs::copy(plane.authority(), self.folder.join("account/ca.crt")).unwrap();
         fs::write(self.folder.join("account/token"), plane.agent_token(&self.name).await.unwrap()).unwrap();
-    }
-
-    fn cgroup(&self) -> PathBuf {
-        self.folder.join("cgroups/pids/kubepods").join(format!("pod{POD}"))
     }
 
     /// A kernel and an agent begin.
@@ -143,12 +144,19 @@ impl Guarded {
         self.powered.store(true, Ordering::SeqCst);
     }
 
-    /// Its kubelet starts the pod.
-    pub(super) async fn start_pod(&self) {
+    /// Its kubelet starts the pod with this UID.
+    pub(super) async fn start_pod(&self, uid: &str) {
         let pod = Command::new("sleep").arg("600").spawn().unwrap();
-        fs::write(self.cgroup().join("cgroup.procs"), format!("{}\n", pod.id())).unwrap();
+        let cgroup = self.folder.join(PODS).join(format!("pod{uid}"));
+        fs::create_dir_all(&cgroup).unwrap();
+        fs::write(cgroup.join("cgroup.procs"), format!("{}\n", pod.id())).unwrap();
         let mut kept = self.kept.lock().await;
-        (kept.pod, kept.ended) = (Some(pod), None);
+        (kept.pod, kept.ended, kept.cgroup) = (Some(pod), None, Some(cgroup));
+    }
+
+    /// The process of the pod ends, and its container runtime does not notice.
+    pub(super) async fn end_pod(&self) {
+        self.kept.lock().await.pod.as_mut().unwrap().kill().unwrap();
     }
 
     pub(super) async fn cut_off(&self) {
@@ -198,14 +206,14 @@ impl Guarded {
                 child.kill().unwrap();
                 child.wait().unwrap();
             }
-            fs::write(self.cgroup().join("cgroup.procs"), "").unwrap();
+            kept.empty();
             fs::remove_dir_all(self.folder.join("run")).unwrap();
             kept.ended.get_or_insert_with(Instant::now);
             kept.boots_at = Some(Instant::now() + FIRMWARE);
         }
         // The kernel of the test reaps it; the cgroup is empty then.
         if kept.pod.as_mut().is_some_and(|pod| pod.try_wait().unwrap().is_some()) {
-            fs::write(self.cgroup().join("cgroup.procs"), "").unwrap();
+            kept.empty();
             (kept.pod, kept.ended) = (None, Some(Instant::now()));
         }
         if kept.boots_at.is_some_and(|at| Instant::now() >= at) {

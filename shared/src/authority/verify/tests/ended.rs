@@ -1,0 +1,136 @@
+//! Evidence PodsEnded: what the agent of a node reports.
+
+use pod_safety_watchdog::record::{Boot, Epoch, Pods, Record, State};
+use serde_json::json;
+
+use super::*;
+
+const UID: &str = "uid-a";
+
+fn deleted() -> Obj {
+    pod("a").uid(UID).on("n").running().terminating().observed(2).set("/metadata/generation", json!(2))
+}
+
+fn claim() -> Force {
+    deleted().force(Claim::PodsEnded { node: "n".into() })
+}
+
+fn court() -> Court {
+    let mut court = Court::new();
+    court.policy.agent_reports = Some("agents".into());
+    court.apply(Kind::Pods, &deleted().0);
+    court
+}
+
+/// What an agent writes in this round, having looked before another.
+fn lease(process: u64, round: u64, pods: Option<Pods>) -> Says {
+    let boot = Boot { node: "uid-n".into(), id: "boot-1".into() };
+    let epoch = Epoch { process, count: 1 };
+    let mut annotations = Record { state: State::Armed, epoch, round, boot, device: None }.annotations();
+    annotations.extend(pods.iter().flat_map(Pods::annotations));
+    let lease = json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": {},
+        "metadata": { "name": "watchdog.n", "uid": "l", "resourceVersion": round.to_string(), "annotations": annotations } });
+    says(move || Answer::json(&lease))
+}
+
+fn ended(looked: u64) -> Option<Pods> {
+    Some(Pods { looked, ended: vec!["uid-b".to_owned(), UID.to_owned()], left: Vec::new() })
+}
+
+impl Court {
+    async fn reports(&self, says: Says) -> Result<Evidence<PodVersion>, Unproved> {
+        *self.agent.lock() = says;
+        self.verify(&claim()).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_that_is_later_than_the_kubelets_answer_is_evidence() {
+    let court = court();
+    assert_eq!(
+        reason(court.reports(lease(1, 10, ended(9))).await),
+        "AgentMustLookAgain",
+        "the mark is at 10"
+    );
+    assert_eq!(
+        reason(court.reports(lease(1, 11, ended(11))).await),
+        "AgentMustLookAgain",
+        "round 11 may have been sent"
+    );
+    let proved = court.reports(lease(1, 14, ended(12))).await.unwrap();
+    assert_eq!(*proved.kind(), EvidenceKind::PodsEnded { node: "n".into() });
+    assert_eq!(proved.expires(), court.env.now() + VALID_FOR);
+    assert_eq!(court.api.lines().len(), 3, "one read for each");
+}
+
+#[tokio::test(start_paused = true)]
+async fn bug_a_mark_moves_with_no_look_that_comes_too_early() {
+    let court = court();
+    for round in 10..100 {
+        let judged = court.reports(lease(1, round, ended(round.min(11)))).await;
+        assert_eq!(reason(judged), "AgentMustLookAgain", "round {round}");
+    }
+    assert!(court.reports(lease(1, 100, ended(12))).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn attack_rounds_of_another_epoch_or_another_deletion_do_not_count() {
+    let court = court();
+    assert_eq!(reason(court.reports(lease(1, 10, ended(9))).await), "AgentMustLookAgain");
+    assert_eq!(reason(court.reports(lease(2, 50, ended(50))).await), "AgentMustLookAgain", "another process");
+    // Its grace period was made shorter: that is another generation.
+    let again = deleted().observed(3).set("/metadata/generation", json!(3)).rv(77);
+    court.apply(Kind::Pods, &again.0);
+    *court.agent.lock() = lease(2, 60, ended(60));
+    let force = again.force(Claim::PodsEnded { node: "n".into() });
+    assert_eq!(reason(court.verify(&force).await), "AgentMustLookAgain");
+    *court.agent.lock() = lease(2, 62, ended(62));
+    assert!(court.verify(&force).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_keeps_the_pod_is_named() {
+    let left = vec![(UID.to_owned(), "process 7 (mysqld) in state D".to_owned())];
+    let stuck = Some(Pods { looked: 9, ended: Vec::new(), left });
+    let silent = || Some(Pods { looked: 9, ..Pods::default() });
+    for (what, says, words) in [
+        ("a process", lease(1, 10, stuck), "process 7 (mysqld) in state D"),
+        ("it says nothing about the pod", lease(1, 10, silent()), "is left: "),
+        ("it is older than its reports", lease(1, 10, None), "it has not looked at its pods"),
+        ("no agent", absent(), "it has no Lease"),
+    ] {
+        let refusal = court().reports(says).await.unwrap_err();
+        assert!(refusal.to_string().ends_with(words), "{what}: {refusal}");
+        assert_eq!(refusal.reason(), "PodsNotEnded", "{what}");
+    }
+    let unread = court().reports(says(|| Answer::plain(502, "bad gateway"))).await;
+    assert_eq!(reason(unread), "ReadFailed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn attack_a_pod_whose_kubelet_has_not_seen_the_deletion_is_not_released() {
+    let failed = deleted().phase("Failed");
+    for (what, object, expected) in [
+        ("its kubelet reported about an older generation", deleted().observed(1), "ClaimMismatch"),
+        ("its kubelet reports no generations", deleted().observed(0), "ClaimMismatch"),
+        ("no generation", deleted().observed(0).set("/metadata/generation", json!(0)), "ClaimMismatch"),
+        ("another controller wrote its phase, and what was observed", failed, "ClaimMismatch"),
+        ("it is not terminating", pod("a").uid(UID).on("n").running().observed(1), "ClaimMismatch"),
+        ("it runs on another node", deleted().on("m"), "ClaimMismatch"),
+    ] {
+        let court = court();
+        court.apply(Kind::Pods, &object.0);
+        let force = object.force(Claim::PodsEnded { node: "n".into() });
+        assert_eq!(reason(court.verify(&force).await), expected, "{what}");
+        assert!(court.api.lines().is_empty(), "{what}: nothing is read");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn reports_that_are_not_accepted_are_not_read() {
+    let mut court = court();
+    court.policy.agent_reports = None;
+    let refusal = court.reports(lease(1, 10, ended(9))).await.unwrap_err();
+    assert!(refusal.to_string().contains("--agent-reports-from"), "{refusal}");
+    assert!(court.api.lines().is_empty());
+}
