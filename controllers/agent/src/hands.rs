@@ -19,6 +19,7 @@ use crate::cgroups::Cgroups;
 use crate::device::Watchdog;
 use crate::gate::Marks;
 use crate::kubelet::Kubelet;
+use crate::report::{Places, Report};
 use crate::survived::Survival;
 use crate::{lease, mounts, say};
 
@@ -57,6 +58,8 @@ pub struct Hands {
     pub survived: Option<Survived>,
     /// The boot ID.
     pub boot: Arc<str>,
+    /// What is reported of the pods.
+    pub report: Report,
     /// When the device was petted last.
     pub petted: Option<Duration>,
     /// What was said last, so that it is said once.
@@ -243,7 +246,10 @@ impl Hands {
             return self
                 .failed(&format_args!("no promise is made, because it cannot be written down: {error}"));
         }
-        let body = lease::written((&self.namespace, &self.node), record, self.survived.as_ref(), over);
+        let places =
+            Places { cgroups: &self.cgroups, proc: &self.proc, folder: &self.folder, own: &self.own };
+        let pods = self.report.at(since_boot(), record, places);
+        let body = lease::written((&self.namespace, &self.node), record, self.survived.as_ref(), pods, over);
         let (method, path) = match over {
             Some(_) => (Method::PUT, format!("{}/{}", self.collection(), lease_name(&self.node))),
             None => (Method::POST, self.collection()),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pod_safety_watchdog::record::{PREFIX, Record, Seen, Survived, Version, lease_name};
+use pod_safety_watchdog::record::{PREFIX, Pods, Record, Seen, Survived, Version, lease_name};
 use serde_json::{Value, json};
 
 /// What the API server answered.
@@ -26,10 +26,12 @@ pub fn written(
     (namespace, node): (&str, &str),
     record: &Record,
     survived: Option<&Survived>,
+    pods: Option<&Pods>,
     over: Option<&Version>,
 ) -> Vec<u8> {
     let mut annotations = record.annotations();
     annotations.extend(survived.into_iter().flat_map(Survived::annotations));
+    annotations.extend(pods.into_iter().flat_map(Pods::annotations));
     let mut metadata = json!({
         "namespace": namespace,
         "name": lease_name(node),
@@ -62,10 +64,10 @@ mod tests {
             boot,
             device: None,
         };
-        let bytes = written(("safe", "a"), &record, None, Some(&"17".into()));
+        let bytes = written(("safe", "a"), &record, None, None, Some(&"17".into()));
         let seen = read(&bytes).unwrap();
         assert_eq!((&*seen.version, seen.record), ("17", Some(record.clone())));
-        let new = written(("safe", "a"), &record, None, None);
+        let new = written(("safe", "a"), &record, None, None, None);
         assert!(read(&new).unwrap_err().contains("resourceVersion"), "a new object has none");
         assert!(String::from_utf8(new).unwrap().contains("watchdog.a"));
     }

@@ -9,6 +9,7 @@
 //! | [`api`], [`lease`] | requests to the API server; the Lease as JSON |
 //! | [`device`], [`linux`] | what a watchdog is; `/dev/watchdog`, and a pipe for tests |
 //! | [`cgroups`], [`kubelet`], [`mounts`], [`processes`] | ending pods, and proving that they have ended |
+//! | [`report`] | what is reported of pods that cannot end |
 //! | [`host`] | which node, boot and kind of machine this is |
 //! | [`gate`] | the marks in `/run` that outlive this process, and keep a kubelet from starting |
 //! | [`realtime`] | priority and locked memory |
@@ -26,6 +27,7 @@ pub mod linux;
 pub mod mounts;
 pub mod processes;
 pub mod realtime;
+pub mod report;
 pub mod survived;
 
 use std::io::Write as _;

@@ -15,6 +15,7 @@ use pod_safety_agent::gate::Marks;
 use pod_safety_agent::hands::{self, Hands};
 use pod_safety_agent::kubelet::Kubelet;
 use pod_safety_agent::linux::Linux;
+use pod_safety_agent::report::Report;
 use pod_safety_agent::survived::Survival;
 use pod_safety_agent::{host, realtime, say};
 use pod_safety_clock::since_boot;
@@ -78,6 +79,8 @@ async fn run(flags: Run) -> Result<(), String> {
     let survival = Survival::new(&flags.record)
         .map_err(|error| format!("--record {}: {error}", flags.record.display()))?;
     let mut random = [0; 8];
+    // A machine that has just booted may have none for a while, and nothing else says why it waits.
+    say("drawing a random number of the kernel");
     getrandom::fill(&mut random).map_err(|error| format!("no random number: {error}"))?;
     let (survived, id) = (survival.of_an_earlier_boot(&boot.id), boot.id.clone());
     let mut agent = Agent::new(boot, times, u64::from_ne_bytes(random), found, since_boot());
@@ -97,6 +100,7 @@ async fn run(flags: Run) -> Result<(), String> {
         survival,
         survived,
         boot: id,
+        report: Report::default(),
         petted: None,
         said: BTreeSet::new(),
     };

@@ -1,0 +1,167 @@
+//! What the agent reports of the pods of its node: which have ended though they have a cgroup still, and what keeps the others.
+//!
+//! The agent does not know which pods were deleted. It says what it finds, and the controller compares that with the pods. It ends
+//! nothing for it.
+
+use std::path::Path;
+use std::time::Duration;
+
+use pod_safety_watchdog::record::{Epoch, Pods, Record};
+
+use crate::cgroups::{Cgroups, PodCgroups};
+use crate::mounts::{self, Mount};
+use crate::processes::Process;
+
+/// From one look to the next: reading the state of five hundred processes takes some milliseconds.
+const LOOKS_EACH: Duration = Duration::from_secs(15);
+
+/// The last look.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    pods: Option<(Epoch, Duration, Pods)>,
+    /// Processes that were in state D then.
+    stuck: Vec<i32>,
+}
+
+/// Where to look.
+#[derive(Clone, Copy, Debug)]
+pub struct Places<'a> {
+    /// The cgroups.
+    pub cgroups: &'a Cgroups,
+    /// The processes of the host.
+    pub proc: &'a Path,
+    /// The folder of the kubelet.
+    pub folder: &'a Path,
+    /// The UID of the agent's own pod.
+    pub own: &'a str,
+}
+
+impl Report {
+    /// What goes into the Lease with this round. Called after the API server confirmed the round before, and before this one is sent.
+    pub fn at(&mut self, now: Duration, record: &Record, places: Places<'_>) -> Option<&Pods> {
+        let (epoch, round) = (record.epoch, record.round);
+        let fresh =
+            self.pods.as_ref().is_some_and(|(of, at, _)| *of == epoch && now < at.saturating_add(LOOKS_EACH));
+        if !fresh {
+            self.pods = self.look(places).map(|pods| (epoch, now, Pods { looked: round, ..pods }));
+        }
+        self.pods.as_ref().map(|(_, _, pods)| pods)
+    }
+
+    /// None: what cannot be read is not reported.
+    fn look(&mut self, places: Places<'_>) -> Option<Pods> {
+        let Places { cgroups, proc, folder, own } = places;
+        let mounts = mounts::of_volumes(proc, folder, own)?;
+        let (mut found, mut stuck) = (Pods::default(), Vec::new());
+        for pod in cgroups.pods(own)? {
+            if cgroups.is_empty(&pod) {
+                match mounts.iter().find(|mount| is_of(mount, &pod)) {
+                    Some(mount) => found.left.push((pod.uid, format!("still mounted: {mount}"))),
+                    None => found.ended.push(pod.uid),
+                }
+            } else if let Some(process) = self.stuck_in(cgroups.left(&pod), &mut stuck) {
+                found.left.push((pod.uid, process.to_string()));
+            }
+        }
+        self.stuck = stuck;
+        Some(found)
+    }
+
+    /// One that was in state D at the last look, too. A process that reads from a disk is in it for a moment.
+    fn stuck_in(&self, processes: Vec<Process>, stuck: &mut Vec<i32>) -> Option<Process> {
+        let asleep: Vec<_> = processes.into_iter().filter(|process| process.state == 'D').collect();
+        stuck.extend(asleep.iter().map(|process| process.pid));
+        asleep.into_iter().find(|process| self.stuck.contains(&process.pid))
+    }
+}
+
+/// The UID is a folder of the path: of a volume, or of a device that the pod has as a block.
+fn is_of(mount: &Mount, pod: &PodCgroups) -> bool {
+    mount.path.iter().any(|folder| folder == pod.uid.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use pod_safety_watchdog::record::{Boot, State};
+
+    use super::*;
+
+    const UID: &str = "3f0b9d2e-1b7e-4d51-9c6e-6d1f2a3b4c5d";
+
+    /// A host of version 2 with one pod, and a process of the pod in this state, if it has one.
+    struct Host(tempfile::TempDir);
+
+    impl Host {
+        fn new() -> Self {
+            let host = Self(tempfile::tempdir().unwrap());
+            for folder in [format!("cgroup/kubepods/pod{UID}"), "proc/1".to_owned(), "proc/7".to_owned()] {
+                fs::create_dir_all(host.0.path().join(folder)).unwrap();
+            }
+            host.write("cgroup/cgroup.controllers", "");
+            host.write("proc/1/mountinfo", "");
+            host
+        }
+
+        fn write(&self, file: &str, text: &str) {
+            fs::write(self.0.path().join(file), text).unwrap();
+        }
+
+        fn process(&self, state: Option<char>) {
+            let pod = format!("cgroup/kubepods/pod{UID}");
+            let populated = i32::from(state.is_some());
+            self.write(&format!("{pod}/cgroup.events"), &format!("populated {populated}\nfrozen 0\n"));
+            self.write(&format!("{pod}/cgroup.procs"), if state.is_some() { "7\n" } else { "" });
+            self.write("proc/7/stat", &format!("7 (mysqld) {} 1 7", state.unwrap_or('R')));
+        }
+
+        fn look(&self, report: &mut Report, second: u64, round: u64) -> Option<Pods> {
+            let (root, proc) = (self.0.path().join("cgroup"), self.0.path().join("proc"));
+            let cgroups = Cgroups::find(&root, &proc).unwrap();
+            let places = Places { cgroups: &cgroups, proc: &proc, folder: Path::new("/kubelet"), own: "own" };
+            let boot = Boot { node: "n".into(), id: "b".into() };
+            let epoch = Epoch { process: 1, count: 1 };
+            let record = Record { state: State::Armed, epoch, round, boot, device: None };
+            report.at(Duration::from_secs(second), &record, places).cloned()
+        }
+    }
+
+    #[test]
+    fn a_pod_has_ended_when_its_cgroup_is_empty_and_its_mounts_are_gone() {
+        let (host, mut report) = (Host::new(), Report::default());
+        host.process(Some('S'));
+        let runs = Pods { looked: 3, ..Pods::default() };
+        assert_eq!(host.look(&mut report, 0, 3), Some(runs.clone()), "it runs, and that is not reported");
+        host.process(None);
+        assert_eq!(host.look(&mut report, 14, 10), Some(runs), "the last look is told with its own round");
+        host.write(
+            "proc/1/mountinfo",
+            &format!("33 22 0:40 / /kubelet/pods/{UID}/volumes/x rw - nfs4 server:/ rw\n"),
+        );
+        let left = vec![(UID.to_owned(), format!("still mounted: /kubelet/pods/{UID}/volumes/x (nfs4)"))];
+        assert_eq!(host.look(&mut report, 15, 11), Some(Pods { looked: 11, ended: Vec::new(), left }));
+        host.write("proc/1/mountinfo", "33 22 0:40 / /kubelet/pods/other/volumes/x rw - nfs4 server:/ rw\n");
+        let ended = Pods { looked: 20, ended: vec![UID.to_owned()], left: Vec::new() };
+        assert_eq!(host.look(&mut report, 30, 20), Some(ended));
+    }
+
+    #[test]
+    fn a_process_in_state_d_is_named_when_it_is_found_twice() {
+        let (host, mut report) = (Host::new(), Report::default());
+        host.process(Some('D'));
+        assert_eq!(host.look(&mut report, 0, 1).unwrap().left, []);
+        let left = [(UID.to_owned(), "process 7 (mysqld) in state D".to_owned())];
+        assert_eq!(host.look(&mut report, 15, 2).unwrap().left, left);
+        host.process(Some('S'));
+        assert_eq!(host.look(&mut report, 30, 3).unwrap().left, []);
+    }
+
+    #[test]
+    fn attack_what_cannot_be_read_is_not_reported() {
+        let (host, mut report) = (Host::new(), Report::default());
+        host.process(None);
+        fs::remove_file(host.0.path().join("proc/1/mountinfo")).unwrap();
+        assert_eq!(host.look(&mut report, 0, 1), None, "a mount may be there");
+    }
+}
