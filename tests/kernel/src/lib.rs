@@ -1,5 +1,6 @@
 //! The shipped kernel of proof, searched beside an adversary.
 
+pub mod agents;
 mod machine;
 mod objects;
 mod ours;

@@ -260,6 +260,8 @@ const fn released(kind: &EvidenceKind) -> Released {
         EvidenceKind::Confirmed { .. } => Released::Confirmed,
         EvidenceKind::KubeletTerminated => Released::KubeletTerminated,
         EvidenceKind::Fenced { .. }
+        // It has a search of its own (`agents`).
+        | EvidenceKind::PodsEnded { .. }
         | EvidenceKind::Asserted { .. }
         | EvidenceKind::BootChanged { .. }
         | EvidenceKind::StorageFenced { .. } => Released::PowerOff,

@@ -1,0 +1,360 @@
+//! The agent of a node beside its kubelet: what one reports, and when the other may start a process yet. The kernel's own functions
+//! judge; the adversary delays, loses and reorders.
+
+use pod_safety_model::{Mono, Pod};
+use pod_safety_proof::{AgentRead, Claim, Force, Mark, PodVersion, fits, pods_ended};
+use pod_safety_wire::{Encoding, Raw};
+use stateright::{Model, Property};
+
+use crate::objects::{self, NODE};
+use crate::world::{PodObject, Seen};
+
+/// A small world of one pod.
+#[derive(Clone, Debug)]
+pub struct Agents {
+    /// An agent takes so many rounds, of all its processes.
+    pub rounds: u8,
+    /// So often its process is killed, and begins anew.
+    pub kills: u8,
+    /// So often the kubelet starts the process.
+    pub starts: u8,
+    /// A kubelet that restarts lists pods from the past (kubernetes#59848).
+    pub lists_the_past: bool,
+    /// A bug.
+    pub plant: Option<Bug>,
+}
+
+/// A planted bug.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bug {
+    /// One report is enough.
+    NoMark,
+    /// The round after the mark is enough.
+    OneRound,
+    /// The agent says of an old look that it is of this round.
+    OldLook,
+    /// Whether the kubelet saw the deletion is not asked.
+    KubeletNotAsked,
+    /// Rounds of one process of the agent count from the mark of another.
+    AnyEpoch,
+    /// A mark is made of what was read before the pod was claimed.
+    ReadsFirst,
+}
+
+/// What the Lease of the agent says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Report {
+    epoch: u8,
+    round: u8,
+    looked: u8,
+    ended: bool,
+}
+
+/// A state.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct State {
+    pod: PodObject,
+    /// The process runs.
+    runs: bool,
+    /// The kubelet has seen the deletion.
+    told: bool,
+    /// The pod was released.
+    released: bool,
+    lease: Option<Report>,
+    /// Of the agent: what it sends, and whether that was confirmed.
+    agent: Report,
+    confirmed: bool,
+    /// On its way to the API server: the report, and over which one.
+    sent: Vec<(Report, Option<Report>)>,
+    /// What our watch brought last.
+    cached: PodObject,
+    /// The version that was claimed before the Lease was read, and what it said.
+    claimed: Option<u8>,
+    read: Option<Report>,
+    /// Generation, epoch and round.
+    mark: Option<(u8, u8, u8)>,
+    /// The version for which there is evidence.
+    proved: Option<u8>,
+    starts: u8,
+    kills: u8,
+    restarts: u8,
+}
+
+/// What can happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The kubelet starts the process.
+    Starts,
+    /// The process ends, with or without its kubelet.
+    Ends,
+    /// The kubelet reports that it runs.
+    Reports,
+    /// A person deletes the pod.
+    Deletes,
+    /// The kubelet sees the deletion.
+    Sees,
+    /// It says so.
+    Acknowledges,
+    /// It restarts.
+    Restarts,
+    /// The agent looks, before its next round.
+    Looks,
+    /// It sends its next round, or the same once more.
+    Sends,
+    /// Its request arrives, and its answer too, or not.
+    Arrives {
+        /// Which.
+        which: u8,
+        /// The answer is lost.
+        lost: bool,
+    },
+    /// The process of the agent is killed, and another one begins.
+    AgentKilled,
+    /// The watch of pods delivers.
+    Delivers,
+    /// The pod is claimed to have ended.
+    Claims,
+    /// The Lease is read.
+    Reads,
+    /// The kernel judges.
+    Judges,
+    /// The pod is released by compare-and-swap.
+    Releases,
+}
+
+const SEEN: Seen = Seen { deletion: 1, known: true };
+
+/// Nothing of a pod that was released runs.
+pub const NOTHING_RUNS: &str = "nothing of a pod that was released runs";
+
+impl Model for Agents {
+    type State = State;
+    type Action = Step;
+
+    fn init_states(&self) -> Vec<State> {
+        let pod = PodObject {
+            uid: 1,
+            version: 1,
+            bound: true,
+            deleted: false,
+            observed: 1,
+            running: false,
+            failed: false,
+        };
+        vec![State {
+            pod,
+            runs: false,
+            told: false,
+            released: false,
+            lease: None,
+            agent: Report { epoch: 1, round: 0, looked: 0, ended: false },
+            confirmed: true,
+            sent: Vec::new(),
+            cached: pod,
+            claimed: None,
+            read: None,
+            mark: None,
+            proved: None,
+            starts: self.starts,
+            kills: self.kills,
+            restarts: u8::from(self.lists_the_past),
+        }]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Step>) {
+        actions.extend([
+            Step::Starts,
+            Step::Ends,
+            Step::Reports,
+            Step::Deletes,
+            Step::Sees,
+            Step::Acknowledges,
+        ]);
+        actions.extend([Step::Restarts, Step::Looks, Step::Sends, Step::AgentKilled]);
+        actions.extend([Step::Delivers, Step::Claims, Step::Reads, Step::Judges, Step::Releases]);
+        for which in 0..u8::try_from(state.sent.len()).unwrap_or_default() {
+            actions.extend([false, true].map(|lost| Step::Arrives { which, lost }));
+        }
+    }
+
+    fn next_state(&self, last: &State, step: Step) -> Option<State> {
+        let mut state = last.clone();
+        match step {
+            Step::Starts
+            | Step::Ends
+            | Step::Reports
+            | Step::Deletes
+            | Step::Sees
+            | Step::Acknowledges
+            | Step::Restarts => state.of_the_kubelet(step)?,
+            Step::Looks | Step::Sends | Step::AgentKilled => state.of_the_agent(step, self)?,
+            Step::Arrives { which, lost } => state.arrives(usize::from(which), lost),
+            Step::Delivers | Step::Claims | Step::Reads | Step::Judges | Step::Releases => {
+                state.of_ours(step, self)?;
+            }
+        }
+        (state != *last).then_some(state)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::<Self>::always(NOTHING_RUNS, |_, state| !(state.released && state.runs)),
+            Property::<Self>::sometimes("a pod is released", |_, state| state.released),
+        ]
+    }
+}
+
+impl State {
+    fn write(&mut self, change: impl FnOnce(&mut PodObject)) {
+        change(&mut self.pod);
+        self.pod.version += 1;
+    }
+
+    fn of_the_kubelet(&mut self, step: Step) -> Option<()> {
+        match step {
+            Step::Starts if !self.told && !self.runs => {
+                self.starts = self.starts.checked_sub(1)?;
+                self.runs = true;
+            }
+            Step::Ends if self.runs => self.runs = false,
+            Step::Reports if self.runs && !self.pod.running && !self.released => {
+                self.write(|pod| pod.running = true)
+            }
+            Step::Deletes if !self.pod.deleted => self.write(|pod| pod.deleted = true),
+            Step::Sees if self.pod.deleted => self.told = true,
+            Step::Acknowledges if self.told && self.pod.observed < 2 && !self.released => {
+                self.write(|pod| pod.observed = 2);
+            }
+            // Of a list from the past the pod was not deleted.
+            Step::Restarts => {
+                self.restarts = self.restarts.checked_sub(1)?;
+                self.told = false;
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// One order at a time: the agent looks and sends when its last round was confirmed.
+    fn of_the_agent(&mut self, step: Step, world: &Agents) -> Option<()> {
+        match step {
+            Step::Looks if self.confirmed && self.agent.round < world.rounds => {
+                let looked = self.agent.round + 1;
+                self.agent = Report { looked, ended: !self.runs, ..self.agent };
+            }
+            Step::Sends if self.confirmed && self.agent.round < world.rounds => {
+                self.agent.round += 1;
+                if world.plant == Some(Bug::OldLook) {
+                    self.agent.looked = self.agent.round;
+                }
+                self.confirmed = false;
+                self.sent.push((self.agent, self.lease));
+            }
+            Step::AgentKilled => {
+                self.kills = self.kills.checked_sub(1)?;
+                // Rounds go on counting, so that those of two processes look alike.
+                self.agent = Report { epoch: self.agent.epoch + 1, looked: 0, ended: false, ..self.agent };
+                self.confirmed = true;
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    fn arrives(&mut self, which: usize, lost: bool) {
+        let (report, over) = self.sent[which];
+        if over == self.lease {
+            self.lease = Some(report);
+        }
+        // Kept until its answer arrives: an agent asks again until it knows.
+        if !lost {
+            self.sent.remove(which);
+            self.confirmed |= self.lease == Some(report) && self.agent == report;
+        }
+    }
+
+    fn pod(&self, world: &Agents) -> Pod {
+        let mut pod = objects::pod(&self.cached, SEEN, 1, 1);
+        if world.plant == Some(Bug::KubeletNotAsked) {
+            pod.observed = pod.generation;
+        }
+        pod
+    }
+
+    fn of_ours(&mut self, step: Step, world: &Agents) -> Option<()> {
+        match step {
+            Step::Delivers => self.cached = self.pod,
+            Step::Claims if self.claimed.is_none() => {
+                let pod = self.pod(world);
+                fits(&force(&pod), Some(&pod)).ok()?;
+                self.claimed = Some(self.cached.version);
+                if world.plant != Some(Bug::ReadsFirst) {
+                    self.read = None;
+                }
+            }
+            Step::Reads if self.read.is_none() => {
+                let early = world.plant == Some(Bug::ReadsFirst);
+                self.read = self.lease.filter(|_| early || self.claimed.is_some());
+            }
+            Step::Judges if self.read.is_some() && self.claimed == Some(self.cached.version) => {
+                self.judge(world)?
+            }
+            Step::Judges if self.read.is_some() && self.claimed.is_some() => {
+                (self.claimed, self.read) = (None, None)
+            }
+            Step::Releases if !self.released => {
+                let version = self.proved.take()?;
+                self.released = version == self.pod.version;
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    fn judge(&mut self, world: &Agents) -> Option<()> {
+        let read = self.read.take()?;
+        self.claimed = None;
+        let pod = self.pod(world);
+        let force = force(&pod);
+        let version = fits(&force, Some(&pod)).ok()?;
+        let agent = agent_read(&read)?;
+        let marked = |(generation, epoch, round): (u8, u8, u8)| {
+            let epoch = if world.plant == Some(Bug::AnyEpoch) { read.epoch } else { epoch };
+            let round = round - u8::from(world.plant == Some(Bug::OneRound));
+            mark(&version, generation, &Report { epoch, round, ..read })
+        };
+        let kept = self.mark.and_then(marked);
+        let kept = if world.plant == Some(Bug::NoMark) {
+            mark(&version, 2, &Report { round: 0, ..read })
+        } else {
+            kept
+        };
+        if pods_ended(&force, Some(&pod), kept.as_ref(), &agent).is_ok() {
+            self.proved = Some(self.cached.version);
+        } else if !kept.is_some_and(|kept| kept.serves(&version, &agent)) {
+            let generation = u8::try_from(version.generation).ok()?;
+            self.mark = Some((generation, read.epoch, read.round));
+        }
+        Some(())
+    }
+}
+
+fn force(pod: &Pod) -> Force {
+    Force::new(pod, Claim::PodsEnded { node: NODE.into() })
+}
+
+fn mark(version: &PodVersion, generation: u8, read: &Report) -> Option<Mark> {
+    let version = PodVersion { generation: i64::from(generation), ..version.clone() };
+    Some(Mark::of(version, &agent_read(read)?))
+}
+
+/// The Lease as the API server would answer with it.
+fn agent_read(report: &Report) -> Option<AgentRead> {
+    let Report { epoch, round, looked, ended } = report;
+    let ended = if *ended { "pod-1" } else { "" };
+    let text = format!(
+        r#"{{"metadata":{{"annotations":{{"watchdog.pod-safety.dev/epoch":"{epoch}","watchdog.pod-safety.dev/round":"{round}","watchdog.pod-safety.dev/pods-looked":"{looked}","watchdog.pod-safety.dev/pods-ended":"{ended}"}}}},"spec":{{}}}}"#
+    );
+    let raw = Raw::from_body(Encoding::Json, text.into()).ok()?;
+    AgentRead::of(Mono::default(), &raw).ok()?
+}
