@@ -40,6 +40,17 @@ pub(super) fn add(plan: &mut Plan) {
         _ => Fault::CutNode { node, seconds: 3 + draws.below(60) },
     };
     plan.faults.push((20 + draws.below(200), one));
+    if draws.percent(40) {
+        overdue(plan, &mut draws);
+    }
+}
+
+/// A pod is deleted on a node whose processes do not end, or whose runtime does not say that they have.
+fn overdue(plan: &mut Plan, draws: &mut Draws) {
+    let (at, seconds) = (20 + draws.below(100), 120 + draws.below(120));
+    plan.faults.extend((0..plan.nodes).map(|node| (at, Fault::StuckProcesses { node, seconds })));
+    let pod = usize::try_from(draws.below(plan.pods as u64)).unwrap_or(0);
+    plan.faults.push((at + 5, Fault::DeletePod { pod }));
 }
 
 /// The loss of a node on which processes may run.

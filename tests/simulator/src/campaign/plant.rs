@@ -143,6 +143,8 @@ pub enum Plant {
     FeedsApart,
     /// An agent stops its kubelet and does not end it, and others continue it.
     StopsKubelets,
+    /// An agent reports every pod of its node as ended.
+    ReportsAll,
     /// A machine is switched off before that is written down.
     ActsFirst,
     /// Of what a person said it is not read for how long it holds.
@@ -173,7 +175,7 @@ pub enum Plant {
 
 impl Plant {
     /// All of them, each with the invariant that must catch it.
-    pub const ALL: [(Self, Invariant); 78] = [
+    pub const ALL: [(Self, Invariant); 79] = [
         (Self::NoUid, Invariant::Hygiene),
         (Self::NoVersion, Invariant::Hygiene),
         (Self::NoQuarantine, Invariant::Evidence),
@@ -239,6 +241,7 @@ impl Plant {
         (Self::NotFoundIsGone, Invariant::Evidence),
         (Self::FeedsApart, Invariant::Fence),
         (Self::StopsKubelets, Invariant::AtMostOne),
+        (Self::ReportsAll, Invariant::Evidence),
         (Self::ActsFirst, Invariant::Fence),
         (Self::WordsNeverExpire, Invariant::Fence),
         (Self::MasksWords, Invariant::Released),
@@ -381,6 +384,7 @@ impl Plant {
                 "An agent has a feeder of its own for its watchdog, which pets whatever becomes of the grants."
             }
             Self::StopsKubelets => "An agent stops its kubelet and does not end it, and others continue it.",
+            Self::ReportsAll => "An agent reports every pod of its node as ended.",
             Self::ActsFirst => "A machine is switched off before that is written down.",
             Self::WordsNeverExpire => "Of what a person said it is not read for how long it holds.",
             Self::MasksWords => {

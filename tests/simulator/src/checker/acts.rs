@@ -405,10 +405,30 @@ impl State {
         {
             return Ok("PowerOff");
         }
+        if returned && is_shipped(caller) && self.fences.has_agents() {
+            return self.ended_unseen(pod).map(|()| "PodsEnded");
+        }
         if let Some(why) = self.acts.dishonest(caller, node, sent, quarantine) {
             return Err(why);
         }
         Ok("NodeGone")
+    }
+}
+
+impl State {
+    /// An agent may report what is true alone: the kubelet has seen the deletion, so that it starts nothing, and nothing runs.
+    fn ended_unseen(&mut self, pod: &Value) -> Result<(), String> {
+        let uid = word(pod, "/metadata/uid");
+        let observed = number(pod, "/status/observedGeneration").unwrap_or(0);
+        let saw = pod.pointer("/metadata/deletionTimestamp").is_some()
+            && number(pod, "/metadata/generation").is_some_and(|generation| observed >= generation);
+        if !saw {
+            return Err("its Node is there, and its kubelet has not seen its deletion".to_owned());
+        }
+        if self.processes.of_uid(uid).next().is_some() {
+            return Err("its Node is there, and a process of it runs".to_owned());
+        }
+        Ok(())
     }
 }
 

@@ -8,7 +8,7 @@ const SEEDS: u64 = 2_000;
 /// What must happen, and at least how often in [`SEEDS`] seeds: about a third of
 /// what was measured, so that another drawing of faults does not break them. Two are small for a reason: a kubelet whose Node is gone makes no
 /// mirror pod, and has a Lease only where garbage collection stands still.
-const SOMETIMES: [(&str, u64); 145] = [
+const SOMETIMES: [(&str, u64); 147] = [
     ("a budget came to rest", 330),
     ("a budget's status met a conflict", 60),
     ("a clock ran too fast or too slow", 1830),
@@ -31,6 +31,7 @@ const SOMETIMES: [(&str, u64); 145] = [
     ("a newer process took the place of an older one", 114),
     ("a person learned nothing of a switch, and left the Node", 47),
     ("a pod waits behind the gate", 63),
+    ("a process ended, and its kubelet could not say so", 10),
     ("a process outlived its SIGKILL", 50),
     ("a process started with two volumes", 240),
     ("a sick node did not end a pod", 1987),
@@ -73,6 +74,7 @@ const SOMETIMES: [(&str, u64); 145] = [
     ("called an orphan on NodeGone", 320),
     ("marked terminated on NeverScheduled", 662),
     ("marked terminated on NodeGone", 550),
+    ("marked terminated on PodsEnded", 4),
     ("marked terminated on PowerOff", 456),
     ("evidence was written by two looks", 192),
     ("fault AddTaint", 600),

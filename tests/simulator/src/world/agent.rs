@@ -4,6 +4,7 @@
 //! carries it out: it kills the kubelet, ends processes, and pets. The watchdog is a circuit outside of the machine. When it is not
 //! petted in time it resets the machine, a frozen one too.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use futures::future::{Either, select};
 use pod_safety_agent::lease;
 use pod_safety_shared::clock::Env;
 use pod_safety_watchdog::agent::{Agent, Answer, Found, Order, Times};
-use pod_safety_watchdog::record::{Boot, Class, Device, Record, State, Version, lease_name};
+use pod_safety_watchdog::record::{Boot, Class, Device, Epoch, Pods, Record, State, Version, lease_name};
 use serde_json::Value;
 
 use super::ask::ask;
@@ -36,6 +37,8 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const TICK: u64 = 1_000;
 /// How much slower than true time it runs, in millionths at the most.
 const DRIFT: u64 = 10_000;
+/// How often it looks at its pods.
+const LOOKS_EACH: Duration = Duration::from_secs(15);
 /// How often it is looked whether it fires.
 const LOOK_EACH: Duration = Duration::from_millis(200);
 /// A bug that stops a kubelet, where it should end it, does not keep others from continuing it in this time.
@@ -53,6 +56,8 @@ pub(super) struct Guard {
     petted: Option<Duration>,
     /// A promise may have been made in this boot.
     promised: bool,
+    /// Its last look at the pods, of which epoch, and when.
+    looked: Option<(Epoch, Duration, Pods)>,
     /// No kubelet may start.
     pub(super) closed: bool,
 }
@@ -74,7 +79,7 @@ struct Process {
 }
 
 impl World {
-    fn has_agents(&self) -> bool {
+    pub(super) fn has_agents(&self) -> bool {
         self.with.fencing.is_some_and(|fencing| fencing.agents.is_some())
     }
 
@@ -251,7 +256,7 @@ impl Process {
         if record.state == State::Armed {
             self.guard(|guard| guard.promised = true);
         }
-        let body = lease::written((NAMESPACE, &self.name), record, None, over);
+        let body = lease::written((NAMESPACE, &self.name), record, None, Some(&self.pods(record)), over);
         let body = serde_json::from_slice(&body).ok();
         let answer = match over {
             Some(_) => self.send("PUT", &self.path(), body).await,
@@ -264,6 +269,25 @@ impl Process {
             Some((404 | 409, _)) => Answer::Conflict,
             _ => Answer::Failed,
         }
+    }
+
+    /// The pods that have a cgroup and no process, found before this round is sent or a look before.
+    fn pods(&self, record: &Record) -> Pods {
+        let (now, epoch) = (self.now(), record.epoch);
+        let before = self.guard(|guard| guard.looked.clone());
+        if let Some((_, _, pods)) = before.filter(|(of, at, _)| *of == epoch && now < *at + LOOKS_EACH) {
+            return pods;
+        }
+        let running = self.world.checker.processes_on(&self.name);
+        let runs = |uid: &String| running.iter().any(|(_, process)| process.uid == *uid);
+        let mut ended = BTreeSet::new();
+        self.world.with_machine(self.node, |machine| ended = machine.cgroups.clone());
+        if self.world.plant != Some(Plant::ReportsAll) {
+            ended.retain(|uid| !runs(uid));
+        }
+        let pods = Pods { looked: record.round, ended: ended.into_iter().collect(), left: Vec::new() };
+        self.guard(|guard| guard.looked = Some((epoch, now, pods.clone())));
+        pods
     }
 
     /// The kubelet is killed, and what can be ended ends.

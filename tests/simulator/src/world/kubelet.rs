@@ -11,7 +11,7 @@ mod mounts;
 mod report;
 mod sidecar;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,6 +37,8 @@ pub(super) use sidecar::with_sidecar;
 const RENEW_EACH: Duration = Duration::from_secs(10);
 /// How often it looks at its pods.
 const LOOK_EACH: Duration = Duration::from_secs(1);
+/// A process that ends while its runtime hangs does so after this.
+const UNSEEN_AFTER: Duration = Duration::from_secs(10);
 
 /// One kubelet, from its start to its end.
 pub(crate) struct Kubelet {
@@ -288,10 +290,20 @@ impl Kubelet {
             self.env.sleep(LOOK_EACH).await;
         }
         self.workers.lock().remove(&uid);
+        self.with_cgroups(|cgroups| cgroups.remove(&uid));
+    }
+
+    fn with_cgroups(&self, change: impl FnOnce(&mut BTreeSet<String>) -> bool) {
+        if let Some(node) = number_of(&self.node) {
+            self.world.with_machine(node, |machine| {
+                let _was_there = change(&mut machine.cgroups);
+            });
+        }
     }
 
     /// Starts its process, if it is wanted still when image and volumes are there.
     async fn begin(&self, uid: &str, pod: &Value) {
+        self.with_cgroups(|cgroups| cgroups.insert(uid.to_owned()));
         self.env.sleep(Duration::from_millis(200 + self.draw(uid, "start", 2_000))).await;
         let mounted = self.is_mounted(pod).await;
         let wanted = self
@@ -319,23 +331,33 @@ impl Kubelet {
         if let Some(pod) = pod {
             self.outlive(uid, pod, grace).await;
         }
-        let mut hung = false;
-        let hangs = || {
-            self.world.lasts(&self.node, |machine| machine.stuck_until)
-                || self.world.ailment_of(&self.node) == Some(Ailment::Runtime)
-        };
-        while hangs() {
-            hung = true;
-            self.env.sleep(LOOK_EACH).await;
-        }
-        if hung {
-            self.world.checker.probe("a process outlived its SIGKILL");
+        if self.hangs() {
+            self.outlasts(uid, process).await;
         }
         self.world.checker.process_ends(process, "its kubelet stopped it");
         self.world.ended.lock().entry(uid.to_owned()).or_insert("Succeeded");
         if let Some(pod) = self.pod(uid) {
             self.finish(uid, &pod).await;
         }
+    }
+
+    fn hangs(&self) -> bool {
+        self.world.lasts(&self.node, |machine| machine.stuck_until)
+            || self.world.ailment_of(&self.node) == Some(Ailment::Runtime)
+    }
+
+    /// The process does not end, or its runtime does not say that it has.
+    async fn outlasts(&self, uid: &str, process: u64) {
+        let (hangs, unseen) =
+            (self.env.now(), self.world.has_agents() && self.draw(uid, "ends unseen", 2) > 0);
+        while self.hangs() {
+            self.env.sleep(LOOK_EACH).await;
+            if unseen && self.env.now().since(hangs) > UNSEEN_AFTER && self.process(uid) == Some(process) {
+                self.world.checker.probe("a process ended, and its kubelet could not say so");
+                self.world.checker.process_ends(process, "it ended, and its runtime does not say so");
+            }
+        }
+        self.world.checker.probe("a process outlived its SIGKILL");
     }
 
     /// Says that it has seen the deletion, before its process has ended (`status_manager.go`, KEP-5067). Before 1.34 it

@@ -1,5 +1,6 @@
 //! Machines: power, boots, ailments, and the kubelet that runs on each.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,6 +37,8 @@ pub(crate) struct Machine {
     /// How often its kubelet was started: each time at the next API server.
     starts: usize,
     pub(crate) host: Option<Arc<Host>>,
+    /// The pods that have a cgroup: from when its kubelet starts them until it has ended them, or the machine boots.
+    pub(super) cgroups: BTreeSet<String>,
     /// Its agent and its watchdog.
     pub(super) guard: Guard,
     /// How often its agent was started.
@@ -163,6 +166,7 @@ impl World {
             let Some(machine) = machines.get_mut(node).filter(boots) else { return };
             machine.powered = true;
             machine.stuck_until = Duration::ZERO;
+            machine.cgroups.clear();
             machine.sick = None;
             machine.boot += 1;
         }

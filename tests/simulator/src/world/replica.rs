@@ -42,6 +42,8 @@ pub struct Settings {
     pub provider_behind: Duration,
     /// Whether it guards exclusive volumes.
     pub volumes: bool,
+    /// The namespace of the Leases of agents, if it accepts what they report of pods.
+    pub agent_reports: Option<&'static str>,
 }
 
 impl Settings {
@@ -58,6 +60,7 @@ impl Settings {
         fencing: false,
         provider_behind: Duration::from_secs(300),
         volumes: false,
+        agent_reports: None,
     };
 
     /// Those of an older release, as far as a newer one beside it can see: for how long it asks others to wait, how often
@@ -79,6 +82,7 @@ impl Settings {
             nodes: world.with.nodes,
             fencing: world.with.fencing.is_some(),
             volumes: world.with.guarded_volumes.is_some(),
+            agent_reports: world.has_agents().then_some(super::fencing::NAMESPACE),
             ..if older { Self::OLDER } else { Self::SHIPPED }
         };
         match plant {

@@ -89,6 +89,33 @@ fn a_grant_of_which_the_answer_is_lost_is_no_lost_grant() {
     assert_eq!(seen(&outcome, "evidence was written"), 0, "{:#?}", outcome.timeline);
 }
 
+/// Every process hangs, and a pod is deleted: half of the seeds have its process end without a word of the runtime.
+fn overdue(seed: u64) -> Plan {
+    let stuck = (0..3).map(|node| (BEGIN, Fault::StuckProcesses { node, seconds: LONG }));
+    let faults = stuck.chain([(BEGIN + 5, Fault::DeletePod { pod: 0 })]).collect();
+    Plan { seed, ..with(ALONE, faults) }
+}
+
+/// Its node is well, so nothing is fenced. Only what has ended is released.
+#[test]
+fn a_pod_that_its_kubelet_does_not_end_is_released_when_its_agent_reports_its_end() {
+    let (mut released, mut held) = (0, 0);
+    for seed in 1..13 {
+        let outcome = well(&overdue(seed));
+        let ended = seen(&outcome, "a process ended, and its kubelet could not say so");
+        let removed = seen(&outcome, "marked terminated on PodsEnded");
+        assert!(removed <= ended, "seed {seed}: {:#?}", outcome.timeline);
+        released += removed;
+        held += u64::from(removed == 0);
+    }
+    assert!(released > 0 && held > 0, "{released} {held}");
+}
+
+#[test]
+fn bug_an_agent_that_reports_what_runs_is_caught() {
+    assert!(guilty(Plant::ReportsAll, (1..13).map(overdue)) > 0);
+}
+
 fn guilty(plant: Plant, plans: impl Iterator<Item = Plan>) -> usize {
     let subject = Subject::Shipped(shipped::launch, Some(plant));
     let rules = [Invariant::Fence, Invariant::AtMostOne, Invariant::Evidence];

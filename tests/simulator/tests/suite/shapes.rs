@@ -284,7 +284,12 @@ async fn fill(others: &kube::Client) -> (Value, Value) {
 
 fn policy() -> Policy {
     let quarantine = Duration::from_secs(1);
-    Policy { quarantine, trust_out_of_service_taint: false, exclusive_backends: BTreeSet::new() }
+    Policy {
+        quarantine,
+        trust_out_of_service_taint: false,
+        agent_reports: None,
+        exclusive_backends: BTreeSet::new(),
+    }
 }
 
 /// Runs the parts of shared that send requests, against a simulated cluster.

@@ -363,6 +363,11 @@ impl Fences {
         self.told.insert(what)
     }
 
+    /// Whether nodes have agents.
+    pub(in crate::checker) fn has_agents(&self) -> bool {
+        !self.agents.is_empty()
+    }
+
     /// Whether there was evidence about any life of this node.
     pub(in crate::checker) fn is_fenced(&self, node: &str) -> bool {
         self.proofs.values().any(|proof| proof.life.0 == node)
