@@ -117,9 +117,15 @@ freeze_machine() { # cgroup
 # One that was switched off meanwhile, as a fence does, has nothing that is frozen.
 thaw_machine() { # cgroup
     case $version in
-        v1) [ ! -e "$top/freezer/$1/freezer.state" ] || set_freezer "$1" THAWED ;;
+        v1) [ ! -e "$top/freezer/$1/freezer.state" ] || { thaw_below "$1"; set_freezer "$1" THAWED; } ;;
         v2) [ ! -e "$top/$1/cgroup.freeze" ] || set_frozen "$1" 0 ;;
     esac
+}
+
+# Of v1: the cgroup, and pods in it that are frozen themselves.
+thaw_below() { # cgroup
+    local state
+    while read -r state; do echo THAWED >"$state"; done < <(find "$top/freezer/$1" -name freezer.state)
 }
 
 set_freezer() { # cgroup, state
@@ -144,7 +150,7 @@ kill_machine() { # cgroup, first process
     case $version in
         v1)
             kill -KILL "$2"
-            echo THAWED >"$top/freezer/$1/freezer.state"
+            thaw_below "$1"
             ;;
         v2) echo 1 >"$top/$1/cgroup.kill" ;;
     esac

@@ -7,14 +7,14 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
-use pod_safety_control_plane::{ControlPlane, agent};
+use anyhow::{Context as _, Result};
+use pod_safety_control_plane::{ControlPlane, agent, eventually, observe, seen};
 use rustix::fs::{CWD, FileType, OFlags, mknodat};
 use tokio::task::JoinSet;
 
 use crate::cluster::Cluster;
 use crate::machine::{Machine, Service, run};
-use crate::objects;
+use crate::objects::{self, NAMESPACE};
 
 /// W.
 const TIMEOUT: Duration = Duration::from_secs(8);
@@ -87,6 +87,12 @@ async fn keep(machine: Machine) -> Result<()> {
     }
 }
 
+/// Sends a signal to each process of a pod, by its cgroups as the host has them. One that has ended meanwhile needs none.
+async fn signal_all_of(uid: &str, signal: &str) -> Result<()> {
+    let script = r#"cat $(find /sys/fs/cgroup -path "*pod$1*" -name cgroup.procs) | sort -u | xargs -r kill -"$2" || true"#;
+    run("sh", &["-c", script, "sh", uid, signal]).await.map(drop)
+}
+
 impl Cluster {
     /// Each machine gets an agent, and our policy asks for what they promise; with the switch, or alone.
     pub(crate) async fn start_agents(&mut self, with_switch: bool) -> Result<()> {
@@ -118,7 +124,7 @@ impl Cluster {
     /// Until the device says of each node that its promise counts.
     async fn until_agents_promise(&self) -> Result<()> {
         let within = Duration::from_secs(60);
-        Ok(pod_safety_control_plane::eventually("all agents promise", within, async || {
+        Ok(eventually("all agents promise", within, async || {
             let device = self.plane.find("fencedevices", "pod-safety", "agents").await;
             let device = device.map_err(|error| error.to_string())?.ok_or("there is no device")?;
             let targets = device["status"]["targets"].as_array().cloned().unwrap_or_default();
@@ -126,9 +132,36 @@ impl Cluster {
                 .iter()
                 .filter(|target| target["power"] == "On" && target["message"].is_null())
                 .count();
-            pod_safety_control_plane::seen(count == Machine::ALL.len(), device["status"].to_string())
+            seen(count == Machine::ALL.len(), device["status"].to_string())
         })
         .await?)
+    }
+
+    /// Its processes cannot be killed: on version 1 one that is frozen cannot, and is in state D.
+    pub(crate) async fn hang(&self, identity: &str) -> Result<()> {
+        let pod = self.pod(identity).await?.with_context(|| format!("there is no pod {identity}"))?;
+        let script = r#"for state in $(find /sys/fs/cgroup/freezer -path "*/pod$1/freezer.state"); do echo FROZEN >"$state"; done"#;
+        run("sh", &["-c", script, "sh", &pod.metadata.uid.context("a pod without a UID")?]).await.map(drop)
+    }
+
+    /// A node is drained: its pod is deleted, and its kubelet sees that. Then its container runtime hangs, and the processes end.
+    pub(crate) async fn end_unseen(&self, victim: Machine, identity: &str) -> Result<()> {
+        let pod = self.pod(identity).await?.with_context(|| format!("there is no pod {identity}"))?;
+        let uid = pod.metadata.uid.context("a pod without a UID")?;
+        // Its Node stays Ready for minutes, and its successor must not come here.
+        self.plane.kubectl(&["cordon", &victim.name()]).await?.text()?;
+        // Stopped, it outlives SIGTERM until its kubelet has said that it saw the deletion.
+        signal_all_of(&uid, "STOP").await?;
+        observe::delete_pod(&self.plane.admin(), NAMESPACE, identity, false).await?;
+        let within = Duration::from_secs(20);
+        eventually("its kubelet has seen the deletion", within, async || {
+            let pod = self.pod(identity).await.map_err(|error| error.to_string())?.ok_or("it is gone")?;
+            let observed = pod.status.and_then(|status| status.observed_generation);
+            seen(observed.is_some() && observed == pod.metadata.generation, format!("{observed:?}"))
+        })
+        .await?;
+        victim.stop(Service::Containerd).await?;
+        signal_all_of(&uid, "KILL").await
     }
 
     /// They take their promises back and end.

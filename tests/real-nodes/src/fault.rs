@@ -100,8 +100,12 @@ pub(crate) enum Fault {
     NodeDeleted,
     /// `kubectl cordon` and `kubectl delete node`, of a machine that is well: its kubelet runs on.
     NodeCordonedAndDeleted,
+    /// The processes of its pod cannot be killed, as those that wait for a disk that hangs. On cgroups of version 2 they can.
+    PodHangs,
     /// `kubectl delete pod`, as a rollout does.
     PodDeleted,
+    /// The same, of a node that is cordoned. Its kubelet sees that, its container runtime hangs from then on, and the processes end.
+    PodEndsUnseen,
     /// `pod-safety confirm-down`, of somebody who looked.
     Confirmed,
     /// The machine was emptied and cut off, and somebody confirmed that it was down. Then it came back, without a boot, and
@@ -210,6 +214,8 @@ impl Cluster {
                 self.configure(fault, victim).await?;
             }
             Fault::PodDeleted => observe::delete_pod(&self.plane.admin(), NAMESPACE, identity, false).await?,
+            Fault::PodHangs => self.hang(identity).await?,
+            Fault::PodEndsUnseen => self.end_unseen(victim, identity).await?,
             Fault::ForcedByScript
             | Fault::TaintedByHand
             | Fault::NodeDeleted
@@ -329,6 +335,8 @@ impl Cluster {
         self.repair_ours().await?;
         self.repair_slow().await?;
         for machine in Machine::ALL {
+            // Where there is no Node, there is nothing to do.
+            self.plane.kubectl(&["uncordon", &machine.name()]).await?;
             if machine.is_on().await? {
                 machine.lose_nothing().await?;
                 machine.feed().await?;

@@ -53,6 +53,7 @@ impl Cluster {
             format!("--mode={}", self.way.name()),
             "--controllers=pod-gc,disruption,node-lifecycle,taint-eviction,fencing".to_owned(),
             "--node-monitor-grace-period=8s".to_owned(),
+            "--agent-reports-from=pod-safety".to_owned(),
             format!("--fence-agents-path={}", self.rigs.agents().display()),
         ];
         // Of those that live, each has a name of its own.
