@@ -4,7 +4,7 @@
 //! same real API server with the same objects, beside a bare loop that shows what the API server can take.
 //!
 //! - `plan`: what is measured, from the command line; `cluster`: where; `contender`: who
-//! - `calm`, `removal`, `bare`, `budgets`, `losses`, `tenants`: a phase each; `scale`: made-up clusters; `kubelets`: heartbeats; `etcd`, `http`, `requests`,
+//! - `calm`, `removal`, `bare`, `budgets`, `losses`, `tenants`: a phase each; `scale`: made-up clusters; `agents`: Leases of node agents; `kubelets`: heartbeats; `etcd`, `http`, `requests`,
 //!   `listener`: what they look at
 //! - `synthetic`: an API server of a cluster of any size that is made up, for sizes that no machine carries
 //! - `results`: every measurement; `report`: tables, promises and files
@@ -15,6 +15,7 @@
     reason = "it measures real time, and its bare loop is the one that writes without proof, to a cluster of its own"
 )]
 
+mod agents;
 mod bare;
 mod budgets;
 mod calm;
@@ -59,6 +60,10 @@ fn main() -> Result<()> {
         Some(Command::Serve(serve)) => runtime.block_on(synthetic::serve(serve)),
         Some(Command::Scale(plan)) => {
             let table = runtime.block_on(scale::run(plan))?;
+            std::io::stdout().write_all(table.as_bytes()).context("writing the table")
+        }
+        Some(Command::Agents(plan)) => {
+            let table = runtime.block_on(agents::run(plan))?;
             std::io::stdout().write_all(table.as_bytes()).context("writing the table")
         }
         None => runtime.block_on(run(plan)),

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Parser, Subcommand, ValueEnum};
 use serde::Serialize;
 
+use crate::agents::Agents;
 use crate::bare::Answers;
 use crate::contender::Contender;
 use crate::scale::Scale;
@@ -110,6 +111,8 @@ pub(crate) enum Command {
     Serve(Serve),
     /// Measures pod-safety alone on such clusters
     Scale(Scale),
+    /// Measures what the Leases of node agents cost the API server and etcd
+    Agents(Agents),
 }
 
 /// A part of the benchmark.
