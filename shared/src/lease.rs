@@ -274,16 +274,19 @@ impl Elector {
             let tried = self.attempt().await;
             self.settle(tried);
             let leads = self.leadership.term(self.env.now()).is_some();
-            let pause = if leads {
-                self.config.retry_period
-            } else {
-                self.env.jitter(self.config.retry_period, JITTER - 1.0)
-            };
+            let pause = if leads { self.config.retry_period } else { self.pause_of_standby() };
             let stopped = self.env.until(self.env.now() + pause, stop.wait_for(|stop| *stop)).await;
             if stopped.is_some() {
                 return;
             }
         }
+    }
+
+    /// Until the next look, or until the lease ends that another holds: a standby takes it then, and not a look later.
+    fn pause_of_standby(&self) -> Duration {
+        let pause = self.env.jitter(self.config.retry_period, JITTER - 1.0);
+        let held = self.observed.as_ref().filter(|observed| self.waits_for(observed));
+        held.map_or(pause, |held| pause.min(held.duration.saturating_sub(self.env.now().since(held.since))))
     }
 
     /// Stops writing. After this the authority may still be finishing requests.

@@ -55,6 +55,20 @@ async fn a_lease_that_is_not_there_is_made() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_standby_takes_over_when_the_lease_ends_and_not_a_look_later() {
+    for seconds in [3, 15, 16] {
+        let server = Server::held_by("dead", seconds);
+        let mut one = Candidate::well(&server, "a");
+        let _ended = one.start();
+        let ends = f64::from(seconds);
+        pass(ends - 0.05).await;
+        assert!(!one.leads(), "the dead one may still write");
+        pass(0.1).await;
+        assert!(one.leads(), "a lease of {seconds} s is over");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_held_lease_is_renewed_without_asking_and_keeps_its_other_fields() {
     let server = Server::held_by("", 1);
     let mut one = Candidate::well(&server, "a");
