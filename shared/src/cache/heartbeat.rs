@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use indexmap::IndexMap;
 use jiff::Timestamp;
 
 use crate::clock::Mono;
@@ -29,7 +30,8 @@ pub struct Heartbeat {
 
 #[derive(Debug, Default)]
 pub(super) struct Heartbeats {
-    beats: BTreeMap<Arc<str>, Heartbeat>,
+    /// Each renewal looks here: by a hash, for of a hundred thousand names a tree compares seventeen.
+    beats: IndexMap<Arc<str>, Heartbeat>,
     /// Whose the Leases are that cannot be read: their end must be seen too.
     unreadable: BTreeMap<Uid, Arc<str>>,
 }

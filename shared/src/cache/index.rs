@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use indexmap::IndexMap;
+
 use crate::clock::Mono;
 use crate::model::{Pod, Uid};
 
@@ -124,7 +126,7 @@ impl PodIndex {
 /// Which node incarnations stand under a name: one, but for the moments of a
 /// re-registration seen out of order.
 #[derive(Debug, Default)]
-pub(super) struct NodeIndex(BTreeMap<Arc<str>, BTreeSet<Uid>>);
+pub(super) struct NodeIndex(IndexMap<Arc<str>, BTreeSet<Uid>>);
 
 impl NodeIndex {
     pub(super) fn add(&mut self, name: &Arc<str>, uid: &Uid) {
@@ -135,12 +137,12 @@ impl NodeIndex {
         if let Some(uids) = self.0.get_mut(name) {
             uids.remove(uid);
             if uids.is_empty() {
-                self.0.remove(name);
+                self.0.swap_remove(name);
             }
         }
     }
 
-    /// For the rare removals; a map back would cost more than it saves.
+    /// Of an undecodable node, which has its name here alone: all names are looked at.
     pub(super) fn name_of(&self, uid: &Uid) -> Option<Arc<str>> {
         self.0.iter().find(|(_, uids)| uids.contains(uid)).map(|(name, _)| Arc::clone(name))
     }

@@ -71,7 +71,7 @@ impl Object for NodeLease {
             Some(Entry::Undecodable(_)) | None => None,
         };
         if inner.heartbeats.applied(known, &lease, synced, now) {
-            inner.beat_as_renewed(&name, Some(now), tell);
+            inner.renewed(&name, now, tell);
         }
         if !synced {
             // It is no sign of life, but whatever was renewed before this list was not seen.

@@ -255,8 +255,11 @@ impl Object for Node {
     fn take(inner: &mut Inner, uid: &Uid, now: Mono, tell: Tell<'_>) {
         let Some(taken) = inner.nodes.take(uid) else { return };
         inner.zones.remove(uid);
-        // An undecodable node has no name of its own here; its index entry has.
-        let Some(name) = inner.node_index.name_of(uid) else { return };
+        let name = match &taken {
+            Entry::Known(node) => Some(Arc::clone(&node.name)),
+            Entry::Undecodable(_) => inner.node_index.name_of(uid),
+        };
+        let Some(name) = name else { return };
         inner.node_index.remove(&name, uid);
         inner.recheck_absence(&name, now);
         if let Entry::Known(node) = &taken
@@ -373,17 +376,21 @@ impl Inner {
     /// Something was seen of the kubelet of this name, or of its Lease.
     pub(super) fn beat(&mut self, name: &Arc<str>, tell: Tell<'_>) {
         let renewed = self.heartbeats.get(name).and_then(|beat| beat.renewed_at);
-        self.beat_as_renewed(name, renewed, tell);
-    }
-
-    /// The same where it is known when the Lease was renewed last: to look for that by name would be a fifth of the work.
-    pub(super) fn beat_as_renewed(&mut self, name: &Arc<str>, renewed: Option<Mono>, tell: Tell<'_>) {
         let mut awaited = false;
         for uid in self.node_index.uids(name) {
             if let Some(node) = self.nodes.known(uid) {
-                awaited |= node.is_doubted();
-                self.zones.beat(uid, renewed.map_or(node.heard, |renewed| renewed.max(node.heard)));
+                let heard = renewed.map_or(node.heard, |renewed| renewed.max(node.heard));
+                awaited |= self.zones.beat(uid, heard);
             }
+        }
+        tell(Change::Heartbeat { name, awaited });
+    }
+
+    /// The Lease of this name was renewed just now: nothing else that was seen of its kubelet is later.
+    pub(super) fn renewed(&mut self, name: &Arc<str>, now: Mono, tell: Tell<'_>) {
+        let mut awaited = false;
+        for uid in self.node_index.uids(name) {
+            awaited |= self.zones.beat(uid, now);
         }
         tell(Change::Heartbeat { name, awaited });
     }

@@ -6,6 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use indexmap::IndexMap;
+
 use crate::clock::Mono;
 use crate::model::{Node, Readiness, Taint, Uid};
 
@@ -60,6 +62,8 @@ struct Filed {
     heard: Option<Mono>,
     turn: Option<i64>,
     marked: bool,
+    /// A sign of life would change what is thought of it.
+    doubted: bool,
 }
 
 impl Filed {
@@ -73,6 +77,7 @@ impl Filed {
             heard: (node.readiness == Readiness::Ready).then_some(heard),
             turn: (lost && !marked).then(|| turn(node)),
             marked,
+            doubted: node.is_doubted(),
         }
     }
 
@@ -111,7 +116,7 @@ impl Zone {
 #[derive(Debug, Default)]
 pub(super) struct Zones {
     zones: BTreeMap<Arc<str>, Zone>,
-    filed: BTreeMap<Uid, Filed>,
+    filed: IndexMap<Uid, Filed>,
     /// The Ready ones.
     heard: BTreeSet<(Mono, Uid)>,
 }
@@ -144,7 +149,7 @@ impl Zones {
     }
 
     fn take_out(&mut self, uid: &Uid) -> Option<Filed> {
-        let filed = self.filed.remove(uid)?;
+        let filed = self.filed.swap_remove(uid)?;
         if let Some(heard) = filed.heard {
             self.heard.remove(&(heard, uid.clone()));
         }
@@ -160,13 +165,15 @@ impl Zones {
         }
     }
 
-    /// Its kubelet gave a sign of life.
-    pub(super) fn beat(&mut self, uid: &Uid, now: Mono) {
-        if let Some(heard) = self.filed.get_mut(uid).and_then(|filed| filed.heard.as_mut()) {
+    /// Its kubelet gave a sign of life. Gives back whether that changes what is thought of it.
+    pub(super) fn beat(&mut self, uid: &Uid, now: Mono) -> bool {
+        let Some(filed) = self.filed.get_mut(uid) else { return false };
+        if let Some(heard) = &mut filed.heard {
             self.heard.remove(&(*heard, uid.clone()));
             *heard = now;
             self.heard.insert((now, uid.clone()));
         }
+        filed.doubted
     }
 
     pub(super) fn ready_nodes_heard(&self) -> impl ExactSizeIterator<Item = Mono> + use<'_> {

@@ -91,8 +91,10 @@ impl Model {
                 }
             }
             Step::Beat(number, heard) => {
-                index.beat(&uid(*number), at(*heard));
-                if let Some((_, known)) = self.nodes.get_mut(&uid(*number)) {
+                let doubted = index.beat(&uid(*number), at(*heard));
+                let known = self.nodes.get_mut(&uid(*number));
+                assert_eq!(doubted, known.as_ref().is_some_and(|(node, _)| node.is_doubted()));
+                if let Some((_, known)) = known {
                     *known = at(*heard);
                 }
             }
