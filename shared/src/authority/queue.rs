@@ -4,6 +4,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::Mono;
 
 /// How many pods of one node are done in one turn. Each turn that needs live
 /// reads pays two of them, so 32 pods share that cost; evidence that expires
@@ -14,6 +17,44 @@ pub(super) const BATCH: usize = 32;
 /// force deletion. A pod's intent takes some 200 bytes; what does not fit is decided again
 /// when there is room.
 pub(super) const LIMIT: usize = 20_000;
+
+/// What is turned away comes again after at least this time, and after this if nobody can say how fast turns are taken.
+const AGAIN_SOONEST: Duration = Duration::from_secs(1);
+/// And at most this.
+const AGAIN_LATEST: Duration = Duration::from_secs(30);
+/// Turns that are so far apart say nothing: the queue was empty between them.
+const IDLE: Duration = Duration::from_secs(3);
+
+/// How fast turns are taken. What a full queue turns away comes again when half of it is done: of 330,000 pods of a lost zone all
+/// would otherwise be decided each second, for the 2,000 of them that find room.
+#[derive(Debug, Default)]
+pub(super) struct Drain {
+    since: Mono,
+    done: usize,
+    each_second: f64,
+}
+
+impl Drain {
+    /// So many were taken out of the queue.
+    pub(super) fn took(&mut self, count: usize, now: Mono) {
+        self.done += count;
+        let span = now.since(self.since);
+        if span >= AGAIN_SOONEST {
+            let done = if span < IDLE { u32::try_from(self.done).unwrap_or(u32::MAX) } else { 0 };
+            (self.each_second, self.since, self.done) = (f64::from(done) / span.as_secs_f64(), now, 0);
+        }
+    }
+
+    /// When there is room again.
+    pub(super) fn room_in(&self) -> Duration {
+        if self.each_second == 0.0 {
+            return AGAIN_SOONEST;
+        }
+        let half = u32::try_from(LIMIT / 2).unwrap_or(u32::MAX);
+        let span = Duration::try_from_secs_f64(f64::from(half) / self.each_second).unwrap_or(AGAIN_LATEST);
+        span.clamp(AGAIN_SOONEST, AGAIN_LATEST)
+    }
+}
 
 /// A bounded queue with fair turns on two levels.
 #[derive(Debug)]
@@ -153,6 +194,26 @@ mod tests {
         assert_eq!(queue.pop_but(Some(1)).unwrap(), [2]);
         assert_eq!(queue.pop_but(Some(1)), None);
         assert_eq!(queue.pop().unwrap(), [1]);
+    }
+
+    #[test]
+    fn what_is_turned_away_comes_again_when_half_of_the_queue_is_done() {
+        let (mut drain, at_time) =
+            (Drain::default(), |millis| Mono::from_start(Duration::from_millis(millis)));
+        assert_eq!(drain.room_in(), AGAIN_SOONEST, "nothing was done yet");
+        drain.took(1_000, at_time(500));
+        assert_eq!(drain.room_in(), AGAIN_SOONEST, "half a second says nothing");
+        for (done, at, room) in [
+            (1_000, 1_000, 5_000),
+            (20_000, 2_000, 1_000),
+            (500, 3_000, 20_000),
+            (32, 5_000, 30_000),
+            (1_000, 65_000, 1_000),
+            (4_000, 67_000, 5_000),
+        ] {
+            drain.took(done, at_time(at));
+            assert_eq!(drain.room_in(), Duration::from_millis(room), "{done} at {at} ms");
+        }
     }
 
     #[test]

@@ -22,13 +22,13 @@ use pod_safety_proof::Force;
 use super::claim::{ClaimKind, Delete, Intent, Monitor, PolicyReview, Remediate};
 use super::fence::{Fencing, Looker, Reader};
 use super::ledger::Ledger;
-use super::queue::FairQueue;
+use super::queue::{Drain, FairQueue};
 use super::scales::Scales;
 use super::update::Update;
 use super::verify::Verifier;
 use super::witness;
 use crate::cache::Cache;
-use crate::client::{ApiError, Connection};
+use crate::client::Connection;
 use crate::clock::{Env, Mono};
 use crate::events::Recorder;
 use crate::lease::Leadership;
@@ -110,7 +110,12 @@ pub enum Submitted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Class {
     Witness,
-    Force(ClaimKind),
+    /// Those of pods that keep an identity have turns of their own: their successors wait for them, and there may be a hundred
+    /// times as many others.
+    Force {
+        keeps_identity: bool,
+        kind: ClaimKind,
+    },
     Delete,
     Update,
     /// Apart from the statuses of budgets, which are few, and for which evictions wait. It waits itself while nodes do:
@@ -200,6 +205,7 @@ enum Work {
 #[derive(Default)]
 struct State {
     queue: FairQueue<Class, Work>,
+    drain: Drain,
     /// The queue of [`NODE_WRITERS`].
     nodes: FairQueue<Class, Work>,
     /// The queue of [`FENCERS`].
@@ -374,7 +380,7 @@ impl Authority {
         let work = Work::Witness { node: Arc::clone(&node), owner: Arc::clone(owner) };
         if state.queue.push(Class::Witness, &node, work).is_err() {
             state.witnessing.remove(&node);
-            return Submitted::Later(now + WITNESS_AGAIN);
+            return Submitted::Later(now + state.drain.room_in());
         }
         self.count(&state);
         Submitted::Accepted
@@ -444,7 +450,9 @@ impl Authority {
                 let mut state = self.state.lock();
                 let nodes_wait = state.nodes.len() > 0;
                 let batch = if matches!(staff, Staff::Others) {
-                    state.queue.pop_but(nodes_wait.then_some(Class::PodOfLostNode))
+                    let batch = state.queue.pop_but(nodes_wait.then_some(Class::PodOfLostNode));
+                    state.drain.took(batch.as_ref().map_or(0, Vec::len), self.env.now());
+                    batch
                 } else {
                     state.queue_of(staff).pop()
                 };
@@ -477,6 +485,9 @@ impl Authority {
         let mut verifier = self.verifier();
         let mut looked_at = LookedAt::default();
         for work in batch {
+            if matches!(work, Work::Force { .. } | Work::Delete { .. } | Work::Update { .. }) {
+                self.connection.rested().await;
+            }
             self.busy.fetch_add(1, Ordering::SeqCst);
             self.metrics.in_flight.inc();
             match work {
@@ -516,14 +527,6 @@ impl Authority {
                 owner.wake_at(now + WITNESS_AGAIN);
             }
         }
-    }
-}
-
-/// What the API server asked for, if it asked for a pause.
-fn wished_pause(error: &ApiError) -> Duration {
-    match error {
-        ApiError::Refused { retry_after: Some(pause), .. } => *pause,
-        _ => Duration::ZERO,
     }
 }
 

@@ -21,6 +21,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use kube::client::Body;
+use parking_lot::Mutex;
 use serde_json::Value;
 use tower::{BoxError, Service};
 use zeroize::Zeroizing;
@@ -47,6 +48,10 @@ const PAGE: usize = 500;
 /// better for our waiting.
 pub const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// The longest pause that a refusal asks for and gets. API Priority and Fairness asks for a second; a proxy that asks for a day
+/// would otherwise keep pods from being removed for a day.
+const LONGEST_REST: Duration = Duration::from_secs(30);
+
 /// The largest body that is read into memory: one object, which etcd bounds at
 /// 1.5 MiB. More is a broken server. Lists and watches are read as streams.
 const LARGEST_BODY: usize = 16 << 20;
@@ -69,6 +74,8 @@ pub struct Connection {
     env: Env,
     target: Arc<Target>,
     request_timeout: Duration,
+    /// Until when an API server that is overloaded wants to be left alone.
+    rests_until: Arc<Mutex<Mono>>,
 }
 
 impl std::fmt::Debug for Connection {
@@ -98,7 +105,8 @@ impl Connection {
         let unusable = |source| ConfigError::Unusable { source };
         let (apart, kube) = (build(config.clone()).map_err(unusable)?, build(config).map_err(unusable)?);
         let request_timeout = options.request_timeout.unwrap_or(READ_TIMEOUT);
-        Ok(Self { kube, apart, env, target: Arc::new(target), request_timeout })
+        let rests_until = Arc::new(Mutex::new(env.now()));
+        Ok(Self { kube, apart, env, target: Arc::new(target), request_timeout, rests_until })
     }
 
     /// The same with connections of its own. A connection belongs to the runtime in which it was opened: a task with a runtime of its
@@ -119,8 +127,9 @@ impl Connection {
         let builder = kube::client::ClientBuilder::new(service, "default")
             .with_layer(&audit::AuditLayer::new(env.clone(), metrics, audit))
             .with_layer(&guard::GuardLayer);
-        let kube = builder.build();
-        Self { apart: kube.clone(), kube, env, target: Arc::default(), request_timeout: READ_TIMEOUT }
+        let (kube, rests_until) = (builder.build(), Arc::new(Mutex::new(env.now())));
+        let (apart, target) = (kube.clone(), Arc::default());
+        Self { apart, kube, env, target, request_timeout: READ_TIMEOUT, rests_until }
     }
 
     /// The namespace that is meant where none is named: that of the kubeconfig's
@@ -148,12 +157,31 @@ impl Connection {
     /// The API server's refusal, or why there was no answer. After anything but
     /// [`ApiError::Refused`] and [`ApiError::Guard`] the outcome of a write is unknown.
     pub async fn send(&self, call: Call) -> Result<Raw, ApiError> {
-        let deadline = self.deadline(&call);
+        let (deadline, evicts) = (self.deadline(&call), call.evicts());
         let work = async {
             let (encoding, body) = self.answer(call).await?;
             Raw::from_body(encoding, collect(body).await?).map_err(ApiError::Undecodable)
         };
-        self.until(deadline, work).await?
+        let answer = self.until(deadline, work).await?;
+        if let Err(error @ ApiError::Refused { code: 429, .. }) = &answer
+            && !evicts
+        {
+            let until = self.env.now() + error.pause().min(LONGEST_REST);
+            let mut rests_until = self.rests_until.lock();
+            *rests_until = until.max(*rests_until);
+        }
+        answer
+    }
+
+    /// Waits while the API server, which is overloaded, wants to be left alone. Requests that cannot wait do not ask.
+    pub(crate) async fn rested(&self) {
+        loop {
+            let left = self.rests_until.lock().since(self.env.now());
+            if left.is_zero() {
+                return;
+            }
+            self.env.sleep(left).await;
+        }
     }
 
     /// Reads every object of a list with all of its fields, page by page, by quorum.

@@ -104,6 +104,11 @@ impl Call {
         Self { permit: Some(permit), ..Self::write(method, path, &body) }
     }
 
+    /// Its answer 429 speaks of a budget, not of the API server.
+    pub(super) fn evicts(&self) -> bool {
+        self.path.ends_with("/eviction")
+    }
+
     pub(super) fn deadline_from(&self, now: Mono, usual: Duration) -> Mono {
         let usual = now + usual;
         self.deadline.map_or(usual, |deadline| deadline.min(usual))
@@ -182,6 +187,14 @@ pub enum ApiError {
 }
 
 impl ApiError {
+    /// What the API server asked for, if it asked for a pause.
+    pub(crate) fn pause(&self) -> Duration {
+        match self {
+            Self::Refused { retry_after: Some(pause), .. } => *pause,
+            _ => Duration::ZERO,
+        }
+    }
+
     pub(super) fn from_kube(source: kube::Error) -> Self {
         match source {
             kube::Error::Service(inner) => match inner.downcast::<GuardRefusal>() {

@@ -9,7 +9,7 @@ use super::super::act::Outcome;
 use super::super::claim::Cause;
 use super::super::delete::{delete, told};
 use super::super::ledger::{Admission, Ledger};
-use super::{Authority, Class, Delete, Owner, Submitted, WITNESS_AGAIN, Work, wished_pause};
+use super::{Authority, Class, Delete, Owner, Submitted, Work};
 use crate::cache::{Lookup, Object};
 use crate::client::{ApiError, Call};
 use crate::clock::Mono;
@@ -89,7 +89,7 @@ impl Authority {
         let work = Work::Delete { delete, owner: Arc::clone(owner) };
         if state.queue.push(Class::Delete, &lane, work).is_err() {
             state.deletions.ledger.released(&uid);
-            return Submitted::Later(now + WITNESS_AGAIN);
+            return Submitted::Later(now + state.drain.room_in());
         }
         self.count(&state);
         Submitted::Accepted
@@ -115,7 +115,7 @@ impl Authority {
                     asked_again
                 }
                 Outcome::Changed | Outcome::Expired => Some(ledger.failed(uid, rv, Duration::ZERO, now)),
-                Outcome::Failed(error) => Some(ledger.failed(uid, rv, wished_pause(error), now)),
+                Outcome::Failed(error) => Some(ledger.failed(uid, rv, error.pause(), now)),
                 Outcome::NotLeader
                 | Outcome::Written
                 | Outcome::NoEffect

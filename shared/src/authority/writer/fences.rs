@@ -8,7 +8,7 @@ use super::super::act::Outcome;
 use super::super::claim::{Monitor, PolicyReview, Remediate, Reply};
 use super::super::fence::{Acting, Fencing, Step, answer, carry_out, monitor, review};
 use super::super::update::Means;
-use super::{Authority, Class, Owner, Staff, Submitted, WITNESS_AGAIN, Work, wished_pause};
+use super::{Authority, Class, Owner, Staff, Submitted, WITNESS_AGAIN, Work};
 use crate::api::PodSafetyRemediationStatus;
 use crate::clock::Mono;
 use crate::events::{About, Event, EventType, Speaker};
@@ -68,7 +68,7 @@ impl Fences {
                 return Some(until);
             }
             Outcome::Written | Outcome::NotLeader => return None,
-            Outcome::Failed(error) => wished_pause(error),
+            Outcome::Failed(error) => error.pause(),
             _ => Duration::ZERO,
         };
         let pause = FIRST_PAUSE.saturating_mul(1 << before.min(10)).min(LONGEST_PAUSE).max(wished);

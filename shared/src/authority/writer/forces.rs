@@ -7,12 +7,12 @@ use super::super::act::{self, Outcome};
 use super::super::claim::ClaimKind;
 use super::super::ledger::Admission;
 use super::super::verify::{FORCE_DELETE_REFUSED, Unproved, Verifier};
-use super::{Authority, Class, Owner, Submitted, WITNESS_AGAIN, Work, wished_pause};
+use super::{Authority, Class, Owner, Submitted, Work};
 use pod_safety_proof::{Claim, Force, Refusal};
 
 use crate::clock::Mono;
 use crate::events::{About, Event, EventType, Speaker};
-use crate::model::Rv;
+use crate::model::{Pod, Rv};
 use crate::record::{Action, Record, error_chain};
 
 /// What a wish rests on.
@@ -27,18 +27,22 @@ impl Authority {
         if self.leadership.term(now).is_none() {
             return Submitted::NotLeading;
         }
+        let keeps_identity = {
+            let cache = self.cache.read();
+            cache.view().pod(&force.pod.uid).is_some_and(Pod::keeps_identity)
+        };
         let mut state = self.state.lock();
         match state.ledger.admit(&force.pod.uid, &basis(&force), now) {
             Admission::Busy => return Submitted::Accepted,
             Admission::Paused(until) => return Submitted::Later(until),
             Admission::Admitted => {}
         }
-        let class = Class::Force(ClaimKind::of(&force.claim));
+        let class = Class::Force { keeps_identity, kind: ClaimKind::of(&force.claim) };
         let lane = Arc::clone(force.claim.node().unwrap_or(&force.pod.namespace));
         let uid = force.pod.uid.clone();
         if state.queue.push(class, &lane, Work::Force { force, owner: Arc::clone(owner) }).is_err() {
             state.ledger.released(&uid);
-            return Submitted::Later(now + WITNESS_AGAIN);
+            return Submitted::Later(now + state.drain.room_in());
         }
         self.count(&state);
         Submitted::Accepted
@@ -79,7 +83,7 @@ impl Authority {
                     asked_again.or(Some(until))
                 }
                 Outcome::Failed(error) => {
-                    let until = state.ledger.failed(uid, basis(force), wished_pause(error), now);
+                    let until = state.ledger.failed(uid, basis(force), error.pause(), now);
                     asked_again.or(Some(until))
                 }
             }

@@ -12,6 +12,8 @@ mod words;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
+use serde_json::json;
+
 use super::*;
 use crate::authority::Claim;
 use crate::authority::queue::BATCH;
@@ -353,6 +355,62 @@ async fn a_pause_that_the_api_server_asks_for_is_kept() {
     pool.submit_ended(&ended_pod("a"));
     pass(0.1).await;
     assert_eq!(pool.wakes(), [Mono::from_start(Duration::from_secs(9))]);
+}
+
+/// A pool of an API server that is overloaded: it asks for a pause of so many seconds until it is told otherwise.
+fn overloaded(seconds: u64) -> (Pool, Arc<AtomicBool>) {
+    let overloaded = Arc::new(AtomicBool::new(true));
+    let flag = Arc::clone(&overloaded);
+    let pool = pool(Leadership::alone(), move |asked| {
+        if flag.load(Ordering::SeqCst) {
+            Answer::plain(429, "slow down").retry_after(seconds)
+        } else {
+            well(asked)
+        }
+    });
+    (pool, overloaded)
+}
+
+#[tokio::test(start_paused = true)]
+async fn bug_each_pod_that_waited_was_sent_to_an_api_server_that_asked_for_a_pause() {
+    let (pool, overloaded) = overloaded(9);
+    for number in 0..500 {
+        pool.submit_ended(&ended_pod(&format!("p{number}")));
+    }
+    pass(8.9).await;
+    let asked = pool.api.writes().len();
+    assert!((1..=WRITERS).contains(&asked), "{asked} writes");
+    overloaded.store(false, Ordering::SeqCst);
+    pass(1.0).await;
+    let released = pool.ended().iter().filter(|line| line.ends_with("released")).count();
+    assert_eq!(released, 500 - asked, "the others went on");
+}
+
+#[tokio::test(start_paused = true)]
+async fn attack_a_proxy_that_asks_for_a_day_keeps_the_others_for_half_a_minute() {
+    let (pool, overloaded) = overloaded(86_400);
+    pool.submit_ended(&ended_pod("a"));
+    pass(0.1).await;
+    overloaded.store(false, Ordering::SeqCst);
+    pool.submit_ended(&ended_pod("b"));
+    pass(29.8).await;
+    assert_eq!(pool.ended(), ["a failed"]);
+    pass(0.2).await;
+    assert_eq!(pool.ended(), ["a failed", "b released"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_keeps_an_identity_does_not_wait_for_ten_thousand_of_its_node_that_keep_none() {
+    let pool = pool(Leadership::alone(), |asked| well(asked).late(Duration::from_millis(10)));
+    for number in 0..10_000 {
+        pool.submit_ended(&ended_pod(&format!("web-{number}")));
+    }
+    let owner = json!([{ "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "db", "controller": true }]);
+    pool.submit_ended(&ended_pod("db-0").set("/metadata/ownerReferences", owner));
+    pass(0.5).await;
+    let ended = pool.ended();
+    let place = ended.iter().position(|line| line == "db-0 released").expect("served within two turns");
+    assert!(place <= (WRITERS + 1) * BATCH, "at place {place}");
 }
 
 #[tokio::test(start_paused = true)]

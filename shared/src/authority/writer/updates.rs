@@ -9,7 +9,7 @@ use super::super::act::Outcome;
 use super::super::ledger::{Admission, Ledger};
 use super::super::node::Done;
 use super::super::update::{Basis, Means, Past, Update, UpdateKind, write};
-use super::{Authority, Class, Owner, Submitted, WITNESS_AGAIN, Work, wished_pause};
+use super::{Authority, Class, Owner, Submitted, Work};
 use crate::clock::Mono;
 use crate::model::{BudgetStatus, Uid};
 use crate::record::{LogEvent, error_chain};
@@ -104,7 +104,7 @@ impl Authority {
         };
         if queued.is_err() {
             state.updates.ledger.released(&uid);
-            return Submitted::Later(now + WITNESS_AGAIN);
+            return Submitted::Later(now + state.drain.room_in());
         }
         state.updates.waiting.insert(uid, (update, Arc::clone(owner)));
         self.count(&state);
@@ -128,7 +128,7 @@ impl Authority {
                     None
                 }
                 Outcome::Failed(error) => {
-                    let until = state.updates.ledger.failed(uid, update.basis(), wished_pause(error), now);
+                    let until = state.updates.ledger.failed(uid, update.basis(), error.pause(), now);
                     asked_again.or(Some(until))
                 }
                 // The watch has nothing to bring, or not surely (a conflict may be somebody's on
