@@ -4,6 +4,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use kube::Client;
+use kube::client::Body;
 use pod_safety_control_plane::objects::{self, PodExt as _};
 use pod_safety_control_plane::{
     AuditLog, ControlPlane, Options, PodSafety, budgets, chart, observe, seen, until,
@@ -241,4 +243,43 @@ async fn the_api_server_knows_every_field_of_every_way_of_use() {
         let output = plane.kubectl_with(&apply, &rendered).await.unwrap();
         assert!(output.status.success() && output.stderr.is_empty(), "{way}: {output:?}");
     }
+}
+
+/// The priority level in which the API server counts this request, as its answer says.
+async fn level(api: &Client, path: &str) -> String {
+    let request = http::Request::get(path).body(Body::empty()).unwrap();
+    let answer = api.send(request).await.unwrap();
+    answer.headers()["x-kubernetes-pf-prioritylevel-uid"].to_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn attack_a_tenant_that_floods_the_api_server_shares_no_priority_level_with_us() {
+    let plane = ControlPlane::start(Options::default()).await.unwrap();
+    upgrade(&plane, "mode=guard,agent.enabled=true").await;
+    let mut api = Vec::new();
+    for (namespace, name) in
+        [("pod-safety", "pod-safety"), ("pod-safety", "pod-safety-agent"), ("tenant", "default")]
+    {
+        let kubeconfig = plane.service_account(namespace, name).await.unwrap();
+        api.push(plane.client(&kubeconfig).await.unwrap());
+    }
+    let [ours, agent, tenant] = &api[..] else { panic!("three accounts") };
+    let leases = |namespace: &str| format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/x");
+    until("each has a level of its own", async || {
+        let levels = [
+            level(ours, "/api/v1/pods?limit=1").await,
+            level(ours, &leases("kube-system")).await,
+            level(agent, &leases("pod-safety")).await,
+            level(tenant, "/api/v1/pods?limit=1").await,
+        ];
+        seen(levels.iter().collect::<BTreeSet<_>>().len() == levels.len(), format!("{levels:?}"))
+    })
+    .await
+    .unwrap();
+    let foreign = leases("tenant");
+    assert_eq!(
+        level(agent, &foreign).await,
+        level(tenant, &foreign).await,
+        "only its own Leases have a level"
+    );
 }
