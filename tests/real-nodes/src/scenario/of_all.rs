@@ -146,6 +146,15 @@ pub(super) const ALL: &[Scenario] = &[
         short: &[],
     },
     Scenario {
+        name: "API server killed, back after ten minutes, agents with watchdogs",
+        of: "self-node-remediation: an outage of the API server resets no machine",
+        identity: SHARED,
+        faults: &[(0, Agents), (4, ApiServerKilled), (604, ApiServerStarted)],
+        repaired_after: 690,
+        outcomes: [BACK, BACK, BACK],
+        short: &[],
+    },
+    Scenario {
         name: "cable pulled, the switch says off and has not switched, agents with watchdogs as a second fact",
         of: "medik8s/self-node-remediation#261",
         identity: SHARED,
