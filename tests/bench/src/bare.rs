@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use clap::ValueEnum;
@@ -15,8 +15,12 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use crate::cluster::{Cluster, Orphan};
+use crate::others::Others;
 use crate::plan::{Phase, Plan};
-use crate::results::{API_CPU, RATE, Sample, number};
+use crate::results::{API_CPU, OTHERS_BEFORE, OTHERS_P50, OTHERS_P99, RATE, Sample, number};
+
+/// For how long others are looked at before it begins.
+const BEFORE: Duration = Duration::from_secs(5);
 
 /// What writes ask the API server to answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
@@ -60,15 +64,45 @@ pub(crate) async fn run(
     cluster.calm().await?;
     let orphans = Arc::new(cluster.orphans().await?);
     let client = cluster.client().await?;
-    let next = Arc::new(AtomicUsize::new(0));
+    let reader = Others::client(cluster).await?;
+    let others = Others::start(&reader);
+    tokio::time::sleep(BEFORE).await;
+    let others_before = others.percentile(99);
+    drop(others);
+    let others = Others::start(&reader);
     let (began, before) = (Instant::now(), cluster.apiserver_cpu()?);
+    remove_all(&client, plan.bare_answers, Cluster::orphans_path(), &orphans, connections).await?;
+    let (seconds, apiserver_cpu) = (began.elapsed().as_secs_f64(), cluster.apiserver_cpu()? - before);
+    let (p50, p99) = (others.percentile(50), others.percentile(99));
+    let left = cluster.orphans_left().await?;
+    ensure!(left == 0 && orphans.len() == count, "of {count} orphans {} found, {left} left", orphans.len());
+    let who = format!("bare loop, {connections} connections");
+    let sample = Sample::of(Phase::Bare, who, format!("{count} orphans"));
+    Ok(sample
+        .with(RATE, number(count) / seconds.max(0.001))
+        .with(API_CPU, apiserver_cpu)
+        .with(OTHERS_BEFORE, others_before)
+        .with(OTHERS_P50, p50)
+        .with(OTHERS_P99, p99))
+}
+
+/// Removes them as fast as these connections do.
+pub(crate) async fn remove_all(
+    client: &Client,
+    answers: Answers,
+    path: String,
+    orphans: &Arc<Vec<Orphan>>,
+    connections: usize,
+) -> Result<()> {
+    let next = Arc::new(AtomicUsize::new(0));
+    let pods = Request::new(path);
     let mut loops = JoinSet::new();
     for _ in 0..connections {
-        let (client, orphans, next) = (client.clone(), Arc::clone(&orphans), Arc::clone(&next));
-        let answers = plan.bare_answers;
+        let (client, orphans, next) = (client.clone(), Arc::clone(orphans), Arc::clone(&next));
+        let pods = pods.clone();
         loops.spawn(async move {
             while let Some(orphan) = orphans.get(next.fetch_add(1, Ordering::Relaxed)) {
-                remove(&client, answers, orphan)
+                remove(&client, answers, &pods, orphan)
                     .await
                     .with_context(|| format!("removing {}", orphan.name))?;
             }
@@ -78,18 +112,12 @@ pub(crate) async fn run(
     while let Some(ended) = loops.join_next().await {
         ended??;
     }
-    let (seconds, apiserver_cpu) = (began.elapsed().as_secs_f64(), cluster.apiserver_cpu()? - before);
-    let left = cluster.orphans_left().await?;
-    ensure!(left == 0 && orphans.len() == count, "of {count} orphans {} found, {left} left", orphans.len());
-    let who = format!("bare loop, {connections} connections");
-    let sample = Sample::of(Phase::Bare, who, format!("{count} orphans"));
-    Ok(sample.with(RATE, number(count) / seconds.max(0.001)).with(API_CPU, apiserver_cpu))
+    Ok(())
 }
 
 /// The same two requests that pod-safety sends.
-async fn remove(client: &Client, answers: Answers, orphan: &Orphan) -> Result<()> {
+async fn remove(client: &Client, answers: Answers, pods: &Request, orphan: &Orphan) -> Result<()> {
     let Orphan { name, uid, version } = orphan;
-    let pods = Request::new(Cluster::orphans_path());
     let patch = Patch::Strategic(json!({
         "metadata": { "uid": uid, "resourceVersion": version },
         "status": {

@@ -4,10 +4,10 @@
 //! same real API server with the same objects, beside a bare loop that shows what the API server can take.
 //!
 //! - `plan`: what is measured, from the command line; `cluster`: where; `contender`: who
-//! - `calm`, `removal`, `bare`, `budgets`, `losses`, `tenants`: a phase each; `scale`: made-up clusters; `agents`: Leases of node agents; `kubelets`: heartbeats; `etcd`, `http`, `requests`,
-//!   `listener`: what they look at
+//! - `calm`, `removal`, `bare`, `budgets`, `losses`, `tenants`: a phase each; `scale`, `mass`: made-up clusters; `agents`: Leases of node agents
+//! - `kubelets`: heartbeats; `etcd`, `http`, `requests`, `listener`: what they look at; `others`: what others see
 //! - `synthetic`: an API server of a cluster of any size that is made up, for sizes that no machine carries
-//! - `results`: every measurement; `report`: tables, promises and files
+//! - `results`: every measurement; `report`: tables, promises and files; `pictures`: of those tables
 //!
 //! `docs/benchmarks.md` says what the numbers mean and how they are taken.
 #![expect(
@@ -26,6 +26,9 @@ mod http;
 mod kubelets;
 mod listener;
 mod losses;
+mod mass;
+mod others;
+mod pictures;
 mod plan;
 mod removal;
 mod report;
@@ -56,18 +59,15 @@ fn main() -> Result<()> {
         .enable_all()
         .build()
         .context("starting threads")?;
-    match plan.command.clone() {
-        Some(Command::Serve(serve)) => runtime.block_on(synthetic::serve(serve)),
-        Some(Command::Scale(plan)) => {
-            let table = runtime.block_on(scale::run(plan))?;
-            std::io::stdout().write_all(table.as_bytes()).context("writing the table")
-        }
-        Some(Command::Agents(plan)) => {
-            let table = runtime.block_on(agents::run(plan))?;
-            std::io::stdout().write_all(table.as_bytes()).context("writing the table")
-        }
-        None => runtime.block_on(run(plan)),
-    }
+    let table = match plan.command.clone() {
+        Some(Command::Serve(serve)) => return runtime.block_on(synthetic::serve(serve)),
+        Some(Command::Scale(plan)) => runtime.block_on(scale::run(plan))?,
+        Some(Command::Agents(plan)) => runtime.block_on(agents::run(plan))?,
+        Some(Command::Mass(plan)) => runtime.block_on(mass::run(plan))?,
+        Some(Command::Draw(plan)) => pictures::run(&plan)?,
+        None => return runtime.block_on(run(plan)),
+    };
+    std::io::stdout().write_all(table.as_bytes()).context("writing the table")
 }
 
 async fn run(plan: Plan) -> Result<()> {

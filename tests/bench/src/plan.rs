@@ -9,6 +9,8 @@ use serde::Serialize;
 use crate::agents::Agents;
 use crate::bare::Answers;
 use crate::contender::Contender;
+use crate::mass::Mass;
+use crate::pictures::Draw;
 use crate::scale::Scale;
 use crate::synthetic::Serve;
 
@@ -113,6 +115,10 @@ pub(crate) enum Command {
     Scale(Scale),
     /// Measures what the Leases of node agents cost the API server and etcd
     Agents(Agents),
+    /// Measures how the pods of a lost zone are removed, on a cluster that is made up
+    Mass(Mass),
+    /// Draws the pictures of docs/scale.md from its tables
+    Draw(Draw),
 }
 
 /// A part of the benchmark.

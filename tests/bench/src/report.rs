@@ -8,7 +8,10 @@ use serde::Serialize;
 
 use crate::contender::Contender::{Kcm, Ours};
 use crate::plan::Phase;
-use crate::results::{API_CPU, OF_A_CORE, P99, PEAK, RATE, RESIDENT, Results, STATUSES, SYNCED, each_once};
+use crate::results::{
+    API_CPU, OF_A_CORE, OTHERS_BEFORE, OTHERS_P99, P99, PEAK, RATE, RESIDENT, Results, STATUSES, SYNCED,
+    each_once,
+};
 
 const BEGIN: &str = "<!-- measured: written by `make bench` from here -->";
 const END: &str = "<!-- measured: to here -->";
@@ -136,7 +139,10 @@ pub(crate) fn markdown(results: &Results) -> String {
     });
     let promises = table(["promise", "wanted", "measured", "reached"], targets);
     let beside = table(["", "pod-safety", "KCM", "ratio"], beside_kcm(results).into_iter());
-    let bare = table(["", "pods/s", "API server CPU, s", "pod-safety reaches"], bare(results));
+    let bare = table(
+        ["", "pods/s", "API server CPU, s", OTHERS_BEFORE, OTHERS_P99, "pod-safety reaches"],
+        bare(results),
+    );
     let requests = table(["requests", "of", ""], requests(results));
     [frame, promises, beside, bare, requests]
         .into_iter()
@@ -173,12 +179,14 @@ fn beside_kcm(results: &Results) -> Vec<[String; 4]> {
     rows
 }
 
-fn bare(results: &Results) -> impl Iterator<Item = [String; 4]> {
+fn bare(results: &Results) -> impl Iterator<Item = [String; 6]> {
     bare_loops(results).into_iter().map(move |(who, scene)| {
         let of = |name| results.median(Phase::Bare, scene, who, name);
         let ours = results.median(Phase::Removal, scene, Ours.name(), RATE);
         let reach = ratio(ours, of(RATE)).map_or_else(dash, |ratio| format!("{:.0} %", 100.0 * ratio));
-        [format!("{who}: {scene}"), shown(of(RATE)), shown(of(API_CPU)), reach]
+        let numbers = [RATE, API_CPU, OTHERS_BEFORE, OTHERS_P99].map(|name| shown(of(name)));
+        let [rate, cpu, before, meanwhile] = numbers;
+        [format!("{who}: {scene}"), rate, cpu, before, meanwhile, reach]
     })
 }
 

@@ -22,6 +22,9 @@ pub(crate) const SYNCED: &str = "start to synced caches, s";
 pub(crate) const STATUSES: &str = "cold start to all statuses, s";
 pub(crate) const P50: &str = "p50, ms";
 pub(crate) const P99: &str = "p99, ms";
+pub(crate) const OTHERS_BEFORE: &str = "others' reads before it, p99, ms";
+pub(crate) const OTHERS_P50: &str = "others' reads meanwhile, p50, ms";
+pub(crate) const OTHERS_P99: &str = "others' reads meanwhile, p99, ms";
 pub(crate) const LONGEST: &str = "longest, ms";
 
 #[derive(Debug, Serialize)]

@@ -119,54 +119,107 @@ fn spawn(program: &Path, args: &[&str], log: &Path) -> Result<Child> {
     command.spawn().with_context(|| format!("starting {}", program.display()))
 }
 
+/// The synthetic API server, as a process. It ends with this value.
+pub(crate) struct Server {
+    _process: Child,
+    folder: tempfile::TempDir,
+}
+
+impl Server {
+    /// With these arguments of `serve`.
+    pub(crate) async fn start(args: &[(&str, usize)]) -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let into = format!("--folder={}", folder.path().display());
+        let args: Vec<_> = args.iter().map(|(name, value)| format!("--{name}={value}")).collect();
+        let args: Vec<_> = ["serve", &into].into_iter().chain(args.iter().map(String::as_str)).collect();
+        let process = spawn(&std::env::current_exe()?, &args, &folder.path().join("serve.log"))?;
+        let server = Self { _process: process, folder };
+        wait(async || server.kubeconfig().exists().then_some(())).await?;
+        Ok(server)
+    }
+
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
+        kubeconfig(self.folder.path())
+    }
+}
+
+/// pod-safety, whose caches are synced.
+pub(crate) struct Ours {
+    process: Child,
+    pub(crate) pid: u32,
+    admin: kube::Client,
+    /// Seconds until it was ready, and those of CPU.
+    start: (f64, f64),
+    _folder: tempfile::TempDir,
+}
+
+impl Ours {
+    pub(crate) async fn start(program: &Path, config: &Path, flags: &[String]) -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let log = folder.path().join("pod-safety.log");
+        let config = format!("--kubeconfig={}", config.display());
+        let mut args =
+            vec!["run", &config, "--leader-elect=false", "--admin-address=127.0.0.1:0", "--log-format=json"];
+        args.extend(flags.iter().map(String::as_str));
+        let began = Instant::now();
+        let process = spawn(program, &args, &log)?;
+        let pid = process.id().context("pod-safety has ended")?;
+        let address = wait(async || {
+            let text = std::fs::read_to_string(&log).ok()?;
+            Some(text.split_once("\"address\":\"")?.1.split_once('"')?.0.to_owned())
+        });
+        let admin = http::client(&format!("http://{}", address.await?))?;
+        wait(async || http::page(&admin, "readyz").await.ok()).await?;
+        let start = (began.elapsed().as_secs_f64(), usage::cpu_seconds(pid)?);
+        Ok(Self { process, pid, admin, start, _folder: folder })
+    }
+
+    /// The sum of the lines that begin so on its page of metrics.
+    pub(crate) async fn metric(&mut self, name: &str) -> Result<f64> {
+        ensure!(self.process.try_wait()?.is_none(), "pod-safety has ended");
+        let metrics = http::page(&self.admin, "metrics").await?;
+        let lines = metrics.lines().filter(|line| line.starts_with(name));
+        Ok(lines.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum())
+    }
+
+    pub(crate) fn mib(&self, field: &str) -> Result<f64> {
+        Ok(crate::contender::mib(usage::memory_kib(self.pid, field)?))
+    }
+}
+
+/// How many objects of a resource the cache has.
+pub(crate) fn cached(resource: &str) -> String {
+    format!("pod_safety_cache_objects{{resource=\"{resource}\"}}")
+}
+
 async fn measure(plan: &Scale, size: Size) -> Result<Row> {
-    let folder = tempfile::tempdir()?;
     let heartbeats = plan.heartbeats.unwrap_or(size.nodes / RENEWS_EACH);
-    let (nodes, pods) = (size.nodes.to_string(), (size.nodes * size.pods_each).to_string());
-    let rate = heartbeats.to_string();
+    let (nodes, pods) = (size.nodes, size.nodes * size.pods_each);
     let (_server, config) = match &plan.kubeconfig {
         Some(config) => (None, config.clone()),
         None => {
-            let into = folder.path().display().to_string();
-            let args =
-                ["serve", "--nodes", &nodes, "--pods", &pods, "--heartbeats", &rate, "--folder", &into];
-            let server = spawn(&std::env::current_exe()?, &args, &folder.path().join("serve.log"))?;
-            (Some(server), kubeconfig(folder.path()))
+            let args = [("nodes", nodes), ("pods", pods), ("heartbeats", heartbeats)];
+            let server = Server::start(&args).await?;
+            let config = server.kubeconfig();
+            (Some(server), config)
         }
     };
-    wait(async || config.exists().then_some(())).await?;
-
-    let log = folder.path().join("pod-safety.log");
-    let config = format!("--kubeconfig={}", config.display());
-    let mut args =
-        vec!["run", &config, "--leader-elect=false", "--admin-address=127.0.0.1:0", "--log-format=json"];
-    args.extend(plan.flags.iter().map(String::as_str));
-    let began = Instant::now();
-    let mut ours = spawn(&plan.pod_safety, &args, &log)?;
-    let pid = ours.id().context("pod-safety has ended")?;
-    let address = wait(async || {
-        let text = std::fs::read_to_string(&log).ok()?;
-        Some(text.split_once("\"address\":\"")?.1.split_once('"')?.0.to_owned())
-    });
-    let admin = http::client(&format!("http://{}", address.await?))?;
-    wait(async || http::page(&admin, "readyz").await.ok()).await?;
-    let (start, start_cpu) = (began.elapsed().as_secs_f64(), usage::cpu_seconds(pid)?);
+    let mut ours = Ours::start(&plan.pod_safety, &config, &plan.flags).await?;
     tokio::time::sleep(SETTLES_FOR).await;
-    let (before, since) = (usage::cpu_seconds(pid)?, Instant::now());
+    let (before, since) = (usage::cpu_seconds(ours.pid)?, Instant::now());
     tokio::time::sleep(Duration::from_secs(plan.seconds)).await;
-    let share = (usage::cpu_seconds(pid)? - before) / since.elapsed().as_secs_f64();
-    let mib = |field| usage::memory_kib(pid, field).map(crate::contender::mib);
-    let (peak_mib, steady_mib, own_mib) = (mib("VmHWM")?, mib("VmRSS")?, mib("RssAnon")?);
-    let metrics = http::page(&admin, "metrics").await?;
-    for (resource, count) in [("pods", &pods), ("nodes", &nodes), ("leases", &nodes)] {
-        let line = format!("pod_safety_cache_objects{{resource=\"{resource}\"}} {count}");
-        ensure!(metrics.lines().any(|one| one == line), "pod-safety does not say {line}");
+    let share = (usage::cpu_seconds(ours.pid)? - before) / since.elapsed().as_secs_f64();
+    let (peak_mib, steady_mib, own_mib) = (ours.mib("VmHWM")?, ours.mib("VmRSS")?, ours.mib("RssAnon")?);
+    for (resource, count) in [("pods", pods), ("nodes", nodes), ("leases", nodes)] {
+        let has = ours.metric(&cached(resource)).await?;
+        let wanted = crate::results::number(count);
+        ensure!((has - wanted).abs() < 0.5, "pod-safety has {has} {resource} of {count}");
     }
-    ensure!(ours.try_wait()?.is_none(), "pod-safety has ended");
+    let (start, start_cpu) = ours.start;
     Ok(Row { size, heartbeats, start, start_cpu, peak_mib, steady_mib, own_mib, share })
 }
 
-async fn wait<T>(look: impl AsyncFn() -> Option<T>) -> Result<T> {
+pub(crate) async fn wait<T>(look: impl AsyncFn() -> Option<T>) -> Result<T> {
     let deadline = Instant::now() + SYNCED_WITHIN;
     while Instant::now() < deadline {
         if let Some(found) = look().await {

@@ -1,13 +1,15 @@
 //! A synthetic API server: lists and watches of a cluster of any size, made from numbers while they are sent.
 //!
-//! - `template`: an object with places; `world`: what stands in them; `beats`: when which Lease is renewed
+//! - `template`: an object with places; `world`: what stands in them; `beats`: when which Lease is renewed; `removals`: what was
+//!   written to pods
 //! - `messages`: lists and events; `stream`: both while they are sent; `server`: which question gets which answer
 //!
-//! It knows pods, nodes and the Leases of nodes, and says that of all else there is none. Nothing that is written to it is
-//! kept. `tests` compares its bytes with a real API server's.
+//! It knows pods, nodes and the Leases of nodes, and says that of all else there is none. Of what is written to it, it keeps which
+//! pods were called Failed and which were removed. `tests` compares its bytes with a real API server's.
 
 mod beats;
 mod messages;
+mod removals;
 mod server;
 mod stream;
 mod template;
@@ -26,7 +28,9 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use beats::Beats;
-use world::{Size, World};
+pub(crate) use server::PODS;
+use world::World;
+pub(crate) use world::{Size, pod};
 
 /// Serves a cluster that is made up, until it is killed.
 #[derive(Clone, Debug, clap::Args)]
@@ -47,6 +51,10 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "NUMBER", default_value = "1")]
     pub(crate) seed: u64,
 
+    /// So many nodes of the first zone are no more, and their pods are orphans
+    #[arg(long, value_name = "COUNT", default_value = "0")]
+    pub(crate) lost: usize,
+
     /// Where `kubeconfig` is written, once it serves
     #[arg(long, value_name = "FOLDER")]
     pub(crate) folder: PathBuf,
@@ -58,7 +66,7 @@ pub(crate) fn kubeconfig(folder: &Path) -> PathBuf {
 }
 
 pub(crate) async fn serve(plan: Serve) -> Result<()> {
-    let size = Size { nodes: plan.nodes, pods: plan.pods, seed: plan.seed };
+    let size = Size { nodes: plan.nodes, pods: plan.pods, seed: plan.seed, lost: plan.lost };
     let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let world = World::new(size, Beats::new(plan.nodes, plan.heartbeats, began))?;
     let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await?;

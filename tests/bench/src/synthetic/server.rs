@@ -19,11 +19,15 @@ use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 
 use super::messages;
+use super::removals::{Change, Refused};
 use super::stream::{Page, Watch};
 use super::world::{Kind, Made, World};
 use crate::say;
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
+/// Where all pods are.
+pub(crate) const PODS: &str = "/api/v1/namespaces/load/pods";
 
 /// A watch that says nothing of its length lasts so long.
 const LASTS: Duration = Duration::from_secs(3_600);
@@ -63,6 +67,7 @@ fn of_path(path: &str) -> Option<(Kind, Option<&str>)> {
     let all = [
         ("/api/v1/nodes", Kind::Nodes),
         ("/api/v1/pods", Kind::Pods),
+        (PODS, Kind::Pods),
         ("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases", Kind::Leases),
     ];
     all.into_iter().find_map(|(prefix, kind)| match path.strip_prefix(prefix)? {
@@ -83,17 +88,18 @@ impl Api {
         let accepts = request.headers().get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let protobuf = accepts.contains(PROTOBUF);
         let query = query(request.uri().query().unwrap_or_default());
-        let path = request.uri().path().to_owned();
-        Ok(match (request.method(), of_path(&path)) {
+        let (path, method) = (request.uri().path().to_owned(), request.method().clone());
+        Ok(match (&method, of_path(&path)) {
             (&Method::GET, Some(_)) if !protobuf => status(StatusCode::NOT_ACCEPTABLE, "NotAcceptable"),
             (&Method::GET, Some((kind, Some(name)))) => self.object(kind, name),
             (&Method::GET, Some((kind, None))) => self.collection(kind, &query),
             (&Method::GET, None) => self.other(&path, &query),
+            (method, Some((Kind::Pods, Some(name)))) => {
+                self.write(method == Method::DELETE, name, request.into_body(), protobuf).await
+            }
             // What is written is taken for written. A question about rights is answered with yes.
             _ => {
-                let body =
-                    request.into_body().collect().await.map(|body| body.to_bytes()).unwrap_or_default();
-                let mut written: Value = serde_json::from_slice(&body).unwrap_or_default();
+                let mut written = json_of(request.into_body()).await;
                 if path.ends_with("accessreviews") {
                     written["status"] = json!({ "allowed": true });
                 }
@@ -108,30 +114,69 @@ impl Api {
 
     fn object(&self, kind: Kind, name: &str) -> Response<Body> {
         let number = name.rsplit('-').next().and_then(|number| number.parse().ok());
-        let Some(number) = number.filter(|number| *number < self.world.count(kind)) else {
+        let Some(number) = number.filter(|number| self.world.has(kind, *number)) else {
             return status(StatusCode::NOT_FOUND, "NotFound");
         };
         let mut made = Made::default();
-        self.world.make(kind, number, self.renewals(), &mut made);
-        let whole = messages::object(kind, self.world.template(kind), &made);
+        match kind {
+            Kind::Pods => self.world.make_pod(number, self.world.removals.failed(number), &mut made),
+            Kind::Nodes | Kind::Leases => self.world.make(kind, number, self.renewals(), &mut made),
+        }
+        self.whole(kind, &made)
+    }
+
+    fn whole(&self, kind: Kind, made: &Made) -> Response<Body> {
+        let whole = messages::object(kind, self.world.template(kind), made);
         response(StatusCode::OK, PROTOBUF, Full::new(whole.into()).boxed_unsync())
+    }
+
+    /// A pod is called Failed, or removed, by the version that the request names.
+    async fn write(&self, removed: bool, name: &str, body: Incoming, protobuf: bool) -> Response<Body> {
+        let (body, world) = (json_of(body).await, &self.world);
+        let name = name.trim_end_matches("/status");
+        let Some(pod) = name.strip_prefix("p-").and_then(|number| number.parse().ok()) else {
+            return status(StatusCode::NOT_FOUND, "NotFound");
+        };
+        let named = &body[if removed { "preconditions" } else { "metadata" }]["resourceVersion"];
+        let after = world.removals.failed(pod);
+        if named.as_str() != Some(&world.version_of(pod, after).to_string()) {
+            return status(StatusCode::CONFLICT, "Conflict");
+        }
+        match world.removals.write(Change { pod, removed }, after) {
+            Err(Refused::NotFound) => status(StatusCode::NOT_FOUND, "NotFound"),
+            Err(Refused::Conflict) => status(StatusCode::CONFLICT, "Conflict"),
+            Ok(change) if protobuf => {
+                let mut made = Made::default();
+                world.make_pod(pod, Some(change), &mut made);
+                self.whole(Kind::Pods, &made)
+            }
+            Ok(change) => {
+                let version = world.version(change).to_string();
+                in_json(StatusCode::OK, &json!({ "metadata": { "name": name, "resourceVersion": version } }))
+            }
+        }
     }
 
     fn collection(&self, kind: Kind, query: &Query) -> Response<Body> {
         let number = |key: &str| query.get(key).and_then(|text| text.parse::<usize>().ok());
         let version = number("resourceVersion").filter(|version| *version > 0);
-        let renewals = version.map_or_else(|| self.renewals(), |version| self.world.renewals_at(version));
+        let now = || match kind {
+            Kind::Pods => self.world.removals.count(),
+            Kind::Nodes => 0,
+            Kind::Leases => self.renewals(),
+        };
+        let changes = version.map_or_else(now, |version| self.world.changes_at(version));
         let world = Arc::clone(&self.world);
         if query.contains_key("watch") {
             let lasts = number("timeoutSeconds").and_then(|seconds| u64::try_from(seconds).ok());
             let lasts = lasts.map_or(LASTS, Duration::from_secs);
-            let watch = Watch::new(world, self.began, kind, renewals, lasts).stream();
+            let watch = Watch::new(world, self.began, kind, changes, lasts).stream();
             let streams = format!("{PROTOBUF};stream=watch");
             return response(StatusCode::OK, &streams, StreamBody::new(watch).boxed_unsync());
         }
         let from = number("continue").unwrap_or(0);
         let to = number("limit").map_or(usize::MAX, |limit| from + limit).min(world.count(kind));
-        let page = Page { kind, renewals, from: from.min(to), to };
+        let page = Page { kind, changes, from: from.min(to), to };
         response(StatusCode::OK, PROTOBUF, StreamBody::new(page.stream(world)).boxed_unsync())
     }
 
@@ -152,6 +197,11 @@ impl Api {
         }
         status(StatusCode::NOT_FOUND, "NotFound")
     }
+}
+
+async fn json_of(body: Incoming) -> Value {
+    let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+    serde_json::from_slice(&body).unwrap_or_default()
 }
 
 fn status(code: StatusCode, reason: &str) -> Response<Body> {

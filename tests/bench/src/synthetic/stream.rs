@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::Stream;
 use hyper::body::Frame;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::messages::{self, END, item, item_size};
@@ -20,70 +21,68 @@ const BOOKMARKS: Duration = Duration::from_secs(60);
 
 type Sent = Result<Frame<Bytes>, Infallible>;
 
-/// The objects from one number to another, as they were after so many renewals.
+/// The objects from one number to another, as they were after so many changes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Page {
     pub(crate) kind: Kind,
-    pub(crate) renewals: usize,
+    pub(crate) changes: usize,
     pub(crate) from: usize,
     pub(crate) to: usize,
 }
 
 impl Page {
     pub(crate) fn stream(self, world: Arc<World>) -> impl Stream<Item = Sent> {
-        let Self { kind, renewals, from, to } = self;
+        let Self { kind, changes, from, to } = self;
+        // What is removed while it is sent stays in it: its size is said at its beginning.
+        let numbers: Vec<_> = (from..to).filter(|number| world.has(kind, *number)).collect();
         let mut made = Made::default();
-        let sizes = (from..to).map(|number| {
-            world.make(kind, number, renewals, &mut made);
+        let sizes = numbers.iter().map(|number| {
+            world.make(kind, *number, changes, &mut made);
             item_size(world.template(kind).size(&made))
         });
         let items = sizes.sum();
         let next = if to < world.count(kind) { to.to_string() } else { String::new() };
-        let head = messages::list(kind, world.version(renewals), &next, items);
-        futures::stream::unfold((Some(head), from, made), move |(head, mut at, mut made)| {
+        let head = messages::list(kind, world.version(changes), &next, items);
+        let mut numbers = numbers.into_iter().peekable();
+        futures::stream::unfold((Some(head), made), move |(head, mut made)| {
             let piece = head.map(|mut piece| {
-                while at < to && piece.len() < PIECE {
-                    world.make(kind, at, renewals, &mut made);
+                while piece.len() < PIECE {
+                    let Some(number) = numbers.next() else { break };
+                    world.make(kind, number, changes, &mut made);
                     item(world.template(kind), &made, &mut piece);
-                    at += 1;
                 }
-                if at == to {
+                let more = numbers.peek().map(|_| Vec::with_capacity(2 * PIECE));
+                if more.is_none() {
                     piece.extend_from_slice(END);
                 }
-                let more = (at < to).then(|| Vec::with_capacity(2 * PIECE));
-                (Ok(Frame::data(Bytes::from(piece))), (more, at, made))
+                (Ok(Frame::data(Bytes::from(piece))), (more, made))
             });
             std::future::ready(piece)
         })
     }
 }
 
-/// A watch, from the version after `renewals` on.
+/// A watch, from the version after some changes on.
 pub(crate) struct Watch {
-    pub(crate) world: Arc<World>,
-    pub(crate) began: Instant,
-    pub(crate) kind: Kind,
+    world: Arc<World>,
+    began: Instant,
+    kind: Kind,
     /// The number of the last one that was told of.
-    pub(crate) renewals: usize,
-    pub(crate) until: Instant,
-    pub(crate) bookmark: Instant,
+    told: usize,
+    until: Instant,
+    bookmark: Instant,
+    writes: watch::Receiver<usize>,
     made: Made,
     object: Vec<u8>,
     wrote: bool,
 }
 
 impl Watch {
-    pub(crate) fn new(
-        world: Arc<World>,
-        began: Instant,
-        kind: Kind,
-        renewals: usize,
-        lasts: Duration,
-    ) -> Self {
+    pub(crate) fn new(world: Arc<World>, began: Instant, kind: Kind, told: usize, lasts: Duration) -> Self {
         let now = Instant::now();
         let (made, object, wrote) = Default::default();
-        let (until, bookmark) = (now + lasts, now + BOOKMARKS);
-        Self { world, began, kind, renewals, until, bookmark, made, object, wrote }
+        let (until, bookmark, writes) = (now + lasts, now + BOOKMARKS, world.removals.follow());
+        Self { world, began, kind, told, until, bookmark, writes, made, object, wrote }
     }
 
     pub(crate) fn stream(self) -> impl Stream<Item = Sent> {
@@ -103,20 +102,31 @@ impl Watch {
             if now >= self.until {
                 return None;
             }
-            let due = if self.kind == Kind::Leases { self.world.beats.due(self.renewals + 1) } else { None };
+            let due = if self.kind == Kind::Leases { self.world.beats.due(self.told + 1) } else { None };
             let due = due.map(|due| self.began + due);
             let mut event = Vec::with_capacity(1 << 10);
             if due.is_some_and(|due| due <= now) {
-                self.renewals += 1;
-                self.renewal(&mut event);
+                self.told += 1;
+                if !self.renewal(&mut event) {
+                    continue;
+                }
+            } else if self.kind == Kind::Pods && self.write(&mut event) {
             } else if self.bookmark <= now {
                 self.bookmark = now + BOOKMARKS;
-                let renewals = self.world.beats.count(now - self.began);
-                let object = messages::bookmark(self.world.version(renewals));
+                let object = messages::bookmark(self.world.version(self.told));
                 messages::event("BOOKMARK", self.kind, &object, &mut event);
             } else {
                 let next = due.into_iter().chain([self.bookmark, self.until]).min().unwrap_or(self.until);
-                tokio::time::sleep_until(next).await;
+                let written = async {
+                    if self.kind != Kind::Pods || self.writes.changed().await.is_err() {
+                        std::future::pending().await
+                    }
+                };
+                tokio::select! {
+                    biased;
+                    () = tokio::time::sleep_until(next) => {}
+                    () = written => {}
+                }
                 continue;
             }
             self.wrote = true;
@@ -124,11 +134,29 @@ impl Watch {
         }
     }
 
-    fn renewal(&mut self, event: &mut Vec<u8>) {
-        let node = self.world.beats.node(self.renewals);
-        self.world.make(self.kind, node, self.renewals, &mut self.made);
+    /// Whether there is a Lease to renew.
+    fn renewal(&mut self, event: &mut Vec<u8>) -> bool {
+        let node = self.world.beats.node(self.told);
+        if !self.world.has(Kind::Leases, node) {
+            return false;
+        }
+        self.world.make(Kind::Leases, node, self.told, &mut self.made);
+        self.tell("MODIFIED", event);
+        true
+    }
+
+    /// Whether a pod was written to.
+    fn write(&mut self, event: &mut Vec<u8>) -> bool {
+        let Some(change) = self.world.removals.change(self.told + 1) else { return false };
+        self.told += 1;
+        self.world.make_pod(change.pod, Some(self.told), &mut self.made);
+        self.tell(if change.removed { "DELETED" } else { "MODIFIED" }, event);
+        true
+    }
+
+    fn tell(&mut self, of_type: &str, event: &mut Vec<u8>) {
         self.object.clear();
         self.world.template(self.kind).write(&self.made, &mut self.object);
-        messages::event("MODIFIED", self.kind, &self.object, event);
+        messages::event(of_type, self.kind, &self.object, event);
     }
 }

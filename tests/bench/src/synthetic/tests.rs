@@ -10,7 +10,7 @@ use super::messages::{self, END};
 use super::template::{content, fields};
 use super::world::{Kind, Made, Size, World};
 
-const SIZE: Size = Size { nodes: 23, pods: 101, seed: 1 };
+const SIZE: Size = Size { nodes: 23, pods: 101, seed: 1, lost: 0 };
 
 async fn real(client: &Client, path: &str) -> Vec<u8> {
     let request = hyper::Request::get(path).header("Accept", "application/vnd.kubernetes.protobuf");

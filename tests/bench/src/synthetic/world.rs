@@ -8,6 +8,7 @@ use prost::Message as _;
 
 use super::beats::Beats;
 use super::messages::Time;
+use super::removals::Removals;
 #[cfg(test)]
 use super::template::content;
 use super::template::{Place, Template, Values, place};
@@ -26,6 +27,7 @@ const NODE: usize = 3;
 const APP: usize = 4;
 const APP_UID: usize = 5;
 const APP_PREFIX: usize = 6;
+const PHASE: usize = 7;
 /// Of a node.
 const ZONE: usize = 3;
 const CIDR: usize = 4;
@@ -42,7 +44,7 @@ const fn of_label(value: usize, was: &'static str) -> Place {
     Place { path: &[1, 11, 2], was: Some(was), value }
 }
 
-const OF_PODS: [Place; 8] = [
+const OF_PODS: [Place; 9] = [
     place(NAME, &[1, 1]),
     place(APP_PREFIX, &[1, 2]),
     place(UID, &[1, 5]),
@@ -51,6 +53,7 @@ const OF_PODS: [Place; 8] = [
     place(APP, &[1, 13, 3]),
     place(APP_UID, &[1, 13, 4]),
     place(NODE, &[2, 10]),
+    place(PHASE, &[3, 1]),
 ];
 
 const OF_NODES: [Place; 13] = [
@@ -120,11 +123,25 @@ pub(crate) struct Size {
     pub(crate) pods: usize,
     /// Other seeds give other UIDs.
     pub(crate) seed: u64,
+    /// So many nodes of the first zone are no more. Their pods are.
+    pub(crate) lost: usize,
+}
+
+impl Size {
+    pub(crate) const fn is_lost(&self, node: usize) -> bool {
+        node.is_multiple_of(ZONES) && node / ZONES < self.lost
+    }
+
+    /// The node of a pod.
+    pub(crate) fn node_of(&self, pod: usize) -> usize {
+        pod % self.nodes.max(1)
+    }
 }
 
 pub(crate) struct World {
     pub(crate) size: Size,
     pub(crate) beats: Beats,
+    pub(crate) removals: Removals,
     pods: Template,
     nodes: Template,
     leases: Template,
@@ -135,6 +152,7 @@ impl World {
         Ok(Self {
             size,
             beats,
+            removals: Removals::new(size.pods),
             pods: Template::new(include_bytes!("../../testdata/pod.pb"), &OF_PODS)?,
             nodes: Template::new(include_bytes!("../../testdata/node.pb"), &OF_NODES)?,
             leases: Template::new(include_bytes!("../../testdata/lease.pb"), &OF_LEASES)?,
@@ -156,17 +174,42 @@ impl World {
         }
     }
 
-    /// The version of the cluster after so many renewals.
-    pub(crate) const fn version(&self, renewals: usize) -> usize {
-        FIRST_VERSION + 2 * self.size.nodes + self.size.pods + renewals
+    /// Whether there is an object of this number.
+    pub(crate) fn has(&self, kind: Kind, number: usize) -> bool {
+        number < self.count(kind)
+            && !match kind {
+                Kind::Pods => self.removals.is_gone(number),
+                Kind::Nodes | Kind::Leases => self.size.is_lost(number),
+            }
     }
 
-    /// How many renewals there were at this version.
-    pub(crate) const fn renewals_at(&self, version: usize) -> usize {
+    /// The version of a kind after so many changes of it: renewals of Leases, writes to pods.
+    pub(crate) const fn version(&self, changes: usize) -> usize {
+        FIRST_VERSION + 2 * self.size.nodes + self.size.pods + changes
+    }
+
+    /// How many changes there were at this version.
+    pub(crate) const fn changes_at(&self, version: usize) -> usize {
         version.saturating_sub(self.version(0))
     }
 
-    /// Makes the object of this number, as it is after so many renewals.
+    /// The version of a pod: that of its last change, if it had one.
+    pub(crate) fn version_of(&self, pod: usize, change: Option<usize>) -> usize {
+        change.map_or(FIRST_VERSION + 2 * self.size.nodes + pod, |change| self.version(change))
+    }
+
+    /// Makes a pod as this change left it.
+    pub(crate) fn make_pod(&self, pod: usize, change: Option<usize>, made: &mut Made) {
+        self.make(Kind::Pods, pod, 0, made);
+        for (value, text) in [
+            (VERSION, self.version_of(pod, change).to_string()),
+            (PHASE, if change.is_some() { "Failed" } else { "Running" }.to_owned()),
+        ] {
+            made[value] = text.into_bytes();
+        }
+    }
+
+    /// Makes the object of this number, as it is after so many renewals. No pod was written to.
     pub(crate) fn make(&self, kind: Kind, number: usize, renewals: usize, made: &mut Made) {
         let mut set = |value: usize, text: std::fmt::Arguments<'_>| {
             made[value].clear();
@@ -179,8 +222,9 @@ impl World {
                 let app = number / PODS_OF_AN_APP;
                 set(NAME, format_args!("p-{number}"));
                 set(UID, format_args!("{}", uid(Of::Pod, number)));
-                set(VERSION, format_args!("{}", FIRST_VERSION + 2 * self.size.nodes + number));
-                set(NODE, format_args!("node-{}", number % self.size.nodes.max(1)));
+                set(VERSION, format_args!("{}", self.version_of(number, None)));
+                set(NODE, format_args!("node-{}", self.size.node_of(number)));
+                set(PHASE, format_args!("Running"));
                 set(APP, format_args!("p-app-{app}"));
                 set(APP_UID, format_args!("{}", uid(Of::App, app)));
                 set(APP_PREFIX, format_args!("p-app-{app}-"));
@@ -209,6 +253,12 @@ impl World {
             }
         }
     }
+}
+
+/// The name, UID and version of a pod that nothing was written to.
+pub(crate) fn pod(size: Size, pod: usize) -> (String, String, String) {
+    let version = FIRST_VERSION + 2 * size.nodes + pod;
+    (format!("p-{pod}"), Uid::of(size.seed, Of::Pod, pod).to_string(), version.to_string())
 }
 
 /// A moment in microseconds, as Leases have it.

@@ -1,0 +1,148 @@
+//! The pictures of `docs/scale.md`, drawn from its tables: what a reader sees and what a reader can check are the same numbers.
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use plotters::prelude::*;
+
+use crate::results::each_once;
+
+const PAGE: &str = "scale.md";
+const WIDTH: u32 = 640;
+const HEIGHT: u32 = 360;
+const COLORS: [RGBColor; 2] = [RGBColor(0x1b, 0x6e, 0xc2), RGBColor(0xc2, 0x4b, 0x1b)];
+
+/// Points by what they are of.
+type Series = Vec<(String, Vec<(f64, f64)>)>;
+
+/// Draws the pictures of a page anew.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Draw {
+    /// The folder of the page, and of its pictures
+    #[arg(long, value_name = "FOLDER", default_value = "docs")]
+    docs: std::path::PathBuf,
+}
+
+pub(crate) fn run(plan: &Draw) -> Result<String> {
+    let mut written = String::new();
+    for (file, picture) in pictures(&plan.docs)? {
+        std::fs::write(plan.docs.join(&file), picture)?;
+        written.push_str(&file);
+        written.push('\n');
+    }
+    Ok(written)
+}
+
+/// Files of the folder, and what belongs into them.
+fn pictures(docs: &Path) -> Result<Vec<(String, String)>> {
+    let file = docs.join(PAGE);
+    let page = std::fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
+    let beside = |column| series(&page, "| program | nodes |", 0, (2, column));
+    let heartbeats = |column| series(&page, "| nodes | pods | heartbeats/s |", usize::MAX, (2, column));
+    let all = [
+        ("scale-memory.svg", "Memory at its peak", ["thousands of pods", "MiB"], beside(5)?, 1e-3),
+        (
+            "scale-start.svg",
+            "From the start of the process to synced caches",
+            ["thousands of pods", "s"],
+            beside(3)?,
+            1e-3,
+        ),
+        (
+            "scale-heartbeats.svg",
+            "Own CPU for heartbeats",
+            ["heartbeats/s", "% of a core"],
+            heartbeats(8)?,
+            1.0,
+        ),
+    ];
+    all.into_iter()
+        .map(|(file, title, axes, series, unit)| {
+            let picture = draw(title, axes, series, unit).with_context(|| format!("drawing {file}"))?;
+            Ok((file.to_owned(), picture))
+        })
+        .collect()
+}
+
+/// Two columns of the table that begins so, as points of what column `name` says, in the order of the first.
+fn series(page: &str, head: &str, name: usize, columns: (usize, usize)) -> Result<Series> {
+    let table = page.split_once(head).with_context(|| format!("no table {head}"))?.1;
+    let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
+    let mut points = Vec::new();
+    for row in rows {
+        let cells: Vec<_> = row.trim_matches('|').split('|').map(str::trim).collect();
+        let cell = |at: usize| -> Result<f64> {
+            let text = cells.get(at).with_context(|| format!("no column {at} in {row}"))?;
+            text.replace(',', "").parse().with_context(|| format!("{text:?} is no number in {row}"))
+        };
+        let name = cells.get(name).map_or("pod-safety", |name| *name).to_owned();
+        points.push((name, (cell(columns.0)?, cell(columns.1)?)));
+    }
+    let names = each_once(points.iter().map(|(name, _)| name.clone()));
+    let of = |name: String| {
+        let own = points.iter().filter(|(of, _)| *of == name);
+        let mut own: Vec<_> = own.map(|(_, point)| *point).collect();
+        own.sort_by(|one, other| one.0.total_cmp(&other.0));
+        (name, own)
+    };
+    Ok(names.into_iter().map(of).collect())
+}
+
+/// Points and lines between them, with both axes from zero.
+fn draw(title: &str, [x, y]: [&str; 2], series: Series, unit: f64) -> Result<String> {
+    let points = || series.iter().flat_map(|(_, points)| points);
+    let most = |of: fn(&(f64, f64)) -> f64| points().map(of).fold(0.0, f64::max) * 1.08;
+    let (most_x, most_y) = (most(|point| point.0) * unit, most(|point| point.1));
+    let mut svg = String::new();
+    {
+        let area = SVGBackend::with_string(&mut svg, (WIDTH, HEIGHT)).into_drawing_area();
+        area.fill(&WHITE)?;
+        let mut chart = ChartBuilder::on(&area)
+            .caption(title, ("sans-serif", 18))
+            .margin(12)
+            .x_label_area_size(40)
+            .y_label_area_size(56)
+            .build_cartesian_2d(0.0..most_x, 0.0..most_y)?;
+        chart.configure_mesh().light_line_style(TRANSPARENT).x_desc(x).y_desc(y).draw()?;
+        for ((name, points), color) in series.iter().zip(COLORS) {
+            let points = points.iter().map(|(x, y)| (x * unit, *y));
+            chart
+                .draw_series(LineSeries::new(points, color.stroke_width(2)).point_size(3))?
+                .label(name)
+                .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], color.stroke_width(2)));
+        }
+        if series.len() > 1 {
+            let mut labels = chart.configure_series_labels();
+            labels.position(SeriesLabelPosition::UpperRight).background_style(WHITE).draw()?;
+        }
+        area.present()?;
+    }
+    Ok(svg)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `pod-safety-bench draw` makes them.
+    #[test]
+    fn the_pictures_are_those_of_the_tables() {
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+        for (file, picture) in pictures(&docs).unwrap() {
+            let there = std::fs::read_to_string(docs.join(&file)).unwrap_or_default();
+            assert!(there == picture, "docs/{file} is not of the table; run pod-safety-bench draw");
+        }
+    }
+
+    #[test]
+    fn a_table_gives_points_by_name_in_order() {
+        let page = "| program | nodes | s |\n|---|--:|--:|\n| ours | 20 | 1,000 |\n| kcm | 5 | 7 |\n| ours | 10 | 3 |\n\n| ours | 1 | 1 |\n";
+        let wanted = vec![
+            ("ours".to_owned(), vec![(10.0, 3.0), (20.0, 1000.0)]),
+            ("kcm".to_owned(), vec![(5.0, 7.0)]),
+        ];
+        assert_eq!(series(page, "| program | nodes |", 0, (1, 2)).unwrap(), wanted);
+        assert!(series(page, "| nothing |", 0, (1, 2)).is_err());
+        assert!(series("| a |\n|---|\n| x |\n", "| a |", 9, (0, 0)).is_err(), "no number");
+    }
+}
