@@ -246,6 +246,7 @@ async fn the_api_server_knows_every_field_of_every_way_of_use() {
 }
 
 /// The priority level in which the API server counts this request, as its answer says.
+#[expect(clippy::disallowed_methods, reason = "a test that reads a header of the answer")]
 async fn level(api: &Client, path: &str) -> String {
     let request = http::Request::get(path).body(Body::empty()).unwrap();
     let answer = api.send(request).await.unwrap();
