@@ -335,6 +335,14 @@ async fn sent() -> (BTreeSet<String>, Arc<Etcd>) {
     };
     let electing = tokio::spawn(elect);
     pass(5).await;
+    // Leases have a thread of their own, for which a clock that is paused does not wait. It takes milliseconds.
+    for _ in 0..1_000 {
+        if cache.read().view().lease("lost").is_some() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+        tokio::task::yield_now().await;
+    }
 
     let parts = Parts {
         connection,
