@@ -110,12 +110,9 @@ pub enum Submitted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Class {
     Witness,
-    /// Those of pods that keep an identity have turns of their own: their successors wait for them, and there may be a hundred
-    /// times as many others.
-    Force {
-        keeps_identity: bool,
-        kind: ClaimKind,
-    },
+    Force(ClaimKind),
+    /// Of pods that keep an identity: their successors wait for them, and there may be a hundred times as many others.
+    ForceOfIdentity(ClaimKind),
     Delete,
     Update,
     /// Apart from the statuses of budgets, which are few, and for which evictions wait. It waits itself while nodes do:

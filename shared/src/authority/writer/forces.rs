@@ -37,7 +37,8 @@ impl Authority {
             Admission::Paused(until) => return Submitted::Later(until),
             Admission::Admitted => {}
         }
-        let class = Class::Force { keeps_identity, kind: ClaimKind::of(&force.claim) };
+        let kind = ClaimKind::of(&force.claim);
+        let class = if keeps_identity { Class::ForceOfIdentity(kind) } else { Class::Force(kind) };
         let lane = Arc::clone(force.claim.node().unwrap_or(&force.pod.namespace));
         let uid = force.pod.uid.clone();
         if state.queue.push(class, &lane, Work::Force { force, owner: Arc::clone(owner) }).is_err() {
