@@ -292,6 +292,18 @@ fn policy() -> Policy {
     }
 }
 
+/// Waits until all is listed. Leases have a thread of their own, for which a clock that is paused does not wait: milliseconds.
+async fn leases_are_listed(cache: &Cache) {
+    pass(5).await;
+    for _ in 0..1_000 {
+        if cache.read().view().lease("lost").is_some() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+        tokio::task::yield_now().await;
+    }
+}
+
 /// Runs the parts of shared that send requests, against a simulated cluster.
 async fn sent() -> (BTreeSet<String>, Arc<Etcd>) {
     let env = Env::real(1);
@@ -334,15 +346,7 @@ async fn sent() -> (BTreeSet<String>, Arc<Etcd>) {
         elector.release().await;
     };
     let electing = tokio::spawn(elect);
-    pass(5).await;
-    // Leases have a thread of their own, for which a clock that is paused does not wait. It takes milliseconds.
-    for _ in 0..1_000 {
-        if cache.read().view().lease("lost").is_some() {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-        tokio::task::yield_now().await;
-    }
+    leases_are_listed(&cache).await;
 
     let parts = Parts {
         connection,
