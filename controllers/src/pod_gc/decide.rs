@@ -16,7 +16,7 @@ const TERMINATED_AT_ONCE: usize = 2_000;
 /// How many held pods of one rule are shown. A person reads the first few.
 const HOLDS_SHOWN: usize = 100;
 
-/// A kubelet that is well reports the end of a pod within seconds after its grace period. Before this nobody else is asked.
+/// A kubelet that is well reports the end of a pod within seconds after its grace period. Before this the report of an agent is not read.
 const REPORTS_WITHIN: Duration = Duration::from_secs(30);
 
 /// A missing node is looked at this often, so that a sign of life shows up soon.
@@ -220,8 +220,8 @@ fn out_of_service(node: &Node, view: &View<'_>, config: &Config) -> Decision {
     decision
 }
 
-/// The terminating pods of a node that is not heard: nothing is done, and that is said. One whose kubelet reports, ready or not,
-/// is told to end its pods, and may yet do so; or its agent reports that they have ended.
+/// The terminating pods of a node without evidence. Where its kubelet does not report, they wait, and a hold says so. Where it reports,
+/// ready or not, it may still end them, or the node's agent reports that they have ended.
 fn unproved(node: &Node, view: &View<'_>, now: Mono, config: &Config) -> Decision {
     let mut decision = Decision::default();
     let waiting =

@@ -18,7 +18,7 @@ pub(super) const BATCH: usize = 32;
 /// when there is room.
 pub(super) const LIMIT: usize = 20_000;
 
-/// What is turned away comes again after at least this time, and after this if nobody can say how fast turns are taken.
+/// What is turned away comes again after at least this time. Also while the speed of the queue is unknown.
 const AGAIN_SOONEST: Duration = Duration::from_secs(1);
 /// And at most this.
 const AGAIN_LATEST: Duration = Duration::from_secs(30);

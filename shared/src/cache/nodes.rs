@@ -375,11 +375,9 @@ impl Inner {
 
     /// Something was seen of the kubelet of this name, or of its Lease.
     pub(super) fn beat(&mut self, name: &Arc<str>, tell: Tell<'_>) {
-        let renewed = self.heartbeats.get(name).and_then(|beat| beat.renewed_at);
         let mut awaited = false;
         for uid in self.node_index.uids(name) {
-            if let Some(node) = self.nodes.known(uid) {
-                let heard = renewed.map_or(node.heard, |renewed| renewed.max(node.heard));
+            if let Some(heard) = self.nodes.known(uid).map(|node| self.last_heard(node)) {
                 awaited |= self.zones.beat(uid, heard);
             }
         }

@@ -15,7 +15,7 @@ use pod_safety_control_plane::{ControlPlane, Options};
 use pod_safety_watchdog::record::{Boot, Class, Device, Epoch, Record, State, Version, lease_name};
 use tokio::task::JoinSet;
 
-use crate::results::number;
+use crate::results::{number, percentile};
 use crate::say;
 
 const NAMESPACE: &str = "pod-safety";
@@ -73,10 +73,7 @@ impl Row {
     fn line(&self, agents: usize, interval: u64) -> String {
         let wanted = number(agents) / Duration::from_secs(interval).as_secs_f64();
         let writes = number(self.took.len());
-        let at = |share: usize| {
-            let last = self.took.len().saturating_sub(1);
-            self.took.get(last * share / 100).map_or(0.0, |took| took.as_secs_f64() * 1e3)
-        };
+        let at = |percent| percentile(&self.took, 0, percent).unwrap_or_default();
         format!(
             "| {agents} | {interval} s | {wanted:.0} | {:.0} | {:.1} ms | {:.1} ms | {} | {:.2} | {:.2} | {:.0} us |",
             writes / self.seconds,

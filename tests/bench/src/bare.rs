@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use crate::cluster::{Cluster, Orphan};
 use crate::others::Others;
 use crate::plan::{Phase, Plan};
-use crate::results::{API_CPU, OTHERS_BEFORE, OTHERS_P50, OTHERS_P99, RATE, Sample, number};
+use crate::results::{API_CPU, RATE, Sample, number};
 
 /// For how long others are looked at before it begins.
 const BEFORE: Duration = Duration::from_secs(5);
@@ -64,26 +64,19 @@ pub(crate) async fn run(
     cluster.calm().await?;
     let orphans = Arc::new(cluster.orphans().await?);
     let client = cluster.client().await?;
-    let reader = Others::client(cluster).await?;
-    let others = Others::start(&reader);
+    let mut others = Others::start(cluster).await?;
     tokio::time::sleep(BEFORE).await;
-    let others_before = others.percentile(99);
-    drop(others);
-    let others = Others::start(&reader);
+    others.begin();
     let (began, before) = (Instant::now(), cluster.apiserver_cpu()?);
     remove_all(&client, plan.bare_answers, Cluster::orphans_path(), &orphans, connections).await?;
     let (seconds, apiserver_cpu) = (began.elapsed().as_secs_f64(), cluster.apiserver_cpu()? - before);
-    let (p50, p99) = (others.percentile(50), others.percentile(99));
+    let sample =
+        Sample::of(Phase::Bare, format!("bare loop, {connections} connections"), format!("{count} orphans"));
+    let sample =
+        others.tell(sample.with(RATE, number(count) / seconds.max(0.001)).with(API_CPU, apiserver_cpu));
     let left = cluster.orphans_left().await?;
     ensure!(left == 0 && orphans.len() == count, "of {count} orphans {} found, {left} left", orphans.len());
-    let who = format!("bare loop, {connections} connections");
-    let sample = Sample::of(Phase::Bare, who, format!("{count} orphans"));
-    Ok(sample
-        .with(RATE, number(count) / seconds.max(0.001))
-        .with(API_CPU, apiserver_cpu)
-        .with(OTHERS_BEFORE, others_before)
-        .with(OTHERS_P50, p50)
-        .with(OTHERS_P99, p99))
+    Ok(sample)
 }
 
 /// Removes them as fast as these connections do.

@@ -6,9 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
-use pod_safety_control_plane::usage;
+use pod_safety_control_plane::{client, usage};
 
 use crate::bare::{self, Answers};
 use crate::cluster::Orphan;
@@ -68,9 +66,7 @@ pub(crate) async fn run(plan: Mass) -> Result<String> {
     let orphans = Arc::new(plan.orphans());
     let bare = {
         let server = plan.server().await?;
-        let config = Kubeconfig::read_from(server.kubeconfig())?;
-        let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await?;
-        let (client, began) = (Client::try_from(config)?, Instant::now());
+        let (client, began) = (client(&server.kubeconfig()).await?, Instant::now());
         say("the bare loop");
         bare::remove_all(&client, Answers::Json, synthetic::PODS.to_owned(), &orphans, plan.connections)
             .await?;

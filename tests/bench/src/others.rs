@@ -5,17 +5,19 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::Namespace;
-use kube::{Api, Client};
+use kube::Api;
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
 use crate::cluster::Cluster;
+use crate::results::{OTHERS_BEFORE, OTHERS_P50, OTHERS_P99, Sample, percentile};
 
 const READS_EACH: Duration = Duration::from_millis(20);
 
 /// One that reads until it is dropped.
 pub(crate) struct Others {
     times: Arc<Mutex<Vec<Duration>>>,
+    before: Option<f64>,
     task: JoinHandle<()>,
 }
 
@@ -26,8 +28,8 @@ impl Drop for Others {
 }
 
 impl Others {
-    /// A client that the API server counts among all other ServiceAccounts.
-    pub(crate) async fn client(cluster: &Cluster) -> Result<Client> {
+    /// Begins to read, as a client that the API server counts among all other ServiceAccounts.
+    pub(crate) async fn start(cluster: &Cluster) -> Result<Self> {
         let plane = &cluster.plane;
         let kubeconfig = plane.service_account("others", "others").await?;
         let role = ["create", "clusterrole", "others", "--verb=get", "--resource=namespaces"];
@@ -43,12 +45,8 @@ impl Others {
             plane.kubectl(args).await?;
         }
         let client = plane.client(&kubeconfig).await?;
-        Api::<Namespace>::all(client.clone()).get("others").await.context("others may not read")?;
-        Ok(client)
-    }
-
-    pub(crate) fn start(client: &Client) -> Self {
-        let (times, api) = (Arc::<Mutex<Vec<_>>>::default(), Api::<Namespace>::all(client.clone()));
+        let (times, api) = (Arc::<Mutex<Vec<_>>>::default(), Api::<Namespace>::all(client));
+        api.get("others").await.context("others may not read")?;
         let into = Arc::clone(&times);
         let task = tokio::spawn(async move {
             loop {
@@ -59,14 +57,24 @@ impl Others {
                 tokio::time::sleep(READS_EACH).await;
             }
         });
-        Self { times, task }
+        Ok(Self { times, before: None, task })
     }
 
-    /// Milliseconds within which so many of a hundred were answered.
-    pub(crate) fn percentile(&self, percent: usize) -> Option<f64> {
+    /// What comes now is measured. What was before it is compared with that.
+    pub(crate) fn begin(&mut self) {
+        self.before = self.percentile(99);
+        self.times.lock().clear();
+    }
+
+    /// Adds what was seen until now.
+    pub(crate) fn tell(&self, sample: Sample) -> Sample {
+        let sample = sample.with(OTHERS_BEFORE, self.before);
+        sample.with(OTHERS_P50, self.percentile(50)).with(OTHERS_P99, self.percentile(99))
+    }
+
+    fn percentile(&self, percent: usize) -> Option<f64> {
         let mut times = self.times.lock().clone();
         times.sort();
-        let at = times.len().checked_sub(1)? * percent / 100;
-        times.get(at).map(|time| time.as_secs_f64() * 1e3)
+        percentile(&times, 0, percent)
     }
 }

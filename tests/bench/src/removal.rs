@@ -11,7 +11,7 @@ use crate::contender::{Contender, Duty, Starter};
 use crate::kubelets::Kubelets;
 use crate::others::Others;
 use crate::plan::{Phase, Plan};
-use crate::results::{Meter, OTHERS_BEFORE, OTHERS_P50, OTHERS_P99, RATE, Sample, number};
+use crate::results::{Meter, RATE, Sample, number};
 use crate::say;
 
 /// Processor times are read this long before the quarantine ends: nothing is removed yet.
@@ -50,27 +50,22 @@ pub(crate) async fn run(
     let before = cluster.requests().await?;
     let ends = cluster.delete_dead_nodes().await? + plan.quarantine();
 
-    let reader = Others::client(cluster).await?;
-    let others = Others::start(&reader);
+    let mut others = Others::start(cluster).await?;
     let idle = idle(cluster, plan, ends).await?;
-    let others_before = others.percentile(99);
-    drop(others);
-    let others = Others::start(&reader);
+    others.begin();
     let meter = Meter::start(before, cluster, &mut running)?;
     let (first, last) = watch(cluster, count, ends).await?;
-    let (p50, p99) = (others.percentile(50), others.percentile(99));
+    let sample = Sample::of(Phase::Removal, contender.name(), format!("{count} orphans"));
+    let sample = others.tell(sample);
     drop(others);
     cluster.calm().await?;
     let after = |at: Instant| at.saturating_duration_since(ends).as_secs_f64();
     let rate = |seconds: f64| number(count) / seconds.max(0.001);
-    let sample = Sample::of(Phase::Removal, contender.name(), format!("{count} orphans"))
+    let sample = sample
         .with("quarantine over to last one gone, s", after(last))
         .with("to first one gone, s", after(first))
         .with(RATE, rate(after(last)))
-        .with("pods/s from first to last", rate(after(last) - after(first)))
-        .with(OTHERS_BEFORE, others_before)
-        .with(OTHERS_P50, p50)
-        .with(OTHERS_P99, p99);
+        .with("pods/s from first to last", rate(after(last) - after(first)));
     let sample = meter.read(sample, idle, cluster, &mut running).await?;
     let requests = usize::try_from(sample.requests.values().sum::<u64>())?;
     starter.stop(running).await?;

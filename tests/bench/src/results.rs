@@ -154,7 +154,7 @@ impl Meter {
 }
 
 /// Of `sorted` times and as many that `never` came, in milliseconds; `None` if it is one of these, or of none.
-fn percentile(sorted: &[Duration], never: usize, percent: usize) -> Option<f64> {
+pub(crate) fn percentile(sorted: &[Duration], never: usize, percent: usize) -> Option<f64> {
     let rank = ((sorted.len() + never) * percent).div_ceil(100);
     sorted.get(rank.checked_sub(1)?).map(|time| time.as_secs_f64() * 1_000.0)
 }

@@ -67,7 +67,11 @@ impl ControlPlane {
     }
 }
 
-pub(crate) async fn client(kubeconfig: &Path) -> Result<Client, Error> {
+/// As [`ControlPlane::client`], for any API server.
+///
+/// # Errors
+/// The kubeconfig cannot be read or used.
+pub async fn client(kubeconfig: &Path) -> Result<Client, Error> {
     let failed = |source| Error::Kubeconfig { path: kubeconfig.to_owned(), source: Box::new(source) };
     let parsed = Kubeconfig::read_from(kubeconfig).map_err(failed)?;
     let mut config =

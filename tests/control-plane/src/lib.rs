@@ -71,6 +71,7 @@ mod tools;
 pub mod usage;
 pub mod workloads;
 
+pub use access::client;
 pub use agents::agent;
 pub use audit::{AuditEntry, AuditLog};
 pub use balancer::Balancer;

@@ -12,11 +12,11 @@ use crate::world::{PodObject, Seen};
 /// A small world of one pod.
 #[derive(Clone, Debug)]
 pub struct Agents {
-    /// An agent takes so many rounds, of all its processes.
+    /// How many rounds all processes of the agent send together.
     pub rounds: u8,
-    /// So often its process is killed, and begins anew.
+    /// How many times its process is killed and started again.
     pub kills: u8,
-    /// So often the kubelet starts the process.
+    /// How many times the kubelet starts the process.
     pub starts: u8,
     /// A kubelet that restarts lists pods from the past (kubernetes#59848).
     pub lists_the_past: bool,

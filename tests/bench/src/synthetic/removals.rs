@@ -1,4 +1,4 @@
-//! What was written to pods: which were called Failed, and which are gone. A bit of each pod, and four bytes of each event.
+//! What was written to pods: which were called Failed, and which are gone. Of each pod a byte is kept, and of each change eight.
 
 use std::collections::BTreeMap;
 

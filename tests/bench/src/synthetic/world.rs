@@ -132,6 +132,11 @@ impl Size {
         node.is_multiple_of(ZONES) && node / ZONES < self.lost
     }
 
+    /// The version of a pod that nothing was written to.
+    const fn version_of(&self, pod: usize) -> usize {
+        FIRST_VERSION + 2 * self.nodes + pod
+    }
+
     /// The node of a pod.
     pub(crate) fn node_of(&self, pod: usize) -> usize {
         pod % self.nodes.max(1)
@@ -195,7 +200,7 @@ impl World {
 
     /// The version of a pod: that of its last change, if it had one.
     pub(crate) fn version_of(&self, pod: usize, change: Option<usize>) -> usize {
-        change.map_or(FIRST_VERSION + 2 * self.size.nodes + pod, |change| self.version(change))
+        change.map_or_else(|| self.size.version_of(pod), |change| self.version(change))
     }
 
     /// Makes a pod as this change left it.
@@ -257,8 +262,7 @@ impl World {
 
 /// The name, UID and version of a pod that nothing was written to.
 pub(crate) fn pod(size: Size, pod: usize) -> (String, String, String) {
-    let version = FIRST_VERSION + 2 * size.nodes + pod;
-    (format!("p-{pod}"), Uid::of(size.seed, Of::Pod, pod).to_string(), version.to_string())
+    (format!("p-{pod}"), Uid::of(size.seed, Of::Pod, pod).to_string(), size.version_of(pod).to_string())
 }
 
 /// A moment in microseconds, as Leases have it.

@@ -248,9 +248,10 @@ async fn force(parts: Parts, uid: &str, set: &str, lost: Incarnation) {
     fence(&authority, &cache, &owner, lost).await;
     forget(&authority, &cache, &owner).await;
     authority.submit(Intent::Witness { node: "gone".into() }, &owner);
+    // The authority reads the cache, too.
+    let held = Force::new(cache.read().view().pod(&Uid::new(uid).unwrap()).unwrap(), Claim::NeverScheduled);
+    authority.submit(Intent::Force(held), &owner);
     let guard = cache.read();
-    let pod = guard.view().pod(&Uid::new(uid).unwrap()).unwrap();
-    authority.submit(Intent::Force(Force::new(pod, Claim::NeverScheduled)), &owner);
     keep_budgets(&authority, &guard.view(), &owner, set);
     lose_nodes(&authority, &guard.view(), &owner);
 }
