@@ -38,9 +38,9 @@ enum Entry<V> {
 pub(super) enum Admission {
     /// Yes; it counts as busy from now on.
     Admitted,
-    /// It is being done, or just was.
+    /// It is being done.
     Busy,
-    /// Not before this.
+    /// Not before this: it failed, or was just done.
     Paused(Mono),
 }
 
@@ -64,7 +64,8 @@ impl<V: PartialEq> Ledger<V> {
                 *again = true;
                 return Admission::Busy;
             }
-            Some(Entry::Settled { until }) if now < *until => return Admission::Busy,
+            // Should the pod be there as before when the pause ends, as after etcd was restored, it is wanted again.
+            Some(Entry::Settled { until }) if now < *until => return Admission::Paused(*until),
             // The watch wakes whoever comes too early. Should it bring nothing, the
             // end of the pause does: what was calculated meanwhile was turned away.
             Some(Entry::Written { over, until }) if over == basis && now < *until => {
@@ -151,7 +152,7 @@ mod tests {
         assert_eq!(ledger.admit(&uid, &rv("1"), at(0)), Admission::Admitted);
         assert_eq!(ledger.admit(&uid, &rv("2"), at(1)), Admission::Busy);
         ledger.settled(&uid, at(1));
-        assert_eq!(ledger.admit(&uid, &rv("3"), at(30)), Admission::Busy);
+        assert_eq!(ledger.admit(&uid, &rv("3"), at(30)), Admission::Paused(at(31)));
         assert_eq!(ledger.admit(&uid, &rv("3"), at(31)), Admission::Admitted);
     }
 

@@ -5,6 +5,7 @@ mod deletions;
 mod fences;
 mod forces;
 mod nodes;
+mod staff;
 mod updates;
 mod volumes;
 
@@ -19,7 +20,7 @@ use tokio::sync::Notify;
 use super::act::Outcome;
 use pod_safety_proof::Force;
 
-use super::claim::{ClaimKind, Delete, Intent, Monitor, PolicyReview, Remediate};
+use super::claim::{Delete, Intent, Monitor, PolicyReview, Remediate};
 use super::fence::{Fencing, Looker, Reader};
 use super::ledger::Ledger;
 use super::queue::{Drain, FairQueue};
@@ -28,7 +29,7 @@ use super::update::Update;
 use super::verify::Verifier;
 use super::witness;
 use crate::cache::Cache;
-use crate::client::Connection;
+use crate::client::{Connection, MOST};
 use crate::clock::{Env, Mono};
 use crate::events::Recorder;
 use crate::lease::Leadership;
@@ -38,13 +39,12 @@ use crate::record::{Journal, error_chain};
 use crate::transport::FenceTransport;
 use deletions::{Deletions, LookedAt};
 use fences::Fences;
+use staff::{Class, Staff};
 use updates::Updates;
 
-/// How many turns run at once. Each does one request at a time, so this is also
-/// the number of connections that write: few beside the hundreds of seats of the
-/// API server's `workload-low`, and more do not make the deletions faster, only
-/// each of them slower (see `docs/benchmarks.md`).
-pub const WRITERS: usize = 16;
+/// How many turns run at once, where the API server answers soon enough. Each does one request at a time, so this is also the
+/// number of connections that write.
+pub const WRITERS: usize = MOST;
 
 /// How many turns of nodes run at once, by writers of their own: whoever a kubelet's silence is told to must not wait
 /// for the statuses of its thirty pods, least of all behind a webhook for pods that does not answer; nor must pods wait
@@ -104,63 +104,6 @@ pub enum Submitted {
     Later(Mono),
     /// Only the leader acts; this process is not it.
     NotLeading,
-}
-
-/// A queue turn's class: first reads, then each kind of claim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Class {
-    Witness,
-    Force(ClaimKind),
-    /// Of pods that keep an identity: their successors wait for them, and there may be a hundred times as many others.
-    ForceOfIdentity(ClaimKind),
-    Delete,
-    Update,
-    /// Apart from the statuses of budgets, which are few, and for which evictions wait. It waits itself while nodes do:
-    /// of a zone that is lost there are thirty times as many pods as nodes, and the API server can take only so much.
-    PodOfLostNode,
-    /// In a queue of its own.
-    Node,
-    /// In a queue of its own.
-    Fence,
-    /// With those.
-    Remediate,
-    /// In a queue of its own.
-    Switch,
-    /// In a queue of its own.
-    Monitor,
-}
-
-/// Who carries it out.
-#[derive(Clone, Copy)]
-enum Staff {
-    Nodes,
-    Fencers,
-    Switchers,
-    Lookers,
-    Others,
-}
-
-impl Staff {
-    const fn of(intent: &Intent) -> Self {
-        match intent {
-            Intent::Update(Update::Node(_)) => Self::Nodes,
-            Intent::Fence(fencing) if fencing.step.switches() => Self::Switchers,
-            Intent::Fence(_) | Intent::Remediate(_) | Intent::Review(_) => Self::Fencers,
-            Intent::Monitor(_) => Self::Lookers,
-            Intent::Update(
-                Update::Budget { .. }
-                | Update::PodOfLostNode { .. }
-                | Update::NotDisrupted { .. }
-                | Update::Volume(_)
-                | Update::Forget(_)
-                | Update::Ungate { .. },
-            )
-            | Intent::Witness { .. }
-            | Intent::Force(_)
-            | Intent::Delete(_)
-            | Intent::Scale { .. } => Self::Others,
-        }
-    }
 }
 
 enum Work {
@@ -463,7 +406,7 @@ impl Authority {
                 Some(batch) => {
                     // Others may sleep while more than one turn waits.
                     self.bell(staff).notify_one();
-                    self.serve(batch).await;
+                    self.serve(staff, batch).await;
                 }
                 None => self.bell(staff).notified().await,
             }
@@ -478,13 +421,19 @@ impl Authority {
     }
 
     /// One turn.
-    async fn serve(&self, batch: Vec<Work>) {
+    async fn serve(&self, staff: Staff, batch: Vec<Work>) {
         let mut verifier = self.verifier();
         let mut looked_at = LookedAt::default();
         for work in batch {
-            if matches!(work, Work::Force { .. } | Work::Delete { .. } | Work::Update { .. }) {
-                self.connection.rested().await;
-            }
+            let writes = matches!(work, Work::Force { .. } | Work::Delete { .. } | Work::Update { .. });
+            let _turn = match staff {
+                Staff::Others if writes => Some(self.connection.turn().await),
+                _ if writes => {
+                    self.connection.rested().await;
+                    None
+                }
+                _ => None,
+            };
             self.busy.fetch_add(1, Ordering::SeqCst);
             self.metrics.in_flight.inc();
             match work {

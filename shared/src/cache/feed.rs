@@ -7,7 +7,9 @@
 //! Invariants: lists are consistent reads (no `resourceVersion=0`); a watch goes
 //! on from the last version seen, bookmarks included; a version that is too old
 //! (410), or that the API server has not reached, means a new list, whose gaps are
-//! removals; a stream that is silent for longer than a bookmark takes is dead, and
+//! removals. After a failure the API server is asked which version it has reached,
+//! before it passes one that was watched to: etcd may have been restored, and what
+//! the restore took away is reported by no watch. A stream that is silent for longer than a bookmark takes is dead, and
 //! after two of them a new list says whether anything went by.
 
 mod watch;
@@ -27,9 +29,9 @@ use crate::metrics::CacheMetrics;
 use crate::model::Kind;
 use crate::record::error_chain;
 use crate::wire::{Raw, WireError};
-use watch::End;
 #[cfg(test)]
 pub(super) use watch::WATCH_SILENCE;
+use watch::{AHEAD, End};
 
 /// Objects of one page: of our own kinds, and of the others once a whole list has failed. A list without a limit is
 /// served from the API server's cache and costs it 4 to 7 s of CPU for 150,000
@@ -144,6 +146,8 @@ struct Feed<T> {
     version: Option<String>,
     /// When something came last.
     heard: Mono,
+    /// The last watch failed. The API server may have begun anew, with older data.
+    failed: bool,
     /// How many watches in a row brought nothing at all.
     silent: u32,
     /// The last list failed: the next one asks for pages.
@@ -163,6 +167,7 @@ impl<T: Object> Feed<T> {
             around,
             collects,
             version: None,
+            failed: false,
             silent: 0,
             paged: false,
             pause: FIRST_PAUSE,
@@ -186,7 +191,11 @@ impl<T: Object> Feed<T> {
                 continue;
             };
             let opened = self.around.env.now();
-            let end = self.watch(&version).await;
+            let end = match self.is_ahead(&version).await {
+                Ok(true) => End::Relist(AHEAD),
+                Ok(false) => self.watch(&version).await,
+                Err(error) => End::Failed(error),
+            };
             let short = self.around.env.now().since(opened) < SHORT;
             match end {
                 End::Over => {}
@@ -207,6 +216,7 @@ impl<T: Object> Feed<T> {
                     }
                 }
                 End::Failed(error) => {
+                    self.failed = true;
                     self.trouble("watch", &error).await;
                     continue;
                 }
@@ -307,6 +317,19 @@ impl<T: Object> Feed<T> {
             }
             page.continue_token().clone_into(&mut token);
         }
+    }
+
+    /// Whether the API server has not reached this version. Asked after a failure only.
+    async fn is_ahead(&mut self, version: &str) -> Result<bool, ApiError> {
+        if !self.failed {
+            return Ok(false);
+        }
+        let Around { connection, cache, env, .. } = &self.around;
+        let one = page(connection, env, page_path(&cache.path(T::KIND), Some(1), ""), &mut drop).await?;
+        self.failed = false;
+        // Versions are numbers that only grow (KEP-5504). Where they are not, the watch must do.
+        let reached = one.resource_version().parse::<u64>().ok();
+        Ok(reached.zip(version.parse().ok()).is_some_and(|(reached, seen)| reached < seen))
     }
 
     /// Reads one page into the cache.

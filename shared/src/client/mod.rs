@@ -8,6 +8,7 @@
 mod audit;
 mod config;
 mod guard;
+mod pace;
 mod request;
 #[cfg(test)]
 pub(crate) mod scripted;
@@ -21,7 +22,6 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use kube::client::Body;
-use parking_lot::Mutex;
 use serde_json::Value;
 use tower::{BoxError, Service};
 use zeroize::Zeroizing;
@@ -29,6 +29,8 @@ use zeroize::Zeroizing;
 pub use audit::{Audit, NoAudit, RequestLine};
 pub use config::{ConfigError, ConnectOptions, Prefer, Target};
 pub use guard::Guard;
+pub(crate) use pace::MOST;
+use pace::{Pace, Turn};
 pub use pod_safety_proof::GuardRefusal;
 pub use pod_safety_proof::{Resource, Shape};
 pub(crate) use request::page_path;
@@ -74,8 +76,7 @@ pub struct Connection {
     env: Env,
     target: Arc<Target>,
     request_timeout: Duration,
-    /// Until when an API server that is overloaded wants to be left alone.
-    rests_until: Arc<Mutex<Mono>>,
+    pace: Pace,
 }
 
 impl std::fmt::Debug for Connection {
@@ -105,8 +106,8 @@ impl Connection {
         let unusable = |source| ConfigError::Unusable { source };
         let (apart, kube) = (build(config.clone()).map_err(unusable)?, build(config).map_err(unusable)?);
         let request_timeout = options.request_timeout.unwrap_or(READ_TIMEOUT);
-        let rests_until = Arc::new(Mutex::new(env.now()));
-        Ok(Self { kube, apart, env, target: Arc::new(target), request_timeout, rests_until })
+        let pace = Pace::new(env.now());
+        Ok(Self { kube, apart, env, target: Arc::new(target), request_timeout, pace })
     }
 
     /// The same with connections of its own. A connection belongs to the runtime in which it was opened: a task with a runtime of its
@@ -127,9 +128,9 @@ impl Connection {
         let builder = kube::client::ClientBuilder::new(service, "default")
             .with_layer(&audit::AuditLayer::new(env.clone(), metrics, audit))
             .with_layer(&guard::GuardLayer);
-        let (kube, rests_until) = (builder.build(), Arc::new(Mutex::new(env.now())));
+        let (kube, pace) = (builder.build(), Pace::new(env.now()));
         let (apart, target) = (kube.clone(), Arc::default());
-        Self { apart, kube, env, target, request_timeout: READ_TIMEOUT, rests_until }
+        Self { apart, kube, env, target, request_timeout: READ_TIMEOUT, pace }
     }
 
     /// The namespace that is meant where none is named: that of the kubeconfig's
@@ -158,6 +159,7 @@ impl Connection {
     /// [`ApiError::Refused`] and [`ApiError::Guard`] the outcome of a write is unknown.
     pub async fn send(&self, call: Call) -> Result<Raw, ApiError> {
         let (deadline, evicts) = (self.deadline(&call), call.evicts());
+        let write = call.writes().then(|| self.pace.begins(self.env.now()));
         let work = async {
             let (encoding, body) = self.answer(call).await?;
             Raw::from_body(encoding, collect(body).await?).map_err(ApiError::Undecodable)
@@ -166,22 +168,22 @@ impl Connection {
         if let Err(error @ ApiError::Refused { code: 429, .. }) = &answer
             && !evicts
         {
-            let until = self.env.now() + error.pause().min(LONGEST_REST);
-            let mut rests_until = self.rests_until.lock();
-            *rests_until = until.max(*rests_until);
+            self.pace.rest(self.env.now() + error.pause().min(LONGEST_REST));
+        }
+        if let Some(write) = write.filter(|_| answer.is_ok()) {
+            write.succeeded(self.env.now());
         }
         answer
     }
 
     /// Waits while the API server, which is overloaded, wants to be left alone. Requests that cannot wait do not ask.
     pub(crate) async fn rested(&self) {
-        loop {
-            let left = self.rests_until.lock().since(self.env.now());
-            if left.is_zero() {
-                return;
-            }
-            self.env.sleep(left).await;
-        }
+        self.pace.rested(&self.env).await;
+    }
+
+    /// Waits for that, and for one of the turns that run at once: fewer where the API server answers slowly.
+    pub(crate) async fn turn(&self) -> Turn {
+        self.pace.turn(&self.env).await
     }
 
     /// Reads every object of a list with all of its fields, page by page, by quorum.

@@ -109,6 +109,10 @@ impl Call {
         self.path.ends_with("/eviction")
     }
 
+    pub(super) fn writes(&self) -> bool {
+        self.method != Method::Get
+    }
+
     pub(super) fn deadline_from(&self, now: Mono, usual: Duration) -> Mono {
         let usual = now + usual;
         self.deadline.map_or(usual, |deadline| deadline.min(usual))

@@ -9,10 +9,9 @@ const KERNEL_MOST: usize = 1_525;
 /// A file longer than this has two subjects.
 const FILE_MOST: usize = 400;
 /// Files that are longer, with what they had when this test was written. They only shrink.
-const LONGER: [(&str, usize); 4] = [
+const LONGER: [(&str, usize); 3] = [
     ("controllers/src/cli/run.rs", 449),
     ("shared/src/authority/hold.rs", 417), // a list of sentences
-    ("shared/src/authority/writer.rs", 419),
     ("shared/src/cache/view.rs", 450),
 ];
 

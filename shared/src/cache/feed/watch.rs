@@ -22,7 +22,7 @@ fn is_of_the_future(error: &ApiError) -> bool {
     matches!(error, ApiError::Refused { code: 504, message, .. } if message.contains("Too large resource version"))
 }
 
-const AHEAD: &str = "the API server has not reached the version: its data may have been restored";
+pub(super) const AHEAD: &str = "the API server has not reached the version: its data may have been restored";
 
 /// Why a watch ended.
 pub(super) enum End {

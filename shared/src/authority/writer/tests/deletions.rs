@@ -58,10 +58,25 @@ async fn a_pod_is_asked_to_end_told_written_down_and_counted_once() {
     let [record] = records.as_slice() else { panic!("{records:?}") };
     assert_eq!((record.action, record.reason), (Action::Deleted, "TaintNotTolerated"));
     assert!(record.message.contains("k:NoExecute"), "{}", record.message);
-    pool.accepts(wish("a", "77"));
+    assert!(matches!(pool.asks(wish("a", "77")), Submitted::Later(_)), "the watch has yet to show it");
     pass(1.0).await;
-    assert_eq!(methods(&pool).len(), 3, "the watch has yet to show it");
+    assert_eq!(methods(&pool).len(), 3);
     assert_eq!(pool.metrics.authority.outcomes.with_label_values(&["ending"]).get(), 1);
+}
+
+/// Found on real nodes. etcd was restored to before the deletion: the pod was there again and did not end. What wanted it within
+/// half a minute was told that it was being done, and wanted it again with the next sweep, after five minutes.
+#[tokio::test(start_paused = true)]
+async fn bug_a_deletion_that_a_restore_took_back_waited_for_the_next_sweep() {
+    let pool = with_node(ending);
+    pool.accepts(wish("a", "10"));
+    pass(10.0).await;
+    let Submitted::Later(until) = pool.asks(wish("a", "10")) else { panic!("it was just done") };
+    assert!(until.since(pool.env.now()) <= Duration::from_secs(20));
+    pass(20.1).await;
+    pool.accepts(wish("a", "10"));
+    pass(1.0).await;
+    assert_eq!(pool.ended(), ["a ending", "a ending"]);
 }
 
 #[tokio::test(start_paused = true)]
