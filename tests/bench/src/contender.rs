@@ -102,6 +102,9 @@ pub(crate) struct Running {
     pub(crate) admin: Option<Client>,
 }
 
+/// One that does not lead.
+pub(crate) struct StandBy(Process);
+
 enum Process {
     Ours(Program),
     Kcm(Component),
@@ -135,10 +138,7 @@ impl Starter {
     ) -> Result<Running> {
         let apiserver_before = cluster.apiserver_cpu()?;
         let started = Instant::now();
-        let mut process = match contender {
-            Contender::Ours => Process::Ours(self.ours(duty, cluster)?),
-            Contender::Kcm => Process::Kcm(cluster.plane.kube_controller_manager(duty.of_kcm(), &[]).await?),
-        };
+        let mut process = self.process(contender, duty, cluster).await?;
         let skip = self.kcm_log;
         let program = process.program();
         let admin = match contender {
@@ -152,6 +152,27 @@ impl Starter {
         Ok(Running { process, synced_after, synced_cpu, apiserver_before, started, admin })
     }
 
+    async fn process(&mut self, contender: Contender, duty: Duty, cluster: &Cluster) -> Result<Process> {
+        Ok(match contender {
+            Contender::Ours => Process::Ours(self.ours(duty, cluster)?),
+            Contender::Kcm => Process::Kcm(cluster.plane.kube_controller_manager(duty.of_kcm(), &[]).await?),
+        })
+    }
+
+    /// Starts another beside the one that leads, and waits until it is ready for that: kube-controller-manager lists when it leads.
+    pub(crate) async fn stand_by(
+        &mut self,
+        contender: Contender,
+        duty: Duty,
+        cluster: &Cluster,
+    ) -> Result<StandBy> {
+        let mut process = self.process(contender, duty, cluster).await?;
+        if contender == Contender::Ours {
+            ours_synced(process.program()).await?;
+        }
+        Ok(StandBy(process))
+    }
+
     fn ours(&mut self, duty: Duty, cluster: &Cluster) -> Result<Program> {
         self.starts += 1;
         let kubeconfig = format!("--kubeconfig={}", cluster.kubeconfig.display());
@@ -162,10 +183,18 @@ impl Starter {
     }
 
     /// Ends a contender as a rollout would: its lease is given back.
-    pub(crate) async fn stop(&mut self, mut running: Running) -> Result<()> {
-        let program = running.process.program();
-        program.terminate().await?;
-        if let Process::Kcm(component) = &running.process {
+    pub(crate) async fn stop(&mut self, running: Running) -> Result<()> {
+        self.end(running.process).await
+    }
+
+    /// The same of one that stood by.
+    pub(crate) async fn stop_standby(&mut self, StandBy(process): StandBy) -> Result<()> {
+        self.end(process).await
+    }
+
+    async fn end(&mut self, mut process: Process) -> Result<()> {
+        process.program().terminate().await?;
+        if let Process::Kcm(component) = &process {
             self.kcm_log = component.log_text().len();
         }
         Ok(())
@@ -173,6 +202,11 @@ impl Starter {
 }
 
 impl Running {
+    /// At once, as a machine that loses its power: its Lease is not given back.
+    pub(crate) fn kill(mut self) -> Result<()> {
+        Ok(self.process.program().kill_9()?)
+    }
+
     /// The processor time that it has used so far.
     pub(crate) fn cpu(&mut self) -> Result<f64> {
         Ok(self.process.program().cpu_seconds()?)

@@ -4,7 +4,7 @@
 //! same real API server with the same objects, beside a bare loop that shows what the API server can take.
 //!
 //! - `plan`: what is measured, from the command line; `cluster`: where; `contender`: who
-//! - `calm`, `removal`, `bare`, `budgets`, `losses`, `tenants`: a phase each; `scale`, `mass`: made-up clusters; `agents`: Leases of node agents
+//! - `calm`, `failover`, `removal`, `bare`, `budgets`, `losses`, `tenants`: a phase each; `scale`, `mass`: made-up clusters; `agents`: Leases of node agents
 //! - `kubelets`: heartbeats; `etcd`, `http`, `requests`, `listener`: what they look at; `others`: what others see
 //! - `synthetic`: an API server of a cluster of any size that is made up, for sizes that no machine carries
 //! - `results`: every measurement; `report`: tables, promises and files; `pictures`: of those tables
@@ -22,6 +22,7 @@ mod calm;
 mod cluster;
 mod contender;
 mod etcd;
+mod failover;
 mod http;
 mod kubelets;
 mod listener;
@@ -92,9 +93,10 @@ async fn run(plan: Plan) -> Result<()> {
 }
 
 async fn measure(plan: &Plan, starter: &mut Starter, results: &mut Results) -> Result<()> {
-    let of_pod_gc = [Phase::Start, Phase::Quiet, Phase::Heartbeats, Phase::Removal, Phase::Bare];
-    if of_pod_gc.into_iter().any(|phase| plan.has(phase)) {
-        measure_pod_gc(plan, starter, results).await?;
+    let of_one =
+        [Phase::Start, Phase::Quiet, Phase::Heartbeats, Phase::Failover, Phase::Removal, Phase::Bare];
+    if of_one.into_iter().any(|phase| plan.has(phase)) {
+        measure_on_one(plan, starter, results).await?;
     }
     if plan.has(Phase::Budgets) {
         budgets::run(starter, plan, results).await?;
@@ -108,8 +110,8 @@ async fn measure(plan: &Plan, starter: &mut Starter, results: &mut Results) -> R
     Ok(())
 }
 
-/// All that has to do with the collection of pods, on one cluster.
-async fn measure_pod_gc(plan: &Plan, starter: &mut Starter, results: &mut Results) -> Result<()> {
+/// All that has to do with the collection of pods, and the failover, on one cluster.
+async fn measure_on_one(plan: &Plan, starter: &mut Starter, results: &mut Results) -> Result<()> {
     let mut cluster = Cluster::start(plan).await?;
     if plan.has(Phase::Start) {
         calm::starts(&mut cluster, starter, plan, results).await?;
@@ -121,6 +123,9 @@ async fn measure_pod_gc(plan: &Plan, starter: &mut Starter, results: &mut Result
                 results.add(calm::quiet(&mut cluster, starter, plan, contender, phase).await?);
             }
         }
+    }
+    if plan.has(Phase::Failover) {
+        failover::run(&mut cluster, starter, plan, results).await?;
     }
     for &orphans in &plan.orphans {
         measure_removal(results, &mut cluster, starter, plan, orphans).await?;

@@ -131,6 +131,8 @@ pub(crate) enum Phase {
     Quiet,
     /// The same while kubelets renew their leases
     Heartbeats,
+    /// The leader dies, and the one that stands by decides
+    Failover,
     /// Orphans appear and are removed
     Removal,
     /// The same writes from a loop that does nothing else
@@ -216,7 +218,7 @@ mod tests {
         assert_eq!((plan.nodes, plan.pods, plan.ghosts), (5_000, 150_000, 50));
         assert_eq!(plan.orphans, [1_000, 10_000]);
         assert_eq!((plan.quiet(), plan.quarantine()), (Duration::from_secs(300), QUARANTINE));
-        assert_eq!((phases(&plan).len(), plan.removers().count()), (8, 2));
+        assert_eq!((phases(&plan).len(), plan.removers().count()), (9, 2));
         assert_eq!((&*plan.budgets, &*plan.budget_namespaces), (&[1_000, 5_000][..], &[1, 100][..]));
         assert_eq!((plan.connections.len(), plan.rounds), (4, 3));
     }

@@ -145,6 +145,28 @@ impl ControlPlane {
         etcd::start(&mut self.etcd, &self.folder).await
     }
 
+    /// Keeps a copy of what etcd stores, as a power failure at this moment would leave it: all members stand still meanwhile.
+    pub async fn save_etcd(&mut self) -> Result<(), Error> {
+        let mut members = self.etcd.iter_mut().filter_map(|member| member.program.as_mut());
+        members.try_for_each(Program::pause)?;
+        let saved = self.folder.copy_data().await;
+        let mut members = self.etcd.iter_mut().filter_map(|member| member.program.as_mut());
+        members.try_for_each(Program::resume)?;
+        saved
+    }
+
+    /// Puts back what was saved, as the restore of a backup does: versions that were given since are given a second time. The
+    /// API servers begin anew with it, because they remember later ones.
+    pub async fn restore_etcd(&mut self) -> Result<(), Error> {
+        self.stop_apiserver()?;
+        for mut program in self.etcd.iter_mut().filter_map(|member| member.program.take()) {
+            program.kill_9()?;
+        }
+        self.folder.put_data_back().await?;
+        self.start_etcd().await?;
+        self.start_apiserver().await
+    }
+
     /// Another way to the API servers, for whoever is to have one of its own.
     pub async fn balancer(&self, address: Ipv4Addr) -> Result<Balancer, Error> {
         Balancer::open(&self.looks, address).await

@@ -64,6 +64,19 @@ impl Folder {
         self.data.as_ref().map_or(&*self.path, |data| data.folder.path()).join("etcd")
     }
 
+    fn saved_data(&self) -> PathBuf {
+        self.data().with_file_name("etcd-saved")
+    }
+
+    /// In place of an earlier copy.
+    pub(crate) async fn copy_data(&self) -> Result<(), Error> {
+        replace(&self.saved_data(), &self.data()).await
+    }
+
+    pub(crate) async fn put_data_back(&self) -> Result<(), Error> {
+        replace(&self.data(), &self.saved_data()).await
+    }
+
     /// To be called by whatever drops: whether the test fails is known to its own thread only, and only while
     /// it unwinds.
     pub(crate) fn keep_logs_if_failing(&self) {
@@ -116,7 +129,7 @@ impl Drop for Folder {
         };
         let kept = root.keep();
         // Keys and data have no value without the processes; failing to remove them loses nothing.
-        for part in ["pki", "access", "etcd"] {
+        for part in ["pki", "access", "etcd", "etcd-saved"] {
             let _ = std::fs::remove_dir_all(kept.join(part));
         }
         say(&format!("the logs of the control plane are in {}", kept.join("logs").display()));
@@ -126,6 +139,19 @@ impl Drop for Folder {
 #[expect(clippy::print_stderr, reason = "the only place where a test's output can tell where the logs are")]
 fn say(text: &str) {
     eprintln!("{text}");
+}
+
+/// Makes a folder what another one is.
+async fn replace(folder: &Path, by: &Path) -> Result<(), Error> {
+    let script = r#"rm -rf "$1" && cp -a "$2" "$1""#;
+    let copy =
+        tokio::process::Command::new("sh").args(["-c", script, "sh"]).arg(folder).arg(by).status().await;
+    let failed = Error::file("copy", by);
+    match copy {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(failed(std::io::Error::other(status.to_string()))),
+        Err(error) => Err(failed(error)),
+    }
 }
 
 fn scratch(parent: &Path) -> Result<TempDir, Error> {

@@ -15,6 +15,7 @@ use tokio::task::JoinSet;
 use crate::cluster::Cluster;
 use crate::machine::{Machine, Service, run};
 use crate::objects::{self, NAMESPACE};
+use crate::outlived::Ledger;
 
 /// W.
 const TIMEOUT: Duration = Duration::from_secs(8);
@@ -32,6 +33,7 @@ fn folder(machine: Machine) -> PathBuf {
 
 /// While it runs, each machine has an agent, also after a boot. Dropping it ends the keepers.
 pub(crate) struct Agents {
+    pub(crate) outlived: Ledger,
     _keepers: JoinSet<()>,
 }
 
@@ -110,7 +112,7 @@ impl Cluster {
             });
         }
         // From here on a repair ends them, whatever fails next.
-        self.agents = Some(Agents { _keepers: keepers });
+        self.agents = Some(Agents { outlived: Ledger::begin(self.plane.admin()), _keepers: keepers });
         for machine in Machine::ALL {
             machine.start(Service::Agent).await?;
         }

@@ -55,6 +55,10 @@ pub(crate) enum Fault {
     /// All members.
     EtcdPaused,
     EtcdResumed,
+    /// What it stores is kept,
+    EtcdSaved,
+    /// and put back, as from a backup.
+    EtcdRestored,
     /// The API server of this number.
     Server(usize, Does),
     /// The member of etcd of this number, which only the API server of this number asks.
@@ -116,7 +120,10 @@ pub(crate) enum Fault {
 impl Fault {
     /// Whether it only says how our nodes are fenced, or what becomes of that later.
     pub(crate) fn prepares(self) -> bool {
-        matches!(self, Self::SecondFact | Self::Agents | Self::AgentsAndSwitch | Self::SwitchLies)
+        matches!(
+            self,
+            Self::SecondFact | Self::Agents | Self::AgentsAndSwitch | Self::SwitchLies | Self::EtcdSaved
+        )
     }
 }
 
@@ -189,6 +196,8 @@ impl Cluster {
             | Fault::ApiServerStarted
             | Fault::EtcdPaused
             | Fault::EtcdResumed
+            | Fault::EtcdSaved
+            | Fault::EtcdRestored
             | Fault::Server(..)
             | Fault::Member(..)
             | Fault::MemberCut(_)
@@ -210,9 +219,7 @@ impl Cluster {
             | Fault::Agents
             | Fault::AgentsAndSwitch
             | Fault::SwitchOfAnother
-            | Fault::SwitchByIpmi => {
-                self.configure(fault, victim).await?;
-            }
+            | Fault::SwitchByIpmi => self.configure(fault, victim).await?,
             Fault::PodDeleted => observe::delete_pod(&self.plane.admin(), NAMESPACE, identity, false).await?,
             Fault::PodHangs => self.hang(identity).await?,
             Fault::PodEndsUnseen => self.end_unseen(victim, identity).await?,
@@ -247,6 +254,8 @@ impl Cluster {
             Fault::ApiServerStarted => self.plane.start_apiserver().await?,
             Fault::EtcdPaused => self.etcd_stands_still()?,
             Fault::EtcdResumed => self.etcd_goes_on()?,
+            Fault::EtcdSaved => self.plane.save_etcd().await?,
+            Fault::EtcdRestored => self.plane.restore_etcd().await?,
             Fault::Server(at, what) => self.server_does(at, what)?,
             Fault::Member(at, what) => self.member_does(at, what)?,
             Fault::MemberCut(at) => self.cut_member(at).await?,
@@ -337,21 +346,29 @@ impl Cluster {
         for machine in Machine::ALL {
             // Where there is no Node, there is nothing to do.
             self.plane.kubectl(&["uncordon", &machine.name()]).await?;
-            if machine.is_on().await? {
-                machine.lose_nothing().await?;
-                machine.feed().await?;
-                machine.thaw().await?;
-                machine.cable(true).await?;
-                let agent = self.agents.as_ref().map(|_| Service::Agent);
-                for service in [Service::Containerd, Service::Kubelet].into_iter().chain(agent) {
-                    machine.repair(service).await?;
-                }
-                self.register(machine).await?;
-            } else {
+            let repaired =
+                if machine.is_on().await? { self.repair_machine(machine).await } else { machine.on().await };
+            // A switch that answers again may have switched it off meanwhile.
+            if repaired.is_err() && !machine.is_on().await? {
                 machine.on().await?;
+            } else {
+                repaired?;
             }
         }
         Ok(())
+    }
+
+    /// One that is on.
+    async fn repair_machine(&self, machine: Machine) -> Result<()> {
+        machine.lose_nothing().await?;
+        machine.feed().await?;
+        machine.thaw().await?;
+        machine.cable(true).await?;
+        let agent = self.agents.as_ref().map(|_| Service::Agent);
+        for service in [Service::Containerd, Service::Kubelet].into_iter().chain(agent) {
+            machine.repair(service).await?;
+        }
+        self.register(machine).await
     }
 
     /// A kubelet whose Node was deleted registers again when it is restarted.

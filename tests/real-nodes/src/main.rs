@@ -6,7 +6,7 @@
 //! - `needs`: what this machine must allow; `scripts/world.sh`: namespaces in which nothing outlives the first process;
 //!   `beside`: one for each of the ways
 //! - `machine`: a machine, by `scripts/machine.sh`; `slow`: its cable, when that takes its time
-//! - `agents`: agents of nodes, and what keeps their promise
+//! - `agents`: agents of nodes, and what keeps their promise; `outlived`: for how long anything runs without it
 //! - `plane`: API servers, etcd, and the ways to them; `ours`: our replicas; `cluster` and `objects`: all of it, with
 //!   StatefulSets, power switches, and who keeps order
 //! - `fault`: what goes wrong, and its repair; `scenario`: the table; `storm`: rounds by chance; `play`: one incident
@@ -31,6 +31,7 @@ mod needs;
 mod objects;
 mod oracle;
 mod ours;
+mod outlived;
 mod plane;
 mod planted;
 mod play;
@@ -53,6 +54,7 @@ use beside::{Part, World, say};
 use cluster::{Cluster, Way};
 use needs::Verdict;
 use objects::IDENTITIES;
+use outlived::Outlived;
 use play::{Finding, Incident};
 use scenario::{Outcome, Scenario};
 use storm::Chance;
@@ -277,6 +279,9 @@ async fn one(cluster: &mut Cluster, scenario: &'static Scenario, part: &mut Part
         let words = promised.iter().map(|one| one.word()).collect::<Vec<_>>().join(" or ");
         part.wrong.push(format!("{name}: {}, not {words}", finding.outcome.word()));
     }
+    if let Some(late) = finding.outlived.filter(Outlived::is_late) {
+        part.wrong.push(format!("{name}: {late}"));
+    }
     part.report.add(scenario, way, finding);
     Ok(())
 }
@@ -300,6 +305,7 @@ async fn storm(cluster: &mut Cluster, args: &Args, part: &mut Part) -> Result<()
     let Part { report, wrong } = part;
     let (seed, rounds) = (args.seed, args.rounds_of(cluster.way));
     let (mut chance, mut counts, mut handovers) = (Chance::new(seed), [0; 4], Vec::new());
+    let mut outlived = None;
     for round in 1..=rounds {
         let identity = IDENTITIES[chance.below(IDENTITIES.len())];
         let faults =
@@ -312,9 +318,11 @@ async fn storm(cluster: &mut Cluster, args: &Args, part: &mut Part) -> Result<()
             continue;
         };
         let (cell, said) = (report::cell(&finding), finding.said.join("; "));
-        say(&format!("{name}: {cell}; {said}{}", report::margins(&finding.handovers)));
+        say(&format!("{name}: {cell}; {said}{}", report::margins(&finding.handovers, finding.outlived)));
         counts[finding.outcome as usize] += 1;
         handovers.extend_from_slice(&finding.handovers);
+        outlived = Outlived::longer(outlived, finding.outlived);
+        wrong.extend(finding.outlived.filter(Outlived::is_late).map(|late| format!("{name}: {late}")));
         match finding.outcome {
             Outcome::Unsafe => wrong.push(format!("{name}: {:?}", finding.violations)),
             Outcome::Waits if finding.said.is_empty() => {
@@ -328,7 +336,7 @@ async fn storm(cluster: &mut Cluster, args: &Args, part: &mut Part) -> Result<()
         let with = if args.with_agents { " of machines with agents" } else { "" };
         let line = format!(
             "Seed {seed}, {rounds} rounds by chance{with} under `replace`: {undisturbed} undisturbed, {recovers} recovered, {waits} waited and said what for, {broken} unsafe.{}",
-            report::margins(&handovers)
+            report::margins(&handovers, outlived)
         );
         say(&line);
         report.rounds.push(line);

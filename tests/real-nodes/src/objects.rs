@@ -41,6 +41,11 @@ pub(crate) fn device_by_ipmi(ports: &[(String, u16)]) -> Value {
     }))
 }
 
+/// g, rho and R of the promise of agents.
+pub(crate) const TICK_SECONDS: u32 = 1;
+pub(crate) const DRIFT_PPM: u32 = 10_000;
+pub(crate) const RESET_SECONDS: u32 = 5;
+
 /// The agents of all nodes, behind each of which is a keeper; on this kernel.
 pub(crate) fn device_by_agents(kernel: &str) -> Value {
     json!({
@@ -48,7 +53,10 @@ pub(crate) fn device_by_agents(kernel: &str) -> Value {
         "metadata": { "namespace": "pod-safety", "name": "agents" },
         "spec": {
             "driver": "WatchdogLease", "monitorSeconds": 2, "timeouts": { "powerOff": "60s" },
-            "watchdogLease": { "classes": ["Hardware"], "drilled": [{ "identity": "keeper", "kernel": kernel }] },
+            "watchdogLease": {
+                "classes": ["Hardware"], "drilled": [{ "identity": "keeper", "kernel": kernel }],
+                "tickSeconds": TICK_SECONDS, "driftPpm": DRIFT_PPM, "resetSeconds": RESET_SECONDS,
+            },
         },
     })
 }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::cluster::Cluster;
 use crate::fault::Fault;
 use crate::oracle::{self, Handover, Sighting, Violation};
+use crate::outlived::Outlived;
 use crate::scenario::Outcome;
 use crate::watch;
 
@@ -33,6 +34,8 @@ pub(crate) struct Finding {
     pub(crate) said: Vec<String>,
     /// From copy to copy, in seconds since the first fault.
     pub(crate) handovers: Vec<Handover>,
+    /// How long anything ran after the last grant of its node's agent, where there were agents.
+    pub(crate) outlived: Option<Outlived>,
     /// From the repair until all was calm; `None`: it never was, and began anew.
     pub(crate) calm: Option<Duration>,
 }
@@ -135,11 +138,12 @@ pub(crate) async fn play(cluster: &mut Cluster, incident: Incident<'_>) -> Resul
         }
     };
     let (violations, handovers) = (seen.violations(cluster)?, seen.handovers()?);
+    let outlived = cluster.agents.as_ref().and_then(|agents| agents.outlived.longest());
     if calm.is_none() {
         cluster.begin_anew().await?;
     }
     cluster.tidy().await?;
     cluster.until_calm(PATIENCE).await?;
     let outcome = outcome(violations.is_empty(), disturbed, recovered.is_some());
-    Ok(Finding { outcome, recovered, violations, said, handovers, calm })
+    Ok(Finding { outcome, recovered, violations, said, handovers, outlived, calm })
 }

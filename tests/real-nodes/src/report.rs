@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cluster::Way;
 use crate::oracle::{Handover, Violation};
+use crate::outlived::Outlived;
 use crate::play::Finding;
 use crate::scenario::{self, Outcome, Scenario};
 
@@ -94,6 +95,15 @@ impl Report {
                 }
             }
         }
+        let outlived: Vec<_> =
+            self.found.iter().filter_map(|one| Some((one, one.finding.outlived?))).collect();
+        if !outlived.is_empty() {
+            text += "\n| scenario with agents | way | the longest that a copy ran after the last grant of its node's agent | T |\n|---|---|--:|--:|\n";
+        }
+        for (Found { scenario, way, .. }, Outlived { seconds, bound }) in outlived {
+            let _infallible =
+                writeln!(text, "| {scenario} | {} | {seconds:.1} s | {bound:.1} s |", way.name());
+        }
         for line in &self.rounds {
             let _infallible = writeln!(text, "\n{line}");
         }
@@ -120,14 +130,17 @@ pub(crate) fn cell(finding: &Finding) -> String {
 }
 
 /// How late the last line of an earlier copy was, and how soon after it the next one began.
-pub(crate) fn margins(handovers: &[Handover]) -> String {
+pub(crate) fn margins(handovers: &[Handover], outlived: Option<Outlived>) -> String {
     let ended = handovers.iter().map(|one| one.ended).reduce(f64::max);
     let between = handovers.iter().map(|one| one.began - one.ended).reduce(f64::min);
-    let Some((ended, between)) = ended.zip(between) else { return String::new() };
-    format!(
+    let mut text = ended.zip(between).map_or_else(String::new, |(ended, between)| format!(
         " {} times an identity went to another copy: the latest copy ended {ended:.1} s after the first fault, and no copy began sooner than {between:.1} s after the end of the one before.",
         handovers.len()
-    )
+    ));
+    if let Some(outlived) = outlived {
+        let _infallible = write!(text, " With agents, {outlived}.");
+    }
+    text
 }
 
 /// How many identities had two copies, and for how long at most.
