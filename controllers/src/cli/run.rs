@@ -208,11 +208,11 @@ struct ElectionArgs {
     leader_elect: bool,
 
     /// How long standbys wait after the leader's last renewal
-    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration::parse, allow_hyphen_values = true, env = "POD_SAFETY_LEADER_ELECT_LEASE_DURATION")]
+    #[arg(long, value_name = "DURATION", default_value = "12s", value_parser = duration::parse, allow_hyphen_values = true, env = "POD_SAFETY_LEADER_ELECT_LEASE_DURATION")]
     leader_elect_lease_duration: Duration,
 
     /// How long the leader writes after its last renewal
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration::parse, allow_hyphen_values = true, env = "POD_SAFETY_LEADER_ELECT_RENEW_DEADLINE")]
+    #[arg(long, value_name = "DURATION", default_value = "8s", value_parser = duration::parse, allow_hyphen_values = true, env = "POD_SAFETY_LEADER_ELECT_RENEW_DEADLINE")]
     leader_elect_renew_deadline: Duration,
 
     /// How often the process tries to renew or acquire the lease

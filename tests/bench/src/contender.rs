@@ -48,6 +48,8 @@ pub(crate) enum Duty {
     PodGc,
     /// The statuses of disruption budgets.
     Budgets,
+    /// The same, by the one of two processes that leads.
+    Failover,
     /// The loss of nodes, and what follows for their pods.
     Nodes,
 }
@@ -57,7 +59,7 @@ impl Duty {
     const fn of_kcm(self) -> &'static str {
         match self {
             Self::PodGc => "pod-garbage-collector-controller",
-            Self::Budgets => "disruption-controller",
+            Self::Budgets | Self::Failover => "disruption-controller",
             Self::Nodes => "node-lifecycle-controller,taint-eviction-controller",
         }
     }
@@ -66,15 +68,23 @@ impl Duty {
     const fn kcm_starts(self) -> &'static str {
         match self {
             Self::PodGc => "Starting GC controller",
-            Self::Budgets => "Starting disruption controller",
+            Self::Budgets | Self::Failover => "Starting disruption controller",
             Self::Nodes => "Starting node controller",
+        }
+    }
+
+    /// Alone it needs no election.
+    const fn kcm_flags(self) -> &'static [&'static str] {
+        match self {
+            Self::Failover => &["--leader-elect=true"],
+            Self::PodGc | Self::Budgets | Self::Nodes => &[],
         }
     }
 
     const fn of_ours(self) -> &'static [&'static str] {
         match self {
             Self::PodGc => &["--controllers=pod-gc"],
-            Self::Budgets => &["--controllers=disruption", "--mode=replace"],
+            Self::Budgets | Self::Failover => &["--controllers=disruption", "--mode=replace"],
             Self::Nodes => &["--controllers=node-lifecycle,taint-eviction", "--mode=replace"],
         }
     }
@@ -155,7 +165,10 @@ impl Starter {
     async fn process(&mut self, contender: Contender, duty: Duty, cluster: &Cluster) -> Result<Process> {
         Ok(match contender {
             Contender::Ours => Process::Ours(self.ours(duty, cluster)?),
-            Contender::Kcm => Process::Kcm(cluster.plane.kube_controller_manager(duty.of_kcm(), &[]).await?),
+            Contender::Kcm => {
+                let flags = duty.kcm_flags();
+                Process::Kcm(cluster.plane.kube_controller_manager(duty.of_kcm(), flags).await?)
+            }
         })
     }
 

@@ -39,8 +39,8 @@ pub(crate) async fn run(
 }
 
 async fn one(cluster: &mut Cluster, starter: &mut Starter, contender: Contender, round: u16) -> Result<f64> {
-    let leader = starter.start(contender, Duty::Budgets, cluster).await?;
-    let standby = starter.stand_by(contender, Duty::Budgets, cluster).await?;
+    let leader = starter.start(contender, Duty::Failover, cluster).await?;
+    let standby = starter.stand_by(contender, Duty::Failover, cluster).await?;
     cluster.calm().await?;
     tokio::time::sleep(LATER_EACH_ROUND * round.into()).await;
     let budgets = Api::<PodDisruptionBudget>::namespaced(cluster.plane.admin(), NAMESPACE);

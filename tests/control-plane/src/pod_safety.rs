@@ -15,7 +15,7 @@ use crate::port::Port;
 use crate::{ControlPlane, Error, Output, PATIENCE, Program, raw};
 
 /// Timing by which tests need not wait: a quarantine of 3 s, and a lease that was given back is taken at once. One that
-/// was not is missed as late as anywhere else: a machine that is busy must be no change of the leader.
+/// was not is missed no sooner than anywhere else: a machine that is busy must be no change of the leader.
 pub const QUICK: [&str; 4] = [
     "--pod-gc-quarantine=3s",
     "--leader-elect-lease-duration=15s",

@@ -48,12 +48,12 @@ async fn a_wrong_value_is_named_with_its_flag_and_with_what_is_allowed() {
         (&["--pod-gc-quarantine=40"], &["--pod-gc-quarantine", "'40'", "allowed is 1ms to 24h"]),
         (&["--leader-elect-lease-duration=-15s"], &["--leader-elect-lease-duration", "-15s", "allowed is"]),
         (
-            &["--leader-elect-lease-duration=10s"],
-            &["--leader-elect-lease-duration=10s", "longer than --leader-elect-renew-deadline=10s"],
+            &["--leader-elect-lease-duration=8s"],
+            &["--leader-elect-lease-duration=8s", "longer than --leader-elect-renew-deadline=8s"],
         ),
         (
             &["--leader-elect-retry-period=9s"],
-            &["--leader-elect-renew-deadline=10s", "1.2 times --leader-elect-retry-period=9s"],
+            &["--leader-elect-renew-deadline=8s", "1.2 times --leader-elect-retry-period=9s"],
         ),
         (&["--leader-elect-lease-duration=500ms"], &["--leader-elect-lease-duration=500ms", "at least 1s"]),
         (
@@ -308,8 +308,8 @@ async fn the_defaults_are_kcms() {
         ("unhealthy-zone-threshold", "0.55"),
         ("leader-elect ", "true"),
         ("leader-elect[", "true"),
-        ("leader-elect-lease-duration", "15s"),
-        ("leader-elect-renew-deadline", "10s"),
+        ("leader-elect-lease-duration", "12s"),
+        ("leader-elect-renew-deadline", "8s"),
         ("leader-elect-retry-period", "2s"),
         ("leader-elect-resource-lock", "leases"),
         ("leader-elect-resource-namespace", "kube-system"),

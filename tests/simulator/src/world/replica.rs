@@ -50,8 +50,8 @@ impl Settings {
     /// The settings of a release, but for the threshold: there are few pods here.
     pub(crate) const SHIPPED: Self = Self {
         quarantine: Duration::from_secs(40),
-        lease_duration: Some(Duration::from_secs(15)),
-        renew_deadline: Duration::from_secs(10),
+        lease_duration: Some(Duration::from_secs(12)),
+        renew_deadline: Duration::from_secs(8),
         retry_period: Duration::from_secs(2),
         terminated_threshold: 1,
         budgets: false,
