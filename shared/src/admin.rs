@@ -197,13 +197,13 @@ async fn readyz(State(admin): State<Admin>) -> (StatusCode, String) {
     for kind in &admin.kinds {
         match view.fresh(*kind, now) {
             Ok(()) => body.push_str(&format!("[+]{} ok\n", kind.resource())),
-            Err(hold) => {
+            Err(unfresh) => {
                 if !kind.is_ours() {
                     code = StatusCode::SERVICE_UNAVAILABLE;
                 }
                 let trouble =
                     view.state(*kind).trouble.as_ref().map(|trouble| format!(" ({})", trouble.message));
-                body.push_str(&format!("[-]{}: {hold}{}\n", kind.resource(), trouble.unwrap_or_default()));
+                body.push_str(&format!("[-]{}: {unfresh}{}\n", kind.resource(), trouble.unwrap_or_default()));
             }
         }
     }

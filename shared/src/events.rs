@@ -15,7 +15,7 @@ use serde_json::json;
 use tokio::sync::Notify;
 
 use crate::api::{GROUP, VERSION};
-use crate::client::{Call, Connection, Method};
+use crate::client::{Call, Connection, Method, WriteCall as _};
 use crate::clock::{Env, Mono};
 use crate::lease::Leadership;
 use crate::metrics::AuthorityMetrics;

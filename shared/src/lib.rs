@@ -23,8 +23,6 @@
 
 pub mod admin;
 pub mod authority;
-pub mod cache;
-pub mod client;
 pub mod drive;
 pub mod events;
 pub mod lease;
@@ -40,8 +38,25 @@ pub use pod_safety_screen as screen;
 pub use pod_safety_transport as transport;
 pub use pod_safety_wire as wire;
 
-/// Lean domain types, and those of our own kinds.
-pub mod model {
-    pub use pod_safety_crds::{Device, DeviceKey, Fence, Own, OwnSpec, Policy, Proof, Remediation};
-    pub use pod_safety_model::*;
+pub use pod_safety_cache::model;
+
+/// The connection to the API server, without what writes.
+pub mod client {
+    #[cfg(test)]
+    pub(crate) use pod_safety_client::scripted;
+    pub use pod_safety_client::{
+        ApiError, Audit, Call, ConfigError, ConnectOptions, Connection, Guard, GuardRefusal, ListStream,
+        Method, NoAudit, Prefer, READ_TIMEOUT, RequestLine, Resource, Server, Shape, Target, WatchStream,
+    };
+    pub(crate) use pod_safety_client::{MOST, WriteCall, secret};
+}
+
+/// The cache, without what tells it anything.
+pub mod cache {
+    pub use pod_safety_cache::{
+        Absence, BREAK, Cache, Change, Each, Heartbeat, KindState, Left, Lookup, Renewal, STALE_AFTER,
+        ScaleAnswer, Sign, SignOfLife, Snapshot, SnapshotError, Subscriber, Trouble, Unfresh, Unread, View,
+        ViewGuard, Word, ZoneCount, follow,
+    };
+    pub(crate) use pod_safety_cache::{Learns, node, page, pod, selector};
 }

@@ -3,17 +3,15 @@
 //! Labels come from closed enums. The one exception is KCM's own
 //! `pod_gc_collector_*` pair, whose `namespace` label is part of its interface.
 
-use std::time::Duration;
-
 use prometheus::{
-    Encoder, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
-    IntGaugeVec, Opts, Registry, TextEncoder,
+    Encoder, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    Registry, TextEncoder,
 };
 
 use crate::authority::{Step, Unproved};
-use crate::client::Resource;
 use crate::drive::Mode;
-use crate::model::Kind;
+pub use pod_safety_cache::CacheMetrics;
+pub use pod_safety_client::ClientMetrics;
 
 /// The names of the evidence that releases pods: its metric exists before it counts.
 pub const EVIDENCE: [&str; 12] = [
@@ -122,113 +120,6 @@ impl Metrics {
         let mut page = Vec::new();
         TextEncoder::new().encode(&self.registry.gather(), &mut page)?;
         Ok(page)
-    }
-}
-
-/// Requests to the API server.
-#[derive(Clone, Debug)]
-pub struct ClientMetrics {
-    requests: IntCounterVec,
-    durations: HistogramVec,
-}
-
-impl ClientMetrics {
-    fn register(registry: &Registry) -> Result<Self, MetricsError> {
-        let requests = IntCounterVec::new(
-            Opts::new("pod_safety_api_requests_total", "Requests to the API server. Code 0: no answer."),
-            &["verb", "resource", "code"],
-        )?;
-        let durations = HistogramVec::new(
-            HistogramOpts::new(
-                "pod_safety_api_request_duration_seconds",
-                "Time until the API server began to answer.",
-            )
-            .buckets(vec![0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0]),
-            &["verb", "resource"],
-        )?;
-        registry.register(Box::new(requests.clone()))?;
-        registry.register(Box::new(durations.clone()))?;
-        Ok(Self { requests, durations })
-    }
-
-    pub(crate) fn answered(&self, verb: &str, resource: Resource, code: u16, took: Duration) {
-        self.requests.with_label_values(&[verb, resource.name(), &code.to_string()]).inc();
-        self.durations.with_label_values(&[verb, resource.name()]).observe(took.as_secs_f64());
-    }
-}
-
-/// The cache.
-#[derive(Clone, Debug)]
-pub struct CacheMetrics {
-    objects: IntGaugeVec,
-    undecodable: IntGaugeVec,
-    synced: IntGaugeVec,
-    last_contact: GaugeVec,
-    relists: IntCounterVec,
-    failures: IntCounterVec,
-}
-
-impl CacheMetrics {
-    fn register(registry: &Registry) -> Result<Self, MetricsError> {
-        let gauge = |name: &str, help: &str| -> Result<IntGaugeVec, MetricsError> {
-            let made = IntGaugeVec::new(Opts::new(name, help), &["resource"])?;
-            registry.register(Box::new(made.clone()))?;
-            Ok(made)
-        };
-        let counter = |name: &str, help: &str, labels: &[&str]| -> Result<IntCounterVec, MetricsError> {
-            let made = IntCounterVec::new(Opts::new(name, help), labels)?;
-            registry.register(Box::new(made.clone()))?;
-            Ok(made)
-        };
-        let last_contact = GaugeVec::new(
-            Opts::new(
-                "pod_safety_last_watch_timestamp_seconds",
-                "When the API server last sent anything about this resource.",
-            ),
-            &["resource"],
-        )?;
-        registry.register(Box::new(last_contact.clone()))?;
-        Ok(Self {
-            objects: gauge("pod_safety_cache_objects", "Objects in the cache.")?,
-            undecodable: gauge(
-                "pod_safety_cache_undecodable_objects",
-                "Objects that could not be decoded; they are never acted on.",
-            )?,
-            synced: gauge("pod_safety_cache_synced", "1 once the resource was listed in full.")?,
-            last_contact,
-            relists: counter(
-                "pod_safety_cache_lists_total",
-                "Full lists of the resource: one at start, more after lost watches.",
-                &["resource"],
-            )?,
-            failures: counter(
-                "pod_safety_cache_watch_failures_total",
-                "Lists and watches that failed.",
-                &["resource", "error"],
-            )?,
-        })
-    }
-
-    /// How many objects of a kind there are, and how many of them cannot be decoded.
-    pub(crate) fn objects_of(&self, kind: Kind) -> [IntGauge; 2] {
-        [&self.objects, &self.undecodable].map(|gauge| gauge.with_label_values(&[kind.resource()]))
-    }
-
-    pub(crate) fn synced(&self, kind: Kind, synced: bool) {
-        self.synced.with_label_values(&[kind.resource()]).set(i64::from(synced));
-    }
-
-    /// When something was last heard of a kind.
-    pub(crate) fn last_contact_of(&self, kind: Kind) -> Gauge {
-        self.last_contact.with_label_values(&[kind.resource()])
-    }
-
-    pub(crate) fn listed(&self, kind: Kind) {
-        self.relists.with_label_values(&[kind.resource()]).inc();
-    }
-
-    pub(crate) fn failed(&self, kind: Kind, category: &str) {
-        self.failures.with_label_values(&[kind.resource(), category]).inc();
     }
 }
 

@@ -6,7 +6,6 @@
 mod event;
 
 use std::collections::VecDeque;
-use std::error::Error;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -14,6 +13,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 
 pub use event::LogEvent;
+pub use pod_safety_client::error_chain;
 
 use crate::model::{BudgetKey, PodKey, Uid};
 
@@ -147,22 +147,4 @@ fn log(event: LogEvent, record: &Record) {
             tracing::debug!(event, controller, ?action, pod, budget, uid, node, reason, "{message}")
         }
     }
-}
-
-/// An error with its causes in one line, each said once.
-#[must_use]
-pub fn error_chain(error: &(dyn Error + 'static)) -> String {
-    let mut line = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let text = cause.to_string();
-        // Some libraries repeat their cause in their own text.
-        if !line.contains(&text) {
-            line.push_str(": ");
-            line.push_str(&text);
-        }
-        source = cause.source();
-    }
-    // Parsers like to draw where they stopped.
-    line.split_whitespace().collect::<Vec<_>>().join(" ")
 }

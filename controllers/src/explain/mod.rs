@@ -56,7 +56,7 @@ pub use pauses::Paused;
 pub use pod::explain_pod;
 pub use scene::{Attachment, Policies, Running, Said, Scene, Settings, object, pod_object};
 pub use set::explain_set;
-pub use verdict::{Arithmetic, Explained, Member, Verdict, asks, counts, explain, owner_of};
+pub use verdict::{Arithmetic, Explained, Member, Verdict, asks, explain, owner_of};
 pub use volume::{Volume, explain_volume};
 pub use ways::Way;
 

@@ -116,12 +116,6 @@ pub struct Explained<'a> {
     pub unknown: Vec<String>,
 }
 
-/// Whether a pod that a budget chooses counts as healthy.
-#[must_use]
-pub fn counts(pod: &Pod, budget: &Budget) -> bool {
-    pod.ready && pod.deletion.is_none() && !budget.status.disrupted.contains_key(&*pod.key.name)
-}
-
 /// Explains a budget.
 #[must_use]
 pub fn explain<'a>(budget: &'a Budget, view: &View<'a>, now: Mono) -> Explained<'a> {
@@ -130,7 +124,7 @@ pub fn explain<'a>(budget: &'a Budget, view: &View<'a>, now: Mono) -> Explained<
     let member = |pod: &'a Pod| Member {
         pod,
         owner: owner_of(pod, view),
-        counts: counts(pod, budget),
+        counts: budget.counts(pod),
         would: would(pod, view.budgets_of_pod(pod)),
     };
     let members: Vec<Member<'a>> = pods.iter().map(|pod| member(pod)).collect();

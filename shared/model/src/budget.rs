@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::labels::{BadSelector, Selector};
-use super::{Mono, Rv, Uid};
+use super::{Mono, Pod, Rv, Uid};
 
 /// Which budget, and which of those that had its name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -184,6 +184,14 @@ pub struct Budget {
     pub unhealthy: UnhealthyPolicy,
     /// Its status.
     pub status: BudgetStatus,
+}
+
+impl Budget {
+    /// Whether a pod that it chooses counts as healthy.
+    #[must_use]
+    pub fn counts(&self, pod: &Pod) -> bool {
+        pod.ready && pod.deletion.is_none() && !self.status.disrupted.contains_key(&*pod.key.name)
+    }
 }
 
 #[cfg(test)]

@@ -90,7 +90,7 @@ async fn readyz_says_of_each_kind_what_is_missing_and_why() {
     let desk = desk(World::default());
     desk.world.list(Kind::Pods, Mono::default());
     let message = "list nodes: the API server answered 403 Forbidden: no".to_owned();
-    desk.world.cache().troubled(Kind::Nodes, Trouble { category: "forbidden", message });
+    desk.world.troubled(Kind::Nodes, Trouble { category: "forbidden", message });
     let (code, _, body) = desk.get("/readyz").await;
     let expected = "[+]pods ok\n\
         [-]nodes: nodes are not listed yet (list nodes: the API server answered 403 Forbidden: no)\n\
@@ -239,7 +239,7 @@ async fn the_cache_is_shown_with_its_sync_states_and_its_missing_nodes() {
     pass(5.0).await;
     desk.world.witness("n", desk.admin.env.now());
     let message = "watch leases: talking to the API server".to_owned();
-    desk.world.cache().troubled(Kind::NodeLeases, Trouble { category: "transport", message });
+    desk.world.troubled(Kind::NodeLeases, Trouble { category: "transport", message });
     pass(2.0).await;
     let kind = |objects: u8, trouble: Value| json!({ "synced": true, "objects": objects, "undecodable": 0, "lastContactSecondsAgo": 7, "trouble": trouble });
     let expected = json!({

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::people::{PeopleError, api};
-use crate::client::{ApiError, Call, Connection, Method};
+use crate::client::{ApiError, Call, Connection, Method, WriteCall as _};
 
 /// One thing that somebody may do, or not. Empty fields are not said.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -3,7 +3,7 @@
 use pod_safety_proof::{Evidence, EvidenceKind, ForceDelete, Next, PodVersion};
 
 use super::verify::Unproved;
-use crate::client::{ApiError, Call, Connection};
+use crate::client::{ApiError, Call, Connection, WriteCall as _};
 use crate::clock::{Env, Mono};
 use crate::lease::Leadership;
 use crate::model::Rv;

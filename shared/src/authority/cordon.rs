@@ -4,7 +4,7 @@
 use serde_json::json;
 
 use super::unchanged::unchanged;
-use crate::client::{ApiError, Call, Connection, Method};
+use crate::client::{ApiError, Call, Connection, Method, WriteCall as _};
 use crate::clock::Mono;
 use crate::wire;
 

@@ -19,12 +19,12 @@ use pod_safety_proof::NODE_GONE_MESSAGE;
 use super::act::Outcome;
 use super::claim::{Cause, Delete};
 use super::evict::SHORTEST_GRACE;
-use crate::cache::Object;
-use crate::client::{ApiError, Call, Connection, Method};
+use crate::cache;
+use crate::client::{ApiError, Call, Connection, Method, WriteCall as _};
 use crate::clock::Env;
 use crate::events::Speaker;
 use crate::lease::Leadership;
-use crate::model::{DEFAULT_GRACE, Interner, Pod, Rv};
+use crate::model::{DEFAULT_GRACE, Rv};
 use crate::wire;
 
 /// In whose place, and by what reason, people read of deletions for taints: those who
@@ -80,7 +80,7 @@ pub(super) async fn delete(
 fn read(answer: wire::Raw, env: &Env) -> Result<Marked, Outcome> {
     let wire: wire::Pod = answer.decode().map_err(|error| Outcome::Failed(ApiError::Undecodable(error)))?;
     let grace = wire.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
-    let pod = <Pod as Object>::project(wire, &mut Interner::default(), env.now())
+    let pod = cache::pod(wire, env.now())
         .map_err(|unreadable| Outcome::Failed(ApiError::ContentType(unreadable.why().to_owned())))?;
     if pod.deletion.is_some() || pod.phase.is_terminal() {
         return Err(Outcome::Changed);

@@ -16,10 +16,10 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::cache::{Object, selector};
-use crate::client::{ApiError, Call, Connection, Method};
+use crate::cache::{self, selector};
+use crate::client::{ApiError, Call, Connection, Method, WriteCall as _};
 use crate::clock::{Env, Mono};
-use crate::model::{DEFAULT_GRACE, Interner, Kind, Labels, Pod, PodKey, Rv};
+use crate::model::{DEFAULT_GRACE, Kind, Labels, PodKey, Rv};
 use crate::record::error_chain;
 use crate::wire;
 
@@ -206,7 +206,7 @@ async fn read(
     };
     let wire: wire::Pod = raw.decode().map_err(|error| unreadable(ApiError::Undecodable(error)))?;
     let grace = wire.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
-    let found = <Pod as Object>::project(wire, &mut Interner::default(), env.now())
+    let found = cache::pod(wire, env.now())
         .map_err(|undecodable| NotEvicted::Unreadable(undecodable.why().to_owned()))?;
     if found.key.uid != pod.uid {
         return Ok(Err(Evicted::Another));

@@ -6,6 +6,7 @@ mod volumes;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::cache::Unfresh;
 use crate::model::Kind;
 use pod_safety_proof::Sign;
 
@@ -17,20 +18,9 @@ pub enum Hold {
     /// Of an exclusive volume.
     #[error(transparent)]
     Volume(#[from] VolumeHold),
-    /// Not everything was listed yet.
-    #[error("{} are not listed yet", kind.resource())]
-    NotSynced {
-        /// Of which kind.
-        kind: Kind,
-    },
-    /// The API server has said nothing for too long.
-    #[error("the API server has sent nothing about {} for {}s. Nothing is decided from data that may be stale", kind.resource(), silent.as_secs())]
-    Stale {
-        /// On which kind.
-        kind: Kind,
-        /// For how long.
-        silent: Duration,
-    },
+    /// A kind cannot be believed now.
+    #[error(transparent)]
+    Unfresh(#[from] Unfresh),
     /// The node is there, or may be, but cannot be read.
     #[error("node {node} cannot be read: {why}. It may still exist")]
     NodeUnreadable {

@@ -31,7 +31,7 @@ use crate::api::{
     FenceEvidenceSpec, FenceEvidenceStatus, FencePolicySpec, FencePolicyStatus, FenceTrigger, Incarnation,
     KindOfEvidence, NodeFenceSpec, Trigger, group_path, object,
 };
-use crate::client::{ApiError, Call, Connection, Method};
+use crate::client::{ApiError, Call, Connection, Method, WriteCall as _};
 use crate::clock::Env;
 use crate::wire;
 

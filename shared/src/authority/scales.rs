@@ -15,7 +15,7 @@ use futures::stream::FuturesUnordered;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::cache::{Cache, ScaleAnswer, Snapshot};
+use crate::cache::{Cache, Learns as _, ScaleAnswer, Snapshot};
 use crate::client::{ApiError, Call, Connection};
 use crate::clock::{Env, Mono};
 use crate::model::{Controller, Scale, Uid, is_kubernetes_name};

@@ -15,7 +15,7 @@ use super::node::{self, Done, NodeUpdate};
 use super::verify::Verifier;
 use super::volume::{self, VolumeChange, VolumeUpdate};
 use crate::cache::Cache;
-use crate::client::{ApiError, Call, Connection, Method};
+use crate::client::{ApiError, Call, Connection, Method, WriteCall as _};
 use crate::clock::{Env, Mono};
 use crate::lease::Leadership;
 use crate::model::{BudgetKey, BudgetStatus, Kind, NODE_UNREACHABLE_CONDITION, PodKey, Rv, Uid};

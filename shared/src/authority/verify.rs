@@ -14,7 +14,7 @@ use pod_safety_proof::{self as proof, Claim, Evidence, Force, NodeEvidence, PodV
 use super::fence::Looker;
 use super::witness::look;
 use super::writer::Policy;
-use crate::cache::Cache;
+use crate::cache::{Cache, Learns as _};
 use crate::client::{ApiError, Connection};
 use crate::clock::Env;
 

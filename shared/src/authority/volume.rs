@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::act::Outcome;
 use super::update::Means;
 use super::verify::Verifier;
-use crate::client::{Call, Method};
+use crate::client::{Call, Method, WriteCall as _};
 use crate::model::{
     DETACH_LABEL, HELD_LABEL, Holder, NodeKey, PodKey, Rv, Uid, VOLUME_GATE, VOLUME_UID_LABEL, VolumeLease,
 };

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use pod_safety_watchdog::record::{PREFIX, Record, Seen, State, Survived, Unreadable, Version, lease_name};
 use serde_json::{Value, json};
 
-use crate::client::{Call, Method};
+use crate::client::{Call, Method, WriteCall as _};
 
 /// The Lease of this node's agent, in this namespace.
 pub(super) fn path(namespace: &str, node: &str) -> String {

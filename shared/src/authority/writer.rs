@@ -28,7 +28,7 @@ use super::scales::Scales;
 use super::update::Update;
 use super::verify::Verifier;
 use super::witness;
-use crate::cache::Cache;
+use crate::cache::{Cache, Learns as _};
 use crate::client::{Connection, MOST};
 use crate::clock::{Env, Mono};
 use crate::events::Recorder;

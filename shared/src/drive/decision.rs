@@ -69,8 +69,8 @@ pub struct Decision {
 impl Decision {
     /// A decision to do nothing because of `hold`.
     #[must_use]
-    pub fn hold(subject: Subject, hold: Hold) -> Self {
-        Self { holds: vec![(subject, hold)], ..Self::default() }
+    pub fn hold(subject: Subject, hold: impl Into<Hold>) -> Self {
+        Self { holds: vec![(subject, hold.into())], ..Self::default() }
     }
 
     /// Also decides again at `when`, or at an earlier moment already set.

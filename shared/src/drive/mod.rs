@@ -22,8 +22,8 @@ use dirty::Dirty;
 pub use holds::{HeldNow, Holds};
 
 use crate::admin::Beat;
-use crate::authority::{Authority, Delete, Force, Hold, Intent, Outcome, Owner, Submitted, Update};
-use crate::cache::{Cache, Change, Subscriber, View};
+use crate::authority::{Authority, Delete, Force, Intent, Outcome, Owner, Submitted, Update};
+use crate::cache::{Cache, Change, Subscriber, Unfresh, View};
 use crate::clock::{Env, Mono};
 use crate::metrics::{Queue, QueueMetrics};
 use crate::model::{Kind, PodKey, Uid};
@@ -337,7 +337,7 @@ impl<C: Controller> Drive<C> {
             let state = self.around.cache.read().view().state(kind).clone();
             all &= state.synced;
             let stuck = !state.synced && state.trouble.is_some();
-            let hold = stuck.then_some((Subject::Everything, Hold::NotSynced { kind }));
+            let hold = stuck.then_some((Subject::Everything, Unfresh::NotSynced { kind }.into()));
             let holds = hold.into_iter().collect();
             self.around.holds.replace(
                 self.controller.name(),

@@ -10,6 +10,7 @@ use crate::authority::{Claim, Hold};
 use crate::client::scripted::{Answer, Api, env, pass};
 use crate::lease::Leadership;
 use crate::metrics::Metrics;
+use crate::testing::Claimed as _;
 use crate::testing::objects::{Obj, pod, uid};
 use crate::testing::{World, parts};
 

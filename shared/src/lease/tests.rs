@@ -130,7 +130,7 @@ impl Candidate {
             async move { answer.await.unwrap() }
         });
         let (leadership, metrics) = (Leadership::none(), Metrics::new().unwrap());
-        let connection = api.connection_with(&metrics);
+        let connection = api.connection_with(&metrics.client);
         let elector = Elector::new(
             config(identity),
             connection,

@@ -84,7 +84,8 @@ pub(crate) fn build(
     for mutant in mutants {
         files.entry(&mutant.file).or_default().push(mutant);
     }
-    let folder = tree.join(mutants.first().and_then(|one| one.file.split_once('/')).context("no mutants")?.0);
+    let place = mutants.first().and_then(|one| one.file.split_once("/src/"));
+    let folder = tree.join(place.context("no mutants, or not in a crate's src")?.0);
     let root = folder.join("src/lib.rs");
     let library = std::fs::read_to_string(&root)?;
     write(&root, format!("{FIRST}{library}\n{HOOK}").as_bytes())?;
@@ -158,7 +159,8 @@ fn compile(tree: &Path, target: &Path, package: &str) -> Result<(Option<PathBuf>
             "--locked",
             "--message-format=json",
         ])
-        .args(["--package", package, &unoptimised("pod-safety"), &unoptimised("pod-safety-shared")])
+        .args(["--package", package, &unoptimised("pod-safety")])
+        .args(crate::USERS.map(|(package, _)| unoptimised(package)))
         .arg("--target-dir")
         .arg(target)
         .current_dir(tree)

@@ -30,8 +30,27 @@ use clap::Parser;
 /// The tables stand behind this line.
 const MARK: &str = "<!-- made by make mutants -->\n";
 
-/// What the first package's own tests miss, those of the second may notice, which uses it and lies in this folder.
-const USED: (&str, &str, &str) = ("pod-safety-shared", "pod-safety", "controllers");
+/// Each package with its folder. What a package's own tests miss, those of the packages after it may notice, where they use it.
+pub(crate) const USERS: [(&str, &str); 9] = [
+    ("pod-safety-client", "shared/client"),
+    ("pod-safety-cache", "shared/cache"),
+    ("pod-safety-shared", "shared"),
+    ("pod-safety-pod-gc", "controllers/pod-gc"),
+    ("pod-safety-disruption", "controllers/disruption"),
+    ("pod-safety-node-lifecycle", "controllers/node-lifecycle"),
+    ("pod-safety-taint-eviction", "controllers/taint-eviction"),
+    ("pod-safety-fencing", "controllers/fencing"),
+    ("pod-safety-volume-guard", "controllers/volume-guard"),
+];
+/// It uses all of them.
+const PROGRAM: (&str, &str) = ("pod-safety", "controllers");
+
+/// The packages whose tests may notice what this one's own tests miss. Controllers do not use each other.
+fn users(package: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let place = USERS.iter().position(|(name, folder)| *name == package && folder.starts_with("shared"));
+    let after = place.map_or(&[][..], |place| USERS.get(place + 1..).unwrap_or_default());
+    after.iter().copied().chain(place.map(|_| PROGRAM))
+}
 
 /// Says which mutants of cargo-mutants' list no unit test notices.
 #[derive(Parser)]
@@ -82,11 +101,9 @@ fn main() -> Result<()> {
         eprintln!("{package}: {} of {} mutants compile in their place", viable.len(), mutants.len());
         let mut left = mutants;
         left.retain(|mutant| viable.contains(&mutant.number) && mutant.number % of == part);
-        let mut programs = vec![program];
-        if package == USED.0 {
-            programs.push(build::dependent(&tree, &target, USED.1, USED.2)?);
-        }
-        for program in programs {
+        let used = users(package).map(|(user, folder)| build::dependent(&tree, &target, user, folder));
+        for program in std::iter::once(Ok(program)).chain(used) {
+            let program = program?;
             let reached = judge::record(&program, &tree.join("reached"))?;
             eprintln!("{package}: judging {} mutants by {}", left.len(), program.path.display());
             verdicts.extend(judge::judge(&program, &reached, &left, jobs)?);

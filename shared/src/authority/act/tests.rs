@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::*;
 use crate::client::scripted::{Answer, Api, FAILURES, env, pass};
+use crate::testing::Claimed as _;
 use crate::testing::objects::pod;
 
 struct Scene {

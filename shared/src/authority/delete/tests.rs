@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::*;
 use crate::client::scripted::{Answer, Api, Asked, FAILURES, env, pass};
 use crate::clock::Mono;
+use crate::testing::Claimed as _;
 use crate::testing::objects::{Obj, pod};
 
 const PATCH: &str = "PATCH /api/v1/namespaces/ns/pods/a/status";

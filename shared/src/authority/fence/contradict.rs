@@ -10,7 +10,7 @@ use super::orders::path_of;
 use super::step::{Acting, act_of, status};
 use crate::api::{Attempt, Condition, DeviceRef, FenceDeviceStatus, group_path};
 use crate::authority::act::Outcome;
-use crate::client::{ApiError, Call, Method};
+use crate::client::{ApiError, Call, Method, WriteCall as _};
 use crate::transport::Act;
 
 /// What was proved is not true. First nothing may follow from it any more; then the devices, the taint, the status.

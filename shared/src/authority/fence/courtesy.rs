@@ -10,7 +10,7 @@ use super::Target;
 use super::step::Acting;
 use crate::api::Trigger;
 use crate::authority::act::Outcome;
-use crate::client::{ApiError, Call, Method};
+use crate::client::{ApiError, Call, Method, WriteCall as _};
 use crate::wire::{Lease, ObjectMeta};
 
 const NAMESPACE: &str = "medik8s-leases";

@@ -10,7 +10,7 @@ use super::step::Acting;
 use crate::api::Incarnation;
 use crate::authority::act::Outcome;
 use crate::authority::verify::Unproved;
-use crate::client::{ApiError, Call, Method};
+use crate::client::{ApiError, Call, Method, WriteCall as _};
 use crate::model::OUT_OF_SERVICE_TAINT;
 
 /// A node with all of its fields.

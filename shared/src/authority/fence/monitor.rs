@@ -14,7 +14,7 @@ use crate::api::{
 };
 use crate::authority::act::Outcome;
 use crate::authority::claim::Monitor;
-use crate::client::{ApiError, Call, Method};
+use crate::client::{ApiError, Call, Method, WriteCall as _};
 use crate::transport::Act;
 use crate::wire;
 

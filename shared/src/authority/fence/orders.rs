@@ -17,7 +17,7 @@ use crate::api::{
     PROTECTED, SecretParameter, group_path,
 };
 use crate::cache::Cache;
-use crate::client::{ApiError, Call, Connection};
+use crate::client::{ApiError, Call, Connection, secret};
 use crate::model::is_kubernetes_name;
 use crate::transport::{Act, Answer, DeviceError, Driver, Machine, Order, Secret, Value, is_secret_name};
 use crate::wire;
@@ -255,7 +255,7 @@ impl Reader<'_> {
             return Err(wrong(format!("{name:?} is not a valid name of a Secret")));
         }
         let path = format!("/api/v1/namespaces/{}/secrets/{name}", device.namespace);
-        let read = match self.connection.secret(&path).await {
+        let read = match secret(self.connection, &path).await {
             Ok(read) => read,
             Err(error) if error.is_not_found() => {
                 return Err(wrong(format!("Secret {}/{name} does not exist", device.namespace)));

@@ -6,7 +6,7 @@ use super::step::Acting;
 use crate::api::{Condition, PodSafetyRemediationStatus, REMEDIATION_FINALIZER, group_path};
 use crate::authority::act::Outcome;
 use crate::authority::claim::{Remediate, Reply};
-use crate::client::{ApiError, Call, Method};
+use crate::client::{ApiError, Call, Method, WriteCall as _};
 
 /// Answers.
 pub(in crate::authority) async fn answer(acting: &Acting<'_>, wish: &Remediate) -> Outcome {

@@ -25,7 +25,7 @@ use crate::authority::act::{Outcome, version};
 use crate::authority::update::Means;
 use crate::authority::verify::Judge;
 use crate::authority::witness::{look, nonsense};
-use crate::client::{ApiError, Call, Method};
+use crate::client::{ApiError, Call, Method, WriteCall as _};
 use crate::clock::Env;
 use crate::events::Recorder;
 use crate::model::{Rv, Uid};

@@ -1,6 +1,7 @@
 //! The words of holds for metrics, Events and programs: closed.
 
 use super::{FORCE_DELETE_HELD, Hold};
+use crate::cache::Unfresh;
 use crate::events::EventType;
 
 impl Hold {
@@ -10,8 +11,8 @@ impl Hold {
     pub const fn reason(&self) -> &'static str {
         match self {
             Self::Volume(hold) => hold.reason(),
-            Self::NotSynced { .. } => "NotSynced",
-            Self::Stale { .. } => "Stale",
+            Self::Unfresh(Unfresh::NotSynced { .. }) => "NotSynced",
+            Self::Unfresh(Unfresh::Stale { .. }) => "Stale",
             Self::NodeUnreadable { .. } => "NodeUnreadable",
             Self::Quarantine { .. } => "Quarantine",
             Self::AwaitsKubelet { .. } => "AwaitsKubelet",
@@ -189,8 +190,7 @@ impl Hold {
     pub const fn event(&self) -> Option<(EventType, &'static str)> {
         match self {
             Self::Volume(hold) => hold.event(),
-            Self::NotSynced { .. }
-            | Self::Stale { .. }
+            Self::Unfresh(_)
             | Self::Quarantine { .. }
             | Self::AwaitsKubelet { .. }
             | Self::DisruptionsNeverAllowed { .. }

@@ -6,10 +6,10 @@ use serde_json::{Map, Value};
 
 use super::{NodeUpdate, Silence};
 use crate::authority::witness::nonsense as no_time;
-use crate::cache::{Cache, Lookup, Object};
+use crate::cache::{self, Cache, Lookup};
 use crate::client::ApiError;
 use crate::clock::Mono;
-use crate::model::{Interner, Node};
+use crate::model::Node;
 use crate::wire::{self, Raw};
 
 /// A node with all of its fields: parts of them are written back.
@@ -79,7 +79,7 @@ impl Live {
             return true;
         }
         let Ok(wire) = self.raw.decode::<wire::Node>() else { return false };
-        let Ok(live) = <Node as Object>::project(wire, &mut Interner::default(), now) else { return false };
+        let Ok(live) = cache::node(wire, now) else { return false };
         match cache.read().view().node(&update.node.name) {
             Lookup::Known(known) => known.rv == update.rv && same(live, known),
             Lookup::Unknown(_) | Lookup::Absent => false,

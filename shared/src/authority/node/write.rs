@@ -10,7 +10,7 @@ use super::{Effect, NodeUpdate, OurTaint, conditions, taints};
 use crate::authority::act::Outcome;
 use crate::authority::update::Means;
 use crate::authority::witness::{ask_lease, sample};
-use crate::client::{ApiError, Call, Method};
+use crate::client::{ApiError, Call, Method, WriteCall as _};
 use crate::wire::Raw;
 
 /// What was changed before it ended so. The status may be written where the rest was not: what is missing then is

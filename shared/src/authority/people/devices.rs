@@ -8,7 +8,7 @@ use serde_json::json;
 use super::{PeopleError, api, list};
 use crate::api::{DeviceRef, FenceDeviceSpec, FenceDeviceStatus, TEST_ANNOTATION};
 use crate::authority::fence::path_of;
-use crate::client::{ApiError, Call, Connection, Method};
+use crate::client::{ApiError, Call, Connection, Method, WriteCall as _};
 use crate::wire;
 
 type Object = wire::Custom<FenceDeviceSpec, FenceDeviceStatus>;

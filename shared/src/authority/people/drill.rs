@@ -6,7 +6,7 @@ use serde_json::json;
 use super::{Examined, PeopleError, api, asked_for, create};
 use crate::api::{FenceTrigger, NodeFenceSpec, NodeFenceStatus, Trigger, group_path};
 use crate::authority::fence::{incident_name, rehearsal_name};
-use crate::client::{ApiError, Call, Connection, Method};
+use crate::client::{ApiError, Call, Connection, Method, WriteCall as _};
 use crate::wire;
 
 /// An incident, as it was read.

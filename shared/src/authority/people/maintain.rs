@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{Examined, PeopleError, api, ask_to_fence_with, list, merge};
 use crate::api::{Incarnation, NodeFenceSpec, NodeFenceStatus, group_path};
-use crate::client::{ApiError, Call, Connection, Method};
+use crate::client::{ApiError, Call, Connection, Method, WriteCall as _};
 use crate::wire;
 
 /// The node is being drained.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{PeopleError, api};
 use crate::api::{PAUSE_ANNOTATION, Pause, RESUMED_ANNOTATION, group_path};
 use crate::authority::unchanged::unchanged;
-use crate::client::{ApiError, Call, Connection, Method};
+use crate::client::{ApiError, Call, Connection, Method, WriteCall as _};
 
 /// What is not fenced meanwhile.
 #[derive(Clone, Debug, PartialEq, Eq)]

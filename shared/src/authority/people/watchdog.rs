@@ -11,7 +11,7 @@ use super::{Device, PeopleError, api};
 use crate::api::{DeviceRef, DrilledWatchdog, Incarnation};
 use crate::authority::fence::path_of;
 use crate::authority::watchdog::{Lease, path, revocation};
-use crate::client::{ApiError, Call, Connection, Method};
+use crate::client::{ApiError, Call, Connection, Method, WriteCall as _};
 
 /// What the agent of a node promises.
 #[derive(Clone, Debug)]

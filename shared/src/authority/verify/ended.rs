@@ -6,6 +6,7 @@ use pod_safety_proof::{self as proof, AgentRead, Evidence, Force, Mark, PodVersi
 
 use super::super::watchdog;
 use super::{Unproved, Verifier};
+use crate::cache::Learns as _;
 use crate::client::Call;
 
 impl Verifier<'_> {

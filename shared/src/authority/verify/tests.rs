@@ -22,6 +22,7 @@ use crate::authority::fence::Reader;
 use crate::authority::witness;
 use crate::client::scripted::{Answer, Api, env, pass};
 use crate::model::Kind;
+use crate::testing::Claimed as _;
 use crate::testing::World;
 use crate::testing::objects::{Obj, lease, node, pod};
 use crate::transport::NoTransport;

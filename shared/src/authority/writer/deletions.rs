@@ -10,11 +10,11 @@ use super::super::claim::Cause;
 use super::super::delete::{delete, told};
 use super::super::ledger::{Admission, Ledger};
 use super::{Authority, Class, Delete, Owner, Submitted, Work};
-use crate::cache::{Lookup, Object};
+use crate::cache::{self, Lookup};
 use crate::client::{ApiError, Call};
 use crate::clock::Mono;
 use crate::events::{About, Event, EventType, Speaker};
-use crate::model::{Interner, Node, Rv, Taint, Uid};
+use crate::model::{Rv, Taint, Uid};
 use crate::record::{Action, Record, error_chain};
 use crate::wire;
 
@@ -174,7 +174,7 @@ impl Authority {
         let same = match self.connection.send(Call::get(format!("/api/v1/nodes/{name}"))).await {
             Ok(raw) => {
                 let wire: wire::Node = raw.decode().map_err(ApiError::Undecodable)?;
-                let live = <Node as Object>::project(wire, &mut Interner::default(), asked);
+                let live = cache::node(wire, asked);
                 let guard = self.cache.read();
                 match (live, guard.view().node(name)) {
                     (Ok(live), Lookup::Known(known)) => {

@@ -21,6 +21,7 @@ use crate::client::scripted::{Answer, Api, Asked, env, pass, silent};
 use crate::metrics::Metrics;
 use crate::model::Kind;
 use crate::record::Action;
+use crate::testing::Claimed as _;
 use crate::testing::objects::{Obj, node, pod};
 use crate::testing::{World, parts};
 
@@ -85,7 +86,7 @@ fn pool(leadership: Arc<Leadership>, script: impl Fn(&Asked) -> Answer + Send + 
 
 fn pool_over(leadership: Arc<Leadership>, env: Env, api: Api) -> Pool {
     let (world, metrics) = (World::listed(), Metrics::new().unwrap());
-    let parts = parts(&world, &env, api.connection_with(&metrics), &leadership, &metrics);
+    let parts = parts(&world, &env, api.connection_with(&metrics.client), &leadership, &metrics);
     let journal = Arc::clone(&parts.journal);
     let authority = Authority::start(parts);
     let heard = Heard::of("test");

@@ -10,7 +10,7 @@ use crate::api::{
 use crate::authority::act::Outcome;
 use crate::authority::fence::step::Acting;
 use crate::authority::fence::{Target, name_after};
-use crate::client::{ApiError, Call, Connection, Method};
+use crate::client::{ApiError, Call, Connection, Method, WriteCall as _};
 use crate::transport::{Answer, DeviceError, Identity, Power};
 
 const TEMPLATE_ANNOTATION: &str = "remediation.medik8s.io/template-name";

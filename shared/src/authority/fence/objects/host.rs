@@ -12,7 +12,7 @@ use crate::api::{ActedOn, DeviceDriver};
 use crate::authority::act::Outcome;
 use crate::authority::fence::Target;
 use crate::authority::fence::step::Acting;
-use crate::client::{ApiError, Call, Connection, Method};
+use crate::client::{ApiError, Call, Connection, Method, WriteCall as _};
 use crate::model::is_kubernetes_name;
 use crate::transport::{Answer, DeviceError, Identity, Power};
 

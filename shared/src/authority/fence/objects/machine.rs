@@ -7,7 +7,7 @@ use super::{ObjectOrder, failed, read, read_all, text, version_of};
 use crate::api::{ActedOn, DeviceDriver};
 use crate::authority::act::Outcome;
 use crate::authority::fence::step::Acting;
-use crate::client::{Call, Connection, Method};
+use crate::client::{Call, Connection, Method, WriteCall as _};
 use crate::model::is_kubernetes_name;
 use crate::transport::{Answer, DeviceError, Identity, Power};
 

@@ -14,7 +14,7 @@ use crate::api::{ActedOn, DeviceDriver, FencedStorage, NetworkFence};
 use crate::authority::act::Outcome;
 use crate::authority::fence::step::Acting;
 use crate::authority::fence::{Target, name_after};
-use crate::client::{ApiError, Call, Connection, Method};
+use crate::client::{ApiError, Call, Connection, Method, WriteCall as _};
 use crate::transport::{Answer, DeviceError, Identity, Power};
 
 const VERSION: &str = "/apis/csiaddons.openshift.io/v1alpha1";

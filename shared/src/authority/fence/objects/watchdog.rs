@@ -15,6 +15,7 @@ use crate::authority::act::{Outcome, version};
 use crate::authority::fence::looks::Looker;
 use crate::authority::fence::step::Acting;
 use crate::authority::watchdog::{self, Lease};
+use crate::cache::Learns as _;
 use crate::client::ApiError;
 use crate::transport::{Answer, DeviceError, Identity, Power};
 use crate::wire;

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::testing::Claimed as _;
 use crate::testing::at;
 use crate::testing::objects::uid;
 

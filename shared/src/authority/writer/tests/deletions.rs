@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::*;
 use crate::authority::Cause;
+use crate::testing::Claimed as _;
 use crate::testing::objects::uid;
 
 fn wish(name: &str, rv: &str) -> Intent {

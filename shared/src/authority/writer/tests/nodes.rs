@@ -6,6 +6,7 @@ use super::super::updates::HEARD_AGAIN;
 use super::*;
 use crate::authority::{Effect, NodeUpdate, Silence};
 use crate::model::{NOT_READY_TAINT, NodeKey};
+use crate::testing::Claimed as _;
 use crate::testing::objects::{lease, uid};
 
 fn taint(name: &str, rv: &str) -> NodeUpdate {

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::model::{Allowed, BudgetKey, BudgetStatus};
+use crate::testing::Claimed as _;
 use crate::testing::objects::uid;
 
 /// A status that rests on this version.

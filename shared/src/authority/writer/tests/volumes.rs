@@ -6,6 +6,7 @@ use super::*;
 use crate::authority::{FencedBy, Refused, Seen, VolumeChange, VolumeUpdate};
 use crate::client::scripted::Asked;
 use crate::model::{Holder, NodeKey};
+use crate::testing::Claimed as _;
 use crate::testing::objects::{named, uid};
 
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/pod-safety-volumes/leases";

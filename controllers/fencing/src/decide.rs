@@ -1,0 +1,191 @@
+//! What to do about one node or one device. Pure.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pod_safety_shared::authority::{Hold, Intent, incident_name};
+use pod_safety_shared::cache::{Lookup, View};
+use pod_safety_shared::clock::Mono;
+use pod_safety_shared::drive::{Decision, Mode, Subject};
+use pod_safety_shared::model::{Fence, Kind, Node, Uid};
+
+use super::detect::detect;
+use super::history::forget;
+use super::incident::{Incident, is_about, is_rehearsal};
+use super::monitor::monitor;
+use super::policy::review;
+use super::progress::progress;
+use super::remediate::{Wanted, remediate};
+use super::taint;
+
+/// What waits for others, or for numbers that no event brings, is looked at this often.
+pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(5);
+
+/// A node that joins or leaves changes no device and no policy. The nodes of each are counted again after this: to count them
+/// at each change of a node would cost nodes times policies.
+pub(super) const NODES_FOUND_EACH: Duration = Duration::from_secs(60);
+
+/// While the API server is silent, everything is looked at this often.
+const LOOK_AGAIN_STALE: Duration = Duration::from_secs(10);
+
+/// What is decided about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Key {
+    /// The node of this name, and its incidents.
+    Node(Arc<str>),
+    /// The FenceDevice with this UID.
+    Device(Uid),
+    /// The FencePolicy with this UID.
+    Policy(Uid),
+}
+
+impl Key {
+    /// What must be known to decide about it.
+    pub(super) const fn needs(&self) -> &'static [Kind] {
+        match self {
+            Self::Node(_) => NODE_NEEDS,
+            Self::Device(_) => &[Kind::FenceDevices, Kind::Nodes],
+            Self::Policy(_) => &[Kind::FencePolicies, Kind::FenceDevices, Kind::Nodes],
+        }
+    }
+}
+
+/// All that it hears of. The last are those who ask for nodes to be fenced, and disruption budgets: whether it can hear of
+/// them does not hold up the others.
+pub(super) const FOLLOWED: &[Kind] = &[
+    Kind::Pods,
+    Kind::Nodes,
+    Kind::NodeLeases,
+    Kind::FenceDevices,
+    Kind::FencePolicies,
+    Kind::NodeFences,
+    Kind::FenceEvidences,
+    Kind::Remediations,
+    Kind::Budgets,
+];
+
+/// What must be known to decide about a node.
+const NODE_NEEDS: &[Kind] = match FOLLOWED {
+    [needs @ .., Kind::Remediations, Kind::Budgets] => needs,
+    _ => panic!("Remediations and budgets are followed last"),
+};
+
+/// What an operator decided.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Whether anything is done.
+    pub mode: Mode,
+    /// The node that this process runs on, if it was told: it never shoots that one.
+    pub our_node: Option<Arc<str>>,
+    /// The volume guard runs: that storage is fenced frees volumes.
+    pub guards_volumes: bool,
+    /// Incidents that a person only wants written down are decided about too. `explain` tells of the others alone.
+    pub rehearsals: bool,
+    /// For how long incidents and evidence are kept that nothing rests on; `None`: for ever.
+    pub history: Option<Duration>,
+    /// So far the copies may be behind from which a provider answers.
+    pub provider_behind: Duration,
+}
+
+/// Amazon's advice on its eventual consistency is to ask again for up to about five minutes. None of the others names a time.
+pub const PROVIDER_BEHIND: Duration = Duration::from_mins(5);
+
+/// Decides about one key.
+#[must_use]
+pub fn decide(key: &Key, view: &View<'_>, now: Mono, config: &Config) -> Decision {
+    // Where nobody fences, nobody need hear of it.
+    let (policies, _) = view.count(Kind::FencePolicies);
+    if let Key::Node(name) = key
+        && policies == 0
+        && view.fences_of(name).next().is_none()
+        && view.proofs_of(name).next().is_none()
+        && view.remediations_of(name).next().is_none()
+        && !taint::is_carried_by(name, view)
+    {
+        return Decision::default();
+    }
+    for kind in key.needs() {
+        if let Err(unfresh) = view.fresh(*kind, now) {
+            return Decision::hold(Subject::Everything, unfresh).and_recheck_at(now + LOOK_AGAIN_STALE);
+        }
+    }
+    match key {
+        Key::Node(name) => about_node(name, view, now, config),
+        Key::Device(uid) => monitor(uid, view, now),
+        Key::Policy(uid) => review(uid, view, now),
+    }
+}
+
+fn about_node(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config) -> Decision {
+    let node = match view.node(name) {
+        Lookup::Known(node) => Some(node),
+        Lookup::Absent => None,
+        Lookup::Unknown(why) => {
+            let hold = Hold::NodeUnreadable { node: Arc::clone(name), why: why.to_owned() };
+            return Decision::hold(Subject::Node(Arc::clone(name)), hold);
+        }
+    };
+    let mut fences: Vec<&Fence> = view.fences_of(name).collect();
+    // Of two about one life that counts whose name says which: nobody can create it twice.
+    fences.sort_by_key(|fence| (*fence.name != *incident_name(&fence.spec.node), Arc::clone(&fence.name)));
+    let mut decision = Decision::default();
+    let mut live: Vec<Incident<'_>> = Vec::new();
+    let counts = |fence: &&Fence| config.rehearsals || !is_rehearsal(fence);
+    let open = fences.iter().copied().filter(|fence| !fence.status.phase.is_over() && !fence.deleting);
+    for fence in open.filter(counts) {
+        let same =
+            |other: &&Incident<'_>| other.fence.spec.node == fence.spec.node && !is_rehearsal(other.fence);
+        match live.iter().find(same).filter(|_| !is_rehearsal(fence)) {
+            Some(first) => {
+                let (fence, first) = (Arc::clone(&fence.name), Arc::clone(&first.fence.name));
+                let hold = Hold::DuplicateFence { node: Arc::clone(name), fence, first };
+                decision.holds.push((Subject::Node(Arc::clone(name)), hold));
+            }
+            None => live.push(Incident::new(fence, node, view, now, config)),
+        }
+    }
+    // What was begun about one life may land on the next: off after on, or on after off.
+    let waits = |but: Option<&Incident<'_>>| {
+        let mut others = live.iter().filter(|one| but.is_none_or(|but| but.fence.uid != one.fence.uid));
+        others.find_map(Incident::waits_for_attempt)
+    };
+    for incident in &live {
+        add(&mut decision, waits(Some(incident)).unwrap_or_else(|| progress(incident)));
+    }
+    if let Some(node) = node
+        && !live.iter().any(|incident| is_about(incident.fence, node) && !is_rehearsal(incident.fence))
+    {
+        let over = fences.iter().copied().find(|fence| is_about(fence, node) && !is_rehearsal(fence));
+        let found = detect(node, over, view, now, config);
+        add(&mut decision, waits(None).filter(|_| !found.intents.is_empty()).unwrap_or(found));
+    }
+    if let Some(node) = node {
+        add(&mut decision, taint::stale(node, view, now));
+    }
+    if let Some(keep) = config.history.filter(|_| config.mode != Mode::Observe) {
+        let forgotten = forget(name, node, &fences, view, now, keep);
+        decision.intents.extend(forgotten.intents);
+        decision.recheck_at = decision.recheck_at.into_iter().chain(forgotten.recheck_at).min();
+    }
+    for remediation in view.remediations_of(name) {
+        let Wanted { step, reply } = remediate(remediation, node, view, now, config);
+        add(&mut decision, waits(None).filter(|_| !step.intents.is_empty()).unwrap_or(step));
+        decision.intents.extend(reply);
+    }
+    decision
+}
+
+/// One step at a time is taken for a node: the first one that is wanted. The others are wanted again.
+fn add(decision: &mut Decision, other: Decision) {
+    let Decision { intents, holds, recheck_at } = other;
+    if !decision.intents.iter().any(|intent| matches!(intent, Intent::Fence(_))) {
+        decision.intents.extend(intents);
+    }
+    decision.holds.extend(holds);
+    decision.recheck_at = decision.recheck_at.into_iter().chain(recheck_at).min();
+}
+
+/// What a hold about fencing this node is about.
+pub(super) fn about(node: &Node) -> Subject {
+    Subject::Fencing { node: Arc::clone(&node.name), uid: node.uid.clone() }
+}

@@ -1,0 +1,119 @@
+//! Which pods of a node should end, and when. Pure.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pod_safety_shared::authority::{Cause, Delete, Hold, Intent};
+use pod_safety_shared::cache::{Lookup, View};
+use pod_safety_shared::clock::Mono;
+use pod_safety_shared::drive::{Decision, Subject};
+use pod_safety_shared::model::{Borne, Kind, Node, Pod, Taint};
+
+/// A node whose pods count down is looked at this often, so that the numbers that
+/// people see are true; and everything, while the API server is silent.
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
+
+/// What must be known to decide.
+pub(super) const NEEDS: &[Kind] = &[Kind::Pods, Kind::Nodes];
+
+/// What is decided about: the pods bound to the node of this name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key(pub Arc<str>);
+
+/// Decides about the pods of one node.
+#[must_use]
+pub fn decide(Key(name): &Key, view: &View<'_>, now: Mono) -> Decision {
+    for kind in NEEDS {
+        if let Err(unfresh) = view.fresh(*kind, now) {
+            return Decision::hold(Subject::Everything, unfresh).and_recheck_at(now + LOOK_AGAIN);
+        }
+    }
+    match view.node(name) {
+        Lookup::Known(node) if node.no_execute.is_empty() => Decision::default(),
+        Lookup::Known(node) => tainted(node, view, now),
+        Lookup::Unknown(why) if view.pods_on(name).next().is_some() => {
+            let hold = Hold::NodeUnreadable { node: Arc::clone(name), why: why.to_owned() };
+            Decision::hold(Subject::Node(Arc::clone(name)), hold)
+        }
+        // The pods of a node that is gone are not the taints' business.
+        Lookup::Unknown(_) | Lookup::Absent => Decision::default(),
+    }
+}
+
+fn tainted(node: &Node, view: &View<'_>, now: Mono) -> Decision {
+    let (mut decision, mut due) = (Decision::default(), Vec::new());
+    // One that ends already needs no second request, which could only shorten its
+    // grace; one that has ended would be removed at once by a deletion.
+    for pod in view.pods_on(&node.name).filter(|pod| pod.deletion.is_none() && !pod.phase.is_terminal()) {
+        let Fate { ends, unreadable } = fate(pod, node);
+        match ends {
+            Some((at, taint)) if at <= now => {
+                due.push((at, pod, taint));
+                continue;
+            }
+            Some((at, taint)) => {
+                let (node, left) = (Arc::clone(&node.name), at.since(now));
+                let hold = Hold::Tolerated { node, taint: taint.to_string(), left };
+                decision.holds.push((Subject::Pod(pod.key.clone()), hold));
+                decision = decision.and_recheck_at(at.min(now + LOOK_AGAIN));
+            }
+            None => {}
+        }
+        if let Some((taint, operator)) = unreadable {
+            let (node, operator) = (Arc::clone(&node.name), operator.to_owned());
+            let hold = Hold::TolerationUnreadable { node, taint: taint.to_string(), operator };
+            decision.holds.push((Subject::Pod(pod.key.clone()), hold));
+        }
+    }
+    due.sort_by(|(at, pod, _), (other_at, other, _)| (at, &pod.key).cmp(&(other_at, &other.key)));
+    decision.intents = due.into_iter().map(|(at, pod, taint)| delete(node, pod, taint, at)).collect();
+    decision
+}
+
+fn delete(node: &Node, pod: &Pod, taint: &Taint, due: Mono) -> Intent {
+    let cause = Cause::Taint { node: Arc::clone(&node.name), taint: taint.to_string().into() };
+    Intent::Delete(Delete::new(pod, cause, due))
+}
+
+/// What the taints of its node mean for a pod.
+struct Fate<'a> {
+    /// When it should end, and by which taint: the first that it will not bear any more.
+    ends: Option<(Mono, &'a Taint)>,
+    /// A taint of which cannot be read whether it bears it.
+    unreadable: Option<(&'a Taint, &'a str)>,
+}
+
+fn fate<'a>(pod: &'a Pod, node: &'a Node) -> Fate<'a> {
+    let mut fate = Fate { ends: None, unreadable: None };
+    for taint in &node.no_execute {
+        let until = match pod.tolerations.bear(taint) {
+            Borne::Ever => continue,
+            Borne::For(span) => tolerated_until(pod, taint, span),
+            Borne::No => tolerated_until(pod, taint, Duration::ZERO),
+            Borne::Unreadable(operator) => {
+                fate.unreadable.get_or_insert((taint, operator));
+                continue;
+            }
+        };
+        if fate.ends.is_none_or(|(ends, _)| until < ends) {
+            fate.ends = Some((until, taint));
+        }
+    }
+    fate
+}
+
+/// Tolerance begins when taint and pod have met: when the taint was added, or when the
+/// pod came to the tainted node, if that was later. Which of the two it was, and by how
+/// much, is the difference of two stamps in the API, the same for every process that
+/// reads them. They had met when we saw both, and that was later: so nothing is borne for
+/// longer than from there. Where nobody stamped the taint, that is all that is known; and a
+/// clock that is an hour behind, which stamps taints an hour early, makes each pod of
+/// that hour look as if it had come to a tainted node.
+fn tolerated_until(pod: &Pod, taint: &Taint, span: Duration) -> Mono {
+    let at_the_latest = taint.first_seen.max(pod.arrived) + span;
+    let by_stamps = taint.time_added.map(|added| {
+        let later = u64::try_from(pod.bound.saturating_sub(added)).unwrap_or(0);
+        taint.tolerated_until(span.saturating_add(Duration::from_secs(later)))
+    });
+    by_stamps.map_or(at_the_latest, |by_stamps| by_stamps.min(at_the_latest))
+}

@@ -1,0 +1,475 @@
+//! The pure decision: whose a volume is, and who has to wait for it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pod_safety_shared::authority::{
+    Doubt, FencedBy, Hold, Intent, Refused, Seen, Update, VolumeChange, VolumeHold, VolumeUpdate,
+};
+use pod_safety_shared::cache::{Lookup, STALE_AFTER, View, Word};
+use pod_safety_shared::clock::Mono;
+use pod_safety_shared::drive::{Decision, Subject};
+use pod_safety_shared::model::{
+    Held, Holder, Kind, Node, NodeKey, Readiness, Sharing, Uid, Volume, VolumeKey, VolumeLease,
+};
+
+use super::detach::{
+    barred, detach_first, detachable, detached_from, is_wanted_elsewhere, kept_from, left_mounted,
+    storage_proof,
+};
+use super::free::{free, is_proved_off};
+use super::gate;
+use super::standing::{Holding, Standing};
+use super::uses::{Use, is_attached, is_idle, is_kept_out, is_left_mounted, uses};
+
+/// What must be known.
+pub(super) const NEEDS: &[Kind] = &[
+    Kind::Pods,
+    Kind::Nodes,
+    Kind::NodeLeases,
+    Kind::FencePolicies,
+    Kind::FenceEvidences,
+    Kind::Volumes,
+    Kind::Claims,
+    Kind::Attachments,
+    Kind::VolumeLeases,
+];
+
+/// Of these one that cannot be read may be about any volume.
+const WITHOUT_GAPS: [Kind; 3] = [Kind::VolumeLeases, Kind::Attachments, Kind::Claims];
+
+/// What time alone can change is looked at again after this.
+pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(60);
+
+/// A node that is well and uses a volume no more, though its kubelet did not say that it ended its use, has given it
+/// back after this: kubelets that live end what the API has no pod for within seconds, and the longest graces in use
+/// are minutes. No proof; so it is asked for only where no better word can come, after a force deletion or our restart.
+pub(super) const UNTOLD: Duration = Duration::from_secs(600);
+
+/// The same where its kubelet says that it uses other volumes of that driver, and not this one.
+///
+/// Why that is its word: a kubelet reports an attachable volume in `volumesInUse` before it mounts it and until it has
+/// unmounted it. That others of the driver are there says that the driver's volumes are reported at all, and that the
+/// kubelet has filled the list since its Node was made: a new Node's is empty until the kubelet knows its mounts, and
+/// later nobody shortens it but for an unmount. It mounts nothing anew: that takes an attachment, and there is none.
+///
+/// Why so late: the end of the last attachment, or our start, was seen at a time T, and the report of the mount came
+/// before that attachment went. Other watches may be behind by `STALE_AFTER`, no more, or nothing is decided. So what
+/// is read of the Node after T and that is not older than T, and shows that report, if there was one.
+pub(super) const UNUSED: Duration = STALE_AFTER;
+
+/// A kubelet reports the end of a pod's containers before it unmounts, and says of a volume that nobody attaches nothing
+/// more; of a pod that somebody deleted, such as not the pod of a Job that has ended, it removes the object after that.
+/// It gives each of the two calls that unmount a CSI volume two minutes (`csiTimeout`), and what takes longer than both
+/// hangs for a reason that a person sees.
+pub(super) const UNMOUNTED: Duration = Duration::from_secs(240);
+
+/// What an operator decided.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// For how long a node must have been missing before it counts as gone.
+    pub quarantine: Duration,
+    /// Classes whose volumes are exclusive whatever their access modes say.
+    pub classes: BTreeSet<String>,
+    /// CSI drivers of which the same holds.
+    pub drivers: BTreeSet<String>,
+    /// CSI drivers whose storage lets nobody write who is not attached.
+    pub backends: BTreeSet<String>,
+}
+
+impl Config {
+    /// What access modes say, and nothing else.
+    #[must_use]
+    pub const fn after(quarantine: Duration) -> Self {
+        let none = BTreeSet::new;
+        Self { quarantine, classes: none(), drivers: none(), backends: none() }
+    }
+
+    /// Whether a volume is exclusive.
+    #[must_use]
+    pub fn guards(&self, volume: &Volume) -> bool {
+        volume.sharing != Sharing::Many
+            || self.classes.contains(&*volume.class)
+            || volume.driver.as_ref().is_some_and(|driver| self.drivers.contains(&**driver))
+    }
+
+    /// Whether what is detached from a node is not written to by it any more.
+    fn detaches(&self, volume: Option<&Volume>) -> bool {
+        volume
+            .and_then(|volume| volume.driver.as_ref())
+            .is_some_and(|driver| self.backends.contains(&**driver))
+    }
+}
+
+/// What is decided about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Key {
+    /// The volume of this name.
+    Volume(Arc<str>),
+    /// A pod behind our gate.
+    Gate(Uid),
+}
+
+/// Decides.
+#[must_use]
+pub fn decide(key: &Key, view: &View<'_>, now: Mono, config: &Config) -> Decision {
+    for kind in NEEDS {
+        if let Err(unfresh) = view.fresh(*kind, now) {
+            return Decision::hold(Subject::Everything, unfresh).and_recheck_at(now + LOOK_AGAIN);
+        }
+    }
+    match key {
+        Key::Volume(name) => {
+            let decision = volume(name, view, now, config);
+            if decision.holds.is_empty() { decision } else { decision.and_recheck_at(now + LOOK_AGAIN) }
+        }
+        Key::Gate(uid) => match view.pod(uid) {
+            Some(pod) => gate::decide(pod, view, now, config),
+            None => Decision::default(),
+        },
+    }
+}
+
+/// One volume and its Lease.
+pub(super) struct Case<'a> {
+    pub(super) name: &'a Arc<str>,
+    /// The volume, or as it was when its object went: the kubelet that has it mounted goes on to report it. `None`: it is
+    /// gone, and this process never saw it.
+    pub(super) volume: Option<&'a Volume>,
+    /// Its object went: what is said and written is about its Lease.
+    pub(super) is_gone: bool,
+    /// It should belong to whoever uses it.
+    pub(super) wanted: bool,
+    /// Its storage lets nobody write who is not attached.
+    pub(super) detaches: bool,
+    pub(super) lease: Option<&'a VolumeLease>,
+}
+
+impl Case<'_> {
+    fn key(&self) -> Option<VolumeKey> {
+        let volume = self.volume.filter(|_| !self.is_gone).map(|volume| &volume.uid);
+        let uid = volume.or(self.lease.map(|lease| &lease.uid))?;
+        Some(VolumeKey { name: Arc::clone(self.name), uid: uid.clone() })
+    }
+
+    pub(super) fn write(&self, change: VolumeChange) -> Decision {
+        let (Some(key), Some(rv)) =
+            (self.key(), self.lease.map(|lease| lease.rv).or(self.volume.map(|volume| volume.rv)))
+        else {
+            return Decision::default();
+        };
+        let lease = self.lease.map(Seen::of);
+        let update = VolumeUpdate { volume: key.name, uid: key.uid, rv, lease, change };
+        Decision { intents: vec![Intent::Update(Update::Volume(Box::new(update)))], ..Decision::default() }
+    }
+
+    pub(super) fn several(&self, writers: &[&(&Node, Use<'_>)]) -> VolumeHold {
+        let nodes = writers.iter().map(|(node, _)| node.name.to_string()).collect();
+        VolumeHold::SeveralNodes { volume: Arc::clone(self.name), nodes }
+    }
+
+    pub(super) fn hold(&self, hold: VolumeHold) -> Decision {
+        self.key()
+            .map_or_else(Decision::default, |key| Decision::hold(Subject::Volume(key), Hold::Volume(hold)))
+    }
+}
+
+fn volume(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config) -> Decision {
+    let lease = view.volume_lease(name);
+    let volume = match view.volume(name) {
+        Lookup::Known(volume) => Some(volume),
+        Lookup::Absent => None,
+        Lookup::Unknown(why) => {
+            let case = Case { name, volume: None, is_gone: false, wanted: false, detaches: false, lease };
+            let (volume, what) = (Arc::clone(name), "its PersistentVolume".to_owned());
+            return case.hold(VolumeHold::Unreadable { volume, what, why: why.to_owned() });
+        }
+    };
+    let wanted = volume.is_some_and(|volume| config.guards(volume));
+    let (is_gone, volume) = (volume.is_none(), view.volume_or_what_it_was(name));
+    let detaches = config.detaches(volume);
+    let case = Case { name, volume, is_gone, wanted, detaches, lease };
+    if !case.wanted && lease.is_none() {
+        return Decision::default();
+    }
+    for kind in WITHOUT_GAPS {
+        let (_, count) = view.count(kind);
+        if count > 0 {
+            return case.hold(VolumeHold::KindUnreadable { volume: Arc::clone(name), kind, count });
+        }
+    }
+    match lease.map(|lease| (&lease.held, lease)) {
+        None | Some((Held::Free, _)) => free(&case, view, now),
+        Some((Held::Unreadable(identity), lease)) => {
+            let hold = VolumeHold::LeaseUnreadable { volume: Arc::clone(name), identity: identity.clone() };
+            refuse(&case, lease, hold, None)
+        }
+        Some((Held::By(holder), lease)) => held(&case, lease, holder, view, now, config),
+    }
+}
+
+/// The nodes that use a volume, but for those whose life is over: what they did before is over, and evidence about it
+/// was used up by whoever broke the Lease.
+pub(super) fn users<'a>(
+    case: &Case<'_>,
+    view: &View<'a>,
+    now: Mono,
+) -> Result<Vec<(&'a Node, Use<'a>)>, VolumeHold> {
+    let mut users = Vec::new();
+    for (name, used) in uses(case.name, case.volume, view) {
+        match view.node(&name) {
+            Lookup::Known(node) if is_proved_off(node, view, now) => {}
+            // By its last report it has the volume mounted.
+            Lookup::Known(node) if is_kept_out(case.volume, case.lease, node, view, now) => {
+                if node.readiness == Readiness::Ready {
+                    users.push((node, Use { writes: false, ..used }));
+                }
+            }
+            // Given back, or broken, it is still attached there until somebody deletes that; its kubelet does not use it.
+            Lookup::Known(node) if case.lease.is_some() && is_idle(node, &used, case.volume) => {}
+            Lookup::Known(node) => users.push((node, used)),
+            Lookup::Absent => {}
+            Lookup::Unknown(why) => {
+                let (volume, what) = (Arc::clone(case.name), format!("node {name}, which uses it,"));
+                return Err(VolumeHold::Unreadable { volume, what, why: why.to_owned() });
+            }
+        }
+    }
+    Ok(users)
+}
+
+pub(super) fn take(case: &Case<'_>, node: &Node, pod: Option<Uid>, view: &View<'_>) -> VolumeChange {
+    let holder = Holder::of(node, pod);
+    let doubt = match node.readiness {
+        Readiness::Ready if node.out_of_service => Some(Doubt::OutOfService),
+        Readiness::Ready => None,
+        _ => Some(Doubt::NotReady),
+    };
+    let refused = match doubt {
+        Some(doubt) => {
+            let detach_from = detachable(case, &holder, view);
+            let why = unproved(case, &holder, doubt, detach_from.is_some()).to_string();
+            Some(Refused { why, detach_from })
+        }
+        None => kept_from(case, view)
+            .filter(|kept| kept.detach_from.as_ref().is_none_or(|from| from.uid != node.uid)),
+    };
+    VolumeChange::Take { holder, refused }
+}
+
+fn unproved(case: &Case<'_>, holder: &Holder, doubt: Doubt, detachable: bool) -> VolumeHold {
+    VolumeHold::NoEvidence {
+        volume: Arc::clone(case.name),
+        node: Arc::clone(&holder.node),
+        doubt,
+        detachable,
+    }
+}
+
+/// Nobody else may have it.
+pub(super) fn refuse(
+    case: &Case<'_>,
+    lease: &VolumeLease,
+    hold: VolumeHold,
+    detach_from: Option<NodeKey>,
+) -> Decision {
+    let from = detach_from.as_ref().map(|node| &node.uid);
+    let mut decision = if lease.refused_elsewhere && lease.detach_from.as_ref() == from {
+        Decision::default()
+    } else {
+        case.write(VolumeChange::Refuse(Refused { why: hold.to_string(), detach_from }))
+    };
+    decision.holds = case.hold(hold).holds;
+    decision
+}
+
+fn held(
+    case: &Case<'_>,
+    lease: &VolumeLease,
+    holder: &Holder,
+    view: &View<'_>,
+    now: Mono,
+    config: &Config,
+) -> Decision {
+    let holding = Holding { holder, volume: case.name, quarantine: config.quarantine };
+    match holding.standing(view, now) {
+        Standing::Well(node) => well(case, lease, node, view, now),
+        Standing::Registered(node) => case.write(take(case, node, holder.pod.clone(), view)),
+        // The taint says nothing, and its kubelet has: what is unmounted is nobody's.
+        Standing::Tainted(node) => {
+            let free_at = free_at(case, lease, node, view, now);
+            if free_at.is_some_and(|at| now >= at) {
+                return well(case, lease, node, view, now);
+            }
+            let mut decision = doubted(case, lease, holder, Doubt::OutOfService, view, now);
+            match free_at {
+                Some(at) => {
+                    decision.holds.extend(unconfirmed(case, node, at, now).holds);
+                    decision.and_recheck_at(at.min(now + LOOK_AGAIN))
+                }
+                None => decision,
+            }
+        }
+        Standing::Doubted(doubt) => doubted(case, lease, holder, doubt, view, now),
+        Standing::Missing { unasked, until } => {
+            let mut decision = doubted(case, lease, holder, Doubt::Missing, view, now);
+            if unasked {
+                decision.intents.push(Intent::Witness { node: Arc::clone(&holder.node) });
+            }
+            let again = until.map_or(now + LOOK_AGAIN, |until| until.min(now + LOOK_AGAIN));
+            decision.and_recheck_at(again.max(now + Duration::from_secs(1)))
+        }
+        // The judge may refuse what the cache shows: the volume stays refused to other nodes until the Lease is broken.
+        Standing::Over(by)
+            if !lease.refused_elsewhere && matches!(by, FencedBy::Evidence { .. } | FencedBy::NodeGone) =>
+        {
+            let doubt = if by == FencedBy::NodeGone { Doubt::Missing } else { Doubt::NotReady };
+            doubted(case, lease, holder, doubt, view, now)
+        }
+        Standing::Over(by) => {
+            let mut decision = relieve(case, holder, by.clone(), view);
+            // What is refused now may be found later: by a device that answers again.
+            if matches!(by, FencedBy::Evidence { .. }) {
+                decision = decision.and_recheck_at(now + LOOK_AGAIN);
+            }
+            decision
+        }
+    }
+}
+
+/// It is its holder's no more.
+fn relieve(case: &Case<'_>, holder: &Holder, by: FencedBy, view: &View<'_>) -> Decision {
+    let refused = kept_from(case, view);
+    case.write(VolumeChange::Break { holder: holder.clone(), by, refused })
+}
+
+/// Its holder may still write: nobody else may have it, and those who wait are told. Until it is detached, where that
+/// keeps it from writing.
+fn doubted(
+    case: &Case<'_>,
+    lease: &VolumeLease,
+    holder: &Holder,
+    doubt: Doubt,
+    view: &View<'_>,
+    now: Mono,
+) -> Decision {
+    let detachable = detachable(case, holder, view);
+    // Who is heard is not relieved: it would take what it uses at once again.
+    let fenced = storage_proof(case, holder, view, now)
+        .filter(|_| lease.refused_elsewhere && doubt != Doubt::OutOfService);
+    let hold = unproved(case, holder, doubt, detachable.is_some());
+    // It may be detached, was attached when that was written, and is not.
+    let detached =
+        detachable.is_some() && lease.was_attached_to(holder) && !is_attached(case.name, &holder.node, view);
+    let mut decision = refuse(case, lease, hold, detachable);
+    decision.holds.extend(waiting(case, holder, view));
+    if detached {
+        decision.intents = relieve(case, holder, FencedBy::Detached, view).intents;
+    } else if let Some(proof) = fenced {
+        decision.intents = relieve(case, holder, FencedBy::Storage(proof), view).intents;
+    }
+    decision
+}
+
+/// The pods that were bound to other nodes before anybody could stop them.
+fn waiting(case: &Case<'_>, holder: &Holder, view: &View<'_>) -> Vec<(Subject, Hold)> {
+    let elsewhere = view.users_of(case.name).filter(|pod| {
+        !pod.is_over() && pod.running == 0 && pod.node.as_ref().is_some_and(|node| *node != holder.node)
+    });
+    let why = format!("node {} took it, and there is no evidence that it no longer writes", holder.node);
+    elsewhere
+        .map(|pod| {
+            let hold = VolumeHold::Waits { volume: Arc::clone(case.name), why: why.clone() };
+            (Subject::Pod(pod.key.clone()), Hold::Volume(hold))
+        })
+        .collect()
+}
+
+/// Another node than its holder, which is well, writes to it: attached before we knew of its pod. Who writes is the
+/// owner; where both do, people must know.
+fn elsewhere(
+    case: &Case<'_>,
+    holder: &Node,
+    users: &[(&Node, Use<'_>)],
+    view: &View<'_>,
+) -> Option<Decision> {
+    let writers: Vec<_> = users.iter().filter(|(_, used)| used.writes).collect();
+    if writers.len() > 1 {
+        return Some(case.hold(case.several(&writers)));
+    }
+    // What is attached to its holder alone, a node that was lost while it waited has never had.
+    let attached = is_attached(case.name, &holder.name, view);
+    let has_it = |used: &Use<'_>| used.attachment || !attached;
+    let (node, used) = writers.first().filter(|(node, used)| node.uid != holder.uid && has_it(used))?;
+    Some(case.write(take(case, node, first_pod(used), view)))
+}
+
+/// When the first pod was bound, and which one that is.
+pub(super) fn first_bound(used: &Use<'_>) -> Option<(i64, Uid)> {
+    used.pods.iter().map(|pod| (pod.bound, pod.uid().clone())).min()
+}
+
+pub(super) fn first_pod(used: &Use<'_>) -> Option<Uid> {
+    first_bound(used).map(|(_, uid)| uid)
+}
+
+/// From when on a holder that is heard uses a volume no more: at once by its kubelet's word. `None`: it uses it.
+fn free_at(case: &Case<'_>, lease: &VolumeLease, node: &Node, view: &View<'_>, now: Mono) -> Option<Mono> {
+    let used = uses(case.name, case.volume, view).remove(&node.name).unwrap_or_default();
+    if !used.pods.is_empty() || node.mounts(case.volume) {
+        return None;
+    }
+    let left = view.left(case.name, &node.name);
+    let patience = match left.map_or(Word::None, |left| left.word) {
+        // The name by which its kubelet reports it is not known. What the kubelet reported is about one pod, and another may use it.
+        _ if case.volume.is_none() => UNTOLD,
+        Word::Unmounted => return Some(now),
+        // A kubelet says in `volumesInUse` what it has mounted of it.
+        Word::Ended if view.attaches(case.name) => return Some(now),
+        Word::Ended => UNMOUNTED,
+        Word::None if node.mounts_others_like(case.volume) => UNUSED,
+        Word::None => UNTOLD,
+    };
+    Some(left.map_or(lease.seen, |left| left.at) + patience)
+}
+
+fn unconfirmed(case: &Case<'_>, node: &Node, free_at: Mono, now: Mono) -> Decision {
+    let (volume, node, left) = (Arc::clone(case.name), Arc::clone(&node.name), free_at.since(now));
+    case.hold(VolumeHold::Unconfirmed { volume, node, left })
+}
+
+/// Its holder is well: it keeps what it uses, and gives back what it has ended.
+fn well(case: &Case<'_>, lease: &VolumeLease, node: &Node, view: &View<'_>, now: Mono) -> Decision {
+    let users = match users(case, view, now) {
+        Ok(users) => users,
+        Err(hold) => return case.hold(hold),
+    };
+    if let Some(decision) = elsewhere(case, node, &users, view) {
+        return decision;
+    }
+    let attached = is_attached(case.name, &node.name, view);
+    let kept = barred(case, view).filter(|kept| kept.uid != node.uid);
+    let free_at = free_at(case, lease, node, view, now);
+    // Of an exclusive backend a detachment is what ends the first writer.
+    if !case.detaches && kept.is_none() && is_left_mounted(case.volume, case.name, node, view) {
+        return left_mounted(case, lease, node);
+    }
+    if lease.refused_elsewhere && attached && kept.is_none() && is_wanted_elsewhere(case, node, view) {
+        return match free_at {
+            Some(at) if now < at => detach_first(case, lease, node, false).and_recheck_at(at),
+            free_at => detach_first(case, lease, node, free_at.is_some()),
+        };
+    }
+    match (free_at, kept) {
+        (Some(at), _) if !attached && now >= at => {
+            case.write(VolumeChange::Release { refused: kept_from(case, view) })
+        }
+        (Some(at), _) if !attached => {
+            unconfirmed(case, node, at, now).and_recheck_at(at.min(now + LOOK_AGAIN))
+        }
+        (_, Some(kept)) => case.hold(detached_from(case, &kept.name)),
+        (_, None) if lease.refused_elsewhere => case.write(VolumeChange::Allow),
+        (_, None) => Decision::default(),
+    }
+}

@@ -1,0 +1,163 @@
+//! Budgets, and which pods they choose.
+
+use std::sync::Arc;
+
+use super::object::{Identity, Object, ProjectError, Tell, Undecodable, identity, name};
+use super::table::{Entry, Table};
+use super::{Change, Inner};
+use crate::clock::Mono;
+use crate::model::{
+    Allowed, Amount, BadSelector, Budget, BudgetKey, BudgetStatus, Disrupted, Interner, Kind, Requirement,
+    Selector, Uid, UnhealthyPolicy, Wanted,
+};
+use crate::wire;
+
+/// The selector, if the API has semantics for it.
+pub fn selector(wire: Option<wire::LabelSelector>) -> Result<Option<Selector>, BadSelector> {
+    let Some(wire::LabelSelector { match_labels, match_expressions }) = wire else { return Ok(None) };
+    let pairs = match_labels.iter().map(|(key, value)| Requirement::equals(key, value));
+    let expressions = match_expressions.iter().map(|one| {
+        let text = |text: &'_ Option<String>| text.clone().unwrap_or_default();
+        Requirement::expression(&text(&one.key), &text(&one.operator), &one.values)
+    });
+    pairs.chain(expressions).collect::<Result<Selector, BadSelector>>().map(Some)
+}
+
+fn amount(field: &'static str, wire: &wire::IntOrString, of: fn(Amount) -> Wanted) -> Wanted {
+    match wire.as_text() {
+        Err(pods) => of(Amount::Pods(pods)),
+        Ok(text) => Amount::parse(text).map_or_else(|bad| Wanted::Unreadable(field, bad), of),
+    }
+}
+
+/// As KCM asks: `maxUnavailable` counts if both are set, which the API forbids.
+fn wanted(spec: &wire::BudgetSpec) -> Wanted {
+    match (&spec.max_unavailable, &spec.min_available) {
+        (Some(most), _) => amount("maxUnavailable", most, Wanted::MaxUnavailable),
+        (None, Some(least)) => amount("minAvailable", least, Wanted::MinAvailable),
+        (None, None) => Wanted::Nothing,
+    }
+}
+
+fn status(wire: wire::BudgetStatus, now: Mono) -> BudgetStatus {
+    let allowed = wire.conditions.into_iter().find(|one| one.r#type.as_deref() == Some("DisruptionAllowed"));
+    let text = |text: Option<String>| text.unwrap_or_default().into_boxed_str();
+    BudgetStatus {
+        observed_generation: wire.observed_generation.unwrap_or(0),
+        disruptions_allowed: wire.disruptions_allowed.unwrap_or(0),
+        current_healthy: wire.current_healthy.unwrap_or(0),
+        desired_healthy: wire.desired_healthy.unwrap_or(0),
+        expected_pods: wire.expected_pods.unwrap_or(0),
+        disrupted: wire
+            .disrupted_pods
+            .into_iter()
+            .map(|(name, at)| (name.into(), Disrupted { at: at.whole_seconds(), first_seen: now, pod: None }))
+            .collect(),
+        allowed: allowed.map(|one| Allowed {
+            status: text(one.status),
+            reason: text(one.reason),
+            message: text(one.message),
+            observed_generation: one.observed_generation.unwrap_or(0),
+        }),
+    }
+}
+
+fn project(
+    meta: &wire::ObjectMeta,
+    spec: wire::BudgetSpec,
+    status: wire::BudgetStatus,
+    interner: &mut Interner,
+    now: Mono,
+) -> Result<Budget, ProjectError> {
+    let Identity { uid, rv, name } = identity(meta)?;
+    let namespace = self::name(meta.namespace.as_deref(), "metadata.namespace")?;
+    Ok(Budget {
+        key: BudgetKey { namespace: interner.intern(&namespace), name: name.into(), uid },
+        rv,
+        generation: meta.generation.unwrap_or(0),
+        wanted: wanted(&spec),
+        unhealthy: match spec.unhealthy_pod_eviction_policy.as_deref() {
+            Some("AlwaysAllow") => UnhealthyPolicy::AlwaysAllow,
+            _ => UnhealthyPolicy::IfHealthyBudget,
+        },
+        selector: selector(spec.selector),
+        status: self::status(status, now),
+    })
+}
+
+/// Keeps what was seen of entries that were there before, and notes which pod a new one is about: the one that has the
+/// name, unless it shows that pods are behind. The API server lets no pod be evicted that ends already, or that came later.
+fn remember(inner: &Inner, before: &Budget, after: &mut Budget) {
+    for (name, entry) in &mut after.status.disrupted {
+        match before.status.disrupted.get(name) {
+            Some(known) if known.at == entry.at => *entry = known.clone(),
+            _ => {
+                let mut chosen = inner.selection.chosen_by(&before.key.uid);
+                entry.pod = chosen
+                    .find(|uid| {
+                        inner.pods.known(uid).is_some_and(|pod| {
+                            *pod.key.name == **name && pod.deletion.is_none() && pod.created <= entry.at
+                        })
+                    })
+                    .cloned();
+            }
+        }
+    }
+}
+
+impl Object for Budget {
+    type Wire = wire::Budget;
+    type Kept = Self;
+    const KIND: Kind = Kind::Budgets;
+
+    fn project(wire: wire::Budget, interner: &mut Interner, now: Mono) -> Result<Self, Undecodable> {
+        let meta = wire.metadata.unwrap_or_default();
+        project(&meta, wire.spec.unwrap_or_default(), wire.status.unwrap_or_default(), interner, now)
+            .map_err(|error| Undecodable::from_meta(&meta, &error))
+    }
+
+    fn meta(wire: &wire::Budget) -> Option<&wire::ObjectMeta> {
+        wire.metadata.as_ref()
+    }
+
+    fn table(inner: &mut Inner) -> &mut Table<Self> {
+        &mut inner.budgets
+    }
+
+    fn put(inner: &mut Inner, mut budget: Self, now: Mono, tell: Tell<'_>) {
+        let uid = budget.key.uid.clone();
+        let before = match inner.budgets.take(&uid) {
+            Some(Entry::Known(before)) => Some(before),
+            Some(Entry::Undecodable(_)) | None => None,
+        };
+        if let Some(before) = &before {
+            remember(inner, before, &mut budget);
+        }
+        let same = |before: &Self| before.selector == budget.selector;
+        if !before.as_ref().is_some_and(same) {
+            match &budget.selector {
+                Ok(Some(selector)) => {
+                    let namespace = Arc::clone(&budget.key.namespace);
+                    inner.selection.set_chooser(&namespace, selector.clone(), &uid, now);
+                }
+                Ok(None) | Err(_) => inner.selection.remove_chooser(&uid),
+            }
+        }
+        inner.budgets.put(uid.clone(), Entry::Known(budget));
+        // Also for a change of the version alone: whoever writes needs to know it.
+        tell(Change::Budget { uid: &uid });
+    }
+
+    fn put_undecodable(inner: &mut Inner, undecodable: Undecodable, now: Mono, tell: Tell<'_>) {
+        let Some(uid) = undecodable.uid else { return inner.budgets.put_unidentified() };
+        Self::take(inner, &uid, now, tell);
+        inner.budgets.put(uid, Entry::Undecodable(undecodable.why.into()));
+    }
+
+    fn take(inner: &mut Inner, uid: &Uid, _now: Mono, tell: Tell<'_>) {
+        inner.selection.remove_chooser(uid);
+        if inner.budgets.take(uid).is_some() {
+            tell(Change::Budget { uid });
+        }
+    }
+}

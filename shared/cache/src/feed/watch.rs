@@ -1,0 +1,129 @@
+//! A watch: what it brings, and how it ends.
+
+use std::time::Duration;
+
+use super::{FIRST_PAUSE, Feed};
+use crate::clock::Mono;
+use crate::model::Uid;
+use crate::object::Object;
+use crate::wire::{Event, OnlyMeta};
+use pod_safety_client::{ApiError, Call, WatchStream};
+
+/// A watch asks to be ended after this long, and up to as long again, so that
+/// watches spread over API servers that come back (client-go does the same).
+const WATCH_AT_LEAST: Duration = Duration::from_secs(300);
+
+/// Bookmarks come each minute; half a minute more is not chance.
+pub(crate) const WATCH_SILENCE: Duration = Duration::from_secs(90);
+
+/// Whether the API server has not reached the version that it was asked for: as after etcd was restored (client-go's
+/// `IsTooLargeResourceVersion` reads the same words of servers that name no cause).
+fn is_of_the_future(error: &ApiError) -> bool {
+    matches!(error, ApiError::Refused { code: 504, message, .. } if message.contains("Too large resource version"))
+}
+
+pub(super) const AHEAD: &str = "the API server has not reached the version: its data may have been restored";
+
+/// Why a watch ended.
+pub(super) enum End {
+    /// In good order, or its time was up.
+    Over,
+    /// It must be listed again, for the history is gone or unreadable.
+    Relist(&'static str),
+    /// Something failed; the watch can be opened again where it stopped.
+    Failed(ApiError),
+    /// Nothing came for longer than a bookmark takes.
+    Silent,
+}
+
+impl<T: Object> Feed<T> {
+    pub(super) async fn watch(&mut self, version: &str) -> End {
+        let seconds = self.around.env.jitter(WATCH_AT_LEAST, 1.0).as_secs();
+        let path = format!(
+            "{}?watch=true&allowWatchBookmarks=true&timeoutSeconds={seconds}&resourceVersion={version}",
+            self.around.cache.path(T::KIND)
+        );
+        let mut stream = match self.around.connection.watch(Call::get(path)).await {
+            Ok(stream) => stream,
+            Err(error) if error.code() == Some(410) => return End::Relist("the version is too old"),
+            Err(error) if is_of_the_future(&error) => return End::Relist(AHEAD),
+            Err(error) => return End::Failed(error),
+        };
+        self.heard(self.around.env.now());
+        self.collect(true);
+        let env = self.around.env.clone();
+        loop {
+            let heard = self.heard;
+            if let Some(end) = env.until(heard + WATCH_SILENCE, self.read(&mut stream)).await {
+                return end;
+            }
+            if self.heard == heard {
+                return End::Silent;
+            }
+        }
+    }
+
+    /// Takes what comes. May be dropped while nothing does.
+    async fn read(&mut self, stream: &mut WatchStream) -> End {
+        loop {
+            let event = match stream.next().await {
+                Ok(None) => return End::Over,
+                // After a broken frame nothing behind it can be told apart.
+                Err(ApiError::Undecodable(_)) => return End::Relist("the watch became unreadable"),
+                Err(error) => return End::Failed(error),
+                Ok(Some(event)) => event,
+            };
+            let now = self.around.env.now();
+            self.heard(now);
+            self.silent = 0;
+            if let Some(end) = self.take(event, now) {
+                return end;
+            }
+            // Only an event shows that all is well again: a list may be followed
+            // by a watch that fails each time.
+            self.pause = FIRST_PAUSE;
+            self.logged = None;
+        }
+    }
+
+    fn take(&mut self, event: Event, now: Mono) -> Option<End> {
+        match event {
+            Event::Applied(raw) => {
+                if let Some(version) = self.around.cache.glance::<T>(&raw, now) {
+                    version.clone_into(self.version.get_or_insert_default());
+                    return None;
+                }
+                if let Some(version) = self.around.cache.put_raw::<T>(&raw, now) {
+                    self.version = Some(version);
+                }
+                self.count();
+                None
+            }
+            Event::Bookmark(raw) => {
+                if let Ok(OnlyMeta { metadata: Some(meta) }) = raw.decode() {
+                    self.version = meta.resource_version.or(self.version.take());
+                }
+                None
+            }
+            Event::Deleted(raw) => {
+                let meta = raw.decode::<OnlyMeta>().ok().and_then(|only| only.metadata).unwrap_or_default();
+                let Some(uid) = meta.uid.as_deref().and_then(Uid::new) else {
+                    return Some(End::Relist("a removal does not name its object"));
+                };
+                self.around.cache.remove::<T>(&uid, now);
+                self.count();
+                self.version = meta.resource_version.or(self.version.take());
+                None
+            }
+            Event::Error(status) if status.code == Some(410) => Some(End::Relist("the history is gone")),
+            Event::Error(status) => {
+                let code = status.code.and_then(|code| u16::try_from(code).ok()).unwrap_or(500);
+                let (reason, message) =
+                    (status.reason.unwrap_or_default(), status.message.unwrap_or_default());
+                let causes = Vec::new();
+                let error = ApiError::Refused { code, reason, message, causes, retry_after: None };
+                Some(if is_of_the_future(&error) { End::Relist(AHEAD) } else { End::Failed(error) })
+            }
+        }
+    }
+}

@@ -1,0 +1,415 @@
+//! What it takes to be followed by the cache: projection from the wire, and the
+//! upkeep of the indexes.
+
+use std::sync::Arc;
+
+use super::table::{Entry, Table};
+use super::{Change, Inner};
+use crate::clock::Mono;
+use crate::model::{
+    BadRv, Controller, Deletion, DisruptionTarget, Interner, Kind, Labels, MIRROR_ANNOTATION, NO_EXECUTE,
+    NODE_UNREACHABLE_CONDITION, Node, Phase, Pod, PodKey, Rv, Says, Toleration, Tolerations, Uid, Uncommon,
+    VOLUME_GATE, is_kubernetes_name,
+};
+use crate::wire;
+
+/// Who hears of changes.
+pub(super) type Tell<'t> = &'t mut dyn FnMut(Change<'_>);
+
+/// Why an object cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ProjectError {
+    /// A field without which nothing can be said.
+    #[error("{0} is missing or empty")]
+    Missing(&'static str),
+    /// A version that is no number.
+    #[error(transparent)]
+    Version(#[from] BadRv),
+    /// A name that could not stand in a URL for what it means.
+    #[error("{field} is {value:?}, which is not a Kubernetes name")]
+    Name {
+        /// The field.
+        field: &'static str,
+        /// The value.
+        value: String,
+    },
+    /// A moment beyond the calendar.
+    #[error("{0} is not a time")]
+    Time(&'static str),
+}
+
+/// An object that is there but cannot be read.
+#[derive(Clone, Debug, Default)]
+pub struct Undecodable {
+    /// Its identity, if that much could be read.
+    pub(super) uid: Option<Uid>,
+    /// Its name, if that much could be read.
+    pub(super) name: Option<String>,
+    /// Its namespace, if it has one and that much could be read.
+    pub(super) namespace: Option<String>,
+    /// What is wrong with it.
+    pub(super) why: String,
+}
+
+impl Undecodable {
+    /// Reads what can be read of `raw`.
+    pub(super) fn of(raw: &wire::Raw, why: String) -> Self {
+        let meta = raw.decode::<wire::OnlyMeta>().ok().and_then(|only| only.metadata).unwrap_or_default();
+        let uid = meta.uid.as_deref().and_then(Uid::new);
+        Self { uid, name: meta.name, namespace: meta.namespace, why }
+    }
+
+    /// What is wrong with it.
+    #[must_use]
+    pub fn why(&self) -> &str {
+        &self.why
+    }
+
+    pub(super) fn from_meta(meta: &wire::ObjectMeta, error: &ProjectError) -> Self {
+        let uid = meta.uid.as_deref().and_then(Uid::new);
+        Self { uid, name: meta.name.clone(), namespace: meta.namespace.clone(), why: error.to_string() }
+    }
+}
+
+/// A kind that the cache follows. Sealed: the cache's own indexes hang on it.
+pub(crate) trait Object: Sized + Send + Sync + 'static {
+    /// What the API server sends.
+    type Wire: wire::Decode + Send;
+    /// What is kept of it.
+    type Kept: Send + Sync + 'static;
+    /// The kind.
+    const KIND: Kind;
+
+    /// Keeps the fields that decisions read.
+    ///
+    /// # Errors
+    /// What could be read of an object that lacks one of them.
+    fn project(wire: Self::Wire, interner: &mut Interner, now: Mono) -> Result<Self::Kept, Undecodable>;
+
+    /// Reads a new version of an object that is known, where that can be done with less than decoding and projecting it,
+    /// to the same end; with its version. `None`: decode it.
+    fn glance<'a>(_inner: &Inner, _raw: &'a wire::Raw) -> Option<(Self::Kept, &'a str)> {
+        None
+    }
+
+    /// The metadata on the wire, for removals and for the version to go on from.
+    fn meta(wire: &Self::Wire) -> Option<&wire::ObjectMeta>;
+
+    /// All objects of this kind.
+    fn table(inner: &mut Inner) -> &mut Table<Self::Kept>;
+    /// Keeps `object` and its indexes, and tells if it differs from what was there.
+    fn put(inner: &mut Inner, object: Self::Kept, now: Mono, tell: Tell<'_>);
+    /// Keeps that there is something unreadable.
+    fn put_undecodable(inner: &mut Inner, undecodable: Undecodable, now: Mono, tell: Tell<'_>);
+    /// The object went while nobody watched: what it was last is not known. Its
+    /// removal follows.
+    fn missed(_inner: &mut Inner, _uid: &Uid, _now: Mono) {}
+    /// Forgets the object and tells.
+    fn take(inner: &mut Inner, uid: &Uid, now: Mono, tell: Tell<'_>);
+}
+
+/// A pod that a quorum read shows, by the rules of the cache.
+///
+/// # Errors
+/// It cannot be read.
+pub fn pod(wire: wire::Pod, now: Mono) -> Result<Pod, Undecodable> {
+    Pod::project(wire, &mut Interner::default(), now)
+}
+
+/// A node that a quorum read shows, by the rules of the cache.
+///
+/// # Errors
+/// It cannot be read.
+pub fn node(wire: wire::Node, now: Mono) -> Result<Node, Undecodable> {
+    Node::project(wire, &mut Interner::default(), now)
+}
+
+/// Who an object is.
+pub(super) struct Identity {
+    pub(super) uid: Uid,
+    pub(super) rv: Rv,
+    pub(super) name: String,
+}
+
+/// A name as RFC 1123 allows it. Names become parts of URLs: one with a `/` or a
+/// `?` in it would make a question about one object a question about another.
+pub(super) fn name(text: Option<&str>, field: &'static str) -> Result<String, ProjectError> {
+    let text = text.filter(|text| !text.is_empty()).ok_or(ProjectError::Missing(field))?;
+    if is_kubernetes_name(text) {
+        Ok(text.to_owned())
+    } else {
+        Err(ProjectError::Name { field, value: text.to_owned() })
+    }
+}
+
+pub(super) fn identity(meta: &wire::ObjectMeta) -> Result<Identity, ProjectError> {
+    let rv = meta.resource_version.as_deref().filter(|text| !text.is_empty());
+    Ok(Identity {
+        uid: meta.uid.as_deref().and_then(Uid::new).ok_or(ProjectError::Missing("metadata.uid"))?,
+        rv: rv.ok_or(ProjectError::Missing("metadata.resourceVersion"))?.parse()?,
+        name: name(meta.name.as_deref(), "metadata.name")?,
+    })
+}
+
+/// A condition of this type, whatever it says.
+fn any_condition<'a>(status: &'a wire::PodStatus, name: &str) -> Option<&'a wire::PodCondition> {
+    status.conditions.iter().find(|one| one.r#type.as_deref() == Some(name))
+}
+
+fn uncommon(
+    meta: &wire::ObjectMeta,
+    name: &str,
+    volumes: &[wire::PodVolume],
+    status: &wire::PodStatus,
+    now: Mono,
+) -> Uncommon {
+    let disrupted = any_condition(status, "DisruptionTarget").filter(|one| {
+        one.status.as_deref() == Some("True") && one.reason.as_deref() != Some("TerminationByKubelet")
+    });
+    Uncommon {
+        deletion: meta.deletion_timestamp.map(|at| Deletion {
+            at: at.whole_seconds(),
+            grace: meta.deletion_grace_period_seconds,
+            first_seen: now,
+            known_to_kubelet: true,
+        }),
+        disruption_target: disrupted.map(|one| DisruptionTarget {
+            since: one.last_transition_time.map_or(0, wire::Time::whole_seconds),
+            first_seen: now,
+        }),
+        claims: claims(name, volumes),
+        finalizers: finalizers(&meta.finalizers),
+    }
+}
+
+/// How many of a pod's containers run, by their last report.
+fn running(status: &wire::PodStatus) -> u16 {
+    let wire::PodStatus { container_statuses, init_container_statuses, ephemeral_container_statuses, .. } =
+        status;
+    let reports =
+        container_statuses.iter().chain(init_container_statuses).chain(ephemeral_container_statuses);
+    let states = reports.filter_map(|report| report.state.as_ref());
+    let running = states.filter(|state| state.running.is_some()).count();
+    u16::try_from(running).unwrap_or(u16::MAX)
+}
+
+fn project_pod(
+    meta: &wire::ObjectMeta,
+    spec: wire::PodSpec,
+    status: &wire::PodStatus,
+    interner: &mut Interner,
+    now: Mono,
+) -> Result<Pod, ProjectError> {
+    let Identity { uid, rv, name } = identity(meta)?;
+    let namespace = self::name(meta.namespace.as_deref(), "metadata.namespace")?;
+    let node = spec.node_name.filter(|node| !node.is_empty());
+    let node = node.map(|node| self::name(Some(&node), "spec.nodeName")).transpose()?;
+    let any = |name: &str| any_condition(status, name);
+    let condition = |name: &str| any(name).filter(|one| one.status.as_deref() == Some("True"));
+    let (generation, observed) = (meta.generation.unwrap_or(0), status.observed_generation.unwrap_or(0));
+    let created = meta.creation_timestamp.map_or(0, wire::Time::whole_seconds);
+    let uncommon = uncommon(meta, &name, &spec.volumes, status, now);
+    let bound = condition("PodScheduled").and_then(|one| one.last_transition_time);
+    let mut pod = Pod {
+        key: PodKey { namespace: interner.intern(&namespace), name: name.into(), uid },
+        rv,
+        generation,
+        observed,
+        created,
+        bound: bound.map_or(created, wire::Time::whole_seconds),
+        node: node.map(|node| interner.intern(&node)),
+        phase: Phase::parse(status.phase.as_deref().unwrap_or_default()),
+        evicted: status.reason.as_deref() == Some("Evicted"),
+        running: running(status),
+        ready: condition("Ready").is_some(),
+        unreachable: any(NODE_UNREACHABLE_CONDITION)
+            .map_or(Says::Missing, |one| Says::parse(one.status.as_deref())),
+        labels: labels(meta),
+        tolerations: interner.tolerations(tolerations(&spec.tolerations)),
+        controller: controller(meta).map(Arc::new),
+        mirror: meta.annotations.iter().any(|entry| entry.key == MIRROR_ANNOTATION),
+        first_seen: now,
+        arrived: now,
+        turned_ready: None,
+        unschedulable: any("PodScheduled").is_some_and(|one| {
+            (one.status.as_deref(), one.reason.as_deref()) == (Some("False"), Some("Unschedulable"))
+        }),
+        gated: spec.scheduling_gates.iter().any(|gate| gate.name.as_deref() == Some(VOLUME_GATE)),
+        uncommon: None,
+    };
+    pod.set(uncommon);
+    Ok(pod)
+}
+
+/// Since when a deletion is known that was there before, and whether its kubelet has reported about it since.
+fn since(deletion: Deletion, before: &Pod, after: &Pod) -> Deletion {
+    let reported = after.observed >= after.generation;
+    match before.deletion {
+        Some(known) => {
+            let same = (known.at, known.grace) == (deletion.at, deletion.grace);
+            let first_seen = if same { known.first_seen } else { deletion.first_seen };
+            Deletion { first_seen, known_to_kubelet: known.known_to_kubelet || reported, ..deletion }
+        }
+        None => Deletion { known_to_kubelet: reported, ..deletion },
+    }
+}
+
+/// Keeps of a pod what some controller of this process reads, in one allocation with the pods that have the same.
+fn share(inner: &mut Inner, pod: &mut Pod) {
+    let (selects, fences, guards) = (inner.selects, inner.fences, inner.guards);
+    let labels = std::mem::take(&mut pod.labels);
+    if selects {
+        pod.labels = inner.interner.labels(labels);
+    }
+    let controller = pod.controller.take().filter(|_| selects || fences);
+    pod.controller = controller.map(|controller| inner.interner.controller(controller));
+    if let Some(mut uncommon) = pod.uncommon.take_if(|uncommon| !uncommon.claims.is_empty()) {
+        let claims = uncommon.claims.iter().filter(|_| guards);
+        uncommon.claims = claims.map(|name| inner.interner.intern(name)).collect();
+        pod.set(*uncommon);
+    }
+}
+
+/// The claims behind the volumes of a pod; that of an ephemeral volume is called after both.
+fn claims(pod: &str, volumes: &[wire::PodVolume]) -> Vec<Arc<str>> {
+    let claim = |volume: &wire::PodVolume| {
+        let source = volume.source.as_ref()?;
+        match (&source.persistent_volume_claim, &source.ephemeral, &volume.name) {
+            (Some(claim), _, _) => claim.claim_name.clone(),
+            (None, Some(_), Some(name)) => Some(format!("{pod}-{name}")),
+            _ => None,
+        }
+    };
+    volumes.iter().filter_map(claim).map(Arc::from).collect()
+}
+
+fn labels(meta: &wire::ObjectMeta) -> Labels {
+    meta.labels.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect()
+}
+
+/// So many finalizers of one pod are kept: they are shown, and nothing rests on which they are.
+const MOST_FINALIZERS: usize = 16;
+
+fn finalizers(all: &[String]) -> Vec<Box<str>> {
+    let more = all.len().checked_sub(MOST_FINALIZERS).filter(|more| *more > 0);
+    let more = more.map(|more| format!("{more} more").into());
+    all.iter().take(MOST_FINALIZERS).map(|name| name.as_str().into()).chain(more).collect()
+}
+
+/// So many tolerations of one pod are kept at most: pods have two to ten. Of more none is, and how the pod bears a taint is
+/// not known then.
+const MOST_TOLERATIONS: usize = 128;
+
+/// Those that can answer a taint that ends pods.
+fn tolerations(all: &[wire::Toleration]) -> Tolerations {
+    if all.len() > MOST_TOLERATIONS {
+        let too_many = format!("(more than {MOST_TOLERATIONS} tolerations)");
+        return [Toleration::new("", &too_many, "", None)].into_iter().collect();
+    }
+    let read = |one: &wire::Toleration| {
+        let [key, operator, value] =
+            [&one.key, &one.operator, &one.value].map(|text| text.as_deref().unwrap_or_default());
+        Toleration::new(key, operator, value, one.toleration_seconds)
+    };
+    all.iter().filter(|one| matches!(one.effect.as_deref(), None | Some("" | NO_EXECUTE))).map(read).collect()
+}
+
+/// The owner that manages the object. One without a UID manages nothing.
+pub(super) fn controller(meta: &wire::ObjectMeta) -> Option<Controller> {
+    let owner = meta.owner_references.iter().find(|owner| owner.controller == Some(true))?;
+    let text = |text: &Option<String>| text.as_deref().unwrap_or_default().into();
+    let uid = owner.uid.as_deref().and_then(Uid::new)?;
+    Some(Controller {
+        api_version: text(&owner.api_version),
+        kind: text(&owner.kind),
+        name: text(&owner.name),
+        uid,
+    })
+}
+
+impl Object for Pod {
+    type Wire = wire::Pod;
+    type Kept = Self;
+    const KIND: Kind = Kind::Pods;
+
+    fn project(wire: wire::Pod, interner: &mut Interner, now: Mono) -> Result<Self, Undecodable> {
+        let meta = wire.metadata.unwrap_or_default();
+        project_pod(&meta, wire.spec.unwrap_or_default(), &wire.status.unwrap_or_default(), interner, now)
+            .map_err(|error| Undecodable::from_meta(&meta, &error))
+    }
+
+    fn meta(wire: &wire::Pod) -> Option<&wire::ObjectMeta> {
+        wire.metadata.as_ref()
+    }
+
+    fn table(inner: &mut Inner) -> &mut Table<Self> {
+        &mut inner.pods
+    }
+
+    fn put(inner: &mut Inner, mut pod: Self, now: Mono, tell: Tell<'_>) {
+        let uid = pod.uid().clone();
+        let before = match inner.pods.take(&uid) {
+            Some(Entry::Known(before)) => Some(before),
+            Some(Entry::Undecodable(_)) | None => None,
+        };
+        share(inner, &mut pod);
+        if let Some(before) = &before {
+            pod.first_seen = before.first_seen;
+            if pod.node == before.node {
+                pod.arrived = before.arrived;
+            }
+            pod.turned_ready = match (before.ready, pod.ready) {
+                (_, false) => None,
+                (true, true) => before.turned_ready,
+                (false, true) => Some(now),
+            };
+            if let Some(mut uncommon) = pod.uncommon.take() {
+                uncommon.deletion = uncommon.deletion.map(|deletion| since(deletion, before, &pod));
+                uncommon.disruption_target =
+                    uncommon.disruption_target.map(|target| match before.disruption_target {
+                        Some(known) if known.since == target.since => known,
+                        _ => target,
+                    });
+                pod.uncommon = Some(uncommon);
+            }
+            if let Some(node) = pod.node.as_ref().filter(|_| pod.was_reported_by_its_kubelet(before)) {
+                inner.pod_index.reported(node, now);
+            }
+            inner.pod_index.remove(before);
+        }
+        inner.pod_index.add(&pod);
+        let budgets = inner.replace_pod(before.as_ref(), Some(&pod), now);
+        let noise = before.as_ref().is_some_and(|before| *before == Self { rv: before.rv, ..pod.clone() });
+        let nodes: Vec<Arc<str>> = before.iter().chain([&pod]).filter_map(|pod| pod.node.clone()).collect();
+        if !noise {
+            tell(Change::Pod { before: before.as_ref(), after: Some(&pod) });
+        }
+        if !noise {
+            inner.replace_user(before.as_ref(), Some(&pod), now, tell);
+        }
+        inner.pods.put(uid, Entry::Known(pod));
+        for node in nodes {
+            inner.recheck_absence(&node, now);
+        }
+        budgets.iter().for_each(|uid| tell(Change::Budget { uid }));
+    }
+
+    fn put_undecodable(inner: &mut Inner, undecodable: Undecodable, now: Mono, tell: Tell<'_>) {
+        let Some(uid) = undecodable.uid else { return inner.pods.put_unidentified() };
+        Self::take(inner, &uid, now, tell);
+        inner.pods.put(uid, Entry::Undecodable(undecodable.why.into()));
+    }
+
+    fn take(inner: &mut Inner, uid: &Uid, now: Mono, tell: Tell<'_>) {
+        if let Some(Entry::Known(pod)) = inner.pods.take(uid) {
+            inner.pod_index.remove(&pod);
+            let budgets = inner.replace_pod(Some(&pod), None, now);
+            if let Some(node) = &pod.node {
+                inner.recheck_absence(node, now);
+            }
+            tell(Change::Pod { before: Some(&pod), after: None });
+            inner.replace_user(Some(&pod), None, now, tell);
+            budgets.iter().for_each(|uid| tell(Change::Budget { uid }));
+        }
+    }
+}

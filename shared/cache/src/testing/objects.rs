@@ -1,0 +1,189 @@
+//! Objects as the API server sends them: the one place where a unit test makes a pod, a node or a Lease.
+
+use std::ops::{Deref, DerefMut};
+
+use serde_json::{Value, json};
+
+use crate::model::Uid;
+
+/// When the tests of stages begin, by the wall clock: 2026-01-01T00:00:00Z.
+pub const BEGINS: i64 = 1_767_225_600;
+
+/// The wall clock so many seconds after [`BEGINS`].
+pub fn stamp(second: impl TryInto<i64>) -> String {
+    let second = BEGINS + second.try_into().ok().unwrap();
+    jiff::Timestamp::from_second(second).unwrap().to_string()
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Obj(pub Value);
+
+impl Deref for Obj {
+    type Target = Value;
+    fn deref(&self) -> &Value {
+        &self.0
+    }
+}
+
+impl DerefMut for Obj {
+    fn deref_mut(&mut self) -> &mut Value {
+        &mut self.0
+    }
+}
+
+impl From<Obj> for Value {
+    fn from(Obj(object): Obj) -> Self {
+        object
+    }
+}
+
+/// A running pod `ns/NAME` with the UID `uid-NAME` at version 10, bound to no node.
+pub fn pod(name: &str) -> Obj {
+    Obj(json!({
+        "metadata": { "namespace": "ns", "name": name, "uid": format!("uid-{name}"), "resourceVersion": "10",
+            "generation": 3, "creationTimestamp": stamp(0) },
+        "spec": {},
+        "status": { "phase": "Running" },
+    }))
+}
+
+/// A node with the UID `uid-NAME` at version 5 that is Unknown.
+pub fn node(name: &str) -> Obj {
+    let conditions = json!({ "conditions": [{ "type": "Ready", "status": "Unknown" }] });
+    named(name).rv(5).set("/metadata/labels", json!({})).set("/status", conditions)
+}
+
+/// The Lease of a node with the UID `lease-NAME`, renewed in that second.
+pub fn lease(name: &str, renewed: impl TryInto<i64>) -> Obj {
+    let renewed = stamp(renewed).replace('Z', ".000000Z");
+    let lease = named(name).uid(&format!("lease-{name}")).within("kube-node-lease").rv(3);
+    lease.set("/spec", json!({ "holderIdentity": name, "renewTime": renewed }))
+}
+
+/// The budget `ns/NAME` of generation 2, on the application `app`, without a status.
+pub fn budget(name: &str, app: &str, spec: &Value) -> Obj {
+    let mut budget = named(name).within("ns").rv(7).set("/metadata/generation", json!(2));
+    budget["spec"] = json!({ "selector": { "matchLabels": { "app": app } } });
+    spec.as_object().unwrap().iter().for_each(|(key, value)| budget["spec"][key] = value.clone());
+    budget
+}
+
+/// A workload `ns/NAME` that wants so many pods.
+pub fn workload(name: &str, replicas: i32) -> Obj {
+    named(name).within("ns").rv(3).set("/spec", json!({ "replicas": replicas }))
+}
+
+/// Evidence `NAME` about this boot of a node.
+pub fn evidence(name: &str, node: &str, boot: &str, kind: &str) -> Obj {
+    let life = json!({ "name": node, "uid": format!("uid-{node}"), "bootID": boot });
+    named(name).set("/spec", json!({ "node": life, "kind": kind, "by": "somebody" }))
+}
+
+/// A volume of the driver `d` that these may use.
+pub fn volume(name: &str, modes: &[&str]) -> Obj {
+    let csi = json!({ "driver": "d", "volumeHandle": name });
+    named(name).set("/spec", json!({ "accessModes": modes, "csi": csi }))
+}
+
+/// A claim `ns/NAME`, bound to this volume.
+pub fn claim(name: &str, volume: Option<&str>) -> Obj {
+    named(name).within("ns").set("/spec/volumeName", json!(volume))
+}
+
+/// The Lease of a volume with the UID `uid-lease-VOLUME`.
+pub fn volume_lease(volume: &str, holder: Option<&str>) -> Obj {
+    let lease = named(volume).within("pod-safety-volumes").uid(&format!("uid-lease-{volume}"));
+    lease.set("/spec", json!({ "holderIdentity": holder, "leaseTransitions": 3 }))
+}
+
+/// An object of this name at version 1, with the UID `uid-NAME` and an empty spec.
+pub fn named(name: &str) -> Obj {
+    Obj(
+        json!({ "metadata": { "name": name, "uid": format!("uid-{name}"), "resourceVersion": "1" }, "spec": {} }),
+    )
+}
+
+/// With what the JSON pointer names set: a field, or an element of a list, which may be the next one.
+pub fn with(mut object: Value, pointer: &str, to: Value) -> Value {
+    let (parent, key) = pointer.rsplit_once('/').unwrap();
+    match object.pointer_mut(parent).unwrap() {
+        Value::Array(all) => match all.get_mut(key.parse::<usize>().unwrap()) {
+            Some(there) => *there = to,
+            None => all.push(to),
+        },
+        parent => parent[key.replace("~1", "/")] = to,
+    }
+    object
+}
+
+impl Obj {
+    pub fn set(self, pointer: &str, to: Value) -> Self {
+        Self(with(self.0, pointer, to))
+    }
+    pub fn but(mut self, change: impl FnOnce(&mut Value)) -> Self {
+        change(&mut self.0);
+        self
+    }
+    pub fn within(self, namespace: &str) -> Self {
+        self.set("/metadata/namespace", json!(namespace))
+    }
+    pub fn on(self, node: &str) -> Self {
+        self.set("/spec/nodeName", json!(node))
+    }
+    pub fn phase(self, phase: &str) -> Self {
+        self.set("/status/phase", json!(phase))
+    }
+    pub fn rv(self, version: u64) -> Self {
+        self.set("/metadata/resourceVersion", json!(version.to_string()))
+    }
+    pub fn uid(self, uid: &str) -> Self {
+        self.set("/metadata/uid", json!(uid))
+    }
+    pub fn labels(self, labels: Value) -> Self {
+        self.set("/metadata/labels", labels)
+    }
+    pub fn owned(self, api_version: &str, kind: &str, name: &str) -> Self {
+        let owner = json!({ "apiVersion": api_version, "kind": kind, "name": name, "uid": format!("uid-{name}"), "controller": true });
+        self.set("/metadata/ownerReferences", json!([owner]))
+    }
+    /// Uses the volume of this claim.
+    pub fn using(self, claim: &str) -> Self {
+        let volume = json!({ "name": "data", "persistentVolumeClaim": { "claimName": claim } });
+        self.set("/spec/volumes", json!([volume]))
+    }
+    pub fn terminating(self) -> Self {
+        self.set("/metadata/deletionTimestamp", json!("2026-01-01T01:00:00Z"))
+            .set("/metadata/deletionGracePeriodSeconds", json!(30))
+    }
+    /// Its kubelet has reported about this generation.
+    pub fn observed(self, generation: i64) -> Self {
+        self.set("/status/observedGeneration", json!(generation))
+    }
+    pub fn mirror(self) -> Self {
+        self.set("/metadata/annotations", json!({ "kubernetes.io/config.mirror": "x" }))
+    }
+    pub fn running(self) -> Self {
+        self.set("/status/containerStatuses", json!([{ "state": { "running": {} } }]))
+    }
+    /// Its kubelet reported the end of all its containers.
+    pub fn ended(self) -> Self {
+        let over = json!({ "phase": "Succeeded", "containerStatuses": [{ "state": { "terminated": {} } }] });
+        self.set("/status", over)
+    }
+    pub fn ready(self, status: &str) -> Self {
+        self.set("/status/conditions", json!([{ "type": "Ready", "status": status }]))
+    }
+    pub fn boot(self, id: &str) -> Self {
+        self.set("/status/nodeInfo", json!({ "bootID": id }))
+    }
+    pub fn tainted(self) -> Self {
+        self.tainted_with("node.kubernetes.io/out-of-service")
+    }
+    pub fn tainted_with(self, key: &str) -> Self {
+        self.set("/spec/taints", json!([{ "key": key, "effect": "NoExecute" }]))
+    }
+}
+
+pub fn uid(text: &str) -> Uid {
+    Uid::new(text).unwrap()
+}

@@ -1,0 +1,544 @@
+//! Feeds against a scripted API server.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use prometheus::{Registry, TextEncoder};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::CacheMetrics;
+use crate::clock::Env;
+use crate::testing::objects::{lease, node, pod};
+use pod_safety_client::scripted::{Answer, Api, Asked, Events, env, pass};
+
+/// What a list and a watch of pods say next; other kinds are empty and quiet.
+#[derive(Clone, Default)]
+struct Script {
+    lists: Arc<Mutex<VecDeque<Answer>>>,
+    watches: Arc<Mutex<VecDeque<Answer>>>,
+    open: Arc<Mutex<Vec<Events>>>,
+    /// What it says when it is asked which version it has reached.
+    reached: Arc<Mutex<VecDeque<Answer>>>,
+}
+
+impl Script {
+    fn list(&self, answer: Answer) -> &Self {
+        self.lists.lock().push_back(answer);
+        self
+    }
+
+    fn watch(&self, answer: Answer) -> &Self {
+        self.watches.lock().push_back(answer);
+        self
+    }
+
+    fn stream(&self) -> Events {
+        let (events, answer) = Answer::stream();
+        self.watch(answer);
+        events
+    }
+
+    /// What the script does not foresee: an empty list, and a quiet watch.
+    fn quiet(&self, asked: &Asked) -> Answer {
+        if asked.watches() {
+            let (events, answer) = Answer::stream();
+            self.open.lock().push(events);
+            return answer;
+        }
+        page(&[], "1", "")
+    }
+
+    fn answer(&self, asked: &Asked) -> Answer {
+        if asked.parameter("limit") == Some("1") {
+            return self.reached.lock().pop_front().unwrap_or_else(|| page(&[], "999", ""));
+        }
+        let queue = if asked.watches() { &self.watches } else { &self.lists };
+        let next = if asked.path == Kind::Pods.path() { queue.lock().pop_front() } else { None };
+        next.unwrap_or_else(|| self.quiet(asked))
+    }
+}
+
+fn page(objects: &[Obj], version: &str, token: &str) -> Answer {
+    let items: Vec<&Value> = objects.iter().map(|object| &object.0).collect();
+    Answer::json(
+        &json!({ "kind": "List", "metadata": { "resourceVersion": version, "continue": token }, "items": items }),
+    )
+}
+
+fn metrics() -> CacheMetrics {
+    CacheMetrics::register(&Registry::new()).unwrap()
+}
+
+struct Following {
+    api: Api,
+    cache: Arc<Cache>,
+    env: Env,
+    registry: Registry,
+    heard: Arc<Heard>,
+}
+
+fn start(script: &Script, kinds: &[Kind]) -> Following {
+    let (env, _wall) = env();
+    let script = script.clone();
+    let api = Api::says(&env, move |asked| script.answer(asked));
+    let (cache, registry) = (Arc::new(Cache::default()), Registry::new());
+    let metrics = CacheMetrics::register(&registry).unwrap();
+    let heard = listened(&cache);
+    follow(kinds, &api.connection(), &cache, &env, &metrics);
+    Following { api, cache, env, registry, heard }
+}
+
+impl Following {
+    /// Every request as `list`, `list CONTINUE`, `version` or `watch VERSION`.
+    fn asked(&self) -> Vec<String> {
+        let word = |asked: &Asked| {
+            assert_ne!(asked.parameter("resourceVersion"), Some("0"), "{asked:?}");
+            match (asked.watches(), asked.parameter("continue")) {
+                (true, _) => format!("watch {}", asked.parameter("resourceVersion").unwrap()),
+                (false, Some(token)) => format!("list {token}"),
+                (false, None) if asked.parameter("limit") == Some("1") => "version".to_owned(),
+                (false, None) => {
+                    assert_eq!(asked.parameter("resourceVersion"), None, "a list is a consistent read");
+                    "list".to_owned()
+                }
+            }
+        };
+        let heard = self.api.heard();
+        heard.iter().filter(|asked| asked.path == Kind::Pods.path()).map(word).collect()
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.cache.read().view().all_pods().map(|pod| pod.key.name.to_string()).collect()
+    }
+
+    fn trouble(&self, kind: Kind) -> Option<String> {
+        self.cache.read().view().state(kind).trouble.as_ref().map(|trouble| trouble.message.clone())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn pages_are_followed_to_the_last_and_only_then_the_kind_counts_as_listed() {
+    let script = Script::default();
+    script
+        .list(page(&[pod("a")], "7", "token-1"))
+        .list(page(&[pod("b")], "7", "token-2"))
+        .list(page(&[pod("c")], "7", "").late(Duration::from_secs(2)));
+    let following = start(&script, &[Kind::Pods]);
+    pass(1.0).await;
+    assert_eq!(following.names(), ["a", "b"]);
+    assert!(!following.cache.read().view().state(Kind::Pods).synced);
+    pass(2.0).await;
+    assert_eq!(following.names(), ["a", "b", "c"]);
+    assert!(following.cache.read().view().state(Kind::Pods).synced);
+    assert_eq!(following.asked(), ["list", "list token-1", "list token-2", "watch 7"]);
+    let heard = following.api.heard();
+    let limits = heard.iter().filter(|asked| !asked.watches()).map(|asked| asked.parameter("limit"));
+    assert_eq!(limits.collect::<Vec<_>>(), [None, Some("5000"), Some("5000")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_reach_the_cache_as_they_come() {
+    let script = Script::default();
+    let events = script.list(page(&[pod("a")], "7", "")).stream();
+    let following = start(&script, &[Kind::Pods]);
+    pass(0.1).await;
+    following.heard.take();
+    events.send("ADDED", &pod("b").rv(11).0);
+    events.send("MODIFIED", &pod("a").rv(12).phase("Failed").0);
+    events.send("DELETED", &pod("b").rv(13).0);
+    pass(0.1).await;
+    let expected = ["pod nothing -> uid-b@11", "pod uid-a@10 -> uid-a@12", "pod uid-b@11 -> nothing"];
+    assert_eq!(following.heard.take(), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_broken_stream_is_opened_again_from_the_last_version_seen() {
+    type Send = fn(&Events);
+    let rows: [(&str, Send, &str); 5] = [
+        ("nothing came", |_| {}, "watch 7"),
+        ("an object came", |events| events.send("ADDED", &pod("b").rv(11).0), "watch 11"),
+        ("a removal came", |events| events.send("DELETED", &pod("a").rv(12).0), "watch 12"),
+        ("a bookmark came", |events| events.bookmark("99"), "watch 99"),
+        (
+            "an unreadable object came after a bookmark",
+            |events| {
+                events.bookmark("99");
+                events.send("ADDED", &pod("b").set("/spec", json!(7)).rv(100).0);
+            },
+            "watch 99",
+        ),
+    ];
+    for (what, send, expected) in rows {
+        for ends_well in [false, true] {
+            let script = Script::default();
+            let events = script.list(page(&[pod("a")], "7", "")).stream();
+            let following = start(&script, &[Kind::Pods]);
+            pass(2.0).await;
+            send(&events);
+            let again: &[&str] = if ends_well {
+                drop(events);
+                &[expected]
+            } else {
+                events.break_off();
+                &["version", expected]
+            };
+            pass(1.0).await;
+            assert_eq!(following.asked(), [&["list", "watch 7"], again].concat(), "{what}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_that_is_too_old_means_a_new_list_whose_gaps_are_removals() {
+    let gone = || Answer::status(410, "Expired", "too old resource version");
+    let event = json!({ "kind": "Status", "code": 410, "reason": "Expired", "message": "too old" });
+    for as_event in [false, true] {
+        let script = Script::default();
+        script.list(page(&[pod("a"), pod("b")], "7", "")).list(page(&[pod("b")], "20", ""));
+        if as_event {
+            script.stream().send("ERROR", &event);
+        } else {
+            script.watch(gone());
+        }
+        let following = start(&script, &[Kind::Pods]);
+        pass(2.0).await;
+        assert_eq!(following.asked(), ["list", "watch 7", "list", "watch 20"], "as an event: {as_event}");
+        assert_eq!(following.names(), ["b"]);
+        assert!(following.heard.take().contains(&"pod uid-a@10 -> nothing".to_owned()));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_cannot_be_read_means_a_new_list() {
+    for broken in [
+        "}\n",
+        "{\"type\":\"SURPRISE\",\"object\":{}}\n",
+        "{\"type\":\"DELETED\",\"object\":{\"metadata\":{\"name\":\"a\"}}}\n",
+    ] {
+        let script = Script::default();
+        let events = script.list(page(&[pod("a")], "7", "")).stream();
+        let following = start(&script, &[Kind::Pods]);
+        pass(2.0).await;
+        events.send_text(broken);
+        pass(1.0).await;
+        assert_eq!(following.asked(), ["list", "watch 7", "list", "watch 1"], "{broken}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_stream_is_opened_again_after_a_minute_and_a_half_and_a_bookmark_is_not_silence() {
+    let script = Script::default();
+    let events = script.list(page(&[], "7", "")).stream();
+    let following = start(&script, &[Kind::Pods]);
+    pass(60.0).await;
+    events.bookmark("8");
+    pass(89.0).await;
+    assert_eq!(following.asked(), ["list", "watch 7"]);
+    pass(2.0).await;
+    assert_eq!(following.asked(), ["list", "watch 7", "watch 8"]);
+    let heard = following.cache.read().view().state(Kind::Pods).last_contact.unwrap();
+    assert!(following.env.now().since(heard) < Duration::from_secs(2), "opening it is contact");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_on_a_watch_is_trouble_unless_the_history_is_gone() {
+    for (code, trouble) in [(410, None), (500, Some("watch pods: the API server answered 500 Broken: etcd"))]
+    {
+        let script = Script::default();
+        let events = script.list(page(&[pod("a")], "7", "")).stream();
+        let following = start(&script, &[Kind::Pods]);
+        pass(2.0).await;
+        let page = TextEncoder::new().encode_to_string(&following.registry.gather()).unwrap();
+        assert!(page.contains(r#"pod_safety_cache_objects{resource="pods"} 1"#), "{page}");
+        events.send("ERROR", &json!({ "code": code, "reason": "Broken", "message": "etcd" }));
+        pass(0.01).await;
+        assert_eq!(following.trouble(Kind::Pods).as_deref(), trouble);
+    }
+}
+
+/// By the wall clock the stamps of nodes are dated.
+#[tokio::test(start_paused = true)]
+async fn whoever_follows_nodes_reads_the_wall_clock_and_nobody_else() {
+    for (kind, reads) in [(Kind::Nodes, true), (Kind::Pods, false)] {
+        let script = Script::default();
+        let following = start(&script, &[kind]);
+        pass(1.0).await;
+        let noon = 1_795_262_400;
+        let (wall, now) = (following.cache.inner.read().wall, following.env.now());
+        assert_eq!(wall.age(noon - 60, now).as_secs() >= 60, reads, "{kind:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_has_not_installed_our_kinds_is_told_so_and_no_other_failure_is_taken_for_that() {
+    for (kind, answer, missing) in [
+        (Kind::FencePolicies, Answer::not_found as fn() -> Answer, true),
+        (Kind::FencePolicies, || Answer::status(403, "Forbidden", "no"), false),
+        (Kind::Pods, Answer::not_found, false),
+    ] {
+        let (env, _wall) = env();
+        let api = Api::says(&env, move |_| answer());
+        let (cache, metrics) = (Arc::new(Cache::default()), metrics());
+        follow(&[kind], &api.connection(), &cache, &env, &metrics);
+        pass(0.01).await;
+        let guard = cache.read();
+        let said = &guard.view().state(kind).trouble.as_ref().unwrap().message;
+        assert_eq!(said.contains("the CRDs of pod-safety are not installed"), missing, "{said}");
+    }
+}
+
+/// C11: etcd was restored from an older backup. Nothing is younger than the version that is watched from, so what went
+/// with the restore stayed in the cache until the process was restarted.
+#[tokio::test(start_paused = true)]
+async fn bug_a_watch_from_a_version_that_a_restore_took_back_stayed_silent_for_ever() {
+    let script = Script::default();
+    script.list(page(&[pod("ghost")], "70", ""));
+    script.list(page(&[], "7", ""));
+    let following = start(&script, &[Kind::Pods]);
+    pass(100.0).await;
+    assert_eq!(following.asked(), ["list", "watch 70", "watch 70"]);
+    pass(90.0).await;
+    assert_eq!(following.asked(), ["list", "watch 70", "watch 70", "list", "watch 7"]);
+    assert_eq!(following.names(), [""; 0]);
+}
+
+/// The same where the API server says it.
+#[tokio::test(start_paused = true)]
+async fn bug_a_version_of_the_future_was_watched_from_again_and_again() {
+    let script = Script::default();
+    script.list(page(&[], "70", "")).list(page(&[], "7", ""));
+    script.watch(Answer::status(504, "Timeout", "Too large resource version: 70, current: 7"));
+    let following = start(&script, &[Kind::Pods]);
+    pass(1.0).await;
+    assert_eq!(following.asked(), ["list", "watch 70", "list", "watch 7"]);
+}
+
+/// The API server passed the version that was watched to within seconds. Its watch went on from there, and what the restore took
+/// away stayed in the cache: a NodeFence that was no more, so that its node was never fenced.
+#[tokio::test(start_paused = true)]
+async fn bug_what_a_restore_took_away_stayed_when_the_version_was_passed_again() {
+    for (reached, expected) in [
+        ("69", &["list", "watch 70", "version", "list", "watch 80"][..]),
+        ("70", &["list", "watch 70", "version", "watch 70"]),
+        ("opaque", &["list", "watch 70", "version", "watch 70"]),
+    ] {
+        let script = Script::default();
+        script.reached.lock().push_back(page(&[pod("other")], reached, "more"));
+        let events = script.list(page(&[pod("ghost")], "70", "")).list(page(&[], "80", "")).stream();
+        let following = start(&script, &[Kind::Pods]);
+        pass(2.0).await;
+        events.break_off();
+        pass(2.0).await;
+        assert_eq!(following.asked(), expected);
+        let names = if reached == "69" { &[][..] } else { &["ghost"] };
+        assert_eq!(following.names(), names, "of the answer to that nothing is kept");
+    }
+}
+
+/// Until it says so, nothing is watched.
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_cannot_say_its_version_is_asked_again() {
+    let script = Script::default();
+    script.reached.lock().push_back(Answer::status(500, "InternalError", "etcd is down"));
+    let events = script.list(page(&[], "7", "")).stream();
+    let following = start(&script, &[Kind::Pods]);
+    pass(2.0).await;
+    events.break_off();
+    pass(2.0).await;
+    assert_eq!(following.asked(), ["list", "watch 7", "version", "version", "watch 7"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_fails_is_tried_again_ever_more_slowly_and_says_what_is_wrong() {
+    let script = Script::default();
+    for _ in 0..7 {
+        script.list(Answer::status(500, "InternalError", "etcd is down"));
+    }
+    let following = start(&script, &[Kind::Pods]);
+    pass(0.01).await;
+    assert_eq!(
+        following.trouble(Kind::Pods).unwrap(),
+        "list pods: the API server answered 500 InternalError: etcd is down"
+    );
+    pass(60.0).await;
+    let heard = following.api.heard();
+    let starts: Vec<_> = heard.iter().filter(|asked| !asked.watches()).map(|asked| asked.at).collect();
+    assert_eq!(starts.len(), 8);
+    let pauses = starts.windows(2).map(|pair| pair[1].since(pair[0]).as_secs_f64());
+    for (pause, least) in pauses.zip([0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 8.0]) {
+        assert!((least..=least * 1.5 + 0.01).contains(&pause), "{pause} for {least}");
+    }
+    assert_eq!(following.trouble(Kind::Pods), None);
+    assert!(following.cache.read().view().state(Kind::Pods).synced);
+    let page = TextEncoder::new().encode_to_string(&following.registry.gather()).unwrap();
+    assert!(
+        page.contains(r#"pod_safety_cache_watch_failures_total{error="server",resource="pods"} 7"#),
+        "{page}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_list_that_was_too_much_the_next_asks_for_pages_and_the_one_after_for_the_whole_again() {
+    for (failure, paged) in [
+        (Answer::status(504, "Timeout", "too much"), Some("5000")),
+        (Answer::status(429, "TooManyRequests", "too many"), Some("5000")),
+        (Answer::status(403, "Forbidden", "pods is forbidden"), None),
+    ] {
+        let script = Script::default();
+        script.list(failure).list(page(&[pod("a")], "7", ""));
+        let following = start(&script, &[Kind::Pods]);
+        pass(1.0).await;
+        let heard = following.api.heard();
+        let limits: Vec<_> =
+            heard.iter().filter(|asked| !asked.watches()).map(|asked| asked.parameter("limit")).collect();
+        assert_eq!(limits, [None, paged]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_breaks_off_between_pages_begins_anew_and_removes_nothing() {
+    let script = Script::default();
+    script
+        .list(page(&[pod("a")], "7", "token"))
+        .list(Answer::status(410, "Expired", "the continue token is too old"))
+        .list(page(&[pod("b")], "9", ""));
+    let following = start(&script, &[Kind::Pods]);
+    pass(0.1).await;
+    assert_eq!(following.names(), ["a"]);
+    pass(1.0).await;
+    assert_eq!(following.asked(), ["list", "list token", "list", "watch 9"]);
+    assert_eq!(following.names(), ["b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn bug_an_answer_that_is_no_list_removed_everything() {
+    for other in
+        [json!({}), json!({ "kind": "Status", "status": "Success" }), json!({ "metadata": {}, "items": [] })]
+    {
+        let script = Script::default();
+        let events = script.list(page(&[pod("a")], "7", "")).stream();
+        script.list(Answer::json(&other));
+        let following = start(&script, &[Kind::Pods]);
+        pass(2.0).await;
+        script.watch(Answer::of_empty_watch());
+        events.send("ERROR", &json!({ "code": 410 }));
+        pass(0.1).await;
+        assert_eq!(following.names(), ["a"], "{other}");
+        assert!(following.trouble(Kind::Pods).unwrap().starts_with("list pods: "), "{other}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_unreadable_item_does_not_fail_its_list() {
+    let script = Script::default();
+    script.list(page(&[pod("a"), pod("bad").set("/status", json!({ "phase": 7 })), pod("c")], "7", ""));
+    let following = start(&script, &[Kind::Pods]);
+    pass(0.1).await;
+    assert_eq!(following.names(), ["a", "c"]);
+    assert_eq!(following.cache.read().view().count(Kind::Pods), (3, 1));
+    assert!(following.cache.read().view().state(Kind::Pods).synced);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_may_not_be_read_keeps_no_other_from_being_followed() {
+    let (env, _wall) = env();
+    let script = Script::default();
+    let api = Api::new(&env, move |asked| {
+        let forbidden = asked.path == Kind::NodeLeases.path();
+        let quiet = script.quiet(&asked);
+        let item = if asked.path == Kind::Nodes.path() { node("n") } else { pod("a") };
+        async move {
+            match (forbidden, asked.watches()) {
+                (true, _) => Answer::status(403, "Forbidden", "leases is forbidden"),
+                (false, true) => quiet,
+                (false, false) => page(&[item], "7", ""),
+            }
+        }
+    });
+    let (cache, metrics) = (Arc::new(Cache::default()), metrics());
+    follow(&Kind::ALL, &api.connection(), &cache, &env, &metrics);
+    pass(30.0).await;
+    let guard = cache.read();
+    let view = guard.view();
+    let kinds = [Kind::Pods, Kind::Nodes, Kind::NodeLeases];
+    assert_eq!(kinds.map(|kind| view.state(kind).synced), [true, true, false]);
+    assert_eq!(view.state(Kind::NodeLeases).trouble.as_ref().unwrap().category, "forbidden");
+    assert_eq!((view.count(Kind::Pods).0, view.count(Kind::Nodes).0), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_hangs_while_it_is_opened_is_given_up() {
+    let script = Script::default();
+    script.list(page(&[], "7", "")).watch(Answer::never());
+    let following = start(&script, &[Kind::Pods]);
+    pass(29.0).await;
+    assert_eq!(following.asked(), ["list", "watch 7"]);
+    pass(2.0).await;
+    assert_eq!(following.asked(), ["list", "watch 7", "version", "watch 7"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn bug_a_watch_that_ends_at_once_each_time_was_opened_again_without_a_pause() {
+    for answer in [Answer::of_empty_watch, || Answer::status(410, "Expired", "too old")] {
+        let script = Script::default();
+        for _ in 0..2_000 {
+            script.watch(answer());
+        }
+        let following = start(&script, &[Kind::Pods]);
+        pass(60.0).await;
+        let asked = following.api.heard().iter().filter(|asked| asked.watches()).count();
+        assert!((5..20).contains(&asked), "{asked} watches in a minute");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_an_event_the_next_trouble_is_retried_soon_again() {
+    let script = Script::default();
+    for _ in 0..6 {
+        script.list(Answer::broken());
+    }
+    let events = script.list(page(&[], "7", "")).stream();
+    let following = start(&script, &[Kind::Pods]);
+    pass(60.0).await;
+    assert_eq!(following.trouble(Kind::Pods), None);
+    events.bookmark("8");
+    events.break_off();
+    pass(0.5).await;
+    assert_eq!(following.asked().last().unwrap(), "watch 8");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_list_fills_the_cache_like_any_other() {
+    let (env, _wall) = env();
+    let script = Script::default();
+    let api = Api::new(&env, move |asked| {
+        let quiet = script.quiet(&asked);
+        async move { if asked.watches() { quiet } else { page(&[lease("n", 1)], "7", "") } }
+    });
+    let (cache, metrics) = (Arc::new(Cache::default()), metrics());
+    follow(&[Kind::NodeLeases], &api.connection(), &cache, &env, &metrics);
+    pass(1.0).await;
+    assert_eq!(cache.read().view().count(Kind::NodeLeases), (1, 0));
+    assert_eq!(cache.read().view().last_sign_of_life("n"), None);
+}
+
+/// Finding 19 of the security review: lists of our kinds are read whole, however much a tenant has put there.
+#[tokio::test(start_paused = true)]
+async fn attack_what_lies_in_a_tenants_namespace_is_not_even_listed() {
+    for (namespaces, listed) in [
+        (&["ops"][..], "/apis/pod-safety.dev/v1alpha1/namespaces/ops/fencedevices"),
+        (&["ops", "rack"][..], "/apis/pod-safety.dev/v1alpha1/fencedevices"),
+    ] {
+        let script = Script::default();
+        let (env, _wall) = env();
+        let api = Api::says(&env, move |asked| script.answer(asked));
+        let (cache, metrics) = (Arc::new(Cache::default()), metrics());
+        cache.fence_from(namespaces.iter().map(|&name| name.to_owned()).collect());
+        let kinds = [Kind::FenceDevices, Kind::NodeFences];
+        follow(&kinds, &api.connection(), &cache, &env, &metrics);
+        pass(1.0).await;
+        let paths: BTreeSet<String> = api.heard().into_iter().map(|asked| asked.path).collect();
+        assert_eq!(paths, [listed.to_owned(), Kind::NodeFences.path().to_owned()].into());
+    }
+}

@@ -1,0 +1,159 @@
+//! Unknown is not absent; old is not known.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::*;
+use crate::Unfresh;
+use crate::testing::at;
+use crate::testing::objects::{node, pod};
+
+fn answer(cache: &Cache, name: &str) -> &'static str {
+    match cache.read().view().node(name) {
+        Lookup::Known(_) => "known",
+        Lookup::Unknown(_) => "unknown",
+        Lookup::Absent => "absent",
+    }
+}
+
+#[test]
+fn a_node_is_absent_only_after_nodes_were_listed() {
+    let cache = Cache::default();
+    assert_eq!(answer(&cache, "n"), "unknown");
+    cache.begin_list::<Node>();
+    assert_eq!(answer(&cache, "n"), "unknown");
+    cache.end_list::<Node>(at(1));
+    assert_eq!(answer(&cache, "n"), "absent");
+}
+
+#[test]
+fn a_node_that_becomes_unreadable_is_unknown_and_not_missing() {
+    let cache = listed();
+    apply::<Node>(&cache, &node("n"), at(1));
+    apply::<Pod>(&cache, &pod("a").on("n"), at(1));
+    let heard = listened(&cache);
+    cache.apply_undecodable::<Node>(unreadable(Some("uid-n"), Some("n")), at(2));
+    assert_eq!(answer(&cache, "n"), "unknown");
+    assert!(cache.read().view().absence("n").is_none());
+    assert_eq!(heard.take(), ["node n"]);
+    cache.remove::<Node>(&uid("uid-n"), at(3));
+    assert_eq!(answer(&cache, "n"), "absent", "its removal was understood");
+    assert!(cache.read().view().absence("n").is_some());
+}
+
+#[test]
+fn one_readable_incarnation_does_not_hide_an_unreadable_one() {
+    let cache = listed();
+    apply::<Node>(&cache, &node("n"), at(1));
+    cache.apply_undecodable::<Node>(unreadable(Some("another"), Some("n")), at(2));
+    assert_eq!(answer(&cache, "n"), "unknown");
+}
+
+#[test]
+fn of_two_incarnations_the_one_of_the_higher_version_is_the_node() {
+    let cache = listed();
+    apply::<Node>(&cache, &node("n").uid("z-old").rv(9), at(1));
+    apply::<Node>(&cache, &node("n").uid("a-new").rv(10), at(1));
+    let guard = cache.read();
+    let Lookup::Known(node) = guard.view().node("n") else { panic!("known") };
+    assert_eq!(node.uid, uid("a-new"));
+}
+
+#[test]
+fn a_node_without_identity_makes_every_missing_node_unknown_until_a_list_without_it_has_ended() {
+    for (what, id, name) in
+        [("neither", None, None), ("no UID", None, Some("x")), ("no name", Some("uid-x"), None)]
+    {
+        let cache = listed();
+        apply::<Node>(&cache, &node("other"), at(1));
+        cache.apply_undecodable::<Node>(unreadable(id, name), at(1));
+        assert_eq!(answer(&cache, "n"), "unknown", "{what}");
+        assert_eq!(answer(&cache, "other"), "known", "{what}");
+        assert_eq!(cache.read().view().count(Kind::Nodes), (1, 1), "{what}");
+        cache.begin_list::<Node>();
+        assert_eq!(
+            answer(&cache, "n"),
+            "unknown",
+            "{what}: bug: while the next list was under way it was absent"
+        );
+        cache.end_list::<Node>(at(2));
+        assert_eq!(answer(&cache, "n"), "absent", "{what}");
+    }
+}
+
+#[test]
+fn an_unreadable_pod_cannot_be_looked_up_but_counts() {
+    let cache = listed();
+    apply::<Pod>(&cache, &pod("a").on("n").phase("Failed"), at(1));
+    let heard = listened(&cache);
+    cache.apply_undecodable::<Pod>(unreadable(Some("uid-a"), Some("a")), at(2));
+    let guard = cache.read();
+    let view = guard.view();
+    assert!(view.pod(&uid("uid-a")).is_none());
+    assert_eq!((view.terminated_count(), view.pods_on("n").count()), (0, 0));
+    assert_eq!(view.count(Kind::Pods), (1, 1));
+    assert_eq!(heard.take(), ["pod uid-a@10 -> nothing"]);
+    drop(guard);
+    apply::<Pod>(&cache, &pod("a").on("n").rv(11), at(3));
+    assert_eq!(cache.read().view().count(Kind::Pods), (1, 0), "readable again");
+}
+
+#[test]
+fn an_object_without_what_an_identity_needs_is_undecodable() {
+    for (field, value) in [
+        ("/metadata/uid", json!("")),
+        ("/metadata/uid", json!(null)),
+        ("/metadata/resourceVersion", json!("0")),
+        ("/metadata/resourceVersion", json!("abc")),
+        ("/metadata/resourceVersion", json!(null)),
+        ("/metadata/name", json!("")),
+        ("/metadata/namespace", json!("")),
+    ] {
+        let cache = listed();
+        apply::<Pod>(&cache, &pod("a").set(field, value.clone()), at(1));
+        assert_eq!(cache.read().view().all_pods().count(), 0, "{field} = {value}");
+        assert_eq!(cache.read().view().count(Kind::Pods).1, 1, "{field} = {value}");
+    }
+}
+
+#[test]
+fn a_kind_can_be_believed_when_it_is_listed_and_was_heard_of_within_the_limit() {
+    let limit = STALE_AFTER.as_secs();
+    let heard_at_10 = || {
+        let cache = listed();
+        cache.heard(Kind::Pods, at(10));
+        cache
+    };
+    let stale = |silent| Err(Unfresh::Stale { kind: Kind::Pods, silent });
+    for (what, cache, now, expected) in [
+        ("never listed", Cache::default(), at(0), Err(Unfresh::NotSynced { kind: Kind::Pods })),
+        ("heard of a moment ago", heard_at_10(), at(10), Ok(())),
+        ("heard of exactly at the limit", heard_at_10(), at(10 + limit), Ok(())),
+        (
+            "heard of before the limit",
+            heard_at_10(),
+            at(10 + limit) + Duration::from_nanos(1),
+            stale(STALE_AFTER + Duration::from_nanos(1)),
+        ),
+        ("heard of long ago", heard_at_10(), at(100_000), stale(Duration::from_secs(100_000 - 10))),
+    ] {
+        let got = cache.read().view().fresh(Kind::Pods, now);
+        assert_eq!(got, expected, "{what}");
+    }
+}
+
+#[test]
+fn a_kind_that_was_heard_of_but_never_listed_in_full_cannot_be_believed() {
+    let cache = Cache::default();
+    cache.heard(Kind::Pods, at(1));
+    let unfresh = cache.read().view().fresh(Kind::Pods, at(1)).unwrap_err();
+    assert_eq!(unfresh, Unfresh::NotSynced { kind: Kind::Pods });
+}
+
+#[test]
+fn a_stale_kind_says_for_how_long_it_was_silent() {
+    let cache = listed();
+    let unfresh = cache.read().view().fresh(Kind::Nodes, at(200)).unwrap_err();
+    assert_eq!(unfresh, Unfresh::Stale { kind: Kind::Nodes, silent: Duration::from_secs(200) });
+}

@@ -1,0 +1,158 @@
+//! Volumes: who uses them, whose they are, and what was heard when a use ended.
+
+use serde_json::json;
+
+use super::*;
+use crate::model::{Attachment, Held, Volume, VolumeClaim, VolumeLease};
+use crate::testing::at;
+use crate::testing::objects::{self, node, pod};
+use crate::{Left, Lookup};
+
+fn volume(name: &str) -> Obj {
+    objects::volume(name, &["ReadWriteOnce"])
+}
+
+fn claim(name: &str, id: &str, volume: Option<&str>) -> Obj {
+    objects::claim(name, volume).uid(id)
+}
+
+fn lease(volume: &str, holder: &str) -> Obj {
+    objects::volume_lease(volume, Some(holder))
+}
+
+fn user(name: &str, node: &str, claim: &str) -> Obj {
+    pod(name).on(node).using(claim)
+}
+
+/// A volume `v` by the claim `c`, used by `a` on `n`, which holds it.
+fn used() -> Cache {
+    let cache = listed();
+    cache.guard();
+    list::<Node>(&cache, &[node("n")], at(1));
+    list::<Volume>(&cache, &[volume("v")], at(1));
+    list::<VolumeClaim>(&cache, &[claim("c", "uid-c", Some("v"))], at(1));
+    list::<VolumeLease>(&cache, &[lease("v", "n/uid-n/b/uid-a")], at(1));
+    apply::<Pod>(&cache, &user("a", "n", "c").running(), at(1));
+    cache
+}
+
+fn users(cache: &Cache) -> Vec<Uid> {
+    uids(cache.read().view().users_of("v"))
+}
+
+fn left(cache: &Cache) -> Option<Left> {
+    cache.read().view().left("v", "n")
+}
+
+#[test]
+fn whoever_comes_first_pod_claim_or_volume_they_find_each_other() {
+    let cache = listed();
+    cache.guard();
+    apply::<Pod>(&cache, &user("a", "n", "c"), at(1));
+    assert_eq!(users(&cache), []);
+    let heard = listened(&cache);
+    apply::<VolumeClaim>(&cache, &claim("c", "uid-c", None), at(1));
+    apply::<VolumeClaim>(&cache, &claim("c", "uid-c", Some("v")), at(1));
+    assert_eq!(users(&cache), [uid("uid-a")]);
+    apply::<Volume>(&cache, &volume("v"), at(1));
+    assert_eq!(heard.take(), ["volume v, awaited by 0", "volume v, awaited by 0"]);
+    assert!(matches!(cache.read().view().volume("v"), Lookup::Known(_)));
+}
+
+#[test]
+fn a_claim_made_again_under_its_name_is_another_claim() {
+    let cache = used();
+    list::<VolumeClaim>(&cache, &[claim("c", "uid-new", Some("w"))], at(2));
+    assert_eq!(users(&cache), []);
+    assert_eq!(uids(cache.read().view().users_of("w")), [uid("uid-a")]);
+    list::<VolumeClaim>(&cache, &[], at(3));
+    assert_eq!(cache.read().view().users_of("w").count(), 0);
+}
+
+#[test]
+fn where_volumes_are_not_guarded_pods_are_kept_without_claims() {
+    let cache = listed();
+    apply::<Pod>(&cache, &user("a", "n", "c"), at(1));
+    assert!(cache.read().view().pod(&uid("uid-a")).unwrap().claims.is_empty());
+}
+
+#[test]
+fn the_end_of_a_use_is_told_or_not() {
+    let cache = used();
+    assert_eq!(left(&cache), None);
+    cache.remove::<Pod>(&uid("uid-a"), at(2));
+    assert_eq!(left(&cache), Some(Left { at: at(2), word: Word::None }), "it ran when it was last seen");
+    let cache = used();
+    apply::<Pod>(&cache, &user("a", "n", "c").phase("Failed"), at(2));
+    cache.remove::<Pod>(&uid("uid-a"), at(3));
+    assert_eq!(left(&cache), Some(Left { at: at(2), word: Word::Ended }), "nobody had deleted it");
+    let cache = used();
+    let dying = user("a", "n", "c").terminating().set("/metadata/deletionGracePeriodSeconds", json!(30));
+    apply::<Pod>(&cache, &dying.phase("Failed"), at(2));
+    assert_eq!(left(&cache), None, "its kubelet removes it when it has unmounted its volumes");
+    cache.remove::<Pod>(&uid("uid-a"), at(3));
+    assert_eq!(left(&cache), Some(Left { at: at(3), word: Word::Unmounted }));
+    // An attachment that goes says nothing: those are also deleted by force. What the kubelet says of the pod counts.
+    let cache = used();
+    let attachment = Obj(json!({ "metadata": { "name": "x", "uid": "uid-x", "resourceVersion": "10" },
+        "spec": { "nodeName": "n", "source": { "persistentVolumeName": "v" } } }));
+    apply::<Attachment>(&cache, &attachment, at(2));
+    cache.remove::<Attachment>(&uid("uid-x"), at(2));
+    assert_eq!(left(&cache), None);
+    apply::<Attachment>(&cache, &attachment, at(3));
+    cache.remove::<Pod>(&uid("uid-a"), at(3));
+    cache.remove::<Attachment>(&uid("uid-x"), at(4));
+    assert_eq!(left(&cache), Some(Left { at: at(4), word: Word::None }));
+}
+
+#[test]
+fn a_kubelet_that_has_unmounted_it_has_said_so_for_all() {
+    let cache = used();
+    let mounted = |names: &[&str]| node("n").set("/status/volumesInUse", json!(names));
+    apply::<Node>(&cache, &mounted(&["kubernetes.io/csi/d^v"]).rv(11), at(2));
+    cache.remove::<Pod>(&uid("uid-a"), at(3));
+    apply::<Node>(&cache, &mounted(&[]).rv(12), at(4));
+    assert_eq!(left(&cache), Some(Left { at: at(4), word: Word::Unmounted }));
+}
+
+#[test]
+fn what_was_heard_of_one_holder_is_not_said_of_the_next() {
+    let cache = used();
+    apply::<Pod>(&cache, &user("a", "n", "c").phase("Failed"), at(2));
+    assert!(left(&cache).is_some());
+    apply::<VolumeLease>(&cache, &lease("v", "n/uid-n/b/uid-other").rv(11), at(3));
+    assert_eq!(left(&cache), None);
+    let cache = used();
+    let seen = |cache: &Cache| cache.read().view().volume_lease("v").unwrap().seen;
+    apply::<VolumeLease>(&cache, &lease("v", "n/uid-n/b/uid-a").rv(11), at(3));
+    assert_eq!(seen(&cache), at(1), "the same holder");
+}
+
+#[test]
+fn a_node_that_only_holds_a_volume_is_missed() {
+    let cache = used();
+    cache.remove::<Pod>(&uid("uid-a"), at(2));
+    cache.remove::<Node>(&uid("uid-n"), at(2));
+    assert!(cache.read().view().absence("n").is_some());
+    apply::<VolumeLease>(&cache, &lease("v", "").rv(11), at(3));
+    assert_eq!(cache.read().view().volume_lease("v").unwrap().held, Held::Free);
+    apply::<Pod>(&cache, &pod("z").on("n"), at(4));
+    cache.remove::<Pod>(&uid("uid-z"), at(4));
+    assert!(cache.read().view().absence("n").is_none(), "nobody asks for it any more");
+}
+
+/// The simulator found it: what a node does that is not the holder decides, too. A volume that nobody else could attach
+/// stayed so for minutes after the node of the next pod was well again.
+#[test]
+fn bug_a_change_of_a_node_that_uses_a_volume_was_told_for_its_holder_alone() {
+    let cache = used();
+    list::<Node>(&cache, &[node("n"), node("m").ready("True")], at(2));
+    apply::<Pod>(&cache, &user("b", "m", "c"), at(2));
+    let heard = listened(&cache);
+    apply::<Node>(&cache, &node("m").ready("Unknown").rv(20), at(3));
+    assert_eq!(heard.take(), ["node m", "volume v, awaited by 0"]);
+    apply::<Node>(&cache, &node("m").ready("Unknown").rv(21), at(4));
+    assert_eq!(heard.take(), [""; 0], "nothing is new");
+    cache.remove::<Node>(&uid("uid-m"), at(5));
+    assert_eq!(heard.take(), ["node m", "volume v, awaited by 0"]);
+}

@@ -1,0 +1,650 @@
+//! What a decision sees of the cache.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::absence::Absence;
+use super::table::Entry;
+use super::zones::ZoneCount;
+use super::{Inner, KindState, Left, ScaleAnswer};
+use crate::api::{Grade, Incarnation, KindOfEvidence};
+use pod_safety_proof::{Lack, Liveness, Now, Renewal, Said, Sign, SignOfLife, Witness};
+
+use crate::clock::Mono;
+use crate::model::{
+    Attachment, Budget, Device, Fence, Holder, Kind, Node, Pod, Policy, Proof, Remediation, Rv, Taint, Uid,
+    Volume, VolumeClaim, VolumeLease, Workload, WorkloadKind,
+};
+
+/// How long a kind may be silent before nothing is decided from it. The API
+/// server sends a bookmark each minute on a watch where nothing happens; two
+/// lost ones and a half are not chance.
+pub const STALE_AFTER: Duration = Duration::from_secs(150);
+
+/// The answer to a question by name. Unknown is not absent.
+#[derive(Clone, Copy, Debug)]
+pub enum Lookup<'a, T> {
+    /// It is there.
+    Known(&'a T),
+    /// Something is there, or may be, and cannot be read.
+    Unknown(&'a str),
+    /// The API server listed everything and did not name it.
+    Absent,
+}
+
+/// The cache at one moment.
+#[derive(Clone, Copy)]
+pub struct View<'a> {
+    inner: &'a Inner,
+}
+
+impl std::fmt::Debug for View<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("View").finish_non_exhaustive()
+    }
+}
+
+/// Why a kind cannot be believed now.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unfresh {
+    /// Not everything was listed yet.
+    #[error("{} are not listed yet", kind.resource())]
+    NotSynced {
+        /// Of which kind.
+        kind: Kind,
+    },
+    /// The API server has said nothing for too long.
+    #[error("the API server has sent nothing about {} for {}s. Nothing is decided from data that may be stale", kind.resource(), silent.as_secs())]
+    Stale {
+        /// On which kind.
+        kind: Kind,
+        /// For how long.
+        silent: Duration,
+    },
+}
+
+impl<'a> View<'a> {
+    pub(crate) const fn new(inner: &'a Inner) -> Self {
+        Self { inner }
+    }
+
+    /// Whether this kind can be believed now.
+    ///
+    /// # Errors
+    /// The reason to hold: not listed yet, or silent for too long.
+    pub fn fresh(&self, kind: Kind, now: Mono) -> Result<(), Unfresh> {
+        let state = self.state(kind);
+        match state.last_contact {
+            Some(contact) if state.synced => {
+                let silent = now.since(contact);
+                if silent > STALE_AFTER { Err(Unfresh::Stale { kind, silent }) } else { Ok(()) }
+            }
+            _ => Err(Unfresh::NotSynced { kind }),
+        }
+    }
+
+    /// How far this kind can be believed.
+    #[must_use]
+    pub fn state(&self, kind: Kind) -> &'a KindState {
+        self.inner.kinds.state(kind)
+    }
+
+    /// The pod with this UID, if it is there and readable.
+    #[must_use]
+    pub fn pod(&self, uid: &Uid) -> Option<&'a Pod> {
+        self.inner.pods.known(uid)
+    }
+
+    /// The readable pods bound to this node name.
+    pub fn pods_on(&self, node: &str) -> impl Iterator<Item = &'a Pod> + use<'a> {
+        let pods = &self.inner.pods;
+        self.inner.pod_index.on_node(node).filter_map(|uid| pods.known(uid))
+    }
+
+    /// Every node name that some pod is bound to.
+    pub fn nodes_named_by_pods(&self) -> impl Iterator<Item = &'a Arc<str>> + use<'a> {
+        self.inner.pod_index.nodes()
+    }
+
+    /// Pods that count as terminated, in KCM's order of collection.
+    pub fn terminated(&self) -> impl Iterator<Item = &'a Pod> + use<'a> {
+        let pods = &self.inner.pods;
+        self.inner.pod_index.terminated().filter_map(|uid| pods.known(uid))
+    }
+
+    /// How many pods count as terminated.
+    #[must_use]
+    pub fn terminated_count(&self) -> usize {
+        self.inner.pod_index.terminated_count()
+    }
+
+    /// Pods that were asked to end before any node took them.
+    pub fn terminating_unscheduled(&self) -> impl Iterator<Item = &'a Pod> + use<'a> {
+        let pods = &self.inner.pods;
+        self.inner.pod_index.terminating_unscheduled().filter_map(|uid| pods.known(uid))
+    }
+
+    /// The node of this name.
+    #[must_use]
+    pub fn node(&self, name: &str) -> Lookup<'a, Node> {
+        // Two incarnations under one name: the younger one has the higher version.
+        let mut found = None;
+        for uid in self.inner.node_index.uids(name) {
+            match self.inner.nodes.get(uid) {
+                Some(Entry::Known(node)) if found.is_none_or(|other: &Node| other.rv < node.rv) => {
+                    found = Some(node)
+                }
+                Some(Entry::Known(_)) | None => {}
+                Some(Entry::Undecodable(why)) => return Lookup::Unknown(why),
+            }
+        }
+        match found {
+            Some(node) => Lookup::Known(node),
+            None if self.inner.nodes.unidentified() > 0 => {
+                Lookup::Unknown("some nodes cannot be decoded, not even their names")
+            }
+            None if !self.state(Kind::Nodes).synced => Lookup::Unknown("nodes are not listed yet"),
+            None => Lookup::Absent,
+        }
+    }
+
+    /// Every readable node, by UID.
+    pub fn nodes(&self) -> impl Iterator<Item = &'a Node> + use<'a> {
+        self.inner.nodes.iter()
+    }
+
+    /// When this process last had a sign of life of this node's kubelet: a report, or a renewal of
+    /// its Lease. At first when it saw the node, for that says nothing about before.
+    #[must_use]
+    pub fn last_heard(&self, node: &Node) -> Mono {
+        self.inner.last_heard(node)
+    }
+
+    /// Whether the Lease of this node is there, and the `renewTime` that it has.
+    #[must_use]
+    pub fn lease(&self, node: &str) -> Option<Option<Timestamp>> {
+        let beat = self.inner.heartbeats.get(node)?;
+        beat.gone_at.is_none().then_some(beat.renewed)
+    }
+
+    /// When the kubelet of this node last reported, by its own clock.
+    #[must_use]
+    pub fn last_beat(&self, node: &Node) -> Option<Timestamp> {
+        self.lease(&node.name).flatten().into_iter().chain(node.heartbeat).max()
+    }
+
+    /// The last renewal of this node's Lease that this process saw; `None`: it has not moved since this process began.
+    #[must_use]
+    pub fn renewal(&self, node: &str) -> Option<Renewal> {
+        let beat = self.inner.heartbeats.get(node)?;
+        Some(Renewal { at: beat.renewed_at?, renewed: beat.renewed })
+    }
+
+    /// When each of the nodes was last heard that are Ready: the longest silent ones first.
+    pub fn ready_nodes_heard(&self) -> impl ExactSizeIterator<Item = Mono> + use<'a> {
+        self.inner.zones.ready_nodes_heard()
+    }
+
+    /// Every zone by KCM's key; those without nodes are none.
+    pub fn zones(&self) -> impl Iterator<Item = (&'a Arc<str>, ZoneCount)> + use<'a> {
+        self.inner.zones.counts()
+    }
+
+    /// How many nodes of this zone are well.
+    #[must_use]
+    pub fn zone(&self, zone: &str) -> ZoneCount {
+        self.inner.zones.count(zone)
+    }
+
+    /// How many Ready nodes that count for this zone have been silent for longer.
+    #[must_use]
+    pub fn silent_in_zone(&self, zone: &str, longer_than: Duration, now: Mono) -> usize {
+        self.inner.zones.silent_in(zone, longer_than, now)
+    }
+
+    /// How many nodes of its zone are to be marked as lost before this one; `None`: it does not wait.
+    #[must_use]
+    pub fn waits_behind(&self, node: &Node) -> Option<usize> {
+        self.inner.zones.waits_behind(node)
+    }
+
+    /// The taint by which the last node of this zone was marked as lost; it may be gone since.
+    #[must_use]
+    pub fn last_lost_taint(&self, zone: &str) -> Option<&'a Taint> {
+        self.inner.zones.last_marked(zone)
+    }
+
+    /// That this node is named by pods and missing.
+    #[must_use]
+    pub fn absence(&self, node: &str) -> Option<&'a Absence> {
+        self.inner.absences.get(node)
+    }
+
+    /// Every node that is named by pods and missing.
+    pub fn absences(&self) -> impl Iterator<Item = (&'a Arc<str>, &'a Absence)> + use<'a> {
+        self.inner.absences.iter()
+    }
+
+    /// The last sign that the kubelet of this node lives, whether its Node is
+    /// there or not.
+    #[must_use]
+    pub fn last_sign_of_life(&self, node: &str) -> Option<SignOfLife> {
+        let lease = self.inner.heartbeats.get(node).and_then(|beat| beat.renewed_at);
+        let lease = lease.map(|at| SignOfLife { sign: Sign::LeaseRenewed, at });
+        let report = self.inner.pod_index.last_report(node);
+        let report = report.map(|at| SignOfLife { sign: Sign::PodReported, at });
+        [lease, report].into_iter().flatten().max_by_key(|sign| sign.at)
+    }
+
+    /// Whether the kubelet of a missing node had been silent for a whole duration of its Lease when its Node went, and
+    /// was not heard since. `false` also where this process did not see the Node go, or did not listen without a break
+    /// before: unknown is not silent.
+    #[must_use]
+    pub fn fell_silent_before_its_node_went(&self, node: &str) -> bool {
+        let sign = self.last_sign_of_life(node).map(|sign| sign.at);
+        self.absence(node).and_then(|absence| absence.before).is_some_and(|before| before.fell_silent(sign))
+    }
+
+    /// See [`pod_safety_proof::silence_is_proof`].
+    #[must_use]
+    pub fn silence_is_proof(&self, pod: &Pod, node: &str, witness: &Witness) -> bool {
+        pod_safety_proof::silence_is_proof(pod, node, witness, self)
+    }
+
+    /// Whether the driver of this volume attaches it, as far as this process saw.
+    #[must_use]
+    pub fn attaches(&self, volume: &str) -> bool {
+        self.inner.volumes.attaches(volume)
+    }
+
+    /// Whether a pod that is bound to a missing node may still write to this volume: where the kubelet did not fall silent
+    /// before, as long as the pod is there. So is the pod for which the volume was taken, whatever became of its claim.
+    #[must_use]
+    pub fn is_used_on_missing(&self, volume: &str, holder: &Holder) -> bool {
+        let taken_for = holder.pod.as_ref().and_then(|pod| self.pod(pod));
+        let mut users = self.users_of(volume).chain(taken_for);
+        !self.fell_silent_before_its_node_went(&holder.node)
+            && users.any(|pod| pod.node.as_ref() == Some(&holder.node) && pod.has_volumes())
+    }
+
+    /// Whether the watch has brought the end of this node's Lease, or never one.
+    #[must_use]
+    pub fn lease_is_gone(&self, node: &str) -> bool {
+        self.inner.heartbeats.get(node).is_none_or(|beat| beat.gone_at.is_some())
+    }
+
+    /// Pods that somebody was about to end, by another's hand than their kubelet's.
+    pub fn disruption_targets(&self) -> impl Iterator<Item = &'a Pod> + use<'a> {
+        let pods = &self.inner.pods;
+        self.inner.pod_index.disruption_targets().filter_map(|uid| pods.known(uid))
+    }
+
+    /// The budget with this UID, if it is there and readable.
+    #[must_use]
+    pub fn budget(&self, uid: &Uid) -> Option<&'a Budget> {
+        self.inner.budgets.known(uid)
+    }
+
+    /// Every readable budget.
+    pub fn budgets(&self) -> impl Iterator<Item = &'a Budget> + use<'a> {
+        self.inner.budgets.iter()
+    }
+
+    /// The readable pods that a budget chooses.
+    pub fn pods_of_budget(&self, budget: &Uid) -> impl Iterator<Item = &'a Pod> + use<'a> {
+        let pods = &self.inner.pods;
+        self.inner.selection.chosen_by(budget).filter_map(|uid| pods.known(uid))
+    }
+
+    /// The readable budgets that choose this pod.
+    pub fn budgets_of_pod(&self, pod: &Pod) -> impl Iterator<Item = &'a Budget> + use<'a> {
+        let budgets = &self.inner.budgets;
+        self.inner.selection.choosers_of(pod).filter_map(|uid| budgets.known(uid))
+    }
+
+    /// The pods of a namespace that have more labels than are kept: whether a budget chooses them is not known.
+    pub fn pods_left_out(&self, namespace: &Arc<str>) -> impl Iterator<Item = &'a Pod> + use<'a> {
+        let pods = &self.inner.pods;
+        self.inner.selection.left_out(namespace).filter_map(|uid| pods.known(uid))
+    }
+
+    /// Since when this budget's selector and what its pods come to are as they are.
+    #[must_use]
+    pub fn budget_touched(&self, uid: &Uid) -> Option<Mono> {
+        self.inner.selection.touched(uid)
+    }
+
+    /// The workload with this UID.
+    #[must_use]
+    pub fn workload(&self, kind: WorkloadKind, uid: &Uid) -> Lookup<'a, Workload> {
+        let table = self.inner.workloads.of(kind);
+        match table.get(uid) {
+            Some(Entry::Known(workload)) => Lookup::Known(workload),
+            Some(Entry::Undecodable(why)) => Lookup::Unknown(why),
+            None if table.unidentified() > 0 => {
+                Lookup::Unknown("some objects of its kind cannot be decoded, not even their names")
+            }
+            None => Lookup::Absent,
+        }
+    }
+
+    /// What the scale of a pod's controller said when it was last asked.
+    #[must_use]
+    pub fn scale(&self, pod: &Pod) -> Option<&'a ScaleAnswer> {
+        let controller = pod.controller.as_ref()?;
+        self.inner.scales.get(&(Arc::clone(&pod.key.namespace), Arc::clone(controller)))
+    }
+
+    fn count_workloads(&self, kind: WorkloadKind) -> (usize, usize) {
+        let table = self.inner.workloads.of(kind);
+        (table.len(), table.undecodable())
+    }
+
+    /// How many objects of a kind there are, and how many of them are unreadable.
+    #[must_use]
+    pub fn count(&self, kind: Kind) -> (usize, usize) {
+        match kind {
+            Kind::Pods => (self.inner.pods.len(), self.inner.pods.undecodable()),
+            Kind::Nodes => (self.inner.nodes.len(), self.inner.nodes.undecodable()),
+            Kind::NodeLeases => (self.inner.leases.len(), self.inner.leases.undecodable()),
+            Kind::Budgets => (self.inner.budgets.len(), self.inner.budgets.undecodable()),
+            Kind::Deployments => self.count_workloads(WorkloadKind::Deployment),
+            Kind::ReplicaSets => self.count_workloads(WorkloadKind::ReplicaSet),
+            Kind::StatefulSets => self.count_workloads(WorkloadKind::StatefulSet),
+            Kind::ReplicationControllers => self.count_workloads(WorkloadKind::ReplicationController),
+            Kind::FenceDevices => (self.inner.ours.devices.len(), self.inner.ours.devices.undecodable()),
+            Kind::FencePolicies => (self.inner.ours.policies.len(), self.inner.ours.policies.undecodable()),
+            Kind::NodeFences => {
+                (self.inner.ours.fences.table.len(), self.inner.ours.fences.table.undecodable())
+            }
+            Kind::FenceEvidences => {
+                (self.inner.ours.proofs.table.len(), self.inner.ours.proofs.table.undecodable())
+            }
+            Kind::Remediations => {
+                (self.inner.ours.remediations.table.len(), self.inner.ours.remediations.table.undecodable())
+            }
+            Kind::Volumes => (self.inner.volumes.volumes.len(), self.inner.volumes.volumes.undecodable()),
+            Kind::Claims => (self.inner.volumes.claims.len(), self.inner.volumes.claims.undecodable()),
+            Kind::Attachments => {
+                (self.inner.volumes.attachments.len(), self.inner.volumes.attachments.undecodable())
+            }
+            Kind::VolumeLeases => (self.inner.volumes.leases.len(), self.inner.volumes.leases.undecodable()),
+        }
+    }
+
+    /// The names of all volumes of which anything is known.
+    pub fn volume_names(&self) -> impl Iterator<Item = &'a Arc<str>> + use<'a> {
+        self.inner.volumes.names()
+    }
+
+    /// The PersistentVolume of this name.
+    #[must_use]
+    pub fn volume(&self, name: &str) -> Lookup<'a, Volume> {
+        match self.inner.volumes.volume(name) {
+            Some(Entry::Known(volume)) => Lookup::Known(volume),
+            Some(Entry::Undecodable(why)) => Lookup::Unknown(why),
+            None if self.inner.volumes.volumes.unidentified() > 0 => {
+                Lookup::Unknown("some PersistentVolumes cannot be decoded, not even their names")
+            }
+            None => Lookup::Absent,
+        }
+    }
+
+    /// The PersistentVolume of this name, or as it was when it went, as long as it has a Lease and this process saw it go.
+    #[must_use]
+    pub fn volume_or_what_it_was(&self, name: &str) -> Option<&'a Volume> {
+        self.inner.volumes.known(name)
+    }
+
+    /// The claim of this namespace and name.
+    #[must_use]
+    pub fn claim(&self, namespace: &Arc<str>, name: &Arc<str>) -> Lookup<'a, VolumeClaim> {
+        match self.inner.volumes.claim(namespace, name) {
+            Some(Entry::Known(claim)) => Lookup::Known(claim),
+            Some(Entry::Undecodable(why)) => Lookup::Unknown(why),
+            None if self.inner.volumes.claims.undecodable() > 0 => {
+                Lookup::Unknown("some PersistentVolumeClaims cannot be decoded")
+            }
+            None => Lookup::Absent,
+        }
+    }
+
+    /// Whose a volume is, if it ever was anybody's.
+    #[must_use]
+    pub fn volume_lease(&self, name: &str) -> Option<&'a VolumeLease> {
+        self.inner.volumes.lease(name)
+    }
+
+    /// Every readable Lease of a volume.
+    pub fn volume_leases(&self) -> impl Iterator<Item = &'a VolumeLease> + use<'a> {
+        self.inner.volumes.leases.iter()
+    }
+
+    /// The readable attachments of a volume.
+    pub fn attachments_of(&self, volume: &str) -> impl Iterator<Item = &'a Attachment> + use<'a> {
+        self.inner.volumes.attachments_of(volume)
+    }
+
+    /// The readable pods whose claims are bound to a volume.
+    pub fn users_of(&self, volume: &str) -> impl Iterator<Item = &'a Pod> + use<'a> {
+        let pods = &self.inner.pods;
+        self.inner.volumes.users_of(volume).filter_map(|uid| pods.known(uid))
+    }
+
+    /// How a node's last use of a volume ended, if this process saw it end since the node took it.
+    #[must_use]
+    pub fn left(&self, volume: &str, node: &str) -> Option<Left> {
+        self.inner.volumes.left(volume, node)
+    }
+
+    /// The pods that wait behind our gate.
+    pub fn gated(&self) -> impl Iterator<Item = &'a Pod> + use<'a> {
+        let pods = &self.inner.pods;
+        self.inner.volumes.gated.iter().filter_map(|uid| pods.known(uid))
+    }
+
+    /// Every readable device.
+    pub fn devices(&self) -> impl Iterator<Item = &'a Device> + use<'a> {
+        self.inner.ours.devices.iter()
+    }
+
+    /// Whether FenceDevices and PodSafetyRemediations of this namespace are followed.
+    #[must_use]
+    pub fn fences_from(&self, namespace: &str) -> bool {
+        self.inner.fences_from(namespace)
+    }
+
+    /// Every readable policy.
+    pub fn policies(&self) -> impl Iterator<Item = &'a Policy> + use<'a> {
+        self.inner.ours.policies.iter()
+    }
+
+    /// The policy by which a node with these labels is fenced: of those that choose it the one with the highest
+    /// priority, of equals the first by name.
+    #[must_use]
+    pub fn policy_of(&self, labels: &std::collections::BTreeMap<String, String>) -> Option<&'a Policy> {
+        let chosen = self.policies().filter(|policy| policy.spec.node_selector.chooses(labels));
+        chosen.min_by_key(|policy| (std::cmp::Reverse(policy.spec.priority), Arc::clone(&policy.name)))
+    }
+
+    /// The device of this namespace and name, if it is there and readable.
+    #[must_use]
+    pub fn device(&self, namespace: &str, name: &str) -> Option<&'a Device> {
+        self.devices().find(|device| *device.namespace == *namespace && *device.name == *name)
+    }
+
+    /// Which evidence a node with these labels is released by.
+    #[must_use]
+    pub fn minimum_evidence(&self, labels: &std::collections::BTreeMap<String, String>) -> Grade {
+        self.wanted_by(self.policy_of(labels))
+    }
+
+    /// Which evidence the node of this name is released by, as far as its labels are known.
+    #[must_use]
+    pub fn minimum_evidence_of(&self, node: &str) -> Grade {
+        let life = match self.node(node) {
+            Lookup::Known(node) => node.life.as_ref(),
+            Lookup::Absent | Lookup::Unknown(_) => None,
+        };
+        life.map_or_else(
+            || self.minimum_evidence(&Default::default()),
+            |life| self.minimum_evidence(&life.labels),
+        )
+    }
+
+    /// Which evidence this policy takes. While a policy cannot be read, it may be the one that asks for the strictest.
+    fn wanted_by(&self, policy: Option<&Policy>) -> Grade {
+        if self.count(Kind::FencePolicies).1 > 0 {
+            return Grade::Verified;
+        }
+        policy.map(|policy| policy.spec.minimum_evidence).unwrap_or_default()
+    }
+
+    /// What speaks against evidence about this node, besides what its devices say.
+    ///
+    /// # Errors
+    /// The first thing.
+    pub fn holds_now(&self, proof: &Proof, node: &Node, now: Mono) -> Result<(), Lack> {
+        self.said(proof, now).holds_now(&self.as_it_is(node))
+    }
+
+    /// The node, as evidence about it is compared with it.
+    fn as_it_is(&self, node: &Node) -> Now {
+        let none = Default::default();
+        let (boot_id, labels) = node.life.as_ref().map_or(("", &none), |life| (&*life.boot_id, &life.labels));
+        let (name, uid, boot_id) = (node.name.to_string(), node.uid.to_string(), boot_id.to_owned());
+        let life = Incarnation { name, uid, boot_id };
+        Now { life, renewed: self.lease(&node.name), wanted: self.minimum_evidence(labels) }
+    }
+
+    /// What evidence says, at this moment.
+    #[must_use]
+    pub fn said<'p>(&self, proof: &'p Proof, now: Mono) -> Said<'p> {
+        let invalidated = proof.status.invalidated.is_some();
+        let age = Some(self.inner.wall.age_by_the_latest(proof.created, now));
+        let spec = &proof.spec;
+        let (lease_renewed, valid_for) = (spec.lease_renewed.as_deref(), spec.valid_for());
+        let (node, kind, deleting) = (&spec.node, spec.kind, proof.deleting);
+        Said { node, kind, lease_renewed, valid_for, invalidated, deleting, age }
+    }
+
+    /// How old something is that the API server stamped in that second.
+    #[must_use]
+    pub fn age(&self, seconds: i64, now: Mono) -> std::time::Duration {
+        self.inner.wall.age(seconds, now)
+    }
+
+    /// Whether a volume is held by a node of this name.
+    #[must_use]
+    pub fn holds_volumes(&self, node: &str) -> bool {
+        self.inner.volumes.held_by(node).next().is_some()
+    }
+
+    /// The evidence that the life of this node is over, if there is some that holds and is good enough for its policy.
+    #[must_use]
+    pub fn proof_of(&self, node: &Node, now: Mono) -> Option<&'a Proof> {
+        self.proofs_that_hold(node, now).next()
+    }
+
+    /// All such evidence, the best first; of a person's words the last. The devices of one may not answer any more.
+    pub fn proofs_that_hold(&self, node: &Node, now: Mono) -> impl Iterator<Item = &'a Proof> + use<'a> {
+        // Of most nodes there is none.
+        let any = self.proofs_of(&node.name).next().is_some();
+        any.then(|| self.holding(&self.as_it_is(node), now)).into_iter().flatten()
+    }
+
+    /// As [`View::proof_of`], about a life of which the Node is gone, by the policy under which it was fenced.
+    #[must_use]
+    pub fn proof_of_gone(&self, life: &Incarnation, policy: Option<&Policy>, now: Mono) -> Option<&'a Proof> {
+        let (renewed, wanted) = (self.lease(&life.name), self.wanted_by(policy));
+        self.holding(&Now { life: life.clone(), renewed, wanted }, now).next()
+    }
+
+    fn holding(&self, node: &Now, now: Mono) -> std::vec::IntoIter<&'a Proof> {
+        let holds = |proof: &&Proof| self.said(proof, now).holds_now(node).is_ok();
+        let mut holding: Vec<_> = self.proofs_of(&node.life.name).filter(holds).collect();
+        holding.sort_by_key(|proof| std::cmp::Reverse((proof.spec.kind.grade(), proof.rv)));
+        holding.into_iter()
+    }
+
+    /// The evidence that the storage of this CSI driver takes nothing from this life of a node, if there is some that stands.
+    #[must_use]
+    pub fn storage_proof(&self, life: &Holder, driver: &str, now: Mono) -> Option<&'a Proof> {
+        self.proofs_of(&life.node).find(|proof| {
+            self.said(proof, now).stands().is_ok()
+                && proof.spec.kind == KindOfEvidence::StorageFenced
+                && proof.spec.storage.iter().any(|storage| storage.driver == driver)
+                && !life.boot_id.is_empty()
+                && proof.spec.node.boot_id == *life.boot_id
+                && proof.spec.node.uid == life.node_uid.to_string()
+        })
+    }
+
+    /// Every readable fence.
+    pub fn fences(&self) -> impl Iterator<Item = &'a Fence> + use<'a> {
+        self.inner.ours.fences.table.iter()
+    }
+
+    /// The readable fences of the node of this name.
+    pub fn fences_of(&self, node: &str) -> impl Iterator<Item = &'a Fence> + use<'a> {
+        self.inner.ours.fences.of_node(node)
+    }
+
+    /// All readable evidence.
+    pub fn proofs(&self) -> impl Iterator<Item = &'a Proof> + use<'a> {
+        self.inner.ours.proofs.table.iter()
+    }
+
+    /// The readable evidence about the node of this name.
+    pub fn proofs_of(&self, node: &str) -> impl Iterator<Item = &'a Proof> + use<'a> {
+        self.inner.ours.proofs.of_node(node)
+    }
+
+    /// The version of the evidence about the node of this one that was written last, whether it holds or not.
+    #[must_use]
+    pub fn newest_evidence(&self, proof: &Proof) -> Rv {
+        self.proofs_of(&proof.spec.node.name).map(|other| other.rv).fold(proof.rv, Rv::max)
+    }
+
+    /// Every readable remediation.
+    pub fn remediations(&self) -> impl Iterator<Item = &'a Remediation> + use<'a> {
+        self.inner.ours.remediations.table.iter()
+    }
+
+    /// The readable remediations of the node of this name.
+    pub fn remediations_of(&self, node: &str) -> impl Iterator<Item = &'a Remediation> + use<'a> {
+        self.inner.ours.remediations.of_node(node)
+    }
+
+    /// Every readable pod, by UID: for sweeps and debugging, not for decisions.
+    pub fn all_pods(&self) -> impl Iterator<Item = &'a Pod> + use<'a> {
+        self.inner.pods.iter()
+    }
+}
+
+/// What the kernel asks of the watches.
+impl Liveness for View<'_> {
+    fn is_current(&self, now: Mono) -> bool {
+        [Kind::NodeLeases, Kind::Pods].into_iter().all(|kind| self.fresh(kind, now).is_ok())
+    }
+    fn first_read(&self, node: &str) -> Option<&Witness> {
+        self.absence(node)?.witness.as_ref()
+    }
+    fn last_sign_of_life(&self, node: &str) -> Option<SignOfLife> {
+        View::last_sign_of_life(self, node)
+    }
+    fn lease(&self, node: &str) -> Option<Option<Timestamp>> {
+        View::lease(self, node)
+    }
+    fn lease_is_gone(&self, node: &str) -> bool {
+        View::lease_is_gone(self, node)
+    }
+    fn renewal(&self, node: &str) -> Option<Renewal> {
+        View::renewal(self, node)
+    }
+    fn fell_silent_before_its_node_went(&self, node: &str) -> bool {
+        View::fell_silent_before_its_node_went(self, node)
+    }
+}

@@ -1,0 +1,115 @@
+//! Counts and reports every request that goes out.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures::future::BoxFuture;
+use http::{Request, Response};
+use kube::client::Body;
+use tower::{BoxError, Layer, Service};
+
+use crate::metrics::ClientMetrics;
+use pod_safety_clock::Env;
+use pod_safety_proof::Shape;
+
+/// What an [`Audit`] hears of a request.
+#[derive(Clone, Debug)]
+pub struct RequestLine {
+    /// The verb.
+    pub method: http::Method,
+    /// The path without its query.
+    pub path: String,
+    /// The query, if any.
+    pub query: Option<String>,
+}
+
+/// Hears of every request before it is sent: checkers and simulators listen.
+pub trait Audit: Send + Sync + 'static {
+    /// A request is about to be sent.
+    fn sending(&self, line: &RequestLine);
+}
+
+/// Listens to nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct NoAudit;
+
+impl Audit for NoAudit {
+    fn sending(&self, _line: &RequestLine) {}
+}
+
+#[derive(Clone)]
+pub(crate) struct AuditLayer {
+    env: Env,
+    metrics: ClientMetrics,
+    audit: Arc<dyn Audit>,
+}
+
+impl AuditLayer {
+    pub(crate) fn new(env: Env, metrics: ClientMetrics, audit: Arc<dyn Audit>) -> Self {
+        Self { env, metrics, audit }
+    }
+}
+
+impl<S> Layer<S> for AuditLayer {
+    type Service = Audited<S>;
+    fn layer(&self, inner: S) -> Audited<S> {
+        Audited { inner, layer: self.clone() }
+    }
+}
+
+pub(crate) struct Audited<S> {
+    inner: S,
+    layer: AuditLayer,
+}
+
+impl<S, B> Service<Request<Body>> for Audited<S>
+where
+    S: Service<Request<Body>, Response = Response<B>>,
+    S::Future: Send + 'static,
+    S::Error: Into<BoxError>,
+{
+    type Response = Response<B>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Response<B>, BoxError>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(context).map_err(Into::into)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let AuditLayer { env, metrics, audit } = self.layer.clone();
+        let line = RequestLine {
+            method: request.method().clone(),
+            path: request.uri().path().to_owned(),
+            query: request.uri().query().map(str::to_owned),
+        };
+        audit.sending(&line);
+        let resource = Shape::of(&line.path).resource;
+        let verb = verb(&line);
+        let start = env.now();
+        let answer = self.inner.call(request);
+        Box::pin(async move {
+            let result = answer.await.map_err(Into::into);
+            let code = result.as_ref().map_or(0, |response| response.status().as_u16());
+            metrics.answered(verb, resource, code, env.now().since(start));
+            result
+        })
+    }
+}
+
+/// The verb by the names of RBAC, which people know.
+fn verb(line: &RequestLine) -> &'static str {
+    let named = Shape::of(&line.path).name.is_some();
+    let watches =
+        line.query.as_deref().is_some_and(|query| query.split('&').any(|pair| pair == "watch=true"));
+    match line.method.as_str() {
+        "GET" if watches => "watch",
+        "GET" if named => "get",
+        "GET" => "list",
+        "POST" => "create",
+        "PUT" => "update",
+        "PATCH" => "patch",
+        "DELETE" => "delete",
+        _ => "other",
+    }
+}

@@ -1,0 +1,56 @@
+//! The layer: what is refused never leaves.
+
+use super::*;
+use crate::scripted::{env, silent};
+use crate::{ApiError, Call, Method as Verb, WriteCall as _};
+
+const POD: &str = "/api/v1/namespaces/ns/pods/a";
+const STATUS: &str = "/api/v1/namespaces/ns/pods/a/status";
+const EVICTION: &str = "/api/v1/namespaces/ns/pods/a/eviction";
+
+#[tokio::test(start_paused = true)]
+async fn what_is_refused_never_reaches_the_api_server() {
+    let (env, _wall) = env();
+    let api = silent(&env);
+    let connection = api.connection();
+    let force = serde_json::json!({ "gracePeriodSeconds": 0, "preconditions": { "uid": "u" } });
+    for call in [
+        Call::write(Verb::Delete, POD, &force),
+        Call::write(Verb::Patch, STATUS, &serde_json::json!({ "status": { "phase": "Failed" } })),
+        Call::write(Verb::Post, EVICTION, &serde_json::json!({})),
+        Call::get("/api/v1/pods?resourceVersion=0"),
+    ] {
+        let error = connection.send(call).await.unwrap_err();
+        assert!(matches!(error, ApiError::Guard(_)), "{error:?}");
+        assert!(!error.outcome_unknown(), "nothing was sent, so nothing was changed");
+    }
+    let watch = connection.watch(Call::get("/api/v1/pods?watch=true&resourceVersion=0")).await.unwrap_err();
+    let list = connection.list(Call::get("/api/v1/pods?resourceVersion=0")).await.unwrap_err();
+    assert_eq!((watch.category(), list.category()), ("guard", "guard"));
+    assert!(api.heard().is_empty());
+}
+
+/// A service that takes requests only when it says so.
+struct Busy(Option<&'static str>);
+
+impl Service<Request<Body>> for Busy {
+    type Response = ();
+    type Error = BoxError;
+    type Future = futures::future::Ready<Result<(), BoxError>>;
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.0.map_or(Poll::Pending, |error| Poll::Ready(Err(error.into())))
+    }
+    fn call(&mut self, _: Request<Body>) -> Self::Future {
+        futures::future::ready(Ok(()))
+    }
+}
+
+#[test]
+fn the_guard_takes_requests_when_what_is_below_it_does() {
+    let mut context = Context::from_waker(std::task::Waker::noop());
+    assert!(GuardLayer.layer(Busy(None)).poll_ready(&mut context).is_pending());
+    let Poll::Ready(Err(error)) = GuardLayer.layer(Busy(Some("closed"))).poll_ready(&mut context) else {
+        panic!("it is closed");
+    };
+    assert_eq!(error.to_string(), "closed");
+}

@@ -1,0 +1,407 @@
+//! The connection to the API server: the only crate that has kube's client.
+//!
+//! Duty: every request of this process goes through [`Connection`], which gives it a deadline, counts it ([`Audit`]), refuses
+//! what the deletion authority did not permit ([`Guard`], lock 5 of the design) and says when the next pod may be written.
+//!
+//! Inputs: a kubeconfig or the ServiceAccount of a pod ([`ConnectOptions`]), and a [`Call`] for each request.
+//!
+//! Invariants:
+//! - A request is sent once. kube's own retries are off, and the next decision is the retry.
+//! - Everybody may read. Only a crate that depends on this one can write, by [`WriteCall`], or read a Secret, by [`secret`]:
+//!   `pod-safety-shared` hands the rest of this page on and keeps these two (`tests/locks/tests/manifests.rs`).
+#![forbid(unsafe_code)]
+
+mod audit;
+mod config;
+mod guard;
+mod metrics;
+mod pace;
+mod request;
+#[cfg(any(test, feature = "testing"))]
+#[expect(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "test support, in which each name is its sentence"
+)]
+pub mod scripted;
+mod stream;
+
+use std::error::Error;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::BodyExt;
+use kube::client::Body;
+use serde_json::Value;
+use tower::{BoxError, Service};
+use zeroize::Zeroizing;
+
+pub use audit::{Audit, NoAudit, RequestLine};
+pub use config::{ConfigError, ConnectOptions, Prefer, Target};
+pub use guard::Guard;
+pub use metrics::ClientMetrics;
+use pace::Pace;
+pub use pace::{MOST, Turn};
+pub use pod_safety_proof::{GuardRefusal, Resource, Shape};
+pub use request::{ApiError, Call, Method, WriteCall, page_path};
+pub use stream::{ListStream, WatchStream};
+
+use pod_safety_clock::{Env, Mono};
+use pod_safety_wire::{Encoding, Raw, WireError};
+
+/// So many objects come in one answer of [`Connection::each`]: all of a large cluster's Machines would be more than an answer may
+/// have, and so would what was fenced and proved in years.
+const PAGE: usize = 500;
+
+/// The longest that one read may take. A page of 1,000 pods takes the API
+/// server well under a second; beyond this it is in trouble and will not be
+/// better for our waiting.
+pub const READ_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The longest pause that a refusal asks for and gets. API Priority and Fairness asks for a second; a proxy that asks for a day
+/// would otherwise keep pods from being removed for a day.
+const LONGEST_REST: Duration = Duration::from_secs(30);
+
+/// The largest body that is read into memory: one object, which etcd bounds at
+/// 1.5 MiB. More is a broken server. Lists and watches are read as streams.
+const LARGEST_BODY: usize = 16 << 20;
+
+/// What an API server says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Server {
+    /// Its version; empty if it does not say.
+    pub version: String,
+    /// What its clock says.
+    pub date: Option<jiff::Timestamp>,
+}
+
+/// A connection to one API server (or the load balancer before several).
+#[derive(Clone)]
+pub struct Connection {
+    kube: kube::Client,
+    /// Another with connections of its own.
+    apart: kube::Client,
+    env: Env,
+    target: Arc<Target>,
+    request_timeout: Duration,
+    pace: Pace,
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connection").finish_non_exhaustive()
+    }
+}
+
+impl Connection {
+    /// Connects by `options`. Sends nothing yet.
+    ///
+    /// # Errors
+    /// The configuration cannot be found, read or used.
+    pub async fn open(
+        options: &ConnectOptions,
+        env: Env,
+        metrics: ClientMetrics,
+    ) -> Result<Self, ConfigError> {
+        // Chosen here, for rustls refuses to choose when a dependency brings a second one.
+        drop(rustls::crypto::ring::default_provider().install_default());
+        let (config, target) = config::load(options).await?;
+        let audit = audit::AuditLayer::new(env.clone(), metrics, Arc::new(NoAudit));
+        let build = |config| {
+            let builder = kube::client::ClientBuilder::try_from(config)?;
+            Ok(builder.with_layer(&audit).with_layer(&guard::GuardLayer).build())
+        };
+        let unusable = |source| ConfigError::Unusable { source };
+        let (apart, kube) = (build(config.clone()).map_err(unusable)?, build(config).map_err(unusable)?);
+        let request_timeout = options.request_timeout.unwrap_or(READ_TIMEOUT);
+        let pace = Pace::new(env.now());
+        Ok(Self { kube, apart, env, target: Arc::new(target), request_timeout, pace })
+    }
+
+    /// The same with connections of its own. A connection belongs to the runtime in which it was opened: a task with a runtime of its
+    /// own must not share one with tasks that cannot wait.
+    #[must_use]
+    pub fn apart(&self) -> Self {
+        Self { kube: self.apart.clone(), ..self.clone() }
+    }
+
+    /// A connection over `service`, with the same layers: for simulators and tests.
+    pub fn over<S, B>(service: S, env: Env, metrics: ClientMetrics, audit: Arc<dyn Audit>) -> Self
+    where
+        S: Service<Request<Body>, Response = Response<B>> + Send + 'static,
+        S::Future: Send + 'static,
+        S::Error: Into<BoxError>,
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let builder = kube::client::ClientBuilder::new(service, "default")
+            .with_layer(&audit::AuditLayer::new(env.clone(), metrics, audit))
+            .with_layer(&guard::GuardLayer);
+        let (kube, pace) = (builder.build(), Pace::new(env.now()));
+        let (apart, target) = (kube.clone(), Arc::default());
+        Self { apart, kube, env, target, request_timeout: READ_TIMEOUT, pace }
+    }
+
+    /// The namespace that is meant where none is named: that of the kubeconfig's
+    /// context, or of the pod.
+    #[must_use]
+    pub fn default_namespace(&self) -> &str {
+        self.kube.default_namespace()
+    }
+
+    /// Which cluster this is.
+    #[must_use]
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// When `call` is given up.
+    fn deadline(&self, call: &Call) -> Mono {
+        call.deadline_from(self.env.now(), self.request_timeout)
+    }
+
+    /// Sends `call` and reads the whole answer, within [`READ_TIMEOUT`] or the
+    /// call's own deadline.
+    ///
+    /// # Errors
+    /// The API server's refusal, or why there was no answer. After anything but
+    /// [`ApiError::Refused`] and [`ApiError::Guard`] the outcome of a write is unknown.
+    pub async fn send(&self, call: Call) -> Result<Raw, ApiError> {
+        let (deadline, evicts) = (self.deadline(&call), call.evicts());
+        let write = call.writes().then(|| self.pace.begins(self.env.now()));
+        let work = async {
+            let (encoding, body) = self.answer(call).await?;
+            Raw::from_body(encoding, collect(body).await?).map_err(ApiError::Undecodable)
+        };
+        let answer = self.until(deadline, work).await?;
+        if let Err(error @ ApiError::Refused { code: 429, .. }) = &answer
+            && !evicts
+        {
+            self.pace.rest(self.env.now() + error.pause().min(LONGEST_REST));
+        }
+        if let Some(write) = write.filter(|_| answer.is_ok()) {
+            write.succeeded(self.env.now());
+        }
+        answer
+    }
+
+    /// Waits while the API server, which is overloaded, wants to be left alone. Requests that cannot wait do not ask.
+    pub async fn rested(&self) {
+        self.pace.rested(&self.env).await;
+    }
+
+    /// Waits for that, and for one of the turns that run at once: fewer where the API server answers slowly.
+    pub async fn turn(&self) -> Turn {
+        self.pace.turn(&self.env).await
+    }
+
+    /// Reads every object of a list with all of its fields, page by page, by quorum.
+    ///
+    /// # Errors
+    /// As [`Connection::send`]. What was read until then was given out.
+    pub async fn each(&self, all: &str, give: &mut (dyn FnMut(Value) + Send)) -> Result<(), ApiError> {
+        let mut token = String::new();
+        loop {
+            let raw = self.send(Call::get(page_path(all, Some(PAGE), &token)).whole()).await?;
+            let mut page = raw.whole().map_err(ApiError::Undecodable)?;
+            if let Some(Value::Array(items)) = page.get_mut("items").map(Value::take) {
+                items.into_iter().for_each(&mut *give);
+            }
+            page["metadata"]["continue"].as_str().unwrap_or_default().clone_into(&mut token);
+            if token.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Reads a list at once, with all fields of its objects.
+    ///
+    /// # Errors
+    /// As [`Connection::send`].
+    pub async fn items(&self, path: &str) -> Result<Vec<Value>, ApiError> {
+        let mut list = self.send(Call::get(path).whole()).await?.whole().map_err(ApiError::Undecodable)?;
+        Ok(match list.get_mut("items").map(Value::take) {
+            Some(Value::Array(items)) => items,
+            _ => Vec::new(),
+        })
+    }
+
+    /// Reads a plain text: the log of a container.
+    ///
+    /// # Errors
+    /// As [`Connection::send`].
+    pub async fn text(&self, path: &str) -> Result<String, ApiError> {
+        let call = Call::get(path).whole();
+        let deadline = self.deadline(&call);
+        let request = call.into_request()?;
+        let work = async {
+            let response = self.response(request).await?;
+            if let Some(refused) = Refused::of(&response) {
+                return Err(read_refusal(refused, Encoding::Json, response.into_body()).await);
+            }
+            let bytes = collect(response.into_body()).await?;
+            Ok(String::from_utf8_lossy(&bytes).into_owned())
+        };
+        self.until(deadline, work).await?
+    }
+
+    /// Which version the API server is of, and what its clock says, to the second.
+    ///
+    /// # Errors
+    /// As [`Connection::send`].
+    pub async fn server(&self) -> Result<Server, ApiError> {
+        let call = Call::get("/version").whole();
+        let deadline = self.deadline(&call);
+        let request = call.into_request()?;
+        let work = async {
+            let response = self.response(request).await?;
+            let date = response.headers().get(http::header::DATE).and_then(|date| date.to_str().ok());
+            let date = date.and_then(|date| jiff::fmt::rfc2822::parse(date).ok()).map(|at| at.timestamp());
+            let (encoding, answer) = opened(response)?;
+            let raw = Raw::from_body(encoding, collect(answer.body).await?).map_err(ApiError::Undecodable)?;
+            let whole = raw.whole().map_err(ApiError::Undecodable)?;
+            let version = whole["gitVersion"].as_str().unwrap_or_default().to_owned();
+            Ok(Server { version, date })
+        };
+        self.until(deadline, work).await?
+    }
+
+    /// Opens a list. The deadline covers the opening only: bound the reading too.
+    ///
+    /// # Errors
+    /// As [`Connection::send`].
+    pub async fn list(&self, call: Call) -> Result<ListStream, ApiError> {
+        let (encoding, body) = self.answer(call).await?;
+        Ok(ListStream::new(encoding, body))
+    }
+
+    /// Opens a watch. The deadline covers the opening only.
+    ///
+    /// # Errors
+    /// As [`Connection::send`].
+    pub async fn watch(&self, call: Call) -> Result<WatchStream, ApiError> {
+        let (encoding, body) = self.answer(call).await?;
+        Ok(WatchStream::new(encoding, body))
+    }
+
+    /// Waits for the head of an answer, and for all of it if it is a refusal.
+    async fn answer(&self, call: Call) -> Result<(Encoding, Body), ApiError> {
+        let deadline = self.deadline(&call);
+        let request = call.into_request()?;
+        let work = async {
+            let (encoding, answer) = opened(self.response(request).await?)?;
+            match answer.refused {
+                Some(status) => Err(read_refusal(status, encoding, answer.body).await),
+                None => Ok((encoding, answer.body)),
+            }
+        };
+        self.until(deadline, work).await?
+    }
+
+    async fn until<T>(&self, deadline: Mono, work: impl Future<Output = T> + Send) -> Result<T, ApiError> {
+        let start = self.env.now();
+        let done = self.env.until(deadline, work).await;
+        done.ok_or_else(|| ApiError::TimedOut { after: self.env.now().since(start) })
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the one place that sends a request")]
+    async fn response(&self, request: Request<Body>) -> Result<Response<Body>, ApiError> {
+        self.kube.send(request).await.map_err(ApiError::from_kube)
+    }
+}
+
+/// Reads an object that holds secrets, as JSON. What is given out is wiped when it is dropped.
+///
+/// Danger note: the buffers of HTTP and TLS, through which it came, are not.
+///
+/// # Errors
+/// As [`Connection::send`].
+pub async fn secret(connection: &Connection, path: &str) -> Result<Zeroizing<Vec<u8>>, ApiError> {
+    let call = Call::get(path).whole();
+    let deadline = connection.deadline(&call);
+    let work = async {
+        let (encoding, body) = connection.answer(call).await?;
+        if encoding != Encoding::Json {
+            return Err(ApiError::Undecodable(WireError::NotJson));
+        }
+        let mut body = http_body_util::Limited::new(body, LARGEST_BODY);
+        let mut pieces = Vec::new();
+        while let Some(frame) = body.frame().await {
+            pieces.extend(frame.map_err(ApiError::Body)?.into_data());
+        }
+        // In one allocation: a vector that grows leaves its content behind.
+        let mut whole = Zeroizing::new(Vec::with_capacity(pieces.iter().map(Bytes::len).sum()));
+        pieces.iter().for_each(|piece| whole.extend_from_slice(piece));
+        Ok(whole)
+    };
+    connection.until(deadline, work).await?
+}
+
+struct Answer {
+    refused: Option<Refused>,
+    body: Body,
+}
+
+/// The head of a refusal.
+struct Refused {
+    code: http::StatusCode,
+    /// The header, which an overloaded API server sends with a plain text.
+    retry_after: Option<Duration>,
+}
+
+impl Refused {
+    fn of(response: &Response<Body>) -> Option<Self> {
+        let header = response.headers().get(http::header::RETRY_AFTER).and_then(|value| value.to_str().ok());
+        let seconds = header.and_then(|text| text.trim().parse().ok()).filter(|&seconds| seconds > 0);
+        let code = response.status();
+        (!code.is_success()).then_some(Self { code, retry_after: seconds.map(Duration::from_secs) })
+    }
+}
+
+fn opened(response: Response<Body>) -> Result<(Encoding, Answer), ApiError> {
+    let refused = Refused::of(&response);
+    let content_type = response.headers().get(http::header::CONTENT_TYPE);
+    let content_type = content_type.and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let encoding = Encoding::of(content_type);
+    match encoding {
+        Some(encoding) => Ok((encoding, Answer { refused, body: response.into_body() })),
+        // Proxies and overloaded API servers refuse in plain text.
+        None if refused.is_some() => Ok((Encoding::Json, Answer { refused, body: response.into_body() })),
+        None => Err(ApiError::ContentType(content_type.to_owned())),
+    }
+}
+
+async fn collect(body: Body) -> Result<Bytes, ApiError> {
+    let limited = http_body_util::Limited::new(body, LARGEST_BODY);
+    limited.collect().await.map(http_body_util::Collected::to_bytes).map_err(ApiError::Body)
+}
+
+async fn read_refusal(refused: Refused, encoding: Encoding, body: Body) -> ApiError {
+    let bytes = collect(body).await.unwrap_or_default();
+    ApiError::refused(refused.code, refused.retry_after, encoding, bytes)
+}
+
+/// An error with its causes in one line, each said once.
+#[must_use]
+pub fn error_chain(error: &(dyn Error + 'static)) -> String {
+    let mut line = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let text = cause.to_string();
+        // Some libraries repeat their cause in their own text.
+        if !line.contains(&text) {
+            line.push_str(": ");
+            line.push_str(&text);
+        }
+        source = cause.source();
+    }
+    // Parsers like to draw where they stopped.
+    line.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,261 @@
+//! How many turns of writes run at once, and when none may.
+//!
+//! A write that runs alone shows how long the API server takes for it. While writes beside each other take at most [`SLOWER`] times
+//! as long, one more turn may run; when they take longer, one fewer. More would gain little, and all other clients of the API
+//! server would wait for it. An API server that is overloaded (429) is left alone for as long as it asks.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use pod_safety_clock::{Env, Mono};
+
+/// How many turns run at most: few beside the hundreds of seats of the API server's `workload-low`, and more do not make the
+/// deletions faster, only each of them slower (see `docs/benchmarks.md`).
+pub const MOST: usize = 16;
+
+/// Measured on two cores (docs/scale.md).
+const SLOWER: u32 = 3;
+
+/// An API server that answers within this has room, however soon it answered before.
+const SOON: Duration = Duration::from_millis(18);
+
+/// After so many writes their median decides. It follows a change within a fraction of a second, and one write that is slow
+/// changes nothing.
+const WINDOW: usize = 16;
+
+/// Shared by all connections of this process to one API server.
+#[derive(Clone, Debug)]
+pub(crate) struct Pace {
+    state: Arc<Mutex<State>>,
+    room: Arc<Notify>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Until when the API server wants to be left alone.
+    rests_until: Mono,
+    turns: usize,
+    limit: usize,
+    /// Writes that were begun, and those of them that were not answered yet.
+    begun: u64,
+    writing: usize,
+    /// Those up to this one were begun under another limit, and say nothing about the present one.
+    before: u64,
+    /// How long a write takes that runs alone.
+    alone: Option<Duration>,
+    /// How long the last ones took.
+    took: Vec<Duration>,
+}
+
+impl State {
+    fn answered(&mut self, number: u64, took: Duration, alone: bool) {
+        if alone {
+            self.alone = Some(match self.alone {
+                None => took,
+                Some(usual) if took < usual => (usual + took) / 2,
+                // One that is slow for once says little; a server that became slow is known after some.
+                Some(usual) => usual + (took.min(usual * SLOWER) - usual) / 8,
+            });
+        }
+        if number <= self.before {
+            return;
+        }
+        self.took.push(took);
+        let Some(alone) = self.alone.filter(|_| self.took.len() >= WINDOW) else { return };
+        self.took.sort_unstable();
+        let median = self.took.get(self.took.len() / 2).copied().unwrap_or_default();
+        self.took.clear();
+        let slow = median > SOON.max(alone * SLOWER);
+        self.limit = if slow { (self.limit - 1).max(1) } else { (self.limit + 1).min(MOST) };
+        self.before = self.begun;
+    }
+}
+
+impl Pace {
+    pub(crate) fn new(now: Mono) -> Self {
+        let state = State {
+            rests_until: now,
+            turns: 0,
+            limit: MOST,
+            begun: 0,
+            writing: 0,
+            before: 0,
+            alone: None,
+            took: Vec::new(),
+        };
+        Self { state: Arc::new(Mutex::new(state)), room: Arc::default() }
+    }
+
+    /// The API server wants to be left alone until then.
+    pub(crate) fn rest(&self, until: Mono) {
+        let mut state = self.state.lock();
+        state.rests_until = until.max(state.rests_until);
+    }
+
+    /// Waits while it does.
+    pub(crate) async fn rested(&self, env: &Env) {
+        loop {
+            let left = self.state.lock().rests_until.since(env.now());
+            if left.is_zero() {
+                return;
+            }
+            env.sleep(left).await;
+        }
+    }
+
+    /// Waits for that, and for a turn. It ends when it is dropped.
+    pub(crate) async fn turn(&self, env: &Env) -> Turn {
+        loop {
+            self.rested(env).await;
+            {
+                let mut state = self.state.lock();
+                if state.turns < state.limit {
+                    state.turns += 1;
+                    return Turn(self.clone());
+                }
+            }
+            self.room.notified().await;
+        }
+    }
+
+    /// A write is sent now.
+    pub(crate) fn begins(&self, now: Mono) -> Write {
+        let mut state = self.state.lock();
+        state.begun += 1;
+        state.writing += 1;
+        Write { pace: self.clone(), at: now, number: state.begun, found_none: state.writing == 1 }
+    }
+}
+
+/// One of the turns that run at once.
+#[derive(Debug)]
+pub struct Turn(Pace);
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.state.lock().turns -= 1;
+        self.0.room.notify_one();
+    }
+}
+
+/// A write that is not answered yet.
+#[derive(Debug)]
+pub(crate) struct Write {
+    pace: Pace,
+    at: Mono,
+    number: u64,
+    /// No other was under way when it began.
+    found_none: bool,
+}
+
+impl Write {
+    /// It succeeded. One that fails or is given up says nothing about the time that a write takes.
+    pub(crate) fn succeeded(self, now: Mono) {
+        let mut state = self.pace.state.lock();
+        let alone = self.found_none && self.number == state.begun;
+        state.answered(self.number, now.since(self.at), alone);
+        drop(state);
+        // There may be room for one more.
+        self.pace.room.notify_one();
+    }
+}
+
+impl Drop for Write {
+    fn drop(&mut self) {
+        self.pace.state.lock().writing -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn millis(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    /// The limit after each of these windows of equal writes beside each other.
+    fn limits(alone: u64, windows: &[u64]) -> Vec<usize> {
+        let pace = Pace::new(Mono::default());
+        let mut state = pace.state.lock();
+        state.answered(1, millis(alone), true);
+        state.took.clear();
+        let limit_after = |took: &u64| {
+            (0..WINDOW).for_each(|_| state.answered(u64::MAX, millis(*took), false));
+            state.limit
+        };
+        windows.iter().map(limit_after).collect()
+    }
+
+    #[test]
+    fn writes_that_slow_each_other_down_get_fewer_and_more_when_there_is_room_again() {
+        for (alone, windows, expected) in [
+            (7, &[21, 22, 22, 22, 21, 21][..], &[16, 15, 14, 13, 14, 15][..]),
+            // One that answers soon is not slow because it answered sooner before.
+            (1, &[18, 18, 19, 18], &[16, 16, 15, 16]),
+            // A slow one has its own measure.
+            (200, &[600, 601], &[16, 15]),
+        ] {
+            assert_eq!(limits(alone, windows), expected, "{alone} ms alone, {windows:?}");
+        }
+    }
+
+    /// What was begun before a change was slowed down by more than what runs now: the limit would fall to one and rise again.
+    #[test]
+    fn writes_of_another_limit_do_not_count() {
+        let pace = Pace::new(Mono::default());
+        let mut state = pace.state.lock();
+        state.answered(1, millis(7), true);
+        state.begun = 100;
+        (0..WINDOW).for_each(|_| state.answered(90, millis(50), false));
+        assert_eq!(state.limit, MOST - 1);
+        (0..WINDOW).for_each(|_| state.answered(100, millis(50), false));
+        assert_eq!(state.limit, MOST - 1);
+        (0..WINDOW).for_each(|_| state.answered(101, millis(50), false));
+        assert_eq!(state.limit, MOST - 2);
+    }
+
+    #[test]
+    fn what_a_write_takes_alone_is_learned_and_one_slow_write_is_not_believed() {
+        let pace = Pace::new(Mono::default());
+        let mut state = pace.state.lock();
+        for (took, usual) in [(10_000, 10_000), (8_000, 9_000), (900_000, 11_250), (11_250, 11_250)] {
+            state.answered(1, Duration::from_micros(took), true);
+            assert_eq!(state.alone, Some(Duration::from_micros(usual)), "after {took}");
+        }
+        (0..100).for_each(|_| state.answered(1, millis(100), true));
+        let learned = state.alone.unwrap();
+        assert!((millis(95)..=millis(100)).contains(&learned), "{learned:?}");
+    }
+
+    #[test]
+    fn alone_is_a_write_beside_which_none_ran() {
+        let pace = Pace::new(Mono::default());
+        let at = |time| Mono::from_start(millis(time));
+        pace.begins(at(0)).succeeded(at(10));
+        assert_eq!(pace.state.lock().alone, Some(millis(10)));
+        let (first, second) = (pace.begins(at(20)), pace.begins(at(20)));
+        second.succeeded(at(21));
+        first.succeeded(at(22));
+        let given_up = pace.begins(at(30));
+        drop(given_up);
+        pace.begins(at(40)).succeeded(at(50));
+        let state = pace.state.lock();
+        assert_eq!((state.alone, state.writing), (Some(millis(10)), 0));
+    }
+
+    /// A server that became slow for good would else be given one write at a time for ever.
+    #[test]
+    fn one_at_a_time_shows_what_is_usual_now() {
+        let pace = Pace::new(Mono::default());
+        let mut state = pace.state.lock();
+        (0..WINDOW).for_each(|_| state.answered(u64::MAX, millis(7), true));
+        (0..20 * WINDOW).for_each(|_| state.answered(u64::MAX, millis(100), false));
+        assert_eq!(state.limit, 1);
+        (0..20 * WINDOW).for_each(|_| state.answered(u64::MAX, millis(100), true));
+        assert_eq!(state.limit, MOST);
+    }
+}

@@ -1,0 +1,314 @@
+//! One request, and every way in which it can end.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Request;
+use http::header::{ACCEPT, CONTENT_TYPE};
+use kube::client::Body;
+
+use pod_safety_proof::{self as proof, GuardRefusal, Permit, Verb};
+
+use pod_safety_clock::Mono;
+use pod_safety_wire::{Encoding, PROTOBUF_FIRST, Raw, Status, WireError};
+
+const JSON: &str = "application/json";
+
+/// The verbs that this process uses, with the media type of their body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// Read.
+    Get,
+    /// Create.
+    Post,
+    /// Replace.
+    Put,
+    /// Strategic merge patch.
+    Patch,
+    /// Merge patch (RFC 7386): kinds of CRDs have no other.
+    Merge,
+    /// Delete.
+    Delete,
+}
+
+impl Method {
+    const fn http(self) -> http::Method {
+        match self {
+            Self::Get => http::Method::GET,
+            Self::Post => http::Method::POST,
+            Self::Put => http::Method::PUT,
+            Self::Patch | Self::Merge => http::Method::PATCH,
+            Self::Delete => http::Method::DELETE,
+        }
+    }
+
+    const fn content_type(self) -> &'static str {
+        match self {
+            Self::Patch => "application/strategic-merge-patch+json",
+            Self::Merge => "application/merge-patch+json",
+            Self::Get | Self::Post | Self::Put | Self::Delete => JSON,
+        }
+    }
+}
+
+/// One request.
+#[derive(Debug)]
+pub struct Call {
+    method: Method,
+    path: String,
+    body: Vec<u8>,
+    deadline: Option<Mono>,
+    permit: Option<Permit>,
+    whole: bool,
+}
+
+impl Call {
+    /// Reads `path`, query included.
+    #[must_use]
+    pub fn get(path: impl Into<String>) -> Self {
+        Self::new(Method::Get, path.into(), Vec::new())
+    }
+
+    const fn new(method: Method, path: String, body: Vec<u8>) -> Self {
+        Self { method, path, body, deadline: None, permit: None, whole: false }
+    }
+
+    /// Gives up at `deadline` if that comes before the usual timeout.
+    #[must_use]
+    pub fn by(mut self, deadline: Mono) -> Self {
+        self.deadline = Some(deadline);
+        self
+    }
+
+    /// Has the answer come with all of its fields, known to us or not: for whoever writes parts of it back, or shows
+    /// them to people.
+    #[must_use]
+    pub const fn whole(mut self) -> Self {
+        self.whole = true;
+        self
+    }
+
+    /// Its answer 429 speaks of a budget, not of the API server.
+    pub(crate) fn evicts(&self) -> bool {
+        self.path.ends_with("/eviction")
+    }
+
+    pub(crate) fn writes(&self) -> bool {
+        self.method != Method::Get
+    }
+
+    pub(crate) fn deadline_from(&self, now: Mono, usual: Duration) -> Mono {
+        let usual = now + usual;
+        self.deadline.map_or(usual, |deadline| deadline.min(usual))
+    }
+
+    pub(crate) fn into_request(self) -> Result<Request<Body>, ApiError> {
+        let mut request = Request::builder().method(self.method.http()).uri(&self.path);
+        if self.method == Method::Get {
+            request = request.header(ACCEPT, if self.whole { JSON } else { PROTOBUF_FIRST });
+        } else {
+            // Answers to writes are read for one field; JSON spares them the envelope.
+            request = request.header(ACCEPT, JSON).header(CONTENT_TYPE, self.method.content_type());
+        }
+        if let Some(permit) = self.permit {
+            request = request.extension(permit);
+        }
+        request.body(Body::from(self.body)).map_err(|source| ApiError::BadPath { path: self.path, source })
+    }
+}
+
+/// The calls that change something, which only the authority makes. A crate that cannot name this trait cannot make them.
+pub trait WriteCall {
+    /// Writes `body` to `path`.
+    #[must_use]
+    fn write(method: Method, path: impl Into<String>, body: &serde_json::Value) -> Self;
+
+    /// A request that the guard lets through.
+    #[must_use]
+    fn permitted(request: proof::Request) -> Self;
+}
+
+impl WriteCall for Call {
+    fn write(method: Method, path: impl Into<String>, body: &serde_json::Value) -> Self {
+        Self::new(method, path.into(), body.to_string().into_bytes())
+    }
+
+    fn permitted(request: proof::Request) -> Self {
+        let (verb, path, body, permit) = request.into_parts();
+        let method = match verb {
+            Verb::Patch => Method::Patch,
+            Verb::Merge => Method::Merge,
+            Verb::Delete => Method::Delete,
+        };
+        Self { permit: Some(permit), ..Self::write(method, path, &body) }
+    }
+}
+
+/// The path of a page of a list: of the whole of it where there is no limit, of its beginning where there is no token.
+#[must_use]
+pub fn page_path(all: &str, limit: Option<usize>, token: &str) -> String {
+    let limit = limit.map(|limit| format!("limit={limit}"));
+    let token = Some(token).filter(|token| !token.is_empty()).map(|token| format!("continue={token}"));
+    let query: Vec<String> = limit.into_iter().chain(token).collect();
+    if query.is_empty() { all.to_owned() } else { format!("{all}?{}", query.join("&")) }
+}
+
+/// How a request failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ApiError {
+    /// The API server refused it; nothing was changed.
+    #[error("the API server answered {code} {reason}: {message}")]
+    Refused {
+        /// The HTTP code.
+        code: u16,
+        /// The API's reason; empty if the answer was not the API's.
+        reason: String,
+        /// The API's message with its causes, or the start of the plain answer.
+        message: String,
+        /// What exactly was wrong: the sentences of `details.causes`.
+        causes: Vec<String>,
+        /// When to come back.
+        retry_after: Option<Duration>,
+    },
+    /// Our own guard refused to send it.
+    #[error(transparent)]
+    Guard(GuardRefusal),
+    /// No answer in time. A write may or may not have been applied.
+    #[error("no answer from the API server within {after:?}")]
+    TimedOut {
+        /// How long we waited.
+        after: Duration,
+    },
+    /// The connection failed. A write may or may not have been applied.
+    #[error("talking to the API server")]
+    Transport(#[source] kube::Error),
+    /// The answer's body broke off or is too large.
+    #[error("reading the API server's answer")]
+    Body(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The answer is of another shape than asked for.
+    #[error("decoding the API server's answer")]
+    Undecodable(#[source] WireError),
+    /// The answer is neither JSON nor protobuf.
+    #[error("the API server answered with the content type {0:?}")]
+    ContentType(String),
+    /// A name that cannot be part of a URL.
+    #[error("no request can be made for the path {path:?}")]
+    BadPath {
+        /// The path.
+        path: String,
+        /// Why.
+        #[source]
+        source: http::Error,
+    },
+}
+
+impl ApiError {
+    /// What the API server asked for, if it asked for a pause; zero otherwise.
+    #[must_use]
+    pub fn pause(&self) -> Duration {
+        match self {
+            Self::Refused { retry_after: Some(pause), .. } => *pause,
+            _ => Duration::ZERO,
+        }
+    }
+
+    pub(crate) fn from_kube(source: kube::Error) -> Self {
+        match source {
+            kube::Error::Service(inner) => match inner.downcast::<GuardRefusal>() {
+                Ok(refusal) => Self::Guard(*refusal),
+                Err(inner) => Self::Transport(kube::Error::Service(inner)),
+            },
+            other => Self::Transport(other),
+        }
+    }
+
+    pub(crate) fn refused(
+        code: http::StatusCode,
+        header: Option<Duration>,
+        encoding: Encoding,
+        body: Bytes,
+    ) -> Self {
+        let status: Option<Status> =
+            Raw::from_body(encoding, body.clone()).ok().and_then(|raw| raw.decode().ok());
+        let status = status.unwrap_or_default();
+        let details = status.details.unwrap_or_default();
+        let plain =
+            || String::from_utf8_lossy(body.get(..200.min(body.len())).unwrap_or_default()).trim().to_owned();
+        let mut message = status.message.unwrap_or_else(plain);
+        let causes: Vec<String> = details.causes.into_iter().filter_map(|cause| cause.message).collect();
+        for cause in &causes {
+            message = format!("{message} ({cause})");
+        }
+        let seconds = details.retry_after_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+        Self::Refused {
+            code: code.as_u16(),
+            reason: status.reason.unwrap_or_default(),
+            message,
+            causes,
+            retry_after: seconds.filter(|&seconds| seconds > 0).map(Duration::from_secs).max(header),
+        }
+    }
+
+    /// The API server's code, if it refused.
+    #[must_use]
+    pub const fn code(&self) -> Option<u16> {
+        match self {
+            Self::Refused { code, .. } => Some(*code),
+            _ => None,
+        }
+    }
+
+    /// The object is not there.
+    #[must_use]
+    pub fn is_not_found(&self) -> bool {
+        // A 404 without a reason is a wrong path or a proxy, not the word of the
+        // registry on this object: unknown, not absent.
+        matches!(self, Self::Refused { code: 404, reason, .. } if reason == "NotFound")
+    }
+
+    /// The object is not as the precondition says. A UID in a patch that does not
+    /// match is answered 422 "field is immutable" by some versions.
+    #[must_use]
+    pub fn is_changed(&self) -> bool {
+        match self {
+            Self::Refused { code: 409, .. } => true,
+            Self::Refused { code: 422, message, .. } => message.contains("metadata.uid"),
+            _ => false,
+        }
+    }
+
+    /// Whether a write may have been applied although this error came back.
+    #[must_use]
+    pub const fn outcome_unknown(&self) -> bool {
+        match self {
+            Self::Refused { code, .. } => *code >= 500,
+            Self::Guard(_) | Self::BadPath { .. } => false,
+            Self::TimedOut { .. }
+            | Self::Transport(_)
+            | Self::Body(_)
+            | Self::Undecodable(_)
+            | Self::ContentType(_) => true,
+        }
+    }
+
+    /// A stable class for metrics.
+    #[must_use]
+    pub const fn category(&self) -> &'static str {
+        match self {
+            Self::Refused { code: 401, .. } => "unauthenticated",
+            Self::Refused { code: 403, .. } => "forbidden",
+            Self::Refused { code: 404, .. } => "not_found",
+            Self::Refused { code: 409, .. } => "conflict",
+            Self::Refused { code: 410, .. } => "expired",
+            Self::Refused { code: 422, .. } => "invalid",
+            Self::Refused { code: 429, .. } => "too_many_requests",
+            Self::Refused { code: 500..=599, .. } => "server",
+            Self::Refused { .. } => "refused",
+            Self::Guard(_) => "guard",
+            Self::TimedOut { .. } => "timeout",
+            Self::Transport(_) => "transport",
+            Self::Body(_) | Self::Undecodable(_) | Self::ContentType(_) => "undecodable",
+            Self::BadPath { .. } => "bad_path",
+        }
+    }
+}

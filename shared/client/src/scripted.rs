@@ -1,0 +1,351 @@
+//! An API server that a test writes as a closure: it hears every request as it
+//! went over the wire and says what comes back, and when.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::StreamExt;
+use futures::channel::mpsc;
+use futures::future::BoxFuture;
+use http::{Request, Response};
+use http_body::Frame;
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use jiff::Timestamp;
+use kube::client::Body;
+use parking_lot::Mutex;
+use prometheus::Registry;
+use serde_json::{Value, json};
+use tower::BoxError;
+
+use crate::{ClientMetrics, Connection, NoAudit};
+use pod_safety_clock::{Clock, Env, Mono, Spawner, Task};
+use pod_safety_proof::Permit;
+
+/// One request as it went over the wire.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    pub at: Mono,
+    pub method: String,
+    pub path: String,
+    pub query: String,
+    pub body: String,
+    pub content_type: String,
+    pub permitted: bool,
+}
+
+impl Asked {
+    /// Verb and path, as a test reads it.
+    pub fn line(&self) -> String {
+        format!("{} {}", self.method, self.path)
+    }
+
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap()
+    }
+
+    pub fn watches(&self) -> bool {
+        self.query.contains("watch=true")
+    }
+
+    pub fn parameter(&self, name: &str) -> Option<&str> {
+        self.query
+            .split('&')
+            .filter_map(|pair| pair.split_once('='))
+            .find(|(key, _)| *key == name)
+            .map(|(_, value)| value)
+    }
+}
+
+pub struct Answer {
+    code: u16,
+    content_type: &'static str,
+    retry_after: Option<u64>,
+    body: BoxBody<Bytes, BoxError>,
+    late: Duration,
+    fails: bool,
+}
+
+impl Answer {
+    fn of(code: u16, content_type: &'static str, body: impl Into<Bytes>) -> Self {
+        let body = Full::new(body.into()).map_err(Into::into).boxed();
+        Self { code, content_type, retry_after: None, body, late: Duration::ZERO, fails: false }
+    }
+
+    pub fn json(value: &Value) -> Self {
+        Self::of(200, "application/json", value.to_string())
+    }
+
+    pub fn coded(code: u16, value: &Value) -> Self {
+        Self::of(code, "application/json", value.to_string())
+    }
+
+    pub fn status(code: u16, reason: &str, message: &str) -> Self {
+        let body = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": message });
+        Self::of(code, "application/json", body.to_string())
+    }
+
+    pub fn not_found() -> Self {
+        Self::status(404, "NotFound", "not found")
+    }
+
+    pub fn plain(code: u16, text: &'static str) -> Self {
+        Self::of(code, "text/plain", text)
+    }
+
+    /// 200, with a body that is JSON by name only.
+    pub fn garbage() -> Self {
+        Self::of(200, "application/json", "]")
+    }
+
+    /// A watch that ends in good order before anything came.
+    pub fn of_empty_watch() -> Self {
+        Self::of(200, "application/json", "")
+    }
+
+    pub fn retry_after(mut self, seconds: u64) -> Self {
+        self.retry_after = Some(seconds);
+        self
+    }
+
+    pub fn broken() -> Self {
+        Self { fails: true, ..Self::of(500, "", "") }
+    }
+
+    pub fn never() -> Self {
+        Self::of(500, "", "").late(Duration::from_secs(1_000_000_000))
+    }
+
+    pub fn late(mut self, late: Duration) -> Self {
+        self.late = late;
+        self
+    }
+
+    /// A watch whose events the test sends.
+    pub fn stream() -> (Events, Self) {
+        let (sender, receiver) = mpsc::unbounded::<Result<Bytes, BoxError>>();
+        let body = BodyExt::boxed(StreamBody::new(
+            SyncStream(Mutex::new(receiver)).map(|part| part.map(Frame::data)),
+        ));
+        let answer = Self { body, ..Self::of(200, "application/json", "") };
+        (Events(sender), answer)
+    }
+}
+
+/// A receiver is not `Sync`, but nobody shares it.
+struct SyncStream(Mutex<mpsc::UnboundedReceiver<Result<Bytes, BoxError>>>);
+
+impl futures::Stream for SyncStream {
+    type Item = Result<Bytes, BoxError>;
+    fn poll_next(
+        self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Self::Item>> {
+        self.0.lock().poll_next_unpin(context)
+    }
+}
+
+/// The server's end of a watch; dropping it ends the watch in good order.
+#[derive(Clone, Debug)]
+pub struct Events(mpsc::UnboundedSender<Result<Bytes, BoxError>>);
+
+impl Events {
+    pub fn send(&self, kind: &str, object: &Value) {
+        self.send_text(&format!("{}\n", json!({ "type": kind, "object": object })));
+    }
+
+    pub fn send_text(&self, text: &str) {
+        // The reader may have gone: then nobody hears it.
+        drop(self.0.unbounded_send(Ok(Bytes::copy_from_slice(text.as_bytes()))));
+    }
+
+    pub fn bookmark(&self, version: &str) {
+        self.send("BOOKMARK", &json!({ "metadata": { "resourceVersion": version } }));
+    }
+
+    pub fn break_off(self) {
+        drop(self.0.unbounded_send(Err("connection reset".into())));
+    }
+}
+
+type Script = Arc<dyn Fn(Asked) -> BoxFuture<'static, Answer> + Send + Sync>;
+
+#[derive(Clone)]
+pub struct Api {
+    script: Script,
+    env: Env,
+    heard: Arc<Mutex<Vec<Asked>>>,
+}
+
+impl Api {
+    /// A server that answers by `script`, at the moment at which a request arrives.
+    pub fn new<F>(env: &Env, script: impl Fn(Asked) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Answer> + Send + 'static,
+    {
+        let script: Script = Arc::new(move |asked| Box::pin(script(asked)));
+        Self { script, env: env.clone(), heard: Arc::default() }
+    }
+
+    /// A server that knows at once what it answers.
+    pub fn says(env: &Env, script: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> Self {
+        Self::new(env, move |asked| std::future::ready(script(&asked)))
+    }
+
+    pub fn connection(&self) -> Connection {
+        self.connection_with(&metrics())
+    }
+
+    pub fn connection_with(&self, metrics: &ClientMetrics) -> Connection {
+        let api = self.clone();
+        let service = tower::service_fn(move |request: Request<Body>| api.clone().answer(request));
+        Connection::over(service, self.env.clone(), metrics.clone(), Arc::new(NoAudit))
+    }
+
+    pub fn heard(&self) -> Vec<Asked> {
+        self.heard.lock().clone()
+    }
+
+    pub fn lines(&self) -> Vec<String> {
+        self.heard.lock().iter().map(Asked::line).collect()
+    }
+
+    pub fn writes(&self) -> Vec<String> {
+        self.heard.lock().iter().filter(|asked| asked.method != "GET").map(Asked::line).collect()
+    }
+
+    async fn answer(self, request: Request<Body>) -> Result<Response<BoxBody<Bytes, BoxError>>, BoxError> {
+        let (head, body) = request.into_parts();
+        let header =
+            head.headers.get(http::header::CONTENT_TYPE).map(|value| value.to_str().unwrap().to_owned());
+        let asked = Asked {
+            at: self.env.now(),
+            method: head.method.to_string(),
+            path: head.uri.path().to_owned(),
+            query: head.uri.query().unwrap_or_default().to_owned(),
+            body: String::from_utf8(body.collect_bytes().await?.to_vec())?,
+            content_type: header.unwrap_or_default(),
+            permitted: head.extensions.get::<Permit>().is_some(),
+        };
+        self.heard.lock().push(asked.clone());
+        let answer = (self.script)(asked).await;
+        self.env.sleep(answer.late).await;
+        if answer.fails {
+            return Err("connection refused".into());
+        }
+        let mut response =
+            Response::builder().status(answer.code).header("content-type", answer.content_type);
+        if let Some(seconds) = answer.retry_after {
+            response = response.header("retry-after", seconds);
+        }
+        Ok(response.body(answer.body)?)
+    }
+}
+
+/// What is answered, and the name of the outcome that it makes.
+type Failure = (&'static str, fn() -> Answer, &'static str);
+
+/// Each way in which a write can end otherwise than well, and what the authority takes it for. Whatever sends a request is tried
+/// with all of them.
+pub const FAILURES: [Failure; 12] = [
+    ("404", Answer::not_found, "gone"),
+    ("404 of a proxy", || Answer::plain(404, "404 page not found"), "failed"),
+    ("409", || Answer::status(409, "Conflict", "the object has been modified"), "changed"),
+    ("409 of a precondition", || Answer::status(409, "Conflict", "Precondition failed: UID"), "changed"),
+    (
+        "422 of the uid",
+        || {
+            Answer::status(
+                422,
+                "Invalid",
+                "Pod \"a\" is invalid: metadata.uid: Invalid value: field is immutable",
+            )
+        },
+        "changed",
+    ),
+    ("422 of something else", || Answer::status(422, "Invalid", "status.phase: no"), "failed"),
+    ("403", || Answer::status(403, "Forbidden", "no"), "failed"),
+    ("429", || Answer::plain(429, "slow down").retry_after(7), "failed"),
+    ("500", || Answer::status(500, "InternalError", "etcd"), "failed"),
+    ("no answer", Answer::never, "failed"),
+    ("a broken connection", Answer::broken, "failed"),
+    ("an unreadable answer", Answer::garbage, "failed"),
+];
+
+/// A wall clock that a test sets as it likes; monotonic time is tokio's.
+pub struct SetWall {
+    real: Arc<dyn Clock>,
+    wall: Mutex<Timestamp>,
+}
+
+impl SetWall {
+    pub fn set(&self, wall: &str) {
+        *self.wall.lock() = wall.parse().unwrap();
+    }
+}
+
+impl Clock for SetWall {
+    fn mono(&self) -> Mono {
+        self.real.mono()
+    }
+    fn wall(&self) -> Timestamp {
+        *self.wall.lock()
+    }
+    fn sleep_until(&self, deadline: Mono) -> Task {
+        self.real.sleep_until(deadline)
+    }
+}
+
+/// A world whose wall clock stands at noon until a test sets it.
+pub fn env() -> (Env, Arc<SetWall>) {
+    let real = Env::real(1);
+    let wall = Mutex::new("2026-11-21T12:00:00Z".parse().unwrap());
+    let clock = Arc::new(SetWall { real: Arc::clone(&real.clock), wall });
+    let spawner = Arc::new(OneThread(real.spawner));
+    (Env { clock: Arc::<SetWall>::clone(&clock), spawner, rng: real.rng }, clock)
+}
+
+/// All tasks are on the thread of the test, whose clock they share.
+struct OneThread(Arc<dyn Spawner>);
+
+impl Spawner for OneThread {
+    fn spawn(&self, name: &'static str, task: Task) {
+        self.0.spawn(name, task);
+    }
+}
+
+/// Lets everything run that needs no time, and `seconds` pass.
+pub async fn pass(seconds: f64) {
+    tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
+}
+
+/// A server that must not be asked.
+pub fn silent(env: &Env) -> Api {
+    Api::new(env, |asked| async move { panic!("nobody should ask {asked:?}") })
+}
+
+/// What an API server says to a method, a path with its query, and a body.
+pub type Says = dyn Fn(&str, &str, &[u8]) -> (u16, Value) + Send + Sync;
+
+/// A connection to an API server that answers so, at once.
+#[must_use]
+pub fn connection(env: &Env, says: Arc<Says>) -> Connection {
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let says = Arc::clone(&says);
+        async move {
+            let (head, body) = request.into_parts();
+            let body = body.collect_bytes().await?;
+            let (code, value) = says(head.method.as_str(), &head.uri.to_string(), &body);
+            let body = Full::new(Bytes::from(value.to_string()));
+            let answer = Response::builder().status(code).header("content-type", "application/json");
+            Ok::<_, BoxError>(answer.body(body)?)
+        }
+    });
+    Connection::over(service, env.clone(), metrics(), Arc::new(NoAudit))
+}
+
+fn metrics() -> ClientMetrics {
+    ClientMetrics::register(&Registry::new()).unwrap()
+}

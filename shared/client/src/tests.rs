@@ -1,0 +1,189 @@
+//! The connection: one try, a deadline, and every way in which it can end.
+
+use std::error::Error;
+
+use parking_lot::Mutex;
+use serde_json::json;
+
+use super::scripted::{Answer, Api, env, pass};
+use super::*;
+use pod_safety_wire as wire;
+use prometheus::{Registry, TextEncoder};
+
+fn api(answer: fn() -> Answer) -> (Env, Api) {
+    let (env, _wall) = env();
+    let api = Api::new(&env, move |_| async move { answer() });
+    (env, api)
+}
+
+async fn failure(answer: fn() -> Answer) -> ApiError {
+    let (_env, api) = api(answer);
+    let error = api.connection().send(Call::get("/api/v1/namespaces/ns/pods/a")).await.unwrap_err();
+    assert_eq!(api.lines().len(), 1, "a request is sent once: {error:?}");
+    error
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_is_read_as_its_content_type_says() {
+    let (_env, api) = api(|| Answer::json(&json!({ "kind": "Pod", "metadata": { "name": "a" } })));
+    let raw = api.connection().send(Call::get("/api/v1/namespaces/ns/pods/a")).await.unwrap();
+    assert_eq!(raw.decode::<wire::Pod>().unwrap().metadata.unwrap().name.as_deref(), Some("a"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_log_is_text_and_a_refusal_to_show_it_is_a_refusal() {
+    let (_env, api) = api(|| Answer::plain(200, "one\ntwo\n"));
+    assert_eq!(api.connection().text("/log").await.unwrap(), "one\ntwo\n");
+    let (_env, api) = self::api(|| Answer::status(403, "Forbidden", "no"));
+    assert_eq!(api.connection().text("/log").await.unwrap_err().code(), Some(403));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_each_failure_is_taken_for() {
+    // What it is; its class; not there; changed; may have been applied.
+    type Row = (fn() -> Answer, &'static str, bool, bool, bool);
+    let rows: [Row; 16] = [
+        (Answer::not_found, "not_found", true, false, false),
+        (|| Answer::plain(404, "404 page not found"), "not_found", false, false, false),
+        (|| Answer::status(404, "NotFoundAtAll", "x"), "not_found", false, false, false),
+        (|| Answer::status(409, "Conflict", "modified"), "conflict", false, true, false),
+        (|| Answer::status(409, "AlreadyExists", "there"), "conflict", false, true, false),
+        (
+            || Answer::status(422, "Invalid", "metadata.uid: field is immutable"),
+            "invalid",
+            false,
+            true,
+            false,
+        ),
+        (|| Answer::status(422, "Invalid", "spec: no"), "invalid", false, false, false),
+        (|| Answer::status(401, "Unauthorized", "no"), "unauthenticated", false, false, false),
+        (|| Answer::status(403, "Forbidden", "no"), "forbidden", false, false, false),
+        (|| Answer::status(410, "Expired", "old"), "expired", false, false, false),
+        (|| Answer::plain(429, "slow"), "too_many_requests", false, false, false),
+        (|| Answer::status(500, "InternalError", "x"), "server", false, false, true),
+        (|| Answer::plain(504, "gateway timeout"), "server", false, false, true),
+        (Answer::never, "timeout", false, false, true),
+        (Answer::broken, "transport", false, false, true),
+        (|| Answer::plain(200, "hello"), "undecodable", false, false, true),
+    ];
+    for (answer, category, not_found, changed, unknown) in rows {
+        let error = failure(answer).await;
+        let seen = (error.category(), error.is_not_found(), error.is_changed(), error.outcome_unknown());
+        assert_eq!(seen, (category, not_found, changed, unknown), "{error:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_says_what_the_api_server_said() {
+    let causes = || {
+        let details = json!({ "causes": [{ "message": "The disruption budget b needs 2 healthy pods" }], "retryAfterSeconds": 3 });
+        Answer::coded(
+            429,
+            &json!({ "kind": "Status", "reason": "TooManyRequests", "message": "Cannot evict", "details": details }),
+        )
+    };
+    let error = failure(causes).await;
+    assert_eq!(
+        error_chain(&error),
+        "the API server answered 429 TooManyRequests: Cannot evict (The disruption budget b needs 2 healthy pods)"
+    );
+    let ApiError::Refused { retry_after, .. } = error else { panic!("{error:?}") };
+    assert_eq!(retry_after, Some(Duration::from_secs(3)));
+    assert_eq!(
+        failure(|| Answer::plain(502, "bad gateway\n")).await.to_string(),
+        "the API server answered 502 : bad gateway"
+    );
+    assert!(failure(Answer::broken).await.source().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_that_is_no_positive_number_of_seconds_is_none() {
+    for seconds in [0, 5] {
+        let (_env, api) = api(if seconds == 0 {
+            || Answer::plain(429, "x").retry_after(0)
+        } else {
+            || Answer::plain(429, "x").retry_after(5)
+        });
+        let error = api.connection().send(Call::get("/readyz")).await.unwrap_err();
+        let ApiError::Refused { retry_after, .. } = error else { panic!("{error:?}") };
+        assert_eq!(retry_after, (seconds > 0).then_some(Duration::from_secs(seconds)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_waits_until_its_deadline_and_never_longer_than_any_read_may_take() {
+    for (deadline, waits) in [(None, 30), (Some(4), 4), (Some(500), 30), (Some(0), 0)] {
+        let (env, api) = api(Answer::never);
+        let mut call = Call::get("/api/v1/nodes/n");
+        if let Some(seconds) = deadline {
+            call = call.by(env.now() + Duration::from_secs(seconds));
+        }
+        let error = api.connection().send(call).await.unwrap_err();
+        assert_eq!(error.category(), "timeout");
+        assert_eq!(env.now(), Mono::from_start(Duration::from_secs(waits)), "{deadline:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_never_ends_is_given_up_too() {
+    let (env, _wall) = env();
+    let held = Arc::new(Mutex::new(Vec::new()));
+    let keep = Arc::clone(&held);
+    let api = Api::new(&env, move |_| {
+        let (events, answer) = Answer::stream();
+        events.send_text("{\"metadata\":");
+        keep.lock().push(events);
+        async move { answer }
+    });
+    let error = api.connection().send(Call::get("/api/v1/nodes/n")).await.unwrap_err();
+    assert_eq!(error.category(), "timeout");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_gives_events_as_they_come_and_ends_as_the_server_ends_it() {
+    let (env, _wall) = env();
+    let (events, answer) = Answer::stream();
+    let answer = Arc::new(Mutex::new(Some(answer)));
+    let api = Api::new(&env, move |_| {
+        let answer = answer.lock().take().unwrap();
+        async move { answer }
+    });
+    let mut stream = api.connection().watch(Call::get("/api/v1/pods?watch=true")).await.unwrap();
+    events.send_text("{\"type\":\"ADDED\",\"obj");
+    assert!(
+        tokio::time::timeout(Duration::from_secs(1), stream.next()).await.is_err(),
+        "half an event is none"
+    );
+    events.send_text("ect\":{}}\n");
+    assert!(matches!(stream.next().await, Ok(Some(wire::Event::Applied(_)))));
+    drop(events);
+    assert!(matches!(stream.next().await, Ok(None)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_are_counted_by_verb_resource_and_code() {
+    let (env, _wall) = env();
+    let api = Api::new(&env, |asked| async move {
+        if asked.method == "GET" { Answer::json(&json!({})) } else { Answer::not_found() }
+    });
+    let registry = Registry::new();
+    let connection = api.connection_with(&ClientMetrics::register(&registry).unwrap());
+    let lease = "/apis/coordination.k8s.io/v1/namespaces/ns/leases/secret-name";
+    drop(connection.send(Call::get(lease)).await);
+    drop(connection.send(Call::write(Method::Patch, lease, &json!({}))).await);
+    pass(1.0).await;
+    let page = TextEncoder::new().encode_to_string(&registry.gather()).unwrap();
+    for line in [
+        r#"pod_safety_api_requests_total{code="200",resource="leases",verb="get"} 1"#,
+        r#"pod_safety_api_requests_total{code="404",resource="leases",verb="patch"} 1"#,
+    ] {
+        assert!(page.contains(line), "{line} in {page}");
+    }
+    assert!(!page.contains("secret-name"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_nothing_names_a_namespace_the_default_one_is_meant() {
+    let (_env, api) = api(Answer::not_found);
+    assert_eq!(api.connection().default_namespace(), "default");
+}
