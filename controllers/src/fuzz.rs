@@ -10,7 +10,7 @@ use pod_safety_fuzz::{Draw, fuzz, json as vary_json, protobuf};
 use pod_safety_shared::authority::Intent;
 use pod_safety_shared::cache::View;
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::drive::{Decision, Mode};
+use pod_safety_shared::drive::{Decision, HoldReason, Mode};
 use pod_safety_shared::model::{Kind, Uid};
 use pod_safety_shared::testing::objects::{self, BEGINS, Obj, named, stamp};
 use pod_safety_shared::testing::{World, at};
@@ -226,8 +226,12 @@ impl Keys {
     }
 }
 
+fn words(hold: impl HoldReason) -> String {
+    hold.to_string()
+}
+
 /// All that all controllers decide.
-fn decisions(view: &View<'_>, now: Mono, mode: Mode) -> Vec<Decision> {
+fn decisions(view: &View<'_>, now: Mono, mode: Mode) -> Vec<Decision<String>> {
     let keys = Keys::of(view);
     let quarantine = Duration::from_secs(40);
     let gc = pod_gc::Config {
@@ -249,27 +253,36 @@ fn decisions(view: &View<'_>, now: Mono, mode: Mode) -> Vec<Decision> {
         provider_behind: fencing::PROVIDER_BEHIND,
     };
     let guard = volume_guard::Config::after(quarantine);
-    let mut all = vec![pod_gc::decide(&pod_gc::Key::Terminated, view, now, &gc)];
+    let mut all = vec![pod_gc::decide(&pod_gc::Key::Terminated, view, now, &gc).map(words)];
     for node in &keys.nodes {
-        all.push(pod_gc::decide(&pod_gc::Key::Node(Arc::clone(node)), view, now, &gc));
-        all.push(node_lifecycle::decide(&node_lifecycle::Key::Node(Arc::clone(node)), view, now, &lost));
-        all.push(node_lifecycle::decide(&node_lifecycle::Key::Pods(Arc::clone(node)), view, now, &lost));
-        all.push(taint_eviction::decide(&taint_eviction::Key(Arc::clone(node)), view, now));
-        all.push(fencing::decide(&fencing::Key::Node(Arc::clone(node)), view, now, &fence));
+        all.push(pod_gc::decide(&pod_gc::Key::Node(Arc::clone(node)), view, now, &gc).map(words));
+        all.push(
+            node_lifecycle::decide(&node_lifecycle::Key::Node(Arc::clone(node)), view, now, &lost).map(words),
+        );
+        all.push(
+            node_lifecycle::decide(&node_lifecycle::Key::Pods(Arc::clone(node)), view, now, &lost).map(words),
+        );
+        all.push(taint_eviction::decide(&taint_eviction::Key(Arc::clone(node)), view, now).map(words));
+        all.push(fencing::decide(&fencing::Key::Node(Arc::clone(node)), view, now, &fence).map(words));
     }
     for pod in &keys.pods {
-        all.push(pod_gc::decide(&pod_gc::Key::Unscheduled(pod.clone()), view, now, &gc));
-        all.push(disruption::decide(&disruption::Key::StalePod(pod.clone()), view, now, &budgets));
-        all.push(volume_guard::decide(&volume_guard::Key::Gate(pod.clone()), view, now, &guard));
+        all.push(pod_gc::decide(&pod_gc::Key::Unscheduled(pod.clone()), view, now, &gc).map(words));
+        all.push(disruption::decide(&disruption::Key::StalePod(pod.clone()), view, now, &budgets).map(words));
+        all.push(volume_guard::decide(&volume_guard::Key::Gate(pod.clone()), view, now, &guard).map(words));
     }
     for budget in &keys.budgets {
-        all.push(disruption::decide(&disruption::Key::Budget(budget.clone()), view, now, &budgets));
+        all.push(
+            disruption::decide(&disruption::Key::Budget(budget.clone()), view, now, &budgets).map(words),
+        );
     }
     for volume in &keys.volumes {
-        all.push(volume_guard::decide(&volume_guard::Key::Volume(Arc::clone(volume)), view, now, &guard));
+        all.push(
+            volume_guard::decide(&volume_guard::Key::Volume(Arc::clone(volume)), view, now, &guard)
+                .map(words),
+        );
     }
     for device in &keys.devices {
-        all.push(fencing::decide(&fencing::Key::Device(device.clone()), view, now, &fence));
+        all.push(fencing::decide(&fencing::Key::Device(device.clone()), view, now, &fence).map(words));
     }
     all
 }
@@ -296,7 +309,7 @@ fn length(value: &impl Debug) -> usize {
 }
 
 /// Whoever is to be removed by force is there, at the version that was seen.
-fn assert_known(view: &View<'_>, decision: &Decision) {
+fn assert_known(view: &View<'_>, decision: &Decision<String>) {
     for intent in &decision.intents {
         if let Intent::Force(force) = intent {
             assert_eq!(view.pod(&force.pod.uid).map(|pod| pod.rv), Some(force.rv), "{force:?}");

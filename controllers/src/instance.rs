@@ -11,7 +11,7 @@ use pod_safety_shared::authority::{Authority, Parts, Policy};
 use pod_safety_shared::cache::{Cache, follow};
 use pod_safety_shared::client::Connection;
 use pod_safety_shared::clock::Env;
-use pod_safety_shared::drive::{Around, Controller, Drive, Holds, Mode};
+use pod_safety_shared::drive::{Around, Controller, Drive, HoldReason as _, Holds, Mode};
 use pod_safety_shared::events::Recorder;
 use pod_safety_shared::lease::{Elector, Leadership, LeaseConfig};
 use pod_safety_shared::metrics::{Metrics, MetricsError};
@@ -263,7 +263,7 @@ fn start_controllers(
 
 fn start<C: Controller>(controller: C, around: &Around, beats: &Beats, running: &Running) {
     let name = controller.name();
-    around.holds.announce(name, controller.reasons());
+    around.holds.announce(name, &C::Hold::words());
     let drive = Drive::new(controller, around.clone());
     let beat = beats.of(name, running.env.now());
     let (leads, stop) = (running.leadership.changes(), running.stop.clone());

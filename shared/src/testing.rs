@@ -2,8 +2,10 @@
 
 #[cfg(test)]
 mod parts;
+#[cfg(test)]
+pub(crate) mod toy;
 
-use crate::drive::Decision;
+use crate::drive::{Decision, HoldReason};
 #[cfg(test)]
 pub(crate) use parts::{Claimed, parts};
 pub use pod_safety_cache::testing::{World, at, objects};
@@ -23,7 +25,7 @@ pub fn writes_anew(variable: &str) -> bool {
 
 /// What holds, by its reasons.
 #[must_use]
-pub fn reasons(decision: &Decision) -> Vec<&'static str> {
+pub fn reasons<H: HoldReason>(decision: &Decision<H>) -> Vec<&'static str> {
     decision.holds.iter().map(|(_, hold)| hold.reason()).collect()
 }
 

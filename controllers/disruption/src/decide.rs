@@ -4,10 +4,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use pod_safety_shared::authority::{Hold, Intent, Update};
+use crate::holds::{Decision, Hold};
+use pod_safety_shared::authority::{Intent, Update};
 use pod_safety_shared::cache::{ScaleAnswer, View};
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::drive::{Decision, Subject};
+use pod_safety_shared::drive::Subject;
 use pod_safety_shared::model::{Budget, BudgetStatus, Kind, Pod, PodKey, Uid};
 
 use super::calculate::{Calculated, CannotCalculate, Member, Owner, asks_owners, calculate, fail_safe};

@@ -38,6 +38,7 @@
 
 mod calculate;
 mod decide;
+mod holds;
 mod metrics;
 mod owners;
 mod run;
@@ -47,6 +48,7 @@ pub use calculate::{
     SYNC_FAILED, asks_owners, calculate, fail_safe,
 };
 pub use decide::{Config, Key, decide};
+pub use holds::{Decision, Hold};
 pub use owners::{Found, find};
 pub use run::Disruption;
 

@@ -1,9 +1,10 @@
 //! The wiring: what wakes the decisions, and who counts their outcomes.
 
-use pod_safety_shared::authority::{Hold, Outcome, Update};
+use crate::holds::{Decision, Hold};
+use pod_safety_shared::authority::{Outcome, Update};
 use pod_safety_shared::cache::{Change, View};
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::drive::{Controller, Decision, Mode};
+use pod_safety_shared::drive::{Controller, Mode};
 use pod_safety_shared::metrics::MetricsError;
 use pod_safety_shared::model::Kind;
 use prometheus::Registry;
@@ -43,13 +44,10 @@ impl Disruption {
 
 impl Controller for Disruption {
     type Key = Key;
+    type Hold = Hold;
 
     fn name(&self) -> &'static str {
         Self::NAME
-    }
-
-    fn reasons(&self) -> &'static [&'static str] {
-        Hold::OF_BUDGETS
     }
 
     fn kinds(&self) -> &'static [Kind] {

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use crate::holds::Decision;
 use pod_safety_shared::authority::{Intent, Update};
-use pod_safety_shared::drive::{Decision, Subject};
+use pod_safety_shared::drive::{HoldReason as _, Subject};
 use pod_safety_shared::model::{Kind, Scale};
 use pod_safety_shared::testing::objects::{self, Obj, uid, workload};
 use pod_safety_shared::testing::{World, at, reasons as held};

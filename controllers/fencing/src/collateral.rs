@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pod_safety_shared::authority::Hold;
+use crate::holds::Hold;
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::model::{Budget, Kind, Node, Policy, Uid};
 

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pod_safety_shared::authority::{Hold, Intent, incident_name};
+use crate::holds::{Decision, Hold};
+use pod_safety_shared::authority::{Intent, incident_name};
 use pod_safety_shared::cache::{Lookup, View};
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::drive::{Decision, Mode, Subject};
+use pod_safety_shared::drive::{Mode, NodeUnreadable, Subject};
 use pod_safety_shared::model::{Fence, Kind, Node, Uid};
 
 use super::detect::detect;
@@ -121,7 +122,7 @@ fn about_node(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config) -> D
         Lookup::Known(node) => Some(node),
         Lookup::Absent => None,
         Lookup::Unknown(why) => {
-            let hold = Hold::NodeUnreadable { node: Arc::clone(name), why: why.to_owned() };
+            let hold = Hold::from(NodeUnreadable { node: Arc::clone(name), why: why.to_owned() });
             return Decision::hold(Subject::Node(Arc::clone(name)), hold);
         }
     };

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::holds::{Decision, Hold};
 use pod_safety_shared::api::{
     FencePolicySpec, FenceTrigger, Incarnation, NodeFenceSpec, Phase, PolicyMode, Shown, Trigger, Unhealthy,
     When,
 };
-use pod_safety_shared::authority::{FenceKey, Fencing, Hold, Intent, Past, Step, Target, Update};
+use pod_safety_shared::authority::{FenceKey, Fencing, Intent, Past, Step, Target, Update};
 use pod_safety_shared::cache::{Lookup, View};
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::drive::{Decision, Mode};
+use pod_safety_shared::drive::Mode;
 use pod_safety_shared::model::{Fence, Held, Kind, Node, Pod, Policy, Readiness};
 
 use super::decide::about;

@@ -9,10 +9,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::holds::{Decision, Hold};
 use jiff::Timestamp;
 use pod_safety_shared::api::{Gate, NodeFenceStatus, Phase};
-use pod_safety_shared::authority::{Hold, Step};
-use pod_safety_shared::drive::Decision;
+use pod_safety_shared::authority::Step;
 use pod_safety_shared::model::{Node, Proof, Readiness};
 
 use super::incident::{Incident, Machine};

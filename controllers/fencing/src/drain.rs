@@ -6,10 +6,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::holds::{Decision, Hold};
 use jiff::Timestamp;
 use pod_safety_shared::api::Trigger;
-use pod_safety_shared::authority::{Hold, Step};
-use pod_safety_shared::drive::Decision;
+use pod_safety_shared::authority::Step;
 use pod_safety_shared::model::{Pod, PodKey, Policy, Readiness};
 
 use super::detect::{take, target};

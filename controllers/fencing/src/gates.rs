@@ -8,10 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::holds::Hold;
 use pod_safety_shared::api::{Gate, Phase, PolicyMode, Trigger};
-use pod_safety_shared::authority::Hold;
 use pod_safety_shared::cache::{Lookup, View};
 use pod_safety_shared::clock::Mono;
+use pod_safety_shared::drive::HoldReason;
 use pod_safety_shared::model::{Budget, Fence, Kind, Node, Policy};
 
 use super::incident::{Incident, reports};
@@ -310,6 +311,6 @@ fn numbers(gate: &str, incident: &Incident<'_>, policy: &Policy) -> String {
 pub(super) fn differ(shown: &[Gate], closed: &[Hold]) -> bool {
     let before: BTreeSet<&str> =
         shown.iter().filter(|gate| gate.holds).map(|gate| gate.name.as_str()).collect();
-    let after: BTreeSet<&str> = closed.iter().map(Hold::reason).collect();
+    let after: BTreeSet<&str> = closed.iter().map(HoldReason::reason).collect();
     shown.is_empty() || before != after
 }

@@ -8,11 +8,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::holds::Decision;
 use pod_safety_shared::api::{Incarnation, NodeFenceStatus};
 use pod_safety_shared::authority::{Intent, Past, Update};
 use pod_safety_shared::cache::View;
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::drive::Decision;
 use pod_safety_shared::model::{Fence, Kind, Node};
 
 use super::gates::unreadable;

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::holds::{Decision, Hold};
 use pod_safety_shared::api::{Attempt, NodeFenceStatus, Phase, Trigger, Unhealthy};
-use pod_safety_shared::authority::{Hold, Step, Target, rehearsal_name, storage_evidence_name};
+use pod_safety_shared::authority::{Step, Target, rehearsal_name, storage_evidence_name};
 use pod_safety_shared::cache::{Lookup, View};
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::drive::{Decision, Subject};
+use pod_safety_shared::drive::Subject;
 use pod_safety_shared::model::{Fence, Held, Node, Pod, Policy, Proof, Readiness, Uid};
 
 use super::Config;

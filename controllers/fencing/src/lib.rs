@@ -67,6 +67,7 @@ mod doubt;
 mod drain;
 mod gates;
 mod history;
+mod holds;
 mod incident;
 mod levels;
 mod metrics;
@@ -81,6 +82,7 @@ mod taint;
 mod unwell;
 
 pub use decide::{Config, Key, PROVIDER_BEHIND, decide};
+pub use holds::{Decision, Hold};
 pub use run::Fencing;
 
 #[cfg(test)]

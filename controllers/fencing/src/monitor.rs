@@ -5,11 +5,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::holds::Decision;
 use pod_safety_shared::api::{DeviceDriver, DeviceRef, TEST_ANNOTATION};
 use pod_safety_shared::authority::{Intent, Monitor};
 use pod_safety_shared::cache::View;
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::drive::Decision;
 use pod_safety_shared::model::{Device, Node, Uid};
 
 use super::decide::NODES_FOUND_EACH;

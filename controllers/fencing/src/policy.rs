@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 
+use crate::holds::Decision;
 use pod_safety_shared::api::{Condition, DeviceRef, FencePolicyStatus, Level, PolicyMode};
 use pod_safety_shared::authority::{Intent, PolicyReview};
 use pod_safety_shared::cache::View;
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::drive::Decision;
 use pod_safety_shared::model::{Node, Policy, Uid};
 
 use super::decide::NODES_FOUND_EACH;

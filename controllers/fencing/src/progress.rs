@@ -5,9 +5,10 @@
 
 use std::sync::Arc;
 
+use crate::holds::{Decision, Hold};
 use pod_safety_shared::api::{Attempt, NodeFenceStatus, Phase};
-use pod_safety_shared::authority::{Hold, Step, incident_name};
-use pod_safety_shared::drive::{Decision, Subject};
+use pod_safety_shared::authority::{Step, incident_name};
+use pod_safety_shared::drive::{NodeUnreadable, Subject};
 use pod_safety_shared::model::{Policy, Readiness};
 
 use super::decide::LOOK_AGAIN;
@@ -20,7 +21,7 @@ use super::{drain, recover, remediate};
 pub(super) fn progress(incident: &Incident<'_>) -> Decision {
     if let Machine::Unsaid(node) = incident.machine {
         let why = "it has no status.nodeInfo.bootID".to_owned();
-        let hold = Hold::NodeUnreadable { node: Arc::clone(&node.name), why };
+        let hold = Hold::from(NodeUnreadable { node: Arc::clone(&node.name), why });
         return Decision::hold(Subject::Node(Arc::clone(&node.name)), hold);
     }
     match incident.status().phase {

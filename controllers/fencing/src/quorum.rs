@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
+use crate::holds::Hold;
 use pod_safety_shared::api::ControlPlane;
-use pod_safety_shared::authority::Hold;
 use pod_safety_shared::model::{Node, Pod, Policy};
 
 use super::gates::is_well;

@@ -5,9 +5,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::holds::{Decision, Hold};
 use pod_safety_shared::api::{Attempt, DeviceRef, KindOfEvidence, NodeFenceStatus, Phase, Recovery};
-use pod_safety_shared::authority::{Hold, Lack, Step};
-use pod_safety_shared::drive::Decision;
+use pod_safety_shared::authority::{Lack, Step};
 use pod_safety_shared::model::{Node, Policy, Proof, Readiness};
 
 use super::decide::LOOK_AGAIN;

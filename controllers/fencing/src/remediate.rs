@@ -6,14 +6,15 @@
 
 use std::sync::Arc;
 
+use crate::holds::{Decision, Hold};
 use pod_safety_shared::api::{
     Condition, FenceTrigger, Phase, PodSafetyRemediationStatus, REMEDIATION_FINALIZER, TIMED_OUT_ANNOTATION,
     Trigger,
 };
-use pod_safety_shared::authority::{Hold, Intent, Remediate, Reply, incident_name};
+use pod_safety_shared::authority::{Intent, Remediate, Reply, incident_name};
 use pod_safety_shared::cache::View;
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::drive::{Decision, Mode};
+use pod_safety_shared::drive::Mode;
 use pod_safety_shared::model::{Fence, Kind, Node, Proof, Readiness, Remediation};
 
 use super::Config;

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use pod_safety_shared::authority::Hold;
+use crate::holds::{Decision, Hold};
 use pod_safety_shared::cache::{Change, View};
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::drive::{Controller, Decision};
+use pod_safety_shared::drive::Controller;
 use pod_safety_shared::metrics::MetricsError;
 use pod_safety_shared::model::{Kind, Pod};
 use prometheus::Registry;
@@ -46,13 +46,10 @@ fn matters(before: Option<&Pod>, after: Option<&Pod>) -> bool {
 
 impl Controller for Fencing {
     type Key = Key;
+    type Hold = Hold;
 
     fn name(&self) -> &'static str {
         Self::NAME
-    }
-
-    fn reasons(&self) -> &'static [&'static str] {
-        Hold::OF_FENCING
     }
 
     fn kinds(&self) -> &'static [Kind] {

@@ -7,10 +7,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pod_safety_shared::authority::Hold;
+use crate::holds::{Decision, Hold};
 use pod_safety_shared::cache::{Lookup, View};
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::drive::Decision;
 use pod_safety_shared::model::{Kind, Node, Readiness};
 
 use super::decide::about;

@@ -21,12 +21,13 @@ mod taint;
 mod unwell;
 mod wiring;
 
+use crate::holds::Decision;
 use pod_safety_shared::api::{
     Attempt, DeviceDriver, FencePolicySpec, FenceTrigger, Grade, KindOfEvidence, Level, NodeFenceStatus,
     Phase, PodSafetyRemediationStatus, PolicyMode, Recovery, Sample, Trigger, Verified, When,
 };
 use pod_safety_shared::authority::{Intent, Reply, Step, Update};
-use pod_safety_shared::drive::{Decision, Mode};
+use pod_safety_shared::drive::{HoldReason as _, Mode};
 use pod_safety_shared::model::Kind;
 use serde_json::{Value, json};
 use stage::{Stage, level};

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pod_safety_shared::authority::{Effect, Hold, Intent, NodeUpdate, OurTaint, Update};
+use crate::holds::{Decision, Hold};
+use pod_safety_shared::authority::{Effect, Intent, NodeUpdate, OurTaint, Update};
 use pod_safety_shared::cache::{BREAK, Lookup, View};
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::drive::{Decision, Mode, Subject};
+use pod_safety_shared::drive::{Mode, NodeUnreadable, Subject};
 use pod_safety_shared::model::{
     Kind, NOT_READY_TAINT, Node, Readiness, SUSPECT_TAINT, Says, UNREACHABLE_TAINT,
 };
@@ -93,7 +94,7 @@ pub fn decide(key: &Key, view: &View<'_>, now: Mono, config: &Config) -> Decisio
             Mode::Guard | Mode::Observe => guard(node, view, now, config),
         },
         Lookup::Unknown(why) => {
-            let hold = Hold::NodeUnreadable { node: Arc::clone(name), why: why.to_owned() };
+            let hold = Hold::from(NodeUnreadable { node: Arc::clone(name), why: why.to_owned() });
             Decision::hold(Subject::Node(Arc::clone(name)), hold)
         }
         Lookup::Absent => Decision::default(),

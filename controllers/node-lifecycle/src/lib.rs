@@ -71,6 +71,7 @@
 #![forbid(unsafe_code)]
 
 mod decide;
+mod holds;
 mod metrics;
 mod pods;
 mod run;
@@ -78,6 +79,7 @@ mod silence;
 mod zones;
 
 pub use decide::{Config, Key, decide};
+pub use holds::{Decision, Hold};
 pub use run::NodeLifecycle;
 pub use zones::Rates;
 

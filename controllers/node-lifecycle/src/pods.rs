@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pod_safety_shared::authority::{Hold, Intent, Update};
+use crate::holds::{Decision, Hold};
+use pod_safety_shared::authority::{Intent, Update};
 use pod_safety_shared::cache::{Lookup, View};
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::drive::{Decision, Mode, Subject};
+use pod_safety_shared::drive::{Mode, NodeUnreadable, Subject};
 use pod_safety_shared::model::{Node, Pod, Readiness, Says};
 
 use super::Config;
@@ -29,7 +30,7 @@ pub(super) fn decide(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Confi
             decision
         }
         Lookup::Unknown(why) if view.pods_on(name).next().is_some() => {
-            let hold = Hold::NodeUnreadable { node: Arc::clone(name), why: why.to_owned() };
+            let hold = Hold::from(NodeUnreadable { node: Arc::clone(name), why: why.to_owned() });
             Decision::hold(Subject::Node(Arc::clone(name)), hold)
         }
         // The pods of a node that is gone are the collector's.

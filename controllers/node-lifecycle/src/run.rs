@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use pod_safety_shared::authority::{Hold, Intent, Outcome, Update};
+use crate::holds::{Decision, Hold};
+use pod_safety_shared::authority::{Intent, Outcome, Update};
 use pod_safety_shared::cache::{Change, Lookup, View};
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::drive::{Controller, Decision};
+use pod_safety_shared::drive::Controller;
 use pod_safety_shared::lease::Leadership;
 use pod_safety_shared::metrics::MetricsError;
 use pod_safety_shared::model::{Kind, Pod};
@@ -84,13 +85,10 @@ fn matters(before: Option<&Pod>, after: Option<&Pod>) -> bool {
 
 impl Controller for NodeLifecycle {
     type Key = Key;
+    type Hold = Hold;
 
     fn name(&self) -> &'static str {
         Self::NAME
-    }
-
-    fn reasons(&self) -> &'static [&'static str] {
-        Hold::OF_NODES
     }
 
     fn kinds(&self) -> &'static [Kind] {

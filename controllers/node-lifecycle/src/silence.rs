@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use pod_safety_shared::authority::{Hold, Silence};
+use crate::holds::Hold;
+use pod_safety_shared::authority::Silence;
 use pod_safety_shared::cache::{BREAK, View};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::model::{Kind, Node, Readiness};

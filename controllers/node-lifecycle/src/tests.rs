@@ -10,9 +10,10 @@ mod silence;
 mod stage;
 mod wiring;
 
-use pod_safety_shared::authority::{Effect, Hold, Intent, NodeUpdate, Update};
+use crate::holds::{Decision, Hold};
+use pod_safety_shared::authority::{Effect, Intent, NodeUpdate, Update};
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::drive::{Decision, Mode};
+use pod_safety_shared::drive::{HoldReason as _, Mode};
 use pod_safety_shared::model::Kind;
 use serde_json::{Value, json};
 use stage::{Stage, condition, with};

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pod_safety_shared::authority::{Cause, Claim, Delete, Force, Hold, Intent};
+use crate::holds::{Decision, Hold};
+use pod_safety_shared::authority::{Cause, Claim, Delete, Force, Intent};
 use pod_safety_shared::cache::{Lookup, Sign, SignOfLife, View};
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::drive::{Decision, Subject};
+use pod_safety_shared::drive::{NodeUnreadable, Subject};
 use pod_safety_shared::model::{Kind, Node, Phase, Pod, Proof, Readiness, Uid};
 
 /// How many terminated pods are asked for at once. They leave at a few hundred a
@@ -77,7 +78,7 @@ pub fn decide(key: &Key, view: &View<'_>, now: Mono, config: &Config) -> Decisio
                 None => unproved(node, view, now, config),
             },
             Lookup::Unknown(why) if view.pods_on(name).next().is_some() => {
-                let hold = Hold::NodeUnreadable { node: Arc::clone(name), why: why.to_owned() };
+                let hold = Hold::from(NodeUnreadable { node: Arc::clone(name), why: why.to_owned() });
                 Decision::hold(Subject::Node(Arc::clone(name)), hold)
             }
             Lookup::Unknown(_) => Decision::default(),

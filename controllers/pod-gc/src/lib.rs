@@ -26,10 +26,12 @@
 #![forbid(unsafe_code)]
 
 mod decide;
+mod holds;
 mod metrics;
 mod run;
 
 pub use decide::{Config, Key, decide};
+pub use holds::{Decision, Hold};
 pub use run::PodGc;
 
 #[cfg(test)]

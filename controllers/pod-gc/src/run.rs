@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use pod_safety_shared::authority::{Force, Hold, Outcome};
+use crate::holds::{Decision, Hold};
+use pod_safety_shared::authority::{Force, Outcome};
 use pod_safety_shared::cache::{Change, View};
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::drive::{Controller, Decision};
+use pod_safety_shared::drive::Controller;
 use pod_safety_shared::metrics::MetricsError;
 use pod_safety_shared::model::{Kind, Pod};
 use prometheus::Registry;
@@ -53,13 +54,10 @@ fn matters_to_node(before: Option<&Pod>, after: Option<&Pod>) -> bool {
 
 impl Controller for PodGc {
     type Key = Key;
+    type Hold = Hold;
 
     fn name(&self) -> &'static str {
         Self::NAME
-    }
-
-    fn reasons(&self) -> &'static [&'static str] {
-        Hold::OF_PODS
     }
 
     fn kinds(&self) -> &'static [Kind] {

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use pod_safety_shared::authority::{ClaimKind, Hold, Intent};
+use crate::holds::{Decision, Hold};
+use pod_safety_shared::authority::{ClaimKind, Intent};
 use pod_safety_shared::cache::{STALE_AFTER, Sign};
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::drive::{Decision, Subject};
+use pod_safety_shared::drive::Subject;
 use pod_safety_shared::model::Kind;
 use pod_safety_shared::testing::objects::{Obj, evidence, lease, node, pod, uid};
 use pod_safety_shared::testing::{World, at, reasons};

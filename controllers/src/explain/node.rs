@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use pod_safety_shared::api::{Grade, KindOfEvidence, Phase};
-use pod_safety_shared::authority::Hold;
 use pod_safety_shared::cache::{Lookup, ZoneCount};
+use pod_safety_shared::drive::HoldReason;
 use pod_safety_shared::drive::Subject;
 use pod_safety_shared::model::{Kind, Node, Pod, Policy, Readiness, SUSPECT_TAINT};
 
@@ -14,6 +14,7 @@ use super::pod::explain_pod;
 use super::scene::{Scene, object};
 use super::signals::signals;
 use super::{history, proof};
+use crate::fencing::Hold;
 
 /// Why a node is not fenced whose incident is a dry run.
 const DRY_RUN: &str = "there is no evidence that it stopped. Its incident is a dry run.";
@@ -166,7 +167,7 @@ fn verdict(node: &Node, pods: &Pods<'_>, scene: &Scene<'_>) -> Judgement {
         }
         _ => {
             let hold = first.map_or(".".to_owned(), |hold| format!(": {hold}."));
-            let reason = first.map_or("NoEvidence", Hold::reason);
+            let reason = first.map_or("NoEvidence", HoldReason::reason);
             let stands = if person.is_none() && first.is_some_and(goes_on) {
                 Standing::Waiting
             } else {

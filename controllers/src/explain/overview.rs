@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use pod_safety_shared::api::DeviceState;
-use pod_safety_shared::authority::Hold;
+use pod_safety_shared::drive::HoldReason as _;
 use pod_safety_shared::model::{Kind, Node, Pod, Readiness};
 use serde::Serialize;
 
@@ -307,17 +307,16 @@ fn concerns(pod: &Pod) -> bool {
 
 /// By what nodes like this one are left as they are, if they are.
 fn brake(node: &Node, scene: &Scene<'_>) -> Option<&'static str> {
-    let is_brake = |hold: &Hold| {
-        matches!(
-            hold,
-            Hold::ZoneDisrupted { .. }
-                | Hold::ZoneInTrouble { .. }
-                | Hold::LargeOutage { .. }
-                | Hold::TooManyLost { .. }
-        )
+    use crate::{fencing, node_lifecycle};
+    let lost = scene.lost(&node.name).holds.into_iter().map(|(_, hold)| hold);
+    let mut lost = lost.filter(|hold| {
+        matches!(hold, node_lifecycle::Hold::ZoneDisrupted { .. } | node_lifecycle::Hold::LargeOutage { .. })
+    });
+    let fencing = || scene.fencing(&node.name).holds.into_iter().map(|(_, hold)| hold);
+    let is_brake = |hold: &fencing::Hold| {
+        matches!(hold, fencing::Hold::ZoneInTrouble { .. } | fencing::Hold::TooManyLost { .. })
     };
-    let all = scene.lost(&node.name).holds.into_iter().chain(scene.fencing(&node.name).holds);
-    all.map(|(_, hold)| hold).find(is_brake).map(|hold| hold.reason())
+    lost.next().map(|hold| hold.reason()).or_else(|| fencing().find(is_brake).map(|hold| hold.reason()))
 }
 
 /// What a blocked pod waits for, in few words.

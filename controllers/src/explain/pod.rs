@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pod_safety_shared::authority::{Cause, Claim, FORCE_DELETE_HELD, Hold, Intent};
+use pod_safety_shared::authority::{Cause, Claim, Intent};
 use pod_safety_shared::cache::Lookup;
-use pod_safety_shared::drive::{Decision, Subject};
+use pod_safety_shared::drive::{Decision, FORCE_DELETE_HELD, HoldReason as _, Subject};
 use pod_safety_shared::model::{Deletion, Kind, Phase, Pod, Readiness};
 
 use super::actors;
@@ -20,6 +20,24 @@ use crate::{pod_gc, taint_eviction};
 
 /// A kubelet that is heard reports the end of a pod within seconds after its grace.
 const LATE: Duration = Duration::from_secs(60);
+
+/// Why nothing is done about a pod, by the controller that removes pods or by that of taints.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(super) enum Hold {
+    #[error(transparent)]
+    PodGc(#[from] pod_gc::Hold),
+    #[error(transparent)]
+    Taint(#[from] taint_eviction::Hold),
+}
+
+impl Hold {
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::PodGc(hold) => hold.reason(),
+            Self::Taint(hold) => hold.reason(),
+        }
+    }
+}
 
 /// What becomes of a pod, by those who decide.
 pub(super) enum Fate {
@@ -64,10 +82,11 @@ fn fate(pod: &Pod, scene: &Scene<'_>) -> Fate {
     if pod.phase.counts_as_terminated() {
         keys.push(pod_gc::Key::Terminated);
     }
-    let mut decisions: Vec<Decision> =
-        keys.iter().map(|key| pod_gc::decide(key, view, *now, &settings.pod_gc)).collect();
+    let mut decisions: Vec<Decision<Hold>> =
+        keys.iter().map(|key| pod_gc::decide(key, view, *now, &settings.pod_gc).map(Hold::from)).collect();
     if let Some(node) = &pod.node {
-        decisions.push(taint_eviction::decide(&taint_eviction::Key(Arc::clone(node)), view, *now));
+        decisions
+            .push(taint_eviction::decide(&taint_eviction::Key(Arc::clone(node)), view, *now).map(Hold::from));
     }
     let mut unread = None;
     for decision in decisions {
@@ -140,7 +159,8 @@ fn last_word(pod: &Pod, scene: &Scene<'_>) -> Option<Judgement> {
 }
 
 fn finalizers(pod: &Pod) -> Judgement {
-    let hold = Hold::Finalizers { finalizers: pod.finalizers.iter().map(ToString::to_string).collect() };
+    let hold =
+        pod_gc::Hold::Finalizers { finalizers: pod.finalizers.iter().map(ToString::to_string).collect() };
     Judgement::new(
         Standing::Blocked,
         hold.reason(),
@@ -149,10 +169,14 @@ fn finalizers(pod: &Pod) -> Judgement {
 }
 
 fn held(pod: &Pod, hold: &Hold) -> Judgement {
-    let waits = matches!(hold, Hold::Quarantine { .. } | Hold::AwaitsKubelet { .. } | Hold::Tolerated { .. });
+    let waits = matches!(
+        hold,
+        Hold::PodGc(pod_gc::Hold::Quarantine { .. } | pod_gc::Hold::AwaitsKubelet { .. })
+            | Hold::Taint(taint_eviction::Hold::Tolerated { .. })
+    );
     let standing = if waits { Standing::Waiting } else { Standing::Blocked };
     let mut message = format!("{hold}.");
-    if matches!(hold, Hold::NoEvidence { .. }) && pod.keeps_identity() {
+    if matches!(hold, Hold::PodGc(pod_gc::Hold::NoEvidence { .. })) && pod.keeps_identity() {
         message.push_str(&format!(" Until then a second {} must not start.", pod.key.name));
     }
     Judgement::new(standing, hold.reason(), message)
@@ -288,7 +312,7 @@ fn next(answer: &mut Answer, pod: &Pod, fate: &Fate, scene: &Scene<'_>) {
     let node = pod.node.as_deref().unwrap_or_default();
     let explain_node = format!("pod-safety explain node {node}");
     match fate {
-        Fate::Held(Hold::NoEvidence { .. }) => {
+        Fate::Held(Hold::PodGc(pod_gc::Hold::NoEvidence { .. })) => {
             answer.next(
                 "If you can reach the machine: restart its kubelet. The pod then terminates normally.",
                 "",

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use pod_safety_shared::api::Pause;
-use pod_safety_shared::authority::Hold;
 use pod_safety_shared::cache::View;
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::drive::{Decision, Mode, Subject};
@@ -192,23 +191,23 @@ pub struct Scene<'a> {
     pub unread: &'a [Kind],
 }
 
-/// What all controllers decide about one node, at this moment.
-pub(super) struct Decided {
+/// What a controller decides about one node, at this moment.
+pub(super) struct Decided<H> {
     /// Why nothing is done.
-    pub(super) holds: Vec<(Subject, Hold)>,
+    pub(super) holds: Vec<(Subject, H)>,
     /// Something is done.
     pub(super) acts: bool,
 }
 
-impl Decided {
-    fn of(decision: Decision) -> Self {
+impl<H> Decided<H> {
+    fn of(decision: Decision<H>) -> Self {
         Self { holds: decision.holds, acts: !decision.intents.is_empty() }
     }
 }
 
 impl Scene<'_> {
     /// What fencing decides about this node.
-    pub(super) fn fencing(&self, node: &Arc<str>) -> Decided {
+    pub(super) fn fencing(&self, node: &Arc<str>) -> Decided<fencing::Hold> {
         let config = fencing::Config {
             mode: self.settings.mode,
             our_node: None,
@@ -222,7 +221,7 @@ impl Scene<'_> {
     }
 
     /// What the controller of lost nodes decides about it. Beside kube-controller-manager it decides little.
-    pub(super) fn lost(&self, node: &Arc<str>) -> Decided {
+    pub(super) fn lost(&self, node: &Arc<str>) -> Decided<node_lifecycle::Hold> {
         let key = node_lifecycle::Key::Node(Arc::clone(node));
         let config = &self.settings.node_lifecycle;
         Decided::of(node_lifecycle::decide(&key, &self.view, self.now, config))

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pod_safety_shared::authority::{Cause, Delete, Hold, Intent};
+use crate::holds::{Decision, Hold};
+use pod_safety_shared::authority::{Cause, Delete, Intent};
 use pod_safety_shared::cache::{Lookup, View};
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::drive::{Decision, Subject};
+use pod_safety_shared::drive::{NodeUnreadable, Subject};
 use pod_safety_shared::model::{Borne, Kind, Node, Pod, Taint};
 
 /// A node whose pods count down is looked at this often, so that the numbers that
@@ -32,7 +33,7 @@ pub fn decide(Key(name): &Key, view: &View<'_>, now: Mono) -> Decision {
         Lookup::Known(node) if node.no_execute.is_empty() => Decision::default(),
         Lookup::Known(node) => tainted(node, view, now),
         Lookup::Unknown(why) if view.pods_on(name).next().is_some() => {
-            let hold = Hold::NodeUnreadable { node: Arc::clone(name), why: why.to_owned() };
+            let hold = Hold::from(NodeUnreadable { node: Arc::clone(name), why: why.to_owned() });
             Decision::hold(Subject::Node(Arc::clone(name)), hold)
         }
         // The pods of a node that is gone are not the taints' business.

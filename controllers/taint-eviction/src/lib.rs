@@ -40,10 +40,12 @@
 #![forbid(unsafe_code)]
 
 mod decide;
+mod holds;
 mod metrics;
 mod run;
 
 pub use decide::{Key, decide};
+pub use holds::{Decision, Hold};
 pub use run::TaintEviction;
 
 #[cfg(test)]

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use pod_safety_shared::authority::{Delete, Hold, Outcome};
+use crate::holds::{Decision, Hold};
+use pod_safety_shared::authority::{Delete, Outcome};
 use pod_safety_shared::cache::{Change, View};
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::drive::{Controller, Decision, Mode};
+use pod_safety_shared::drive::{Controller, Mode};
 use pod_safety_shared::metrics::MetricsError;
 use pod_safety_shared::model::{Kind, Pod};
 use prometheus::Registry;
@@ -54,13 +55,10 @@ fn matters(before: Option<&Pod>, after: Option<&Pod>) -> bool {
 
 impl Controller for TaintEviction {
     type Key = Key;
+    type Hold = Hold;
 
     fn name(&self) -> &'static str {
         Self::NAME
-    }
-
-    fn reasons(&self) -> &'static [&'static str] {
-        Hold::OF_TAINTS
     }
 
     fn kinds(&self) -> &'static [Kind] {

@@ -6,9 +6,10 @@ mod properties;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pod_safety_shared::authority::{Delete, Hold, Intent, Outcome};
+use crate::holds::{Decision, Hold};
+use pod_safety_shared::authority::{Delete, Intent, Outcome};
 use pod_safety_shared::cache::Change;
-use pod_safety_shared::drive::{Controller, Decision, Mode, Subject};
+use pod_safety_shared::drive::{Controller, HoldReason as _, Mode, Subject};
 use pod_safety_shared::model::{Kind, Phase, Pod, Uid};
 use pod_safety_shared::testing::objects::{self, BEGINS, Obj, stamp};
 use pod_safety_shared::testing::{World, at, page};

@@ -4,12 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pod_safety_shared::authority::{
-    Doubt, FencedBy, Hold, Intent, Refused, Seen, Update, VolumeChange, VolumeHold, VolumeUpdate,
-};
+use crate::holds::{Decision, Doubt, Hold};
+use pod_safety_shared::authority::{FencedBy, Intent, Refused, Seen, Update, VolumeChange, VolumeUpdate};
 use pod_safety_shared::cache::{Lookup, STALE_AFTER, View, Word};
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::drive::{Decision, Subject};
+use pod_safety_shared::drive::Subject;
 use pod_safety_shared::model::{
     Held, Holder, Kind, Node, NodeKey, Readiness, Sharing, Uid, Volume, VolumeKey, VolumeLease,
 };
@@ -164,14 +163,13 @@ impl Case<'_> {
         Decision { intents: vec![Intent::Update(Update::Volume(Box::new(update)))], ..Decision::default() }
     }
 
-    pub(super) fn several(&self, writers: &[&(&Node, Use<'_>)]) -> VolumeHold {
+    pub(super) fn several(&self, writers: &[&(&Node, Use<'_>)]) -> Hold {
         let nodes = writers.iter().map(|(node, _)| node.name.to_string()).collect();
-        VolumeHold::SeveralNodes { volume: Arc::clone(self.name), nodes }
+        Hold::SeveralNodes { volume: Arc::clone(self.name), nodes }
     }
 
-    pub(super) fn hold(&self, hold: VolumeHold) -> Decision {
-        self.key()
-            .map_or_else(Decision::default, |key| Decision::hold(Subject::Volume(key), Hold::Volume(hold)))
+    pub(super) fn hold(&self, hold: Hold) -> Decision {
+        self.key().map_or_else(Decision::default, |key| Decision::hold(Subject::Volume(key), hold))
     }
 }
 
@@ -183,7 +181,7 @@ fn volume(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config) -> Decis
         Lookup::Unknown(why) => {
             let case = Case { name, volume: None, is_gone: false, wanted: false, detaches: false, lease };
             let (volume, what) = (Arc::clone(name), "its PersistentVolume".to_owned());
-            return case.hold(VolumeHold::Unreadable { volume, what, why: why.to_owned() });
+            return case.hold(Hold::Unreadable { volume, what, why: why.to_owned() });
         }
     };
     let wanted = volume.is_some_and(|volume| config.guards(volume));
@@ -196,13 +194,13 @@ fn volume(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config) -> Decis
     for kind in WITHOUT_GAPS {
         let (_, count) = view.count(kind);
         if count > 0 {
-            return case.hold(VolumeHold::KindUnreadable { volume: Arc::clone(name), kind, count });
+            return case.hold(Hold::KindUnreadable { volume: Arc::clone(name), kind, count });
         }
     }
     match lease.map(|lease| (&lease.held, lease)) {
         None | Some((Held::Free, _)) => free(&case, view, now),
         Some((Held::Unreadable(identity), lease)) => {
-            let hold = VolumeHold::LeaseUnreadable { volume: Arc::clone(name), identity: identity.clone() };
+            let hold = Hold::LeaseUnreadable { volume: Arc::clone(name), identity: identity.clone() };
             refuse(&case, lease, hold, None)
         }
         Some((Held::By(holder), lease)) => held(&case, lease, holder, view, now, config),
@@ -215,7 +213,7 @@ pub(super) fn users<'a>(
     case: &Case<'_>,
     view: &View<'a>,
     now: Mono,
-) -> Result<Vec<(&'a Node, Use<'a>)>, VolumeHold> {
+) -> Result<Vec<(&'a Node, Use<'a>)>, Hold> {
     let mut users = Vec::new();
     for (name, used) in uses(case.name, case.volume, view) {
         match view.node(&name) {
@@ -232,7 +230,7 @@ pub(super) fn users<'a>(
             Lookup::Absent => {}
             Lookup::Unknown(why) => {
                 let (volume, what) = (Arc::clone(case.name), format!("node {name}, which uses it,"));
-                return Err(VolumeHold::Unreadable { volume, what, why: why.to_owned() });
+                return Err(Hold::Unreadable { volume, what, why: why.to_owned() });
             }
         }
     }
@@ -258,20 +256,15 @@ pub(super) fn take(case: &Case<'_>, node: &Node, pod: Option<Uid>, view: &View<'
     VolumeChange::Take { holder, refused }
 }
 
-fn unproved(case: &Case<'_>, holder: &Holder, doubt: Doubt, detachable: bool) -> VolumeHold {
-    VolumeHold::NoEvidence {
-        volume: Arc::clone(case.name),
-        node: Arc::clone(&holder.node),
-        doubt,
-        detachable,
-    }
+fn unproved(case: &Case<'_>, holder: &Holder, doubt: Doubt, detachable: bool) -> Hold {
+    Hold::NoEvidence { volume: Arc::clone(case.name), node: Arc::clone(&holder.node), doubt, detachable }
 }
 
 /// Nobody else may have it.
 pub(super) fn refuse(
     case: &Case<'_>,
     lease: &VolumeLease,
-    hold: VolumeHold,
+    hold: Hold,
     detach_from: Option<NodeKey>,
 ) -> Decision {
     let from = detach_from.as_ref().map(|node| &node.uid);
@@ -380,8 +373,8 @@ fn waiting(case: &Case<'_>, holder: &Holder, view: &View<'_>) -> Vec<(Subject, H
     let why = format!("node {} took it, and there is no evidence that it no longer writes", holder.node);
     elsewhere
         .map(|pod| {
-            let hold = VolumeHold::Waits { volume: Arc::clone(case.name), why: why.clone() };
-            (Subject::Pod(pod.key.clone()), Hold::Volume(hold))
+            let hold = Hold::Waits { volume: Arc::clone(case.name), why: why.clone() };
+            (Subject::Pod(pod.key.clone()), hold)
         })
         .collect()
 }
@@ -436,7 +429,7 @@ fn free_at(case: &Case<'_>, lease: &VolumeLease, node: &Node, view: &View<'_>, n
 
 fn unconfirmed(case: &Case<'_>, node: &Node, free_at: Mono, now: Mono) -> Decision {
     let (volume, node, left) = (Arc::clone(case.name), Arc::clone(&node.name), free_at.since(now));
-    case.hold(VolumeHold::Unconfirmed { volume, node, left })
+    case.hold(Hold::Unconfirmed { volume, node, left })
 }
 
 /// Its holder is well: it keeps what it uses, and gives back what it has ended.

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use pod_safety_shared::authority::{Refused, VolumeHold};
+use crate::holds::{Decision, Hold};
+use pod_safety_shared::authority::Refused;
 use pod_safety_shared::cache::{Lookup, View};
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::drive::Decision;
 use pod_safety_shared::model::{Holder, Node, NodeKey, VolumeLease};
 
 use super::decide::{Case, refuse};
@@ -20,8 +20,8 @@ pub(super) fn barred(case: &Case<'_>, view: &View<'_>) -> Option<NodeKey> {
     found.map(Node::key)
 }
 
-pub(super) fn detached_from(case: &Case<'_>, node: &Arc<str>) -> VolumeHold {
-    VolumeHold::Detached { volume: Arc::clone(case.name), node: Arc::clone(node) }
+pub(super) fn detached_from(case: &Case<'_>, node: &Arc<str>) -> Hold {
+    Hold::Detached { volume: Arc::clone(case.name), node: Arc::clone(node) }
 }
 
 /// What admission refuses about a volume that is nobody's, or that of a node that is well.
@@ -62,7 +62,7 @@ pub(super) fn left_mounted(case: &Case<'_>, lease: &VolumeLease, node: &Node) ->
         "its pods on node {} were force deleted, and the kubelet reports that it is still mounted there",
         node.name
     );
-    let hold = VolumeHold::Waits { volume: Arc::clone(case.name), why };
+    let hold = Hold::Waits { volume: Arc::clone(case.name), why };
     refuse(case, lease, hold, None)
 }
 
@@ -70,7 +70,7 @@ pub(super) fn left_mounted(case: &Case<'_>, lease: &VolumeLease, node: &Node) ->
 /// then attaches the volume to a second node as well: not before it is detached from the first, once that uses it no more.
 pub(super) fn detach_first(case: &Case<'_>, lease: &VolumeLease, node: &Node, idle: bool) -> Decision {
     let why = format!("it is attached to node {}, and must be detached there first", node.name);
-    let hold = VolumeHold::Waits { volume: Arc::clone(case.name), why };
+    let hold = Hold::Waits { volume: Arc::clone(case.name), why };
     let detach_from = idle.then(|| node.key());
     refuse(case, lease, hold, detach_from)
 }

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use pod_safety_shared::authority::{Hold, VolumeChange, VolumeHold};
+use crate::holds::{Decision, Hold};
+use pod_safety_shared::authority::VolumeChange;
 use pod_safety_shared::cache::{Lookup, View};
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::drive::{Decision, Subject};
+use pod_safety_shared::drive::Subject;
 use pod_safety_shared::model::{Node, Pod, Readiness};
 
 use super::decide::{Case, first_bound, first_pod, take, users};
@@ -68,7 +69,7 @@ fn wait_for(case: &Case<'_>, used: &Use<'_>, other: &Pod) -> Decision {
         "pod {} uses it on node {node}, which has no Node object, and may run until that pod is gone",
         other.key
     );
-    let hold = Hold::Volume(VolumeHold::Waits { volume: Arc::clone(case.name), why });
+    let hold = Hold::Waits { volume: Arc::clone(case.name), why };
     let waiting = used.pods.iter().map(|pod| (Subject::Pod(pod.key.clone()), hold.clone()));
     Decision { holds: waiting.collect(), ..Decision::default() }
 }

@@ -6,10 +6,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use pod_safety_shared::authority::{Hold, Intent, Update, VolumeHold};
+use crate::holds::{Decision, Hold};
+use pod_safety_shared::authority::{Intent, Update};
 use pod_safety_shared::cache::{Lookup, View};
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::drive::{Decision, Subject};
+use pod_safety_shared::drive::Subject;
 use pod_safety_shared::model::{Held, Node, Pod, Readiness, Sharing, Volume, VolumeLease};
 
 use super::decide::{Case, Config, LOOK_AGAIN, users};
@@ -35,7 +36,7 @@ pub(super) fn decide(pod: &Pod, view: &View<'_>, now: Mono, config: &Config) -> 
             Ok(Way::To(node)) => drop(nodes.insert(host_of(node))),
             Err(hold) => {
                 let subject = Subject::Pod(pod.key.clone());
-                return Decision::hold(subject, Hold::Volume(hold)).and_recheck_at(now + LOOK_AGAIN);
+                return Decision::hold(subject, hold).and_recheck_at(now + LOOK_AGAIN);
             }
         }
     }
@@ -43,10 +44,7 @@ pub(super) fn decide(pod: &Pod, view: &View<'_>, now: Mono, config: &Config) -> 
         let why =
             format!("its volumes are on several nodes: {}", nodes.into_iter().collect::<Vec<_>>().join(", "));
         let volume = pod.claims.first().cloned().unwrap_or_else(|| "".into());
-        return Decision::hold(
-            Subject::Pod(pod.key.clone()),
-            Hold::Volume(VolumeHold::Waits { volume, why }),
-        );
+        return Decision::hold(Subject::Pod(pod.key.clone()), Hold::Waits { volume, why });
     }
     let pin = nodes.pop_first().map(Arc::from);
     let update = Update::Ungate { pod: pod.key.clone(), rv: pod.rv, pin };
@@ -65,8 +63,8 @@ fn way<'a>(
     view: &View<'a>,
     now: Mono,
     config: &Config,
-) -> Result<Way<'a>, VolumeHold> {
-    let waits = |volume: &Arc<str>, why: String| VolumeHold::Waits { volume: Arc::clone(volume), why };
+) -> Result<Way<'a>, Hold> {
+    let waits = |volume: &Arc<str>, why: String| Hold::Waits { volume: Arc::clone(volume), why };
     let bound = match view.claim(&pod.key.namespace, claim) {
         Lookup::Known(known) => &known.volume,
         Lookup::Absent => return Err(waits(claim, "there is no claim of that name".to_owned())),
@@ -136,8 +134,8 @@ fn mounted_untold<'a>(
 }
 
 /// Nobody's. Of all that want it, the first goes; the next knows where that went.
-fn first_of_free<'a>(pod: &Pod, volume: &Volume, view: &View<'a>, now: Mono) -> Result<Way<'a>, VolumeHold> {
-    let waits = |other: &Pod| VolumeHold::Waits {
+fn first_of_free<'a>(pod: &Pod, volume: &Volume, view: &View<'a>, now: Mono) -> Result<Way<'a>, Hold> {
+    let waits = |other: &Pod| Hold::Waits {
         volume: Arc::clone(&volume.name),
         why: format!("pod {} is about to use it", other.key),
     };
@@ -164,7 +162,7 @@ fn first_of_free<'a>(pod: &Pod, volume: &Volume, view: &View<'a>, now: Mono) -> 
 }
 
 /// That node's, which is well: who may share it is sent there; else it is waited for.
-fn beside<'a>(pod: &Pod, volume: &Volume, node: &'a Node, view: &View<'a>) -> Result<Way<'a>, VolumeHold> {
+fn beside<'a>(pod: &Pod, volume: &Volume, node: &'a Node, view: &View<'a>) -> Result<Way<'a>, Hold> {
     let sharers = view.users_of(&volume.name).any(|other| {
         other.uid() != pod.uid()
             && !other.is_over()
@@ -175,5 +173,5 @@ fn beside<'a>(pod: &Pod, volume: &Volume, node: &'a Node, view: &View<'a>) -> Re
         return Ok(Way::To(node));
     }
     let why = format!("node {} has it until its kubelet has unmounted it", node.name);
-    Err(VolumeHold::Waits { volume: Arc::clone(&volume.name), why })
+    Err(Hold::Waits { volume: Arc::clone(&volume.name), why })
 }

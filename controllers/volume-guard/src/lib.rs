@@ -36,12 +36,14 @@ mod decide;
 mod detach;
 mod free;
 mod gate;
+mod holds;
 mod metrics;
 mod run;
 mod standing;
 mod uses;
 
 pub use decide::{Config, Key, decide};
+pub use holds::{Decision, Doubt, Hold};
 pub use run::VolumeGuard;
 
 #[cfg(test)]

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use pod_safety_shared::authority::{Hold, Outcome, Update};
+use crate::holds::{Decision, Hold};
+use pod_safety_shared::authority::{Outcome, Update};
 use pod_safety_shared::cache::{Change, View};
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::drive::{Controller, Decision};
+use pod_safety_shared::drive::Controller;
 use pod_safety_shared::metrics::MetricsError;
 use pod_safety_shared::model::Kind;
 use prometheus::Registry;
@@ -39,13 +40,10 @@ impl VolumeGuard {
 
 impl Controller for VolumeGuard {
     type Key = Key;
+    type Hold = Hold;
 
     fn name(&self) -> &'static str {
         Self::NAME
-    }
-
-    fn reasons(&self) -> &'static [&'static str] {
-        Hold::OF_VOLUMES
     }
 
     fn kinds(&self) -> &'static [Kind] {

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pod_safety_shared::authority::{Doubt, FencedBy};
+use crate::holds::Doubt;
+use pod_safety_shared::authority::FencedBy;
 use pod_safety_shared::cache::{Lookup, View};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::model::{Holder, Node, Readiness};

@@ -47,7 +47,7 @@ impl std::fmt::Debug for View<'_> {
 }
 
 /// Why a kind cannot be believed now.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, strum::IntoStaticStr, strum::VariantNames)]
 pub enum Unfresh {
     /// Not everything was listed yet.
     #[error("{} are not listed yet", kind.resource())]

@@ -29,7 +29,7 @@ pub use lease::{NodeLease, lease_duration};
 pub use mono::Mono;
 pub use node::{
     Life, NODE_UNREACHABLE_CONDITION, NOT_READY_TAINT, Node, NodeKey, OUT_OF_SERVICE_TAINT, Pressures,
-    Readiness, Reported, SUSPECT_TAINT, Says, UNREACHABLE_TAINT,
+    Readiness, Reported, SUSPECT_TAINT, Says, UNREACHABLE_TAINT, zone_words,
 };
 pub use pod::{
     Controller, DEFAULT_GRACE, Deletion, DisruptionTarget, MIRROR_ANNOTATION, Phase, Pod, Uncommon,

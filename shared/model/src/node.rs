@@ -261,3 +261,31 @@ impl Node {
         *after == Self { rv: after.rv, heartbeat: after.heartbeat, heard: after.heard, ..self.clone() }
     }
 }
+
+/// A zone for people. KCM's key is region and zone with a null character between.
+#[must_use]
+pub fn zone_words(zone: &str) -> String {
+    match zone.split_once(":\0:") {
+        None => "the cluster".to_owned(),
+        Some(("", zone)) => format!("zone {zone}"),
+        Some((region, "")) => format!("region {region}"),
+        Some((region, zone)) => format!("zone {zone} of region {region}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::zone_words;
+
+    #[test]
+    fn a_zone_is_named_by_what_is_known_of_it() {
+        for (key, words) in [
+            ("", "the cluster"),
+            (":\0:a", "zone a"),
+            ("r:\0:", "region r"),
+            ("r:\0:a", "zone a of region r"),
+        ] {
+            assert_eq!(zone_words(key), words);
+        }
+    }
+}

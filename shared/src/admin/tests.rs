@@ -9,16 +9,18 @@ use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use super::*;
-use crate::authority::{EvidenceKind, Hold, Refusal, Unproved};
+use crate::authority::{EvidenceKind, Refusal, Unproved};
 use crate::cache::{STALE_AFTER, Sign, Trouble};
 use crate::client::ApiError;
 use crate::client::scripted::{env, pass};
 use crate::drive::Subject;
+use crate::drive::{HoldReason as _, NodeUnreadable};
 use crate::events::Recorder;
 use crate::model::{KindOfEvidence, PodKey, Uid};
 use crate::record::Action;
 use crate::testing::World;
 use crate::testing::objects::{lease, pod};
+use crate::testing::toy::Hold;
 
 struct Desk {
     world: World,
@@ -120,10 +122,10 @@ async fn readyz_says_of_each_kind_what_is_missing_and_why() {
 async fn metrics_are_in_prometheus_text_format_and_name_no_object() {
     let desk = desk(World::listed());
     desk.world.apply(Kind::Pods, &pod("secret-pod").on("secret-node").0, Mono::default());
-    desk.admin.holds.announce("pod_gc", Hold::OF_PODS);
+    desk.admin.holds.announce("pod_gc", &Hold::words());
     let holds = vec![(
         Subject::Node("secret-node".into()),
-        Hold::NodeUnreadable { node: "secret-node".into(), why: "w".into() },
+        Hold::from(NodeUnreadable { node: "secret-node".into(), why: "w".into() }),
     )];
     desk.admin.holds.replace("pod_gc", "k", holds, &BTreeSet::new(), true, &desk.admin.env);
     let (code, kind, body) = desk.get("/metrics").await;
@@ -254,13 +256,13 @@ async fn the_cache_is_shown_with_its_sync_states_and_its_missing_nodes() {
 #[tokio::test(start_paused = true)]
 async fn holds_and_records_are_shown_with_who_what_and_why() {
     let desk = desk(World::listed());
-    let holds = vec![(Subject::Pod(key()), Hold::TerminalButRunning)];
+    let holds = vec![(Subject::Pod(key()), Hold::PhaseUnreadable)];
     desk.admin.holds.replace("pod_gc", "k", holds, &BTreeSet::new(), true, &desk.admin.env);
     let (noon, pod) = ("2026-11-21T12:00:00Z", json!({ "namespace": "ns", "name": "a", "uid": "uid-a" }));
-    let words = Hold::TerminalButRunning.to_string();
+    let words = Hold::PhaseUnreadable.to_string();
     let expected = json!({
-        "holds": [{ "controller": "pod_gc", "subject": { "pod": pod }, "reason": "TerminalButRunning", "message": words, "since": noon }],
-        "records": [{ "at": noon, "controller": "pod_gc", "action": "Held", "pod": pod, "reason": "TerminalButRunning", "message": words }],
+        "holds": [{ "controller": "pod_gc", "subject": { "pod": pod }, "reason": "PhaseUnreadable", "message": words, "since": noon }],
+        "records": [{ "at": noon, "controller": "pod_gc", "action": "Held", "pod": pod, "reason": "PhaseUnreadable", "message": words }],
     });
     assert_eq!(desk.json("/debug/decisions").await, expected);
 }
@@ -348,7 +350,8 @@ async fn attack_slow_readers_of_many_holds_keep_no_probe_from_its_answer() {
     let desk = desk(World::listed());
     for number in 0..20_000 {
         let node: Arc<str> = format!("node-{number:05}").into();
-        let holds = vec![(Subject::Node(node.clone()), Hold::NodeUnreadable { node, why: "w".repeat(200) })];
+        let holds =
+            vec![(Subject::Node(node.clone()), Hold::from(NodeUnreadable { node, why: "w".repeat(200) }))];
         let key = number.to_string();
         desk.admin.holds.replace("pod_gc", &key, holds, &BTreeSet::new(), true, &desk.admin.env);
     }

@@ -35,7 +35,6 @@ mod cordon;
 mod delete;
 mod evict;
 mod fence;
-mod hold;
 mod ledger;
 mod node;
 pub mod people;
@@ -59,7 +58,6 @@ pub use evict::{Evicted, Eviction, NotEvicted, evict};
 pub use fence::{
     FenceKey, Fencing, Step, Target, asks_a_provider, incident_name, rehearsal_name, storage_evidence_name,
 };
-pub use hold::{Doubt, FORCE_DELETE_HELD, Hold, VolumeHold};
 pub use node::{Effect, NodeUpdate, OurTaint, Silence};
 pub use pod_safety_proof::{
     Barrier, Claim, Evidence, EvidenceKind, FencedBy, Force, Lack, Now, Refusal, Said, Witness,

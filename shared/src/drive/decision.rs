@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::authority::{Hold, Intent};
+use crate::authority::Intent;
 use crate::clock::Mono;
 use crate::model::{BudgetKey, PodKey, Uid, VolumeKey};
 
@@ -56,21 +56,35 @@ pub enum Subject {
 }
 
 /// What should happen about one key, now.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Decision {
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision<H> {
     /// What to do.
     pub intents: Vec<Intent>,
     /// What not to do, and why.
-    pub holds: Vec<(Subject, Hold)>,
+    pub holds: Vec<(Subject, H)>,
     /// When to decide again even if nothing happens.
     pub recheck_at: Option<Mono>,
 }
 
-impl Decision {
+impl<H> Default for Decision<H> {
+    fn default() -> Self {
+        Self { intents: Vec::new(), holds: Vec::new(), recheck_at: None }
+    }
+}
+
+impl<H> Decision<H> {
     /// A decision to do nothing because of `hold`.
     #[must_use]
-    pub fn hold(subject: Subject, hold: impl Into<Hold>) -> Self {
+    pub fn hold(subject: Subject, hold: impl Into<H>) -> Self {
         Self { holds: vec![(subject, hold.into())], ..Self::default() }
+    }
+
+    /// The same, with its holds as something else.
+    #[must_use]
+    pub fn map<G>(self, mut to: impl FnMut(H) -> G) -> Decision<G> {
+        let Self { intents, holds, recheck_at } = self;
+        let holds = holds.into_iter().map(|(subject, hold)| (subject, to(hold))).collect();
+        Decision { intents, holds, recheck_at }
     }
 
     /// Also decides again at `when`, or at an earlier moment already set.

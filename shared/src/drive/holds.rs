@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 use prometheus::{IntGaugeVec, Opts, Registry};
 use serde::Serialize;
 
-use super::Subject;
-use crate::authority::{FORCE_DELETE_HELD, Hold, TAINT_MANAGER_EVICTION};
+use super::{FORCE_DELETE_HELD, HoldReason, Subject};
+use crate::authority::TAINT_MANAGER_EVICTION;
 use crate::clock::Env;
 use crate::events::{About, Event, EventType, Recorder, Speaker};
 use crate::metrics::MetricsError;
@@ -87,11 +87,11 @@ impl Holds {
     /// The holds of one key as just decided. New reasons are written down, and
     /// `aloud` told to people by Events; and what was to follow of an old one and does
     /// not, for its pod is none of those that are `deleted` now.
-    pub(crate) fn replace(
+    pub(crate) fn replace<H: HoldReason>(
         &self,
         controller: &'static str,
         key: &str,
-        holds: Vec<(Subject, Hold)>,
+        holds: Vec<(Subject, H)>,
         deleted: &BTreeSet<Uid>,
         aloud: bool,
         env: &Env,
@@ -174,7 +174,7 @@ impl Holds {
         self.events.record(Event { speaker, about, kind, reason, message });
     }
 
-    fn write(&self, controller: &'static str, subject: &Subject, hold: &Hold, at: Timestamp) {
+    fn write(&self, controller: &'static str, subject: &Subject, hold: &impl HoldReason, at: Timestamp) {
         let (pod, budget, node, node_uid) = match subject {
             Subject::Pod(pod) => (Some(pod.clone()), None, None, None),
             Subject::Budget(budget) => (None, Some(budget.clone()), None, None),

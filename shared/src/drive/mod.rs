@@ -8,6 +8,7 @@
 mod decision;
 mod dirty;
 mod holds;
+mod reason;
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -20,6 +21,7 @@ use tokio::sync::watch;
 pub use decision::{Decision, Mode, Subject};
 use dirty::Dirty;
 pub use holds::{HeldNow, Holds};
+pub use reason::{FORCE_DELETE_HELD, HoldReason, NodeUnreadable};
 
 use crate::admin::Beat;
 use crate::authority::{Authority, Delete, Force, Intent, Outcome, Owner, Submitted, Update};
@@ -63,11 +65,11 @@ pub trait Controller: Send + Sync + 'static {
     /// What it decides about.
     type Key: Ord + Clone + Debug + Send + Sync + 'static;
 
+    /// Why it does nothing about it.
+    type Hold: HoldReason;
+
     /// Its name in logs, metrics and records.
     fn name(&self) -> &'static str;
-
-    /// The reasons for which it holds back, for metrics that must exist before they count.
-    fn reasons(&self) -> &'static [&'static str];
 
     /// The kinds that must have been listed before it decides anything.
     fn kinds(&self) -> &'static [Kind];
@@ -90,7 +92,7 @@ pub trait Controller: Send + Sync + 'static {
     fn all(&self, view: &View<'_>, mark: &mut dyn FnMut(Self::Key));
 
     /// Decides. The same view, time and configuration give the same decision; metrics may be set beside it.
-    fn decide(&self, key: &Self::Key, view: &View<'_>, now: Mono) -> Decision;
+    fn decide(&self, key: &Self::Key, view: &View<'_>, now: Mono) -> Decision<Self::Hold>;
 
     /// Whether it writes in this mode. Where it does not, it decides and reports:
     /// nobody else is in the way then.
@@ -323,7 +325,7 @@ impl<C: Controller> Drive<C> {
         round
     }
 
-    fn decide(&self, key: &C::Key, view: &View<'_>, now: Mono) -> Decision {
+    fn decide(&self, key: &C::Key, view: &View<'_>, now: Mono) -> Decision<C::Hold> {
         let began = self.around.env.now();
         let decision = self.controller.decide(key, view, now);
         self.queue.worked.observe(self.around.env.now().since(began).as_secs_f64());
@@ -337,7 +339,7 @@ impl<C: Controller> Drive<C> {
             let state = self.around.cache.read().view().state(kind).clone();
             all &= state.synced;
             let stuck = !state.synced && state.trouble.is_some();
-            let hold = stuck.then_some((Subject::Everything, Unfresh::NotSynced { kind }.into()));
+            let hold = stuck.then_some((Subject::Everything, C::Hold::from(Unfresh::NotSynced { kind })));
             let holds = hold.into_iter().collect();
             self.around.holds.replace(
                 self.controller.name(),
@@ -351,7 +353,7 @@ impl<C: Controller> Drive<C> {
         all
     }
 
-    fn carry_out(&self, key: C::Key, decision: Decision, now: Mono) {
+    fn carry_out(&self, key: C::Key, decision: Decision<C::Hold>, now: Mono) {
         let Decision { intents, holds, recheck_at } = decision;
         let text = format!("{key:?}");
         let deleted = intents.iter().filter_map(|intent| match intent {

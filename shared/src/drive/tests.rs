@@ -6,15 +6,16 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::admin::Beats;
-use crate::authority::{Claim, Hold};
+use crate::authority::Claim;
 use crate::client::scripted::{Answer, Api, env, pass};
 use crate::lease::Leadership;
 use crate::metrics::Metrics;
 use crate::testing::Claimed as _;
 use crate::testing::objects::{Obj, pod, uid};
+use crate::testing::toy::Hold;
 use crate::testing::{World, parts};
 
-type Decide = Arc<dyn Fn(&str, Mono) -> Decision + Send + Sync>;
+type Decide = Arc<dyn Fn(&str, Mono) -> Decision<Hold> + Send + Sync>;
 
 /// Decides about pods by name, as a test tells it, and remembers when.
 #[derive(Clone)]
@@ -26,11 +27,9 @@ struct Toy {
 
 impl Controller for Toy {
     type Key = String;
+    type Hold = Hold;
     fn name(&self) -> &'static str {
         "toy"
-    }
-    fn reasons(&self) -> &'static [&'static str] {
-        Hold::OF_PODS
     }
     fn kinds(&self) -> &'static [Kind] {
         &[Kind::Pods, Kind::Nodes]
@@ -47,7 +46,7 @@ impl Controller for Toy {
     fn all(&self, view: &View<'_>, mark: &mut dyn FnMut(String)) {
         view.all_pods().for_each(|pod| mark(pod.key.name.to_string()));
     }
-    fn decide(&self, key: &String, _view: &View<'_>, now: Mono) -> Decision {
+    fn decide(&self, key: &String, _view: &View<'_>, now: Mono) -> Decision<Hold> {
         self.decided.lock().push((key.clone(), now));
         (self.decide)(key, now)
     }
@@ -70,7 +69,7 @@ struct Loop {
     ended: Arc<Mutex<bool>>,
 }
 
-fn nothing(_: &str, _: Mono) -> Decision {
+fn nothing(_: &str, _: Mono) -> Decision<Hold> {
     Decision::default()
 }
 
@@ -97,7 +96,7 @@ fn start(
     world: World,
     mode: Mode,
     leadership: Arc<Leadership>,
-    decide: impl Fn(&str, Mono) -> Decision + Send + Sync + 'static,
+    decide: impl Fn(&str, Mono) -> Decision<Hold> + Send + Sync + 'static,
 ) -> Loop {
     let (env, _wall) = env();
     let api = Api::says(&env, |asked| {
@@ -120,7 +119,7 @@ fn start(
     Loop { world, env, api, metrics, journal, holds, leadership, toy, stop, beats, ended }
 }
 
-fn guarding(decide: impl Fn(&str, Mono) -> Decision + Send + Sync + 'static) -> Loop {
+fn guarding(decide: impl Fn(&str, Mono) -> Decision<Hold> + Send + Sync + 'static) -> Loop {
     start(World::listed(), Mode::Guard, Leadership::alone(), decide)
 }
 
@@ -241,7 +240,7 @@ async fn the_end_of_the_election_is_no_reason_to_spin() {
     assert!(tokio::time::timeout(Duration::from_secs(60), run).await.is_err());
 }
 
-fn wish(name: &str) -> Decision {
+fn wish(name: &str) -> Decision<Hold> {
     let force = pod(name).terminating().force(Claim::NeverScheduled);
     Decision { intents: vec![Intent::Force(force)], ..Decision::default() }
 }

@@ -9,11 +9,7 @@ const KERNEL_MOST: usize = 1_525;
 /// A file longer than this has two subjects.
 const FILE_MOST: usize = 400;
 /// Files that are longer, with what they had when this test was written. They only shrink.
-const LONGER: [(&str, usize); 3] = [
-    ("controllers/src/cli/run.rs", 449),
-    ("shared/src/authority/hold.rs", 417), // a list of sentences
-    ("shared/cache/src/view.rs", 450),
-];
+const LONGER: [(&str, usize); 2] = [("controllers/src/cli/run.rs", 449), ("shared/cache/src/view.rs", 450)];
 
 /// What must be read to believe a kind of evidence, besides the kernel and what all kinds rest on.
 const EVIDENCE: [(&str, &[&str]); 7] = [

@@ -1,8 +1,7 @@
 //! Rows that mutants of the state machine showed to be missing.
 
-use pod_safety_shared::authority::Hold;
-
 use super::*;
+use crate::holds::Hold;
 
 fn pending() -> Stage {
     Stage::at(Phase::Pending, |_| ())

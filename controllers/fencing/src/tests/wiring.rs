@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pod_safety_shared::authority::{Hold, Monitor, incident_name};
+use crate::holds::Hold;
+use pod_safety_shared::authority::{Monitor, incident_name};
 use pod_safety_shared::cache::Change;
-use pod_safety_shared::drive::{Controller, Subject};
+use pod_safety_shared::drive::{Controller, HoldReason as _, Subject};
 use pod_safety_shared::model::Uid;
 
 use super::*;
@@ -57,10 +58,10 @@ fn it_acts_beside_kcm_and_in_its_place_and_every_reason_is_announced() {
     let acts = [Mode::Observe, Mode::Guard, Mode::Replace].map(|mode| controller.acts(mode));
     assert_eq!(acts, [false, true, true]);
     for gate in super::super::gates::NAMES {
-        assert!(controller.reasons().contains(&gate), "{gate}");
+        assert!(Hold::words().contains(&gate), "{gate}");
     }
     for reason in ["AwaitingOperator", "WaitsForPods", "AttemptUnderWay", "SignOfLife", "NotSynced"] {
-        assert!(controller.reasons().contains(&reason), "{reason}");
+        assert!(Hold::words().contains(&reason), "{reason}");
     }
 }
 

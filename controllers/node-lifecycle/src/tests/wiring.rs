@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use pod_safety_shared::authority::Outcome;
 use pod_safety_shared::cache::Change;
-use pod_safety_shared::drive::Controller;
+use pod_safety_shared::drive::{Controller, HoldReason as _};
 use pod_safety_shared::lease::Leadership;
 use pod_safety_shared::model::{Pod, Says, Uid};
 use pod_safety_shared::testing::at;
 
 use super::*;
+use crate::holds::Hold;
 
 fn page(registry: &prometheus::Registry) -> Vec<String> {
     let mut page = Vec::new();
@@ -71,7 +72,7 @@ fn it_acts_beside_kcm_and_in_its_place_and_only_looks_in_observe_mode() {
         "NotSynced",
         "Stale",
     ] {
-        assert!(controller.reasons().contains(&reason));
+        assert!(Hold::words().contains(&reason));
     }
 }
 

@@ -1,6 +1,6 @@
 //! Rows that mutants of `decide` showed to be missing.
 
-use pod_safety_shared::drive::Decision;
+use crate::holds::Decision;
 use pod_safety_shared::model::Kind;
 use pod_safety_shared::testing::{World, at};
 use serde_json::{Value, json};

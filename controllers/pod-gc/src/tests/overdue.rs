@@ -1,6 +1,6 @@
 //! Pods that their kubelet does not end, though it reports.
 
-use pod_safety_shared::drive::Decision;
+use crate::holds::Decision;
 use pod_safety_shared::model::Kind;
 use pod_safety_shared::testing::objects::Obj;
 use pod_safety_shared::testing::{World, at};

@@ -1,6 +1,6 @@
 //! Terminated pods above the threshold.
 
-use pod_safety_shared::drive::Decision;
+use crate::holds::Decision;
 use pod_safety_shared::model::Kind;
 use pod_safety_shared::testing::objects::{Obj, node, pod};
 use pod_safety_shared::testing::{World, at, reasons};

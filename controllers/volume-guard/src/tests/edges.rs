@@ -1,6 +1,6 @@
 //! Rows that mutants of the decisions showed to be missing.
 
-use pod_safety_shared::authority::{Hold, VolumeHold};
+use crate::holds::Hold;
 use pod_safety_shared::drive::Subject;
 use pod_safety_shared::model::Kind;
 use pod_safety_shared::testing::at;
@@ -179,7 +179,7 @@ fn only_pods_of_other_nodes_that_do_not_run_yet_are_told_that_they_wait() {
         .holds
         .iter()
         .filter_map(|(subject, hold)| match (subject, hold) {
-            (Subject::Pod(pod), Hold::Volume(VolumeHold::Waits { .. })) => Some(pod.name.to_string()),
+            (Subject::Pod(pod), Hold::Waits { .. }) => Some(pod.name.to_string()),
             _ => None,
         })
         .collect();

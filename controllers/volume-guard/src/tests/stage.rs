@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use crate::holds::Decision;
 use pod_safety_shared::authority::{FencedBy, Intent, Refused, Update, VolumeChange};
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::drive::Decision;
+use pod_safety_shared::drive::HoldReason as _;
 use pod_safety_shared::model::Kind;
 use pod_safety_shared::testing::objects::{self, Obj, named, stamp, uid};
 use pod_safety_shared::testing::{World, at};

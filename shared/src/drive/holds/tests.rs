@@ -7,6 +7,7 @@ use crate::client::scripted::{Answer, Api, env, pass};
 use crate::lease::Leadership;
 use crate::metrics::Metrics;
 use crate::model::PodKey;
+use crate::testing::toy::Hold;
 
 struct Desk {
     env: Env,
@@ -31,8 +32,7 @@ fn pod() -> PodKey {
 }
 
 fn counts_down(left: u64) -> Vec<(Subject, Hold)> {
-    let (node, taint, left) = ("n".into(), "k:NoExecute".to_owned(), Duration::from_secs(left));
-    vec![(Subject::Pod(pod()), Hold::Tolerated { node, taint, left })]
+    vec![(Subject::Pod(pod()), Hold::Tolerated { left: Duration::from_secs(left) })]
 }
 
 impl Desk {

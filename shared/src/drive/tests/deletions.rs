@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::*;
 use crate::authority::{Cause, Delete};
 
-fn deletion() -> Decision {
+fn deletion() -> Decision<Hold> {
     let force = pod("a").force(Claim::NeverScheduled);
     let cause = Cause::Taint { node: "n".into(), taint: "k:NoExecute".into() };
     let delete =

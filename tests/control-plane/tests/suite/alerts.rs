@@ -8,10 +8,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
+use pod_safety::{disruption, fencing, node_lifecycle, pod_gc, taint_eviction, volume_guard};
 use pod_safety_control_plane::binary;
 use pod_safety_locks::{installed, repository};
 use pod_safety_shared::api::Phase;
-use pod_safety_shared::authority::{Hold, Step, Unproved};
+use pod_safety_shared::authority::{Step, Unproved};
+use pod_safety_shared::drive::HoldReason as _;
 use pod_safety_shared::metrics::EVIDENCE;
 use serde_json::Value;
 
@@ -213,8 +215,15 @@ fn values(expr: &str, label: &str) -> Vec<String> {
 }
 
 fn every_hold() -> Vec<&'static str> {
-    [Hold::OF_PODS, Hold::OF_BUDGETS, Hold::OF_TAINTS, Hold::OF_NODES, Hold::OF_FENCING, Hold::OF_VOLUMES]
-        .concat()
+    [
+        pod_gc::Hold::words(),
+        disruption::Hold::words(),
+        taint_eviction::Hold::words(),
+        node_lifecycle::Hold::words(),
+        fencing::Hold::words(),
+        volume_guard::Hold::words(),
+    ]
+    .concat()
 }
 
 #[test]

@@ -4,8 +4,7 @@ use serde_json::json;
 
 use super::volumes::{holder, update};
 use super::*;
-use crate::authority::{FencedBy, Hold, Refused, VolumeChange};
-use crate::cache::Sign;
+use crate::authority::{FencedBy, Refused, VolumeChange};
 
 #[test]
 fn each_change_of_a_volume_has_a_name_of_its_own() {
@@ -33,22 +32,6 @@ fn a_broken_volume_rests_on_its_evidence_too_and_no_other_change_does() {
     let over = VolumeChange::Break { holder: holder("b"), by: FencedBy::Rebooted, refused: None };
     assert_eq!(basis(over), (rv, Some(FencedBy::Rebooted)));
     assert_eq!(basis(VolumeChange::Allow), (rv, None));
-}
-
-#[test]
-fn a_hold_says_which_sign_showed_a_kubelet_and_which_zone_it_is_about() {
-    let alive = |sign| Hold::KubeletAlive { node: "n".into(), sign, ago: Duration::ZERO };
-    let queued = |zone: &str| Hold::EvictionQueued { zone: zone.into(), ahead: 1, next: Duration::ZERO };
-    for (hold, words) in [
-        (alive(Sign::LeaseRenewed), "its kubelet still runs: its Lease was renewed 0s ago"),
-        (alive(Sign::PodReported), "its kubelet still runs: it reported on a pod 0s ago"),
-        (queued(""), "Nodes of the cluster ahead of it: 1"),
-        (queued(":\0:a"), "Nodes of zone a ahead of it: 1"),
-        (queued("r:\0:"), "Nodes of region r ahead of it: 1"),
-        (queued("r:\0:a"), "Nodes of zone a of region r ahead of it: 1"),
-    ] {
-        assert!(hold.to_string().contains(words), "{hold}");
-    }
 }
 
 #[test]

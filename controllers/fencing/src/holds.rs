@@ -1,221 +1,29 @@
 //! Why nothing is done: typed, with its numbers, for people and for checkers.
 
-mod reasons;
-mod volumes;
-
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::cache::Unfresh;
-use crate::model::Kind;
-use pod_safety_proof::Sign;
+use pod_safety_shared::cache::Unfresh;
+use pod_safety_shared::drive::{self, FORCE_DELETE_HELD, HoldReason, NodeUnreadable};
+use pod_safety_shared::events::EventType;
+use pod_safety_shared::model::Kind;
+use pod_safety_shared::model::zone_words;
+use strum::{IntoStaticStr, VariantNames};
 
-pub use volumes::{Doubt, VolumeHold};
+/// What this controller decides about a key.
+pub type Decision = drive::Decision<Hold>;
 
-/// A reason to do nothing now.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+/// A reason to do nothing now. The names of the variants are the words of metrics and of programs.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, IntoStaticStr, VariantNames)]
 pub enum Hold {
-    /// Of an exclusive volume.
-    #[error(transparent)]
-    Volume(#[from] VolumeHold),
     /// A kind cannot be believed now.
     #[error(transparent)]
+    #[strum(transparent)]
     Unfresh(#[from] Unfresh),
     /// The node is there, or may be, but cannot be read.
-    #[error("node {node} cannot be read: {why}. It may still exist")]
-    NodeUnreadable {
-        /// Its name.
-        node: Arc<str>,
-        /// What is wrong.
-        why: String,
-    },
-    /// The node is missing, but not for long enough.
-    #[error("node {node} is missing. It counts as gone in {}s, unless it or its Lease returns", left.as_secs())]
-    Quarantine {
-        /// Its name.
-        node: Arc<str>,
-        /// How long is left.
-        left: Duration,
-    },
-    /// The node is missing, and its kubelet was active until then: the pod was deleted gracefully.
-    #[error("node {node} does not exist. Its kubelet was active until the Node was deleted, so the pod was deleted gracefully. If the kubelet reports nothing, the pod is removed in {}s", left.as_secs())]
-    AwaitsKubelet {
-        /// Its name.
-        node: Arc<str>,
-        /// How long is left.
-        left: Duration,
-    },
-    /// The node is missing, but its kubelet acts.
-    #[error("node {node} does not exist, but its kubelet still runs: {} {}s ago. Its pods may still run. Stop that kubelet, or let it register its Node again", sign_words(*sign), ago.as_secs())]
-    KubeletAlive {
-        /// Its name.
-        node: Arc<str>,
-        /// What showed it.
-        sign: Sign,
-        /// How long ago.
-        ago: Duration,
-    },
-    /// The out-of-service taint is only somebody's word.
-    #[error(
-        "node {node} has the taint node.kubernetes.io/out-of-service, but there is no evidence that it is off. Fence the node, or start pod-safety with --trust-out-of-service-taint to accept the taint as proof"
-    )]
-    OutOfServiceWithoutEvidence {
-        /// Its name.
-        node: Arc<str>,
-    },
-    /// The commonest of all: the pod was asked to end, and nobody can say whether it did.
-    #[error(
-        "node {node} is unreachable. It may be off, or cut off with this pod still running. The pod is removed when the node reports again or is proved off: by a FencePolicy (kubectl get nodefences shows its progress), or by your confirmation (pod-safety confirm-down {node})"
-    )]
-    NoEvidence {
-        /// The node's name.
-        node: Arc<str>,
-    },
-    /// The node says itself that it is well.
-    #[error("node {node} has the taint node.kubernetes.io/out-of-service, but is Ready: it is in service")]
-    OutOfServiceButReady {
-        /// Its name.
-        node: Arc<str>,
-    },
-    /// Its phase says ended, its containers say running.
-    #[error(
-        "the pod's phase says that it terminated, but its last report shows a running container: the phase was not written by its kubelet"
-    )]
-    TerminalButRunning,
-    /// Its phase is a word that proves nothing, though KCM takes it for ended.
-    #[error("the pod's phase is empty or unknown: that does not prove that it terminated")]
-    PhaseUnreadable,
-    /// The budget chooses no pods.
-    #[error("the PodDisruptionBudget selects no pods")]
-    NoPods,
-    /// The budget's numbers cannot be calculated: nothing is let through.
-    #[error("no eviction is allowed, because the numbers cannot be calculated: {why}")]
-    BudgetFailed {
-        /// What is wrong, and the way out.
-        why: String,
-        /// It is the selector: nobody knows its pods.
-        selector: bool,
-    },
-    /// Pods that nobody manages.
-    #[error(
-        "these pods have no controller: they count as healthy, but not as expected. Set spec.minAvailable to a whole number to count them: {}", pods.join(", ")
-    )]
-    UnmanagedPods {
-        /// Their names.
-        pods: Vec<String>,
-    },
-    /// Pods whose controllers want no number of pods.
-    #[error("these pods count neither as expected nor as healthy, because their controllers have no scale: {}", pods.join(", "))]
-    PodsNotCounted {
-        /// Their names and controllers.
-        pods: Vec<String>,
-    },
-    /// Pods of its namespace of which is not known whether it chooses them.
-    #[error("these pods count in no PodDisruptionBudget, because they have more labels than pod-safety keeps (128, or 16 KiB): {}", pods.join(", "))]
-    TooManyLabels {
-        /// Their names.
-        pods: Vec<String>,
-    },
-    /// As long as nobody changes it or scales, no eviction will ever be let through.
-    #[error(
-        "no eviction can ever be allowed: {desired} of {expected} pods must be healthy. Use maxUnavailable: 1, or scale up"
-    )]
-    DisruptionsNeverAllowed {
-        /// How many must be healthy.
-        desired: i32,
-        /// How many there should be.
-        expected: i32,
-    },
-    /// The eviction API refuses a pod of several budgets.
-    #[error("the pod matches multiple PodDisruptionBudgets: {}. The eviction API denies its eviction until only one is left", budgets.join(", "))]
-    MultipleBudgets {
-        /// Their names.
-        budgets: Vec<String>,
-    },
-    /// Its eviction was let through, and it is still there.
-    #[error(
-        "its eviction was allowed by the PodDisruptionBudget {budget} two minutes ago, and it is not terminating yet"
-    )]
-    EvictionNotCompleted {
-        /// By which budget.
-        budget: String,
-    },
-    /// A controller was asked how many pods it wants, and has not answered yet.
-    #[error("waiting for the scale of {controller}")]
-    ScaleAsked {
-        /// Its kind and name.
-        controller: String,
-    },
-    /// It bears a taint of its node for some time to come.
-    #[error("the pod tolerates the taint {taint} of node {node} for another {}s; then it is deleted", left.as_secs())]
-    Tolerated {
-        /// The node's name.
-        node: Arc<str>,
-        /// The taint.
-        taint: String,
-        /// For how long.
-        left: Duration,
-    },
-    /// Whether it bears a taint of its node cannot be read.
-    #[error(
-        "the pod does not tolerate the taint {taint} of node {node}, but has a toleration for it with the unknown operator {operator:?}, so the pod is not deleted. Use the operator Exists or Equal"
-    )]
-    TolerationUnreadable {
-        /// The node's name.
-        node: Arc<str>,
-        /// The taint.
-        taint: String,
-        /// What stands there.
-        operator: String,
-    },
-    /// So much is lost at once that it is rather us who lost it.
-    #[error(
-        "{silent} of {of} nodes are unreachable or not ready. It is more likely that this process, the API server or its network is cut off. Nothing follows until some nodes report again, or live reads confirm the outage"
-    )]
-    LargeOutage {
-        /// How many seem lost.
-        silent: usize,
-        /// Of how many.
-        of: usize,
-    },
-    /// So many nodes of its zone are lost that no more of them are given up.
-    #[error(
-        "{not_ready} of {of} nodes of {} are not ready. More likely the zone has a problem than each of them, so their pods stay. Bring nodes back, or delete the Nodes that are gone. The thresholds are --unhealthy-zone-threshold and --large-cluster-size-threshold",
-        zone_words(zone)
-    )]
-    ZoneDisrupted {
-        /// The zone, by KCM's key.
-        zone: Arc<str>,
-        /// How many are not ready.
-        not_ready: usize,
-        /// Of how many that count.
-        of: usize,
-    },
-    /// No node is given up.
-    #[error(
-        "its pods stay: with --node-eviction-rate=0 no node is tainted NoExecute. Delete the pods, or the Node if it is gone"
-    )]
-    EvictionOff,
-    /// Other nodes of its zone are given up before it.
-    #[error("its pods stay until it is tainted NoExecute. Nodes of {} ahead of it: {ahead}. The next node is tainted in {}s. --node-eviction-rate sets how many are tainted per second", zone_words(zone), next.as_secs())]
-    EvictionQueued {
-        /// The zone, by KCM's key.
-        zone: Arc<str>,
-        /// How many are before it.
-        ahead: usize,
-        /// When the next one's turn is.
-        next: Duration,
-    },
-    /// Evidence says that the node is off, and it says that it is well.
-    #[error(
-        "the evidence {proof} says that node {node} is off, but it is Ready, so none of its pods is force deleted. Find out which machine was switched off"
-    )]
-    EvidenceConflictsWithReady {
-        /// Its name.
-        node: Arc<str>,
-        /// The name of the FenceEvidence.
-        proof: Arc<str>,
-    },
+    #[error(transparent)]
+    #[strum(transparent)]
+    NodeUnreadable(#[from] NodeUnreadable),
     /// Some of what fencing rests on cannot be read.
     #[error("{count} of the {} cannot be read, so no node is fenced. Correct or delete them", kind.resource())]
     FencingUnreadable {
@@ -318,6 +126,7 @@ pub enum Hold {
     #[error(
         "{lost} of {of} nodes are lost, more than {percent} % (brakes.maxUnhealthyPercent). It is more likely that this process, the API server or its network is cut off. Bring nodes back, or fence by hand and confirm it"
     )]
+    #[strum(serialize = "LargeOutage")]
     TooManyLost {
         /// How many seem lost.
         lost: usize,
@@ -355,6 +164,7 @@ pub enum Hold {
     #[error(
         "node {node} belongs to the control plane. Without it only {ready} of {of} such nodes are Ready, and etcd needs more than half. Bring another one back first"
     )]
+    #[strum(serialize = "ControlPlane")]
     ControlPlaneQuorum {
         /// Its name.
         node: Arc<str>,
@@ -399,6 +209,7 @@ pub enum Hold {
         "the PodDisruptionBudgets cannot be read, so it is not known whether they can spare the pods of node {node}. The node is fenced anyway in {}s (brakes.collateralSeconds)",
         left.as_secs()
     )]
+    #[strum(serialize = "Collateral")]
     BudgetsUnread {
         /// Its name.
         node: Arc<str>,
@@ -432,6 +243,18 @@ pub enum Hold {
         ago: Duration,
         /// How long is left.
         left: Duration,
+    },
+    /// Somebody's mark of a node that is off, on one that is not.
+    #[error(
+        "node {node} is Ready and has the taint node.kubernetes.io/out-of-service={value}, which {whose}. kube-controller-manager detaches its volumes and force deletes its pods as soon as it is not Ready. Ask the person who added it, or remove it: kubectl taint node {node} node.kubernetes.io/out-of-service-"
+    )]
+    StaleTaint {
+        /// Its name.
+        node: Arc<str>,
+        /// The value of the taint.
+        value: String,
+        /// Whose it is, as far as that is known.
+        whose: &'static str,
     },
     /// Others are fenced now, or before it.
     #[error(
@@ -548,18 +371,6 @@ pub enum Hold {
         /// Its name.
         node: Arc<str>,
     },
-    /// Somebody's mark of a node that is off, on one that is not.
-    #[error(
-        "node {node} is Ready and has the taint node.kubernetes.io/out-of-service={value}, which {whose}. kube-controller-manager detaches its volumes and force deletes its pods as soon as it is not Ready. Ask the person who added it, or remove it: kubectl taint node {node} node.kubernetes.io/out-of-service-"
-    )]
-    StaleTaint {
-        /// Its name.
-        node: Arc<str>,
-        /// The value of the taint.
-        value: String,
-        /// Whose it is, as far as that is known.
-        whose: &'static str,
-    },
     /// Its pods are being released.
     #[error("node {node} waits for its pods. Still terminating: {pods}")]
     WaitsForPods {
@@ -582,31 +393,54 @@ pub enum Hold {
         /// Its name.
         node: Arc<str>,
     },
-    /// Only the owners of its finalizers can let it go.
-    #[error("the pod is deleted and waits for its finalizers: {}", finalizers.join(", "))]
-    Finalizers {
-        /// Their names.
-        finalizers: Vec<String>,
-    },
 }
 
-const fn sign_words(sign: Sign) -> &'static str {
-    match sign {
-        Sign::LeaseRenewed => "its Lease was renewed",
-        Sign::PodReported => "it reported on a pod",
+impl HoldReason for Hold {
+    const NAMES: &'static [&'static str] = Self::VARIANTS;
+
+    fn reason(&self) -> &'static str {
+        self.into()
+    }
+
+    fn event(&self) -> Option<(EventType, &'static str)> {
+        match self {
+            Self::Unfresh(_)
+            | Self::FenceNotNeeded { .. }
+            | Self::WouldFence { .. }
+            | Self::DryRun { .. }
+            | Self::Paused { .. }
+            | Self::FencingSuspended { .. }
+            | Self::RemediationTimedOut { .. }
+            | Self::TooManyLost { .. }
+            | Self::ZoneInTrouble { .. }
+            | Self::ControlPlane { .. }
+            | Self::Collateral { .. }
+            | Self::BudgetsUnread { .. }
+            | Self::Drain { .. }
+            | Self::Concurrency { .. }
+            | Self::Cooldown { .. }
+            | Self::AttemptUnderWay { .. }
+            | Self::ProviderBehind { .. }
+            | Self::RetryBackoff { .. }
+            | Self::NodeStillReady { .. }
+            | Self::WaitsForPods { .. }
+            | Self::AwaitingNodeReady { .. }
+            | Self::SignOfLife { .. } => None,
+            Self::NodeUnreadable(_) => Some((EventType::Warning, FORCE_DELETE_HELD)),
+            Self::FencingUnreadable { .. }
+            | Self::Repeated { .. }
+            | Self::NoBootId { .. }
+            | Self::FenceOver { .. }
+            | Self::DuplicateFence { .. }
+            | Self::NoPolicy { .. }
+            | Self::SelfNode { .. }
+            | Self::NoDevices { .. }
+            | Self::ControlPlaneQuorum { .. }
+            | Self::EtcdQuorum { .. }
+            | Self::AwaitingOperator { .. }
+            | Self::EvidenceMissing { .. } => Some((EventType::Warning, "FencingHeld")),
+            Self::StaleTaint { .. } => Some((EventType::Warning, "StaleOutOfServiceTaint")),
+            Self::MachinePoweredOff { .. } => Some((EventType::Normal, "MachinePoweredOff")),
+        }
     }
 }
-
-/// KCM's key is region and zone with a null character between.
-fn zone_words(zone: &str) -> String {
-    match zone.split_once(":\0:") {
-        None => "the cluster".to_owned(),
-        Some(("", zone)) => format!("zone {zone}"),
-        Some((region, "")) => format!("region {region}"),
-        Some((region, zone)) => format!("zone {zone} of region {region}"),
-    }
-}
-
-/// The reason of Events about force deletions that are held; their messages begin
-/// with the hold's own.
-pub const FORCE_DELETE_HELD: &str = "ForceDeleteHeld";

@@ -1,19 +1,30 @@
-//! Why a volume stays where it is, and a pod before the scheduler.
+//! Why a volume stays where it is, and a pod before the scheduler: typed, with its numbers, for people and for checkers.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::events::EventType;
-use crate::model::Kind;
+use pod_safety_shared::cache::Unfresh;
+use pod_safety_shared::drive::{self, HoldReason};
+use pod_safety_shared::events::EventType;
+use pod_safety_shared::model::Kind;
+use strum::{IntoStaticStr, VariantNames};
 
-/// A reason to give a volume to nobody else.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum VolumeHold {
+/// What this controller decides about a key.
+pub type Decision = drive::Decision<Hold>;
+
+/// A reason to give a volume to nobody else. The names of the variants are the words of metrics and of programs.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, IntoStaticStr, VariantNames)]
+pub enum Hold {
+    /// A kind cannot be believed now.
+    #[error(transparent)]
+    #[strum(transparent)]
+    Unfresh(#[from] Unfresh),
     /// The heart of it: its holder may still write.
     #[error(
         "volume {volume} was taken by node {node}, which {doubt}. There is no evidence that it no longer writes, so no other node may attach it{}. It is free when the node reports again and unmounts it, or when the node is proved off: by a FencePolicy (kubectl get nodefences shows its progress), or by your confirmation (pod-safety confirm-down {node})",
         detaching(detachable)
     )]
+    #[strum(serialize = "VolumeUnproved")]
     NoEvidence {
         /// The volume.
         volume: Arc<str>,
@@ -28,6 +39,7 @@ pub enum VolumeHold {
     #[error(
         "volume {volume} was detached from node {node}, which had not unmounted it. It is not attached there again while pods that use it are bound to that node"
     )]
+    #[strum(serialize = "VolumeDetached")]
     Detached {
         /// The volume.
         volume: Arc<str>,
@@ -38,6 +50,7 @@ pub enum VolumeHold {
     #[error(
         "several nodes may write to volume {volume} at once: {}. None of them is recorded as its owner. Find out which of their pods is right, and delete the others", nodes.join(", ")
     )]
+    #[strum(serialize = "VolumeOnSeveralNodes")]
     SeveralNodes {
         /// The volume.
         volume: Arc<str>,
@@ -48,6 +61,7 @@ pub enum VolumeHold {
     #[error(
         "the Lease {volume} says that its volume is held by {identity:?}, which is not NODE/NODE-UID/BOOT-ID/POD-UID, so no node gets the volume. If nothing uses it, delete the Lease (kubectl -n pod-safety-volumes delete lease {volume}). The next user then takes it"
     )]
+    #[strum(serialize = "VolumeLeaseUnreadable")]
     LeaseUnreadable {
         /// The volume.
         volume: Arc<str>,
@@ -58,6 +72,7 @@ pub enum VolumeHold {
     #[error(
         "nothing uses volume {volume} on node {node} any more, but its kubelet has not confirmed that. It is free in {}s, if the kubelet reports until then", left.as_secs()
     )]
+    #[strum(serialize = "VolumeUnconfirmed")]
     Unconfirmed {
         /// The volume.
         volume: Arc<str>,
@@ -68,6 +83,7 @@ pub enum VolumeHold {
     },
     /// Not everything about volumes can be read.
     #[error("volume {volume} is left as it is, because {what} cannot be read: {why}")]
+    #[strum(serialize = "VolumeUnreadable")]
     Unreadable {
         /// The volume.
         volume: Arc<str>,
@@ -80,6 +96,7 @@ pub enum VolumeHold {
     #[error(
         "volume {volume} is left as it is, because {count} of the {} cannot be read. Correct or delete them", kind.resource()
     )]
+    #[strum(serialize = "VolumeUnreadable")]
     KindUnreadable {
         /// The volume.
         volume: Arc<str>,
@@ -90,6 +107,7 @@ pub enum VolumeHold {
     },
     /// A pod waits behind the gate.
     #[error("the pod waits for volume {volume}: {why}")]
+    #[strum(serialize = "WaitsForVolume")]
     Waits {
         /// The volume, or the claim that has none.
         volume: Arc<str>,
@@ -126,22 +144,17 @@ const fn detaching(detachable: &bool) -> &'static str {
     }
 }
 
-impl VolumeHold {
-    pub(super) const fn reason(&self) -> &'static str {
-        match self {
-            Self::NoEvidence { .. } => "VolumeUnproved",
-            Self::Detached { .. } => "VolumeDetached",
-            Self::SeveralNodes { .. } => "VolumeOnSeveralNodes",
-            Self::LeaseUnreadable { .. } => "VolumeLeaseUnreadable",
-            Self::Unconfirmed { .. } => "VolumeUnconfirmed",
-            Self::Unreadable { .. } | Self::KindUnreadable { .. } => "VolumeUnreadable",
-            Self::Waits { .. } => "WaitsForVolume",
-        }
+impl HoldReason for Hold {
+    const NAMES: &'static [&'static str] = Self::VARIANTS;
+
+    fn reason(&self) -> &'static str {
+        self.into()
     }
 
-    pub(super) const fn event(&self) -> Option<(EventType, &'static str)> {
+    fn event(&self) -> Option<(EventType, &'static str)> {
         match self {
-            Self::Detached { .. }
+            Self::Unfresh(_)
+            | Self::Detached { .. }
             | Self::Unconfirmed { .. }
             | Self::Unreadable { .. }
             | Self::KindUnreadable { .. } => None,

@@ -1,0 +1,101 @@
+//! Why nothing is done: typed, with its numbers, for people and for checkers.
+
+use pod_safety_shared::cache::Unfresh;
+use pod_safety_shared::drive::{self, HoldReason};
+use pod_safety_shared::events::EventType;
+use strum::{IntoStaticStr, VariantNames};
+
+/// What this controller decides about a key.
+pub type Decision = drive::Decision<Hold>;
+
+/// A reason to do nothing now. The names of the variants are the words of metrics and of programs.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, IntoStaticStr, VariantNames)]
+pub enum Hold {
+    /// A kind cannot be believed now.
+    #[error(transparent)]
+    #[strum(transparent)]
+    Unfresh(#[from] Unfresh),
+    /// The budget chooses no pods.
+    #[error("the PodDisruptionBudget selects no pods")]
+    NoPods,
+    /// The budget's numbers cannot be calculated: nothing is let through.
+    #[error("no eviction is allowed, because the numbers cannot be calculated: {why}")]
+    BudgetFailed {
+        /// What is wrong, and the way out.
+        why: String,
+        /// It is the selector: nobody knows its pods.
+        selector: bool,
+    },
+    /// Pods that nobody manages.
+    #[error(
+        "these pods have no controller: they count as healthy, but not as expected. Set spec.minAvailable to a whole number to count them: {}", pods.join(", ")
+    )]
+    UnmanagedPods {
+        /// Their names.
+        pods: Vec<String>,
+    },
+    /// Pods whose controllers want no number of pods.
+    #[error("these pods count neither as expected nor as healthy, because their controllers have no scale: {}", pods.join(", "))]
+    PodsNotCounted {
+        /// Their names and controllers.
+        pods: Vec<String>,
+    },
+    /// Pods of its namespace of which is not known whether it chooses them.
+    #[error("these pods count in no PodDisruptionBudget, because they have more labels than pod-safety keeps (128, or 16 KiB): {}", pods.join(", "))]
+    TooManyLabels {
+        /// Their names.
+        pods: Vec<String>,
+    },
+    /// As long as nobody changes it or scales, no eviction will ever be let through.
+    #[error(
+        "no eviction can ever be allowed: {desired} of {expected} pods must be healthy. Use maxUnavailable: 1, or scale up"
+    )]
+    DisruptionsNeverAllowed {
+        /// How many must be healthy.
+        desired: i32,
+        /// How many there should be.
+        expected: i32,
+    },
+    /// The eviction API refuses a pod of several budgets.
+    #[error("the pod matches multiple PodDisruptionBudgets: {}. The eviction API denies its eviction until only one is left", budgets.join(", "))]
+    MultipleBudgets {
+        /// Their names.
+        budgets: Vec<String>,
+    },
+    /// Its eviction was let through, and it is still there.
+    #[error(
+        "its eviction was allowed by the PodDisruptionBudget {budget} two minutes ago, and it is not terminating yet"
+    )]
+    EvictionNotCompleted {
+        /// By which budget.
+        budget: String,
+    },
+    /// A controller was asked how many pods it wants, and has not answered yet.
+    #[error("waiting for the scale of {controller}")]
+    ScaleAsked {
+        /// Its kind and name.
+        controller: String,
+    },
+}
+
+impl HoldReason for Hold {
+    const NAMES: &'static [&'static str] = Self::VARIANTS;
+
+    fn reason(&self) -> &'static str {
+        self.into()
+    }
+
+    fn event(&self) -> Option<(EventType, &'static str)> {
+        match self {
+            Self::Unfresh(_) | Self::DisruptionsNeverAllowed { .. } | Self::ScaleAsked { .. } => None,
+            Self::NoPods => Some((EventType::Normal, "NoPods")),
+            Self::BudgetFailed { selector: true, .. } => Some((EventType::Warning, "NoPods")),
+            Self::BudgetFailed { .. } => Some((EventType::Warning, "CalculateExpectedPodCountFailed")),
+            Self::UnmanagedPods { .. } => Some((EventType::Warning, "UnmanagedPods")),
+            Self::PodsNotCounted { .. } => Some((EventType::Warning, "PodsNotCounted")),
+            Self::TooManyLabels { .. } => Some((EventType::Warning, "TooManyLabels")),
+            Self::MultipleBudgets { .. } => Some((EventType::Warning, "MultiplePodDisruptionBudgets")),
+            Self::EvictionNotCompleted { .. } => Some((EventType::Warning, "EvictionNotCompleted")),
+        }
+    }
+}

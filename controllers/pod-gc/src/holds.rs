@@ -1,0 +1,129 @@
+//! Why nothing is done: typed, with its numbers, for people and for checkers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pod_safety_shared::cache::{Sign, Unfresh};
+use pod_safety_shared::drive::{self, FORCE_DELETE_HELD, HoldReason, NodeUnreadable};
+use pod_safety_shared::events::EventType;
+use strum::{IntoStaticStr, VariantNames};
+
+/// What this controller decides about a key.
+pub type Decision = drive::Decision<Hold>;
+
+/// A reason to do nothing now. The names of the variants are the words of metrics and of programs.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, IntoStaticStr, VariantNames)]
+pub enum Hold {
+    /// A kind cannot be believed now.
+    #[error(transparent)]
+    #[strum(transparent)]
+    Unfresh(#[from] Unfresh),
+    /// The node is there, or may be, but cannot be read.
+    #[error(transparent)]
+    #[strum(transparent)]
+    NodeUnreadable(#[from] NodeUnreadable),
+    /// The node is missing, but not for long enough.
+    #[error("node {node} is missing. It counts as gone in {}s, unless it or its Lease returns", left.as_secs())]
+    Quarantine {
+        /// Its name.
+        node: Arc<str>,
+        /// How long is left.
+        left: Duration,
+    },
+    /// The node is missing, and its kubelet was active until then: the pod was deleted gracefully.
+    #[error("node {node} does not exist. Its kubelet was active until the Node was deleted, so the pod was deleted gracefully. If the kubelet reports nothing, the pod is removed in {}s", left.as_secs())]
+    AwaitsKubelet {
+        /// Its name.
+        node: Arc<str>,
+        /// How long is left.
+        left: Duration,
+    },
+    /// The node is missing, but its kubelet acts.
+    #[error("node {node} does not exist, but its kubelet still runs: {} {}s ago. Its pods may still run. Stop that kubelet, or let it register its Node again", sign_words(*sign), ago.as_secs())]
+    KubeletAlive {
+        /// Its name.
+        node: Arc<str>,
+        /// What showed it.
+        sign: Sign,
+        /// How long ago.
+        ago: Duration,
+    },
+    /// The out-of-service taint is only somebody's word.
+    #[error(
+        "node {node} has the taint node.kubernetes.io/out-of-service, but there is no evidence that it is off. Fence the node, or start pod-safety with --trust-out-of-service-taint to accept the taint as proof"
+    )]
+    OutOfServiceWithoutEvidence {
+        /// Its name.
+        node: Arc<str>,
+    },
+    /// The commonest of all: the pod was asked to end, and nobody can say whether it did.
+    #[error(
+        "node {node} is unreachable. It may be off, or cut off with this pod still running. The pod is removed when the node reports again or is proved off: by a FencePolicy (kubectl get nodefences shows its progress), or by your confirmation (pod-safety confirm-down {node})"
+    )]
+    NoEvidence {
+        /// The node's name.
+        node: Arc<str>,
+    },
+    /// The node says itself that it is well.
+    #[error("node {node} has the taint node.kubernetes.io/out-of-service, but is Ready: it is in service")]
+    OutOfServiceButReady {
+        /// Its name.
+        node: Arc<str>,
+    },
+    /// Its phase says ended, its containers say running.
+    #[error(
+        "the pod's phase says that it terminated, but its last report shows a running container: the phase was not written by its kubelet"
+    )]
+    TerminalButRunning,
+    /// Its phase is a word that proves nothing, though KCM takes it for ended.
+    #[error("the pod's phase is empty or unknown: that does not prove that it terminated")]
+    PhaseUnreadable,
+    /// Evidence says that the node is off, and it says that it is well.
+    #[error(
+        "the evidence {proof} says that node {node} is off, but it is Ready, so none of its pods is force deleted. Find out which machine was switched off"
+    )]
+    EvidenceConflictsWithReady {
+        /// Its name.
+        node: Arc<str>,
+        /// The name of the FenceEvidence.
+        proof: Arc<str>,
+    },
+    /// Only the owners of its finalizers can let it go.
+    #[error("the pod is deleted and waits for its finalizers: {}", finalizers.join(", "))]
+    Finalizers {
+        /// Their names.
+        finalizers: Vec<String>,
+    },
+}
+
+impl HoldReason for Hold {
+    const NAMES: &'static [&'static str] = Self::VARIANTS;
+
+    fn reason(&self) -> &'static str {
+        self.into()
+    }
+
+    fn event(&self) -> Option<(EventType, &'static str)> {
+        match self {
+            Self::Unfresh(_)
+            | Self::Quarantine { .. }
+            | Self::AwaitsKubelet { .. }
+            | Self::Finalizers { .. } => None,
+            Self::NodeUnreadable(_)
+            | Self::KubeletAlive { .. }
+            | Self::OutOfServiceWithoutEvidence { .. }
+            | Self::NoEvidence { .. }
+            | Self::OutOfServiceButReady { .. }
+            | Self::TerminalButRunning
+            | Self::PhaseUnreadable
+            | Self::EvidenceConflictsWithReady { .. } => Some((EventType::Warning, FORCE_DELETE_HELD)),
+        }
+    }
+}
+
+const fn sign_words(sign: Sign) -> &'static str {
+    match sign {
+        Sign::LeaseRenewed => "its Lease was renewed",
+        Sign::PodReported => "it reported on a pod",
+    }
+}

@@ -1,0 +1,67 @@
+//! Why nothing is done: typed, with its numbers, for people and for checkers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pod_safety_shared::cache::Unfresh;
+use pod_safety_shared::drive::{self, FORCE_DELETE_HELD, HoldReason, NodeUnreadable};
+use pod_safety_shared::events::EventType;
+use strum::{IntoStaticStr, VariantNames};
+
+/// What this controller decides about a key.
+pub type Decision = drive::Decision<Hold>;
+
+/// A reason to do nothing now. The names of the variants are the words of metrics and of programs.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, IntoStaticStr, VariantNames)]
+pub enum Hold {
+    /// A kind cannot be believed now.
+    #[error(transparent)]
+    #[strum(transparent)]
+    Unfresh(#[from] Unfresh),
+    /// The node is there, or may be, but cannot be read.
+    #[error(transparent)]
+    #[strum(transparent)]
+    NodeUnreadable(#[from] NodeUnreadable),
+    /// It bears a taint of its node for some time to come.
+    #[error("the pod tolerates the taint {taint} of node {node} for another {}s; then it is deleted", left.as_secs())]
+    Tolerated {
+        /// The node's name.
+        node: Arc<str>,
+        /// The taint.
+        taint: String,
+        /// For how long.
+        left: Duration,
+    },
+    /// Whether it bears a taint of its node cannot be read.
+    #[error(
+        "the pod does not tolerate the taint {taint} of node {node}, but has a toleration for it with the unknown operator {operator:?}, so the pod is not deleted. Use the operator Exists or Equal"
+    )]
+    TolerationUnreadable {
+        /// The node's name.
+        node: Arc<str>,
+        /// The taint.
+        taint: String,
+        /// What stands there.
+        operator: String,
+    },
+}
+
+impl HoldReason for Hold {
+    const NAMES: &'static [&'static str] = Self::VARIANTS;
+
+    fn reason(&self) -> &'static str {
+        self.into()
+    }
+
+    fn event(&self) -> Option<(EventType, &'static str)> {
+        match self {
+            Self::Unfresh(_) | Self::Tolerated { .. } => None,
+            Self::NodeUnreadable(_) => Some((EventType::Warning, FORCE_DELETE_HELD)),
+            Self::TolerationUnreadable { .. } => Some((EventType::Warning, "TaintEvictionHeld")),
+        }
+    }
+
+    fn counts_down(&self) -> bool {
+        matches!(self, Self::Tolerated { .. })
+    }
+}

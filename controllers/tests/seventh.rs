@@ -1,0 +1,135 @@
+//! A seventh controller, out of what is public: its keys, its holds, what wakes it and what it decides. Nothing below it knows it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use pod_safety_shared::admin::Beats;
+use pod_safety_shared::authority::{Authority, Claim, Force, Intent, Parts, Policy};
+use pod_safety_shared::cache::{Change, Unfresh, View};
+use pod_safety_shared::clock::{Env, Mono};
+use pod_safety_shared::drive::{Around, Controller, Decision, Drive, HoldReason, Holds, Mode, Subject};
+use pod_safety_shared::events::{EventType, Recorder};
+use pod_safety_shared::lease::Leadership;
+use pod_safety_shared::metrics::Metrics;
+use pod_safety_shared::model::{Kind, Uid};
+use pod_safety_shared::record::Journal;
+use pod_safety_shared::testing::objects::pod;
+use pod_safety_shared::testing::{World, connection, page};
+use pod_safety_shared::transport::NoTransport;
+use serde_json::Value;
+use tokio::sync::watch;
+
+/// Why a pod is left.
+#[derive(Debug, thiserror::Error)]
+enum Hold {
+    #[error(transparent)]
+    Unfresh(#[from] Unfresh),
+    #[error("the pod is not deleted")]
+    NotDeleted,
+}
+
+impl HoldReason for Hold {
+    const NAMES: &'static [&'static str] = &["Unfresh", "NotDeleted"];
+
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Unfresh(why) => why.into(),
+            Self::NotDeleted => "NotDeleted",
+        }
+    }
+
+    fn event(&self) -> Option<(EventType, &'static str)> {
+        None
+    }
+}
+
+/// Removes deleted pods that no node ever had, as `pod-gc` does.
+struct Toy;
+
+impl Controller for Toy {
+    type Key = Uid;
+    type Hold = Hold;
+
+    fn name(&self) -> &'static str {
+        "toy"
+    }
+
+    fn kinds(&self) -> &'static [Kind] {
+        &[Kind::Pods]
+    }
+
+    fn touched(&self, change: &Change<'_>, mark: &mut dyn FnMut(Uid)) {
+        if let Change::Pod { after: Some(pod), .. } = change {
+            mark(pod.uid().clone());
+        }
+    }
+
+    fn all(&self, view: &View<'_>, mark: &mut dyn FnMut(Uid)) {
+        view.all_pods().for_each(|pod| mark(pod.uid().clone()));
+    }
+
+    fn decide(&self, key: &Uid, view: &View<'_>, now: Mono) -> Decision<Hold> {
+        if let Err(unfresh) = view.fresh(Kind::Pods, now) {
+            return Decision::hold(Subject::Everything, unfresh);
+        }
+        let Some(pod) = view.pod(key) else { return Decision::default() };
+        if pod.deletion.is_none() {
+            return Decision::hold(Subject::Pod(pod.key.clone()), Hold::NotDeleted);
+        }
+        let force = Force { pod: pod.key.clone(), rv: pod.rv, claim: Claim::NeverScheduled };
+        Decision { intents: vec![Intent::Force(force)], ..Decision::default() }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_seventh_controller_needs_no_change_of_what_is_below_it() {
+    let env = Env::real(1);
+    let (asked, world, metrics) =
+        (Arc::<Mutex<Vec<String>>>::default(), World::listed(), Metrics::new().unwrap());
+    let heard = Arc::clone(&asked);
+    let says = move |method: &str, path: &str, _: &[u8]| -> (u16, Value) {
+        heard.lock().push(format!("{method} {}", path.split('?').next().unwrap()));
+        (200, pod("gone").terminating().0)
+    };
+    let journal = Arc::<Journal>::default();
+    let events = Recorder::new(env.clone(), metrics.authority.clone());
+    let holds = Holds::new(Arc::clone(&journal), events.clone(), metrics.registry()).unwrap();
+    let leadership = Leadership::alone();
+    let authority = Authority::start(Parts {
+        connection: connection(&env, Arc::new(says)),
+        cache: Arc::clone(world.cache()),
+        env: env.clone(),
+        policy: Policy {
+            quarantine: Duration::from_secs(40),
+            trust_out_of_service_taint: false,
+            agent_reports: None,
+            exclusive_backends: [].into(),
+        },
+        leadership: Arc::clone(&leadership),
+        journal: Arc::clone(&journal),
+        events,
+        metrics: metrics.authority.clone(),
+        transport: Arc::new(NoTransport),
+        identity: "this-process".to_owned(),
+    });
+    let (cache, queues) = (Arc::clone(world.cache()), metrics.queues.clone());
+    let around = Around { cache, authority, env: env.clone(), mode: Mode::Guard, journal, holds, queues };
+    around.holds.announce("toy", &Hold::words());
+    let beat = Beats::default().of("toy", env.now());
+    let (stop, stopped) = watch::channel(false);
+    env.spawner.spawn("toy", Box::pin(Drive::new(Toy, around).run(beat, leadership.changes(), stopped)));
+
+    world.put(Kind::Pods, pod("stays"), env.now());
+    world.put(Kind::Pods, pod("gone").terminating(), env.now());
+    tokio::time::sleep(Duration::from_secs(5)).await;
+
+    let path = "/api/v1/namespaces/ns/pods/gone";
+    assert_eq!(*asked.lock(), [format!("PATCH {path}/status"), format!("DELETE {path}")]);
+    let page = page(metrics.registry());
+    for (reason, count) in [("NotDeleted", 1), ("NotSynced", 0), ("Stale", 0)] {
+        let line = format!("pod_safety_holds{{controller=\"toy\",reason=\"{reason}\"}} {count}");
+        assert!(page.contains(&line), "{line} in\n{page}");
+    }
+    drop(stop);
+}
