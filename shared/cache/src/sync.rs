@@ -33,6 +33,25 @@ pub struct KindState {
     pub trouble: Option<Trouble>,
 }
 
+/// Why a kind cannot be believed now.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, strum::IntoStaticStr, strum::VariantNames)]
+pub enum Unfresh {
+    /// Not everything was listed yet.
+    #[error("{} are not listed yet", kind.resource())]
+    NotSynced {
+        /// Of which kind.
+        kind: Kind,
+    },
+    /// The API server has said nothing for too long.
+    #[error("the API server has sent nothing about {} for {}s. Nothing is decided from data that may be stale", kind.resource(), silent.as_secs())]
+    Stale {
+        /// On which kind.
+        kind: Kind,
+        /// For how long.
+        silent: Duration,
+    },
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Kinds(BTreeMap<Kind, KindState>);
 

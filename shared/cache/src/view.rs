@@ -6,6 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::absence::Absence;
+use super::sync::Unfresh;
 use super::table::Entry;
 use super::zones::ZoneCount;
 use super::{Inner, KindState, Left, ScaleAnswer};
@@ -44,25 +45,6 @@ impl std::fmt::Debug for View<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("View").finish_non_exhaustive()
     }
-}
-
-/// Why a kind cannot be believed now.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, strum::IntoStaticStr, strum::VariantNames)]
-pub enum Unfresh {
-    /// Not everything was listed yet.
-    #[error("{} are not listed yet", kind.resource())]
-    NotSynced {
-        /// Of which kind.
-        kind: Kind,
-    },
-    /// The API server has said nothing for too long.
-    #[error("the API server has sent nothing about {} for {}s. Nothing is decided from data that may be stale", kind.resource(), silent.as_secs())]
-    Stale {
-        /// On which kind.
-        kind: Kind,
-        /// For how long.
-        silent: Duration,
-    },
 }
 
 impl<'a> View<'a> {
