@@ -1,7 +1,7 @@
 //! How much must be read: limits of the kernel and of files, and the table of docs/proof.md.
 
 use anyhow::{Context, Result, ensure};
-use pod_safety_locks::{Source, repository, texts};
+use pod_safety_locks::{Source, manifest, repository, texts};
 
 /// Lines of code of the kernel, at most. It only shrinks, but for a kind of evidence: `PodsEnded` took 75. The structure of record
 /// wants 800.
@@ -10,6 +10,11 @@ const KERNEL_MOST: usize = 1_525;
 const FILE_MOST: usize = 400;
 /// Files that are longer, with what they had when this test was written. They only shrink.
 const LONGER: [(&str, usize); 2] = [("controllers/src/cli/run.rs", 449), ("shared/cache/src/view.rs", 450)];
+
+/// A crate that is larger has several subjects.
+const CRATE_MOST: usize = 6_000;
+/// Crates that are larger, with what they had when this test was written. They only shrink.
+const LARGER: [(&str, usize); 2] = [("controllers", 13_700), ("shared", 10_500)];
 
 /// What must be read to believe a kind of evidence, besides the kernel and what all kinds rest on.
 const EVIDENCE: [(&str, &[&str]); 7] = [
@@ -174,6 +179,30 @@ fn the_docs_say_how_much_must_be_read() -> Result<()> {
     }
     let page = std::fs::read_to_string(repository().join("docs/proof.md")).context("docs/proof.md")?;
     ensure!(page.contains(&table), "docs/proof.md should have this table:\n{table}");
+    Ok(())
+}
+
+/// `docs/architecture.md` has the crates of the product by size, to the nearest hundred lines.
+#[test]
+fn the_docs_say_how_large_each_crate_is() -> Result<()> {
+    let root = manifest("Cargo.toml")?;
+    let folders = root["workspace"]["default-members"].as_array().context("default-members")?;
+    let mut sizes = Vec::new();
+    for folder in folders.iter().filter_map(toml::Value::as_str) {
+        let lines = lines_of(&[&format!("{folder}/src")])?;
+        let known = LARGER.iter().find(|(larger, _)| *larger == folder);
+        let most = known.map_or(CRATE_MOST, |(_, most)| *most);
+        ensure!(lines <= most, "{folder} has {lines} lines of code, and {most} are a large crate");
+        ensure!(known.is_none() || lines > CRATE_MOST, "{folder} is small enough: take it off the list");
+        sizes.push(((lines + 50) / 100 * 100, folder));
+    }
+    sizes.sort_by_key(|(lines, folder)| (std::cmp::Reverse(*lines), *folder));
+    let all: usize = sizes.iter().map(|(lines, _)| lines).sum();
+    let mut table = String::from("| crate | lines of code |\n|---|--:|\n");
+    sizes.iter().for_each(|(lines, folder)| table += &format!("| `{folder}` | {lines} |\n"));
+    table += &format!("| all | {all} |\n");
+    let page = std::fs::read_to_string(repository().join("docs/architecture.md"))?;
+    ensure!(page.contains(&table), "docs/architecture.md should have this table:\n{table}");
     Ok(())
 }
 
