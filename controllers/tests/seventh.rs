@@ -18,25 +18,22 @@ use pod_safety_shared::testing::objects::pod;
 use pod_safety_shared::testing::{World, connection, page};
 use pod_safety_shared::transport::NoTransport;
 use serde_json::Value;
+use strum::{IntoStaticStr, VariantNames};
 use tokio::sync::watch;
 
 /// Why a pod is left.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, thiserror::Error, IntoStaticStr, VariantNames)]
 enum Hold {
     #[error(transparent)]
+    #[strum(transparent)]
     Unfresh(#[from] Unfresh),
     #[error("the pod is not deleted")]
     NotDeleted,
 }
 
 impl HoldReason for Hold {
-    const NAMES: &'static [&'static str] = &["Unfresh", "NotDeleted"];
-
     fn reason(&self) -> &'static str {
-        match self {
-            Self::Unfresh(why) => why.into(),
-            Self::NotDeleted => "NotDeleted",
-        }
+        self.into()
     }
 
     fn event(&self) -> Option<(EventType, &'static str)> {

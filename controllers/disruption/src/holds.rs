@@ -18,15 +18,15 @@ pub enum Hold {
     /// The budget chooses no pods.
     #[error("the PodDisruptionBudget selects no pods")]
     NoPods,
-    /// The budget's numbers cannot be calculated: nothing is let through.
+    /// The numbers of the PodDisruptionBudget cannot be calculated: no eviction is allowed.
     #[error("no eviction is allowed, because the numbers cannot be calculated: {why}")]
     BudgetFailed {
         /// What is wrong, and the way out.
         why: String,
-        /// It is the selector: nobody knows its pods.
+        /// It is the selector: it is not known which pods it selects.
         selector: bool,
     },
-    /// Pods that nobody manages.
+    /// Pods without a controller.
     #[error(
         "these pods have no controller: they count as healthy, but not as expected. Set spec.minAvailable to a whole number to count them: {}", pods.join(", ")
     )]
@@ -46,7 +46,7 @@ pub enum Hold {
         /// Their names.
         pods: Vec<String>,
     },
-    /// As long as nobody changes it or scales, no eviction will ever be let through.
+    /// No eviction will ever be allowed, unless it is changed or the workload is scaled.
     #[error(
         "no eviction can ever be allowed: {desired} of {expected} pods must be healthy. Use maxUnavailable: 1, or scale up"
     )]
@@ -62,7 +62,7 @@ pub enum Hold {
         /// Their names.
         budgets: Vec<String>,
     },
-    /// Its eviction was let through, and it is still there.
+    /// Its eviction was allowed, and it is still there.
     #[error(
         "its eviction was allowed by the PodDisruptionBudget {budget} two minutes ago, and it is not terminating yet"
     )]
@@ -79,8 +79,6 @@ pub enum Hold {
 }
 
 impl HoldReason for Hold {
-    const NAMES: &'static [&'static str] = Self::VARIANTS;
-
     fn reason(&self) -> &'static str {
         self.into()
     }

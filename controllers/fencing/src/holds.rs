@@ -244,7 +244,7 @@ pub enum Hold {
         /// How long is left.
         left: Duration,
     },
-    /// Somebody's mark of a node that is off, on one that is not.
+    /// The out-of-service taint, on a node that is in service.
     #[error(
         "node {node} is Ready and has the taint node.kubernetes.io/out-of-service={value}, which {whose}. kube-controller-manager detaches its volumes and force deletes its pods as soon as it is not Ready. Ask the person who added it, or remove it: kubectl taint node {node} node.kubernetes.io/out-of-service-"
     )]
@@ -396,8 +396,6 @@ pub enum Hold {
 }
 
 impl HoldReason for Hold {
-    const NAMES: &'static [&'static str] = Self::VARIANTS;
-
     fn reason(&self) -> &'static str {
         self.into()
     }

@@ -64,8 +64,6 @@ pub enum Hold {
 }
 
 impl HoldReason for Hold {
-    const NAMES: &'static [&'static str] = Self::VARIANTS;
-
     fn reason(&self) -> &'static str {
         self.into()
     }

@@ -48,7 +48,7 @@ pub enum Hold {
         /// How long ago.
         ago: Duration,
     },
-    /// The out-of-service taint is only somebody's word.
+    /// The out-of-service taint alone is no proof.
     #[error(
         "node {node} has the taint node.kubernetes.io/out-of-service, but there is no evidence that it is off. Fence the node, or start pod-safety with --trust-out-of-service-taint to accept the taint as proof"
     )]
@@ -56,7 +56,7 @@ pub enum Hold {
         /// Its name.
         node: Arc<str>,
     },
-    /// The commonest of all: the pod was asked to end, and nobody can say whether it did.
+    /// The commonest of all: the pod was deleted, and it is not known whether it terminated.
     #[error(
         "node {node} is unreachable. It may be off, or cut off with this pod still running. The pod is removed when the node reports again or is proved off: by a FencePolicy (kubectl get nodefences shows its progress), or by your confirmation (pod-safety confirm-down {node})"
     )]
@@ -97,8 +97,6 @@ pub enum Hold {
 }
 
 impl HoldReason for Hold {
-    const NAMES: &'static [&'static str] = Self::VARIANTS;
-
     fn reason(&self) -> &'static str {
         self.into()
     }

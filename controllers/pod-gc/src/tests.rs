@@ -280,3 +280,14 @@ fn a_terminating_pod_that_no_node_took_is_asked_for() {
     assert_eq!(of("web-1"), Decision::default(), "nobody asked it to end");
     assert_eq!(of("nobody"), Decision::default());
 }
+
+#[test]
+fn a_hold_says_which_sign_showed_a_kubelet() {
+    let alive = |sign| Hold::KubeletAlive { node: "n".into(), sign, ago: Duration::ZERO };
+    for (hold, words) in [
+        (alive(Sign::LeaseRenewed), "its kubelet still runs: its Lease was renewed 0s ago"),
+        (alive(Sign::PodReported), "its kubelet still runs: it reported on a pod 0s ago"),
+    ] {
+        assert!(hold.to_string().contains(words), "{hold}");
+    }
+}

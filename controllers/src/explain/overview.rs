@@ -15,6 +15,7 @@ use super::pauses::Paused;
 use super::pod::{asked_at, explain_pod};
 use super::scene::{Scene, object, pod_object};
 use super::{Verdict, explain};
+use crate::{fencing, node_lifecycle};
 
 /// A zone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -307,7 +308,6 @@ fn concerns(pod: &Pod) -> bool {
 
 /// By what nodes like this one are left as they are, if they are.
 fn brake(node: &Node, scene: &Scene<'_>) -> Option<&'static str> {
-    use crate::{fencing, node_lifecycle};
     let lost = scene.lost(&node.name).holds.into_iter().map(|(_, hold)| hold);
     let mut lost = lost.filter(|hold| {
         matches!(hold, node_lifecycle::Hold::ZoneDisrupted { .. } | node_lifecycle::Hold::LargeOutage { .. })

@@ -47,8 +47,6 @@ pub enum Hold {
 }
 
 impl HoldReason for Hold {
-    const NAMES: &'static [&'static str] = Self::VARIANTS;
-
     fn reason(&self) -> &'static str {
         self.into()
     }

@@ -12,7 +12,7 @@ use strum::{IntoStaticStr, VariantNames};
 /// What this controller decides about a key.
 pub type Decision = drive::Decision<Hold>;
 
-/// A reason to give a volume to nobody else. The names of the variants are the words of metrics and of programs.
+/// A reason to let no other node attach a volume. The names of the variants are the words of metrics and of programs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, IntoStaticStr, VariantNames)]
 pub enum Hold {
     /// A kind cannot be believed now.
@@ -145,8 +145,6 @@ const fn detaching(detachable: &bool) -> &'static str {
 }
 
 impl HoldReason for Hold {
-    const NAMES: &'static [&'static str] = Self::VARIANTS;
-
     fn reason(&self) -> &'static str {
         self.into()
     }

@@ -27,8 +27,7 @@ use crate::clock::{Collects, Env, Mono, Task};
 use crate::metrics::CacheMetrics;
 use crate::model::Kind;
 use crate::wire::{Raw, WireError};
-use pod_safety_client::error_chain;
-use pod_safety_client::{ApiError, Call, Connection, ListStream, page_path};
+use pod_safety_client::{ApiError, Call, Connection, ListStream, error_chain, page_path};
 #[cfg(test)]
 pub(super) use watch::WATCH_SILENCE;
 use watch::{AHEAD, End};

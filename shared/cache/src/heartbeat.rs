@@ -26,8 +26,6 @@ pub struct Heartbeat {
     pub duration: Duration,
     /// Its `renewTime`, if it is there and says so: compared for change, never with our time.
     pub renewed: Option<Timestamp>,
-    /// Its Lease, if it is there and can be read.
-    lease: Option<Uid>,
 }
 
 #[derive(Debug, Default)]
@@ -52,19 +50,10 @@ impl Heartbeats {
             Some(before) => before.renewed != after.renewed || before.uid != after.uid,
             None => synced,
         };
-        let unseen = Heartbeat {
-            renewed_at: None,
-            gone_at: None,
-            duration: after.duration,
-            renewed: None,
-            lease: None,
-        };
+        let unseen = Heartbeat { renewed_at: None, gone_at: None, duration: after.duration, renewed: None };
         let beat = self.beats.entry(Arc::clone(&after.name)).or_insert(unseen);
         self.unreadable.remove(&after.uid);
         (beat.gone_at, beat.renewed, beat.duration) = (None, after.renewed, after.duration);
-        if beat.lease.as_ref() != Some(&after.uid) {
-            beat.lease = Some(after.uid.clone());
-        }
         if moved {
             beat.renewed_at = Some(now);
         }
@@ -75,7 +64,7 @@ impl Heartbeats {
     /// not absent.
     pub(super) fn unreadable(&mut self, uid: &Uid, name: &Arc<str>, now: Mono) {
         let duration = lease_duration(None);
-        let beat = Heartbeat { renewed_at: Some(now), gone_at: None, duration, renewed: None, lease: None };
+        let beat = Heartbeat { renewed_at: Some(now), gone_at: None, duration, renewed: None };
         self.beats.insert(Arc::clone(name), beat);
         self.unreadable.insert(uid.clone(), Arc::clone(name));
     }
@@ -91,7 +80,7 @@ impl Heartbeats {
 
     pub(super) fn gone(&mut self, name: &str, now: Mono) {
         if let Some(beat) = self.beats.get_mut(name) {
-            (beat.gone_at, beat.renewed, beat.lease) = (Some(now), None, None);
+            (beat.gone_at, beat.renewed) = (Some(now), None);
         }
     }
 
@@ -100,12 +89,6 @@ impl Heartbeats {
         let name = self.unreadable.remove(uid)?;
         self.gone(&name, now);
         Some(name)
-    }
-
-    /// The Lease of this name that can be read, with the name as it is kept.
-    pub(super) fn lease(&self, name: &str) -> Option<(&Arc<str>, &Uid)> {
-        let (name, beat) = self.beats.get_key_value(name)?;
-        Some((name, beat.lease.as_ref()?))
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&Heartbeat> {

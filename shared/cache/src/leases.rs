@@ -42,8 +42,8 @@ impl Object for NodeLease {
         let renewal = raw.renewal()?;
         let uid = Uid::new(renewal.uid)?;
         // The name was looked at when the Lease came.
-        let (name, _) = inner.heartbeats.lease(renewal.name).filter(|(_, known)| **known == uid)?;
-        let name = Arc::clone(name);
+        let known = inner.leases.known(&uid).filter(|known| *known.name == *renewal.name)?;
+        let name = Arc::clone(&known.name);
         let rv = renewal.resource_version.parse().ok()?;
         let renewed = match renewal.renew_time {
             Some(time) => Some(time.timestamp()?),

@@ -114,7 +114,7 @@ impl World {
     /// The scale of the controller of this pod was asked and answered at `now`.
     ///
     /// # Panics
-    /// There is no such pod, or nobody manages it.
+    /// There is no such pod, or it has no controller.
     pub fn scale(&self, pod: &str, scale: Result<Scale, &str>, now: Mono) {
         self.scale_asked(pod, scale, now, now);
     }
@@ -122,7 +122,7 @@ impl World {
     /// The scale of the controller of this pod was asked and answered then.
     ///
     /// # Panics
-    /// There is no such pod, or nobody manages it.
+    /// There is no such pod, or it has no controller.
     #[expect(clippy::expect_used, reason = "test support")]
     pub fn scale_asked(&self, pod: &str, scale: Result<Scale, &str>, asked: Mono, answered: Mono) {
         let uid = Uid::new(pod).expect("a UID");

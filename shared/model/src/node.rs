@@ -272,20 +272,3 @@ pub fn zone_words(zone: &str) -> String {
         Some((region, zone)) => format!("zone {zone} of region {region}"),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::zone_words;
-
-    #[test]
-    fn a_zone_is_named_by_what_is_known_of_it() {
-        for (key, words) in [
-            ("", "the cluster"),
-            (":\0:a", "zone a"),
-            ("r:\0:", "region r"),
-            ("r:\0:a", "zone a of region r"),
-        ] {
-            assert_eq!(zone_words(key), words);
-        }
-    }
-}

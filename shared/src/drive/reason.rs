@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::sync::Arc;
 
-use strum::VariantNames as _;
+use strum::VariantNames;
 
 use crate::cache::Unfresh;
 use crate::events::EventType;
@@ -11,11 +11,9 @@ use crate::events::EventType;
 /// The reason of Events about force deletions that are held; their messages begin with the hold's own.
 pub const FORCE_DELETE_HELD: &str = "ForceDeleteHeld";
 
-/// A reason to do nothing now. Its text is a sentence for people, with its numbers.
-pub trait HoldReason: Display + From<Unfresh> + Send + 'static {
-    /// The names of its variants, [`Unfresh`] among them.
-    const NAMES: &'static [&'static str];
-
+/// A reason to do nothing now. Its text is a sentence for people, with its numbers; the names of its variants are its words,
+/// but for the one of [`Unfresh`], which has words of its own.
+pub trait HoldReason: Display + From<Unfresh> + VariantNames + Send + 'static {
     /// The reason in one CamelCase word, for metrics, Events and programs.
     fn reason(&self) -> &'static str;
 
@@ -33,7 +31,7 @@ pub trait HoldReason: Display + From<Unfresh> + Send + 'static {
     /// Every word that [`Self::reason`] may say, for metrics that must exist before they count.
     #[must_use]
     fn words() -> Vec<&'static str> {
-        let own = Self::NAMES.iter().filter(|name| **name != "Unfresh");
+        let own = Self::VARIANTS.iter().filter(|name| **name != "Unfresh");
         Unfresh::VARIANTS.iter().chain(own).copied().collect()
     }
 }

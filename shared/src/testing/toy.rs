@@ -30,8 +30,6 @@ pub(crate) enum Hold {
 }
 
 impl HoldReason for Hold {
-    const NAMES: &'static [&'static str] = Self::VARIANTS;
-
     fn reason(&self) -> &'static str {
         self.into()
     }

@@ -1,5 +1,7 @@
 //! Rows that mutants of the decisions showed to be missing.
 
+use std::time::Duration;
+
 use pod_safety_shared::testing::at;
 
 use super::*;
@@ -166,4 +168,17 @@ fn a_node_that_asks_not_to_be_counted_is_given_up_alone_and_nobody_says_that_it_
     stage.report("n0", "Unknown");
     let words = stage.words("n0");
     assert!(words.contains(&"+unreachable:NoExecute".to_owned()), "{words:?}");
+}
+
+#[test]
+fn a_hold_says_which_zone_it_is_about() {
+    let queued = |zone: &str| Hold::EvictionQueued { zone: zone.into(), ahead: 1, next: Duration::ZERO };
+    for (hold, words) in [
+        (queued(""), "Nodes of the cluster ahead of it: 1"),
+        (queued(":\0:a"), "Nodes of zone a ahead of it: 1"),
+        (queued("r:\0:"), "Nodes of region r ahead of it: 1"),
+        (queued("r:\0:a"), "Nodes of zone a of region r ahead of it: 1"),
+    ] {
+        assert!(hold.to_string().contains(words), "{hold}");
+    }
 }
