@@ -7,15 +7,10 @@ use super::absence::Heard;
 use super::kinds::of_kind;
 use super::object::Object;
 use crate::clock::Mono;
-use crate::model::{Kind, Uid};
+use crate::model::Kind;
 use crate::wire::{Raw, WireError};
 
 impl Cache {
-    /// Everything that is there was named by a list.
-    pub(crate) fn end_list_of(&self, kind: Kind, now: Mono) {
-        of_kind!(kind, T => self.end_list::<T>(now));
-    }
-
     /// An object as the API server sends it.
     ///
     /// # Errors
@@ -25,19 +20,10 @@ impl Cache {
         Ok(())
     }
 
-    /// The same as it comes over the wire: what cannot be read stays as unknown.
-    pub(crate) fn receive(&self, kind: Kind, raw: &Raw, now: Mono) {
-        of_kind!(kind, T => drop(self.put_raw::<T>(raw, now)));
-    }
-
     /// The kubelet of this missing node had been silent for as long as it takes when its Node went.
     pub(crate) fn fell_silent_first(&self, node: &str) {
         let long = Mono::default() + Duration::MAX;
         let heard = Heard { at: Mono::default(), until: long, duration: Duration::ZERO };
         self.inner.write().absences.went(node, heard);
-    }
-
-    pub(crate) fn remove_of(&self, kind: Kind, uid: &Uid, now: Mono) {
-        of_kind!(kind, T => self.remove::<T>(uid, now));
     }
 }

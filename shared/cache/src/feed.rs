@@ -20,8 +20,6 @@ use std::time::Duration;
 use jiff::Timestamp;
 use prometheus::{Gauge, IntGauge};
 
-use super::kinds::of_kind;
-use super::object::Object;
 use super::{Cache, Trouble};
 use crate::clock::{Collects, Env, Mono, Task};
 use crate::metrics::CacheMetrics;
@@ -81,7 +79,7 @@ pub fn follow(
         let connection = if collects.is_some() { connection.apart() } else { connection.clone() };
         let around =
             Around { connection, cache: Arc::clone(cache), env: env.clone(), metrics: metrics.clone() };
-        let task = feed(*kind, around, collects.clone());
+        let task: Task = Box::pin(Feed::new(*kind, around, collects.clone()).run());
         match collects {
             // All nodes renew, each by itself, and most of it is no news for anybody.
             Some(collects) => env.spawner.spawn_apart(kind.resource(), collects, task),
@@ -96,11 +94,6 @@ struct Around {
     cache: Arc<Cache>,
     env: Env,
     metrics: CacheMetrics,
-}
-
-/// The endless task that follows `kind`.
-fn feed(kind: Kind, around: Around, collects: Option<Collects>) -> Task {
-    of_kind!(kind, T => Box::pin(Feed::<T>::new(around, collects).run()))
 }
 
 /// Whether a list may have failed because it was too much at once. A server that
@@ -137,7 +130,8 @@ pub async fn page(
     }
 }
 
-struct Feed<T> {
+struct Feed {
+    kind: Kind,
     around: Around,
     /// Whether what a watch brings may lie a little; a list is waited for.
     collects: Option<Collects>,
@@ -156,12 +150,12 @@ struct Feed<T> {
     /// The metrics of this kind, once there is something to show.
     contact: Option<Gauge>,
     objects: Option<[IntGauge; 2]>,
-    kind: std::marker::PhantomData<fn() -> T>,
 }
 
-impl<T: Object> Feed<T> {
-    fn new(around: Around, collects: Option<Collects>) -> Self {
+impl Feed {
+    fn new(kind: Kind, around: Around, collects: Option<Collects>) -> Self {
         Self {
+            kind,
             heard: around.env.now(),
             around,
             collects,
@@ -173,7 +167,6 @@ impl<T: Object> Feed<T> {
             logged: None,
             contact: None,
             objects: None,
-            kind: std::marker::PhantomData,
         }
     }
 
@@ -199,7 +192,7 @@ impl<T: Object> Feed<T> {
             match end {
                 End::Over => {}
                 End::Relist(why) => {
-                    tracing::info!(resource = T::KIND.resource(), why, "listing again");
+                    tracing::info!(resource = self.kind.resource(), why, "listing again");
                     self.version = None;
                 }
                 // Nothing to worry anybody: an API server sends no bookmarks for a kind of which
@@ -207,7 +200,7 @@ impl<T: Object> Feed<T> {
                 End::Silent => {
                     self.silent += 1;
                     tracing::debug!(
-                        resource = T::KIND.resource(),
+                        resource = self.kind.resource(),
                         "the watch receives nothing; opening it again"
                     );
                     if self.silent >= SILENT_WATCHES {
@@ -229,30 +222,30 @@ impl<T: Object> Feed<T> {
     fn recovered(&mut self, version: String) {
         self.version = Some(version);
         self.paged = false;
-        let (objects, undecodable) = self.around.cache.read().view().count(T::KIND);
-        tracing::info!(resource = T::KIND.resource(), objects, undecodable, "listed");
-        self.around.metrics.listed(T::KIND);
-        self.around.metrics.synced(T::KIND, true);
+        let (objects, undecodable) = self.around.cache.read().view().count(self.kind);
+        tracing::info!(resource = self.kind.resource(), objects, undecodable, "listed");
+        self.around.metrics.listed(self.kind);
+        self.around.metrics.synced(self.kind, true);
     }
 
     /// Says what is wrong, once and then once a minute, and waits.
     async fn trouble(&mut self, verb: &'static str, error: &ApiError) {
         let mut message = error_chain(error);
-        if T::KIND.is_ours() && error.is_not_found() {
+        if self.kind.is_ours() && error.is_not_found() {
             message = "the CRDs of pod-safety are not installed, so nothing is fenced: pod-safety manifests prints them".to_owned();
         }
-        self.around.metrics.failed(T::KIND, error.category());
+        self.around.metrics.failed(self.kind, error.category());
         self.around.cache.troubled(
-            T::KIND,
+            self.kind,
             Trouble {
                 category: error.category(),
-                message: format!("{verb} {}: {message}", T::KIND.resource()),
+                message: format!("{verb} {}: {message}", self.kind.resource()),
             },
         );
         let now = self.around.env.now();
         if self.logged.is_none_or(|logged| now.since(logged) >= LOG_AGAIN) {
             self.logged = Some(now);
-            tracing::warn!(resource = T::KIND.resource(), verb, error = %message, "cannot watch this resource; trying again");
+            tracing::warn!(resource = self.kind.resource(), verb, error = %message, "cannot watch this resource; trying again");
         }
         self.back_off().await;
     }
@@ -264,7 +257,7 @@ impl<T: Object> Feed<T> {
 
     /// Nodes have taints, which others date.
     fn read_wall(&self, now: Mono, wall: Timestamp) {
-        if T::KIND == Kind::Nodes {
+        if self.kind == Kind::Nodes {
             self.around.cache.read_wall(now, wall);
         }
     }
@@ -273,15 +266,15 @@ impl<T: Object> Feed<T> {
         let Around { cache, env, metrics, .. } = &self.around;
         let wall = env.clock.wall();
         self.heard = now;
-        cache.heard(T::KIND, now);
-        let contact = self.contact.get_or_insert_with(|| metrics.last_contact_of(T::KIND));
+        cache.heard(self.kind, now);
+        let contact = self.contact.get_or_insert_with(|| metrics.last_contact_of(self.kind));
         contact.set(wall.as_duration().as_secs_f64());
         self.read_wall(now, wall);
     }
 
     fn count(&mut self) {
-        let (objects, undecodable) = self.around.cache.read().view().count(T::KIND);
-        let gauges = self.objects.get_or_insert_with(|| self.around.metrics.objects_of(T::KIND));
+        let (objects, undecodable) = self.around.cache.read().view().count(self.kind);
+        let gauges = self.objects.get_or_insert_with(|| self.around.metrics.objects_of(self.kind));
         for (gauge, count) in gauges.iter().zip([objects, undecodable]) {
             gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
         }
@@ -297,12 +290,12 @@ impl<T: Object> Feed<T> {
         self.collect(false);
         let now = self.around.env.now();
         self.read_wall(now, self.around.env.clock.wall());
-        self.around.cache.begin_list::<T>();
+        self.around.cache.begin_list_of(self.kind);
         let mut token = String::new();
         loop {
             let pages = self.paged || !token.is_empty();
-            let limit = first_limit(T::KIND).or(pages.then_some(PAGE));
-            let page = self.page(page_path(&self.around.cache.path(T::KIND), limit, &token)).await?;
+            let limit = first_limit(self.kind).or(pages.then_some(PAGE));
+            let page = self.page(page_path(&self.around.cache.path(self.kind), limit, &token)).await?;
             if page.resource_version().is_empty() {
                 // Some other JSON, or a list of no moment: its gaps say nothing.
                 return Err(ApiError::Undecodable(WireError::BrokenOff));
@@ -310,7 +303,7 @@ impl<T: Object> Feed<T> {
             self.heard(self.around.env.now());
             self.count();
             if page.continue_token().is_empty() {
-                self.around.cache.end_list::<T>(self.around.env.now());
+                self.around.cache.end_list_of(self.kind, self.around.env.now());
                 self.count();
                 return Ok(page.resource_version().to_owned());
             }
@@ -324,7 +317,7 @@ impl<T: Object> Feed<T> {
             return Ok(false);
         }
         let Around { connection, cache, env, .. } = &self.around;
-        let one = page(connection, env, page_path(&cache.path(T::KIND), Some(1), ""), &mut drop).await?;
+        let one = page(connection, env, page_path(&cache.path(self.kind), Some(1), ""), &mut drop).await?;
         self.failed = false;
         // Versions are numbers that only grow (KEP-5504). Where they are not, the watch must do.
         let reached = one.resource_version().parse::<u64>().ok();
@@ -334,6 +327,6 @@ impl<T: Object> Feed<T> {
     /// Reads one page into the cache.
     async fn page(&self, path: String) -> Result<ListStream, ApiError> {
         let Around { connection, cache, env, .. } = &self.around;
-        page(connection, env, path, &mut |raw| drop(cache.put_raw::<T>(&raw, env.now()))).await
+        page(connection, env, path, &mut |raw| drop(cache.receive(self.kind, &raw, env.now()))).await
     }
 }

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::feed::{first_limit, page};
-use super::kinds::of_kind;
 use super::object::{Object, Undecodable};
 use super::{Cache, Learns as _, ScaleAnswer, ViewGuard};
 use crate::clock::{Env, Mono};
@@ -124,23 +123,25 @@ impl Snapshot {
         namespace: Option<&str>,
         each: Each<'_>,
     ) -> Result<(), SnapshotError> {
-        of_kind!(kind, T => {
-            self.cache.begin_list::<T>();
-            let apply = &mut |raw: Raw| {
-                each(kind, &raw);
-                self.cache.put_raw::<T>(&raw, env.now() + BEFORE);
-            };
-            let (all, limit, mut token) = (kind.path_in(namespace), first_limit(kind), String::new());
-            loop {
-                let read = page(connection, env, page_path(&all, limit, &token), apply).await;
-                let read = read.map_err(|source| SnapshotError { kind, namespace: namespace.map(str::to_owned), source })?;
-                if read.continue_token().is_empty() {
-                    break;
-                }
-                read.continue_token().clone_into(&mut token);
+        self.cache.begin_list_of(kind);
+        let apply = &mut |raw: Raw| {
+            each(kind, &raw);
+            drop(self.cache.receive(kind, &raw, env.now() + BEFORE));
+        };
+        let (all, limit, mut token) = (kind.path_in(namespace), first_limit(kind), String::new());
+        loop {
+            let read = page(connection, env, page_path(&all, limit, &token), apply).await;
+            let read = read.map_err(|source| SnapshotError {
+                kind,
+                namespace: namespace.map(str::to_owned),
+                source,
+            })?;
+            if read.continue_token().is_empty() {
+                break;
             }
-            self.cache.end_list::<T>(env.now() + BEFORE);
-        });
+            read.continue_token().clone_into(&mut token);
+        }
+        self.cache.end_list_of(kind, env.now() + BEFORE);
         Ok(())
     }
 

@@ -86,7 +86,7 @@ impl World {
 
     /// What the API server sent of an object arrives at `now`, readable or not.
     pub fn receive(&self, kind: Kind, raw: &Raw, now: Mono) {
-        self.cache.receive(kind, raw, now);
+        drop(self.cache.receive(kind, raw, now));
     }
 
     /// An object appears or changes at `now`, at a version of its own; it comes back as it then is.

@@ -5,7 +5,6 @@ use std::time::Duration;
 use super::{FIRST_PAUSE, Feed};
 use crate::clock::Mono;
 use crate::model::Uid;
-use crate::object::Object;
 use crate::wire::{Event, OnlyMeta};
 use pod_safety_client::{ApiError, Call, WatchStream};
 
@@ -36,12 +35,12 @@ pub(super) enum End {
     Silent,
 }
 
-impl<T: Object> Feed<T> {
+impl Feed {
     pub(super) async fn watch(&mut self, version: &str) -> End {
         let seconds = self.around.env.jitter(WATCH_AT_LEAST, 1.0).as_secs();
         let path = format!(
             "{}?watch=true&allowWatchBookmarks=true&timeoutSeconds={seconds}&resourceVersion={version}",
-            self.around.cache.path(T::KIND)
+            self.around.cache.path(self.kind)
         );
         let mut stream = match self.around.connection.watch(Call::get(path)).await {
             Ok(stream) => stream,
@@ -89,11 +88,11 @@ impl<T: Object> Feed<T> {
     fn take(&mut self, event: Event, now: Mono) -> Option<End> {
         match event {
             Event::Applied(raw) => {
-                if let Some(version) = self.around.cache.glance::<T>(&raw, now) {
+                if let Some(version) = self.around.cache.glance_of(self.kind, &raw, now) {
                     version.clone_into(self.version.get_or_insert_default());
                     return None;
                 }
-                if let Some(version) = self.around.cache.put_raw::<T>(&raw, now) {
+                if let Some(version) = self.around.cache.receive(self.kind, &raw, now) {
                     self.version = Some(version);
                 }
                 self.count();
@@ -110,7 +109,7 @@ impl<T: Object> Feed<T> {
                 let Some(uid) = meta.uid.as_deref().and_then(Uid::new) else {
                     return Some(End::Relist("a removal does not name its object"));
                 };
-                self.around.cache.remove::<T>(&uid, now);
+                self.around.cache.remove_of(self.kind, &uid, now);
                 self.count();
                 self.version = meta.resource_version.or(self.version.take());
                 None

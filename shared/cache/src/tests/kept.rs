@@ -18,7 +18,7 @@ fn every_kind_says_which_version_came() {
     for kind in Kind::ALL {
         let object = named("x").within("ns").rv(8).set("/spec", spec.clone());
         let raw = Raw::from_body(Encoding::Json, object.0.to_string().into()).unwrap();
-        let version = of_kind!(kind, T => listed().put_raw::<T>(&raw, at(1)));
+        let version = listed().receive(kind, &raw, at(1));
         assert_eq!(version.as_deref(), Some("8"), "{kind:?}");
     }
 }
