@@ -16,9 +16,9 @@ export MINUTES
 TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 # As in the container image, without the demonstration; the suites start it. Tests of the demonstration need the other one.
 PROGRAM := $(TARGET)/debug/as-shipped/pod-safety
-# The suites wait for the program, not for its speed: its own crate is built less optimised. The crates below it are built as
-# the tests need them, so that each is compiled once: pod-safety-shared takes 90 s of CPU time.
-PROGRAM_BUILD := --no-default-features --features pod-safety-shared/testing --config profile.dev.package.pod-safety.opt-level=1
+# The suites wait for the program, not for its speed. The crates below it are built as the tests need them, so that each is
+# compiled once.
+PROGRAM_BUILD := --no-default-features --features pod-safety-shared/testing
 NEXTEST := .cache/bin/cargo-nextest nextest run --workspace --locked
 # Of Kubernetes, beside the one that all tests run with.
 OTHER_VERSIONS := $(shell cat tests/control-plane/tools/kubernetes/versions)
