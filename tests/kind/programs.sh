@@ -39,7 +39,7 @@ of_kubernetes() { # program
     stamp+=" -X $version.gitMajor=${BASH_REMATCH[1]} -X $version.gitMinor=${BASH_REMATCH[2]}"
     # The checksums of what only these programs need come from Go's own database, into a copy.
     cp "$module/go.mod" "$module/go.sum" "$scratch"
-    (cd "$module" && GOWORK=off go build -mod=mod -modfile "$scratch/go.mod" -trimpath -ldflags "-s -w $stamp" \
+    (cd "$module" && GOWORK=off go build -mod=mod -modfile "$scratch/go.mod" -ldflags "-s -w $stamp" \
         -o "$scratch/$1" "k8s.io/kubernetes/cmd/$1" >&2)
     mv "$scratch/$1" "$folder/$1"
 }

@@ -68,9 +68,11 @@ component=k8s.io/component-base/version
 stamp="-X $component.gitVersion=$kubernetes -X $component.gitTreeState=clean"
 stamp+=" -X $component.gitMajor=${BASH_REMATCH[1]} -X $component.gitMinor=${BASH_REMATCH[2]}"
 
+# Without -trimpath, which would name a library by the version that is asked for: helm/go.mod replaces those that Kubernetes has
+# in another version, and then what both need (two minutes of compiling) is compiled once.
 build() { # module folder, linker flags, program, package, more flags
     say "building $3"
-    (cd "$1" && GOWORK=off go build "${@:5}" -trimpath -ldflags "$2" -o "$building/bin/$3" "$4" >&2) || die "$3 does not build; see above."
+    (cd "$1" && GOWORK=off go build "${@:5}" -ldflags "$2" -o "$building/bin/$3" "$4" >&2) || die "$3 does not build; see above."
 }
 # As a project publishes them, beside the programs.
 definitions() { # module of sigs.k8s.io, files in it
