@@ -1,4 +1,4 @@
-//! `kill -9` of whoever leads, right after each step of an incident: machines are lost one after another, and each costs a
+//! `kill -9` of whoever leads, right after steps of an incident: machines are lost one after another, and each costs a
 //! leader its life at another step. Every incident ends, nobody is shot twice, nobody is released without
 //! evidence.
 //!
@@ -21,8 +21,12 @@ use tokio::task::JoinSet;
 use super::machine::Machine;
 use super::{NAMESPACE, apply};
 
-/// How many machines are lost in the thorough test; otherwise one for each step.
+/// How many machines are lost in the thorough test, which goes through all steps.
 const THOROUGH: usize = 20;
+/// The steps of the short one: between these a shot could be fired twice, or a pod released too early. In the simulator a
+/// leader dies at every write of an incident.
+const SHORT: [&str; 5] =
+    ["off is written down", "the agent runs", "the agent ended", "there is evidence", "the taint is there"];
 /// So many machines are never lost.
 const SPARE: usize = 3;
 const REPLICAS: usize = 3;
@@ -326,8 +330,8 @@ impl Scene {
         found.unwrap()
     }
 
-    async fn round(&self, number: usize) -> Sight {
-        let (machine, step) = (&self.machines[number], STEPS[number % STEPS.len()]);
+    async fn round(&self, number: usize, step: &str) -> Sight {
+        let machine = &self.machines[number];
         tokio::time::sleep(APART * u32::try_from(number).unwrap()).await;
         lose(&self.plane.admin(), machine).await;
         self.until(&machine.name, step, |sight| sight.has_passed(step)).await;
@@ -384,17 +388,20 @@ fn each_shot_was_written_down_and_none_was_made_twice(machine: &str, sight: &Sig
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_dies_at_whichever_step_each_incident_ends_with_one_shot_and_no_pod_goes_without_proof() {
-    leaders_die(STEPS.len()).await;
+    leaders_die(&SHORT).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_dies_at_whichever_step_each_incident_ends_thorough() {
-    leaders_die(THOROUGH).await;
+    let steps: Vec<&str> = STEPS.into_iter().cycle().take(THOROUGH).collect();
+    leaders_die(&steps).await;
 }
 
-async fn leaders_die(rounds: usize) {
+async fn leaders_die(at: &[&str]) {
+    let rounds = at.len();
     let scene = scene(rounds).await;
-    let all = futures::future::join_all((0..rounds).map(|number| scene.round(number)));
+    let all = at.iter().enumerate().map(|(number, step)| scene.round(number, step));
+    let all = futures::future::join_all(all);
     let ended = tokio::select! {
         biased;
         ended = all => ended,
@@ -407,8 +414,8 @@ async fn leaders_die(rounds: usize) {
     }
     let replicas = scene.replicas.lock().await;
     assert_eq!(replicas.kills.len(), rounds);
-    let steps: BTreeSet<_> = replicas.kills.iter().map(|(_, step)| &**step).collect();
-    assert_eq!(steps, BTreeSet::from(STEPS));
+    let killed: BTreeSet<_> = replicas.kills.iter().map(|(_, step)| &**step).collect();
+    assert_eq!(killed, at.iter().copied().collect());
     println!("{rounds} leaders killed: {phases:?}");
     assert_eq!(phases.get("Done"), Some(&rounds), "its device works, so none waits for a person: {phases:?}");
 }
