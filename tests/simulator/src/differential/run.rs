@@ -96,14 +96,14 @@ impl Side {
         self.send(request.header("content-type", media).body(KubeBody::from(bytes)).ok()).await
     }
 
-    /// Opens all watches at once and reads each to its end, a second later.
-    pub async fn watch(&self, targets: &[(String, String)]) -> Vec<WatchRun> {
-        let runs = targets.iter().map(|(target, version)| self.watch_one(target, version));
+    /// Opens all watches at once and reads each to its end, so many seconds later.
+    pub async fn watch(&self, targets: &[(String, String)], seconds: u32) -> Vec<WatchRun> {
+        let runs = targets.iter().map(|(target, version)| self.watch_one(target, version, seconds));
         futures::future::join_all(runs).await
     }
 
-    async fn watch_one(&self, target: &str, version: &str) -> WatchRun {
-        let mut uri = format!("{target}&watch=true&timeoutSeconds=1");
+    async fn watch_one(&self, target: &str, version: &str, seconds: u32) -> WatchRun {
+        let mut uri = format!("{target}&watch=true&timeoutSeconds={seconds}");
         if !version.is_empty() {
             uri = format!("{uri}&resourceVersion={version}");
         }

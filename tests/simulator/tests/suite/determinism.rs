@@ -44,7 +44,7 @@ fn run(number: u64) -> u64 {
         }
         let mut transcript = session.end();
         let targets = watch_targets(generator.sequence(), &transcript.watch_versions());
-        transcript.watches = side.watch(&targets).await;
+        transcript.watches = side.watch(&targets, 1).await;
         let mut sum = 0xCBF2_9CE4_8422_2325;
         for reply in &transcript.replies {
             sum = hash(hash(sum, &reply.code.to_le_bytes()), &reply.raw);
