@@ -18,7 +18,7 @@ use crate::shipped;
 const SHIPPED: Subject = Subject::Shipped(shipped::launch, None);
 
 /// What `make test` runs: the same seeds each time, so that a change alone can break it.
-const SEEDS: u64 = 600;
+const SEEDS: u64 = 300;
 /// What `make test-all` adds: seeds that no other commit has run.
 const SEEDS_OF_A_COMMIT: u64 = 3_000;
 

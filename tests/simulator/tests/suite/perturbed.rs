@@ -9,7 +9,7 @@ const SHIPPED: Subject = Subject::Shipped(shipped::launch, None);
 
 /// One of so many strikes is carried out: what fits into half a minute of two cores. A prime, so that it steps through all
 /// families. `make test-all` carries out more of them.
-const EACH: usize = 37;
+const EACH: usize = 79;
 const EACH_THOROUGH: usize = 5;
 
 #[test]
@@ -35,7 +35,7 @@ fn none_breaks_a_rule(each: usize) {
 /// of these writes leaves something behind that the next one goes on from.
 #[test]
 fn no_strike_at_a_write_of_an_incident_breaks_a_rule() {
-    no_write_breaks_a_rule(3, 23);
+    no_write_breaks_a_rule(7, 23);
 }
 
 #[test]
