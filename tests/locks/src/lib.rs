@@ -1,6 +1,7 @@
 //! What the tests of the locks read: the repository's manifests, sources and pages.
 
 pub mod documents;
+pub mod refused;
 
 use std::path::{Path, PathBuf};
 
@@ -45,7 +46,7 @@ pub struct Source {
     pub text: String,
 }
 
-/// Every Rust source of every member, without build output and fixtures.
+/// Every Rust source of every member, without build output and what must not compile.
 ///
 /// # Errors
 /// If a folder or file cannot be read.
@@ -55,8 +56,8 @@ pub fn sources() -> Result<Vec<Source>> {
     Ok(found)
 }
 
-/// These files, and those below these folders whose names have one of these endings, sorted by path. Build output and fixtures
-/// are left out.
+/// These files, and those below these folders whose names have one of these endings, sorted by path. Build output and
+/// what must not compile are left out.
 ///
 /// # Errors
 /// If a folder or file cannot be read.
@@ -77,7 +78,7 @@ fn collect(folder: &Path, endings: &[&str], found: &mut Vec<Source>) -> Result<(
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let ending = path.extension().unwrap_or_default().to_string_lossy();
-        if path.is_dir() && !["target", "fixtures", "forbidden", ".cache"].contains(&name.as_ref()) {
+        if path.is_dir() && !["target", "refused", ".cache"].contains(&name.as_ref()) {
             collect(&path, endings, found)?;
         } else if endings.contains(&ending.as_ref()) {
             add(&path, found)?;

@@ -1,36 +1,60 @@
 //! Code that must not compile: forging evidence, using it twice, a force delete without it.
 //!
-//! One file per attempt, `tests/locks/tests/forbidden/<what_it_tries>.rs`, with a `main` and, beside it, the
-//! compiler's refusal as `<what_it_tries>.stderr`. The refusal belongs to the proof: a file may fail to
-//! compile for a reason of no interest (a typing error, a module that has moved), and then its stderr says
-//! so. Write the file, run
-//!
-//!     TRYBUILD=overwrite cargo test -p pod-safety-locks --test forbidden
-//!
-//! and read the new stderr before it is committed: it must name the lock that holds. Files may use
-//! pod-safety-shared and pod-safety-proof, dev-dependencies of this crate.
+//! One program per attempt, `tests/locks/refused/<what_it_tries>.rs`, named in Cargo.toml. Above each line that must be refused
+//! stands the compiler's refusal, `//~v E0603 module `act` is private`. The refusal belongs to the proof: a program may fail to
+//! compile for a reason of no interest (a typing error, a module that has moved).
 
-use anyhow::{Result, ensure};
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result, ensure};
+use pod_safety_locks::refused::refusals;
+use pod_safety_locks::{manifest, texts};
 
 /// One for each way around the deletion authority that was thought of; none may be lost.
 const LEAST: usize = 10;
 
+/// Stands before a refusal, on the line above.
+const REFUSED: &str = "//~v ";
+
 #[test]
 fn forbidden_code_does_not_compile() -> Result<()> {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/forbidden");
-    let files: Vec<_> = std::fs::read_dir(folder)?.collect::<Result<_, _>>()?;
-    let attempts = files.iter().filter(|file| file.path().extension().is_some_and(|end| end == "rs"));
-    // Without its stderr, trybuild would only propose one and the attempt could fail for any reason.
-    let writes = std::env::var_os("TRYBUILD").is_some();
-    ensure!(
-        !writes || std::env::var_os("CI").is_none(),
-        "TRYBUILD is set, and so is CI: it would write what it is to check"
-    );
-    for attempt in attempts.clone() {
-        let refusal = attempt.path().with_extension("stderr");
-        ensure!(refusal.exists() || writes, "{} is missing", refusal.display());
+    let (mut programs, mut expected) = (Vec::new(), BTreeSet::new());
+    for (program, path) in attempts()? {
+        let source = texts(&[path], &["rs"])?.pop().context("one file")?;
+        let before = expected.len();
+        for (above, text) in (1..).zip(source.text.lines()) {
+            let refusal = text.trim_start().strip_prefix(REFUSED);
+            expected.extend(refusal.map(|refusal| (program.clone(), above + 1, refusal.to_owned())));
+        }
+        ensure!(expected.len() > before, "{} says of no line that it is refused", source.path);
+        programs.push(program);
     }
-    ensure!(attempts.count() >= LEAST, "attempts are missing from {folder}");
-    trybuild::TestCases::new().compile_fail("tests/forbidden/*.rs");
+    ensure!(programs.len() >= LEAST, "attempts are missing: {programs:?}");
+    let found = refusals(&programs)?.into_iter().filter(|one| one.is_of_the_language()).map(|one| {
+        let code = one.code.map(|code| format!("{code} ")).unwrap_or_default();
+        (one.program, one.line, code + &one.message)
+    });
+    let found: BTreeSet<_> = found.collect();
+    ensure!(
+        found == expected,
+        "refused otherwise: {:#?}\nexpected: {:#?}",
+        found.difference(&expected).collect::<Vec<_>>(),
+        expected.difference(&found).collect::<Vec<_>>()
+    );
     Ok(())
+}
+
+/// Name and file of each, without the program that breaks the lints.
+fn attempts() -> Result<Vec<(String, String)>> {
+    let manifest = manifest("tests/locks/Cargo.toml")?;
+    let programs = manifest["bin"].as_array().context("bin")?.iter().filter_map(|bin| {
+        let (name, path) = (bin["name"].as_str()?, bin["path"].as_str()?);
+        (name != "lints").then(|| (name.to_owned(), format!("tests/locks/{path}")))
+    });
+    let programs: Vec<_> = programs.collect();
+    let files = texts(&["tests/locks/refused"], &["rs"])?;
+    let files = files.iter().filter(|file| !file.path.contains("/lints/")).map(|file| &file.path);
+    let named: BTreeSet<_> = programs.iter().map(|(_, path)| path).collect();
+    ensure!(named == files.collect(), "Cargo.toml names {named:?}, and these are not the files of refused/");
+    Ok(programs)
 }

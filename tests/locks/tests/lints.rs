@@ -1,22 +1,15 @@
-//! Each ban of clippy.toml and each lint of Cargo.toml is broken once in fixtures/lints, and must be an
-//! error there. A ban whose path has moved would otherwise fall silent: clippy does not mind.
+//! Each ban of clippy.toml and each lint of Cargo.toml is broken once in refused/lints, and must be an error
+//! there. A ban whose path has moved would otherwise fall silent: clippy does not mind.
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use pod_safety_locks::refused::refusals;
 use pod_safety_locks::{manifest, repository};
 use serde_json::Value;
-use toml::Table;
-
-/// An error of the compiler or of clippy.
-struct Finding {
-    /// `clippy::disallowed_methods`, `unsafe_code`, `E0451`, …
-    code: String,
-    message: String,
-}
 
 /// A group and not a lint: an error bears the name of one of its members, which is looked for by itself.
 const GROUPS: [&str; 1] = ["rust_2018_idioms"];
@@ -28,13 +21,12 @@ fn every_ban_and_every_lint_fires() -> Result<()> {
 
     for (list, path) in bans()? {
         let quoted = format!("`{path}`");
-        let fires =
-            |found: &Finding| found.code == format!("clippy::{list}") && found.message.contains(&quoted);
-        if !findings.iter().any(fires) {
+        let lint = format!("clippy::{list}");
+        if !findings.iter().any(|(code, message)| *code == lint && message.contains(&quoted)) {
             silent.insert(format!("{list} {path}"));
         }
     }
-    let codes: BTreeSet<&str> = findings.iter().map(|found| found.code.as_str()).collect();
+    let codes: BTreeSet<&str> = findings.iter().map(|(code, _)| code.as_str()).collect();
     for lint in lints()? {
         if !codes.contains(lint.as_str()) && !GROUPS.contains(&lint.as_str()) {
             silent.insert(lint);
@@ -42,7 +34,7 @@ fn every_ban_and_every_lint_fires() -> Result<()> {
     }
     ensure!(
         silent.is_empty(),
-        "use each of these in tests/locks/fixtures/lints (or correct its path): {silent:#?}"
+        "use each of these in tests/locks/refused/lints (or correct its path): {silent:#?}"
     );
     ensure!(codes.contains("elided_lifetimes_in_paths"), "rust_2018_idioms are silent");
     Ok(())
@@ -142,66 +134,12 @@ fn lints() -> Result<Vec<String>> {
     Ok(rust.into_iter().chain(clippy.iter().map(|name| format!("clippy::{name}"))).collect())
 }
 
-/// Runs clippy over the fixtures, once, as `make lint` runs it over the workspace.
-fn findings() -> Result<Vec<Finding>> {
-    let workspace = fixture_workspace()?;
-    let output = Command::new(env!("CARGO"))
-        .args(["clippy", "--offline", "--quiet", "--message-format=json", "--", "-D", "warnings"])
-        .current_dir(&workspace)
-        .env("CARGO_TARGET_DIR", repository().join("target/locks/target"))
-        .env_remove("RUSTFLAGS")
-        .output()?;
-    let errors = String::from_utf8_lossy(&output.stderr);
-    let mut findings = Vec::new();
-    for line in String::from_utf8_lossy(&output.stdout).lines() {
-        let message: Value = serde_json::from_str(line).with_context(|| line.to_owned())?;
-        let message = &message["message"];
-        if let (Some(code), Some("error")) = (message["code"]["code"].as_str(), message["level"].as_str()) {
-            let text = message["message"].as_str().unwrap_or_default().to_owned();
-            findings.push(Finding { code: code.to_owned(), message: text });
-        }
-    }
-    let broken: Vec<&str> = findings
-        .iter()
-        .filter(|found| found.code.starts_with('E'))
-        .map(|found| found.message.as_str())
-        .collect();
-    ensure!(broken.is_empty(), "the fixtures must compile but for the lints: {broken:?}");
-    ensure!(!findings.is_empty(), "clippy found nothing at all: {errors}");
-    Ok(findings)
-}
-
-/// A workspace with the repository's versions, lints and clippy.toml, whose only member is the fixtures.
-fn fixture_workspace() -> Result<PathBuf> {
-    let workspace = repository().join("target/locks/workspace");
-    fs::create_dir_all(workspace.join("lints/src"))?;
-    let mut root: Table = manifest("Cargo.toml")?;
-    let table = root["workspace"].as_table_mut().context("no workspace")?;
-    table.insert("members".into(), toml::Value::Array(vec!["lints".into()]));
-    table.remove("default-members");
-    table.remove("exclude");
-    write_if_new(&workspace.join("Cargo.toml"), &toml::to_string(&root)?)?;
-    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/lints");
-    for file in ["Cargo.lock", "clippy.toml"] {
-        write_if_new(&workspace.join(file), &fs::read_to_string(repository().join(file))?)?;
-    }
-    write_if_new(&workspace.join("lints/Cargo.toml"), &fs::read_to_string(fixtures.join("Cargo.toml"))?)?;
-    for entry in fs::read_dir(fixtures.join("src"))? {
-        let entry = entry?;
-        write_if_new(
-            &workspace.join("lints/src").join(entry.file_name()),
-            &fs::read_to_string(entry.path())?,
-        )?;
-    }
-    Ok(workspace)
-}
-
-/// Leaves a file alone that says this already, so that cargo has nothing to do again.
-fn write_if_new(path: &Path, text: &str) -> Result<()> {
-    if fs::read_to_string(path).is_ok_and(|old| old == text) {
-        return Ok(());
-    }
-    fs::write(path, text).with_context(|| path.display().to_string())
+/// What is said of the program that breaks them all.
+fn findings() -> Result<Vec<(String, String)>> {
+    let refusals = refusals(&["lints".to_owned()])?;
+    let broken: Vec<_> = refusals.iter().filter(|found| found.is_of_the_language()).collect();
+    ensure!(broken.is_empty(), "refused/lints must compile but for the lints: {broken:?}");
+    Ok(refusals.into_iter().filter_map(|found| Some((found.code?, found.message))).collect())
 }
 
 /// The names of the public async methods in the sources of kube-client, as the lock file pins it.

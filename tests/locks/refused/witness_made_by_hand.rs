@@ -4,6 +4,8 @@ use pod_safety_shared::authority::Witness;
 use pod_safety_shared::clock::Mono;
 
 fn main() {
+    //~v E0599 no function or associated item named `for_decide_tests` found for struct `pod_safety_shared::authority::Witness` in the current scope
     let _ = Witness::for_decide_tests(Mono::default());
+    //~v cannot construct `pod_safety_shared::authority::Witness` with struct literal syntax due to private fields
     let _ = Witness { asked_at: Mono::default() };
 }

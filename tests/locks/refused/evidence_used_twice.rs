@@ -6,6 +6,7 @@ fn act(_: Evidence<PodVersion>) {}
 
 fn twice(evidence: Evidence<PodVersion>) {
     act(evidence);
+    //~v E0382 use of moved value: `evidence`
     act(evidence);
 }
 

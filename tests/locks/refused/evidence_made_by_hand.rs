@@ -6,6 +6,7 @@ use pod_safety_shared::model::{PodKey, Rv};
 
 fn forge(pod: PodKey, rv: Rv) -> Evidence<PodVersion> {
     let subject = PodVersion { pod, rv, terminal: true, generation: 1 };
+    //~v E0451 fields `kind`, `subject` and `expires` of struct `pod_safety_proof::Evidence` are private
     Evidence { kind: EvidenceKind::NeverScheduled, subject, expires: Mono::default() }
 }
 
