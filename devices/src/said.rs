@@ -62,7 +62,7 @@ impl Redactor {
     pub(crate) fn answer(&self, answer: Result<Answer, DeviceError>) -> Result<Answer, DeviceError> {
         let clean = |text: String| self.clean(text.as_bytes(), false);
         match answer {
-            Ok(Answer { power, identity, said }) => Ok(Answer { power, identity, said: clean(said) }),
+            Ok(answer) => Ok(Answer { said: clean(answer.said), ..answer }),
             Err(error) => Err(cleaned(error, clean)),
         }
     }

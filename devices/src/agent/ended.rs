@@ -1,5 +1,6 @@
 //! How a run of an agent ended.
 
+use pod_safety_clock::Mono;
 use zeroize::Zeroizing;
 
 /// How a run ended.
@@ -12,6 +13,8 @@ pub(super) struct Ended {
     pub(super) stderr: Captured,
     /// Processes that it had left behind; they were killed.
     pub(super) left: usize,
+    /// Until then it had read nothing of its input, and so had asked no device.
+    pub(super) unread_until: Mono,
 }
 
 /// The beginning of what it said.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use pod_safety_clock::Mono;
 use pod_safety_fuzz::{Draw, fuzz};
 use pod_safety_transport::{Act, Driver, Machine, Order, Power, SAID_MOST, Secret, Value};
 
@@ -48,6 +49,7 @@ fn what_an_agent_says_is_off_only_if_it_is_plainly_so() {
         let (act, code) = (*draw.one_of(ACTS).unwrap(), *draw.one_of(&[2, 0, 1, -1, 3, 126]).unwrap());
         let killed = draw.once_in(8);
         let ended = Ended {
+            unread_until: Mono::default(),
             code: (!killed).then_some(code),
             signal: killed.then_some(9),
             stdout: captured(draw),

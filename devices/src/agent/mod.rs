@@ -100,23 +100,26 @@ impl Agents {
 
     /// See [`FenceTransport::carry_out`](pod_safety_transport::FenceTransport::carry_out).
     pub(crate) async fn carry_out(&self, name: &str, order: &Order) -> Result<Answer, DeviceError> {
-        let deadline = self.env.now() + order.within;
+        let began = self.env.now();
+        let deadline = began + order.within;
         let found = find::agent(name, &self.options.directories)?;
         let metadata = self.metadata(&found, deadline).await?;
         let input = input::lines(&found.name, &metadata, order)?;
         let redactor = Redactor::new(&order.parameters);
         let ended = process::run(&self.env, &self.owner, &found.path, &input, deadline).await;
         let ended = ended.map_err(|error| refused(&error, order.within, &redactor))?;
-        match (verdict::answer(order.act, &ended, &redactor), terminated::question(&found.name, order)) {
+        let answer = verdict::answer(order.act, &ended, &redactor);
+        let (answer, unread_until) = match (answer, terminated::question(&found.name, order)) {
             (Err(DeviceError::Failed { said }), Some(question)) if terminated::is_in_doubt(&said) => {
                 let answer = self.is_terminated(&found, &metadata, order, &question, deadline).await;
-                answer.ok_or(DeviceError::Failed { said })
+                answer.ok_or(DeviceError::Failed { said })?
             }
-            (answer, _) => answer,
-        }
+            (answer, _) => (answer?, ended.unread_until),
+        };
+        Ok(Answer { asked_after: unread_until.since(began), ..answer })
     }
 
-    /// The second question. `None`: it does not say so.
+    /// The second question, and until when it had not been asked. `None`: it does not say so.
     async fn is_terminated(
         &self,
         found: &Found,
@@ -124,10 +127,10 @@ impl Agents {
         order: &Order,
         question: &terminated::Question<'_>,
         deadline: Mono,
-    ) -> Option<Answer> {
+    ) -> Option<(Answer, Mono)> {
         let input = input::list(&found.name, metadata, order, question.filter).ok()?;
         let ended = process::run(&self.env, &self.owner, &found.path, &input, deadline).await.ok()?;
-        question.answer(&ended)
+        Some((question.answer(&ended)?, ended.unread_until))
     }
 
     /// What the agent says of itself; asked anew when its file has changed.

@@ -16,7 +16,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use pod_safety_clock::{Env, Mono};
-use rustix::event::Timespec;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::ioctl_fionread;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, Interest};
@@ -40,6 +41,9 @@ const PAUSE: Duration = Duration::from_millis(5);
 
 /// So often it is looked: for a second. What is alive then waits for hardware, or belongs to another user.
 const LOOKS: u32 = 200;
+
+/// Between two looks whether an agent has read its input.
+const READS: Duration = Duration::from_millis(20);
 
 const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
@@ -108,18 +112,20 @@ impl Group {
     /// Feeds it, listens to it, and waits for its end, all at once: each of the pipes can fill up.
     async fn talk(&mut self, env: &Env, pipes: Pipes, input: &[u8]) -> Result<Ended, RunError> {
         let Pipes { mut stdin, stdout, stderr } = pipes;
+        let began = env.now();
         let feed = async move {
             // An agent that does not read to the end says why itself. Dropping the pipe is the end of file.
             let _ = stdin.write_all(input).await;
+            unread_until(env, &stdin, input.len(), began).await
         };
         let end = async {
             drop(self.handle.readable().await.map_err(RunError::NotWatched)?);
             // At once: what it left behind holds the pipes open.
             self.end(env).await
         };
-        let ((), stdout, stderr, end) = tokio::join!(feed, capture(stdout), capture(stderr), end);
+        let (unread_until, stdout, stderr, end) = tokio::join!(feed, capture(stdout), capture(stderr), end);
         let (status, left) = end?;
-        Ok(Ended { code: status.code(), signal: status.signal(), stdout, stderr, left })
+        Ok(Ended { code: status.code(), signal: status.signal(), stdout, stderr, left, unread_until })
     }
 
     /// Kills what runs of it and waits until nothing is left. Says how it ended, and how much it had left behind.
@@ -225,6 +231,27 @@ pub(super) async fn end_earlier(env: &Env, owner: &str) -> Result<(), usize> {
         env.sleep(PAUSE).await;
     }
     Err(earlier.kill().max(1))
+}
+
+/// The last time when nothing of an input of this length had been read. An agent that is Python starts for a second, on a busy
+/// machine for many, and asks no device before it has read which. Comes back when it has read something, or reads no more.
+async fn unread_until(env: &Env, stdin: &pipe::Sender, length: usize, began: Mono) -> Mono {
+    let mut unread = began;
+    loop {
+        let now = env.now();
+        // A longer input than a pipe holds was read in part while it was written.
+        let all = ioctl_fionread(stdin).is_ok_and(|left| usize::try_from(left) == Ok(length));
+        if !all || has_no_reader(stdin) {
+            return unread;
+        }
+        unread = now;
+        env.sleep(READS).await;
+    }
+}
+
+fn has_no_reader(stdin: &pipe::Sender) -> bool {
+    let mut ends = [PollFd::new(stdin, PollFlags::empty())];
+    poll(&mut ends, Some(&AT_ONCE)).is_err() || ends[0].revents().contains(PollFlags::ERR)
 }
 
 /// Reads to the end, so that the writer never waits for us; keeps the beginning.

@@ -46,10 +46,8 @@ impl Question<'_> {
         let list = String::from_utf8_lossy(&ended.stdout.text);
         // Its name, the separator that agents have by default, and no alias.
         let is_it = |line: &str| line.trim_end().strip_suffix(',') == Some(instance);
-        (listed && !instance.is_empty() && list.lines().any(is_it)).then(|| Answer {
-            power: Power::Gone,
-            identity: Identity::Unknown,
-            said: format!("instance {instance} is terminated"),
+        (listed && !instance.is_empty() && list.lines().any(is_it)).then(|| {
+            Answer::new(Power::Gone, Identity::Unknown, format!("instance {instance} is terminated"))
         })
     }
 }
@@ -58,6 +56,7 @@ impl Question<'_> {
 mod tests {
     use std::time::Duration;
 
+    use pod_safety_clock::Mono;
     use pod_safety_transport::Act;
 
     use super::super::ended::Captured;
@@ -69,7 +68,14 @@ mod tests {
     fn ended(code: i32, stdout: &str, cut: bool) -> Ended {
         let text = stdout.as_bytes().to_vec().into();
         let stdout = Captured { text, cut };
-        Ended { code: Some(code), signal: None, stdout, stderr: Captured::default(), left: 0 }
+        Ended {
+            code: Some(code),
+            signal: None,
+            stdout,
+            stderr: Captured::default(),
+            left: 0,
+            unread_until: Mono::default(),
+        }
     }
 
     #[test]

@@ -85,8 +85,13 @@ impl Stage {
     /// An agent that knows its metadata; for anything else it does `body`, with `$here` as its folder. What it was
     /// told is in `$here/stdin`.
     pub(crate) fn agent(self, body: &str) -> Self {
+        self.agent_that_starts("", body)
+    }
+
+    /// The same, which does `start` before it reads what it is told.
+    pub(crate) fn agent_that_starts(self, start: &str, body: &str) -> Self {
         self.raw(&format!(
-            "here=${{0%/*}}\ncat > \"$here/stdin\"\nif grep -q action=metadata \"$here/stdin\"; then echo asked >> \"$here/asked\"; \
+            "here=${{0%/*}}\n{start}\ncat > \"$here/stdin\"\nif grep -q action=metadata \"$here/stdin\"; then echo asked >> \"$here/asked\"; \
              cat <<'END'\n{METADATA}\nEND\nexit 0\nfi\n{body}\n"
         ))
     }

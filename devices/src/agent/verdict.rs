@@ -31,7 +31,7 @@ pub(super) fn answer(act: Act, ended: &Ended, redactor: &Redactor) -> Result<Ans
         Act::Off | Act::On => return Err(failure(ended, said)),
         Act::Look => look(ended, &said)?,
     };
-    Ok(Answer { power, identity: Identity::Unknown, said })
+    Ok(Answer::new(power, Identity::Unknown, said))
 }
 
 fn look(ended: &Ended, said: &str) -> Result<Power, DeviceError> {

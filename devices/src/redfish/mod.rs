@@ -103,5 +103,5 @@ async fn act(
 }
 
 fn answer(system: &System, identity: Identity) -> Answer {
-    Answer { power: system.power(), identity, said: system.said() }
+    Answer::new(system.power(), identity, system.said())
 }

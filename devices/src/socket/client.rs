@@ -157,7 +157,7 @@ fn shown(socket: &Path) -> String {
 /// An agent knows the power of a machine after a look only, and never its identity.
 fn believed(act: Act, answer: Answer) -> Answer {
     let power = if act == Act::Look { answer.power } else { Power::Unknown };
-    Answer { power, identity: Identity::Unknown, said: answer.said }
+    Answer { power, identity: Identity::Unknown, ..answer }
 }
 
 /// The bytes to send. If the order is too long, the error names its longest parameter.

@@ -204,11 +204,14 @@ impl AgentServer {
         if order.within.is_zero() {
             return Err(DeviceError::TimedOut { after: order.within });
         }
-        let place = self.env.until(self.env.now() + order.within, self.places.acquire());
+        let began = self.env.now();
+        let place = self.env.until(began + order.within, self.places.acquire());
         let _place = place.await.ok_or_else(|| self.no_place())?;
+        let waited = self.env.now().since(began);
         // Less than before the wait.
         let within = left(not_after);
-        self.agents.carry_out(agent, &Order { within, ..order }).await
+        let answer = self.agents.carry_out(agent, &Order { within, ..order }).await?;
+        Ok(Answer { asked_after: answer.asked_after + waited, ..answer })
     }
 
     fn no_place(&self) -> DeviceError {

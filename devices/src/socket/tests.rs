@@ -118,6 +118,7 @@ async fn attack_a_hostile_reply_proves_no_more_than_an_agent_can_say() {
         power: Power::Off,
         identity: Identity::Match,
         said: format!("\x1b[31m{}{SECRET}", "x".repeat(2 * SAID_MOST)),
+        asked_after: Duration::MAX,
     };
     let lie = bytes(&Reply::CarriedOut(Ok(lie)));
     for (act, power) in [(Act::Off, Power::Unknown), (Act::Look, Power::Off)] {

@@ -185,6 +185,18 @@ pub struct Answer {
     pub identity: Identity,
     /// What else it said, at most [`SAID_MOST`] bytes, without secrets.
     pub said: String,
+    /// For so long after the order was given the device had not been asked: the order waited for its turn, or its agent started. So
+    /// what the device reported is younger than the order by this. Zero if it is not known.
+    #[serde(default)]
+    pub asked_after: Duration,
+}
+
+impl Answer {
+    /// Of a device that was asked at an unknown time after the order.
+    #[must_use]
+    pub const fn new(power: Power, identity: Identity, said: String) -> Self {
+        Self { power, identity, said, asked_after: Duration::ZERO }
+    }
 }
 
 /// More than this of what a device says is not kept.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use pod_safety_clock::Env;
 use pod_safety_transport::{Act, DeviceError, FenceTransport as _, Identity, Power};
 
 use super::super::process;
@@ -26,6 +27,21 @@ async fn an_agent_gets_no_arguments_the_exact_lines_an_end_of_file_and_a_bare_en
     assert!(
         environment.contains("LC_ALL=C\n") && environment.contains("PATH=/usr/sbin:/usr/bin:/sbin:/bin\n")
     );
+}
+
+/// What an agent reports is not older than the moment when it read what it was asked.
+#[tokio::test]
+async fn bug_what_an_agent_reported_was_as_old_as_its_start() {
+    // It says what it is at once, and then starts slowly.
+    let slowly = "if [ -e \"$here/asked\" ]; then sleep 2; fi";
+    let stage = Stage::new().agent_that_starts(slowly, &format!("sleep 1; {OFF}"));
+    let env = Env::real(1);
+    let began = env.now();
+    let answer = stage.act(Act::Look).await.unwrap();
+    let age = env.now().since(began) - answer.asked_after;
+    assert!(age >= Duration::from_secs(1), "it asks its device after it has read: {age:?}");
+    // Two seconds; on a busy machine the last look at its input may be some time before.
+    assert!(answer.asked_after >= Duration::from_millis(500), "{answer:?}");
 }
 
 #[tokio::test]

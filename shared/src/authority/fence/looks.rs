@@ -9,7 +9,7 @@ use super::render::Facts;
 use crate::api::{
     ActedOn, Corroborated, DeviceRef, IdentityCheck, Incarnation, KindOfEvidence, Sample, proved_by,
 };
-use crate::clock::Env;
+use crate::clock::{Env, Mono};
 use crate::transport::{Act, Answer, DeviceError, FenceTransport, Identity, Order, Power};
 
 /// Looks at devices.
@@ -43,6 +43,7 @@ impl Looker<'_> {
         ready: Result<Ready, OrderError>,
         known: Known<'_>,
     ) -> Looked {
+        let began = self.env.now();
         let (check, driver, instance, answer) = match ready {
             Ok(Ready { driver, check, instance, way }) => {
                 let answer = match way {
@@ -58,6 +59,9 @@ impl Looker<'_> {
                 (IdentityCheck::Required, None, String::new(), Err(said))
             }
         };
+        let waited = answer.as_ref().map_or(Duration::ZERO, |answer| answer.asked_after);
+        // It was not asked later than now, whatever the answer says.
+        let asked_at = began + waited.min(self.env.now().since(began));
         let problem = answer.as_ref().err().map(|(problem, _)| *problem);
         let answer = answer.map_err(|(_, said)| said);
         let at = format!("{:.3}", self.env.clock.wall());
@@ -66,7 +70,7 @@ impl Looker<'_> {
             Known::Nothing => None,
         };
         let sample = Sample { driver, object, instance, ..sample(device, at, answer) };
-        Looked { check, problem, sample }
+        Looked { check, problem, sample, asked_at }
     }
 
     async fn look_at_object(&self, order: &ObjectOrder, known: Known<'_>) -> Result<Answer, DeviceError> {
@@ -91,13 +95,15 @@ impl Looker<'_> {
         self.env.until(ends, asked).await.unwrap_or(Err(DeviceError::TimedOut { after: within }))
     }
 
-    /// What the devices of these samples show now, if every one says off: for the moment of a release.
+    /// What the devices of these samples show now, if every one says off: for the moment of a release. With the time that this is
+    /// not older than.
     pub(in crate::authority) async fn all_off(
         &self,
         node: &Incarnation,
         samples: &[Sample],
         corroborated: &[Corroborated],
-    ) -> Result<KindOfEvidence, String> {
+    ) -> Result<(KindOfEvidence, Mono), String> {
+        let began = self.env.now();
         let facts = self.reader.facts(node).await.map_err(|error| crate::record::error_chain(&error))?;
         let devices: std::collections::BTreeSet<_> =
             samples.iter().map(|sample| sample.device.clone()).collect();
@@ -106,6 +112,9 @@ impl Looker<'_> {
         let looks = self.look(&devices, &facts, &objects);
         let (looks, borne_out) =
             futures::future::join(looks, Box::pin(self.still_corroborated(corroborated, &node.name))).await;
+        let asked_at = looks.iter().map(|looked| looked.asked_at).min();
+        // Second facts are as old as all of this.
+        let asked_at = asked_at.filter(|_| corroborated.is_empty()).unwrap_or(began);
         let seen: Vec<_> = looks
             .into_iter()
             .map(|Looked { check, sample, .. }| Seen { check, samples: vec![sample.clone(), sample] })
@@ -114,7 +123,7 @@ impl Looker<'_> {
         if verified.power != "Off" {
             return Err(verified.message);
         }
-        borne_out.map(|()| proved_by(&verified.samples))
+        borne_out.map(|()| (proved_by(&verified.samples), asked_at))
     }
 }
 
@@ -147,6 +156,8 @@ pub(super) struct Looked {
     pub(super) check: IdentityCheck,
     /// Why there is no answer, in one word.
     pub(super) problem: Option<&'static str>,
+    /// What it shows is not older.
+    pub(super) asked_at: Mono,
     pub(super) sample: Sample,
 }
 
@@ -156,7 +167,7 @@ pub(super) const LATE: Duration = Duration::from_secs(1);
 fn sample(device: &DeviceRef, at: String, answer: Result<Answer, String>) -> Sample {
     let device = device.clone();
     match answer {
-        Ok(Answer { power, identity, said }) => Sample {
+        Ok(Answer { power, identity, said, .. }) => Sample {
             device,
             at,
             power: power_word(power).to_owned(),

@@ -96,7 +96,7 @@ async fn look_at(
         }
         Ok(Ready { way: Way::Order(_), .. }) | Err(_) => Clients::default(),
     };
-    let Looked { check, problem, sample } = acting.looker.answer(device, order, Known::Nothing).await;
+    let Looked { check, problem, sample, .. } = acting.looker.answer(device, order, Known::Nothing).await;
     let Sample { at, power, identity, said, .. } = sample;
     let (problem, message) = match (checked, problem) {
         (Some(error), _) => (error.category(), error.to_string()),

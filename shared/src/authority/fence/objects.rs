@@ -265,17 +265,17 @@ pub(super) async fn look(
         (By::NetworkFence(class), None) => {
             let clients = network::clients(connection, order, class).await?;
             let said = format!("it would fence {}", clients.cidrs.join(", "));
-            Ok(Answer { power: Power::On, identity: Identity::Unknown, said })
+            Ok(Answer::new(Power::On, Identity::Unknown, said))
         }
         (By::Machine(kind), None) => {
             let found = Box::pin(machine::resolve(connection, order, kind)).await?;
             let identity = if found.matched { Identity::Match } else { Identity::Unknown };
-            Ok(Answer { power: Power::On, identity, said: format!("{} exists", found.path) })
+            Ok(Answer::new(Power::On, identity, format!("{} exists", found.path)))
         }
         (By::External(external), None) => {
             let found = external::resolve(connection, order, external, "").await?;
             let said = format!("{} would be created", found.path);
-            Ok(Answer { power: Power::On, identity: Identity::Unknown, said })
+            Ok(Answer::new(Power::On, Identity::Unknown, said))
         }
     }
 }

@@ -71,7 +71,7 @@ impl FenceTransport for Devices {
 }
 
 fn says(power: Power) -> Option<Result<Answer, DeviceError>> {
-    Some(Ok(Answer { power, identity: Identity::Match, said: "done".to_owned() }))
+    Some(Ok(Answer::new(power, Identity::Match, "done".to_owned())))
 }
 
 #[derive(Clone)]
@@ -691,7 +691,7 @@ async fn a_look_through_names_what_is_wrong_in_a_word_and_answers_who_asked() {
     }
     let stranger = |_, _| {
         let identity = Identity::Mismatch { found: "uuid-2".to_owned() };
-        Some(Ok(Answer { power: Power::On, identity, said: String::new() }))
+        Some(Ok(Answer::new(Power::On, identity, String::new())))
     };
     let scene = scene(There::default(), stranger);
     assert_eq!(scene.look_through(&wish(&["n"], true)).await.name(), "written");

@@ -103,9 +103,8 @@ impl Judge<'_> {
     /// What the devices of the evidence report now, if its second facts bear that out.
     pub(super) async fn shown(&self, found: &Found) -> Result<Shown, Unproved> {
         let Found { read, samples, corroborated } = found;
-        let asked_at = self.env.now();
-        let kind = self.looker.all_off(read.node(), samples, corroborated).await;
-        let kind = kind.map_err(Refusal::PowerStateUnconfirmed)?;
+        let shown = self.looker.all_off(read.node(), samples, corroborated).await;
+        let (kind, asked_at) = shown.map_err(Refusal::PowerStateUnconfirmed)?;
         Ok(Shown { kind, asked_at })
     }
 

@@ -281,7 +281,7 @@ impl Device {
             };
             world.checker.device_said(touched, &answered);
         }
-        Ok(Answer { power, identity, said: String::new() })
+        Ok(Answer::new(power, identity, String::new()))
     }
 
     pub(super) fn act(&self, world: &Arc<World>, machine: usize, act: Act) {

@@ -29,7 +29,7 @@ type Asked = BoxFuture<'static, Result<Answer, DeviceError>>;
 
 /// What is wanted to be true.
 fn is_off() -> Answer {
-    Answer { power: Power::Off, identity: Identity::Match, said: String::new() }
+    Answer::new(Power::Off, Identity::Match, String::new())
 }
 
 impl Wire {
@@ -79,11 +79,9 @@ impl Wire {
                         (Plant::StoppingIsStopped, Ok(answer)) if answer.power == Power::Unknown => {
                             Ok(Answer { power: Power::Off, ..answer })
                         }
-                        (Plant::NotFoundIsGone, Err(error)) if is_not_found(&error) => Ok(Answer {
-                            power: Power::Gone,
-                            identity: Identity::Unknown,
-                            said: String::new(),
-                        }),
+                        (Plant::NotFoundIsGone, Err(error)) if is_not_found(&error) => {
+                            Ok(Answer::new(Power::Gone, Identity::Unknown, String::new()))
+                        }
                         (_, answer) => answer,
                     }
                 })

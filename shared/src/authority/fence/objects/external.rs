@@ -201,5 +201,5 @@ pub(super) async fn look(
             (Power::Unknown, format!("{path} says {wanted}={}", says(there, wanted).unwrap_or("nothing yet")))
         }
     };
-    Ok(Answer { power, identity: Identity::Unknown, said })
+    Ok(Answer::new(power, Identity::Unknown, said))
 }

@@ -216,5 +216,5 @@ pub(super) async fn look(
         }
         (None, power) => (power, format!("{path} has poweredOn {}", host["status"]["poweredOn"])),
     };
-    Ok(Answer { power, identity, said })
+    Ok(Answer::new(power, identity, said))
 }

@@ -216,5 +216,5 @@ pub(super) async fn look(connection: &Connection, object: &ActedOn) -> Result<An
         }
         Some(_) => (Power::On, format!("{path} exists")),
     };
-    Ok(Answer { power, identity, said })
+    Ok(Answer::new(power, identity, said))
 }

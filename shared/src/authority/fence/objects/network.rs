@@ -219,7 +219,7 @@ pub(super) async fn look(connection: &Connection, object: &ActedOn) -> Result<An
         }
         Some(_) => (Power::Unknown, format!("{path} is not in force yet")),
     };
-    Ok(Answer { power, identity: Identity::Unknown, said })
+    Ok(Answer::new(power, Identity::Unknown, said))
 }
 
 /// The node is back, or nothing was proved: it is lifted, then it goes.

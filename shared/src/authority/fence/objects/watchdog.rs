@@ -176,7 +176,7 @@ pub(super) async fn look(
         }
         Err(refusal) => return Err(refused(&refusal)),
     };
-    Ok(Answer { power, identity, said })
+    Ok(Answer::new(power, identity, said))
 }
 
 /// What the agent promises now, while nothing is wrong.
@@ -200,5 +200,5 @@ pub(super) async fn look_through(
         timeout.as_secs(),
         wait.as_secs_f64()
     );
-    Ok(Answer { power: Power::On, identity: Identity::Match, said })
+    Ok(Answer::new(Power::On, Identity::Match, said))
 }

@@ -20,7 +20,7 @@ async fn looked_at(
 ) -> (Verified, Duration) {
     let scene = scene(there(plug), move |_, number| {
         let said = "as its provider says".to_owned();
-        Some(Ok(Answer { power: says(number), identity: Identity::Unknown, said }))
+        Some(Ok(Answer::new(says(number), Identity::Unknown, said)))
     });
     let begun = scene.env.now();
     scene.ends(Step::Look(target(tried("off"))), "written").await;

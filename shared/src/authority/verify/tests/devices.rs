@@ -18,7 +18,7 @@ struct Looks {
 }
 
 fn looks(power: Power, identity: Identity) -> Looks {
-    let answer = Ok(transport::Answer { power, identity, said: String::new() });
+    let answer = Ok(transport::Answer::new(power, identity, String::new()));
     Looks { answer, after: Duration::ZERO }
 }
 
@@ -204,6 +204,30 @@ async fn what_a_device_says_now_stands_above_what_it_said_then() {
             let expected = format!("the machine may be on again: {expected}");
             assert!(judged.starts_with(&expected), "a supply that {what}: {judged}");
         }
+    }
+}
+
+/// A fence agent is Python: on a busy machine it starts for longer than any machine boots, and its evidence had expired each time.
+#[tokio::test(start_paused = true)]
+async fn bug_evidence_of_an_agent_that_started_for_long_had_always_expired() {
+    let s = Duration::from_secs;
+    let slow = |asked_after| {
+        let Looks { answer, .. } = off();
+        let answer = answer.map(|answer| transport::Answer { asked_after, ..answer });
+        Looks { answer, after: s(15) }
+    };
+    for (what, a, b, usable) in [
+        ("nobody knows when they were asked", slow(s(0)), slow(s(0)), false),
+        ("they were asked before a machine boots", slow(s(4)), slow(s(6)), false),
+        ("one was asked before that", off(), slow(s(14)), false),
+        ("both were asked later", slow(s(6)), slow(s(14)), true),
+        ("an answer says that it comes of the future", slow(Duration::MAX), slow(Duration::MAX), true),
+    ] {
+        let rig = Rig::with(|rig| rig.devices.looks = BTreeMap::from([("a", a), ("b", b)]));
+        let evidence = rig.verify(&on("a", "n").force(fenced("n"))).await.unwrap();
+        let (now, expires) = (rig.env.now(), evidence.expires());
+        assert_eq!(now < expires, usable, "{what}: {expires:?} at {now:?}");
+        assert!(expires <= now + pod_safety_proof::VALID_FOR, "{what}: {expires:?} at {now:?}");
     }
 }
 

@@ -43,6 +43,8 @@ fn device() -> Value {
 pub(super) fn policy_of_all(device: &str) -> Value {
     let mut policy = super::policy(device, "w1", device);
     policy["spec"]["nodeSelector"] = json!({});
+    // On a busy machine a fence agent, which is Python, may not have begun when its time is over.
+    policy["spec"]["rounds"] = json!(20);
     policy
 }
 
@@ -161,6 +163,6 @@ async fn a_terminated_instance(scene: &Scene) {
         attempts.iter().all(|attempt| attempt["act"] == "off"),
         "what is gone is not started: {attempts:?}"
     );
-    let outcome = attempts[0]["outcome"].as_str().unwrap();
+    let outcome = attempts.last().unwrap()["outcome"].as_str().unwrap();
     assert!(outcome.contains(&format!("instance {id} is terminated")), "{outcome}");
 }

@@ -62,7 +62,7 @@ async fn the_grant_of_an_agent_is_revoked_and_its_node_is_off_when_its_time_is_o
         super::super::super::Reader { connection: &scene.api.connection(), cache: scene.world.cache() };
     let looker = Looker { reader, env: &scene.env, transport: &scene.devices };
     let now = async || looker.all_off(&incarnation(), &off.samples, &[]).await;
-    assert_eq!(now().await, Ok(KindOfEvidence::WatchdogLease));
+    assert_eq!(now().await.unwrap().0, KindOfEvidence::WatchdogLease);
     let other = Incarnation { boot_id: "boot-2".to_owned(), ..incarnation() };
     assert!(looker.all_off(&other, &off.samples, &[]).await.is_err(), "of that boot nothing was promised");
     // The machine was reset, and its agent is back.
