@@ -17,8 +17,8 @@ use pod_safety_shared::testing::{World, at};
 use pod_safety_shared::wire::{Encoding, Raw};
 use serde_json::{Value, json};
 
-use crate::explain::{Overview, Policies, Running, Scene, Settings};
 use crate::{disruption, fencing, node_lifecycle, pod_gc, taint_eviction, volume_guard};
+use pod_safety_explain::{Overview, Policies, Running, Scene, Settings};
 
 /// Keys and values that mean something in these objects.
 const WORDS: &[&str] = &[

@@ -26,8 +26,8 @@ use crate::node_lifecycle::{self, NodeLifecycle};
 use crate::pod_gc::{self, PodGc};
 use crate::registry::Name;
 use crate::taint_eviction::TaintEviction;
-use crate::traces::{Sources, TraceMetrics, Traces};
 use crate::volume_guard::{self, VolumeGuard};
+use pod_safety_traces::{Sources, TraceMetrics, Traces};
 
 /// How long a shutdown waits for requests that are under way. Each of them ends
 /// by itself with the leader's term, which is shorter.

@@ -3,21 +3,17 @@
 //! `lib.rs` (duty, inputs, intents, invariants) · `decide.rs` (pure) · `run.rs`
 //! (wiring) · `metrics.rs` · `tests.rs`.
 //!
-//! Beside them the pure cores of two commands, [`explain`] and [`drain`], and what is exported of incidents, [`traces`].
+//! The pure cores of two commands, `pod-safety-explain` and `pod-safety-drain`, and what is exported of incidents,
+//! `pod-safety-traces`, are crates, too.
 //!
 //! This crate has no Kubernetes client and cannot get one (see `deny.toml`):
 //! what it wants done it says in [`pod_safety_shared::authority::Intent`]s.
 #![forbid(unsafe_code)]
 
-pub mod drain;
-pub mod explain;
 #[cfg(test)]
 mod fuzz;
 pub mod instance;
 pub mod registry;
-#[cfg(test)]
-mod staged;
-pub mod traces;
 
 // The controllers, under their names.
 pub use pod_safety_disruption as disruption;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use pod_safety::explain::{Explained, Member, Verdict};
+use pod_safety_explain::{Explained, Member, Verdict};
 use pod_safety_shared::client::Target;
 use pod_safety_shared::model::{Budget, Wanted};
 use serde::Serialize;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::{Args as ClapArgs, ValueEnum};
 use jiff::SignedDuration;
-use pod_safety::explain::asks;
+use pod_safety_explain::asks;
 use pod_safety_shared::authority::{Scaled, ask_scales};
 use pod_safety_shared::cache::{Snapshot, View};
 use pod_safety_shared::client::{ConnectOptions, Connection, Prefer, Target};

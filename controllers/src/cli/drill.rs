@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args as ClapArgs;
-use pod_safety::drain::Consent;
+use pod_safety_drain::Consent;
 use pod_safety_shared::api::{Phase, Recovery};
 use pod_safety_shared::authority::people::{self, Device, Drill, Examined};
 use pod_safety_shared::client::Target;

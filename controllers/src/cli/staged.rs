@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pod_safety::explain::{Attachment, Policies, Running, Said, Scene, Settings};
+use pod_safety_explain::{Attachment, Policies, Running, Said, Scene, Settings};
 use pod_safety_shared::api::{Incarnation, PAUSE_ANNOTATION, Pause};
 use pod_safety_shared::authority::rehearsal_name;
 use pod_safety_shared::drive::Mode;

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use pod_safety::explain::{Paused, Scene, owner_of};
+use pod_safety_explain::{Paused, Scene, owner_of};
 use pod_safety_shared::api::{FencePolicySpec, Recovery};
 use pod_safety_shared::authority::people::Examined;
 use pod_safety_shared::model::{Kind, Pod};

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use clap::Args as ClapArgs;
-use pod_safety::explain::{Blocked, Overall, Overview, Paused, Running, Trouble, Zone, since, span};
+use pod_safety_explain::{Blocked, Overall, Overview, Paused, Running, Trouble, Zone, since, span};
 use pod_safety_shared::client::Target;
 use serde::Serialize;
 

@@ -52,14 +52,21 @@ const LAYERS: [(&str, &str); 14] = [
     ("pod-safety-shared", "shared"),
 ];
 
-/// On all of these stand the controllers, each a crate in a folder of `controllers`, and on the controllers these two.
-const ABOVE: [(&str, &str); 2] = [("pod-safety-simulator", "tests/simulator"), ("pod-safety", "controllers")];
+/// On all of these stand the controllers, each a crate in a folder of `controllers`, and on the controllers these.
+const ABOVE: [(&str, &str); 5] = [
+    ("pod-safety-explain", "controllers/explain"),
+    ("pod-safety-drain", "controllers/drain"),
+    ("pod-safety-traces", "controllers/traces"),
+    ("pod-safety-simulator", "tests/simulator"),
+    ("pod-safety", "controllers"),
+];
 
 /// Names and folders.
 fn controllers() -> Result<Vec<(String, String)>> {
     let mut controllers = Vec::new();
     for folder in members()? {
-        if let Some(name) = folder.strip_prefix("controllers/").filter(|name| *name != "agent") {
+        let other = LAYERS.iter().chain(&ABOVE).any(|(_, of_another)| *of_another == folder);
+        if let Some(name) = folder.strip_prefix("controllers/").filter(|_| !other) {
             controllers.push((format!("pod-safety-{name}"), folder));
         }
     }

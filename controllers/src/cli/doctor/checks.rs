@@ -9,7 +9,7 @@ mod twins;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use pod_safety::explain::{Policies, Running, span};
+use pod_safety_explain::{Policies, Running, span};
 use pod_safety_shared::authority::Right;
 use pod_safety_shared::cache::View;
 use pod_safety_shared::model::{Budget, Readiness};

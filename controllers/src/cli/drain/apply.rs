@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use futures::future::join_all;
-use pod_safety::drain::{Action, Consent, Plan};
+use pod_safety_drain::{Action, Consent, Plan};
 use pod_safety_shared::authority::{Cordoned, Eviction, cordon, evict};
 use pod_safety_shared::client::{ApiError, Call};
 use pod_safety_shared::clock::Mono;
@@ -110,7 +110,7 @@ impl Apply {
 
     /// Says what blocks.
     fn refuse(&self, plan: &Plan, and: &str) -> anyhow::Result<Exit> {
-        let stops = |row: &&pod_safety::drain::Row| matches!(row.action, Action::Blocked | Action::Unsafe);
+        let stops = |row: &&pod_safety_drain::Row| matches!(row.action, Action::Blocked | Action::Unsafe);
         let rows: Vec<_> = plan.rows.iter().filter(stops).cloned().collect();
         let mut text = self.live.clear().to_owned();
         text.push_str(&format!("{}: {}.\n", self.node, page::summary(&plan.summary())));
@@ -157,7 +157,7 @@ impl Apply {
 
     /// A skipped pod may have gone meanwhile: that is no mistake any more.
     fn without_skipped(&self, mut plan: Plan) -> Plan {
-        let skipped = |row: &pod_safety::drain::Row| {
+        let skipped = |row: &pod_safety_drain::Row| {
             self.consent.skip.contains(&(row.pod.namespace.to_string(), row.pod.name.to_string()))
         };
         plan.rows.retain(|row| !skipped(row));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::bail;
 use futures::StreamExt;
 use futures::stream;
-use pod_safety::drain::{Cluster, Consent, Needs, Plan, Room, plan};
+use pod_safety_drain::{Cluster, Consent, Needs, Plan, Room, plan};
 use pod_safety_shared::authority::{Eviction, evict};
 use pod_safety_shared::cache::{Lookup, Snapshot, ViewGuard};
 use pod_safety_shared::model::{Kind, Uid};

@@ -17,7 +17,7 @@ mod work;
 use std::time::Duration;
 
 use clap::Args as ClapArgs;
-use pod_safety::drain::{Consent, Plan};
+use pod_safety_drain::{Consent, Plan};
 
 use super::cluster::{ConnectArgs, Output, Session, block_on, name, open};
 use super::paint::{Color, Paint};

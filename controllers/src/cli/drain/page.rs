@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use pod_safety::drain::{Action, Place, Plan, Row, Summary};
+use pod_safety_drain::{Action, Place, Plan, Row, Summary};
 use pod_safety_shared::client::Target;
 use serde::Serialize;
 
@@ -243,7 +243,7 @@ fn next(plan: &Plan) -> String {
 mod tests {
     use std::collections::BTreeMap;
 
-    use pod_safety::drain::{Cluster, Consent, Needs, plan};
+    use pod_safety_drain::{Cluster, Consent, Needs, plan};
     use pod_safety_shared::authority::Evicted;
     use pod_safety_shared::model::{Kind, Uid};
     use pod_safety_shared::testing::{World, at};

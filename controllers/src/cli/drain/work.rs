@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use pod_safety::drain::{Action, Plan};
+use pod_safety_drain::{Action, Plan};
 use pod_safety_shared::authority::{Evicted, NotEvicted};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::model::{BudgetKey, PodKey, Uid};

@@ -3,7 +3,7 @@
 use anyhow::{Context, bail};
 use futures::StreamExt;
 use futures::stream;
-use pod_safety::explain::{Content, Contents};
+use pod_safety_explain::{Content, Contents};
 use pod_safety_shared::client::ApiError;
 use pod_safety_shared::record::error_chain;
 use serde_json::Value;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use jiff::Timestamp;
-use pod_safety::explain::{Attachment, Policies, Running, Said, Scene, Settings};
 use pod_safety::registry::Name;
+use pod_safety_explain::{Attachment, Policies, Running, Said, Scene, Settings};
 use pod_safety_shared::api::{PAUSE_ANNOTATION, Pause};
 use pod_safety_shared::cache::{Snapshot, Unread};
 use pod_safety_shared::client::{ApiError, Call};

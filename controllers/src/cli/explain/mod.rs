@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use anyhow::bail;
 use clap::Args as ClapArgs;
-use pod_safety::explain::{
+use pod_safety_explain::{
     Answer, Scene, Standing, explain_namespace, explain_node, explain_pod, explain_set,
 };
 use pod_safety_shared::cache::Lookup;

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
-use pod_safety::explain::{Answer, Finding, Judgement, Moment, Standing};
+use pod_safety_explain::{Answer, Finding, Judgement, Moment, Standing};
 use pod_safety_shared::client::Target;
 use serde::Serialize;
 
@@ -123,7 +123,7 @@ fn findings(findings: &[Finding], paint: Paint) -> String {
 }
 
 fn items(answer: &Answer, output: Output, paint: Paint) -> String {
-    let row = |item: &pod_safety::explain::Item| {
+    let row = |item: &pod_safety_explain::Item| {
         let tone = tone_of(item.verdict.standing);
         let mut cells = vec![
             paint.mark(tone).to_owned(),

@@ -1,7 +1,7 @@
 //! `pod-safety explain pdb`.
 
 use anyhow::bail;
-use pod_safety::explain::{Explained, Verdict, explain};
+use pod_safety_explain::{Explained, Verdict, explain};
 use pod_safety_shared::cache::Snapshot;
 use pod_safety_shared::model::{Budget, Kind};
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::bail;
 use clap::Args as ClapArgs;
 use jiff::{SignedDuration, Timestamp};
-use pod_safety::explain::{Moment, since, span, timeline};
+use pod_safety_explain::{Moment, since, span, timeline};
 use pod_safety_shared::client::Target;
 use serde::Serialize;
 
@@ -194,7 +194,7 @@ fn page(moments: &[Moment], missing: &[String], paint: Paint) -> String {
 mod tests {
     use std::sync::Arc;
 
-    use pod_safety::explain::explain_node;
+    use pod_safety_explain::explain_node;
 
     use super::*;
     use crate::cli::staged::Stage;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context, bail};
-use pod_safety::explain::{Answer, Volume, explain_volume};
+use pod_safety_explain::{Answer, Volume, explain_volume};
 use pod_safety_shared::client::ApiError;
 use pod_safety_shared::model::{Kind, VOLUME_LEASES};
 use serde_json::Value;

@@ -14,7 +14,7 @@ mod finish;
 use std::time::Duration;
 
 use clap::Args as ClapArgs;
-use pod_safety::drain::Consent;
+use pod_safety_drain::Consent;
 use pod_safety_shared::api::{Incarnation, Pause};
 use pod_safety_shared::authority::people::{self, Lifecycle, Scope};
 

@@ -1,7 +1,7 @@
 //! Whether nodes would be fenced: devices and policies.
 
 use jiff::Timestamp;
-use pod_safety::explain::Paused;
+use pod_safety_explain::Paused;
 use pod_safety_shared::api::{DeviceDriver, DeviceState, FenceDeviceSpec};
 use pod_safety_shared::cache::View;
 use pod_safety_shared::model::{Device, Kind};

@@ -1,7 +1,7 @@
 //! Each check sees what it is there for, and only that.
 
-use pod_safety::explain::Paused;
 use pod_safety::registry::Name;
+use pod_safety_explain::Paused;
 use pod_safety_shared::drive::Mode;
 use pod_safety_shared::model::Kind;
 use pod_safety_shared::testing::objects::{lease, named, node};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pod_safety::drain::{Cluster, Consent, Needs, plan};
+use pod_safety_drain::{Cluster, Consent, Needs, plan};
 use pod_safety_shared::client::ApiError;
 use pod_safety_shared::model::Kind;
 use pod_safety_shared::testing::objects::{budget, pod};

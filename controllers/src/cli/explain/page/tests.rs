@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::cli::staged::{self as stage, Stage};
-use pod_safety::explain::{
+use pod_safety_explain::{
     Content, Contents, Moment, Policies, explain_namespace, explain_node, explain_pod, explain_set,
 };
 use pod_safety_shared::drive::Mode;
@@ -148,7 +148,7 @@ fn proof_is_of_no_use_while_nobody_acts_on_it() {
     stage.proof("Asserted", "boot-1");
     stage.running.mode = Some(Mode::Observe);
     reads("observed-only", &stage.pod("orders-1"));
-    stage.running = pod_safety::explain::Running::default();
+    stage.running = pod_safety_explain::Running::default();
     assert_eq!(stage.pod("orders-1").verdict.reason, "NoLeader");
 }
 

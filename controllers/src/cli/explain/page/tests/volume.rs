@@ -1,6 +1,6 @@
 //! Who holds a volume, in the situations in which people ask.
 
-use pod_safety::explain::{Attachment, Volume, explain_volume};
+use pod_safety_explain::{Attachment, Volume, explain_volume};
 use serde_json::Value;
 
 use super::*;

@@ -3,13 +3,18 @@
 mod devices;
 mod proof;
 
-use pod_safety_shared::model::{Kind, Phase, Scale};
-use pod_safety_shared::testing::objects::workload;
+use pod_safety_shared::cache::View;
+use pod_safety_shared::model::{Budget, Kind, Phase, Scale};
+use pod_safety_shared::testing::objects::{uid, workload};
 use pod_safety_shared::testing::{World, at};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::staged::{application, budget, budget_of, failed, not_ready, pod, replica, stateful_set};
+use crate::staged::{application, budget, failed, not_ready, pod, replica, stateful_set};
+
+fn budget_of<'a>(view: &View<'a>, name: &str) -> &'a Budget {
+    view.budget(&uid(&format!("uid-{name}"))).unwrap()
+}
 
 /// Verdict, arithmetic, what an eviction of each pod would do, ways out.
 fn told(world: &World, name: &str) -> (String, String, Vec<String>, Vec<String>) {

@@ -5,7 +5,7 @@
 
 use pod_safety_shared::model::{Budget, Phase, Pod, UnhealthyPolicy};
 
-use crate::disruption::SYNC_FAILED;
+use pod_safety_disruption::SYNC_FAILED;
 
 /// `MaxDisruptedPodSize`: so many evictions may wait for the controller of budgets.
 const MOST_DISRUPTED: usize = 2000;

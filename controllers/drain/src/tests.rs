@@ -8,7 +8,7 @@ use pod_safety_shared::testing::{World, at};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::staged::{application, budget, failed, node, not_ready, pod, replica};
+use pod_safety_explain::staged::{application, budget, failed, node, not_ready, pod, replica};
 
 mod room;
 mod turns;

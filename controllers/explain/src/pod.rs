@@ -16,7 +16,6 @@ use super::node::confirm;
 use super::proof;
 use super::scene::{Attachment, Scene, pod_object};
 use super::{owner_of, would};
-use crate::{pod_gc, taint_eviction};
 
 /// A kubelet that is heard reports the end of a pod within seconds after its grace.
 const LATE: Duration = Duration::from_secs(60);
@@ -25,9 +24,9 @@ const LATE: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug, thiserror::Error)]
 pub(super) enum Hold {
     #[error(transparent)]
-    PodGc(#[from] pod_gc::Hold),
+    PodGc(#[from] pod_safety_pod_gc::Hold),
     #[error(transparent)]
-    Taint(#[from] taint_eviction::Hold),
+    Taint(#[from] pod_safety_taint_eviction::Hold),
 }
 
 impl Hold {
@@ -76,17 +75,21 @@ fn fate(pod: &Pod, scene: &Scene<'_>) -> Fate {
     let Scene { view, now, settings, .. } = scene;
     let mut keys = Vec::new();
     match &pod.node {
-        Some(node) => keys.push(pod_gc::Key::Node(Arc::clone(node))),
-        None => keys.push(pod_gc::Key::Unscheduled(pod.uid().clone())),
+        Some(node) => keys.push(pod_safety_pod_gc::Key::Node(Arc::clone(node))),
+        None => keys.push(pod_safety_pod_gc::Key::Unscheduled(pod.uid().clone())),
     }
     if pod.phase.counts_as_terminated() {
-        keys.push(pod_gc::Key::Terminated);
+        keys.push(pod_safety_pod_gc::Key::Terminated);
     }
-    let mut decisions: Vec<Decision<Hold>> =
-        keys.iter().map(|key| pod_gc::decide(key, view, *now, &settings.pod_gc).map(Hold::from)).collect();
+    let mut decisions: Vec<Decision<Hold>> = keys
+        .iter()
+        .map(|key| pod_safety_pod_gc::decide(key, view, *now, &settings.pod_gc).map(Hold::from))
+        .collect();
     if let Some(node) = &pod.node {
-        decisions
-            .push(taint_eviction::decide(&taint_eviction::Key(Arc::clone(node)), view, *now).map(Hold::from));
+        decisions.push(
+            pod_safety_taint_eviction::decide(&pod_safety_taint_eviction::Key(Arc::clone(node)), view, *now)
+                .map(Hold::from),
+        );
     }
     let mut unread = None;
     for decision in decisions {
@@ -159,8 +162,9 @@ fn last_word(pod: &Pod, scene: &Scene<'_>) -> Option<Judgement> {
 }
 
 fn finalizers(pod: &Pod) -> Judgement {
-    let hold =
-        pod_gc::Hold::Finalizers { finalizers: pod.finalizers.iter().map(ToString::to_string).collect() };
+    let hold = pod_safety_pod_gc::Hold::Finalizers {
+        finalizers: pod.finalizers.iter().map(ToString::to_string).collect(),
+    };
     Judgement::new(
         Standing::Blocked,
         hold.reason(),
@@ -171,12 +175,13 @@ fn finalizers(pod: &Pod) -> Judgement {
 fn held(pod: &Pod, hold: &Hold) -> Judgement {
     let waits = matches!(
         hold,
-        Hold::PodGc(pod_gc::Hold::Quarantine { .. } | pod_gc::Hold::AwaitsKubelet { .. })
-            | Hold::Taint(taint_eviction::Hold::Tolerated { .. })
+        Hold::PodGc(
+            pod_safety_pod_gc::Hold::Quarantine { .. } | pod_safety_pod_gc::Hold::AwaitsKubelet { .. }
+        ) | Hold::Taint(pod_safety_taint_eviction::Hold::Tolerated { .. })
     );
     let standing = if waits { Standing::Waiting } else { Standing::Blocked };
     let mut message = format!("{hold}.");
-    if matches!(hold, Hold::PodGc(pod_gc::Hold::NoEvidence { .. })) && pod.keeps_identity() {
+    if matches!(hold, Hold::PodGc(pod_safety_pod_gc::Hold::NoEvidence { .. })) && pod.keeps_identity() {
         message.push_str(&format!(" Until then a second {} must not start.", pod.key.name));
     }
     Judgement::new(standing, hold.reason(), message)
@@ -312,7 +317,7 @@ fn next(answer: &mut Answer, pod: &Pod, fate: &Fate, scene: &Scene<'_>) {
     let node = pod.node.as_deref().unwrap_or_default();
     let explain_node = format!("pod-safety explain node {node}");
     match fate {
-        Fate::Held(Hold::PodGc(pod_gc::Hold::NoEvidence { .. })) => {
+        Fate::Held(Hold::PodGc(pod_safety_pod_gc::Hold::NoEvidence { .. })) => {
             answer.next(
                 "If you can reach the machine: restart its kubelet. The pod then terminates normally.",
                 "",

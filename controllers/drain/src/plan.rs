@@ -11,7 +11,7 @@ use pod_safety_shared::record::error_chain;
 
 use super::apart::apart;
 use super::fit::{Needs, Place, Room, Rooms};
-use crate::explain::{Arithmetic, RefusedBy, Verdict, Would, explain, owner_of, would};
+use pod_safety_explain::{Arithmetic, RefusedBy, Verdict, Would, explain, owner_of, would};
 
 /// What a person agreed to.
 #[derive(Clone, Debug, Default)]

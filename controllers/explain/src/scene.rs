@@ -11,30 +11,28 @@ use pod_safety_shared::drive::{Decision, Mode, Subject};
 use pod_safety_shared::model::{Kind, Pod};
 use serde_json::Value;
 
-use crate::{fencing, node_lifecycle, pod_gc};
-
 /// By which settings the controllers decide.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// How far they go.
     pub mode: Mode,
     /// Those of the collector.
-    pub pod_gc: pod_gc::Config,
+    pub pod_gc: pod_safety_pod_gc::Config,
     /// Those of lost nodes.
-    pub node_lifecycle: node_lifecycle::Config,
+    pub node_lifecycle: pod_safety_node_lifecycle::Config,
 }
 
 /// Those of a process that was told nothing.
 impl Default for Settings {
     fn default() -> Self {
         let quarantine = Duration::from_secs(40);
-        let pod_gc = pod_gc::Config {
+        let pod_gc = pod_safety_pod_gc::Config {
             terminated_threshold: Some(12_500),
             quarantine,
             trust_out_of_service_taint: false,
             agent_reports: None,
         };
-        Self { mode: Mode::Guard, pod_gc, node_lifecycle: node_lifecycle::Config::of_kcm() }
+        Self { mode: Mode::Guard, pod_gc, node_lifecycle: pod_safety_node_lifecycle::Config::of_kcm() }
     }
 }
 
@@ -207,24 +205,24 @@ impl<H> Decided<H> {
 
 impl Scene<'_> {
     /// What fencing decides about this node.
-    pub(super) fn fencing(&self, node: &Arc<str>) -> Decided<fencing::Hold> {
-        let config = fencing::Config {
+    pub(super) fn fencing(&self, node: &Arc<str>) -> Decided<pod_safety_fencing::Hold> {
+        let config = pod_safety_fencing::Config {
             mode: self.settings.mode,
             our_node: None,
             guards_volumes: true,
             rehearsals: false,
             history: None,
-            provider_behind: fencing::PROVIDER_BEHIND,
+            provider_behind: pod_safety_fencing::PROVIDER_BEHIND,
         };
-        let key = fencing::Key::Node(Arc::clone(node));
-        Decided::of(fencing::decide(&key, &self.view, self.now, &config))
+        let key = pod_safety_fencing::Key::Node(Arc::clone(node));
+        Decided::of(pod_safety_fencing::decide(&key, &self.view, self.now, &config))
     }
 
     /// What the controller of lost nodes decides about it. Beside kube-controller-manager it decides little.
-    pub(super) fn lost(&self, node: &Arc<str>) -> Decided<node_lifecycle::Hold> {
-        let key = node_lifecycle::Key::Node(Arc::clone(node));
+    pub(super) fn lost(&self, node: &Arc<str>) -> Decided<pod_safety_node_lifecycle::Hold> {
+        let key = pod_safety_node_lifecycle::Key::Node(Arc::clone(node));
         let config = &self.settings.node_lifecycle;
-        Decided::of(node_lifecycle::decide(&key, &self.view, self.now, config))
+        Decided::of(pod_safety_node_lifecycle::decide(&key, &self.view, self.now, config))
     }
 
     /// What was said of this object, the latest last.

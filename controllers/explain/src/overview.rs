@@ -15,7 +15,6 @@ use super::pauses::Paused;
 use super::pod::{asked_at, explain_pod};
 use super::scene::{Scene, object, pod_object};
 use super::{Verdict, explain};
-use crate::{fencing, node_lifecycle};
 
 /// A zone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -310,11 +309,18 @@ fn concerns(pod: &Pod) -> bool {
 fn brake(node: &Node, scene: &Scene<'_>) -> Option<&'static str> {
     let lost = scene.lost(&node.name).holds.into_iter().map(|(_, hold)| hold);
     let mut lost = lost.filter(|hold| {
-        matches!(hold, node_lifecycle::Hold::ZoneDisrupted { .. } | node_lifecycle::Hold::LargeOutage { .. })
+        matches!(
+            hold,
+            pod_safety_node_lifecycle::Hold::ZoneDisrupted { .. }
+                | pod_safety_node_lifecycle::Hold::LargeOutage { .. }
+        )
     });
     let fencing = || scene.fencing(&node.name).holds.into_iter().map(|(_, hold)| hold);
-    let is_brake = |hold: &fencing::Hold| {
-        matches!(hold, fencing::Hold::ZoneInTrouble { .. } | fencing::Hold::TooManyLost { .. })
+    let is_brake = |hold: &pod_safety_fencing::Hold| {
+        matches!(
+            hold,
+            pod_safety_fencing::Hold::ZoneInTrouble { .. } | pod_safety_fencing::Hold::TooManyLost { .. }
+        )
     };
     lost.next().map(|hold| hold.reason()).or_else(|| fencing().find(is_brake).map(|hold| hold.reason()))
 }

@@ -8,9 +8,9 @@
 //! controllers that it does not follow ([`asks`] names them: ask first); for the others
 //! a [`Scene`]: settings, Events, attachments, what the admission policies do.
 //!
-//! **Invariants.** There is no second opinion: `decide` of [`crate::pod_gc`],
-//! [`crate::taint_eviction`], [`crate::node_lifecycle`], [`crate::fencing`] and
-//! [`crate::disruption`] is asked with the settings of whoever runs, and its holds are
+//! **Invariants.** There is no second opinion: `decide` of [`pod_safety_pod_gc`],
+//! [`pod_safety_taint_eviction`], [`pod_safety_node_lifecycle`], [`pod_safety_fencing`] and
+//! [`pod_safety_disruption`] is asked with the settings of whoever runs, and its holds are
 //! repeated in their own words. What an eviction is answered follows the API server
 //! (`pkg/registry/core/pod/storage/eviction.go`, v1.37.2). What is not known is said to
 //! be unknown.
@@ -41,6 +41,8 @@ mod proof;
 mod scene;
 mod set;
 mod signals;
+#[cfg(any(test, feature = "testing"))]
+pub mod staged;
 mod verdict;
 mod volume;
 mod ways;

@@ -14,7 +14,7 @@ use super::pod::explain_pod;
 use super::scene::{Scene, object};
 use super::signals::signals;
 use super::{history, proof};
-use crate::fencing::Hold;
+use pod_safety_fencing::Hold;
 
 /// Why a node is not fenced whose incident is a dry run.
 const DRY_RUN: &str = "there is no evidence that it stopped. Its incident is a dry run.";

@@ -10,7 +10,7 @@ use pod_safety_shared::model::{Amount, Budget, Pod, UnhealthyPolicy, Wanted, Wor
 
 use super::eviction::{Would, would};
 use super::ways::{self, Way};
-use crate::disruption::{Config, DELETION_TIMEOUT, Found, Key, Owner, SYNC_FAILED, decide, find};
+use pod_safety_disruption::{Config, DELETION_TIMEOUT, Found, Key, Owner, SYNC_FAILED, decide, find};
 
 /// How many reasons are named in a sentence. A person reads the first few.
 const REASONS_SHOWN: usize = 3;
@@ -251,7 +251,7 @@ impl Counted {
         }
     }
 
-    /// How many evictions it lets through then (`crate::disruption::calculate`).
+    /// How many evictions it lets through then (`pod_safety_disruption::calculate`).
     pub(super) fn ceiling(&self, wanted: &Wanted) -> i32 {
         let expected = self.expected(wanted);
         let (healthy, needed) = match wanted {
