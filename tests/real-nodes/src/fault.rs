@@ -17,6 +17,9 @@ const LIES: &str = "/run/lies";
 /// Pods are asked to end 8 s + 3 s after a node was last heard; a busy machine takes its time. Only who is never asked waits so long.
 const ASKED_TO_END: Duration = Duration::from_secs(120);
 
+/// For how long a machine that is being switched off may still look as if it was on.
+const GOES_OFF: Duration = Duration::from_secs(60);
+
 /// One thing that happens. Where a machine is meant, it is the victim's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
@@ -346,13 +349,14 @@ impl Cluster {
         for machine in Machine::ALL {
             // Where there is no Node, there is nothing to do.
             self.plane.kubectl(&["uncordon", &machine.name()]).await?;
-            let repaired =
-                if machine.is_on().await? { self.repair_machine(machine).await } else { machine.on().await };
-            // A switch that answers again may have switched it off meanwhile.
-            if repaired.is_err() && !machine.is_on().await? {
+            if !machine.is_on().await? {
                 machine.on().await?;
-            } else {
-                repaired?;
+            } else if let Err(error) = self.repair_machine(machine).await {
+                // A switch that answers again may be switching it off.
+                if !goes_off(machine).await {
+                    return Err(error);
+                }
+                machine.on().await?;
             }
         }
         Ok(())
@@ -422,6 +426,15 @@ impl Cluster {
         self.plane.kubectl(&force).await?;
         self.tidy().await
     }
+}
+
+/// Whether a machine on which something failed is on its way off. On a busy machine that takes seconds.
+async fn goes_off(machine: Machine) -> bool {
+    let off = eventually("it is off", GOES_OFF, async || {
+        let is_on = machine.is_on().await.map_err(|error| error.to_string())?;
+        seen(!is_on, "it is on".to_owned())
+    });
+    off.await.is_ok()
 }
 
 fn another(victim: Machine) -> Result<Machine> {
