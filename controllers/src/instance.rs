@@ -262,7 +262,7 @@ fn start_controllers(
 }
 
 fn start<C: Controller>(controller: C, around: &Around, beats: &Beats, running: &Running) {
-    let name = controller.name();
+    let name = C::NAME;
     around.holds.announce(name, &C::Hold::words());
     let drive = Drive::new(controller, around.clone());
     let beat = beats.of(name, running.env.now());

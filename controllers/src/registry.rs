@@ -1,5 +1,6 @@
 //! Which controllers there are, by what names, and which of them are wanted.
 
+use pod_safety_shared::drive::Controller;
 use pod_safety_shared::model::Kind;
 
 use crate::disruption::Disruption;
@@ -52,12 +53,12 @@ impl Name {
     #[must_use]
     pub const fn ours(self) -> &'static str {
         match self {
-            Self::PodGc => "pod-gc",
-            Self::Disruption => "disruption",
-            Self::NodeLifecycle => "node-lifecycle",
-            Self::TaintEviction => "taint-eviction",
-            Self::Fencing => "fencing",
-            Self::VolumeGuard => "volume-guard",
+            Self::PodGc => PodGc::NAME,
+            Self::Disruption => Disruption::NAME,
+            Self::NodeLifecycle => NodeLifecycle::NAME,
+            Self::TaintEviction => TaintEviction::NAME,
+            Self::Fencing => Fencing::NAME,
+            Self::VolumeGuard => VolumeGuard::NAME,
         }
     }
 

@@ -48,13 +48,8 @@ impl Controller for Toy {
     type Key = Uid;
     type Hold = Hold;
 
-    fn name(&self) -> &'static str {
-        "toy"
-    }
-
-    fn kinds(&self) -> &'static [Kind] {
-        &[Kind::Pods]
-    }
+    const NAME: &'static str = "toy";
+    const KINDS: &'static [Kind] = &[Kind::Pods];
 
     fn touched(&self, change: &Change<'_>, mark: &mut dyn FnMut(Uid)) {
         if let Change::Pod { after: Some(pod), .. } = change {

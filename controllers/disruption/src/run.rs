@@ -20,19 +20,6 @@ pub struct Disruption {
 }
 
 impl Disruption {
-    /// Its name in logs, metrics and records; KCM's queue has it too.
-    pub const NAME: &'static str = "disruption";
-
-    /// What it must know of the cluster.
-    pub const KINDS: &'static [Kind] = &[
-        Kind::Pods,
-        Kind::Budgets,
-        Kind::Deployments,
-        Kind::ReplicaSets,
-        Kind::StatefulSets,
-        Kind::ReplicationControllers,
-    ];
-
     /// A controller by `config`.
     ///
     /// # Errors
@@ -46,13 +33,15 @@ impl Controller for Disruption {
     type Key = Key;
     type Hold = Hold;
 
-    fn name(&self) -> &'static str {
-        Self::NAME
-    }
-
-    fn kinds(&self) -> &'static [Kind] {
-        Self::KINDS
-    }
+    const NAME: &'static str = "disruption";
+    const KINDS: &'static [Kind] = &[
+        Kind::Pods,
+        Kind::Budgets,
+        Kind::Deployments,
+        Kind::ReplicaSets,
+        Kind::StatefulSets,
+        Kind::ReplicationControllers,
+    ];
 
     fn needs(&self, key: &Key) -> &'static [Kind] {
         key.needs()

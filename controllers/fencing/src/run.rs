@@ -22,12 +22,6 @@ pub struct Fencing {
 }
 
 impl Fencing {
-    /// Its name in logs, metrics and records.
-    pub const NAME: &'static str = "fencing";
-
-    /// What it must know of the cluster.
-    pub const KINDS: &'static [Kind] = FOLLOWED;
-
     /// A controller by `config`.
     ///
     /// # Errors
@@ -48,13 +42,8 @@ impl Controller for Fencing {
     type Key = Key;
     type Hold = Hold;
 
-    fn name(&self) -> &'static str {
-        Self::NAME
-    }
-
-    fn kinds(&self) -> &'static [Kind] {
-        Self::KINDS
-    }
+    const NAME: &'static str = "fencing";
+    const KINDS: &'static [Kind] = FOLLOWED;
 
     fn needs(&self, key: &Key) -> &'static [Kind] {
         key.needs()

@@ -24,12 +24,6 @@ pub struct NodeLifecycle {
 }
 
 impl NodeLifecycle {
-    /// Its name in logs, metrics and records.
-    pub const NAME: &'static str = "node-lifecycle";
-
-    /// What it must know of the cluster.
-    pub const KINDS: &'static [Kind] = &[Kind::Pods, Kind::Nodes, Kind::NodeLeases];
-
     /// A controller by `config`.
     ///
     /// # Errors
@@ -87,13 +81,8 @@ impl Controller for NodeLifecycle {
     type Key = Key;
     type Hold = Hold;
 
-    fn name(&self) -> &'static str {
-        Self::NAME
-    }
-
-    fn kinds(&self) -> &'static [Kind] {
-        Self::KINDS
-    }
+    const NAME: &'static str = "node-lifecycle";
+    const KINDS: &'static [Kind] = &[Kind::Pods, Kind::Nodes, Kind::NodeLeases];
 
     fn needs(&self, key: &Key) -> &'static [Kind] {
         key.needs()

@@ -22,12 +22,6 @@ pub struct PodGc {
 }
 
 impl PodGc {
-    /// Its name in logs, metrics and records.
-    pub const NAME: &'static str = "pod-gc";
-
-    /// What it must know of the cluster.
-    pub const KINDS: &'static [Kind] = &[Kind::Pods, Kind::Nodes, Kind::NodeLeases];
-
     /// A controller by `config`.
     ///
     /// # Errors
@@ -56,13 +50,8 @@ impl Controller for PodGc {
     type Key = Key;
     type Hold = Hold;
 
-    fn name(&self) -> &'static str {
-        Self::NAME
-    }
-
-    fn kinds(&self) -> &'static [Kind] {
-        Self::KINDS
-    }
+    const NAME: &'static str = "pod-gc";
+    const KINDS: &'static [Kind] = &[Kind::Pods, Kind::Nodes, Kind::NodeLeases];
 
     fn needs(&self, key: &Key) -> &'static [Kind] {
         key.needs()

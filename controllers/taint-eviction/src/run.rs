@@ -22,12 +22,6 @@ pub struct TaintEviction {
 }
 
 impl TaintEviction {
-    /// Its name in logs, metrics and records.
-    pub const NAME: &'static str = "taint-eviction";
-
-    /// What it must know of the cluster.
-    pub const KINDS: &'static [Kind] = NEEDS;
-
     /// A controller. There is nothing to set, as in KCM.
     ///
     /// # Errors
@@ -57,13 +51,8 @@ impl Controller for TaintEviction {
     type Key = Key;
     type Hold = Hold;
 
-    fn name(&self) -> &'static str {
-        Self::NAME
-    }
-
-    fn kinds(&self) -> &'static [Kind] {
-        Self::KINDS
-    }
+    const NAME: &'static str = "taint-eviction";
+    const KINDS: &'static [Kind] = NEEDS;
 
     /// Beside KCM's own controller it would tell every deletion twice, and be the only
     /// one to delete where a weak spot is mended.

@@ -23,12 +23,6 @@ pub struct VolumeGuard {
 }
 
 impl VolumeGuard {
-    /// Its name in logs, metrics and records.
-    pub const NAME: &'static str = "volume-guard";
-
-    /// What it must know of the cluster.
-    pub const KINDS: &'static [Kind] = NEEDS;
-
     /// A controller with these settings.
     ///
     /// # Errors
@@ -42,13 +36,8 @@ impl Controller for VolumeGuard {
     type Key = Key;
     type Hold = Hold;
 
-    fn name(&self) -> &'static str {
-        Self::NAME
-    }
-
-    fn kinds(&self) -> &'static [Kind] {
-        Self::KINDS
-    }
+    const NAME: &'static str = "volume-guard";
+    const KINDS: &'static [Kind] = NEEDS;
 
     /// A policy may concern every node; policies are few, and change rarely. Evidence about a node comes as a change of
     /// each volume that it holds.

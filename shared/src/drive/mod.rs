@@ -69,15 +69,15 @@ pub trait Controller: Send + Sync + 'static {
     type Hold: HoldReason;
 
     /// Its name in logs, metrics and records.
-    fn name(&self) -> &'static str;
+    const NAME: &'static str;
 
     /// The kinds that must have been listed before it decides anything.
-    fn kinds(&self) -> &'static [Kind];
+    const KINDS: &'static [Kind];
 
     /// The kinds that must have been listed before this key is decided: some of
-    /// [`Controller::kinds`]. One that cannot be listed must not stop the others.
+    /// [`Controller::KINDS`]. One that cannot be listed must not stop the others.
     fn needs(&self, _key: &Self::Key) -> &'static [Kind] {
-        self.kinds()
+        Self::KINDS
     }
 
     /// Marks the keys that `change` may affect.
@@ -141,7 +141,7 @@ pub struct Drive<C: Controller> {
 
 impl<C: Controller> Debug for Drive<C> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Drive").field("controller", &self.controller.name()).finish_non_exhaustive()
+        f.debug_struct("Drive").field("controller", &C::NAME).finish_non_exhaustive()
     }
 }
 
@@ -174,7 +174,7 @@ struct Asker<C: Controller> {
 
 impl<C: Controller> Owner for Asker<C> {
     fn controller(&self) -> &'static str {
-        self.controller.name()
+        C::NAME
     }
     fn ended(&self, force: &Force, outcome: &Outcome) {
         self.controller.ended(force, outcome);
@@ -221,7 +221,7 @@ impl<C: Controller> Drive<C> {
     /// A loop that listens from now on.
     #[must_use]
     pub fn new(controller: C, around: Around) -> Self {
-        let queue = around.queues.of(controller.name());
+        let queue = around.queues.of(C::NAME);
         let (controller, dirty) = (Arc::new(controller), Arc::new(Dirty::new(queue.clone())));
         let marker = Marker {
             controller: Arc::clone(&controller),
@@ -246,7 +246,7 @@ impl<C: Controller> Drive<C> {
             }
             if leads.has_changed().unwrap_or(false) && *leads.borrow_and_update() {
                 if self.acts() {
-                    self.around.holds.tell_again(self.controller.name());
+                    self.around.holds.tell_again(C::NAME);
                 }
                 self.dirty.mark_all();
             }
@@ -335,14 +335,14 @@ impl<C: Controller> Drive<C> {
     /// Whether every kind was listed. Shows those that cannot be.
     fn all_listed(&self) -> bool {
         let mut all = true;
-        for kind in self.controller.kinds().iter().copied() {
+        for kind in C::KINDS.iter().copied() {
             let state = self.around.cache.read().view().state(kind).clone();
             all &= state.synced;
             let stuck = !state.synced && state.trouble.is_some();
             let hold = stuck.then_some((Subject::Everything, C::Hold::from(Unfresh::NotSynced { kind })));
             let holds = hold.into_iter().collect();
             self.around.holds.replace(
-                self.controller.name(),
+                C::NAME,
                 kind.resource(),
                 holds,
                 &BTreeSet::new(),
@@ -367,7 +367,7 @@ impl<C: Controller> Drive<C> {
             | Intent::Remediate(_)
             | Intent::Review(_) => None,
         });
-        let (deleted, name) = (deleted.collect(), self.controller.name());
+        let (deleted, name) = (deleted.collect(), C::NAME);
         self.around.holds.replace(name, &text, holds, &deleted, self.acts(), &self.around.env);
         if let Some(when) = recheck_at {
             self.dirty.mark_at(key.clone(), when);
@@ -423,7 +423,7 @@ impl<C: Controller> Drive<C> {
         };
         self.around.journal.write(Record {
             at: self.around.env.clock.wall(),
-            controller: self.controller.name(),
+            controller: C::NAME,
             action,
             pod: Some(pod.clone()),
             budget: None,

@@ -28,12 +28,8 @@ struct Toy {
 impl Controller for Toy {
     type Key = String;
     type Hold = Hold;
-    fn name(&self) -> &'static str {
-        "toy"
-    }
-    fn kinds(&self) -> &'static [Kind] {
-        &[Kind::Pods, Kind::Nodes]
-    }
+    const NAME: &'static str = "toy";
+    const KINDS: &'static [Kind] = &[Kind::Pods, Kind::Nodes];
     fn touched(&self, change: &Change<'_>, mark: &mut dyn FnMut(String)) {
         // The pod `lost` is one whose events this controller never hears of.
         if let Change::Pod { before, after } = change
