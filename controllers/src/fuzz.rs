@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use pod_safety_explain::{Overview, Policies, Running, Scene, Settings};
 use pod_safety_fuzz::{Draw, fuzz, json as vary_json, protobuf};
 use pod_safety_shared::authority::Intent;
 use pod_safety_shared::cache::View;
@@ -18,7 +19,6 @@ use pod_safety_shared::wire::{Encoding, Raw};
 use serde_json::{Value, json};
 
 use crate::{disruption, fencing, node_lifecycle, pod_gc, taint_eviction, volume_guard};
-use pod_safety_explain::{Overview, Policies, Running, Scene, Settings};
 
 /// Keys and values that mean something in these objects.
 const WORDS: &[&str] = &[

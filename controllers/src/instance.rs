@@ -18,6 +18,7 @@ use pod_safety_shared::metrics::{Metrics, MetricsError};
 use pod_safety_shared::model::Kind;
 use pod_safety_shared::record::Journal;
 use pod_safety_shared::transport::FenceTransport;
+use pod_safety_traces::{Sources, TraceMetrics, Traces};
 use tokio::sync::watch;
 
 use crate::disruption::{self, Disruption};
@@ -27,7 +28,6 @@ use crate::pod_gc::{self, PodGc};
 use crate::registry::Name;
 use crate::taint_eviction::TaintEviction;
 use crate::volume_guard::{self, VolumeGuard};
-use pod_safety_traces::{Sources, TraceMetrics, Traces};
 
 /// How long a shutdown waits for requests that are under way. Each of them ends
 /// by itself with the leader's term, which is shorter.

@@ -27,6 +27,16 @@ const ASK_EACH: Duration = Duration::from_secs(60);
 /// While the API server is silent, everything is looked at this often.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
+/// What must be known to decide about a budget.
+pub(super) const NEEDS: &[Kind] = &[
+    Kind::Pods,
+    Kind::Budgets,
+    Kind::Deployments,
+    Kind::ReplicaSets,
+    Kind::StatefulSets,
+    Kind::ReplicationControllers,
+];
+
 /// What is decided about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Key {
@@ -40,14 +50,7 @@ impl Key {
     /// What must be known to decide about it.
     pub(super) const fn needs(&self) -> &'static [Kind] {
         match self {
-            Self::Budget(_) => &[
-                Kind::Pods,
-                Kind::Budgets,
-                Kind::Deployments,
-                Kind::ReplicaSets,
-                Kind::StatefulSets,
-                Kind::ReplicationControllers,
-            ],
+            Self::Budget(_) => NEEDS,
             Self::StalePod(_) => &[Kind::Pods],
         }
     }

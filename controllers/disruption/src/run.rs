@@ -9,6 +9,7 @@ use pod_safety_shared::metrics::MetricsError;
 use pod_safety_shared::model::Kind;
 use prometheus::Registry;
 
+use super::decide::NEEDS;
 use super::metrics::DisruptionMetrics;
 use super::{Config, Key, decide};
 
@@ -33,15 +34,9 @@ impl Controller for Disruption {
     type Key = Key;
     type Hold = Hold;
 
+    /// KCM's queue has it too.
     const NAME: &'static str = "disruption";
-    const KINDS: &'static [Kind] = &[
-        Kind::Pods,
-        Kind::Budgets,
-        Kind::Deployments,
-        Kind::ReplicaSets,
-        Kind::StatefulSets,
-        Kind::ReplicationControllers,
-    ];
+    const KINDS: &'static [Kind] = NEEDS;
 
     fn needs(&self, key: &Key) -> &'static [Kind] {
         key.needs()

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use pod_safety_explain::{Arithmetic, RefusedBy, Verdict, Would, explain, owner_of, would};
 use pod_safety_shared::authority::{Evicted, NotEvicted};
 use pod_safety_shared::cache::{Lookup, View};
 use pod_safety_shared::clock::Mono;
@@ -11,7 +12,6 @@ use pod_safety_shared::record::error_chain;
 
 use super::apart::apart;
 use super::fit::{Needs, Place, Room, Rooms};
-use pod_safety_explain::{Arithmetic, RefusedBy, Verdict, Would, explain, owner_of, would};
 
 /// What a person agreed to.
 #[derive(Clone, Debug, Default)]

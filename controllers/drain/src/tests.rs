@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use pod_safety_explain::staged::{application, budget, failed, node, not_ready, pod, replica};
 use pod_safety_shared::authority::{Evicted, NotEvicted};
 use pod_safety_shared::model::{Kind, Scale, Uid};
 use pod_safety_shared::testing::{World, at};
 use serde_json::{Value, json};
 
 use super::*;
-use pod_safety_explain::staged::{application, budget, failed, node, not_ready, pod, replica};
 
 mod room;
 mod turns;

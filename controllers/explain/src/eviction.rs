@@ -3,9 +3,8 @@
 //! Source: `pkg/registry/core/pod/storage/eviction.go` (v1.37.2), `Create` and
 //! `checkAndDecrement`.
 
-use pod_safety_shared::model::{Budget, Phase, Pod, UnhealthyPolicy};
-
 use pod_safety_disruption::SYNC_FAILED;
+use pod_safety_shared::model::{Budget, Phase, Pod, UnhealthyPolicy};
 
 /// `MaxDisruptedPodSize`: so many evictions may wait for the controller of budgets.
 const MOST_DISRUPTED: usize = 2000;

@@ -10,7 +10,7 @@
 //!
 //! **Invariants.** There is no second opinion: `decide` of [`pod_safety_pod_gc`],
 //! [`pod_safety_taint_eviction`], [`pod_safety_node_lifecycle`], [`pod_safety_fencing`] and
-//! [`pod_safety_disruption`] is asked with the settings of whoever runs, and its holds are
+//! [`pod_safety_disruption`] is called with the settings of the program that runs, and its holds are
 //! repeated in their own words. What an eviction is answered follows the API server
 //! (`pkg/registry/core/pod/storage/eviction.go`, v1.37.2). What is not known is said to
 //! be unknown.

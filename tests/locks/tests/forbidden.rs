@@ -4,11 +4,11 @@
 //! stands the compiler's refusal, `//~v E0603 module `act` is private`. The refusal belongs to the proof: a program may fail to
 //! compile for a reason of no interest (a typing error, a module that has moved).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, ensure};
 use pod_safety_locks::refused::refusals;
-use pod_safety_locks::{manifest, texts};
+use pod_safety_locks::{Source, manifest, texts};
 
 /// One for each way around the deletion authority that was thought of; none may be lost.
 const LEAST: usize = 10;
@@ -19,8 +19,7 @@ const REFUSED: &str = "//~v ";
 #[test]
 fn forbidden_code_does_not_compile() -> Result<()> {
     let (mut programs, mut expected) = (Vec::new(), BTreeSet::new());
-    for (program, path) in attempts()? {
-        let source = texts(&[path], &["rs"])?.pop().context("one file")?;
+    for (program, source) in attempts()? {
         let before = expected.len();
         for (above, text) in (1..).zip(source.text.lines()) {
             let refusal = text.trim_start().strip_prefix(REFUSED);
@@ -45,16 +44,20 @@ fn forbidden_code_does_not_compile() -> Result<()> {
 }
 
 /// Name and file of each, without the program that breaks the lints.
-fn attempts() -> Result<Vec<(String, String)>> {
+fn attempts() -> Result<Vec<(String, Source)>> {
     let manifest = manifest("tests/locks/Cargo.toml")?;
     let programs = manifest["bin"].as_array().context("bin")?.iter().filter_map(|bin| {
         let (name, path) = (bin["name"].as_str()?, bin["path"].as_str()?);
-        (name != "lints").then(|| (name.to_owned(), format!("tests/locks/{path}")))
+        Some((format!("tests/locks/{path}"), name.to_owned()))
     });
-    let programs: Vec<_> = programs.collect();
-    let files = texts(&["tests/locks/refused"], &["rs"])?;
-    let files = files.iter().filter(|file| !file.path.contains("/lints/")).map(|file| &file.path);
-    let named: BTreeSet<_> = programs.iter().map(|(_, path)| path).collect();
-    ensure!(named == files.collect(), "Cargo.toml names {named:?}, and these are not the files of refused/");
-    Ok(programs)
+    let mut programs: BTreeMap<_, _> = programs.filter(|(_, name)| name != "lints").collect();
+    let mut attempts = Vec::new();
+    for file in texts(&["tests/locks/refused"], &["rs"])? {
+        if !file.path.contains("/lints/") {
+            let name = programs.remove(&file.path);
+            attempts.push((name.with_context(|| format!("{} is not named in Cargo.toml", file.path))?, file));
+        }
+    }
+    ensure!(programs.is_empty(), "Cargo.toml names what is not in refused/: {programs:?}");
+    Ok(attempts)
 }

@@ -217,11 +217,11 @@ async fn bug_evidence_of_an_agent_that_started_for_long_had_always_expired() {
         Looks { answer, after: s(15) }
     };
     for (what, a, b, usable) in [
-        ("nobody knows when they were asked", slow(s(0)), slow(s(0)), false),
+        ("it is not known when they were asked", slow(s(0)), slow(s(0)), false),
         ("they were asked before a machine boots", slow(s(4)), slow(s(6)), false),
         ("one was asked before that", off(), slow(s(14)), false),
         ("both were asked later", slow(s(6)), slow(s(14)), true),
-        ("an answer says that it comes of the future", slow(Duration::MAX), slow(Duration::MAX), true),
+        ("the answers name a time that has not come", slow(Duration::MAX), slow(Duration::MAX), true),
     ] {
         let rig = Rig::with(|rig| rig.devices.looks = BTreeMap::from([("a", a), ("b", b)]));
         let evidence = rig.verify(&on("a", "n").force(fenced("n"))).await.unwrap();
