@@ -1,9 +1,9 @@
 //! Who is measured, and how each is started and found ready.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum;
 use kube::Client;
 use pod_safety_control_plane::{Component, Program};
@@ -17,6 +17,9 @@ use crate::plan::Plan;
 /// wait in the same words, so all of them must have ended.
 const KCM_WAITS: &str = "Waiting for caches to sync";
 const KCM_SYNCED: &str = "Caches are synced";
+
+/// The name of its log: one for all its runs on a cluster.
+const KCM: &str = "kube-controller-manager";
 
 const SYNCED_WITHIN: Duration = Duration::from_secs(600);
 
@@ -94,8 +97,6 @@ pub(crate) struct Starter {
     binary: PathBuf,
     args: Vec<String>,
     starts: u32,
-    /// How much of KCM's log was there when its last run ended.
-    kcm_log: usize,
 }
 
 /// A contender that has synced.
@@ -136,7 +137,7 @@ impl Starter {
         if plan.quick {
             args.push(format!("--pod-gc-quarantine={}s", plan.quarantine().as_secs()));
         }
-        Self { binary, args, starts: 0, kcm_log: 0 }
+        Self { binary, args, starts: 0 }
     }
 
     /// Starts a contender and waits until its caches are synced.
@@ -147,9 +148,9 @@ impl Starter {
         cluster: &mut Cluster,
     ) -> Result<Running> {
         let apiserver_before = cluster.apiserver_cpu()?;
+        let skip = length(&cluster.plane.log(KCM))?;
         let started = Instant::now();
         let mut process = self.process(contender, duty, cluster).await?;
-        let skip = self.kcm_log;
         let program = process.program();
         let admin = match contender {
             Contender::Ours => Some(ours_synced(program).await?),
@@ -207,9 +208,6 @@ impl Starter {
 
     async fn end(&mut self, mut process: Process) -> Result<()> {
         process.program().terminate().await?;
-        if let Process::Kcm(component) = &process {
-            self.kcm_log = component.log_text().len();
-        }
         Ok(())
     }
 }
@@ -278,6 +276,15 @@ async fn wait<T>(program: &mut Program, find: impl Fn(&str) -> Option<T>) -> Res
     }
 }
 
+/// How much was written to a log before the next run.
+fn length(log: &Path) -> Result<usize> {
+    match std::fs::metadata(log) {
+        Ok(metadata) => Ok(usize::try_from(metadata.len())?),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(0),
+        Err(error) => Err(error).with_context(|| format!("cannot look at {}", log.display())),
+    }
+}
+
 fn kcm_synced(duty: Duty, log: &str) -> Option<()> {
     let (_, since) = log.split_once(duty.kcm_starts())?;
     let count = |words| log.matches(words).count();
@@ -287,6 +294,17 @@ fn kcm_synced(duty: Duty, log: &str) -> Option<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// It was how much an earlier cluster's had, so nothing on the next one was seen to sync.
+    #[test]
+    fn bug_each_cluster_has_a_log_of_its_own() -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        let log = folder.path().join(KCM);
+        assert_eq!(length(&log)?, 0, "nothing has run yet");
+        std::fs::write(&log, "Caches are synced")?;
+        assert_eq!(length(&log)?, 17);
+        Ok(())
+    }
 
     #[test]
     fn the_caches_of_others_are_not_those_of_the_controller() {
