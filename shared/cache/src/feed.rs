@@ -75,15 +75,30 @@ pub fn follow(
     }
     for kind in kinds {
         metrics.synced(*kind, false);
+        // Of these there may be hundreds of thousands.
+        let is_much = matches!(kind, Kind::Pods | Kind::Nodes | Kind::NodeLeases);
+        let apart = is_much.then(|| connection.apart()).transpose().unwrap_or_else(|error| {
+            tracing::warn!(
+                resource = kind.resource(),
+                error = error_chain(&error),
+                "has no connection of its own"
+            );
+            None
+        });
+        let is_apart = apart.is_some();
+        let around = Around {
+            connection: apart.unwrap_or_else(|| connection.clone()),
+            cache: Arc::clone(cache),
+            env: env.clone(),
+            metrics: metrics.clone(),
+        };
+        // All nodes renew, each by itself, and most of it is no news for anybody.
         let collects = (*kind == Kind::NodeLeases).then(Collects::default);
-        let connection = if collects.is_some() { connection.apart() } else { connection.clone() };
-        let around =
-            Around { connection, cache: Arc::clone(cache), env: env.clone(), metrics: metrics.clone() };
         let task: Task = Box::pin(Feed::new(*kind, around, collects.clone()).run());
-        match collects {
-            // All nodes renew, each by itself, and most of it is no news for anybody.
-            Some(collects) => env.spawner.spawn_apart(kind.resource(), collects, task),
-            None => env.spawner.spawn(kind.resource(), task),
+        if is_apart {
+            env.spawner.spawn_apart(kind.resource(), collects.unwrap_or_default(), task);
+        } else {
+            env.spawner.spawn(kind.resource(), task);
         }
     }
 }

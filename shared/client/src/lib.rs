@@ -79,12 +79,14 @@ pub struct Server {
     pub date: Option<jiff::Timestamp>,
 }
 
+type Build = Arc<dyn Fn() -> Result<kube::Client, kube::Error> + Send + Sync>;
+
 /// A connection to one API server (or the load balancer before several).
 #[derive(Clone)]
 pub struct Connection {
     kube: kube::Client,
-    /// Another with connections of its own.
-    apart: kube::Client,
+    /// Makes another with connections of its own.
+    build: Build,
     env: Env,
     target: Arc<Target>,
     request_timeout: Duration,
@@ -111,22 +113,24 @@ impl Connection {
         drop(rustls::crypto::ring::default_provider().install_default());
         let (config, target) = config::load(options).await?;
         let audit = audit::AuditLayer::new(env.clone(), metrics, Arc::new(NoAudit));
-        let build = |config| {
-            let builder = kube::client::ClientBuilder::try_from(config)?;
+        let build: Build = Arc::new(move || {
+            let builder = kube::client::ClientBuilder::try_from(config.clone())?;
             Ok(builder.with_layer(&audit).with_layer(&guard::GuardLayer).build())
-        };
-        let unusable = |source| ConfigError::Unusable { source };
-        let (apart, kube) = (build(config.clone()).map_err(unusable)?, build(config).map_err(unusable)?);
+        });
+        let kube = build().map_err(|source| ConfigError::Unusable { source })?;
         let request_timeout = options.request_timeout.unwrap_or(READ_TIMEOUT);
         let pace = Pace::new(env.now());
-        Ok(Self { kube, apart, env, target: Arc::new(target), request_timeout, pace })
+        Ok(Self { kube, build, env, target: Arc::new(target), request_timeout, pace })
     }
 
     /// The same with connections of its own. A connection belongs to the runtime in which it was opened: a task with a runtime of its
     /// own must not share one with tasks that cannot wait.
-    #[must_use]
-    pub fn apart(&self) -> Self {
-        Self { kube: self.apart.clone(), ..self.clone() }
+    ///
+    /// # Errors
+    /// What its configuration names cannot be read any more.
+    pub fn apart(&self) -> Result<Self, ConfigError> {
+        let kube = (self.build)().map_err(|source| ConfigError::Unusable { source })?;
+        Ok(Self { kube, ..self.clone() })
     }
 
     /// A connection over `service`, with the same layers: for simulators and tests.
@@ -142,8 +146,9 @@ impl Connection {
             .with_layer(&audit::AuditLayer::new(env.clone(), metrics, audit))
             .with_layer(&guard::GuardLayer);
         let (kube, pace) = (builder.build(), Pace::new(env.now()));
-        let (apart, target) = (kube.clone(), Arc::default());
-        Self { apart, kube, env, target, request_timeout: READ_TIMEOUT, pace }
+        let (same, target) = (kube.clone(), Arc::default());
+        let build: Build = Arc::new(move || Ok(same.clone()));
+        Self { kube, build, env, target, request_timeout: READ_TIMEOUT, pace }
     }
 
     /// The namespace that is meant where none is named: that of the kubeconfig's

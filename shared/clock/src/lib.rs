@@ -35,8 +35,9 @@ pub trait Spawner: Send + Sync + 'static {
     /// Runs `task` to its end in the background. `name` is for people.
     fn spawn(&self, name: &'static str, task: Task);
 
-    /// The same for a task that reads many small events, none of which is urgent. It has a thread of its own, and with `collects` that
-    /// thread lets what arrives collect before it looks.
+    /// The same for a task that reads much. It has a thread of its own, which reads, decrypts and decodes: two threads that hand
+    /// each piece on wake each other for it. With `collects` that thread lets what arrives collect before it looks, for a
+    /// task that reads many small events, none of which is urgent.
     fn spawn_apart(&self, name: &'static str, _collects: Collects, task: Task) {
         self.spawn(name, task);
     }

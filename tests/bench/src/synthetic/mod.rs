@@ -75,15 +75,21 @@ pub(crate) async fn serve(plan: Serve) -> Result<()> {
     server::run(listener, acceptor, Arc::new(world)).await
 }
 
+/// Go's HTTP server encrypts what it writes in pieces of this size. Records of 16 KiB, the most that there may be, would be
+/// read with less work than those of a real API server.
+const RECORD: usize = 4096;
+const RECORD_HEADER: usize = 5;
+
 /// A self-signed certificate.
 fn tls() -> Result<(TlsAcceptor, String)> {
     let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()])?;
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
     let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
-    let config = ServerConfig::builder_with_provider(provider)
+    let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()
         .with_single_cert(vec![made.cert.der().clone()], key)?;
+    config.max_fragment_size = Some(RECORD + RECORD_HEADER);
     Ok((TlsAcceptor::from(Arc::new(config)), made.cert.pem()))
 }
 

@@ -13,8 +13,8 @@ use tokio::time::Instant;
 use super::messages::{self, END, item, item_size};
 use super::world::{Kind, Made, World};
 
-/// A list is sent in pieces of about this size, as Go's `http2` and TLS do.
-const PIECE: usize = 64 << 10;
+/// Room for most objects.
+const OBJECT: usize = 8 << 10;
 
 /// The API server's own.
 const BOOKMARKS: Duration = Duration::from_secs(60);
@@ -46,12 +46,12 @@ impl Page {
         let mut numbers = numbers.into_iter().peekable();
         futures::stream::unfold((Some(head), made), move |(head, mut made)| {
             let piece = head.map(|mut piece| {
-                while piece.len() < PIECE {
-                    let Some(number) = numbers.next() else { break };
+                // The API server sends each object in a chunk of its own.
+                if let Some(number) = numbers.next() {
                     world.make(kind, number, changes, &mut made);
                     item(world.template(kind), &made, &mut piece);
                 }
-                let more = numbers.peek().map(|_| Vec::with_capacity(2 * PIECE));
+                let more = numbers.peek().map(|_| Vec::with_capacity(OBJECT));
                 if more.is_none() {
                     piece.extend_from_slice(END);
                 }
