@@ -25,7 +25,7 @@ use crate::clock::{Collects, Env, Mono, Task};
 use crate::metrics::CacheMetrics;
 use crate::model::Kind;
 use crate::wire::{Raw, WireError};
-use pod_safety_client::{ApiError, Call, Connection, ListStream, error_chain, page_path};
+use pod_safety_client::{ApiError, Call, ConfigError, Connection, ListStream, error_chain, page_path};
 #[cfg(test)]
 pub(super) use watch::WATCH_SILENCE;
 use watch::{AHEAD, End};
@@ -57,13 +57,16 @@ const SHORT: Duration = Duration::from_secs(1);
 const LOG_AGAIN: Duration = Duration::from_secs(60);
 
 /// Starts one feed for each of `kinds`. They run until the process ends.
+///
+/// # Errors
+/// What the configuration of the connection names cannot be read any more.
 pub fn follow(
     kinds: &[Kind],
     connection: &Connection,
     cache: &Arc<Cache>,
     env: &Env,
     metrics: &CacheMetrics,
-) {
+) -> Result<(), ConfigError> {
     if kinds.contains(&Kind::Budgets) {
         cache.select();
     }
@@ -76,31 +79,20 @@ pub fn follow(
     for kind in kinds {
         metrics.synced(*kind, false);
         // Of these there may be hundreds of thousands.
-        let is_much = matches!(kind, Kind::Pods | Kind::Nodes | Kind::NodeLeases);
-        let apart = is_much.then(|| connection.apart()).transpose().unwrap_or_else(|error| {
-            tracing::warn!(
-                resource = kind.resource(),
-                error = error_chain(&error),
-                "has no connection of its own"
-            );
-            None
-        });
-        let is_apart = apart.is_some();
-        let around = Around {
-            connection: apart.unwrap_or_else(|| connection.clone()),
-            cache: Arc::clone(cache),
-            env: env.clone(),
-            metrics: metrics.clone(),
-        };
+        let apart = matches!(kind, Kind::Pods | Kind::Nodes | Kind::NodeLeases);
+        let connection = if apart { connection.apart()? } else { connection.clone() };
+        let around =
+            Around { connection, cache: Arc::clone(cache), env: env.clone(), metrics: metrics.clone() };
         // All nodes renew, each by itself, and most of it is no news for anybody.
         let collects = (*kind == Kind::NodeLeases).then(Collects::default);
         let task: Task = Box::pin(Feed::new(*kind, around, collects.clone()).run());
-        if is_apart {
+        if apart {
             env.spawner.spawn_apart(kind.resource(), collects.unwrap_or_default(), task);
         } else {
             env.spawner.spawn(kind.resource(), task);
         }
     }
+    Ok(())
 }
 
 /// What a feed works with.

@@ -53,10 +53,13 @@ const LAYERS: [(&str, &str); 14] = [
 ];
 
 /// On all of these stand the controllers, each a crate in a folder of `controllers`, and on the controllers these.
-const ABOVE: [(&str, &str); 5] = [
+const ABOVE: [(&str, &str); 8] = [
     ("pod-safety-explain", "controllers/explain"),
     ("pod-safety-drain", "controllers/drain"),
     ("pod-safety-traces", "controllers/traces"),
+    ("pod-safety-process", "controllers/process"),
+    ("pod-safety-doctor", "controllers/doctor"),
+    ("pod-safety-cli", "controllers/cli"),
     ("pod-safety-simulator", "tests/simulator"),
     ("pod-safety", "controllers"),
 ];

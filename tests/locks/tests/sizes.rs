@@ -9,12 +9,13 @@ const KERNEL_MOST: usize = 1_525;
 /// A file longer than this has two subjects.
 const FILE_MOST: usize = 400;
 /// Files that are longer, with what they had when this test was written. They only shrink.
-const LONGER: [(&str, usize); 2] = [("controllers/src/cli/run.rs", 449), ("shared/cache/src/view.rs", 450)];
+const LONGER: [(&str, usize); 2] =
+    [("controllers/process/src/run.rs", 449), ("shared/cache/src/view.rs", 450)];
 
 /// A crate that is larger has several subjects.
 const CRATE_MOST: usize = 6_000;
 /// Crates that are larger, with what they had when this test was written. They only shrink.
-const LARGER: [(&str, usize); 2] = [("controllers", 9_300), ("shared", 10_500)];
+const LARGER: [(&str, usize); 1] = [("shared", 10_500)];
 
 /// What must be read to believe a kind of evidence, besides the kernel and what all kinds rest on.
 const EVIDENCE: [(&str, &[&str]); 7] = [

@@ -92,9 +92,9 @@ fn no_crate_below_controllers_hands_a_client_on() -> Result<()> {
 /// What reaches fence devices can send requests, so controllers have it for their wiring alone: who decides goes through
 /// the seam (`shared/transport`) and makes an order only where the authority wrote its intent down.
 #[test]
-fn only_the_commands_name_the_devices() -> Result<()> {
+fn only_the_process_names_the_devices() -> Result<()> {
     for Source { path, text } in sources()? {
-        let wiring = path.starts_with("controllers/src/cli/");
+        let wiring = path.starts_with("controllers/process/");
         let outside = path.starts_with("shared/") || path.starts_with("controllers/") && !wiring;
         ensure!(!outside || !text.contains(DEVICES), "{path} reaches devices past the seam");
     }
@@ -110,7 +110,7 @@ fn only_the_demonstration_names_the_simulator() -> Result<()> {
         sources()?.into_iter().filter(|source| source.path.starts_with("controllers/"))
     {
         let named = text.contains(SIMULATOR);
-        let allowed = path.starts_with("controllers/src/cli/demo/");
+        let allowed = path.starts_with("controllers/src/demo/");
         ensure!(allowed || !named, "{path} names the simulator");
         ensure!(!text.contains(CLIENT), "{path} takes a client out of a door");
         found += usize::from(named);

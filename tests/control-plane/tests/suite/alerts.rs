@@ -8,9 +8,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
-use pod_safety::{disruption, fencing, node_lifecycle, pod_gc, taint_eviction, volume_guard};
 use pod_safety_control_plane::binary;
 use pod_safety_locks::{installed, repository};
+use pod_safety_process::{disruption, fencing, node_lifecycle, pod_gc, taint_eviction, volume_guard};
 use pod_safety_shared::api::Phase;
 use pod_safety_shared::authority::{Step, Unproved};
 use pod_safety_shared::drive::HoldReason as _;

@@ -1,6 +1,6 @@
 //! The shipped process, started as `pod-safety demo` starts it.
 
-#[path = "../../../../../controllers/src/cli/demo/launch.rs"]
+#[path = "../../../../../controllers/src/demo/launch.rs"]
 mod process;
 
 pub(crate) use process::launch;

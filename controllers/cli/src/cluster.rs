@@ -1,0 +1,297 @@
+//! How a command reaches a cluster, and how it prints what it found.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::{Args as ClapArgs, ValueEnum};
+use jiff::SignedDuration;
+use pod_safety_explain::asks;
+use pod_safety_shared::authority::{Scaled, ask_scales};
+use pod_safety_shared::cache::{Snapshot, View};
+use pod_safety_shared::client::{ConnectOptions, Connection, Prefer, Target};
+use pod_safety_shared::clock::Env;
+use pod_safety_shared::metrics::Metrics;
+use pod_safety_shared::model::{Budget, Kind, is_kubernetes_name};
+use serde::Serialize;
+
+use super::paint::{Color, Paint};
+use super::{Exit, duration, say};
+
+/// Which cluster a person means: kubectl's own flags. They work before the subcommand, too ([`flags_first`]).
+#[derive(Clone, Debug, ClapArgs)]
+#[command(next_help_heading = "Cluster")]
+pub(crate) struct ConnectArgs {
+    /// A kubeconfig file. Default: $KUBECONFIG, else ~/.kube/config, else, in a pod, its service account
+    #[arg(long, value_name = "FILE", env = "POD_SAFETY_KUBECONFIG")]
+    kubeconfig: Option<PathBuf>,
+
+    /// A context of the kubeconfig other than its current one
+    #[arg(long, value_name = "NAME", env = "POD_SAFETY_CONTEXT")]
+    context: Option<String>,
+
+    /// The user to impersonate
+    #[arg(long = "as", value_name = "USER")]
+    as_user: Option<String>,
+
+    /// A group to impersonate, with --as; may be given more than once
+    #[arg(long, value_name = "GROUP")]
+    as_group: Vec<String>,
+
+    /// How long one request may take, such as 10s. Default: 30s
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
+    request_timeout: Option<Duration>,
+}
+
+impl ConnectArgs {
+    pub(crate) fn options(&self) -> ConnectOptions {
+        ConnectOptions {
+            kubeconfig: self.kubeconfig.clone(),
+            context: self.context.clone(),
+            server: None,
+            prefer: Prefer::Kubeconfig,
+            user: self.as_user.clone(),
+            groups: self.as_group.clone(),
+            request_timeout: self.request_timeout,
+        }
+    }
+}
+
+/// The flags of [`ConnectArgs`], and the namespace.
+const FLAGS_FIRST: [&str; 7] =
+    ["--kubeconfig", "--context", "--as", "--as-group", "--request-timeout", "--namespace", "-n"];
+
+/// kubectl takes these flags before its subcommand, too: they are moved behind ours, where clap knows them.
+pub fn flags_first(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut args = args.into_iter();
+    let mut ours: Vec<OsString> = args.next().into_iter().collect();
+    let mut moved = Vec::new();
+    while let Some(arg) = args.next() {
+        let text = arg.to_string_lossy();
+        let flag = text.split_once('=').map_or(&*text, |(flag, _)| flag);
+        if !FLAGS_FIRST.contains(&flag) {
+            ours.push(arg);
+            break;
+        }
+        let has_value = flag.len() < text.len();
+        moved.push(arg);
+        if !has_value {
+            moved.extend(args.next());
+        }
+    }
+    ours.extend(args);
+    ours.extend(moved);
+    ours
+}
+
+/// What every command that answers a question takes.
+#[derive(Clone, Debug, ClapArgs)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct PrintArgs {
+    /// The output format
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    pub(crate) output: Output,
+
+    /// Leave out the header line of tables
+    #[arg(long)]
+    no_headers: bool,
+
+    /// When to use colours
+    #[arg(long, value_enum, default_value_t = Color::Auto)]
+    color: Color,
+
+    /// Exit with 0 instead of 3 if something blocks
+    #[arg(long)]
+    exit_zero: bool,
+}
+
+impl PrintArgs {
+    pub(crate) fn paint(&self) -> Paint {
+        Paint::of_stdout(self.color).without_headers(self.no_headers)
+    }
+
+    /// How a command ends that could answer.
+    pub(crate) const fn exit(&self, blocked: bool) -> Exit {
+        self.ends(if blocked { Exit::Blocked } else { Exit::Fine })
+    }
+
+    /// How a command ends that would end so: that something blocks is an answer, and the time being up is none.
+    pub(crate) const fn ends(&self, exit: Exit) -> Exit {
+        match exit {
+            Exit::Blocked if self.exit_zero => Exit::Fine,
+            Exit::Blocked
+            | Exit::Fine
+            | Exit::Interrupted
+            | Exit::Refused
+            | Exit::TimedOut
+            | Exit::Unknown => exit,
+        }
+    }
+}
+
+/// How an answer is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    /// For people
+    Table,
+    /// For people, with more
+    Wide,
+    /// For programs
+    Json,
+    /// The same as YAML
+    Yaml,
+}
+
+impl Output {
+    /// Prints `document`, or what people see.
+    pub(crate) fn print(
+        self,
+        document: &impl Serialize,
+        table: impl FnOnce() -> String,
+    ) -> anyhow::Result<()> {
+        super::print(self.text(document, table)?.as_bytes()).context("writing to stdout")
+    }
+
+    /// `document` as text, or what people see.
+    pub(crate) fn text(
+        self,
+        document: &impl Serialize,
+        table: impl FnOnce() -> String,
+    ) -> anyhow::Result<String> {
+        Ok(match self {
+            Self::Table | Self::Wide => table(),
+            Self::Json => {
+                format!("{}\n", serde_json::to_string_pretty(document).context("writing JSON")?)
+            }
+            Self::Yaml => serde_saphyr::to_string(document).context("writing YAML")?,
+        })
+    }
+}
+
+/// What a command works with.
+#[derive(Clone, Debug)]
+pub(crate) struct Session {
+    pub(crate) connection: Connection,
+    pub(crate) env: Env,
+}
+
+/// Objects that a person chose by their labels, as namespace and name.
+pub(crate) type Chosen = BTreeSet<(String, String)>;
+
+/// How long custom resources may take, all together, to say how many pods they want:
+/// a person waits, and an answer without them says what it lacks.
+const SCALES_WITHIN: Duration = Duration::from_secs(10);
+
+/// The header of an answer tells whole seconds, and the answer took a while: less than this is no difference.
+const SAME_CLOCK: SignedDuration = SignedDuration::from_secs(2);
+
+impl Session {
+    /// Which cluster this is.
+    pub(crate) fn target(&self) -> &Target {
+        self.connection.target()
+    }
+
+    /// Says before something is changed in which cluster that is.
+    pub(crate) fn announce(&self) {
+        say(&format!("Cluster: {}", self.target()));
+    }
+
+    /// A page for people, below the name of its cluster.
+    pub(crate) fn headed(&self, page: &str) -> String {
+        headed(self.target(), page)
+    }
+
+    /// The objects of a kind, in all namespaces, that have these labels: the API server reads the selector. None: every object.
+    pub(crate) async fn selected(
+        &self,
+        kind: Kind,
+        selector: Option<&str>,
+    ) -> anyhow::Result<Option<Chosen>> {
+        let Some(selector) = selector else { return Ok(None) };
+        let encoded: String = form_urlencoded::byte_serialize(selector.as_bytes()).collect();
+        let path = format!("{}?labelSelector={encoded}", kind.path_in(None));
+        let items = self.items(&path).await.with_context(|| format!("--selector {selector:?}"))?;
+        let text = |item: &serde_json::Value, field: &str| {
+            item["metadata"][field].as_str().unwrap_or_default().to_owned()
+        };
+        Ok(Some(items.iter().map(|item| (text(item, "namespace"), text(item, "name"))).collect()))
+    }
+
+    /// The same by the wall clock of the API server, against which ages are measured: its objects have their stamps by it,
+    /// and a simulated cluster has a time of its own. Where it does not tell, by this machine's. And the API server's version;
+    /// empty: who may not ask for it misses no more.
+    pub(crate) async fn by_its_clock(&self) -> (Self, String) {
+        let asked = self.env.clock.wall();
+        let server = self.connection.server().await.ok();
+        let ahead = server
+            .as_ref()
+            .and_then(|server| server.date)
+            .map_or(SignedDuration::ZERO, |date| date.duration_since(asked));
+        let env = if ahead.abs() < SAME_CLOCK { self.env.clone() } else { self.env.ahead_by(ahead) };
+        let version = server.map(|server| server.version).unwrap_or_default();
+        (Self { connection: self.connection.clone(), env }, version)
+    }
+
+    /// Asks the controllers of the pods of `budgets` that no list tells of how many pods
+    /// they want.
+    pub(crate) async fn ask_scales(
+        &self,
+        snapshot: &Snapshot,
+        budgets: impl for<'a> Fn(View<'a>) -> Vec<&'a Budget>,
+    ) {
+        let asked: BTreeSet<Scaled> = {
+            let guard = snapshot.view();
+            let view = guard.view();
+            budgets(view).into_iter().flat_map(|budget| asks(budget, &view, snapshot.at())).collect()
+        };
+        ask_scales(&self.connection, &self.env, snapshot, &asked, SCALES_WITHIN).await;
+    }
+}
+
+/// A page for people, below the name of its cluster.
+pub(crate) fn headed(target: &Target, page: &str) -> String {
+    format!("Cluster: {target}\n{page}")
+}
+
+/// Connects.
+pub(crate) async fn open(options: &ConnectOptions) -> anyhow::Result<Session> {
+    #[cfg(test)]
+    if let Some(session) = super::hostile::session() {
+        return Ok(session);
+    }
+    let env = Env::real(super::random());
+    let metrics = Metrics::new().context("setting up metrics")?;
+    let connection = Connection::open(options, env.clone(), metrics.client).await?;
+    Ok(Session { connection, env })
+}
+
+/// Reads a name that becomes part of a URL.
+pub(crate) fn name(text: &str) -> Result<String, String> {
+    if is_kubernetes_name(text) {
+        return Ok(text.to_owned());
+    }
+    Err("not a Kubernetes name; use lower-case letters, digits, '-' and '.'".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bug_kubectls_flags_work_before_the_subcommand() {
+        for (given, read) in [
+            ("p status", "p status"),
+            ("p --context x status -w", "p status -w --context x"),
+            ("p --context=x -n y explain pod a", "p explain pod a --context=x -n y"),
+            ("p --as bob --as-group g devices test", "p devices test --as bob --as-group g"),
+            ("p --context", "p --context"),
+            ("p --help", "p --help"),
+        ] {
+            let words = given.split(' ').map(OsString::from);
+            let read: Vec<OsString> = read.split(' ').map(OsString::from).collect();
+            assert_eq!(flags_first(words), read, "{given}");
+        }
+    }
+}

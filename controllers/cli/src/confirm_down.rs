@@ -1,0 +1,221 @@
+//! `pod-safety confirm-down`: a person's word that a node is off, checked for what can be checked.
+
+use std::time::Duration;
+
+use clap::Args as ClapArgs;
+use pod_safety_shared::api::Grade;
+use pod_safety_shared::authority::people::{self, Examined, PeopleError, Word};
+
+use super::cluster::{ConnectArgs, Session, name, open};
+use super::consent::consents;
+use super::paint::Paint;
+use super::stake::Stake;
+use super::{Exit, clean, duration, plural, print, say};
+use crate::block_on;
+
+/// What has to be typed, and the node's name.
+const PHRASE: &str = "is off";
+
+/// At the end of `--help`.
+const EXIT_CODES: &str = "Exits with 0 if the confirmation is recorded, 1 after an error, 2 for wrong usage, 4 if it is rejected: the \
+    kubelet reports, or the confirmation did not match.";
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = EXIT_CODES)]
+pub struct Args {
+    /// The node
+    #[arg(value_name = "NODE", value_parser = name)]
+    node: String,
+
+    /// How you know: recorded with the evidence, on which pods of the node are force deleted
+    #[arg(long, value_name = "TEXT", value_parser = reason)]
+    reason: String,
+
+    /// The confirmation, instead of typing it: "NODE is off"
+    #[arg(long, value_name = "WORDS")]
+    confirm: Option<String>,
+
+    /// How long to watch for kubelet heartbeats (sent every 10s) before the confirmation is accepted
+    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration::parse, allow_hyphen_values = true)]
+    listen: Duration,
+
+    /// How long the confirmation stays valid, from 1m to 168h. Pods deleted after that need a new one
+    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = valid_for, allow_hyphen_values = true)]
+    valid_for: Duration,
+
+    /// Switch the machine on again when its pods are gone, if its FencePolicy says recovery: PowerOn. Without
+    /// this it stays off until someone starts it
+    #[arg(long)]
+    power_on: bool,
+
+    #[command(flatten)]
+    cluster: ConnectArgs,
+}
+
+/// What the API server takes (`FenceEvidence.spec.validSeconds`).
+fn valid_for(text: &str) -> Result<Duration, String> {
+    const SHORTEST: Duration = Duration::from_secs(60);
+    const LONGEST: Duration = Duration::from_secs(604_800);
+    match duration::parse(text)? {
+        given if given < SHORTEST || given > LONGEST => Err("between 1m and 168h".to_owned()),
+        given => Ok(given),
+    }
+}
+
+/// A reason is a sentence that somebody may have to answer for.
+pub(crate) fn reason(text: &str) -> Result<String, String> {
+    const LONGEST: usize = 1_024;
+    match text.trim() {
+        "" => Err("a reason is needed".to_owned()),
+        text if text.len() > LONGEST => Err(format!("at most {LONGEST} bytes")),
+        text => Ok(text.to_owned()),
+    }
+}
+
+impl Args {
+    pub(crate) fn main(self) -> anyhow::Result<Exit> {
+        refused(block_on(self.run()))
+    }
+
+    async fn run(self) -> anyhow::Result<Exit> {
+        let session = open(&self.cluster.options()).await?;
+        session.announce();
+        let examined = people::examine(&session.connection, &session.env, &self.node).await?;
+        say(&format!(
+            "watching for {}s whether the kubelet of {} reports …",
+            self.listen.as_secs(),
+            self.node
+        ));
+        people::listen(&session.connection, &session.env, &examined, self.listen).await?;
+        let by = people::whoami(&session.connection).await?;
+        // A script sees nothing of it.
+        let page = match &self.confirm {
+            Some(_) => String::new(),
+            None => self.page(&session, &examined, &by).await?,
+        };
+        if !consents(&format!("{} {PHRASE}", self.node), self.confirm.as_deref(), || page)? {
+            say("pod-safety: the confirmation did not match; nothing was changed");
+            return Ok(Exit::Refused);
+        }
+        // Typing takes time.
+        people::listen(&session.connection, &session.env, &examined, Duration::ZERO).await?;
+        let Self { reason, valid_for, power_on, .. } = &self;
+        let word = Word { by: &by, reason, valid_for: *valid_for, power_on: *power_on };
+        let evidence = people::confirm(&session.connection, &examined, word).await?;
+        let minutes = valid_for.as_secs() / 60;
+        let after = if *power_on {
+            "It may be switched on again, if its FencePolicy says recovery: PowerOn."
+        } else {
+            "It stays off until someone starts it."
+        };
+        let node = &self.node;
+        print(
+            format!(
+                "fenceevidence/{evidence} written: for the next {minutes} minutes the terminating pods of {node} are force deleted, unless its FencePolicy says minimumEvidence: Verified. {after}\n"
+            )
+            .as_bytes(),
+        )?;
+        Ok(Exit::Fine)
+    }
+
+    /// What a person reads before the phrase is typed.
+    async fn page(&self, session: &Session, examined: &Examined, by: &str) -> anyhow::Result<String> {
+        let stake = Stake::of(session, examined, Paint::plain()).await?;
+        Ok(format!("{}\n{}", self.question(session, examined, by), self.follows(&stake)))
+    }
+
+    fn question(&self, session: &Session, examined: &Examined, by: &str) -> String {
+        let Examined { node, renewed, .. } = examined;
+        let heard = renewed.as_deref().unwrap_or("never");
+        format!(
+            "\nYou confirm that node {} is off.\nCluster: {}\nLast heartbeat: {heard}. Boot {}, UID {}. Recorded as {by}, with your reason: {}\n",
+            self.node,
+            session.target(),
+            clean::line(&node.boot_id),
+            clean::line(&node.uid),
+            self.reason,
+            heard = clean::line(heard),
+            by = clean::line(by),
+        )
+    }
+
+    fn follows(&self, stake: &Stake) -> String {
+        let (node, minutes) = (&self.node, self.valid_for.as_secs() / 60);
+        let is_taken =
+            stake.policy.as_ref().is_none_or(|(_, policy)| policy.minimum_evidence != Grade::Verified);
+        let released = match is_taken {
+            true => format!(
+                "{} terminating now; for {minutes} minutes such pods are force deleted, and their volumes may be attached to other nodes.",
+                plural(stake.terminating, "pod")
+            ),
+            false => "no pod is force deleted: the FencePolicy says minimumEvidence: Verified.".to_owned(),
+        };
+        let power = match (self.power_on, stake.is_switched_on_again()) {
+            (true, true) => {
+                "IT IS SWITCHED ON AGAIN when its pods are gone (--power-on). Make sure that nobody is working on it."
+            }
+            (true, false) => "The machine stays off: its FencePolicy does not say recovery: PowerOn.",
+            (false, _) => {
+                "The machine stays off until someone starts it (--power-on would let pod-safety do that)."
+            }
+        };
+        format!(
+            "{}\nWhat follows:\n- {released}\n- If its processes still run, a second copy of its pods writes to the same volumes.\n- {power}\n- To keep pod-safety from fencing or starting it while you work on it: pod-safety pause {node} --reason TEXT\n\nMake sure that the machine is off, or that it cannot reach its storage and its clients.",
+            stake.page,
+        )
+    }
+}
+
+/// What is not safe has a code of its own.
+pub(crate) fn refused(done: anyhow::Result<Exit>) -> anyhow::Result<Exit> {
+    let Err(error) = &done else { return done };
+    match error.downcast_ref::<PeopleError>() {
+        Some(PeopleError::Ready(_) | PeopleError::Heard(_)) => {
+            say(&clean::line(&format!("pod-safety: {error}")));
+            Ok(Exit::Refused)
+        }
+        _ => done,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+    use pod_safety_shared::api::FencePolicySpec;
+    use serde_json::json;
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Alone {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn follows(flags: &str, policy: serde_json::Value) -> String {
+        let words = format!("x n --reason=r {flags}");
+        let Alone { args } = Alone::try_parse_from(words.split_whitespace()).unwrap();
+        let spec: FencePolicySpec = serde_json::from_value(policy).unwrap();
+        let stake =
+            Stake { page: "2 pods on n\n".to_owned(), terminating: 1, policy: Some(("p".to_owned(), spec)) };
+        args.follows(&stake)
+    }
+
+    /// The prompt named a UID and a boot id, and neither the pods nor that the machine would be switched on.
+    #[test]
+    fn bug_what_follows_is_said_before_the_phrase_is_typed() {
+        let levels = json!([{ "name": "l", "devices": [{ "namespace": "f", "name": "d" }] }]);
+        let on = json!({ "levels": levels, "recovery": "PowerOn" });
+        for (flags, policy, says) in [
+            ("", on.clone(), "The machine stays off until someone starts it"),
+            ("--power-on", on, "IT IS SWITCHED ON AGAIN"),
+            ("--power-on", json!({ "levels": levels }), "does not say recovery: PowerOn"),
+            ("", json!({ "levels": levels, "minimumEvidence": "Verified" }), "no pod is force deleted"),
+        ] {
+            let said = follows(flags, policy);
+            for says in [says, "2 pods on n", "pod-safety pause n --reason TEXT"] {
+                assert!(said.contains(says), "{flags}: {says}: not in\n{said}");
+            }
+        }
+    }
+}

@@ -1,0 +1,348 @@
+//! `pod-safety devices test`: what will be asked when a node is lost is asked now, by the controller that will ask it.
+
+use std::time::Duration;
+
+use clap::{Args as ClapArgs, Subcommand};
+use pod_safety_shared::api::{DeviceDriver, DeviceRef, TargetStatus};
+use pod_safety_shared::authority::people::{self, Device, PeopleError};
+use pod_safety_shared::client::Target;
+use pod_safety_shared::model::Kind;
+use serde::Serialize;
+
+use super::cluster::{ConnectArgs, PrintArgs, Session, name, open};
+use super::paint::{Paint, Tone};
+use super::{API_VERSION, Exit, clean, duration, say};
+use crate::block_on;
+
+/// How often it is looked whether the answer is there.
+const LOOK_EACH: Duration = Duration::from_secs(1);
+
+/// At the end of `--help`.
+const EXIT_CODES: &str = "Exits with 0 if every device answered for every node, 1 after an error, 2 for wrong usage, 3 if \
+    something is wrong with one, 5 if there was no answer in time.";
+
+#[derive(Debug, ClapArgs)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Check fence devices now, through the controller that uses them: power is read, nothing is switched
+    #[command(after_help = EXIT_CODES)]
+    Test(TestArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+struct TestArgs {
+    /// NAMESPACE/NAME of one, or the name alone. Default: all
+    #[arg(value_name = "DEVICE", value_parser = device)]
+    device: Option<(Option<String>, String)>,
+
+    /// Only devices of this namespace
+    #[arg(short, long, value_name = "NAME", value_parser = name)]
+    namespace: Option<String>,
+
+    /// All namespaces (the default)
+    #[arg(short = 'A', long, conflicts_with = "namespace")]
+    all_namespaces: bool,
+
+    /// Only devices with these labels
+    #[arg(short = 'l', long, value_name = "SELECTOR")]
+    selector: Option<String>,
+
+    /// Only results for this node
+    #[arg(long, value_name = "NODE", value_parser = name)]
+    target: Option<String>,
+
+    /// How long to wait for an answer
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = duration::parse, allow_hyphen_values = true)]
+    timeout: Duration,
+
+    #[command(flatten)]
+    print: PrintArgs,
+
+    #[command(flatten)]
+    cluster: ConnectArgs,
+}
+
+/// Reads `NAMESPACE/NAME`, or `NAME`.
+fn device(text: &str) -> Result<(Option<String>, String), String> {
+    match text.split_once('/') {
+        Some((namespace, device)) => Ok((Some(name(namespace)?), name(device)?)),
+        None => Ok((None, name(text)?)),
+    }
+}
+
+/// What came of one device and one node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Tested {
+    device: String,
+    node: String,
+    power: String,
+    identity: String,
+    /// In one word; empty: nothing is wrong.
+    problem: String,
+    message: String,
+    /// Which fields of the FenceDevice it is about.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    field: &'static str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    way_out: &'static str,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Document<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    cluster: &'a Target,
+    items: &'a [Tested],
+}
+
+/// Which fields a problem is about, and what helps. The words of the message say which value it is.
+fn way_out(problem: &str) -> (&'static str, &'static str) {
+    const PARAMETERS: &str = "spec.parameters, spec.nodeParameters, spec.secretParameters";
+    match problem {
+        "" => ("", ""),
+        "LoginDenied" => {
+            (PARAMETERS, "correct the user name or password; many BMCs lock accounts after a few tries")
+        }
+        "BadParameter" => (PARAMETERS, "correct the parameter that the message names"),
+        "BadSecret" => (
+            "spec.secretParameters",
+            "create the Secret or its key in the device's namespace, correct its name, or add the annotation that the message names",
+        ),
+        "BadTemplate" => {
+            (PARAMETERS, "give the node what the template uses, or set the value in nodeParameters")
+        }
+        "HostNotAllowed" => {
+            ("spec.allowedHosts", "add the host or its domain, if the Secrets of this device may go there")
+        }
+        "IdentityChanged" => (
+            PARAMETERS,
+            "if the machine was replaced: delete the Node or recreate the FenceDevice; otherwise the node reports something false",
+        ),
+        "NoAgent" => ("spec.agent", "put the agent into the image, or correct its name"),
+        "AgentsUnavailable" => (
+            "",
+            "check that the container fence-agents of pod-safety runs; if not, kubectl describe pod shows why",
+        ),
+        "BadMetadata" => ("spec.agent", "run the agent by hand in the image; often a package is missing"),
+        "Unreachable" => {
+            (PARAMETERS, "check address, route and firewall from the pods of pod-safety, then the login")
+        }
+        "TlsNotTrusted" => {
+            ("spec.parameters.ca", "set it to the authority that signed the device's certificate")
+        }
+        "TimedOut" => {
+            ("spec.timeouts.status", "check address and route; a slow device needs a longer timeout")
+        }
+        "AnotherMachine" => (
+            PARAMETERS,
+            "address, system or plug belong to another machine: correct them before this device may fence the node",
+        ),
+        "IdentityUnknown" => {
+            ("spec.identityCheck", "set BestEffort, or use a driver that reports which machine it reaches")
+        }
+        "NotTrusted" => ("status.conditions[Trusted]", "correct the device, then delete and recreate it"),
+        "NotForNode" => ("spec.nodeSelector", "select the node, or test another device"),
+        "LabelNotProtected" => (
+            "spec.nodeSelector, spec.nodeParameters",
+            "name the parameters of the node in nodeParameters, or select it by a label below node-restriction.kubernetes.io/",
+        ),
+        "NotFollowed" => (
+            "metadata.namespace",
+            "create it in a namespace of --fencing-namespaces, or add its namespace there",
+        ),
+        "NotRead" => ("", "check the rights and the connection of pod-safety: see its log"),
+        "Unanswered" => (
+            "",
+            "check that a leader runs the controller fencing (--mode guard or replace), and that --fencing-namespaces has this namespace",
+        ),
+        problem => of_provider(problem),
+    }
+}
+
+/// The same for what a provider of instances answers.
+fn of_provider(problem: &str) -> (&'static str, &'static str) {
+    match problem {
+        "CredentialsExpired" => {
+            ("spec.secretParameters", "put new credentials into the Secret that it names")
+        }
+        "Throttled" => (
+            "spec.monitorSeconds",
+            "check it less often, or have the provider allow more requests; it is tried again by itself",
+        ),
+        "RequestRefused" => (
+            "spec.secretParameters",
+            "try the keys by hand: the provider's own client says whether they are wrong, lack a right, or are used too often",
+        ),
+        _ => ("", "there is no further detail: check its address, user and password, then try it by hand"),
+    }
+}
+
+/// What a device said of a node.
+pub(crate) fn tested(device: &DeviceRef, target: TargetStatus) -> Tested {
+    let TargetStatus { node, power, identity, problem, message, .. } = target;
+    let (field, way_out) = way_out(if problem.is_empty() && !message.is_empty() { "?" } else { &problem });
+    Tested { device: device.to_string(), node, power, identity, problem, message, field, way_out }
+}
+
+fn without_answer(device: &DeviceRef, node: &str, problem: &str, message: String) -> Tested {
+    let unknown = || "Unknown".to_owned();
+    let (power, identity, problem, node) = (unknown(), unknown(), problem.to_owned(), node.to_owned());
+    tested(device, TargetStatus { node, power, identity, problem, message, ..TargetStatus::default() })
+}
+
+/// Asks one device, and waits until it is answered.
+async fn test(
+    session: &Session,
+    device: &Device,
+    target: Option<&str>,
+    timeout: Duration,
+) -> Result<Vec<Tested>, PeopleError> {
+    let Session { connection, env } = session;
+    let named = &device.named;
+    let (ends, token) = (env.now() + timeout, env.clock.wall().to_string());
+    let test = people::ask_to_test(connection, named, &token, target).await?;
+    let status = loop {
+        match people::tested(connection, named, &test).await? {
+            Some(status) => break status,
+            None if env.now() >= ends => {
+                let message = format!("no answer within {}s", timeout.as_secs());
+                return Ok(vec![without_answer(named, target.unwrap_or("-"), "Unanswered", message)]);
+            }
+            None => env.sleep(LOOK_EACH).await,
+        }
+    };
+    let is_meant = |one: &TargetStatus| target.is_none_or(|target| *one.node == *target);
+    let found: Vec<_> =
+        status.targets.into_iter().filter(is_meant).map(|target| tested(named, target)).collect();
+    if !found.is_empty() || device.spec.driver == DeviceDriver::Manual {
+        return Ok(found);
+    }
+    let message = "its nodeSelector does not select it".to_owned();
+    Ok(vec![without_answer(named, target.unwrap_or("-"), "NotForNode", message)])
+}
+
+/// Asks these devices, all at once; and what comes of it as an end of the process.
+pub(crate) async fn test_all(
+    session: &Session,
+    devices: &[Device],
+    target: Option<&str>,
+    timeout: Duration,
+) -> anyhow::Result<(Vec<Tested>, Exit)> {
+    let all = devices.iter().map(|device| test(session, device, target, timeout));
+    let mut found = Vec::new();
+    for answer in futures::future::join_all(all).await {
+        found.extend(answer?);
+    }
+    let any = |problem: &str| found.iter().any(|one| one.problem == problem);
+    let exit = match found.iter().all(|one| one.message.is_empty()) {
+        true => Exit::Fine,
+        false if any("Unanswered") => Exit::TimedOut,
+        false => Exit::Blocked,
+    };
+    Ok((found, exit))
+}
+
+/// For people.
+pub(crate) fn page(found: &[Tested], paint: Paint) -> String {
+    let row = |one: &Tested| {
+        let tone = if one.message.is_empty() { Tone::Good } else { Tone::Bad };
+        let problem = if one.message.is_empty() { "-" } else { &one.problem };
+        let cells = [paint.mark(tone), &one.device, &one.node, &one.power, &one.identity, problem];
+        (tone, cells.map(str::to_owned).to_vec())
+    };
+    let rows: Vec<_> = found.iter().map(row).collect();
+    let mut text = paint.table(&["", "DEVICE", "NODE", "POWER", "IDENTITY", "PROBLEM"], &rows);
+    for one in found.iter().filter(|one| !one.message.is_empty()) {
+        let line = format!("{} for {}: {}", one.device, one.node, one.message);
+        text.push_str(&format!("\n{}\n", clean::line(&line)));
+        if !one.way_out.is_empty() {
+            let field = if one.field.is_empty() { String::new() } else { format!("{}: ", one.field) };
+            text.push_str(&format!("  fix: {field}{}\n", one.way_out));
+        }
+    }
+    text
+}
+
+impl Args {
+    pub(crate) fn main(self) -> anyhow::Result<Exit> {
+        let Self { command: Command::Test(args) } = self;
+        block_on(args.run())
+    }
+}
+
+impl TestArgs {
+    async fn run(self) -> anyhow::Result<Exit> {
+        let session = open(&self.cluster.options()).await?;
+        session.announce();
+        let chosen = session.selected(Kind::FenceDevices, self.selector.as_deref()).await?;
+        let is_within = |device: &Device, namespace: &Option<String>| {
+            namespace.as_ref().is_none_or(|namespace| device.named.namespace == *namespace)
+        };
+        let is_meant = |device: &Device| {
+            let key = || (device.named.namespace.clone(), device.named.name.clone());
+            (self.all_namespaces || is_within(device, &self.namespace))
+                && chosen.as_ref().is_none_or(|chosen| chosen.contains(&key()))
+                && self.device.as_ref().is_none_or(|(namespace, name)| {
+                    is_within(device, namespace) && device.named.name == *name
+                })
+        };
+        let all = people::devices(&session.connection).await?;
+        let meant: Vec<_> = all.into_iter().filter(is_meant).collect();
+        if let (Some((_, name)), true) = (&self.device, meant.is_empty()) {
+            return Err(PeopleError::NoDevice(name.clone()).into());
+        }
+        if meant.is_empty() {
+            say("pod-safety: there is no such FenceDevice");
+        }
+        let (found, exit) = test_all(&session, &meant, self.target.as_deref(), self.timeout).await?;
+        let cluster = session.target();
+        let document = Document { api_version: API_VERSION, kind: "DeviceTest", cluster, items: &found };
+        self.print.output.print(&document, || page(&found, self.print.paint()))?;
+        Ok(self.print.ends(exit))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bmc() -> DeviceRef {
+        DeviceRef { namespace: "ns".to_owned(), name: "bmc".to_owned() }
+    }
+
+    #[test]
+    fn a_problem_is_printed_with_its_words_the_field_and_the_way_out() {
+        let fine = TargetStatus {
+            node: "a".to_owned(),
+            power: "On".to_owned(),
+            identity: "Match".to_owned(),
+            ..TargetStatus::default()
+        };
+        let wrong =
+            without_answer(&bmc(), "b", "LoginDenied", "the device refuses the login: 401".to_owned());
+        let said = page(&[tested(&bmc(), fine), wrong], Paint::plain());
+        let lines: Vec<_> = said.lines().collect();
+        assert_eq!(lines[1], "✔  ns/bmc  a     On       Match     -");
+        assert_eq!(lines[2], "✖  ns/bmc  b     Unknown  Unknown   LoginDenied");
+        assert_eq!(lines[4], "ns/bmc for b: the device refuses the login: 401");
+        assert!(
+            lines[5].starts_with("  fix: spec.parameters") && lines[5].contains("password"),
+            "{}",
+            lines[5]
+        );
+    }
+
+    #[test]
+    fn a_device_is_named_with_its_namespace_or_without() {
+        assert_eq!(device("ns/bmc"), Ok((Some("ns".to_owned()), "bmc".to_owned())));
+        assert_eq!(device("bmc"), Ok((None, "bmc".to_owned())));
+        assert!(device("ns/").is_err() && device("a/b/c").is_err());
+    }
+}

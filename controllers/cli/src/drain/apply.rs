@@ -1,0 +1,263 @@
+//! The act: cordon, evict, wait, and end in good order whatever happens.
+
+use std::collections::BTreeSet;
+use std::io::Write as _;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use futures::future::join_all;
+use pod_safety_drain::{Action, Consent, Plan};
+use pod_safety_shared::authority::{Cordoned, Eviction, cordon, evict};
+use pod_safety_shared::client::{ApiError, Call};
+use pod_safety_shared::clock::Mono;
+use pod_safety_shared::model::Uid;
+use pod_safety_shared::record::error_chain;
+use pod_safety_shared::wire;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::live::Live;
+use super::look::Look;
+use super::page;
+use super::work::{Line, Work};
+use crate::Exit;
+use crate::cluster::Session;
+use crate::paint::{Paint, Tone};
+use crate::print;
+
+/// How often it is looked which pods are there still. Their graces are seconds.
+const LOOK_EACH: Duration = Duration::from_secs(1);
+
+/// The shortest pause between two rounds.
+const BREATH: Duration = Duration::from_millis(50);
+
+/// After a failure that may pass.
+const AFTER_TROUBLE: Duration = Duration::from_secs(2);
+
+/// Without `--timeout`.
+const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// Whether a failed read may succeed the next time: a drain outlives the restart of
+/// an API server.
+fn passes(error: &anyhow::Error) -> bool {
+    let api = error.chain().find_map(|cause| cause.downcast_ref::<ApiError>());
+    api.is_some_and(|error| error.outcome_unknown() || error.code() == Some(429))
+}
+
+/// One `drain --apply`.
+pub(super) struct Apply {
+    pub(super) session: Session,
+    pub(super) node: String,
+    pub(super) consent: Consent,
+    pub(super) paint: Paint,
+    pub(super) live: Live,
+    pub(super) timeout: Option<Duration>,
+}
+
+impl Apply {
+    /// Does it, unless the plan says that a person must do something first.
+    pub(super) async fn run(self, plan: Plan) -> anyhow::Result<Exit> {
+        let env = &self.session.env;
+        let began = env.now();
+        if plan.stops() {
+            return self.refuse(&plan, "Nothing was changed.");
+        }
+        let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
+        let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
+        let up = env.clock.sleep_until(began + self.timeout.unwrap_or(FOR_EVER));
+        let ended = async {
+            tokio::select! {
+                biased;
+                _ = terminate.recv() => Exit::Interrupted,
+                _ = interrupt.recv() => Exit::Interrupted,
+                () = up => Exit::TimedOut,
+            }
+        };
+        futures::pin_mut!(ended);
+        let cordoned = tokio::select! {
+            biased;
+            exit = &mut ended => return self.not_even_cordoned(exit),
+            cordoned = cordon(&self.session.connection, &self.node, began + FOR_EVER) => cordoned,
+        };
+        match cordoned.context("cordoning the node")? {
+            Cordoned::Now => self.say(Tone::Good, format!("node/{} cordoned", self.node))?,
+            Cordoned::Already => self.say(Tone::Good, format!("node/{} was cordoned already", self.node))?,
+            Cordoned::NoNode => bail!("there is no node {}", self.node),
+        }
+        let mut work = Work::default();
+        let done = tokio::select! {
+            biased;
+            exit = ended => Ok(exit),
+            done = self.drain(&mut work) => done,
+        };
+        // What went wrong is said by whoever called us; that the node is cordoned by us.
+        let exit = *done.as_ref().unwrap_or(&Exit::Interrupted);
+        self.report(&work, exit, began)?;
+        done
+    }
+
+    /// It ended while the node was being cordoned.
+    fn not_even_cordoned(&self, exit: Exit) -> anyhow::Result<Exit> {
+        let how = ended_how(exit);
+        self.say(
+            Tone::Bad,
+            format!(
+                "node/{0} {how} while it was being cordoned: no pod was evicted; kubectl get node {0} shows whether it is",
+                self.node
+            ),
+        )?;
+        Ok(exit)
+    }
+
+    /// Says what blocks.
+    fn refuse(&self, plan: &Plan, and: &str) -> anyhow::Result<Exit> {
+        let stops = |row: &&pod_safety_drain::Row| matches!(row.action, Action::Blocked | Action::Unsafe);
+        let rows: Vec<_> = plan.rows.iter().filter(stops).cloned().collect();
+        let mut text = self.live.clear().to_owned();
+        text.push_str(&format!("{}: {}.\n", self.node, page::summary(&plan.summary())));
+        if plan.unreadable > 0 {
+            text.push_str("Some pods of this cluster cannot be read, and may be on this node.\n");
+        }
+        text.push_str(&page::table(&rows, self.paint));
+        text.push_str(&format!("{and} See the plan: pod-safety drain {}\n", self.node));
+        print(text.as_bytes()).context("writing to stdout")?;
+        let safety = rows.iter().any(|row| row.action == Action::Unsafe);
+        Ok(if safety { Exit::Refused } else { Exit::Blocked })
+    }
+
+    /// Evicts until nothing is left that must go.
+    async fn drain(&self, work: &mut Work) -> anyhow::Result<Exit> {
+        loop {
+            // The node is cordoned: what is on it now is all that will be.
+            let look = match Look::at(&self.session, &self.node).await {
+                Err(error) if passes(&error) => {
+                    self.trouble(&error).await?;
+                    continue;
+                }
+                look => look?,
+            };
+            let plan = look.plan(&self.node, &Consent { skip: BTreeSet::new(), ..self.consent.clone() })?;
+            let plan = self.without_skipped(plan);
+            if plan.stops() {
+                return self.refuse(
+                    &plan,
+                    &format!("The node stays cordoned. To undo that: kubectl uncordon {}", self.node),
+                );
+            }
+            let more = work.take(&plan, self.session.env.now());
+            if !more {
+                return Ok(match work.count().stopped {
+                    0 => Exit::Fine,
+                    _ if work.refused_for_safety() => Exit::Refused,
+                    _ => Exit::Blocked,
+                });
+            }
+            self.rounds(work).await?;
+        }
+    }
+
+    /// A skipped pod may have gone meanwhile: that is no mistake any more.
+    fn without_skipped(&self, mut plan: Plan) -> Plan {
+        let skipped = |row: &pod_safety_drain::Row| {
+            self.consent.skip.contains(&(row.pod.namespace.to_string(), row.pod.name.to_string()))
+        };
+        plan.rows.retain(|row| !skipped(row));
+        plan
+    }
+
+    /// Evicts and waits until everything that was taken on is gone or given up.
+    async fn rounds(&self, work: &mut Work) -> anyhow::Result<()> {
+        let env = &self.session.env;
+        let mut look_at = env.now();
+        while work.ends() || work.next_due().is_some() {
+            let due = work.due(env.now());
+            due.iter().for_each(|(index, _)| work.asked(*index));
+            let evictions = due.into_iter().map(|(index, pod)| async move {
+                let eviction = Eviction { pod, dry_run: false };
+                let deadline = env.now() + FOR_EVER;
+                (index, evict(&self.session.connection, env, &eviction, deadline).await)
+            });
+            for (index, answer) in join_all(evictions).await {
+                if let Some(line) = work.answered(index, &answer, env.now()) {
+                    self.tell(&line)?;
+                }
+            }
+            if work.ends() && env.now() >= look_at {
+                match self.there().await {
+                    Ok(there) => work.seen(&there).iter().try_for_each(|line| self.tell(line))?,
+                    Err(error) if passes(&error) => self.trouble(&error).await?,
+                    Err(error) => return Err(error),
+                }
+                look_at = env.now() + LOOK_EACH;
+            }
+            self.show(work)?;
+            let look = work.ends().then_some(look_at);
+            let next = work.next_due().into_iter().chain(look).min().unwrap_or(look_at);
+            let breath: Mono = env.now() + BREATH;
+            env.clock.sleep_until(next.max(breath)).await;
+        }
+        Ok(())
+    }
+
+    /// The API server is in trouble: says so, and gives it time.
+    async fn trouble(&self, error: &anyhow::Error) -> anyhow::Result<()> {
+        let text = format!("waits for the API server: {}", error_chain(error.as_ref()));
+        self.say(Tone::Attention, text)?;
+        self.session.env.sleep(AFTER_TROUBLE).await;
+        Ok(())
+    }
+
+    /// The pods that are on the node now.
+    async fn there(&self) -> anyhow::Result<BTreeSet<Uid>> {
+        let path = format!("/api/v1/pods?fieldSelector=spec.nodeName={}", self.node);
+        let mut page =
+            self.session.connection.list(Call::get(path)).await.context("listing the node's pods")?;
+        let mut uids = BTreeSet::new();
+        while let Some(raw) = page.next().await.context("listing the node's pods")? {
+            let meta = raw.decode::<wire::OnlyMeta>().ok().and_then(|only| only.metadata);
+            uids.extend(meta.and_then(|meta| meta.uid.as_deref().and_then(Uid::new)));
+        }
+        Ok(uids)
+    }
+
+    /// How it ended, and what is left as it is.
+    fn report(&self, work: &Work, exit: Exit, began: Mono) -> anyhow::Result<()> {
+        let count = work.count();
+        let seconds = self.session.env.now().since(began).as_secs();
+        if exit == Exit::Fine {
+            let text = format!("node/{} drained: {} gone in {seconds}s", self.node, count.gone);
+            return self.say(Tone::Good, text);
+        }
+        work.left().iter().try_for_each(|line| self.tell(line))?;
+        let (how, left) = (ended_how(exit), count.all - count.gone);
+        let text = format!(
+            "node/{0} {how} after {seconds}s: {1} gone, {left} left. It stays cordoned. To undo that: kubectl uncordon {0}",
+            self.node, count.gone
+        );
+        self.say(Tone::Bad, text)
+    }
+
+    /// One line for a change.
+    fn say(&self, tone: Tone, text: String) -> anyhow::Result<()> {
+        self.tell(&Line { tone, text })
+    }
+
+    fn tell(&self, line: &Line) -> anyhow::Result<()> {
+        let text = self.live.line(line, self.session.env.clock.wall());
+        print(text.as_bytes()).context("writing to stdout")
+    }
+
+    /// How far it is, for whoever watches.
+    fn show(&self, work: &Work) -> anyhow::Result<()> {
+        print(self.live.progress(work.count()).as_bytes())?;
+        std::io::stdout().flush().context("writing to stdout")
+    }
+}
+
+/// Why it ended before everything was gone.
+const fn ended_how(exit: Exit) -> &'static str {
+    match exit {
+        Exit::TimedOut => "the time is up",
+        Exit::Interrupted => "stopped",
+        Exit::Fine | Exit::Blocked | Exit::Refused | Exit::Unknown => "not drained",
+    }
+}

@@ -1,0 +1,117 @@
+//! What is said while a drain goes on: a line for each change, and on a terminal one
+//! more below them that is overwritten.
+
+use std::io::IsTerminal;
+
+use jiff::Timestamp;
+
+use super::work::{Count, Line};
+use crate::clean::{self, LINE_ANEW as ANEW};
+use crate::paint::Paint;
+
+/// Where it is said.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Live {
+    /// To a person who watches.
+    Terminal(Paint),
+    /// Into a log.
+    Pipe,
+}
+
+impl Live {
+    pub(super) fn of_stdout(paint: Paint) -> Self {
+        if std::io::stdout().is_terminal() { Self::Terminal(paint) } else { Self::Pipe }
+    }
+
+    /// A line that stays: for logs with its time.
+    pub(super) fn line(self, line: &Line, wall: Timestamp) -> String {
+        let (tone, text) = (&line.tone, clean::line(&line.text));
+        match self {
+            Self::Terminal(paint) => format!("{ANEW}{} {text}\n", paint.tone(*tone, paint.mark(*tone))),
+            Self::Pipe => format!("{wall:.0} {text}\n"),
+        }
+    }
+
+    /// Before other text: the line that is overwritten goes.
+    pub(super) const fn clear(self) -> &'static str {
+        match self {
+            Self::Terminal(_) => ANEW,
+            Self::Pipe => "",
+        }
+    }
+
+    /// The line that is overwritten; logs have none.
+    pub(super) fn progress(self, count: Count) -> String {
+        let Count { all, gone, ending, waiting, stopped } = count;
+        match self {
+            Self::Terminal(_) => {
+                let stopped = if stopped > 0 { format!(", {stopped} not evicted") } else { String::new() };
+                format!("{ANEW}{gone} of {all} gone, {ending} terminating, {waiting} waiting{stopped}")
+            }
+            Self::Pipe => String::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::paint::Tone;
+
+    const COUNT: Count = Count { all: 4, gone: 1, ending: 2, waiting: 1, stopped: 0 };
+
+    fn line(tone: Tone, text: &str) -> Line {
+        Line { tone, text: text.to_owned() }
+    }
+
+    /// What a terminal shows of `text`, which may begin lines anew.
+    fn shown(text: &str) -> Vec<String> {
+        let shows = |line: &str| line.rsplit(ANEW).next().unwrap_or_default().to_owned();
+        text.split('\n').map(shows).collect()
+    }
+
+    #[test]
+    fn on_a_terminal_changes_stand_above_the_one_line_of_progress() {
+        let live = Live::Terminal(Paint::plain());
+        let text = [
+            live.progress(COUNT),
+            live.line(&line(Tone::Good, "pod/ns/a gone"), Timestamp::UNIX_EPOCH),
+            live.progress(Count { gone: 2, ending: 1, ..COUNT }),
+            live.progress(Count { gone: 2, ending: 1, waiting: 0, stopped: 1, ..COUNT }),
+        ];
+        assert_eq!(
+            shown(&text.concat()),
+            ["✔ pod/ns/a gone", "2 of 4 gone, 1 terminating, 0 waiting, 1 not evicted"]
+        );
+    }
+
+    /// The terminal itself writes `^C` where its cursor stands.
+    #[test]
+    fn after_ctrl_c_nothing_of_the_progress_is_left_and_nothing_counts_as_well() {
+        let live = Live::Terminal(Paint::plain());
+        let text = [
+            live.progress(COUNT),
+            "^C".to_owned(),
+            live.line(
+                &line(Tone::Attention, "pod/ns/a still exists: evicted, terminates within 5s"),
+                Timestamp::UNIX_EPOCH,
+            ),
+            live.line(&line(Tone::Bad, "node/n stopped after 2s: 1 gone, 3 left"), Timestamp::UNIX_EPOCH),
+        ];
+        assert_eq!(
+            shown(&text.concat()),
+            [
+                "! pod/ns/a still exists: evicted, terminates within 5s",
+                "✖ node/n stopped after 2s: 1 gone, 3 left",
+                ""
+            ]
+        );
+    }
+
+    #[test]
+    fn a_log_has_a_time_in_each_line_and_no_progress() {
+        let text = Live::Pipe.line(&line(Tone::Bad, "node/n stopped"), Timestamp::UNIX_EPOCH);
+        assert_eq!(text, "1970-01-01T00:00:00Z node/n stopped\n");
+        assert_eq!(Live::Pipe.progress(COUNT), "");
+    }
+}

@@ -1,0 +1,138 @@
+//! `pod-safety drain`: a plan by default, the act with `--apply`.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `look` | what the API server has, and its answers to dry runs |
+//! | `page` | the plan for people and for programs |
+//! | `work` | the act: evictions, waits, the end; one decision at a time |
+//! | `apply` | cordons, drives the work, ends in good order |
+//! | `live` | what is said meanwhile, on a terminal and in a log |
+
+mod apply;
+mod live;
+pub(super) mod look;
+mod page;
+mod work;
+
+use std::time::Duration;
+
+use clap::Args as ClapArgs;
+use pod_safety_drain::{Consent, Plan};
+
+use super::cluster::{ConnectArgs, Output, Session, name, open};
+use super::paint::{Color, Paint};
+use super::{Exit, duration};
+use crate::block_on;
+use look::Look;
+
+/// At the end of `--help`.
+const EXIT_CODES: &str = "Exits with 0 if every pod can go, 1 after an error or Ctrl-C, 2 for wrong usage, \
+    3 if something blocks or must wait for its PodDisruptionBudget, 4 if it is rejected for safety, 5 when the time is up.";
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = EXIT_CODES)]
+pub struct Args {
+    /// The node
+    #[arg(value_name = "NODE", value_parser = name)]
+    node: String,
+
+    /// Cordon the node and evict its pods; without this flag nothing is changed
+    #[arg(long)]
+    apply: bool,
+
+    /// A pod that stays; may be given more than once
+    #[arg(long, value_name = "NAMESPACE/POD", value_parser = pod_name)]
+    skip: Vec<(String, String)>,
+
+    /// Evict pods with emptyDir volumes too: their data is lost
+    #[arg(long)]
+    delete_emptydir_data: bool,
+
+    /// Evict pods without a controller too: they do not come back
+    #[arg(long)]
+    evict_unmanaged: bool,
+
+    /// With --apply: exit with code 5 after this time; the node stays cordoned. Default: no limit
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true, requires = "apply")]
+    timeout: Option<Duration>,
+
+    /// The format of the plan
+    #[arg(short, long, value_enum, default_value_t = Output::Table, conflicts_with = "apply")]
+    output: Output,
+
+    /// When to use colours
+    #[arg(long, value_enum, default_value_t = Color::Auto)]
+    color: Color,
+
+    #[command(flatten)]
+    cluster: ConnectArgs,
+}
+
+/// Reads `NAMESPACE/POD`.
+pub(super) fn pod_name(text: &str) -> Result<(String, String), String> {
+    let (namespace, pod) = text.split_once('/').ok_or("allowed is NAMESPACE/POD, such as shop/api-0")?;
+    Ok((name(namespace)?, name(pod)?))
+}
+
+impl Args {
+    pub(super) fn main(self) -> anyhow::Result<Exit> {
+        block_on(self.run())
+    }
+
+    async fn run(self) -> anyhow::Result<Exit> {
+        let session = open(&self.cluster.options()).await?;
+        let paint = Paint::of_stdout(self.color);
+        let consent = Consent {
+            skip: self.skip.iter().cloned().collect(),
+            delete_emptydir_data: self.delete_emptydir_data,
+            evict_unmanaged: self.evict_unmanaged,
+        };
+        let look = Look::at(&session, &self.node).await?;
+        let mut plan = look.plan(&self.node, &consent)?;
+        if self.apply {
+            session.announce();
+            let live = live::Live::of_stdout(paint);
+            let Self { node, timeout, .. } = self;
+            return apply::Apply { session, node, consent, paint, live, timeout }.run(plan).await;
+        }
+        look.ask(&session, &mut plan).await;
+        look.place(&mut plan);
+        let document = page::Document::of(&plan, session.target());
+        self.output.print(&document, || session.headed(&page::page(&plan, paint)))?;
+        Ok(exit_of(&plan))
+    }
+}
+
+/// Prints the plan for a node, as without `--apply`.
+pub(super) async fn show(
+    session: &Session,
+    node: &str,
+    consent: &Consent,
+    paint: Paint,
+) -> anyhow::Result<Exit> {
+    let look = Look::at(session, node).await?;
+    let mut plan = look.plan(node, consent)?;
+    look.ask(session, &mut plan).await;
+    look.place(&mut plan);
+    super::print(session.headed(&page::page(&plan, paint)).as_bytes())?;
+    Ok(exit_of(&plan))
+}
+
+/// Carries a plan out, as with `--apply`.
+pub(super) async fn apply(
+    session: &Session,
+    node: &str,
+    consent: Consent,
+    paint: Paint,
+    timeout: Duration,
+    plan: Plan,
+) -> anyhow::Result<Exit> {
+    let live = live::Live::of_stdout(paint);
+    let (session, node, timeout) = (session.clone(), node.to_owned(), Some(timeout));
+    apply::Apply { session, node, consent, paint, live, timeout }.run(plan).await
+}
+
+/// What a plan says to a script.
+fn exit_of(plan: &Plan) -> Exit {
+    if plan.is_clear() { Exit::Fine } else { Exit::Blocked }
+}

@@ -1,0 +1,306 @@
+//! The plan, for people and for programs.
+
+use std::fmt::Write as _;
+
+use pod_safety_drain::{Action, Place, Plan, Row, Summary};
+use pod_safety_shared::client::Target;
+use serde::Serialize;
+
+use crate::paint::{Paint, Tone};
+use crate::{API_VERSION, clean, plural};
+
+/// A plan for programs. Enums are words; text may change, fields may not.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Document<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    cluster: &'a Target,
+    node: String,
+    node_ready: bool,
+    /// `Clear`, or `Blocked`: then somebody must do something, or wait.
+    verdict: &'static str,
+    unreadable_pods: usize,
+    pods: Vec<PodItem>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PodItem {
+    namespace: String,
+    name: String,
+    uid: String,
+    owner: String,
+    action: &'static str,
+    reason: &'static str,
+    message: String,
+    /// `DryRun`: the API server's own answer. `Listed`: the objects as they were read.
+    rests_on: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    budget: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    step: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    after: Option<String>,
+    grace_period_seconds: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    loses: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dry_run: Option<DryRunItem>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    goes_to: Option<PlaceItem>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct DryRunItem {
+    passed: bool,
+    reason: &'static str,
+    message: String,
+}
+
+/// By a fit check, never more.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PlaceItem {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    node: Option<String>,
+    reason: &'static str,
+    message: String,
+}
+
+impl<'a> Document<'a> {
+    pub(super) fn of(plan: &Plan, cluster: &'a Target) -> Self {
+        Self {
+            api_version: API_VERSION,
+            kind: "DrainPlan",
+            cluster,
+            node: plan.node.clone(),
+            node_ready: plan.node_ready,
+            verdict: if plan.is_clear() { "Clear" } else { "Blocked" },
+            unreadable_pods: plan.unreadable,
+            pods: plan.rows.iter().map(PodItem::of).collect(),
+        }
+    }
+}
+
+impl PodItem {
+    fn of(row: &Row) -> Self {
+        Self {
+            namespace: row.pod.namespace.to_string(),
+            name: row.pod.name.to_string(),
+            uid: row.pod.uid.to_string(),
+            owner: row.owner.clone(),
+            action: row.action.name(),
+            reason: row.reason,
+            message: row.why.clone(),
+            rests_on: if row.dry_run.is_some() { "DryRun" } else { "Listed" },
+            budget: row.budget.as_ref().map(ToString::to_string),
+            step: row.step,
+            after: row.after.as_ref().map(ToString::to_string),
+            grace_period_seconds: row.grace,
+            loses: row.loses,
+            dry_run: row.dry_run.as_ref().map(|said| DryRunItem {
+                passed: said.passed,
+                reason: said.reason,
+                message: said.message.clone(),
+            }),
+            goes_to: row.place.as_ref().map(PlaceItem::of),
+        }
+    }
+}
+
+impl PlaceItem {
+    fn of(place: &Place) -> Self {
+        let (node, reason, message) = match place {
+            Place::Node { name, unseen: false } => (Some(name.clone()), "Fits", String::new()),
+            Place::Node { name, unseen: true } => {
+                (Some(name.clone()), "FitsPerhaps", NOT_LOOKED_AT.to_owned())
+            }
+            Place::Nowhere(why) => (None, "FitsNowhere", why.clone()),
+            Place::NotAgain => (None, "NotMadeAgain", "nothing recreates it".to_owned()),
+        };
+        Self { node, reason, message }
+    }
+}
+
+const NOT_LOOKED_AT: &str = "has affinity, spread or volumes, which were not checked";
+
+/// "9 now, 2 after one another, 1 blocked, 2 stay".
+pub(super) fn summary(summary: &Summary) -> String {
+    let Summary { now, later, waiting, blocked, unsafe_, ending, staying } = summary;
+    let parts = [
+        (now, "now"),
+        (later, "one after another"),
+        (waiting, "waiting for a PDB"),
+        (blocked, "blocked"),
+        (unsafe_, "refused for safety"),
+        (ending, "terminating already"),
+        (staying, "staying"),
+    ];
+    let parts: Vec<String> = parts
+        .iter()
+        .filter(|(count, _)| **count > 0)
+        .map(|(count, what)| format!("{count} {what}"))
+        .collect();
+    if parts.is_empty() { "nothing to do".to_owned() } else { parts.join(", ") }
+}
+
+fn cells(row: &Row, paint: Paint) -> (Tone, Vec<String>) {
+    let lost = row.loses.is_some() || matches!(row.place, Some(Place::Nowhere(_) | Place::NotAgain));
+    let tone = match row.action {
+        Action::Evict if lost => Tone::Attention,
+        Action::Evict => Tone::Good,
+        Action::Wait | Action::Ending => Tone::Attention,
+        Action::Blocked | Action::Unsafe => Tone::Bad,
+        Action::Stay => Tone::Plain,
+    };
+    let step = match (row.step, tone) {
+        (Some(step), Tone::Attention) => format!("{step} {}", paint.mark(tone)),
+        (Some(step), _) => step.to_string(),
+        (None, _) => paint.mark(tone).to_owned(),
+    };
+    let mut why = row.why.clone();
+    if let Some(after) = &row.after {
+        let _infallible = write!(why, ", after {after} is replaced");
+    }
+    if let Some(lost) = row.loses {
+        let _infallible = write!(why, "; {lost}");
+    }
+    let place = match &row.place {
+        Some(Place::Node { name, unseen }) => format!("{name}{}", if *unseen { "?" } else { "" }),
+        Some(Place::Nowhere(why)) => format!("nowhere ({why})"),
+        Some(Place::NotAgain) => "not recreated".to_owned(),
+        None => "-".to_owned(),
+    };
+    let grace = if row.grace > 0 { format!("{}s", row.grace) } else { "-".to_owned() };
+    let by = if row.dry_run.is_some() { "dry run" } else { "listed" };
+    (tone, vec![step, row.pod.to_string(), why, by.to_owned(), place, grace])
+}
+
+/// The plan as a table.
+pub(super) fn table(rows: &[Row], paint: Paint) -> String {
+    let rows: Vec<_> = rows.iter().map(|row| cells(row, paint)).collect();
+    paint.table(&["STEP", "POD", "WHY", "BY", "GOES TO", "GRACE"], &rows)
+}
+
+/// The plan as a page.
+pub(super) fn page(plan: &Plan, paint: Paint) -> String {
+    let count = plural(plan.rows.len(), "pod");
+    let node = clean::line(&plan.node);
+    let mut text = format!("Plan for {node}: {count}.   {}.\n", summary(&plan.summary()));
+    if !plan.node_ready {
+        let line = format!(
+            "{} {node} is not Ready: evicted pods stay Terminating until its kubelet reports that they terminated.",
+            paint.mark(Tone::Attention)
+        );
+        let _infallible = writeln!(text, "{}", paint.tone(Tone::Attention, &line));
+    }
+    if plan.unreadable > 0 {
+        let many = plural(plan.unreadable, "pod");
+        let line = format!(
+            "{} {many} of this cluster cannot be read, and may be on this node.",
+            paint.mark(Tone::Bad)
+        );
+        let _infallible = writeln!(text, "{}", paint.tone(Tone::Bad, &line));
+    }
+    if !plan.rows.is_empty() {
+        text.push('\n');
+        text.push_str(&table(&plan.rows, paint));
+        text.push_str(
+            "\nBY: \"dry run\" is the API server's own answer, \"listed\" is calculated from its objects. ",
+        );
+        text.push_str("GOES TO is a fit check of requests, labels and taints");
+        let unseen = |row: &Row| matches!(row.place, Some(Place::Node { unseen: true, .. }));
+        text.push_str(if plan.rows.iter().any(unseen) { "; \"?\" " } else { ".\n" });
+        if plan.rows.iter().any(unseen) {
+            let _infallible = writeln!(text, "{NOT_LOOKED_AT}.");
+        }
+    }
+    let _infallible = writeln!(text, "\nNothing was changed. {}", next(plan));
+    text
+}
+
+/// What to type next.
+fn next(plan: &Plan) -> String {
+    if !plan.stops() {
+        return "To do it: add --apply".to_owned();
+    }
+    let blocked = plan.rows.iter().filter(|row| matches!(row.action, Action::Blocked | Action::Unsafe));
+    let skips: Vec<String> = blocked.clone().map(|row| format!("--skip {}", row.pod)).collect();
+    let mut text = format!("--apply does not begin. To leave out what blocks: --apply {}", skips.join(" "));
+    let mut budgets: Vec<_> = blocked.filter_map(|row| row.budget.as_ref()).collect();
+    budgets.sort();
+    budgets.dedup();
+    for budget in budgets {
+        let _infallible =
+            write!(text, "\nWays out: pod-safety explain pdb -n {} {}", budget.namespace, budget.name);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use pod_safety_drain::{Cluster, Consent, Needs, plan};
+    use pod_safety_shared::authority::Evicted;
+    use pod_safety_shared::model::{Kind, Uid};
+    use pod_safety_shared::testing::{World, at};
+    use pod_safety_shared::wire;
+    use serde_json::json;
+
+    use super::*;
+
+    fn planned() -> Plan {
+        let world = World::listed();
+        let owner = json!([{ "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "uid-db", "controller": true }]);
+        for (name, owners) in [("db-0", owner), ("naked", json!([]))] {
+            let pod = json!({ "metadata": { "namespace": "ns", "name": name, "uid": format!("uid-{name}"), "resourceVersion": "1",
+                "ownerReferences": owners }, "spec": { "nodeName": "n" }, "status": { "phase": "Running" } });
+            world.apply(Kind::Pods, &pod, at(0));
+        }
+        let needs: BTreeMap<Uid, Needs> = ["uid-db-0", "uid-naked"]
+            .iter()
+            .filter_map(|uid| Some((Uid::new(uid)?, Needs::of(wire::PodNeeds::default()))))
+            .collect();
+        let guard = world.read();
+        let cluster = Cluster { view: guard.view(), needs: &needs, rooms: &[], now: at(60) };
+        let mut plan = plan("n", &cluster, &Consent::default());
+        plan.heard(0, &Ok(Evicted::Ends { grace: 30 }));
+        plan.place(&cluster);
+        plan
+    }
+
+    #[test]
+    fn a_page_says_what_each_line_rests_on_and_what_to_type_next() {
+        assert_eq!(
+            page(&planned(), Paint::plain()),
+            "Plan for n: 2 pods.   1 now, 1 blocked.
+! n is not Ready: evicted pods stay Terminating until its kubelet reports that they terminated.
+
+STEP  POD       WHY                                                                           BY       GOES TO                           GRACE
+1 !   ns/db-0   no PodDisruptionBudget                                                        dry run  nowhere (there is no other node)  30s
+✖     ns/naked  it has no controller, so it would not come back: --evict-unmanaged or --skip  listed   -                                 30s
+
+BY: \"dry run\" is the API server's own answer, \"listed\" is calculated from its objects. GOES TO is a fit check of requests, labels and taints.
+
+Nothing was changed. --apply does not begin. To leave out what blocks: --apply --skip ns/naked
+"
+        );
+    }
+
+    #[test]
+    fn programs_get_words_and_no_empty_fields() {
+        let document = serde_json::to_value(Document::of(&planned(), &Target::default())).unwrap();
+        assert_eq!(document["kind"], "DrainPlan");
+        assert_eq!(document["verdict"], "Blocked");
+        assert_eq!(
+            document["pods"][0],
+            json!({ "namespace": "ns", "name": "db-0", "uid": "uid-db-0", "owner": "StatefulSet/db", "action": "Evict",
+                "reason": "NoBudget", "message": "no PodDisruptionBudget", "restsOn": "DryRun", "step": 1, "gracePeriodSeconds": 30,
+                "dryRun": { "passed": true, "reason": "WouldEvict", "message": "" },
+                "goesTo": { "reason": "FitsNowhere", "message": "there is no other node" } })
+        );
+    }
+}

@@ -1,0 +1,337 @@
+//! `pod-safety drill`: what would be done if a node were lost, said by the controller that would do it; with `--really`,
+//! done to a canary.
+//!
+//! It asks three things: which gates are open and with which numbers, by which level it would be fenced, and whether
+//! each device of the policy answers for the node. A drill that is real is an ordinary incident that a person asked
+//! for, of a node that somebody marked as a canary and emptied before.
+
+mod watchdog;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Args as ClapArgs;
+use pod_safety_drain::Consent;
+use pod_safety_shared::api::{Phase, Recovery};
+use pod_safety_shared::authority::people::{self, Device, Drill, Examined};
+use pod_safety_shared::client::Target;
+use pod_safety_shared::clock::Mono;
+use serde::Serialize;
+
+use super::cluster::{ConnectArgs, PrintArgs, Session, name, open};
+use super::confirm_down::{reason, refused};
+use super::consent::consents;
+use super::devices::{self, Tested};
+use super::drain::look::Look;
+use super::paint::{Paint, Tone};
+use super::{API_VERSION, Exit, clean, duration, print, say};
+use crate::block_on;
+
+/// How often it is looked how far it is.
+const LOOK_EACH: Duration = Duration::from_secs(1);
+
+/// What has to be typed before the node's name.
+const PHRASE: &str = "switch off";
+
+/// By this label somebody says that a node may be switched off for a drill.
+const CANARY: &str = "pod-safety.dev/canary";
+
+/// At the end of `--help`.
+const EXIT_CODES: &str = "Exits with 0 if nothing is in the way, with --really when the node is back, or with --watchdog when it was reset on time; 1 after an error, 2 \
+    for wrong usage, 3 if something is in the way, 4 if it is rejected, 5 when the time is up.";
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = EXIT_CODES)]
+pub struct Args {
+    /// The node
+    #[arg(value_name = "NODE", value_parser = name)]
+    node: String,
+
+    /// Switch the node off, prove that, and wait until it is back: only for a canary that is cordoned and empty
+    #[arg(long, conflicts_with = "output")]
+    really: bool,
+
+    /// Have the watchdog of the node reset it, and record whether it was on time: only for a canary that is cordoned and empty
+    #[arg(long, conflicts_with_all = ["really", "output"])]
+    watchdog: bool,
+
+    /// The confirmation, instead of typing it: "switch off NODE", with --watchdog "reset NODE"
+    #[arg(long, value_name = "WORDS")]
+    confirm: Option<String>,
+
+    /// Why: recorded with the incident
+    #[arg(long, value_name = "TEXT", value_parser = reason, default_value = "a drill")]
+    reason: String,
+
+    /// How long to wait; a real drill takes as long as the machine needs to boot. Default: 2m, with --really or --watchdog 15m
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
+    timeout: Option<Duration>,
+
+    #[command(flatten)]
+    print: PrintArgs,
+
+    #[command(flatten)]
+    cluster: ConnectArgs,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Gate {
+    name: String,
+    holds: bool,
+    message: String,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Document<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    cluster: &'a Target,
+    node: String,
+    policy: String,
+    /// What would be done, or what holds it back.
+    plan: String,
+    gates: Vec<Gate>,
+    devices: Vec<Tested>,
+}
+
+impl Args {
+    pub(crate) fn main(self) -> anyhow::Result<Exit> {
+        refused(block_on(self.run()))
+    }
+
+    async fn run(self) -> anyhow::Result<Exit> {
+        let session = open(&self.cluster.options()).await?;
+        session.announce();
+        let examined = people::examine(&session.connection, &session.env, &self.node).await?;
+        if self.really {
+            return self.do_it(&session, &examined).await;
+        }
+        if self.watchdog {
+            return self.drill_watchdog(&session, &examined).await;
+        }
+        let timeout = self.timeout.unwrap_or(Duration::from_mins(2));
+        let by = people::whoami(&session.connection).await?;
+        let name = people::rehearse(&session.connection, &examined, &by, &self.reason).await?;
+        let seen = tokio::select! {
+            biased;
+            seen = planned(&session, &name, timeout) => seen,
+            interrupted = tokio::signal::ctrl_c() => interrupted.context("waiting for Ctrl-C").map(|()| None),
+        };
+        // Whatever came of it, it is not left lying.
+        if let Some(drill) = people::incident(&session.connection, &name).await? {
+            people::tidy_up(&session.connection, &drill).await?;
+        }
+        let Some(drill) = seen? else {
+            say(
+                "pod-safety: no controller wrote a plan. Check that a leader runs the controller fencing (--mode guard or replace)",
+            );
+            return Ok(Exit::TimedOut);
+        };
+        let meant = devices_of(&session, &examined).await?;
+        let (devices, answers) = devices::test_all(&session, &meant, Some(&self.node), timeout).await?;
+        let document = document(&drill, devices, session.target());
+        self.print.output.print(&document, || page(&document, self.print.paint()))?;
+        let held = document.gates.iter().any(|gate| gate.holds);
+        Ok(self.print.ends(if held { Exit::Blocked } else { answers }))
+    }
+
+    /// The incident itself.
+    async fn do_it(&self, session: &Session, examined: &Examined) -> anyhow::Result<Exit> {
+        let Session { connection, env } = session;
+        let node = &self.node;
+        if let Some(why) = unfit(session, examined, true).await? {
+            say(&format!("pod-safety: {why}. Nothing was done"));
+            return Ok(Exit::Refused);
+        }
+        let page =
+            || format!("\nThe machine of node {node} loses its power now.\nCluster: {}", session.target());
+        if !consents(&format!("{PHRASE} {node}"), self.confirm.as_deref(), page)? {
+            say("pod-safety: the confirmation did not match; nothing was changed");
+            return Ok(Exit::Refused);
+        }
+        let by = people::whoami(connection).await?;
+        let name = people::ask_to_fence(connection, examined, &by, &self.reason, false).await?;
+        let ends = env.now() + self.timeout.unwrap_or(Duration::from_mins(15));
+        let ended = |phase| {
+            matches!(phase, Phase::Done | Phase::AwaitingOperator | Phase::Cancelled | Phase::Superseded)
+        };
+        match follow(session, &name, ends, ended).await? {
+            Some(Phase::Done) => {
+                print(format!("It is back and still cordoned: kubectl uncordon {node}\n").as_bytes())?;
+                return Ok(Exit::Fine);
+            }
+            Some(_) => return Ok(Exit::Blocked),
+            None => {}
+        }
+        say(&format!(
+            "pod-safety: the drill continues: kubectl get nodefence {name} -w. To prevent new attempts: pod-safety cancel {node}"
+        ));
+        Ok(Exit::TimedOut)
+    }
+}
+
+/// Tells each change of an incident until its phase is one of these; `None`: the time is up.
+pub(crate) async fn follow(
+    session: &Session,
+    name: &str,
+    ends: Mono,
+    ended: impl Fn(Phase) -> bool,
+) -> anyhow::Result<Option<Phase>> {
+    let Session { connection, env } = session;
+    let began = env.now();
+    let mut told = (Phase::Pending, String::new());
+    while env.now() < ends {
+        let Some(Drill { status, .. }) = people::incident(connection, name).await? else {
+            anyhow::bail!("nodefence/{name} was deleted in the meantime");
+        };
+        if (status.phase, &status.message) != (told.0, &told.1) {
+            let after = env.now().since(began).as_secs();
+            let line = format!("{after:>4}s  {}: {}", status.phase.name(), status.message);
+            print(format!("{}\n", clean::line(&line)).as_bytes())?;
+            told = (status.phase, status.message);
+        }
+        if ended(told.0) {
+            return Ok(Some(told.0));
+        }
+        env.sleep(LOOK_EACH).await;
+    }
+    Ok(None)
+}
+
+/// Why a node must not be switched off for a drill; `None`: it may. `is_switched_on`: nothing but its policy switches it on again.
+async fn unfit(
+    session: &Session,
+    examined: &Examined,
+    is_switched_on: bool,
+) -> anyhow::Result<Option<String>> {
+    let node = &examined.node.name;
+    if !examined.labels.contains_key(CANARY) {
+        return Ok(Some(format!(
+            "node {node} is not a canary. If it may be switched off: kubectl label node {node} {CANARY}=true"
+        )));
+    }
+    if !examined.ready {
+        return Ok(Some(format!("node {node} is not Ready: this would not be a drill")));
+    }
+    let policy = people::policy(&session.connection, examined).await?;
+    if is_switched_on && policy.recovery != Recovery::PowerOn {
+        return Ok(Some(format!("the policy of node {node} would leave it off (recovery: Hold)")));
+    }
+    let consent = Consent { skip: BTreeSet::new(), delete_emptydir_data: false, evict_unmanaged: false };
+    let plan = Look::at(session, node).await?.plan(node, &consent)?;
+    let (there, all) = (plan.summary(), plan.rows.len());
+    if !examined.cordoned || there.staying < all {
+        let left = all - there.staying;
+        return Ok(Some(format!(
+            "node {node} is not cordoned and empty ({left} pods would be terminated): pod-safety drain {node} --apply"
+        )));
+    }
+    Ok(None)
+}
+
+/// Waits until the controller has written its plan, or what holds it back.
+async fn planned(session: &Session, name: &str, timeout: Duration) -> anyhow::Result<Option<Drill>> {
+    let ends = session.env.now() + timeout;
+    loop {
+        let seen = people::incident(&session.connection, name).await?;
+        match seen.filter(|drill| !drill.status.gates.is_empty() || drill.status.phase.is_over()) {
+            Some(drill) => return Ok(Some(drill)),
+            None if session.env.now() >= ends => return Ok(None),
+            None => session.env.sleep(LOOK_EACH).await,
+        }
+    }
+}
+
+/// The devices of the policy by which it would be fenced.
+async fn devices_of(session: &Session, examined: &Examined) -> anyhow::Result<Vec<Device>> {
+    let policy = people::policy(&session.connection, examined).await?;
+    let named: BTreeSet<_> = policy.levels.iter().flat_map(|level| &level.devices).collect();
+    let all = people::devices(&session.connection).await?;
+    Ok(all.into_iter().filter(|device| named.contains(&device.named)).collect())
+}
+
+fn document<'a>(drill: &Drill, devices: Vec<Tested>, cluster: &'a Target) -> Document<'a> {
+    let gates = drill.status.gates.iter().map(|gate| Gate {
+        name: gate.name.clone(),
+        holds: gate.holds,
+        message: gate.message.clone(),
+    });
+    Document {
+        api_version: API_VERSION,
+        kind: "Drill",
+        cluster,
+        node: drill.spec.node.name.clone(),
+        policy: drill.spec.policy.clone(),
+        plan: drill.status.message.clone(),
+        gates: gates.collect(),
+        devices,
+    }
+}
+
+fn page(document: &Document<'_>, paint: Paint) -> String {
+    let row = |gate: &Gate| {
+        let tone = if gate.holds { Tone::Bad } else { Tone::Good };
+        let message = if gate.message.is_empty() { "open" } else { &gate.message };
+        (tone, [paint.mark(tone), &gate.name, message].map(str::to_owned).to_vec())
+    };
+    let Document { node, policy, plan, gates, devices, .. } = document;
+    let rows: Vec<_> = gates.iter().map(row).collect();
+    let gates = paint.table(&["", "GATE", "NUMBERS"], &rows);
+    let devices = devices::page(devices, paint);
+    let head = format!("node/{node} by fencepolicy/{policy}: {plan}");
+    format!("{}\n\n{gates}\n{devices}\nNothing was switched.\n", clean::line(&head))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_real_one_is_a_story_and_no_document() {
+        use clap::Parser as _;
+        let parsed = |args: &str| crate::Cli::try_parse_from(args.split(' ')).is_ok();
+        assert!(
+            parsed("pod-safety drill n --exit-zero --no-headers -o json")
+                && parsed("pod-safety drill n --really")
+        );
+        assert!(parsed("pod-safety devices test --exit-zero --no-headers -o wide"));
+        assert!(!parsed("pod-safety drill n --really -o json"));
+    }
+
+    #[test]
+    fn gates_are_printed_with_their_numbers_whether_they_hold_or_not() {
+        let gate = |name: &str, holds, message: &str| Gate {
+            name: name.to_owned(),
+            holds,
+            message: message.to_owned(),
+        };
+        let gates = vec![
+            gate("LargeOutage", false, "1 of 20 nodes are lost; the limit is 49 %"),
+            gate("Paused", true, "the policy db is paused"),
+            gate("SelfNode", false, ""),
+        ];
+        let document = Document {
+            api_version: API_VERSION,
+            kind: "Drill",
+            cluster: &Target::default(),
+            node: "a".to_owned(),
+            policy: "db".to_owned(),
+            plan: "the policy db is paused".to_owned(),
+            gates,
+            devices: Vec::new(),
+        };
+        let said = page(&document, Paint::plain());
+        for line in [
+            "node/a by fencepolicy/db: the policy db is paused",
+            "✔  LargeOutage  1 of 20 nodes are lost; the limit is 49 %",
+            "✖  Paused       the policy db is paused",
+            "✔  SelfNode     open",
+            "Nothing was switched.",
+        ] {
+            assert!(said.lines().any(|said| said == line), "{line}: {said}");
+        }
+    }
+}

@@ -1,0 +1,514 @@
+//! What is read for an answer, as far as whoever asks may read it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use jiff::Timestamp;
+use pod_safety_explain::{Attachment, Policies, Running, Said, Scene, Settings};
+use pod_safety_process::registry::Name;
+use pod_safety_shared::api::{PAUSE_ANNOTATION, Pause};
+use pod_safety_shared::cache::{Snapshot, Unread};
+use pod_safety_shared::client::{ApiError, Call};
+use pod_safety_shared::model::{Kind, Node};
+use serde_json::Value;
+
+use crate::cluster::Session;
+use crate::run;
+
+/// What the controllers read that decide about pods and nodes.
+const KINDS: [Kind; 11] = [
+    Kind::Nodes,
+    Kind::NodeLeases,
+    Kind::Pods,
+    Kind::ReplicaSets,
+    Kind::StatefulSets,
+    Kind::Budgets,
+    Kind::FenceDevices,
+    Kind::FencePolicies,
+    Kind::NodeFences,
+    Kind::FenceEvidences,
+    Kind::Remediations,
+];
+
+/// By this label our own pods and policies are found.
+pub(crate) const OURS: &str = "labelSelector=app.kubernetes.io/name=pod-safety";
+
+/// So many Events of a namespace are read: those beyond are of other times.
+const EVENTS: usize = 1_000;
+
+/// So many nodes are asked why they pause: who has more pauses a FencePolicy.
+const PAUSES: usize = 50;
+
+/// The cluster as it was read.
+pub(crate) struct Look {
+    pub(crate) snapshot: Snapshot,
+    pub(crate) settings: Settings,
+    pub(crate) running: Running,
+    /// [`Policies::Unread`] until they are asked for.
+    pub(crate) policies: Policies,
+    /// Which controllers run.
+    pub(crate) controllers: Vec<Name>,
+    /// As whom.
+    pub(crate) account: String,
+    /// The pods of pod-safety; none where they may not be listed.
+    pub(crate) pods: Vec<Value>,
+    said: Vec<Said>,
+    attachments: Vec<Attachment>,
+    pauses: Vec<(Arc<str>, Pause)>,
+    unread: Vec<Unread>,
+    /// The kinds of `unread`, but those that this cluster does not have.
+    refused_kinds: Vec<Kind>,
+    refused: Vec<String>,
+    /// The API server's version; empty: it did not say.
+    pub(crate) server: String,
+    /// When, by the API server's clock.
+    pub(crate) wall: Timestamp,
+}
+
+impl Session {
+    /// An object with all of its fields.
+    pub(crate) async fn whole(&self, path: &str) -> Result<Value, ApiError> {
+        self.connection.send(Call::get(path).whole()).await?.whole().map_err(ApiError::Undecodable)
+    }
+
+    /// The items of a list, with all of their fields.
+    pub(crate) async fn items(&self, path: &str) -> Result<Vec<Value>, ApiError> {
+        self.connection.items(path).await
+    }
+}
+
+impl Look {
+    /// Reads all that may be read; pods at least in `namespace`.
+    pub(crate) async fn at(session: &Session, namespace: Option<&str>) -> anyhow::Result<Self> {
+        let (session, server) = &session.by_its_clock().await;
+        let nothing = &mut |_: Kind, _: &_| {};
+        let (snapshot, unread) =
+            Snapshot::read_allowed(&session.connection, &session.env, &KINDS, namespace, nothing).await?;
+        let wall = session.env.clock.wall();
+        let mut refused = Vec::new();
+        let Ours { settings, running, controllers, fenced_from, account, pods } =
+            running(session, wall, &mut refused).await;
+        // Where no pod of pod-safety tells its flags, the namespaces of its devices are not known: no device is left out.
+        if running.mode.is_some() {
+            snapshot.fence_from(fenced_from);
+        }
+        Ok(Self {
+            snapshot,
+            settings,
+            running,
+            policies: Policies::Unread,
+            controllers,
+            account,
+            pods,
+            said: Vec::new(),
+            attachments: Vec::new(),
+            pauses: Vec::new(),
+            refused_kinds: unread.iter().filter(|one| !is_absent(one)).map(|one| one.error.kind).collect(),
+            unread,
+            refused,
+            server: server.clone(),
+            wall,
+        })
+    }
+
+    /// What the admission policies do.
+    pub(crate) async fn ask_policies(&mut self, session: &Session) {
+        let bindings =
+            format!("/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings?{OURS}");
+        self.policies = session.items(&bindings).await.map_or(Policies::Unread, |all| force_delete(&all));
+    }
+
+    /// Which node holds which volume; false: that could not be read.
+    pub(crate) async fn ask_attachments(&mut self, session: &Session) -> bool {
+        match session.items("/apis/storage.k8s.io/v1/volumeattachments").await {
+            Ok(all) => {
+                self.attachments = all.iter().filter_map(Attachment::of).collect();
+                true
+            }
+            Err(error) => {
+                let refusal = refusal(&error, "list volumeattachments");
+                self.refused.push(format!("{refusal}: it is not known which node holds which volume."));
+                false
+            }
+        }
+    }
+
+    /// Why nodes that carry our mark are not fenced, or this one: of annotations the cache keeps no values.
+    pub(crate) async fn ask_pauses(&mut self, session: &Session, only: Option<&str>) {
+        let marked: Vec<Arc<str>> = self.scene(|scene| {
+            let marked =
+                |node: &&Node| node.life.as_ref().and_then(|life| life.left_alone) == Some(PAUSE_ANNOTATION);
+            let asked = |node: &&Node| only.is_none_or(|only| *node.name == *only);
+            scene
+                .view
+                .nodes()
+                .filter(asked)
+                .filter(marked)
+                .take(PAUSES)
+                .map(|node| Arc::clone(&node.name))
+                .collect()
+        });
+        for name in marked {
+            let Ok(node) = session.whole(&format!("/api/v1/nodes/{name}")).await else { continue };
+            let text = node["metadata"]["annotations"][PAUSE_ANNOTATION].as_str();
+            self.pauses.extend(text.map(|text| (name, Pause::read(text))));
+        }
+    }
+
+    /// What was said of an object.
+    pub(crate) async fn hear(&mut self, session: &Session, namespace: &str, kind: &str, name: &str) {
+        let fields = format!("fieldSelector=involvedObject.name={name},involvedObject.kind={kind}");
+        self.take(session, namespace, &fields).await;
+    }
+
+    /// What was said in a namespace.
+    pub(crate) async fn hear_all(&mut self, session: &Session, namespace: &str) {
+        self.take(session, namespace, &format!("limit={EVENTS}")).await;
+    }
+
+    /// What was said anywhere; where that may not be asked, in the usual namespace.
+    pub(crate) async fn hear_everywhere(&mut self, session: &Session) {
+        // Of all others there are too many, and they say what goes well.
+        let fields = [
+            "Warning",
+            "Normal,reportingComponent=pod-safety",
+            "Normal,reportingComponent=taint-eviction-controller",
+        ];
+        for fields in fields.map(|fields| format!("type={fields}")) {
+            let path = format!("/api/v1/events?limit={EVENTS}&fieldSelector={fields}");
+            match session.items(&path).await {
+                Ok(events) => self.said.extend(events.iter().filter_map(Said::of)),
+                Err(error) => {
+                    let refusal = refusal(&error, "list events in all namespaces");
+                    self.refused.push(format!("{refusal}: Events are not shown."));
+                    return self.hear_all(session, session.connection.default_namespace()).await;
+                }
+            }
+        }
+    }
+
+    async fn take(&mut self, session: &Session, namespace: &str, query: &str) {
+        match session.items(&format!("/api/v1/namespaces/{namespace}/events?{query}")).await {
+            Ok(events) => self.said.extend(events.iter().filter_map(Said::of)),
+            Err(error) => {
+                let refusal = refusal(&error, &format!("list events in namespace {namespace}"));
+                self.refused.push(format!("{refusal}: Events are not shown."));
+            }
+        }
+    }
+
+    /// The StatefulSet of this name.
+    pub(crate) async fn set(&self, session: &Session, namespace: &str, name: &str) -> anyhow::Result<Value> {
+        match session.whole(&format!("/apis/apps/v1/namespaces/{namespace}/statefulsets/{name}")).await {
+            Ok(set) => Ok(set),
+            Err(error) if error.is_not_found() => {
+                bail!("there is no statefulset {name} in namespace {namespace}")
+            }
+            Err(error) => Err(error).context("reading the StatefulSet"),
+        }
+    }
+
+    /// Answers from what was read.
+    pub(crate) fn scene<T>(&self, ask: impl FnOnce(&Scene<'_>) -> T) -> T {
+        let guard = self.snapshot.view();
+        ask(&Scene {
+            view: guard.view(),
+            now: self.snapshot.at(),
+            wall: self.wall,
+            settings: &self.settings,
+            running: &self.running,
+            policies: self.policies,
+            said: &self.said,
+            attachments: &self.attachments,
+            pauses: &self.pauses,
+            unread: &self.refused_kinds,
+        })
+    }
+
+    /// Why pods were not read in all namespaces, and in which namespace they were read all the same; none: they were.
+    pub(crate) fn pods_unread(&self) -> Option<(String, Option<&str>)> {
+        let unread = self.unread.iter().find(|one| one.error.kind == Kind::Pods)?;
+        Some((sentence(unread), unread.only.as_deref()))
+    }
+
+    /// What could not be read, and what is therefore not known: a sentence each.
+    pub(crate) fn missing(&self) -> Vec<String> {
+        let mut all: Vec<String> = Vec::new();
+        let kinds: Vec<&str> =
+            self.unread.iter().filter(|one| is_absent(one)).map(|one| one.error.kind.resource()).collect();
+        if !kinds.is_empty() {
+            all.push(format!("This cluster does not have the custom resources {} of pod-safety.dev. Fencing and confirmations do not work without them. pod-safety manifests prints them.", kinds.join(", ")));
+        }
+        let ours: Vec<&str> = self
+            .unread
+            .iter()
+            .filter(|one| !is_absent(one) && one.error.kind.is_ours())
+            .map(|one| one.error.kind.resource())
+            .collect();
+        if !ours.is_empty() {
+            all.push(format!(
+                "You may not list {}: the state of fencing and the evidence are not known.",
+                ours.join(", ")
+            ));
+        }
+        all.extend(self.unread.iter().filter(|one| !one.error.kind.is_ours()).map(sentence));
+        all.extend(self.refused.iter().cloned());
+        all
+    }
+}
+
+/// Whether this cluster does not have the kind.
+fn is_absent(unread: &Unread) -> bool {
+    unread.error.source.code() == Some(404)
+}
+
+/// What could not be read, and what is therefore not known.
+fn sentence(Unread { error, only }: &Unread) -> String {
+    let (resource, unknown) = (error.kind.resource(), unknown(error.kind));
+    match only {
+        Some(namespace) => format!("You may list {resource} only in namespace {namespace}: {unknown}."),
+        None => format!("You may not list {resource}: {unknown}."),
+    }
+}
+
+/// That something was refused, or failed otherwise.
+pub(crate) fn refusal(error: &ApiError, what: &str) -> String {
+    match error.code() {
+        Some(403) => format!("You may not {what}"),
+        _ => format!("It was not possible to {what} ({error})"),
+    }
+}
+
+/// What is not known without a kind.
+const fn unknown(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Nodes => "it is not known whether nodes are Ready",
+        Kind::NodeLeases => {
+            "it is not known when kubelets renewed their Leases, and without that nothing is decided about missing nodes"
+        }
+        Kind::Pods => "what else runs on its node is not counted",
+        Kind::Budgets => "the answer to an eviction is not known",
+        Kind::Deployments | Kind::ReplicaSets | Kind::StatefulSets | Kind::ReplicationControllers => {
+            "the owners of pods are known only in part"
+        }
+        Kind::FenceDevices
+        | Kind::FencePolicies
+        | Kind::NodeFences
+        | Kind::FenceEvidences
+        | Kind::Remediations => "the state of fencing is not known",
+        Kind::Volumes | Kind::Claims | Kind::Attachments | Kind::VolumeLeases => {
+            "the owners of its volumes are not known"
+        }
+    }
+}
+
+/// What the policy about force deletions does, by its bindings.
+fn force_delete(bindings: &[Value]) -> Policies {
+    let of_it = |binding: &&Value| {
+        let policy = binding.pointer("/spec/policyName").and_then(Value::as_str);
+        policy.is_some_and(|name| name.ends_with("-force-delete"))
+    };
+    let found: Vec<&Value> = bindings.iter().filter(of_it).collect();
+    let denies = |binding: &&Value| {
+        let actions = binding.pointer("/spec/validationActions").and_then(Value::as_array);
+        actions.is_some_and(|actions| actions.iter().any(|action| action == "Deny"))
+    };
+    match (found.is_empty(), found.iter().any(denies)) {
+        (true, _) => Policies::Absent,
+        (false, true) => Policies::Deny,
+        (false, false) => {
+            let made =
+                |binding: &&Value| binding.pointer("/metadata/creationTimestamp")?.as_str()?.parse().ok();
+            Policies::Audit { since: found.iter().filter_map(made).min() }
+        }
+    }
+}
+
+/// What is known of our own processes.
+struct Ours {
+    settings: Settings,
+    running: Running,
+    controllers: Vec<Name>,
+    fenced_from: BTreeSet<String>,
+    account: String,
+    pods: Vec<Value>,
+}
+
+/// Who runs, and by which settings: by the arguments of our pods, read as `run` reads them.
+async fn running(session: &Session, wall: Timestamp, refused: &mut Vec<String>) -> Ours {
+    let mut running = Running::default();
+    let mut config = run::settings(&[]);
+    let mut lease = ("kube-system".to_owned(), "pod-safety".to_owned());
+    let pods = our_pods(session).await;
+    if let Err(error) = &pods {
+        let refusal = refusal(error, "list pods in all namespaces");
+        refused.push(format!("{refusal}: the mode of pod-safety is not known."));
+    }
+    // The arguments of its pods say which lease is its own.
+    let lease_is_known = pods.is_ok();
+    let pods = pods.unwrap_or_default();
+    for args in pods.iter().filter_map(arguments) {
+        if let Some(said) = run::settings(&args) {
+            running.mode = Some(said.mode);
+            if let Some(by) = &said.lease {
+                lease = (by.namespace.clone(), by.name.clone());
+            }
+            config = Some(said);
+        }
+    }
+    let path = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases/{}", lease.0, lease.1);
+    match session.whole(&path).await {
+        Ok(lease) => lead(&mut running, &lease, &pods, wall),
+        Err(error) if error.is_not_found() => running.unread = !lease_is_known,
+        Err(error) => {
+            running.unread = true;
+            let refusal = refusal(&error, &format!("read the lease {}/{}", lease.0, lease.1));
+            refused.push(format!("{refusal}: the leader is not known."));
+        }
+    }
+    let account = pods
+        .first()
+        .and_then(account)
+        .unwrap_or_else(|| "system:serviceaccount:pod-safety:pod-safety".to_owned());
+    let controllers = config.as_ref().map_or(Vec::new(), |config| config.controllers.clone());
+    let fenced_from = config.as_ref().map(|config| config.fencing_namespaces.clone()).unwrap_or_default();
+    let settings = config.map_or_else(Settings::default, |config| Settings {
+        mode: config.mode,
+        pod_gc: config.pod_gc,
+        node_lifecycle: config.node_lifecycle,
+    });
+    Ours { settings, running, controllers, fenced_from, account, pods }
+}
+
+/// The pods of pod-safety: those with its label and with the account to which its ClusterRoleBindings give its rights. Any
+/// tenant may set the label, and only a cluster admin may bind. Without the right to read the bindings the label must do.
+pub(crate) async fn our_pods(session: &Session) -> Result<Vec<Value>, ApiError> {
+    let pods = session.items(&format!("/api/v1/pods?{OURS}")).await?;
+    let bindings = format!("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings?{OURS}");
+    Ok(match session.items(&bindings).await {
+        Ok(bindings) if !bindings.is_empty() => bound(pods, &bindings),
+        _ => pods,
+    })
+}
+
+fn bound(mut pods: Vec<Value>, bindings: &[Value]) -> Vec<Value> {
+    let subjects = bindings.iter().filter_map(|binding| binding["subjects"].as_array()).flatten();
+    let accounts: BTreeSet<String> = subjects
+        .filter(|one| one["kind"] == "ServiceAccount")
+        .filter_map(|one| account_of(one["namespace"].as_str()?, one["name"].as_str()?))
+        .collect();
+    pods.retain(|pod| account(pod).is_some_and(|account| accounts.contains(&account)));
+    pods
+}
+
+/// As whom a pod speaks.
+fn account(pod: &Value) -> Option<String> {
+    account_of(pod["metadata"]["namespace"].as_str()?, pod["spec"]["serviceAccountName"].as_str()?)
+}
+
+fn account_of(namespace: &str, name: &str) -> Option<String> {
+    (!namespace.is_empty() && !name.is_empty()).then(|| format!("system:serviceaccount:{namespace}:{name}"))
+}
+
+/// Who leads, by the lease.
+fn lead(running: &mut Running, lease: &Value, pods: &[Value], wall: Timestamp) {
+    let text = |value: &Value, pointer: &str| {
+        value.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
+    };
+    let holder = text(lease, "/spec/holderIdentity");
+    let renewed = text(lease, "/spec/renewTime").parse::<Timestamp>().ok();
+    let seconds = lease.pointer("/spec/leaseDurationSeconds").and_then(Value::as_i64).unwrap_or(0);
+    let over = renewed.is_none_or(|at| wall.as_second() > at.as_second().saturating_add(seconds));
+    let name = holder.rsplit_once('_').map_or(holder.as_str(), |(pod, _)| pod).to_owned();
+    if over {
+        running.stale = renewed.filter(|_| !name.is_empty());
+    } else if !name.is_empty() {
+        let pod = pods.iter().find(|pod| text(pod, "/metadata/name") == name);
+        running.leader_node = pod.map(|pod| text(pod, "/spec/nodeName")).filter(|node| !node.is_empty());
+        running.leader = Some(name.clone());
+    }
+    let ready = |pod: &&Value| {
+        let conditions = pod.pointer("/status/conditions").and_then(Value::as_array);
+        conditions.is_some_and(|all| all.iter().any(|one| one["type"] == "Ready" && one["status"] == "True"))
+    };
+    running.standbys = pods.iter().filter(ready).filter(|pod| text(pod, "/metadata/name") != name).count();
+}
+
+/// The arguments of `run` in a pod of ours; what its environment says counts as arguments, as it does there.
+fn arguments(pod: &Value) -> Option<Vec<String>> {
+    let containers = pod.pointer("/spec/containers")?.as_array()?;
+    let is_run = |container: &&Value| container.pointer("/args/0").is_some_and(|first| first == "run");
+    let container = containers.iter().find(is_run)?;
+    let texts = |value: &Value| -> Vec<String> {
+        value.as_array().into_iter().flatten().filter_map(|one| one.as_str().map(str::to_owned)).collect()
+    };
+    let mut args: Vec<String> = texts(&container["args"]).into_iter().skip(1).collect();
+    for variable in container["env"].as_array().into_iter().flatten() {
+        let (Some(name), Some(value)) = (variable["name"].as_str(), variable["value"].as_str()) else {
+            continue;
+        };
+        let Some(flag) = name.strip_prefix("POD_SAFETY_") else { continue };
+        let flag = format!("--{}", flag.to_lowercase().replace('_', "-"));
+        if !args.iter().any(|arg| arg.split('=').next() == Some(&flag)) {
+            args.push(format!("{flag}={value}"));
+        }
+    }
+    Some(args)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// With the label alone a pod of a tenant said in which mode pod-safety runs, and had its logs collected.
+    #[test]
+    fn attack_a_pod_with_the_label_of_pod_safety_is_not_taken_for_one_of_it() {
+        let pod = |namespace: &str, account: &str| json!({ "metadata": { "namespace": namespace, "name": "pod-safety-1" }, "spec": { "serviceAccountName": account } });
+        let subject = json!({ "kind": "ServiceAccount", "namespace": "ours", "name": "pod-safety" });
+        let bindings = [json!({ "subjects": [subject] }), json!({ "subjects": null })];
+        let pods = vec![pod("tenant", "pod-safety"), pod("ours", "pod-safety"), pod("ours", "default")];
+        assert_eq!(bound(pods, &bindings), [pod("ours", "pod-safety")]);
+    }
+
+    #[test]
+    fn the_arguments_of_a_pod_are_read_with_its_environment() {
+        let pod = json!({ "spec": { "containers": [{ "name": "pod-safety", "args": ["run", "--mode=replace", "--pod-gc-quarantine=7s"],
+            "env": [{ "name": "POD_SAFETY_MODE", "value": "observe" }, { "name": "POD_SAFETY_TRUST_OUT_OF_SERVICE_TAINT", "value": "true" },
+                { "name": "POD_SAFETY_NODE_NAME", "valueFrom": {} }] }] } });
+        let config = run::settings(&arguments(&pod).unwrap()).unwrap();
+        assert_eq!(config.mode.name(), "replace");
+        assert_eq!(config.pod_gc.quarantine.as_secs(), 7);
+        assert!(config.pod_gc.trust_out_of_service_taint);
+    }
+
+    #[test]
+    fn a_policy_that_only_warns_refuses_nothing() {
+        let binding = |actions: Value| {
+            json!({ "metadata": { "creationTimestamp": "2026-01-01T00:00:00Z" },
+                "spec": { "policyName": "pod-safety-force-delete", "validationActions": actions } })
+        };
+        let since = "2026-01-01T00:00:00Z".parse().ok();
+        assert_eq!(force_delete(&[]), Policies::Absent);
+        assert_eq!(force_delete(&[binding(json!(["Warn", "Audit"]))]), Policies::Audit { since });
+        assert_eq!(force_delete(&[binding(json!(["Deny", "Audit"]))]), Policies::Deny);
+    }
+
+    #[test]
+    fn a_lease_that_was_not_renewed_has_no_leader() {
+        let wall: Timestamp = "2026-01-01T00:01:00Z".parse().unwrap();
+        let lease = |renewed: &str| json!({ "spec": { "holderIdentity": "pod-safety-x_00ff", "renewTime": renewed, "leaseDurationSeconds": 15 } });
+        let pods = [json!({ "metadata": { "name": "pod-safety-x" }, "spec": { "nodeName": "a" } })];
+        let mut running = Running::default();
+        lead(&mut running, &lease("2026-01-01T00:00:55.000000Z"), &pods, wall);
+        assert_eq!(
+            (running.leader.as_deref(), running.leader_node.as_deref()),
+            (Some("pod-safety-x"), Some("a"))
+        );
+        let mut running = Running::default();
+        lead(&mut running, &lease("2026-01-01T00:00:30.000000Z"), &pods, wall);
+        assert!(running.leader.is_none() && running.stale.is_some());
+    }
+}

@@ -1,0 +1,359 @@
+//! `pod-safety explain`: why something is as it is. Reads only.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `look` | what is read, as far as whoever asks may read it |
+//! | `page` | an answer for people and for programs |
+//! | `contents` | what is in a namespace |
+//! | `pdb` | budgets, which have answers of their own |
+//! | `timeline` | what happened, with durations |
+//! | `volume` | what is read of a volume |
+
+mod contents;
+mod look;
+mod page;
+mod pdb;
+mod timeline;
+mod volume;
+
+use std::sync::Arc;
+
+use anyhow::bail;
+use clap::Args as ClapArgs;
+use pod_safety_explain::{
+    Answer, Scene, Standing, explain_namespace, explain_node, explain_pod, explain_set,
+};
+use pod_safety_shared::cache::Lookup;
+use pod_safety_shared::model::{Phase, Pod, Readiness};
+
+use super::Exit;
+use super::cluster::{ConnectArgs, Output, PrintArgs, Session, name, open};
+use super::paint::Paint;
+use super::watch::{Shown, WatchArgs};
+use crate::block_on;
+pub(super) use look::{Look, OURS, our_pods, refusal};
+use page::{Document, page};
+pub(super) use pdb::tone;
+pub(super) use timeline::{TimelineArgs, Told};
+
+/// At the end of `--help`.
+const EXIT_CODES: &str = "Exits with 0 if nothing blocks, 1 after an error, 2 for wrong usage, 3 if something is blocked \
+    until a person acts, 6 if too little could be read to tell.";
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = EXIT_CODES)]
+pub struct Args {
+    /// The kind: pod (po), node (no), statefulset (sts), namespace (ns), volume (a pvc or a pv) or pdb; or kind and name, as in pod/NAME
+    #[arg(value_name = "KIND[/NAME]", value_parser = What::parse)]
+    what: (What, Option<String>),
+
+    /// The name. Without a name, pdb prints a table of all of them
+    #[arg(value_name = "NAME", value_parser = name)]
+    name: Option<String>,
+
+    /// The namespace. Default: that of the kubeconfig's context, else the only one that has such a pod
+    #[arg(short, long, value_name = "NAME", value_parser = name)]
+    namespace: Option<String>,
+
+    /// All namespaces; only for pdb without a name, where it is the default
+    #[arg(short = 'A', long, conflicts_with = "namespace")]
+    all_namespaces: bool,
+
+    /// Only objects with these labels; only for pdb without a name
+    #[arg(short = 'l', long, value_name = "SELECTOR")]
+    selector: Option<String>,
+
+    /// With what lets go of what holds it: `resolve`.
+    #[arg(skip)]
+    steps: bool,
+
+    #[command(flatten)]
+    watch: WatchArgs,
+
+    #[command(flatten)]
+    print: PrintArgs,
+
+    #[command(flatten)]
+    cluster: ConnectArgs,
+}
+
+/// Of which kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Pod,
+    Node,
+    Set,
+    Namespace,
+    /// A claim or a PersistentVolume, whichever has the name.
+    Volume,
+    Claim,
+    PersistentVolume,
+    Pdb,
+}
+
+impl What {
+    fn parse(text: &str) -> Result<(Self, Option<String>), String> {
+        let (kind, of) = match text.split_once('/') {
+            Some((kind, of)) => (kind, Some(name(of)?)),
+            None => (text, None),
+        };
+        let what = match kind {
+            "pod" | "pods" | "po" => Self::Pod,
+            "node" | "nodes" | "no" => Self::Node,
+            "statefulset" | "statefulsets" | "sts" => Self::Set,
+            "namespace" | "namespaces" | "ns" => Self::Namespace,
+            "volume" | "volumes" | "vol" => Self::Volume,
+            "persistentvolumeclaim" | "persistentvolumeclaims" | "pvc" => Self::Claim,
+            "persistentvolume" | "persistentvolumes" | "pv" => Self::PersistentVolume,
+            "pdb" | "pdbs" | "poddisruptionbudget" | "poddisruptionbudgets" => Self::Pdb,
+            _ => {
+                return Err(
+                    "allowed is pod (po), node (no), statefulset (sts), namespace (ns), volume (pvc, pv) or pdb"
+                        .to_owned()
+                );
+            }
+        };
+        Ok((what, of))
+    }
+
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Pod => "pod",
+            Self::Node => "node",
+            Self::Set => "statefulset",
+            Self::Namespace => "namespace",
+            Self::Volume => "volume",
+            Self::Claim => "pvc",
+            Self::PersistentVolume => "pv",
+            Self::Pdb => "pdb",
+        }
+    }
+}
+
+/// Names that do not fit together.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum BadUse {
+    /// `pod/a b`.
+    #[error("one name is enough: {0}/{1} or {0} {2}")]
+    TwoNames(&'static str, String, String),
+    /// `pod a -l app=b`.
+    #[error("--selector and --all-namespaces are for a list: only pdb without a name prints one")]
+    NoList,
+    /// `timeline pdb`.
+    #[error("there is no timeline of a {0}: allowed is pod (po) or node (no)")]
+    NoTimeline(&'static str),
+    /// `pod`.
+    #[error("which {0}? Give its name: {0} NAME")]
+    NoName(&'static str),
+}
+
+/// `resolve` is `explain` with the steps that let go.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = EXIT_CODES)]
+pub struct ResolveArgs {
+    /// The kind: namespace (ns); or kind and name, as in namespace/NAME
+    #[arg(value_name = "KIND[/NAME]", value_parser = namespace_kind)]
+    what: (What, Option<String>),
+
+    /// Which one
+    #[arg(value_name = "NAME", value_parser = name)]
+    name: Option<String>,
+
+    #[command(flatten)]
+    print: PrintArgs,
+
+    #[command(flatten)]
+    cluster: ConnectArgs,
+}
+
+fn namespace_kind(text: &str) -> Result<(What, Option<String>), String> {
+    match What::parse(text) {
+        Ok((What::Namespace, of)) => Ok((What::Namespace, of)),
+        Ok(_) | Err(_) => Err("allowed is namespace (ns)".to_owned()),
+    }
+}
+
+impl ResolveArgs {
+    pub(super) fn main(self) -> anyhow::Result<Exit> {
+        let Self { what, name, print, cluster } = self;
+        let watch = WatchArgs::default();
+        let (namespace, selector, all_namespaces) = (None, None, false);
+        Args { what, name, namespace, all_namespaces, selector, steps: true, watch, print, cluster }.main()
+    }
+}
+
+/// A name may stand in two places, and once.
+fn one_name(
+    (what, of): (What, Option<String>),
+    name: Option<String>,
+) -> Result<(What, Option<String>), BadUse> {
+    match (of, name) {
+        (Some(one), Some(other)) => Err(BadUse::TwoNames(what.word(), one, other)),
+        (one, other) => Ok((what, one.or(other))),
+    }
+}
+
+impl Args {
+    pub(super) fn main(self) -> anyhow::Result<Exit> {
+        let (what, name) = one_name(self.what.clone(), self.name.clone())?;
+        if (self.selector.is_some() || self.all_namespaces) && (what != What::Pdb || name.is_some()) {
+            bail!(BadUse::NoList);
+        }
+        if what == What::Pdb {
+            return block_on(pdb::explain_pdb(self, name));
+        }
+        let Some(name) = name else { bail!(BadUse::NoName(what.word())) };
+        block_on(self.run(what, name))
+    }
+
+    async fn run(self, what: What, name: String) -> anyhow::Result<Exit> {
+        let session = open(&self.cluster.options()).await?;
+        let paint = self.print.paint();
+        let ask = async || {
+            let answer = answer(&session, what, &name, self.namespace.as_deref(), self.steps).await?;
+            let document = Document::of(&answer, session.target());
+            let people = || session.headed(&page(&answer, self.print.output, paint));
+            let text = self.print.output.text(&document, people)?;
+            let line = format!("{} {}", answer.object, page::sentence(&answer.verdict));
+            let exit = match answer.verdict.standing {
+                Standing::Free | Standing::Waiting | Standing::Released => Exit::Fine,
+                Standing::Unknown => Exit::Unknown,
+                Standing::Blocked => Exit::Blocked,
+            };
+            Ok(Shown { text, line, exit: self.print.ends(exit) })
+        };
+        self.watch.show(&session.env, self.print.output, ask).await
+    }
+}
+
+/// The answer for programs, to who asks in words: as the page of `ui` does.
+pub(super) async fn asked(
+    session: &Session,
+    kind: &str,
+    namespace: Option<&str>,
+    named: &str,
+) -> anyhow::Result<serde_json::Value> {
+    // All of it becomes part of URLs.
+    let (what, _) = What::parse(kind).map_err(anyhow::Error::msg)?;
+    let named = name(named).map_err(anyhow::Error::msg)?;
+    let namespace = namespace.map(name).transpose().map_err(anyhow::Error::msg)?;
+    let answer = answer(session, what, &named, namespace.as_deref(), false).await?;
+    Ok(serde_json::to_value(Document::of(&answer, session.target()))?)
+}
+
+/// The answer for people and for programs, of what `status` names.
+pub(super) async fn asked_text(
+    session: &Session,
+    kind: &str,
+    namespace: Option<&str>,
+    name: &str,
+) -> anyhow::Result<(String, serde_json::Value)> {
+    let (what, _) = What::parse(kind).map_err(anyhow::Error::msg)?;
+    let answer = answer(session, what, name, namespace, false).await?;
+    let document = serde_json::to_value(Document::of(&answer, session.target()))?;
+    Ok((session.headed(&page(&answer, Output::Wide, Paint::plain())), document))
+}
+
+/// The answer about one object, by what may be read now.
+async fn answer(
+    session: &Session,
+    what: What,
+    name: &str,
+    given: Option<&str>,
+    steps: bool,
+) -> anyhow::Result<Answer> {
+    let own = session.connection.default_namespace();
+    let namespace = given.unwrap_or(own);
+    if matches!(what, What::Volume | What::Claim | What::PersistentVolume) {
+        return volume::answer(session, what, name, given).await;
+    }
+    let mut look = Look::at(session, Some(namespace)).await?;
+    let mut answer = match what {
+        What::Pod => {
+            let pod = found(&look, given, own, name)?;
+            look.hear(session, &pod.key.namespace, "Pod", name).await;
+            // Who may delete it is said of those that end, who holds its volume of those that begin.
+            if pod.deletion.is_some() {
+                look.ask_policies(session).await;
+            } else if pod.phase == Phase::Pending {
+                look.ask_attachments(session).await;
+            }
+            look.scene(|scene| explain_pod(&pod, scene))
+        }
+        What::Node => {
+            look.hear(session, "default", "Node", name).await;
+            look.ask_pauses(session, Some(name)).await;
+            // Of one that is well nobody asks what it holds.
+            let is_well = |scene: &Scene<'_>| matches!(scene.view.node(name), Lookup::Known(node) if node.readiness == Readiness::Ready);
+            if !look.scene(is_well) {
+                look.ask_attachments(session).await;
+            }
+            let node = look.scene(|scene| explain_node(&Arc::from(name), scene));
+            let Some(answer) = node else {
+                match look.pods_unread() {
+                    None => bail!("there is no node {name}, and no pod names it"),
+                    Some((why, _)) => {
+                        bail!("there is no node {name}; it is not known whether a pod names it. {why}")
+                    }
+                }
+            };
+            answer
+        }
+        What::Set => {
+            let set = look.set(session, namespace, name).await?;
+            look.hear_all(session, namespace).await;
+            let begins = |pod: &Pod| *pod.key.namespace == *namespace && pod.phase == Phase::Pending;
+            if look.scene(|scene| scene.view.all_pods().any(begins)) {
+                look.ask_attachments(session).await;
+            }
+            look.scene(|scene| explain_set(&set, scene))
+        }
+        What::Namespace => {
+            let (namespace, contents) = contents::read(session, name).await?;
+            look.scene(|scene| explain_namespace(&namespace, &contents, steps, scene))
+        }
+        What::Volume | What::Claim | What::PersistentVolume | What::Pdb => {
+            bail!("a {} is explained otherwise", what.word())
+        }
+    };
+    answer.missing.extend(look.missing());
+    Ok(answer)
+}
+
+/// The pod of this name: in the namespace that was given, in the usual one, or in the only one that has it. That there is
+/// none is said only of namespaces that were read.
+fn found(look: &Look, given: Option<&str>, own: &str, name: &str) -> anyhow::Result<Pod> {
+    let unread = look.pods_unread();
+    look.scene(|scene| {
+        let mut all: Vec<&Pod> = scene.view.all_pods().filter(|pod| *pod.key.name == *name).collect();
+        all.sort_by_key(|pod| pod.key.clone());
+        let within = |namespace: &str| all.iter().find(|pod| *pod.key.namespace == *namespace).copied();
+        match (given, all.as_slice()) {
+            (Some(namespace), _) => within(namespace).cloned().ok_or_else(|| match &unread {
+                Some((why, only)) if *only != Some(namespace) => anyhow::anyhow!(
+                    "it is not known whether there is a pod {name} in namespace {namespace}. {why}"
+                ),
+                Some(_) | None => anyhow::anyhow!("there is no pod {name} in namespace {namespace}"),
+            }),
+            (None, []) => match &unread {
+                Some((why, Some(only))) => {
+                    bail!("there is no pod {name} in namespace {only}; it is not known whether another namespace has one. {why}")
+                }
+                Some((why, None)) => bail!("it is not known whether there is a pod {name}. {why}"),
+                None => bail!("there is no pod {name} in any namespace"),
+            },
+            (None, [one]) => Ok((*one).clone()),
+            (None, several) => match within(own) {
+                Some(pod) => Ok(pod.clone()),
+                None => {
+                    let namespaces: Vec<&str> = several.iter().map(|pod| &*pod.key.namespace).collect();
+                    bail!(
+                        "{} pods are named {name}, in the namespaces {}. Choose one with -n",
+                        several.len(),
+                        namespaces.join(" and ")
+                    )
+                }
+            },
+        }
+    })
+}

@@ -1,0 +1,157 @@
+//! An answer, for people and for programs.
+
+use std::fmt::Write as _;
+
+use jiff::Timestamp;
+use pod_safety_explain::{Answer, Finding, Judgement, Moment, Standing};
+use pod_safety_shared::client::Target;
+use serde::Serialize;
+
+use crate::API_VERSION;
+use crate::cluster::Output;
+use crate::paint::{Paint, Tone};
+
+/// An answer for programs. Enums are words; text may change, fields may not.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Document<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    cluster: &'a Target,
+    #[serde(flatten)]
+    answer: &'a Answer,
+}
+
+impl<'a> Document<'a> {
+    pub(crate) fn of(answer: &'a Answer, cluster: &'a Target) -> Self {
+        let kind = match answer.object.split('/').next() {
+            Some("pod") => "PodExplanation",
+            Some("node") => "NodeExplanation",
+            Some("statefulset") => "StatefulSetExplanation",
+            Some("namespace") => "NamespaceExplanation",
+            Some("persistentvolumeclaim" | "persistentvolume") => "VolumeExplanation",
+            _ => "Explanation",
+        };
+        Self { api_version: API_VERSION, kind, cluster, answer }
+    }
+}
+
+/// The mark of a standing.
+pub(crate) const fn tone_of(standing: Standing) -> Tone {
+    match standing {
+        Standing::Free => Tone::Good,
+        Standing::Waiting | Standing::Released | Standing::Unknown => Tone::Attention,
+        Standing::Blocked => Tone::Bad,
+    }
+}
+
+/// `Blocked (NoEvidence): why`.
+pub(super) fn sentence(verdict: &Judgement) -> String {
+    let Judgement { standing, reason, message } = verdict;
+    format!("{standing:?} ({reason}): {message}")
+}
+
+/// The answer on a page.
+pub(crate) fn page(answer: &Answer, output: Output, paint: Paint) -> String {
+    let facts: Vec<&str> =
+        std::iter::once(answer.object.as_str()).chain(answer.facts.iter().map(String::as_str)).collect();
+    let tone = tone_of(answer.verdict.standing);
+    let verdict = format!("{} {}", paint.mark(tone), sentence(&answer.verdict));
+    let mut text =
+        format!("{}\n{}\n", paint.wrap(&facts.join("   "), 2), paint.tone(tone, &paint.wrap(&verdict, 2)));
+    section(&mut text, paint, "HOW IT GOT HERE (UTC)", &history(&answer.history, paint));
+    section(&mut text, paint, "SIGNS OF LIFE", &findings(&answer.signals, paint));
+    section(&mut text, paint, "PROOF THAT IT STOPPED (one is enough)", &findings(&answer.evidence, paint));
+    let actors: Vec<_> =
+        answer.actors.iter().map(|one| (Tone::Plain, vec![one.who.clone(), one.may.clone()])).collect();
+    section(&mut text, paint, "WHO MAY DELETE IT", &paint.table(&["", ""], &actors));
+    if !answer.items.is_empty() {
+        text.push('\n');
+        text.push_str(&items(answer, output, paint));
+    }
+    if !answer.notes.is_empty() || !answer.missing.is_empty() {
+        text.push('\n');
+    }
+    for note in &answer.notes {
+        let _infallible = writeln!(text, "{}", paint.wrap(&format!("- {note}"), 2));
+    }
+    for missing in &answer.missing {
+        let line = paint.wrap(&format!("{} {missing}", paint.mark(Tone::Attention)), 2);
+        let _infallible = writeln!(text, "{}", paint.tone(Tone::Attention, &line));
+    }
+    if !answer.next.is_empty() {
+        section(&mut text, paint, "NEXT", &next(answer, paint));
+    }
+    text
+}
+
+fn section(text: &mut String, paint: Paint, title: &str, body: &str) {
+    if !body.is_empty() {
+        let _infallible = write!(text, "\n{}\n{body}", paint.tone(Tone::Plain, title));
+    }
+}
+
+/// A moment of today has no date.
+pub(crate) fn clock(at: Timestamp, last: Timestamp) -> String {
+    let (at, last) = (format!("{at:.0}"), format!("{last:.0}"));
+    let day = |text: &str| text.split('T').next().unwrap_or_default().to_owned();
+    let time = at.split('T').nth(1).unwrap_or_default().trim_end_matches('Z').to_owned();
+    if day(&at) == day(&last) { time } else { format!("{} {time}", day(&at)) }
+}
+
+/// What happened, a line each.
+pub(crate) fn history(moments: &[Moment], paint: Paint) -> String {
+    let Some(last) = moments.last() else { return String::new() };
+    let row = |moment: &Moment| {
+        (Tone::Plain, vec![clock(moment.at, last.at), moment.what.clone(), moment.detail.clone()])
+    };
+    let rows: Vec<_> = moments.iter().map(row).collect();
+    paint.table(&["", "", ""], &rows)
+}
+
+fn findings(findings: &[Finding], paint: Paint) -> String {
+    let row = |finding: &Finding| {
+        let tone = match finding.met {
+            Some(true) => Tone::Good,
+            Some(false) => Tone::Bad,
+            None => Tone::Plain,
+        };
+        (Tone::Plain, vec![paint.mark(tone).to_owned(), finding.name.clone(), finding.detail.clone()])
+    };
+    let rows: Vec<_> = findings.iter().map(row).collect();
+    paint.table(&["", "", ""], &rows)
+}
+
+fn items(answer: &Answer, output: Output, paint: Paint) -> String {
+    let row = |item: &pod_safety_explain::Item| {
+        let tone = tone_of(item.verdict.standing);
+        let mut cells = vec![
+            paint.mark(tone).to_owned(),
+            item.object.clone(),
+            format!("{:?}", item.verdict.standing),
+            item.verdict.reason.to_owned(),
+        ];
+        if output == Output::Wide {
+            cells.push(item.verdict.message.clone());
+        }
+        (tone, cells)
+    };
+    let rows: Vec<_> = answer.items.iter().map(row).collect();
+    let head = ["", "OBJECT", "VERDICT", "REASON", "WHY"];
+    let columns = if output == Output::Wide { head.len() } else { head.len() - 1 };
+    paint.table(head.get(..columns).unwrap_or(&head), &rows)
+}
+
+/// A command is never broken: people copy it.
+fn next(answer: &Answer, paint: Paint) -> String {
+    let mut text = String::new();
+    for next in &answer.next {
+        let colon = if next.command.is_empty() { "" } else { ":" };
+        let _infallible = writeln!(text, "{}", paint.wrap(&format!("- {}{colon}", next.when), 2));
+        text.push_str(&paint.command(&next.command));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,355 @@
+//! Stuck situations, and what people read of each: golden texts in `golden/`. With `POD_SAFETY_WRITE_GOLDEN=1` they are
+//! written anew; look at what changed.
+
+mod volume;
+
+use std::sync::Arc;
+
+use super::*;
+use crate::staged::{self as stage, Stage};
+use pod_safety_explain::{
+    Content, Contents, Moment, Policies, explain_namespace, explain_node, explain_pod, explain_set,
+};
+use pod_safety_shared::drive::Mode;
+use pod_safety_shared::model::{Kind, Uid};
+use pod_safety_shared::testing::writes_anew;
+use serde_json::json;
+
+impl Stage {
+    fn pod(&self, name: &str) -> Answer {
+        self.scene(|scene| {
+            let pod = scene.view.pod(&Uid::new(&format!("uid-{name}")).unwrap()).unwrap();
+            explain_pod(pod, scene)
+        })
+    }
+
+    fn node(&self, name: &str) -> Answer {
+        self.scene(|scene| explain_node(&Arc::from(name), scene).unwrap())
+    }
+}
+
+/// Compares with `golden/NAME.txt`.
+fn reads(name: &str, answer: &Answer) {
+    is_golden(name, &page(answer, Output::Table, Paint::plain()));
+}
+
+fn is_golden(name: &str, text: &str) {
+    let path = format!("{}/src/explain/golden/{name}.txt", env!("CARGO_MANIFEST_DIR"));
+    let golden = std::fs::read_to_string(&path).unwrap_or_default();
+    if writes_anew("POD_SAFETY_WRITE_GOLDEN") {
+        std::fs::write(&path, text).unwrap();
+    }
+    assert_eq!(text, golden, "{path}: run it once with POD_SAFETY_WRITE_GOLDEN=1 and look at the difference");
+}
+
+#[test]
+fn a_lost_node_without_a_device_holds_its_pod() {
+    let stage = Stage::lost();
+    reads("lost-pod", &stage.pod("orders-1"));
+    reads("lost-node", &stage.node("worker-b1"));
+}
+
+#[test]
+fn a_lost_node_whose_device_does_not_answer_is_tried_again() {
+    let stage = Stage::lost();
+    stage.policy("Asserted");
+    stage.fence("Fencing", &[("2026-11-21T10:22:30Z", Some("timeout: no answer from 10.0.8.21"))]);
+    reads("lost-node-device-silent", &stage.node("worker-b1"));
+    reads("lost-pod-device-silent", &stage.pod("orders-1"));
+}
+
+/// `explain node` gave the words of a drill that was left behind as those of the incident.
+#[test]
+fn bug_a_drill_that_was_left_behind_is_no_part_of_the_incident() {
+    let stage = Stage::lost();
+    stage.policy("Asserted");
+    stage.fence("Fencing", &[("2026-11-21T10:22:30Z", Some("timeout: no answer from 10.0.8.21"))]);
+    let without = stage.node("worker-b1");
+    stage.dry_run(true);
+    let mut with = stage.node("worker-b1");
+    let marked = |one: &Moment| one.what.starts_with("dry run: ");
+    assert_eq!(with.history.iter().filter(|one| marked(one)).count(), 1, "{:?}", with.history);
+    with.history.retain(|one| !marked(one));
+    assert_eq!(with, without);
+}
+
+#[test]
+fn an_incident_that_is_a_dry_run_is_called_one() {
+    let stage = Stage::lost();
+    stage.policy("Asserted");
+    stage.dry_run(false);
+    let answer = stage.node("worker-b1");
+    assert_eq!((answer.verdict.standing, answer.verdict.reason), (Standing::Blocked, "DryRun"));
+    reads("dry-run-node", &answer);
+    reads("dry-run-pod", &stage.pod("orders-1"));
+}
+
+#[test]
+fn a_node_that_nobody_could_switch_off_needs_a_person() {
+    let stage = Stage::lost();
+    stage.policy("Asserted");
+    let tries = ["10:15:10", "10:16:10", "10:17:10"].map(|time| format!("2026-11-21T{time}Z"));
+    let tries: Vec<_> = tries.iter().map(|at| (at.as_str(), Some("login failed"))).collect();
+    stage.fence("AwaitingOperator", &tries);
+    reads("awaits-operator", &stage.node("worker-b1"));
+}
+
+#[test]
+fn a_node_that_is_proved_off_releases_its_pods() {
+    let stage = Stage::lost();
+    stage.policy("Verified");
+    stage.fence("Fenced", &[("2026-11-21T10:22:30Z", None)]);
+    stage.proof("PowerOff", "boot-1");
+    let answer = stage.pod("orders-1");
+    assert_eq!((answer.verdict.standing, answer.verdict.reason), (Standing::Released, "Proved"));
+    reads("fenced-pod", &answer);
+    reads("fenced-node", &stage.node("worker-b1"));
+}
+
+/// The policy force-delete asks for a reason in an annotation where the pod's replacement takes over its identity, and only
+/// there.
+#[test]
+fn bug_people_were_told_to_annotate_pods_of_which_the_policy_asks_no_annotation() {
+    let stage = Stage::lost();
+    for (name, api, kind) in
+        [("pg-1", "postgresql.cnpg.io/v1", "Cluster"), ("web-1", "apps/v1", "ReplicaSet")]
+    {
+        stage.pod_with(name, "worker-b1", |pod| {
+            stage::terminating(pod);
+            let owner = &mut pod["metadata"]["ownerReferences"][0];
+            (owner["apiVersion"], owner["kind"]) = (json!(api), json!(kind));
+        });
+    }
+    let asks =
+        |pod: &str| stage.pod(pod).actors.iter().any(|actor| format!("{actor:?}").contains("break-glass"));
+    assert!(asks("orders-1") && asks("pg-1") && !asks("web-1"));
+}
+
+#[test]
+fn a_persons_word_is_not_enough_where_the_policy_wants_more() {
+    let stage = Stage::lost();
+    stage.policy("Verified");
+    stage.proof("Asserted", "boot-1");
+    let answer = stage.pod("orders-1");
+    assert_eq!(answer.verdict.reason, "NoEvidence", "as pod_gc decides");
+    reads("word-not-enough", &answer);
+}
+
+#[test]
+fn proof_of_an_earlier_life_proves_nothing_of_this_one() {
+    let stage = Stage::lost();
+    stage.proof("Asserted", "boot-0");
+    reads("earlier-life", &stage.pod("orders-1"));
+}
+
+#[test]
+fn proof_is_of_no_use_while_nobody_acts_on_it() {
+    let mut stage = Stage::lost();
+    stage.proof("Asserted", "boot-1");
+    stage.running.mode = Some(Mode::Observe);
+    reads("observed-only", &stage.pod("orders-1"));
+    stage.running = pod_safety_explain::Running::default();
+    assert_eq!(stage.pod("orders-1").verdict.reason, "NoLeader");
+}
+
+#[test]
+fn evidence_and_its_end_are_part_of_the_story() {
+    let stage = Stage::lost();
+    stage.proof_since("2026-11-21T10:21:00Z", Some(("2026-11-21T10:22:00Z", "wrong plug")));
+    let history = stage.node("worker-b1").history;
+    let told: Vec<String> =
+        history.iter().map(|one| format!("{:.0} {} {}", one.at, one.what, one.detail)).collect();
+    let wanted = [
+        "2026-11-21T10:21:00Z evidence that worker-b1 is off anna@example.com: PDU port 14 off, ticket 8123",
+        "2026-11-21T10:22:00Z evidence that worker-b1 is off was invalidated wrong plug",
+    ];
+    assert_eq!(told.get(told.len() - 2..).unwrap(), wanted);
+}
+
+#[test]
+fn a_pause_is_told_with_who_and_why_and_what_ends_it() {
+    let mut stage = Stage::lost();
+    stage.paused();
+    reads("paused-node", &stage.node("worker-b2"));
+    let by_policy = stage.node("worker-b1");
+    assert!(
+        by_policy.notes.iter().any(|note| note.contains("rack b moves, by anna 20m00s ago")),
+        "{by_policy:?}"
+    );
+}
+
+#[test]
+fn a_taint_that_nobody_proved_releases_nothing() {
+    let stage = Stage::lost();
+    stage.out_of_service();
+    reads("out-of-service-unproved", &stage.pod("orders-1"));
+}
+
+#[test]
+fn the_pods_of_a_node_that_is_gone_wait_for_its_kubelet_to_be_silent() {
+    let stage = Stage::lost();
+    stage.node_gone();
+    reads("node-gone", &stage.pod("orders-1"));
+    stage.kubelet_lives();
+    reads("node-gone-kubelet-lives", &stage.node("worker-b1"));
+}
+
+#[test]
+fn a_foreign_finalizer_is_named() {
+    let stage = Stage::well();
+    stage.pod_with("db-0", "worker-a1", |pod| {
+        pod["metadata"]["finalizers"] = json!(["backup.example.com/hold"]);
+        pod["metadata"]["deletionTimestamp"] = json!("2026-11-21T10:20:25Z");
+        pod["metadata"]["deletionGracePeriodSeconds"] = json!(0);
+        pod["status"] = json!({ "phase": "Succeeded" });
+    });
+    reads("foreign-finalizer", &stage.pod("db-0"));
+}
+
+#[test]
+fn a_pod_that_its_kubelet_does_not_end_is_told_apart_from_a_lost_one() {
+    let stage = Stage::well();
+    stage.pod_with("db-0", "worker-a1", stage::terminating);
+    reads("kubelet-does-not-end-it", &stage.pod("db-0"));
+}
+
+#[test]
+fn a_volume_that_another_node_holds_is_named_with_that_node() {
+    let mut stage = Stage::lost();
+    stage.pod_with("cache-0", "worker-a1", |pod| pod["status"] = json!({ "phase": "Pending" }));
+    stage.said(
+        "pod/shop/cache-0",
+        "FailedAttachVolume",
+        "Multi-Attach error for volume \"pvc-1\" Volume is already exclusively attached to one node and can't be attached to another",
+    );
+    stage.attached("pvc-1", "worker-b1", None);
+    reads("multi-attach", &stage.pod("cache-0"));
+}
+
+#[test]
+fn a_pod_that_tolerates_its_taint_is_told_for_how_long() {
+    let stage = Stage::lost();
+    stage.pod_with("web-1", "worker-b1", |pod| {
+        pod["spec"]["tolerations"] = json!([{ "key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 600 }]);
+    });
+    let answer = stage.pod("web-1");
+    assert_eq!(answer.verdict.standing, Standing::Waiting);
+    reads("tolerated", &answer);
+}
+
+#[test]
+fn a_statefulset_is_explained_identity_by_identity() {
+    let stage = Stage::lost();
+    stage.pod_with("orders-0", "worker-a1", stage::ready);
+    let answer = stage.scene(|scene| explain_set(&stage::set("orders", 3), scene));
+    reads("statefulset", &answer);
+}
+
+#[test]
+fn a_webhook_that_is_down_is_named() {
+    let mut stage = Stage::well();
+    stage.said(
+        "statefulset/shop/orders",
+        "FailedCreate",
+        "create Pod orders-0 in StatefulSet orders failed error: Internal error occurred: failed calling webhook \"inject.example.com\": connection refused",
+    );
+    let answer = stage.scene(|scene| explain_set(&stage::set("orders", 2), scene));
+    assert_eq!(answer.verdict.reason, "PodsRefused");
+    reads("webhook-down", &answer);
+}
+
+#[test]
+fn a_phase_that_somebody_else_wrote_is_not_believed() {
+    let mut stage = Stage::well();
+    stage.pod_with("job-0", "worker-a1", |pod| {
+        pod["status"]["phase"] = json!("Failed");
+        pod["status"]["containerStatuses"] = json!([{ "state": { "running": {} } }]);
+    });
+    stage.settings.pod_gc.terminated_threshold = Some(1);
+    stage.pod_with("job-1", "worker-a1", |pod| pod["status"] = json!({ "phase": "Succeeded" }));
+    reads("terminal-but-running", &stage.pod("job-0"));
+}
+
+#[test]
+fn who_may_not_read_nodes_gets_the_word_of_whoever_leads() {
+    let mut stage = Stage::without(&[Kind::Nodes, Kind::NodeLeases]);
+    stage.pod_with("orders-1", "worker-b1", stage::terminating);
+    stage.said("pod/shop/orders-1", "ForceDeleteHeld", "node worker-b1 is not heard");
+    stage.policies = Policies::Unread;
+    let mut answer = stage.pod("orders-1");
+    assert_eq!(answer.verdict.reason, "ForceDeleteHeld");
+    answer.missing = vec!["You may not list nodes: it is not known whether nodes are Ready.".to_owned()];
+    reads("without-rights", &answer);
+}
+
+#[test]
+fn a_pod_that_is_well_has_nothing_to_explain() {
+    let stage = Stage::well();
+    stage.pod_with("web-0", "worker-a1", stage::ready);
+    reads("well", &stage.pod("web-0"));
+}
+
+#[test]
+fn a_namespace_is_held_by_what_is_named() {
+    let stage = Stage::lost();
+    let namespace = json!({ "metadata": { "name": "shop", "deletionTimestamp": "2026-11-19T06:00:00Z" }, "status": { "conditions": [
+        { "type": "NamespaceContentRemaining", "status": "True", "message": "Some resources are remaining: pods. has 1 resource instances" }] } });
+    let content = |resource: &str, name: &str, finalizers: &[&str]| Content {
+        resource: resource.to_owned(),
+        name: name.to_owned(),
+        finalizers: finalizers.iter().map(|one| (*one).to_owned()).collect(),
+        deleting: true,
+    };
+    let contents = Contents {
+        kinds: 61,
+        objects: vec![
+            content("configmaps", "settings", &[]),
+            content("kafkas.kafka.strimzi.io", "events", &["strimzi.io/cleanup"]),
+            content("pods", "orders-1", &[]),
+        ],
+        services: vec![("v1beta1.metrics.example.io".to_owned(), "no endpoints".to_owned())],
+        unlisted: Vec::new(),
+    };
+    let answer = stage.scene(|scene| explain_namespace(&namespace, &contents, false, scene));
+    reads("namespace", &answer);
+    let steps = stage.scene(|scene| explain_namespace(&namespace, &contents, true, scene));
+    assert!(steps.next.iter().any(|next| !next.safe && next.command.contains("finalizers")), "{steps:?}");
+    assert!(answer.next.iter().all(|next| next.safe));
+    reads("resolve-namespace", &steps);
+}
+
+/// A command is never broken, and colour is not needed to read it.
+#[test]
+fn a_terminal_of_forty_columns_is_wide_enough() {
+    let stage = Stage::lost();
+    let text = page(&stage.pod("orders-1"), Output::Table, Paint::plain().within(40));
+    for line in text.lines() {
+        let commands =
+            line.trim_start().starts_with("pod-safety ") || line.trim_start().starts_with("kubectl ");
+        let words = line.split_whitespace().count();
+        assert!(line.chars().count() <= 40 || commands || words <= 2, "{line}");
+    }
+    assert!(text.contains("    pod-safety confirm-down worker-b1 --reason TEXT\n"), "{text}");
+    is_golden("forty-columns", &text);
+}
+
+#[test]
+fn programs_get_the_same_in_words_that_do_not_change() {
+    let stage = Stage::lost();
+    let document = serde_json::to_value(Document::of(&stage.pod("orders-1"), &Target::default())).unwrap();
+    assert_eq!(document["kind"], "PodExplanation");
+    assert_eq!((&document["verdict"], &document["reason"]), (&json!("Blocked"), &json!("NoEvidence")));
+    assert_eq!(document["evidence"][0]["type"], "KubeletReported");
+    assert_eq!(document["next"][1]["command"], "pod-safety confirm-down worker-b1 --reason TEXT");
+}
+
+/// What the documentation shows is what people get.
+#[test]
+fn the_documentation_shows_these_answers() {
+    let root = env!("CARGO_MANIFEST_DIR");
+    let documentation = std::fs::read_to_string(format!("{root}/../docs/commands.md")).unwrap();
+    for name in ["lost-pod", "lost-node-device-silent", "namespace", "volume-multi-attach"] {
+        let golden = std::fs::read_to_string(format!("{root}/src/explain/golden/{name}.txt")).unwrap();
+        assert!(documentation.contains(&golden), "docs/commands.md does not show golden/{name}.txt");
+    }
+}

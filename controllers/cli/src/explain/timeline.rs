@@ -1,0 +1,249 @@
+//! `pod-safety timeline`: what happened, in order, with durations.
+
+use std::time::Duration;
+
+use anyhow::bail;
+use clap::Args as ClapArgs;
+use jiff::{SignedDuration, Timestamp};
+use pod_safety_explain::{Moment, since, span, timeline};
+use pod_safety_shared::client::Target;
+use serde::Serialize;
+
+use super::page::clock;
+use super::{BadUse, Look, What, answer, name, one_name};
+use crate::block_on;
+use crate::cluster::{ConnectArgs, PrintArgs, Session, open};
+use crate::paint::{Paint, Tone};
+use crate::watch::{Shown, WatchArgs};
+use crate::{API_VERSION, Exit};
+
+/// So far it is looked back if nothing is named.
+const DAY: SignedDuration = SignedDuration::from_hours(24);
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Exits with 0, 1 after an error, 2 for wrong usage.")]
+pub struct TimelineArgs {
+    /// The kind: pod (po) or node (no); or kind and name, as in node/NAME. Without it: the last 24 hours of the whole cluster
+    #[arg(value_name = "KIND[/NAME]", value_parser = What::parse)]
+    what: Option<(What, Option<String>)>,
+
+    /// Which one
+    #[arg(value_name = "NAME", value_parser = name)]
+    name: Option<String>,
+
+    /// The namespace of a pod. Default: that of the kubeconfig's context, else the only one that has such a pod
+    #[arg(short, long, value_name = "NAME", value_parser = name)]
+    namespace: Option<String>,
+
+    #[command(flatten)]
+    watch: WatchArgs,
+
+    #[command(flatten)]
+    print: PrintArgs,
+
+    #[command(flatten)]
+    cluster: ConnectArgs,
+}
+
+/// A timeline for programs.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Document<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    cluster: &'a Target,
+    object: &'a str,
+    moments: Vec<Step<'a>>,
+    total_seconds: u64,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    missing: &'a [String],
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Step<'a> {
+    #[serde(flatten)]
+    moment: &'a Moment,
+    after_seconds: u64,
+}
+
+impl TimelineArgs {
+    pub(crate) fn main(self) -> anyhow::Result<Exit> {
+        let Some(what) = self.what.clone() else { return block_on(self.run(None)) };
+        let (what, name) = one_name(what, self.name.clone())?;
+        if !matches!(what, What::Pod | What::Node) {
+            bail!(BadUse::NoTimeline(what.word()));
+        }
+        let Some(name) = name else { bail!(BadUse::NoName(what.word())) };
+        block_on(self.run(Some((what, name))))
+    }
+
+    async fn run(self, of: Option<(What, String)>) -> anyhow::Result<Exit> {
+        let session = open(&self.cluster.options()).await?;
+        let paint = self.print.paint();
+        let ask = async || {
+            let told = match &of {
+                Some((what, name)) => {
+                    let answer = answer(&session, *what, name, self.namespace.as_deref(), false).await?;
+                    Told { object: answer.object, history: answer.history, missing: answer.missing }
+                }
+                None => Told::of_all(&session).await?,
+            };
+            let people = || session.headed(&told.text(paint));
+            let text = self.print.output.text(&told.document(session.target()), people)?;
+            let exit = if told.missing.is_empty() { Exit::Fine } else { Exit::Unknown };
+            Ok(Shown { text, line: told.line(), exit })
+        };
+        self.watch.show(&session.env, self.print.output, ask).await
+    }
+}
+
+/// What happened, and to what.
+pub(crate) struct Told {
+    object: String,
+    history: Vec<Moment>,
+    missing: Vec<String>,
+}
+
+impl Told {
+    /// The last 24 hours of the whole cluster.
+    pub(crate) async fn of_all(session: &Session) -> anyhow::Result<Self> {
+        let mut look = Look::at(session, Some(session.connection.default_namespace())).await?;
+        look.hear_everywhere(session).await;
+        look.ask_pauses(session, None).await;
+        let since = look.wall.saturating_sub(DAY).unwrap_or(Timestamp::MIN);
+        let history = look.scene(|scene| timeline(since, scene));
+        Ok(Self { object: "cluster".to_owned(), history, missing: look.missing() })
+    }
+
+    /// The same for programs.
+    pub(crate) fn document<'a>(&'a self, cluster: &'a Target) -> impl Serialize + use<'a> {
+        Document {
+            api_version: API_VERSION,
+            kind: "Timeline",
+            cluster,
+            object: &self.object,
+            moments: steps(&self.history),
+            total_seconds: total(&self.history).as_secs(),
+            missing: &self.missing,
+        }
+    }
+
+    /// The same for people.
+    pub(crate) fn text(&self, paint: Paint) -> String {
+        page(&self.history, &self.missing, paint)
+    }
+
+    fn line(&self) -> String {
+        let last = self.history.last().map_or("nothing known".to_owned(), |last| {
+            format!("{} {} {}", last.object, last.what, last.detail).trim_start().to_owned()
+        });
+        format!("{} {last}", self.object)
+    }
+}
+
+/// Each with the time since the one before it.
+fn steps(moments: &[Moment]) -> Vec<Step<'_>> {
+    let before = std::iter::once(None).chain(moments.iter().map(Some));
+    let after = |(moment, before): (&Moment, Option<&Moment>)| {
+        before.map_or(0, |before| since(before.at, moment.at).as_secs())
+    };
+    moments
+        .iter()
+        .zip(before)
+        .map(|(moment, before)| Step { moment, after_seconds: after((moment, before)) })
+        .collect()
+}
+
+fn total(moments: &[Moment]) -> Duration {
+    moments.first().zip(moments.last()).map_or(Duration::ZERO, |(first, last)| since(first.at, last.at))
+}
+
+fn page(moments: &[Moment], missing: &[String], paint: Paint) -> String {
+    let Some(last) = moments.last() else {
+        return "Nothing is known about it. Events are kept for an hour.\n".to_owned();
+    };
+    let several = moments.iter().any(|moment| !moment.object.is_empty());
+    let row = |step: &Step<'_>| {
+        let after = match step.after_seconds {
+            0 => String::new(),
+            seconds => format!("+{}", span(Duration::from_secs(seconds))),
+        };
+        let Moment { at, object, what, detail } = step.moment;
+        let mut cells = vec![clock(*at, last.at), after, object.clone(), what.clone(), detail.clone()];
+        if !several {
+            cells.remove(2);
+        }
+        (Tone::Plain, cells)
+    };
+    let rows: Vec<_> = steps(moments).iter().map(row).collect();
+    let head: &[&str] = match several {
+        true => &["TIME (UTC)", "AFTER", "OBJECT", "WHAT", ""],
+        false => &["TIME (UTC)", "AFTER", "WHAT", ""],
+    };
+    let mut text = paint.table(head, &rows);
+    text.push_str(&format!("{} in all\n", span(total(moments))));
+    for missing in missing {
+        let line = paint.wrap(&format!("{} {missing}", paint.mark(Tone::Attention)), 2);
+        text.push_str(&paint.tone(Tone::Attention, &line));
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use pod_safety_explain::explain_node;
+
+    use super::*;
+    use crate::staged::Stage;
+
+    #[test]
+    fn the_whole_cluster_is_told_with_what_it_happened_to_and_nothing_that_is_long_past() {
+        let mut stage = Stage::lost();
+        stage.policy("Asserted");
+        stage.fence("Fenced", &[("2026-11-21T10:15:10Z", None)]);
+        stage.said("node/worker-a1", "FreeDiskSpaceFailed", "no space left");
+        let told = |since: &str| {
+            let since = since.parse().unwrap();
+            stage.scene(|scene| timeline(since, scene))
+        };
+        assert_eq!(
+            page(&told("2026-11-20T10:23:05Z"), &[], Paint::plain()),
+            "TIME (UTC)  AFTER   OBJECT             WHAT
+10:14:05            node/worker-b1     last heartbeat of worker-b1
+10:14:55    +50s    node/worker-b1     worker-b1 counts as lost     50s after its last heartbeat
+10:14:55            node/worker-b1     worker-b1 is tainted         node.kubernetes.io/unreachable:NoExecute
+10:15:10    +15s    node/worker-b1     switch worker-b1 off         with fence/ipmi-b1
+10:15:10            node/worker-b1     its power is Off
+10:19:55    +4m45s  pod/shop/orders-1  deletion requested           grace 30s
+10:20:25    +30s    pod/shop/orders-1  grace period ended           its kubelet did not confirm
+10:22:40    +2m15s  node/worker-a1     FreeDiskSpaceFailed          no space left (3 times, kube-controller-manager)
+8m35s in all
+"
+        );
+        assert!(told("2026-11-21T10:23:05Z").is_empty());
+    }
+
+    #[test]
+    fn what_happened_is_told_in_order_with_its_durations() {
+        let stage = Stage::lost();
+        stage.policy("Asserted");
+        stage.fence("Fenced", &[("2026-11-21T10:15:10Z", None)]);
+        let answer = stage.scene(|scene| explain_node(&Arc::from("worker-b1"), scene)).unwrap();
+        let text = page(&answer.history, &[], Paint::plain());
+        assert_eq!(
+            text,
+            "TIME (UTC)  AFTER  WHAT
+10:14:05           last heartbeat of worker-b1
+10:14:55    +50s   worker-b1 counts as lost     50s after its last heartbeat
+10:14:55           worker-b1 is tainted         node.kubernetes.io/unreachable:NoExecute
+10:15:10    +15s   switch worker-b1 off         with fence/ipmi-b1
+10:15:10           its power is Off
+1m05s in all
+"
+        );
+    }
+}

@@ -1,0 +1,196 @@
+//! What is read of a volume: its claim, who is attached, and who uses it.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, bail};
+use pod_safety_explain::{Answer, Volume, explain_volume};
+use pod_safety_shared::client::ApiError;
+use pod_safety_shared::model::{Kind, VOLUME_LEASES};
+use serde_json::Value;
+
+use super::look::refusal;
+use super::{Look, What};
+use crate::cluster::Session;
+
+/// So many nodes are asked whether they have it mounted: of a volume for one node at a time there are one or two.
+const NODES: usize = 20;
+
+/// The answer about one volume.
+pub(super) async fn answer(
+    session: &Session,
+    what: What,
+    name: &str,
+    given: Option<&str>,
+) -> anyhow::Result<Answer> {
+    let (mut volume, mut refused) = named(session, what, name, given).await?;
+    let own = session.connection.default_namespace();
+    let namespace = volume.claim.as_ref().map_or(own, |claim| text(claim, "/metadata/namespace")).to_owned();
+    let mut look = Look::at(session, Some(&namespace)).await?;
+    look.hear_all(session, &namespace).await;
+    let attachments_are_known = look.ask_attachments(session).await;
+    let held = look.scene(|scene| {
+        let of_it = scene.attachments.iter().filter(|one| one.volume == volume.name());
+        of_it.map(|one| one.node.clone()).collect::<Vec<_>>()
+    });
+    around(session, &mut volume, &namespace, held, &mut refused).await;
+    volume.lease = owner(session, volume.name(), &mut refused).await;
+    let mut answer = look.scene(|scene| explain_volume(&volume, scene));
+    if !attachments_are_known || !refused.is_empty() {
+        answer.verdict.doubt();
+    }
+    answer.missing.extend(refused);
+    answer.missing.extend(look.missing());
+    Ok(answer)
+}
+
+/// Whose it is, where the volume guard runs.
+async fn owner(session: &Session, name: &str, refused: &mut Vec<String>) -> Option<Value> {
+    if name.is_empty() {
+        return None;
+    }
+    let path = format!("{}/{name}", Kind::VolumeLeases.path());
+    get(session, &path).await.unwrap_or_else(|error| {
+        let refusal = refusal(&error, &format!("get leases in namespace {VOLUME_LEASES}"));
+        refused
+            .push(format!("{refusal}: it is not known which node the volume guard recorded as its owner."));
+        None
+    })
+}
+
+fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// An object; none if it is not there.
+async fn get(session: &Session, path: &str) -> Result<Option<Value>, ApiError> {
+    match session.whole(path).await {
+        Ok(object) => Ok(Some(object)),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The claim and the volume of this name, and what could not be read of them.
+async fn named(
+    session: &Session,
+    what: What,
+    name: &str,
+    given: Option<&str>,
+) -> anyhow::Result<(Volume, Vec<String>)> {
+    let mut refused = Vec::new();
+    let claim = match what {
+        What::PersistentVolume => None,
+        _ => claim(session, name, given, &mut refused).await?,
+    };
+    let mut asked = |answer: Result<Option<Value>, ApiError>| {
+        answer.unwrap_or_else(|error| {
+            let refusal = refusal(&error, "get persistentvolumes");
+            refused.push(format!("{refusal}: it is not known which driver attaches it."));
+            None
+        })
+    };
+    let volume = if what == What::Claim { None } else { asked(get(session, &volume_path(name)).await) };
+    match (claim, volume) {
+        (Some(_), Some(_)) => {
+            bail!(
+                "a PersistentVolumeClaim and a PersistentVolume are both named {name}. Choose one: pvc/{name} or pv/{name}"
+            )
+        }
+        (Some(claim), None) => {
+            let bound = text(&claim, "/spec/volumeName").to_owned();
+            let volume =
+                if bound.is_empty() { None } else { asked(get(session, &volume_path(&bound)).await) };
+            Ok((Volume { claim: Some(claim), volume, ..Volume::default() }, refused))
+        }
+        (None, Some(volume)) => {
+            let (namespace, name) =
+                (text(&volume, "/spec/claimRef/namespace"), text(&volume, "/spec/claimRef/name"));
+            let claim = match name {
+                "" => None,
+                name => get(session, &claim_path(namespace, name)).await.context("reading its claim")?,
+            };
+            // A claim of the same name that came later is another one.
+            let uid = text(&volume, "/spec/claimRef/uid").to_owned();
+            let claim = claim.filter(|claim| text(claim, "/metadata/uid") == uid);
+            Ok((Volume { claim, volume: Some(volume), ..Volume::default() }, refused))
+        }
+        (None, None) if !refused.is_empty() => {
+            bail!("it is not known whether there is a {} {name}. {}", what.word(), refused.join(" "))
+        }
+        (None, None) => {
+            let within = given.map_or("any namespace".to_owned(), |one| format!("namespace {one}"));
+            match what {
+                What::PersistentVolume => bail!("there is no PersistentVolume {name}"),
+                What::Claim => bail!("there is no PersistentVolumeClaim {name} in {within}"),
+                _ => bail!(
+                    "there is no PersistentVolumeClaim {name} in {within}, and no PersistentVolume {name}"
+                ),
+            }
+        }
+    }
+}
+
+fn volume_path(name: &str) -> String {
+    format!("/api/v1/persistentvolumes/{name}")
+}
+
+fn claim_path(namespace: &str, name: &str) -> String {
+    format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}")
+}
+
+/// The claim of this name: in the namespace that was given, in the usual one, or in the only one that has it.
+async fn claim(
+    session: &Session,
+    name: &str,
+    given: Option<&str>,
+    refused: &mut Vec<String>,
+) -> anyhow::Result<Option<Value>> {
+    let own = session.connection.default_namespace();
+    let found = get(session, &claim_path(given.unwrap_or(own), name)).await;
+    if given.is_some() {
+        return found.context("reading the claim");
+    }
+    if let Ok(Some(claim)) = found {
+        return Ok(Some(claim));
+    }
+    let everywhere = format!("/api/v1/persistentvolumeclaims?fieldSelector=metadata.name={name}");
+    let mut all = session.items(&everywhere).await.unwrap_or_else(|error| {
+        let refusal = refusal(&error, "list persistentvolumeclaims in all namespaces");
+        refused.push(format!("{refusal}: it is not known whether another namespace has one."));
+        Vec::new()
+    });
+    if all.len() > 1 {
+        let namespaces: Vec<&str> = all.iter().map(|one| text(one, "/metadata/namespace")).collect();
+        bail!(
+            "{} claims are named {name}, in the namespaces {}. Choose one with -n",
+            all.len(),
+            namespaces.join(" and ")
+        );
+    }
+    Ok(all.pop())
+}
+
+/// Who uses it, and what nodes say of it.
+async fn around(
+    session: &Session,
+    volume: &mut Volume,
+    namespace: &str,
+    held: Vec<String>,
+    refused: &mut Vec<String>,
+) {
+    match session.items(&format!("/api/v1/namespaces/{namespace}/pods")).await {
+        Ok(pods) => volume.pods = Some(pods),
+        Err(error) => {
+            let refusal = refusal(&error, &format!("list pods in namespace {namespace}"));
+            refused.push(format!("{refusal}: it is not known which pods use it."));
+        }
+    }
+    let using = volume.pods.iter().flatten().filter(|pod| volume.is_used_by(pod));
+    let on = using.map(|pod| text(pod, "/spec/nodeName").to_owned());
+    let names: BTreeSet<String> = held.into_iter().chain(on).filter(|name| !name.is_empty()).collect();
+    for name in names.into_iter().take(NODES) {
+        if let Ok(node) = session.whole(&format!("/api/v1/nodes/{name}")).await {
+            volume.nodes.push(node);
+        }
+    }
+}

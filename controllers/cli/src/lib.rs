@@ -1,0 +1,228 @@
+//! The commands that people type: a file per command.
+//!
+//! Duty: read a cluster with the rights of a person, say what is so and why, and write what a person decides. The controllers
+//! are not here: `run` is of `pod-safety-process`, and the program puts both behind one command line.
+//!
+//! Exit codes ([`Exit`]): 0 fine; 1 error (no connection, no rights, not found,
+//! interrupted); 2 wrong usage; 3 answered, and the answer is that something blocks;
+//! 4 refused for safety; 5 the time was up; 6 not known, for not everything could be
+//! read. A wrong value ends with one line that names the flag, the value and what is
+//! allowed.
+//!
+//! Invariants: no text of the cluster reaches a terminal with control characters in it (`hostile`), and every answer for
+//! programs names its cluster.
+#![forbid(unsafe_code)]
+
+mod budgets;
+pub mod called;
+mod cluster;
+mod confirm_down;
+mod consent;
+mod devices;
+mod doctor;
+mod drain;
+mod drill;
+mod explain;
+mod fence;
+#[cfg(test)]
+mod hostile;
+mod maintain;
+mod manifests;
+mod paint;
+mod pause;
+mod report;
+#[cfg(test)]
+mod staged;
+mod stake;
+mod status;
+mod ui;
+mod version;
+mod watch;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use pod_safety_doctor::plural;
+use pod_safety_process::run::{self, BadFlags};
+use pod_safety_process::{block_on, clean, duration, random};
+use pod_safety_shared::record::error_chain;
+
+pub use cluster::flags_first;
+pub use paint::Paint;
+
+/// What a wrong use of flags ends with.
+pub const USAGE: u8 = 2;
+
+/// The version of what is printed for programs.
+const API_VERSION: &str = "cli.pod-safety.dev/v1alpha1";
+
+/// How a command ends that could answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// All is well.
+    Fine,
+    /// Somebody stopped it before it was done.
+    Interrupted,
+    /// The answer is that something blocks.
+    Blocked,
+    /// What was asked for would not be safe.
+    Refused,
+    /// The time was up before it was done.
+    TimedOut,
+    /// Nothing that was read blocks, and not everything could be read.
+    Unknown,
+}
+
+impl Exit {
+    /// The exit code of the program.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::Fine => 0,
+            Self::Interrupted => 1,
+            Self::Blocked => 3,
+            Self::Refused => 4,
+            Self::TimedOut => 5,
+            Self::Unknown => 6,
+        }
+    }
+}
+
+/// A command, as it was typed.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Empty a node: shows for every pod whether, when and where it goes, and why; --apply does it
+    Drain(Box<drain::Args>),
+    /// Show the whole cluster on one screen: the leader, nodes by zone, what needs a person, blocked pods
+    Status(Box<status::Args>),
+    /// Explain why an object is stuck, which proof is missing, who may act, and what to do next
+    Explain(Box<explain::Args>),
+    /// Show what happened to a node or a pod, in order, with durations
+    Timeline(Box<explain::TimelineArgs>),
+    /// Show what blocks the deletion of a namespace, and the steps to release it; nothing is changed
+    Resolve(Box<explain::ResolveArgs>),
+    /// Check the installation: what is wrong, why it matters, and how to fix it
+    Doctor(Box<doctor::Args>),
+    /// Write everything that you may read into a folder, without secrets, to hand to support
+    Report(report::Args),
+    /// Show status and explain in a browser: runs on this machine, with your kubeconfig
+    Ui(ui::Args),
+    /// Confirm that a node is off, so that its pods can be force deleted: recorded with your name and reason
+    ConfirmDown(confirm_down::Args),
+    /// Withdraw the evidence about a node: no pod is force deleted on it any more
+    Withdraw(fence::WithdrawArgs),
+    /// Switch a node off by its FencePolicy; its pods are force deleted when that is proved
+    Fence(fence::FenceArgs),
+    /// Cancel fencing of a node: no new attempt is begun; attempts in flight are not interrupted
+    Cancel(fence::CancelArgs),
+    /// Take a node out of service for a person, and back: plan, drain, switch off, pause fencing; --finish
+    Maintain(Box<maintain::Args>),
+    /// Pause fencing of a node or of a FencePolicy: recorded with your name and reason
+    Pause(pause::PauseArgs),
+    /// Resume fencing
+    Resume(pause::ResumeArgs),
+    /// Check whether fence devices would answer if they were needed
+    Devices(devices::Args),
+    /// Show what would be done if a node were lost: gates with their numbers, levels, devices. --really does it to a canary
+    Drill(drill::Args),
+    /// Print what a cluster needs before `run` works: CRDs, service account, RBAC and admission policies, as YAML
+    Manifests(manifests::Args),
+    /// Print the version
+    Version(version::Args),
+}
+
+impl Command {
+    /// Does what it says.
+    #[must_use]
+    pub fn carry_out(self) -> ExitCode {
+        ended(match self {
+            Self::Drain(args) => args.main(),
+            Self::Status(args) => args.main(),
+            Self::Explain(args) => args.main(),
+            Self::Timeline(args) => args.main(),
+            Self::Resolve(args) => args.main(),
+            Self::Doctor(args) => args.main(),
+            Self::Report(args) => args.main(),
+            Self::Ui(args) => args.main(),
+            Self::ConfirmDown(args) => args.main(),
+            Self::Withdraw(args) => args.main(),
+            Self::Fence(args) => args.main(),
+            Self::Cancel(args) => args.main(),
+            Self::Maintain(args) => args.main(),
+            Self::Pause(args) => args.main(),
+            Self::Resume(args) => args.main(),
+            Self::Devices(args) => args.main(),
+            Self::Drill(args) => args.main(),
+            Self::Manifests(args) => args.main().map(fine).map_err(anyhow::Error::from),
+            Self::Version(args) => args.main().map(fine).map_err(anyhow::Error::from),
+        })
+    }
+}
+
+/// Says why a command could not answer, if it could not.
+#[must_use]
+pub fn ended(done: anyhow::Result<Exit>) -> ExitCode {
+    match done {
+        Ok(exit) => ExitCode::from(exit.code()),
+        Err(error) => {
+            say(&clean::line(&format!("pod-safety: {}", error_chain(error.as_ref()))));
+            if error.is::<BadFlags>() || error.is::<explain::BadUse>() {
+                ExitCode::from(USAGE)
+            } else {
+                ExitCode::FAILURE
+            }
+        }
+    }
+}
+
+const fn fine((): ()) -> Exit {
+    Exit::Fine
+}
+
+/// Writes to stdout what people read, with commands that they can type ([`called`]).
+///
+/// # Errors
+/// Standard output cannot be written.
+pub fn print(bytes: &[u8]) -> std::io::Result<()> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => print_as_it_is(called::words(text).as_bytes()),
+        Err(_) => print_as_it_is(bytes),
+    }
+}
+
+/// Writes to stdout, without control characters. A reader that went away (`| head`) is no error.
+///
+/// # Errors
+/// Standard output cannot be written.
+pub fn print_as_it_is(bytes: &[u8]) -> std::io::Result<()> {
+    let clean = std::str::from_utf8(bytes).map(clean::page);
+    #[cfg(test)]
+    if clean.as_ref().is_ok_and(|clean| hostile::keeps(clean)) {
+        return Ok(());
+    }
+    match std::io::stdout().write_all(clean.as_ref().map_or(bytes, |clean| clean.as_bytes())) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        done => done,
+    }
+}
+
+/// Writes a line to stderr; when even that fails there is nobody to tell.
+pub fn say(line: &str) {
+    let line = called::words(line);
+    let clean = clean::page(&line);
+    #[cfg(test)]
+    if hostile::keeps(&format!("{clean}\n")) {
+        return;
+    }
+    let _nobody = writeln!(std::io::stderr(), "{clean}");
+}
+
+/// The command line of these commands alone.
+#[cfg(test)]
+#[derive(Debug, clap::Parser)]
+#[command(name = "pod-safety")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}

@@ -1,0 +1,168 @@
+//! `pod-safety maintain`: a node is emptied and, if wanted, switched off for a person, and comes back with `--finish`.
+//!
+//! How far it is stands in the cluster alone, so a command that was killed is run again: the cordon, the conditions of
+//! KEP-5683, the pause of fencing, and with `--power-off` a NodeFence whose machine is kept off.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `begin` | from the plan to a node on which a person may work |
+//! | `finish` | back into service |
+
+mod begin;
+mod finish;
+
+use std::time::Duration;
+
+use clap::Args as ClapArgs;
+use pod_safety_drain::Consent;
+use pod_safety_shared::api::{Incarnation, Pause};
+use pod_safety_shared::authority::people::{self, Lifecycle, Scope};
+
+use super::cluster::{ConnectArgs, Session, name, open};
+use super::confirm_down::{reason, refused};
+use super::paint::{Color, Paint};
+use super::{Exit, duration};
+use crate::block_on;
+
+/// With this the reason of our own pause begins: another one is left as it is.
+const PAUSED_FOR: &str = "maintenance: ";
+
+/// At the end of `--help`.
+const EXIT_CODES: &str = "Exits with 0 when a person may begin, or with --finish when the node is back; 1 after an error or \
+    Ctrl-C, 2 for wrong usage, 3 if something blocks, 4 if it is rejected, 5 when the time is up. Run it again to continue.";
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = EXIT_CODES)]
+pub struct Args {
+    /// The node
+    #[arg(value_name = "NODE", value_parser = name)]
+    node: String,
+
+    /// Why: recorded with your name and the time
+    #[arg(long, value_name = "TEXT", value_parser = reason, required_unless_present = "dry_run")]
+    reason: Option<String>,
+
+    /// Only show the plan: nothing is changed
+    #[arg(long, conflicts_with = "finish")]
+    dry_run: bool,
+
+    /// Switch the machine off by its FencePolicy when the node is empty, and keep it off
+    #[arg(long, conflicts_with = "finish")]
+    power_off: bool,
+
+    /// With --power-off: the confirmation, instead of typing it: "switch off NODE"
+    #[arg(long, value_name = "WORDS", requires = "power_off")]
+    confirm: Option<String>,
+
+    /// The work is done: switch the machine on if it was switched off, wait until the node is Ready, and uncordon it
+    #[arg(long)]
+    finish: bool,
+
+    /// A pod that stays; may be given more than once
+    #[arg(long, value_name = "NAMESPACE/POD", value_parser = super::drain::pod_name)]
+    skip: Vec<(String, String)>,
+
+    /// Evict pods with emptyDir volumes too: their data is lost
+    #[arg(long)]
+    delete_emptydir_data: bool,
+
+    /// Evict pods without a controller too: they do not come back
+    #[arg(long)]
+    evict_unmanaged: bool,
+
+    /// Exit with code 5 after this time
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true, default_value = "1h")]
+    timeout: Duration,
+
+    /// When to use colours
+    #[arg(long, value_enum, default_value_t = Color::Auto)]
+    color: Color,
+
+    #[command(flatten)]
+    cluster: ConnectArgs,
+}
+
+/// What both halves work with.
+struct Work {
+    session: Session,
+    args: Args,
+    paint: Paint,
+    /// Who asked for it, and why, as conditions say it.
+    words: String,
+    by: String,
+    reason: String,
+}
+
+impl Args {
+    pub(super) fn main(self) -> anyhow::Result<Exit> {
+        refused(block_on(self.run()))
+    }
+
+    fn consent(&self) -> Consent {
+        Consent {
+            skip: self.skip.iter().cloned().collect(),
+            delete_emptydir_data: self.delete_emptydir_data,
+            evict_unmanaged: self.evict_unmanaged,
+        }
+    }
+
+    async fn run(self) -> anyhow::Result<Exit> {
+        let session = open(&self.cluster.options()).await?;
+        session.announce();
+        let by = people::whoami(&session.connection).await?;
+        let reason = self.reason.clone().unwrap_or_default();
+        let (paint, words) = (Paint::of_stdout(self.color), format!("{reason} (by {by})"));
+        let work = Work { session, args: self, paint, words, by, reason };
+        if work.args.finish { finish::finish(&work).await } else { begin::begin(&work).await }
+    }
+}
+
+impl Work {
+    /// Says this of the node: which of the conditions hold.
+    async fn report(
+        &self,
+        node: &Incarnation,
+        now: &[(&'static str, bool, &'static str)],
+    ) -> anyhow::Result<()> {
+        let conditions: Vec<_> = now
+            .iter()
+            .map(|(kind, holds, reason)| Lifecycle { kind, holds: *holds, reason, message: &self.words })
+            .collect();
+        let Session { connection, env } = &self.session;
+        Ok(people::report(connection, node, env.clock.wall(), &conditions).await?)
+    }
+
+    fn scope(&self) -> Scope {
+        Scope::Node(self.args.node.clone())
+    }
+
+    /// The reason with who gives it, and when.
+    fn signed(&self, reason: String) -> Pause {
+        Pause { reason, by: Some((self.by.clone(), self.session.env.clock.wall())) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use crate::Cli;
+
+    #[test]
+    fn one_half_at_a_time_with_a_reason() {
+        for (args, right) in [
+            ("maintain n --reason=x", true),
+            ("maintain n --reason=x --power-off --confirm=y", true),
+            ("maintain n --dry-run --power-off", true),
+            ("maintain n --finish --reason=x", true),
+            ("maintain n", false),
+            ("maintain n --finish", false),
+            ("maintain n --finish --reason=x --power-off", false),
+            ("maintain n --finish --reason=x --dry-run", false),
+            ("maintain n --reason=x --confirm=y", false),
+        ] {
+            let parsed = Cli::try_parse_from(std::iter::once("pod-safety").chain(args.split(' ')));
+            assert_eq!(parsed.is_ok(), right, "{args}: {parsed:?}");
+        }
+    }
+}

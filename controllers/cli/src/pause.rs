@@ -1,0 +1,140 @@
+//! `pod-safety pause` and `resume`: a node, or all nodes of a FencePolicy, are not fenced for a while.
+
+use clap::{ArgGroup, Args as ClapArgs};
+use pod_safety_shared::api::Pause;
+use pod_safety_shared::authority::people::{self, Scope};
+
+use super::cluster::{ConnectArgs, Session, name, open};
+use super::confirm_down::reason;
+use super::{Exit, clean, print};
+use crate::block_on;
+
+/// At the end of `--help`.
+const EXIT_CODES: &str =
+    "Exits with 0 if it is recorded, 1 after an error or if there is nothing to do, 2 for wrong usage.";
+
+#[derive(Debug, ClapArgs)]
+#[command(group = ArgGroup::new("scope").required(true).args(["node", "policy"]))]
+struct ScopeArgs {
+    /// The node
+    #[arg(value_name = "NODE", value_parser = name)]
+    node: Option<String>,
+
+    /// Instead of a node: all nodes of this FencePolicy
+    #[arg(long, value_name = "NAME", value_parser = name)]
+    policy: Option<String>,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = EXIT_CODES)]
+pub struct PauseArgs {
+    #[command(flatten)]
+    scope: ScopeArgs,
+
+    /// Why: recorded with your name and the time, and shown wherever a node is not fenced because of it
+    #[arg(long, value_name = "TEXT", value_parser = reason)]
+    reason: String,
+
+    #[command(flatten)]
+    cluster: ConnectArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = EXIT_CODES)]
+pub struct ResumeArgs {
+    #[command(flatten)]
+    scope: ScopeArgs,
+
+    /// Why it is over: recorded with your name and the time
+    #[arg(long, value_name = "TEXT", value_parser = reason)]
+    reason: String,
+
+    #[command(flatten)]
+    cluster: ConnectArgs,
+}
+
+impl ScopeArgs {
+    fn scope(self) -> anyhow::Result<Scope> {
+        match (self.node, self.policy) {
+            (Some(node), None) => Ok(Scope::Node(node)),
+            (None, Some(policy)) => Ok(Scope::Policy(policy)),
+            (None, None) | (Some(_), Some(_)) => anyhow::bail!("one node, or --policy NAME"),
+        }
+    }
+}
+
+/// The reason with who gives it, and when.
+async fn signed(session: &Session, reason: String) -> anyhow::Result<Pause> {
+    let by = people::whoami(&session.connection).await?;
+    let (session, _version) = session.by_its_clock().await;
+    Ok(Pause { reason, by: Some((by, session.env.clock.wall())) })
+}
+
+/// How the other command is called.
+fn flag(scope: &Scope) -> String {
+    match scope {
+        Scope::Node(node) => node.clone(),
+        Scope::Policy(policy) => format!("--policy {policy}"),
+    }
+}
+
+impl PauseArgs {
+    pub(crate) fn main(self) -> anyhow::Result<Exit> {
+        block_on(async move {
+            let session = open(&self.cluster.options()).await?;
+            session.announce();
+            let scope = self.scope.scope()?;
+            let pause = signed(&session, self.reason).await?;
+            people::pause(&session.connection, &scope, &pause).await?;
+            let said = format!(
+                "{} is paused: no new attempt to fence is begun. Attempts in flight are not interrupted, and existing evidence stays valid.\nThe pause does not end by itself: pod-safety resume {} --reason TEXT\n",
+                scope.object(),
+                flag(&scope)
+            );
+            print(said.as_bytes())?;
+            Ok(Exit::Fine)
+        })
+    }
+}
+
+impl ResumeArgs {
+    pub(crate) fn main(self) -> anyhow::Result<Exit> {
+        block_on(async move {
+            let session = open(&self.cluster.options()).await?;
+            session.announce();
+            let scope = self.scope.scope()?;
+            let resumed = signed(&session, self.reason).await?;
+            let was = people::resume(&session.connection, &scope, &resumed).await?;
+            let said = format!(
+                "{} is resumed: it is fenced again when it is lost. It was paused because: {was}",
+                scope.object()
+            );
+            print(format!("{}\n", clean::line(&said)).as_bytes())?;
+            Ok(Exit::Fine)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use crate::Cli;
+
+    #[test]
+    fn one_thing_is_named_and_a_reason_given() {
+        for (args, right) in [
+            ("pause n --reason=x", true),
+            ("resume --policy p --reason=x", true),
+            ("pause n", false),
+            ("pause --reason=x", false),
+            ("resume n", false),
+            ("resume n --policy p --reason=x", false),
+            ("pause n --reason=", false),
+            ("pause No --reason=x", false),
+        ] {
+            let parsed = Cli::try_parse_from(std::iter::once("pod-safety").chain(args.split(' ')));
+            assert_eq!(parsed.is_ok(), right, "{args}: {parsed:?}");
+        }
+    }
+}

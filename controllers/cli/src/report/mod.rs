@@ -1,0 +1,251 @@
+//! `pod-safety report`: what one may read of the cluster, in a folder, for whoever is to help. Reads only.
+//!
+//! | file | says |
+//! |---|---|
+//! | `README.md` | when, by which version, what is in it, what could not be read |
+//! | `status`, `doctor`, `timeline` | what those commands say, as `.txt` and as `.json` |
+//! | `explain/` | the same for what needs a person |
+//! | `objects/` | what that was said by |
+//! | `logs/` | of our own pods |
+//!
+//! Invariants: no Secret and no ConfigMap is asked for; all that is written went through [`redact`]; what cannot be had is
+//! said in the README, and the rest is written.
+
+mod redact;
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::Args as ClapArgs;
+use pod_safety_shared::client::Target;
+use pod_safety_shared::record::error_chain;
+use serde_json::{Value, json};
+
+use super::cluster::{ConnectArgs, Output, Session, open};
+use super::explain::{Told, asked_text, our_pods};
+use super::paint::Paint;
+use super::status::Seen;
+use super::{Exit, clean, doctor, plural, print};
+use crate::block_on;
+
+/// So many things are explained, one after another: in a storm the first ones say as much as all.
+const EXPLAINED: usize = 20;
+
+/// Lists of objects, and their files.
+const OBJECTS: [(&str, &str); 13] = [
+    ("nodes", "/api/v1/nodes"),
+    ("node-leases", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"),
+    ("nodefences", "/apis/pod-safety.dev/v1alpha1/nodefences"),
+    ("fenceevidences", "/apis/pod-safety.dev/v1alpha1/fenceevidences"),
+    ("fencepolicies", "/apis/pod-safety.dev/v1alpha1/fencepolicies"),
+    ("fencedevices", "/apis/pod-safety.dev/v1alpha1/fencedevices"),
+    ("podsafetyremediations", "/apis/pod-safety.dev/v1alpha1/podsafetyremediations"),
+    ("poddisruptionbudgets", "/apis/policy/v1/poddisruptionbudgets"),
+    ("volumeattachments", "/apis/storage.k8s.io/v1/volumeattachments"),
+    (
+        "validatingadmissionpolicybindings",
+        "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings",
+    ),
+    ("warnings", "/api/v1/events?limit=1000&fieldSelector=type=Warning"),
+    ("events-of-pod-safety", "/api/v1/events?limit=1000&fieldSelector=reportingComponent=pod-safety"),
+    ("leader-leases", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"),
+];
+
+#[derive(Debug, ClapArgs)]
+#[command(
+    after_help = "Exits with 0 if it is written, 1 after an error, 2 for wrong usage, 6 if it is written but parts of it could not be read."
+)]
+pub struct Args {
+    /// The folder, which must not exist yet. Default: pod-safety-report- and the time, in the current folder
+    #[arg(long, value_name = "FOLDER")]
+    into: Option<PathBuf>,
+
+    /// How many of the last log lines of each pod of pod-safety to include; 0: none
+    #[arg(long, value_name = "COUNT", default_value_t = 2_000)]
+    log_lines: u32,
+
+    #[command(flatten)]
+    cluster: ConnectArgs,
+}
+
+/// Where it is written, and what is in it.
+struct Folder {
+    path: PathBuf,
+    files: Vec<String>,
+    missing: Vec<String>,
+}
+
+impl Folder {
+    /// For the eyes of whoever asks.
+    fn new(path: PathBuf) -> anyhow::Result<Self> {
+        let made = std::fs::DirBuilder::new().mode(0o700).create(&path);
+        made.with_context(|| format!("--into {}: the folder cannot be made", path.display()))?;
+        Ok(Self { path, files: Vec::new(), missing: Vec::new() })
+    }
+
+    /// Nothing is written but by this. What cannot be written is missing, and the rest is written.
+    fn write(&mut self, name: &str, text: &str) {
+        let path = self.path.join(name);
+        let write = || -> std::io::Result<()> {
+            if let Some(folder) = path.parent().filter(|folder| !folder.exists()) {
+                std::fs::DirBuilder::new().mode(0o700).create(folder)?;
+            }
+            let mut file =
+                std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+            file.write_all(clean::page(&redact::text(text)).as_bytes())
+        };
+        match write() {
+            Ok(()) => self.files.push(name.to_owned()),
+            Err(error) => self.missing.push(format!("{name}: it cannot be written: {error}")),
+        }
+    }
+
+    /// Text for people, and a document for programs; or that neither could be had.
+    fn put(&mut self, name: &str, said: anyhow::Result<(String, Value)>) {
+        match said {
+            Ok((text, document)) => {
+                self.write(&format!("{name}.txt"), &text);
+                self.write(&format!("{name}.json"), &format!("{document:#}\n"));
+            }
+            Err(error) => self.missing.push(format!("{name}: {}", error_chain(error.as_ref()))),
+        }
+    }
+}
+
+impl Args {
+    pub(super) fn main(self) -> anyhow::Result<Exit> {
+        block_on(self.run())
+    }
+
+    async fn run(self) -> anyhow::Result<Exit> {
+        let session = open(&self.cluster.options()).await?;
+        let at = session.env.clock.wall();
+        // Who cannot speak to the cluster at all is told so, and gets no empty folder.
+        let seen = Seen::by(&session).await?;
+        let name = format!("pod-safety-report-{}", format!("{at:.0}").replace(':', "-"));
+        let mut folder = Folder::new(self.into.unwrap_or_else(|| PathBuf::from(name)))?;
+        folder.put("status", Ok((seen.text(Paint::plain()), json!(seen.document()))));
+        folder.put("doctor", doctor::diagnosis(&session).await);
+        let told = Told::of_all(&session).await;
+        folder.put(
+            "timeline",
+            told.map(|told| (told.text(Paint::plain()), json!(told.document(session.target())))),
+        );
+        for (kind, namespace, name) in seen.subjects().into_iter().take(EXPLAINED) {
+            let file = match &namespace {
+                Some(namespace) => format!("explain/{kind}-{namespace}-{name}"),
+                None => format!("explain/{kind}-{name}"),
+            };
+            let answer = asked_text(&session, kind, namespace.as_deref(), &name).await;
+            folder.put(&file, answer);
+        }
+        objects(&session, &mut folder).await;
+        pods(&session, &mut folder, self.log_lines).await;
+        let readme = readme(&folder, session.target(), &seen.server, at);
+        folder.write("README.md", &readme);
+        print(parting(&folder, session.target()).as_bytes())?;
+        Ok(if folder.missing.is_empty() { Exit::Fine } else { Exit::Unknown })
+    }
+}
+
+async fn objects(session: &Session, folder: &mut Folder) {
+    for (name, path) in OBJECTS {
+        match session.items(path).await {
+            Ok(items) => list(folder, name, items, redact::object),
+            Err(error) => folder.missing.push(format!("objects/{name}: {}", error_chain(&error))),
+        }
+    }
+}
+
+fn list(folder: &mut Folder, name: &str, mut items: Vec<Value>, redact: fn(&mut Value)) {
+    items.iter_mut().for_each(redact);
+    let document = json!({ "apiVersion": "v1", "kind": "List", "items": items });
+    match Output::Yaml.text(&document, String::new) {
+        Ok(text) => folder.write(&format!("objects/{name}.yaml"), &text),
+        Err(error) => folder.missing.push(format!("objects/{name}: {}", error_chain(error.as_ref()))),
+    }
+}
+
+/// Our own pods, and what they say; and those that were asked to end.
+async fn pods(session: &Session, folder: &mut Folder, log_lines: u32) {
+    match session.items("/api/v1/pods").await {
+        Ok(mut all) => {
+            all.retain(|pod| !pod["metadata"]["deletionTimestamp"].is_null());
+            list(folder, "terminating-pods", all, redact::pod);
+        }
+        Err(error) => folder.missing.push(format!("objects/terminating-pods: {}", error_chain(&error))),
+    }
+    let ours = match our_pods(session).await {
+        Ok(ours) => ours,
+        Err(error) => {
+            folder.missing.push(format!("logs: {}", error_chain(&error)));
+            return;
+        }
+    };
+    for pod in &ours {
+        let text = |field: &str| pod["metadata"][field].as_str().unwrap_or_default();
+        let (namespace, name) = (text("namespace"), text("name"));
+        let file = format!("{namespace}-{name}");
+        for (file, previous) in [(file.clone(), false), (format!("{file}-before"), true)] {
+            if log_lines == 0 {
+                continue;
+            }
+            let path = format!(
+                "/api/v1/namespaces/{namespace}/pods/{name}/log?tailLines={log_lines}&timestamps=true&previous={previous}"
+            );
+            match session.connection.text(&path).await {
+                Ok(log) => folder.write(&format!("logs/{file}.log"), &log),
+                // Most have no life before this one.
+                Err(_) if previous => {}
+                Err(error) => folder.missing.push(format!("logs/{file}: {}", error_chain(&error))),
+            }
+        }
+    }
+    list(folder, "pods-of-pod-safety", ours, redact::our_pod);
+}
+
+fn readme(folder: &Folder, target: &Target, server: &str, at: jiff::Timestamp) -> String {
+    let server = if server.is_empty() { "of a version that could not be read" } else { server };
+    let server = clean::line(server);
+    let mut text = format!(
+        "# Report of pod-safety {}\n\nMade at {at:.0} of a cluster {server} ({target}). Begin with `status.txt`.\n\n\
+        Removed: Secrets and ConfigMaps (never read), values of parameters of fence devices, everything of pods except names,\n\
+        places and states, foreign annotations, and what looks like a login in texts and logs. Kept: names of objects, of people and of\n\
+        machines, and addresses. Review it before you send it.\n\n## In it\n\n",
+        env!("CARGO_PKG_VERSION")
+    );
+    for file in &folder.files {
+        let _infallible = writeln!(text, "- {file}");
+    }
+    text.push_str("\n## Not in it\n\n");
+    for missing in &folder.missing {
+        let _infallible = writeln!(text, "- {}", clean::line(missing));
+    }
+    if folder.missing.is_empty() {
+        text.push_str("Everything could be read.\n");
+    }
+    text
+}
+
+/// What is to be done with it.
+fn parting(folder: &Folder, target: &Target) -> String {
+    let Folder { path, files, missing } = folder;
+    let path = path.display();
+    let name = Path::new(&path.to_string())
+        .file_name()
+        .map_or(String::new(), |name| name.to_string_lossy().into_owned());
+    let refused = match missing.len() {
+        0 => String::new(),
+        count => format!(" {} could not be read: its README.md lists them.", plural(count, "part")),
+    };
+    format!(
+        "Cluster: {target}\n{} files in {path}.{refused} Review them, then pack them:\n    tar -czf {name}.tar.gz {path}\n",
+        files.len()
+    )
+}
+
+#[cfg(test)]
+mod tests;

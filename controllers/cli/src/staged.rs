@@ -1,0 +1,272 @@
+//! Three nodes, of which one is lost, at 10:23:05 of 21 November 2026.
+
+use std::sync::Arc;
+
+use pod_safety_explain::{Attachment, Policies, Running, Said, Scene, Settings};
+use pod_safety_shared::api::{Incarnation, PAUSE_ANNOTATION, Pause};
+use pod_safety_shared::authority::rehearsal_name;
+use pod_safety_shared::drive::Mode;
+use pod_safety_shared::model::Kind;
+use pod_safety_shared::testing::objects::{self, Obj, named};
+use pod_safety_shared::testing::{World, at};
+use serde_json::{Value, json};
+
+/// 10:14:05, when worker-b1 was last heard.
+const SILENT: i64 = 1_795_256_045;
+const NOW: u64 = 540;
+
+pub(crate) struct Stage {
+    world: World,
+    pub(crate) settings: Settings,
+    pub(crate) running: Running,
+    pub(crate) policies: Policies,
+    said: Vec<Said>,
+    attachments: Vec<Attachment>,
+    pauses: Vec<(Arc<str>, Pause)>,
+    pub(crate) unread: Vec<Kind>,
+}
+
+pub(crate) fn terminating(pod: &mut Value) {
+    pod["metadata"]["deletionTimestamp"] = json!("2026-11-21T10:20:25Z");
+    pod["metadata"]["deletionGracePeriodSeconds"] = json!(30);
+    pod["status"]["containerStatuses"] = json!([{ "state": { "running": {} } }]);
+}
+
+pub(crate) fn ready(pod: &mut Value) {
+    pod["status"]["conditions"] = json!([{ "type": "Ready", "status": "True" }]);
+}
+
+pub(crate) fn set(name: &str, replicas: u32) -> Value {
+    json!({ "metadata": { "namespace": "shop", "name": name, "uid": format!("uid-{name}") }, "spec": { "replicas": replicas } })
+}
+
+fn rack_b() -> Obj {
+    let level = json!({ "name": "ipmi", "devices": [{ "namespace": "fence", "name": "ipmi-b1" }] });
+    named("rack-b").uid("uid-policy").set("/spec/levels", json!([level]))
+}
+
+impl Stage {
+    /// Without nodes, and with these kinds not read.
+    pub(crate) fn without(unread: &[Kind]) -> Self {
+        let world = World::listed_but(unread);
+        world.wall(SILENT, at(0));
+        let running = Running {
+            mode: Some(Mode::Guard),
+            leader: Some("pod-safety-x".to_owned()),
+            standbys: 1,
+            ..Running::default()
+        };
+        Self {
+            world,
+            settings: Settings::default(),
+            running,
+            policies: Policies::Deny,
+            said: Vec::new(),
+            attachments: Vec::new(),
+            pauses: Vec::new(),
+            unread: unread.to_vec(),
+        }
+    }
+
+    pub(crate) fn well() -> Self {
+        let stage = Self::without(&[]);
+        for (name, zone) in [("worker-a1", "zone-a"), ("worker-a2", "zone-a"), ("worker-b2", "zone-b")] {
+            stage.node_with(name, zone, "True", "2026-11-21T10:23:00Z", &json!([]), 0);
+        }
+        stage
+    }
+
+    /// worker-b1 fell silent, and shop/orders-1 was asked to end there.
+    pub(crate) fn lost() -> Self {
+        let stage = Self::well();
+        stage.node_with("worker-b1", "zone-b", "True", "2026-11-21T10:14:05Z", &json!([]), 0);
+        stage.lose(json!([
+            { "key": "node.kubernetes.io/unreachable", "effect": "NoSchedule", "timeAdded": "2026-11-21T10:14:55Z" },
+            { "key": "node.kubernetes.io/unreachable", "effect": "NoExecute", "timeAdded": "2026-11-21T10:14:55Z" },
+        ]));
+        stage.pod_with("orders-1", "worker-b1", terminating);
+        stage
+    }
+
+    fn lose(&self, taints: Value) {
+        self.node_with("worker-b1", "zone-b", "Unknown", "2026-11-21T10:14:05Z", &taints, 50);
+    }
+
+    fn apply(&self, kind: Kind, object: impl Into<Value>, seconds: u64) {
+        self.world.put(kind, object, at(seconds));
+    }
+
+    fn machine(name: &str, zone: &str, ready: &str, heard: &str, taints: &Value) -> Obj {
+        let since = if ready == "True" { "2026-11-01T08:00:00Z" } else { "2026-11-21T10:14:55Z" };
+        let condition = json!({ "type": "Ready", "status": ready, "lastHeartbeatTime": heard, "lastTransitionTime": since });
+        objects::node(name)
+            .labels(json!({ "topology.kubernetes.io/zone": zone }))
+            .set("/metadata/creationTimestamp", json!("2026-11-01T08:00:00Z"))
+            .set("/spec/taints", taints.clone())
+            .boot("boot-1")
+            .set("/status/conditions", json!([condition]))
+    }
+
+    fn node_with(&self, name: &str, zone: &str, ready: &str, heard: &str, taints: &Value, seconds: u64) {
+        self.apply(Kind::Nodes, Self::machine(name, zone, ready, heard, taints), seconds);
+        self.lease(name, heard, seconds);
+    }
+
+    fn lease(&self, name: &str, heard: &str, seconds: u64) {
+        let renewed = json!(heard.replace('Z', ".000000Z"));
+        self.apply(Kind::NodeLeases, objects::lease(name, 0).set("/spec/renewTime", renewed), seconds);
+    }
+
+    /// A pod of the StatefulSet that its name says.
+    pub(crate) fn pod_with(&self, name: &str, node: &str, with: impl FnOnce(&mut Value)) {
+        let set = name.rsplit_once('-').map_or(name, |(set, _)| set);
+        let pod = objects::pod(name).within("shop").on(node).owned("apps/v1", "StatefulSet", set);
+        let pod = pod.set("/metadata/creationTimestamp", json!("2026-11-02T08:00:00Z"));
+        self.apply(Kind::Pods, pod.but(with), 0);
+    }
+
+    pub(crate) fn policy(&self, minimum: &str) {
+        self.apply(Kind::FencePolicies, rack_b().set("/spec/minimumEvidence", json!(minimum)), 0);
+        let device = json!({ "metadata": { "namespace": "fence", "name": "ipmi-b1", "uid": "uid-device" },
+            "spec": { "driver": "Agent", "agent": "fence_ipmilan", "nodeSelector": {} },
+            "status": { "targets": [{ "node": "worker-b1", "power": "Unknown", "identity": "Unknown", "looked": "2026-11-21T10:22:35Z",
+                "message": "no answer from 10.0.8.21" }] } });
+        self.apply(Kind::FenceDevices, device, 0);
+    }
+
+    /// The incident, with attempts to switch it off and what was wrong with each.
+    pub(crate) fn fence(&self, phase: &str, tries: &[(&str, Option<&str>)]) {
+        let attempts: Vec<Value> = (1..)
+            .zip(tries)
+            .map(|(id, (at, wrong))| {
+                let power = if wrong.is_some() { "Unknown" } else { "Off" };
+                json!({ "id": id, "act": "off", "at": at, "withinSeconds": 60, "by": "pod-safety-x", "outcome": "done",
+                    "devices": [{ "namespace": "fence", "name": "ipmi-b1" }],
+                    "verified": { "power": power, "message": wrong.unwrap_or_default(), "samples": [{ "at": at, "power": power }] } })
+            })
+            .collect();
+        let fence = json!({
+            "metadata": { "name": "worker-b1-x", "uid": "uid-fence" },
+            "spec": { "node": self.life("boot-1"), "policy": "rack-b", "trigger": { "kind": "Detected", "reason": "silent" } },
+            "status": { "phase": phase, "message": "every level was tried 3 times", "attempts": attempts, "evidence": "worker-b1-e" },
+        });
+        self.apply(Kind::NodeFences, fence, NOW - 30);
+    }
+
+    /// An incident of this life that is only written down, of a policy or of a person's drill.
+    pub(crate) fn dry_run(&self, is_drill: bool) {
+        let life: Incarnation = serde_json::from_value(self.life("boot-1")).unwrap();
+        let name = if is_drill { rehearsal_name(&life) } else { "worker-b1-dry".to_owned() };
+        let reconciling = json!({ "type": "Reconciling", "status": "True", "reason": "Pending", "message": "held back",
+            "lastTransitionTime": "2026-11-21T10:22:50Z" });
+        let fence = json!({
+            "metadata": { "name": name, "uid": format!("uid-{name}") },
+            "spec": { "node": self.life("boot-1"), "policy": "rack-b", "trigger": { "kind": "Detected", "reason": "silent" }, "dryRun": true },
+            "status": { "phase": "Pending", "message": "held back", "conditions": [reconciling] },
+        });
+        self.apply(Kind::NodeFences, fence, NOW - 30);
+    }
+
+    fn life(&self, boot: &str) -> Value {
+        json!({ "name": "worker-b1", "uid": "uid-worker-b1", "bootID": boot })
+    }
+
+    /// A person's word of this time, taken back then for this reason.
+    pub(crate) fn proof_since(&self, at: &str, until: Option<(&str, &str)>) {
+        let spec = json!({ "node": self.life("boot-1"), "kind": "Asserted", "by": "anna@example.com",
+            "reason": "PDU port 14 off, ticket 8123", "leaseRenewed": "2026-11-21T10:14:05Z" });
+        let mut proof = json!({ "metadata": { "name": "worker-b1-e", "uid": "uid-proof", "creationTimestamp": at }, "spec": spec });
+        if let Some((at, reason)) = until {
+            proof["status"] = json!({ "invalidated": { "at": at, "reason": reason } });
+        }
+        self.apply(Kind::FenceEvidences, proof, NOW - 20);
+    }
+
+    /// An incident that began and was proved at these times, and what became of it then.
+    pub(crate) fn incident(&self, name: &str, began: &str, conditions: &[(&str, &str)]) {
+        let conditions: Vec<Value> = conditions
+            .iter()
+            .map(|(kind, at)| json!({ "type": kind, "status": "True", "reason": "r", "message": "m", "lastTransitionTime": at }))
+            .collect();
+        let fence = json!({
+            "metadata": { "name": name, "uid": format!("uid-{name}"), "creationTimestamp": began },
+            "spec": { "node": self.life(name), "policy": "rack-b", "trigger": { "kind": "Detected", "reason": "silent" } },
+            "status": { "phase": "Done", "conditions": conditions, "evidence": "worker-b1-e" },
+        });
+        self.apply(Kind::NodeFences, fence, 0);
+    }
+
+    pub(crate) fn proof(&self, kind: &str, boot: &str) {
+        let mut spec = json!({ "node": self.life(boot), "kind": kind, "by": "pod-safety-x", "leaseRenewed": "2026-11-21T10:14:05Z" });
+        if kind == "Asserted" {
+            (spec["by"], spec["reason"]) = (json!("anna@example.com"), json!("PDU port 14 off, ticket 8123"));
+        } else {
+            spec["fence"] = json!("worker-b1-x");
+        }
+        let proof = json!({ "metadata": { "name": "worker-b1-e", "uid": "uid-proof" }, "spec": spec });
+        self.apply(Kind::FenceEvidences, proof, NOW - 20);
+    }
+
+    /// The node and its policy are not to be fenced.
+    pub(crate) fn paused(&mut self) {
+        let since = "2026-11-21T10:03:05Z".parse().unwrap();
+        let pause = |reason: &str| Pause { reason: reason.to_owned(), by: Some(("anna".to_owned(), since)) };
+        let paused = json!(pause("rack b moves").to_string());
+        self.apply(Kind::FencePolicies, rack_b().set("/spec/paused", paused), 0);
+        let node = Self::machine("worker-b2", "zone-b", "True", "2026-11-21T10:23:00Z", &json!(null));
+        let hands = json!({ PAUSE_ANNOTATION: "hands in it" });
+        self.apply(Kind::Nodes, node.set("/metadata/annotations", hands), 0);
+        self.pauses.push((Arc::from("worker-b2"), pause("hands in it")));
+    }
+
+    pub(crate) fn out_of_service(&self) {
+        self.lose(json!([{ "key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute" }]));
+    }
+
+    pub(crate) fn node_gone(&self) {
+        self.world.remove(Kind::Nodes, "uid-worker-b1", at(NOW - 10));
+    }
+
+    pub(crate) fn kubelet_lives(&self) {
+        self.world.witness("worker-b1", at(NOW - 8));
+        self.lease("worker-b1", "2026-11-21T10:23:01Z", NOW - 4);
+    }
+
+    pub(crate) fn said(&mut self, object: &str, reason: &str, message: &str) {
+        let at = "2026-11-21T10:22:40Z".parse().unwrap();
+        let (object, reason, message) = (object.to_owned(), reason.to_owned(), message.to_owned());
+        let by =
+            if reason == "ForceDeleteHeld" { "pod-safety" } else { "kube-controller-manager" }.to_owned();
+        self.said.push(Said { at, first: at, count: 3, object, reason, message, by, warning: true });
+    }
+
+    pub(crate) fn attached(&mut self, volume: &str, node: &str, hold: Option<&str>) {
+        let (name, volume, node) = (format!("csi-{node}"), volume.to_owned(), node.to_owned());
+        let (attached, ends, error, hold) = (true, false, String::new(), hold.map(str::to_owned));
+        self.attachments.push(Attachment { name, volume, node, attached, ends, error, hold });
+    }
+
+    pub(crate) fn attachment(&mut self, attachment: Attachment) {
+        self.attachments.push(attachment);
+    }
+
+    pub(crate) fn scene<T>(&self, ask: impl FnOnce(&Scene<'_>) -> T) -> T {
+        for name in ["worker-a1", "worker-a2", "worker-b2"] {
+            self.lease(name, "2026-11-21T10:23:02Z", NOW - 3);
+        }
+        self.world.hear(at(NOW));
+        let guard = self.world.read();
+        ask(&Scene {
+            view: guard.view(),
+            now: at(NOW),
+            wall: jiff::Timestamp::from_second(SILENT + i64::try_from(NOW).unwrap()).unwrap(),
+            settings: &self.settings,
+            running: &self.running,
+            policies: self.policies,
+            said: &self.said,
+            attachments: &self.attachments,
+            pauses: &self.pauses,
+            unread: &self.unread,
+        })
+    }
+}

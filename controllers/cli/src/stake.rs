@@ -1,0 +1,177 @@
+//! What is at stake on a node: its pods, their volumes and budgets, shown before a person types a phrase. Reads only.
+//!
+//! What cannot be read is named, and keeps nobody from acting: a person in an emergency may have few rights.
+
+use std::collections::BTreeMap;
+
+use pod_safety_explain::{Paused, Scene, owner_of};
+use pod_safety_shared::api::{FencePolicySpec, Recovery};
+use pod_safety_shared::authority::people::Examined;
+use pod_safety_shared::model::{Kind, Pod};
+use serde_json::Value;
+
+use super::cluster::Session;
+use super::explain::{Look, refusal};
+use super::paint::{Paint, Tone};
+use super::plural;
+
+/// So many pods are shown.
+const SHOWN: usize = 20;
+
+/// The PersistentVolumeClaims of pods, by namespace and name.
+type Claims = BTreeMap<(String, String), Vec<String>>;
+
+/// What is on a node.
+pub(crate) struct Stake {
+    /// For a person: pods, volumes, budgets, pauses.
+    pub(crate) page: String,
+    /// How many of its pods were asked to end.
+    pub(crate) terminating: usize,
+    /// The FencePolicy that chooses it.
+    pub(crate) policy: Option<(String, FencePolicySpec)>,
+}
+
+impl Stake {
+    /// Reads it.
+    pub(crate) async fn of(session: &Session, examined: &Examined, paint: Paint) -> anyhow::Result<Self> {
+        let node = &examined.node.name;
+        let mut look = Look::at(session, None).await?;
+        look.ask_pauses(session, Some(node)).await;
+        let mut missing: Vec<String> = look.pods_unread().map(|(why, _)| why).into_iter().collect();
+        let pods = session.items(&format!("/api/v1/pods?fieldSelector=spec.nodeName={node}")).await;
+        let pods = pods.unwrap_or_else(|error| {
+            missing.push(format!(
+                "{}: it is not known which volumes its pods use.",
+                refusal(&error, "list pods")
+            ));
+            Vec::new()
+        });
+        let claims: Claims = pods.iter().map(|pod| (key(pod), claims(pod))).collect();
+        Ok(look.scene(|scene| {
+            for (kind, what) in [
+                (Kind::Budgets, "which PodDisruptionBudgets select its pods"),
+                (Kind::FencePolicies, "its FencePolicy"),
+            ] {
+                if scene.unread.contains(&kind) {
+                    missing.push(format!("You may not list {}: {what} is not known.", kind.resource()));
+                }
+            }
+            let mut page = page(scene, node, &claims, paint);
+            for missing in &missing {
+                page.push_str(&format!(
+                    "{}\n",
+                    paint.wrap(&format!("{} {missing}", paint.mark(Tone::Attention)), 2)
+                ));
+            }
+            let policy = scene.view.policy_of(&examined.labels);
+            Self {
+                page,
+                terminating: on(scene, node).filter(|pod| pod.deletion.is_some()).count(),
+                policy: policy.map(|policy| (policy.name.to_string(), policy.spec.clone())),
+            }
+        }))
+    }
+
+    /// Whether its policy switches the machine on when its pods are released.
+    pub(crate) fn is_switched_on_again(&self) -> bool {
+        self.policy.as_ref().is_some_and(|(_, policy)| policy.recovery == Recovery::PowerOn)
+    }
+}
+
+/// The pods of a node that have not ended.
+fn on<'a>(scene: &Scene<'a>, node: &str) -> impl Iterator<Item = &'a Pod> {
+    scene.view.pods_on(node).filter(|pod| !pod.phase.is_terminal())
+}
+
+fn page(scene: &Scene<'_>, node: &str, claims: &Claims, paint: Paint) -> String {
+    let is_of_daemon_set =
+        |pod: &&Pod| pod.controller.as_ref().is_some_and(|controller| &*controller.kind == "DaemonSet");
+    let (of_daemon_sets, mut pods): (Vec<&Pod>, Vec<&Pod>) = on(scene, node).partition(is_of_daemon_set);
+    pods.sort_by_key(|pod| pod.key.clone());
+    let row = |pod: &&Pod| {
+        let claims = claims.get(&(pod.key.namespace.to_string(), pod.key.name.to_string()));
+        let budgets = scene
+            .view
+            .budgets_of_pod(pod)
+            .map(|budget| format!("{} (allows {})", budget.key.name, budget.status.disruptions_allowed));
+        let ends = if pod.deletion.is_some() { "Terminating" } else { "" };
+        let cells = [
+            pod.key.to_string(),
+            owner_of(pod, &scene.view),
+            join(claims.cloned().unwrap_or_default()),
+            join(budgets.collect()),
+            ends.to_owned(),
+        ];
+        (Tone::Plain, cells.to_vec())
+    };
+    let rows: Vec<_> = pods.iter().take(SHOWN).map(row).collect();
+    let mut text = format!("{} on {node}", plural(pods.len(), "pod"));
+    if !of_daemon_sets.is_empty() {
+        text.push_str(&format!(", and {} of DaemonSets", of_daemon_sets.len()));
+    }
+    text.push('\n');
+    if !rows.is_empty() {
+        text.push_str(&paint.table(&["POD", "OWNER", "VOLUME CLAIMS", "BUDGETS", ""], &rows));
+    }
+    if pods.len() > SHOWN {
+        text.push_str(&format!("and {} more\n", pods.len() - SHOWN));
+    }
+    for pause in Paused::all(scene).into_iter().filter(|pause| pause.object == format!("node/{node}")) {
+        text.push_str(&format!(
+            "{} {} is paused: {}\n",
+            paint.mark(Tone::Attention),
+            pause.object,
+            pause.words(scene.wall)
+        ));
+    }
+    text
+}
+
+fn key(pod: &Value) -> (String, String) {
+    let text = |field: &str| pod["metadata"][field].as_str().unwrap_or_default().to_owned();
+    (text("namespace"), text("name"))
+}
+
+/// The PersistentVolumeClaims that a pod names, those of its ephemeral volumes included.
+fn claims(pod: &Value) -> Vec<String> {
+    let volumes = pod["spec"]["volumes"].as_array().into_iter().flatten();
+    volumes
+        .filter_map(|volume| match &volume["ephemeral"] {
+            Value::Null => volume["persistentVolumeClaim"]["claimName"].as_str().map(str::to_owned),
+            _ => Some(format!("{}-{}", pod["metadata"]["name"].as_str()?, volume["name"].as_str()?)),
+        })
+        .collect()
+}
+
+fn join(words: Vec<String>) -> String {
+    if words.is_empty() { "-".to_owned() } else { words.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::staged::{self, Stage};
+
+    #[test]
+    fn pods_volumes_and_who_owns_them_are_shown_before_a_phrase_is_typed() {
+        let stage = Stage::lost();
+        stage.pod_with("orders-0", "worker-b1", staged::ready);
+        let pod = json!({ "metadata": { "namespace": "shop", "name": "orders-1" }, "spec": { "volumes": [
+            { "name": "data", "persistentVolumeClaim": { "claimName": "data-orders-1" } },
+            { "name": "scratch", "ephemeral": {} }, { "name": "tmp", "emptyDir": {} }] } });
+        let claims: Claims = [(key(&pod), claims(&pod))].into();
+        let said = stage.scene(|scene| page(scene, "worker-b1", &claims, Paint::plain()));
+        let golden = "2 pods on worker-b1
+POD            OWNER               VOLUME CLAIMS                     BUDGETS
+shop/orders-0  StatefulSet/orders  -                                 -
+shop/orders-1  StatefulSet/orders  data-orders-1, orders-1-scratch   -        Terminating
+";
+        assert_eq!(
+            said.split_whitespace().collect::<Vec<_>>(),
+            golden.split_whitespace().collect::<Vec<_>>(),
+            "{said}"
+        );
+    }
+}

@@ -1,0 +1,478 @@
+//! `pod-safety status`: the whole cluster on one screen. Reads only.
+
+use std::fmt::Write as _;
+
+use clap::Args as ClapArgs;
+use pod_safety_explain::{Blocked, Overall, Overview, Paused, Running, Trouble, Zone, since, span};
+use pod_safety_shared::client::Target;
+use serde::Serialize;
+
+use super::cluster::{ConnectArgs, PrintArgs, Session, headed, open};
+use super::explain::Look;
+use super::paint::{Paint, Tone};
+use super::watch::{Shown, WatchArgs};
+use super::{API_VERSION, Exit, plural};
+use crate::block_on;
+
+/// At the end of `--help`.
+const EXIT_CODES: &str = "Exits with 0 if nothing blocks, 1 after an error, 2 for wrong usage, 3 if something is blocked \
+    until a person acts, 6 if not everything could be read: pod-safety status && deploy.";
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = EXIT_CODES)]
+pub struct Args {
+    #[command(flatten)]
+    watch: WatchArgs,
+
+    #[command(flatten)]
+    print: PrintArgs,
+
+    #[command(flatten)]
+    cluster: ConnectArgs,
+}
+
+/// The screen for programs.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Document<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    verdict: Overall,
+    cluster: &'a Target,
+    server_version: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mode: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    leader: Option<&'a str>,
+    /// The lease could not be read.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    leader_unknown: bool,
+    standbys: usize,
+    #[serde(flatten)]
+    overview: &'a Overview,
+}
+
+impl Args {
+    pub(crate) fn main(self) -> anyhow::Result<Exit> {
+        block_on(self.run())
+    }
+
+    async fn run(self) -> anyhow::Result<Exit> {
+        let session = open(&self.cluster.options()).await?;
+        let paint = self.print.paint();
+        let ask = async || {
+            let seen = Seen::by(&session).await?;
+            let overview = &seen.overview;
+            let people = || seen.text(paint);
+            let text = self.print.output.text(&seen.document(), people)?;
+            Ok(Shown { text, line: line(overview), exit: self.print.ends(exit(overview.verdict())) })
+        };
+        self.watch.show(&session.env, self.print.output, ask).await
+    }
+}
+
+const fn exit(verdict: Overall) -> Exit {
+    match verdict {
+        Overall::Clear => Exit::Fine,
+        Overall::Unknown => Exit::Unknown,
+        Overall::Blocked => Exit::Blocked,
+    }
+}
+
+/// What was seen at once.
+pub(crate) struct Seen {
+    overview: Overview,
+    running: Running,
+    pub(crate) server: String,
+    wall: jiff::Timestamp,
+    target: Target,
+}
+
+impl Seen {
+    /// What this session may read now.
+    pub(crate) async fn by(session: &Session) -> anyhow::Result<Self> {
+        let own = session.connection.default_namespace();
+        let mut look = Look::at(session, Some(own)).await?;
+        look.ask_pauses(session, None).await;
+        let mut overview = look.scene(Overview::of);
+        overview.missing = look.missing();
+        let target = session.target().clone();
+        Ok(Self { overview, running: look.running, server: look.server, wall: look.wall, target })
+    }
+
+    /// The same for people.
+    pub(crate) fn text(&self, paint: Paint) -> String {
+        headed(&self.target, &page(&self.overview, &self.running, &self.server, self.wall, paint))
+    }
+
+    /// What needs a person, as `explain` is asked about it: kind, namespace, name.
+    pub(crate) fn subjects(&self) -> Vec<(&'static str, Option<String>, String)> {
+        let blocked = &self.overview.blocked;
+        let nodes = self.overview.troubles.iter().filter_map(|one| one.object.strip_prefix("node/"));
+        let nodes = nodes.map(|name| ("node", None, name.to_owned()));
+        nodes.chain(blocked.iter().map(|one| ("pod", Some(one.namespace.clone()), one.pod.clone()))).collect()
+    }
+
+    /// The same for programs.
+    pub(crate) fn document(&self) -> impl Serialize {
+        let Self { overview, running, server, wall: _, target } = self;
+        Document {
+            api_version: API_VERSION,
+            kind: "Status",
+            verdict: overview.verdict(),
+            cluster: target,
+            server_version: server,
+            mode: running.mode.map(|mode| mode.name()),
+            leader: running.leader.as_deref(),
+            leader_unknown: running.unread,
+            standbys: running.standbys,
+            overview,
+        }
+    }
+}
+
+fn line(overview: &Overview) -> String {
+    let ready: usize = overview.zones.iter().map(|zone| zone.ready).sum();
+    let nodes: usize = overview.zones.iter().map(|zone| zone.nodes).sum();
+    let blocked: Vec<String> =
+        overview.blocked.iter().map(|one| format!("{}/{}", one.namespace, one.pod)).collect();
+    let blocked = if blocked.is_empty() { "none".to_owned() } else { blocked.join(" ") };
+    let unknown = if overview.verdict() == Overall::Unknown { ", not everything could be read" } else { "" };
+    format!(
+        "status: {ready} of {nodes} nodes Ready, {} for a person, blocked pods: {blocked}{unknown}",
+        plural(overview.troubles.iter().filter(|one| one.blocks).count(), "thing")
+    )
+}
+
+/// The first line: who runs.
+fn head(running: &Running, server: &str, wall: jiff::Timestamp) -> String {
+    let mut parts = Vec::new();
+    if !server.is_empty() {
+        parts.push(format!("Kubernetes {server}"));
+    }
+    parts.push(running.mode.map_or("mode unknown".to_owned(), |mode| format!("mode {}", mode.name())));
+    let leader = match (&running.leader, running.unread, running.stale) {
+        (Some(leader), ..) => {
+            let node = running.leader_node.as_deref().map_or(String::new(), |node| format!(" on {node}"));
+            format!("leader {leader}{node}, {}", plural(running.standbys, "standby"))
+        }
+        (None, true, _) => "leader unknown".to_owned(),
+        (None, false, Some(at)) => format!("no leader for {}", span(since(at, wall))),
+        (None, false, None) => "no leader".to_owned(),
+    };
+    parts.push(leader);
+    parts.join("   ")
+}
+
+fn page(overview: &Overview, running: &Running, server: &str, wall: jiff::Timestamp, paint: Paint) -> String {
+    let (tone, seen) = promise(overview);
+    let promise = format!("{} at most one pod per stable identity: {seen}", paint.mark(tone));
+    let mut text = format!(
+        "{}\n{}\n",
+        paint.wrap(&head(running, server, wall), 2),
+        paint.tone(tone, &paint.wrap(&promise, 2))
+    );
+    if !overview.zones.is_empty() {
+        text.push('\n');
+        text.push_str(&zones(&overview.zones, paint));
+    }
+    for (title, blocks) in [("NEEDS A PERSON", true), ("TO KNOW", false)] {
+        let of: Vec<&Trouble> = overview.troubles.iter().filter(|one| one.blocks == blocks).collect();
+        if !of.is_empty() {
+            let title = paint.tone(Tone::Plain, title);
+            let _infallible = write!(text, "\n{title}\n{}", troubles(&of, paint));
+        }
+    }
+    if !overview.blocked.is_empty() {
+        let _infallible = write!(
+            text,
+            "\n{}\n{}",
+            paint.tone(Tone::Plain, "BLOCKED PODS"),
+            blocked(&overview.blocked, paint)
+        );
+    }
+    if !overview.paused.is_empty() {
+        let _infallible = write!(
+            text,
+            "\n{}\n{}",
+            paint.tone(Tone::Plain, "PAUSED"),
+            paused(&overview.paused, wall, paint)
+        );
+    }
+    let waits = !overview.blocked.is_empty() || overview.troubles.iter().any(|one| one.blocks);
+    // What there is to know says enough, but not that the rest is well.
+    if !waits && (overview.troubles.is_empty() || overview.verdict() != Overall::Clear) {
+        let (tone, words) = match overview.verdict() {
+            Overall::Clear => (Tone::Good, "nothing needs a person"),
+            Overall::Unknown | Overall::Blocked => (
+                Tone::Attention,
+                "it is not known whether something needs a person, because not everything could be read",
+            ),
+        };
+        let line = paint.wrap(&format!("{} {words}", paint.mark(tone)), 2);
+        let _infallible = write!(text, "\n{}\n", paint.tone(tone, &line));
+    }
+    if let Some(day) = &overview.last_day {
+        let _infallible = writeln!(text, "\n{}", paint.wrap(&day.words(), 2));
+    }
+    if !overview.missing.is_empty() {
+        text.push('\n');
+    }
+    for missing in &overview.missing {
+        let line = paint.wrap(&format!("{} {missing}", paint.mark(Tone::Attention)), 2);
+        let _infallible = writeln!(text, "{}", paint.tone(Tone::Attention, &line));
+    }
+    text
+}
+
+/// What was seen of the promise that an identity has at most one pod.
+fn promise(overview: &Overview) -> (Tone, String) {
+    match (overview.identities, overview.wait_for_proof) {
+        (Some(identities), Some(waiting)) => {
+            let tone = if waiting == 0 { Tone::Good } else { Tone::Attention };
+            (
+                tone,
+                format!(
+                    "{} with a stable identity, {waiting} held until there is proof",
+                    plural(identities, "pod")
+                ),
+            )
+        }
+        (None, _) | (_, None) => {
+            (Tone::Attention, "not checked, because pods, nodes or Leases could not be read".to_owned())
+        }
+    }
+}
+
+fn zones(zones: &[Zone], paint: Paint) -> String {
+    let row = |zone: &Zone| {
+        let tone = if zone.ready == zone.nodes { Tone::Plain } else { Tone::Attention };
+        let brake = zone.brake.map_or("off".to_owned(), |reason| format!("on ({reason})"));
+        (
+            tone,
+            vec![zone.zone.clone(), format!("{}/{}", zone.ready, zone.nodes), zone.lost.to_string(), brake],
+        )
+    };
+    let rows: Vec<_> = zones.iter().map(row).collect();
+    paint.table(&["ZONE", "READY", "LOST", "BRAKE"], &rows)
+}
+
+fn troubles(troubles: &[&Trouble], paint: Paint) -> String {
+    let mut text = String::new();
+    for trouble in troubles {
+        let tone = if trouble.blocks { Tone::Bad } else { Tone::Attention };
+        let line = format!("{} {}   {}", paint.mark(tone), trouble.object, trouble.message);
+        let _infallible = writeln!(text, "{}", paint.tone(tone, &paint.wrap(&line, 2)));
+        text.push_str(&paint.command(&trouble.command));
+    }
+    text
+}
+
+/// What is not fenced meanwhile.
+fn paused(paused: &[Paused], wall: jiff::Timestamp, paint: Paint) -> String {
+    let mut text = String::new();
+    for one in paused {
+        let line = format!("{} {}   {}", paint.mark(Tone::Attention), one.object, one.words(wall));
+        let _infallible = writeln!(text, "{}", paint.tone(Tone::Attention, &paint.wrap(&line, 2)));
+        text.push_str(&paint.command(&one.command));
+    }
+    text
+}
+
+fn blocked(blocked: &[Blocked], paint: Paint) -> String {
+    let row = |one: &Blocked| {
+        let Blocked { namespace, pod, node, since: _, age, reason: _, needs } = one;
+        let node = node.clone().unwrap_or_else(|| "-".to_owned());
+        (Tone::Plain, vec![namespace.clone(), pod.clone(), node, age.clone(), needs.clone()])
+    };
+    let rows: Vec<_> = blocked.iter().map(row).collect();
+    paint.table(&["NAMESPACE", "POD", "NODE", "SINCE", "NEEDS"], &rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use pod_safety_shared::model::Kind;
+    use serde_json::json;
+
+    use super::*;
+    use crate::staged::{self, Stage};
+
+    fn target() -> Target {
+        let (context, server) = (Some("prod".to_owned()), "https://10.0.0.1:6443".to_owned());
+        Target { context, server, user: None }
+    }
+
+    fn told(stage: &Stage) -> (Overview, String) {
+        let overview = stage.scene(Overview::of);
+        let wall = "2026-11-21T10:23:05Z".parse().unwrap();
+        let text = page(&overview, &stage.running, "v1.37.2", wall, Paint::plain());
+        (overview, text)
+    }
+
+    #[test]
+    fn one_screen_says_what_needs_a_person() {
+        let stage = Stage::lost();
+        stage.pod_with("orders-0", "worker-a1", staged::ready);
+        let (overview, text) = told(&stage);
+        assert_eq!(overview.verdict(), Overall::Blocked);
+        let golden = "Kubernetes v1.37.2   mode guard   leader pod-safety-x, 1 standby
+! at most one pod per stable identity: 2 pods with a stable identity, 1 held until there is proof
+
+ZONE    READY  LOST  BRAKE
+zone-a  2/2    0     off
+zone-b  1/2    1     off
+
+NEEDS A PERSON
+✖ node/worker-b1   Lost, last reported 9m00s ago, 1 pod held until there is proof (NoEvidence)
+    pod-safety explain node worker-b1
+
+BLOCKED PODS
+NAMESPACE  POD       NODE       SINCE  NEEDS
+shop       orders-1  worker-b1  3m10s  proof that worker-b1 stopped
+
+24 h   0 proved off   0 back   0 for a person
+";
+        assert_eq!(text, golden);
+        let documentation = include_str!("../../../docs/commands.md");
+        assert!(documentation.contains(golden), "docs/commands.md shows another screen");
+        assert_eq!(
+            line(&overview),
+            "status: 3 of 4 nodes Ready, 1 thing for a person, blocked pods: shop/orders-1"
+        );
+        let wall = "2026-11-21T10:23:05Z".parse().unwrap();
+        let seen =
+            Seen { overview, running: stage.running, server: "v1.37.2".to_owned(), wall, target: target() };
+        assert!(
+            documentation.contains(&seen.text(Paint::plain())),
+            "docs/commands.md does not name the cluster"
+        );
+        let document = serde_json::to_value(seen.document()).unwrap();
+        assert_eq!(
+            (&document["verdict"], &document["blocked"][0]["reason"]),
+            (&json!("Blocked"), &json!("NoEvidence"))
+        );
+        let (since, node) = (&document["blocked"][0]["since"], &document["blocked"][0]["node"]);
+        assert_eq!((since, node), (&json!("2026-11-21T10:19:55Z"), &json!("worker-b1")));
+        assert_eq!(document["cluster"], json!({ "context": "prod", "server": "https://10.0.0.1:6443" }));
+    }
+
+    #[test]
+    fn where_all_is_well_nothing_blocks() {
+        let stage = Stage::well();
+        stage.pod_with("orders-0", "worker-a1", staged::ready);
+        let (overview, text) = told(&stage);
+        assert_eq!(exit(overview.verdict()), Exit::Fine, "{text}");
+        assert!(text.contains("✔ nothing needs a person"), "{text}");
+    }
+
+    /// `doctor` and an alert named a device that could fence nothing, and here nothing needed a person.
+    #[test]
+    fn bug_a_device_that_was_never_checked_was_not_on_the_screen() {
+        let stage = Stage::well();
+        stage.pod_with("orders-0", "worker-a1", staged::ready);
+        stage.policy("Verified");
+        let (overview, text) = told(&stage);
+        let [trouble] = overview.troubles.as_slice() else { panic!("{text}") };
+        assert_eq!((&*trouble.object, trouble.reason), ("fencedevice/fence/ipmi-b1", "Unseen"));
+        assert!(text.contains("! fencedevice/fence/ipmi-b1   Not checked since"), "{text}");
+        assert!(text.contains("TO KNOW\n") && !text.contains("NEEDS A PERSON"), "{text}");
+        assert!(!text.contains("nothing needs a person"), "{text}");
+        assert_eq!(exit(overview.verdict()), Exit::Fine, "{text}");
+    }
+
+    /// Without rights the page had two green marks, and a deployment that asked it went ahead.
+    #[test]
+    fn bug_what_was_not_read_is_not_green() {
+        let all = [
+            &[Kind::Pods][..],
+            &[Kind::Nodes],
+            &[Kind::NodeLeases],
+            &[Kind::Budgets],
+            &[Kind::NodeFences],
+            &[Kind::Nodes, Kind::NodeLeases, Kind::Pods, Kind::Budgets],
+        ];
+        for unread in all {
+            let stage = Stage::without(unread);
+            let (overview, text) = told(&stage);
+            assert_eq!(exit(overview.verdict()), Exit::Unknown, "{unread:?}: {text}");
+            assert!(
+                text.contains("! it is not known whether something needs a person"),
+                "{unread:?}: {text}"
+            );
+            let promised = [Kind::Budgets, Kind::NodeFences].contains(&unread[0]);
+            assert_eq!(text.contains('✔'), promised, "{unread:?}: {text}");
+            let wall = stage.scene(|scene| scene.wall);
+            let seen = Seen {
+                overview,
+                running: stage.running,
+                server: String::new(),
+                wall,
+                target: Target::default(),
+            };
+            let document = serde_json::to_value(seen.document()).unwrap();
+            assert_eq!(document["verdict"], "Unknown", "{document:#}");
+            assert_eq!(document["identities"].is_null(), !promised, "{document:#}");
+        }
+        let mut stage = Stage::well();
+        stage.running = Running { unread: true, ..Running::default() };
+        assert_eq!(told(&stage).0.verdict(), Overall::Unknown, "whether pod-safety leads");
+        let mut lost = Stage::lost();
+        lost.unread = vec![Kind::Budgets];
+        assert_eq!(
+            told(&lost).0.verdict(),
+            Overall::Blocked,
+            "what blocks blocks, whatever else is not known"
+        );
+    }
+
+    #[test]
+    fn the_last_day_is_one_line_with_its_numbers() {
+        let stage = Stage::well();
+        assert!(told(&stage).1.contains("\n24 h   0 proved off   0 back   0 for a person\n"));
+        let day = "2026-11-21T0";
+        for (name, hour, minutes, back) in [("a", 1, 1, true), ("b", 2, 2, true), ("c", 3, 4, false)] {
+            let (began, proved) = (format!("{day}{hour}:00:00Z"), format!("{day}{hour}:0{minutes}:00Z"));
+            let mut conditions = vec![("Fenced", proved.as_str())];
+            conditions.extend(back.then_some(("Recovered", "2026-11-21T09:00:00Z")));
+            stage.incident(name, &began, &conditions);
+        }
+        stage.incident("long-ago", "2026-11-19T08:00:00Z", &[("Fenced", "2026-11-19T09:00:00Z")]);
+        stage.incident("waits", "2026-11-21T08:00:00Z", &[("Stalled", "2026-11-21T08:30:00Z")]);
+        let text = told(&stage).1;
+        assert!(
+            text.contains("24 h   3 proved off, median 2m00s, slowest 4m00s   2 back   1 for a person\n"),
+            "{text}"
+        );
+        stage.proof_since("2026-11-21T01:00:30Z", None);
+        let text = told(&stage).1;
+        assert!(text.contains("3 proved off (3 by confirmation)"), "{text}");
+        let unread = Stage::without(&[Kind::NodeFences]);
+        assert!(!told(&unread).1.contains("24 h"), "what was not read is not counted");
+    }
+
+    #[test]
+    fn what_pauses_is_said_with_who_and_what_ends_it() {
+        let mut stage = Stage::well();
+        stage.paused();
+        let (overview, text) = told(&stage);
+        let golden = "
+PAUSED
+! fencepolicy/rack-b   rack b moves, by anna 20m00s ago
+    pod-safety resume --policy rack-b --reason TEXT
+! node/worker-b2   hands in it, by anna 20m00s ago
+    pod-safety resume worker-b2 --reason TEXT
+";
+        assert!(text.contains(golden) && overview.verdict() == Overall::Clear, "{text}");
+        let documentation = include_str!("../../../docs/commands.md");
+        assert!(documentation.contains(golden.trim()), "docs/commands.md shows other pauses");
+    }
+
+    #[test]
+    fn that_nobody_leads_needs_a_person() {
+        let mut stage = Stage::well();
+        stage.running = Running::default();
+        let (overview, text) = told(&stage);
+        assert_eq!(overview.verdict(), Overall::Blocked, "{text}");
+        assert!(text.contains("✖ pod-safety   no leader"), "{text}");
+    }
+}

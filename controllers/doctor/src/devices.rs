@@ -1,0 +1,221 @@
+//! Whether nodes would be fenced: devices and policies.
+
+use jiff::Timestamp;
+use pod_safety_explain::Paused;
+use pod_safety_shared::api::{DeviceDriver, DeviceState, FenceDeviceSpec};
+use pod_safety_shared::cache::View;
+use pod_safety_shared::model::{Device, Kind};
+
+use super::plural;
+use super::{Health, Symptom, fine, found, not_checked, shown};
+
+/// Whether devices answer and are trusted, and whether a policy uses them. `unread`: the kinds that could not be read.
+pub fn devices(view: &View<'_>, unread: &[Kind], paused: &[Paused], wall: Timestamp) -> Vec<Symptom> {
+    let mut all = if unread.contains(&Kind::FenceDevices) {
+        vec![not_checked("FenceDevices", "FenceDevices could not be listed")]
+    } else {
+        [answers(view), cautions(view)].concat()
+    };
+    all.extend(policies(view, unread, paused, wall));
+    all
+}
+
+fn named(device: &Device) -> String {
+    format!("{}/{}", device.namespace, device.name)
+}
+
+/// What each device said when it was last asked.
+fn answers(view: &View<'_>) -> Vec<Symptom> {
+    let mut all = Vec::new();
+    let (mut silent, mut unpromised) = (Vec::new(), Vec::new());
+    let (mut unwell, mut distrusted, mut unasked) = (Vec::new(), Vec::new(), Vec::new());
+    let (ours, elsewhere): (Vec<_>, Vec<_>) =
+        view.devices().partition(|device| view.fences_from(&device.namespace));
+    for device in &ours {
+        let name = named(device);
+        let unknown = device.status.targets.iter().filter(|target| target.power == "Unknown");
+        let unknown: Vec<_> = unknown
+            .map(|target| {
+                let said = if target.message.is_empty() { "no answer" } else { &target.message };
+                format!("{name} for {}: {said}", target.node)
+            })
+            .collect();
+        let answers = unknown.is_empty();
+        match device.spec.driver {
+            DeviceDriver::WatchdogLease => unpromised.extend(unknown),
+            _ => silent.extend(unknown),
+        }
+        match device.state() {
+            DeviceState::Unseen => unasked.push(name),
+            DeviceState::NotTrusted => distrusted.push(name),
+            DeviceState::NotReady if answers => unwell.push(name),
+            DeviceState::NotReady | DeviceState::Ready => {}
+        }
+    }
+    let elsewhere = elsewhere.into_iter().map(named).collect();
+    for (health, names, (word, why, remedy)) in [
+        (Health::Problem, unwell, UNWELL),
+        (Health::Problem, distrusted, DISTRUSTED),
+        (Health::Problem, silent, SILENT),
+        (Health::Problem, unpromised, UNPROMISED),
+        (Health::Unknown, unasked, UNASKED),
+        (Health::Attention, elsewhere, ELSEWHERE),
+    ] {
+        if !names.is_empty() {
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            all.push(found("FenceDevices", health, format!("{word}: {}", shown(&names)), why, remedy));
+        }
+    }
+    if all.is_empty() && !ours.is_empty() {
+        all.push(fine(
+            "FenceDevices",
+            format!("{} answered at the last check, all trusted", plural(ours.len(), "device")),
+        ));
+    }
+    all
+}
+
+/// What in the spec of a device makes its word worth less.
+fn cautions(view: &View<'_>) -> Vec<Symptom> {
+    let (mut insecure, mut unsure, mut same) = (Vec::new(), Vec::new(), Vec::new());
+    let chooses = |device: &Device| {
+        let labels = view.nodes().filter_map(|node| Some((node, &node.life.as_ref()?.labels)));
+        labels.filter(|(_, labels)| device.spec.node_selector.chooses(labels)).map(|(node, _)| node).collect()
+    };
+    for device in view.devices().filter(|device| view.fences_from(&device.namespace)) {
+        let nodes: Vec<_> = chooses(device);
+        if accepts_any_certificate(&device.spec) {
+            insecure.push(named(device));
+        }
+        if device.spec.driver == DeviceDriver::Redfish && !device.spec.must_say_which_machine() {
+            unsure.push(named(device));
+        }
+        if nodes.iter().filter(|node| device.spec.is_same_for(&node.name)).count() > 1 {
+            same.push(named(device));
+        }
+    }
+    let rows = [(insecure, INSECURE), (unsure, UNSURE), (same, SAME)];
+    let rows = rows.into_iter().filter(|(names, _)| !names.is_empty());
+    rows.map(|(names, (word, why, remedy))| {
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        found("FenceDevices", Health::Attention, format!("{word}: {}", shown(&names)), why, remedy)
+    })
+    .collect()
+}
+
+/// By `insecure` of the driver Redfish, or `ssl_insecure` of agents.
+fn accepts_any_certificate(spec: &FenceDeviceSpec) -> bool {
+    let mut all = spec.parameters.iter().chain(spec.node_parameters.values().flatten());
+    all.any(|(name, value)| {
+        let is_set = ["1", "on", "true", "yes"].iter().any(|word| value.eq_ignore_ascii_case(word));
+        ["insecure", "ssl_insecure"].contains(&name.as_str()) && is_set
+    })
+}
+
+/// What is wrong, what follows, and the way out.
+type Words = (&'static str, &'static str, &'static str);
+
+const UNWELL: Words = (
+    "the last check found something wrong",
+    "they are still used, and may fail when a node is lost",
+    "kubectl describe fencedevice shows what was found",
+);
+const DISTRUSTED: Words = (
+    "not trusted: evidence from it was contradicted",
+    "it no longer proves anything",
+    "docs/runbooks/PodSafetyFenceDeviceNotTrusted.md",
+);
+const SILENT: Words = (
+    "did not answer at the last check",
+    "a node whose device does not answer is not fenced when it is lost",
+    "docs/runbooks/PodSafetyFenceDeviceSilent.md",
+);
+const UNPROMISED: Words = (
+    "agents of nodes promise nothing that counts",
+    "such a node is not released by its watchdog when it is lost",
+    "docs/watchdog-lease.md says which promises count",
+);
+const UNASKED: Words = (
+    "not checked: never contacted since it was created or changed",
+    "it is not known whether it can switch anything",
+    "pod-safety devices test",
+);
+const ELSEWHERE: Words = (
+    "in a namespace that pod-safety does not watch",
+    "no node is fenced by it, and it is not checked",
+    "add the namespace to --fencing-namespaces (chart: controllers.fencing.namespaces), or delete it",
+);
+
+const INSECURE: Words = (
+    "every certificate is accepted",
+    "a machine that takes the address of the device can report others as off, and receives the login",
+    "use spec.parameters.ca instead of insecure, or a driver that verifies instead of ssl_insecure",
+);
+const UNSURE: Words = (
+    "identityCheck is BestEffort",
+    "a machine is switched, and its power state is trusted, even if it does not report which machine it is",
+    "set identityCheck: Required where pod-safety devices test shows Match",
+);
+const SAME: Words = (
+    "the same parameters for several nodes",
+    "fencing any of these nodes switches one and the same machine",
+    "use nodeParameters, or a template such as {{.Node.Name}}, in spec of the FenceDevice",
+);
+
+/// Policies that name devices which are not there.
+fn dangling(view: &View<'_>) -> Option<Symptom> {
+    let mut names = Vec::new();
+    for policy in view.policies() {
+        let devices = policy.spec.levels.iter().flat_map(|level| &level.devices);
+        let absent = devices.filter(|device| view.device(&device.namespace, &device.name).is_none());
+        names.extend(absent.map(|device| format!("{device} (of fencepolicy/{})", policy.name)));
+    }
+    names.sort();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    (!names.is_empty()).then(|| {
+        found(
+            "FencePolicies",
+            Health::Problem,
+            format!("FenceDevices that do not exist: {}", shown(&names)),
+            "a level with such a device cannot fence a node",
+            "create the FenceDevice, or correct its namespace and name in spec.levels of the FencePolicy",
+        )
+    })
+}
+
+/// Policies that pause, and nodes that have none.
+fn policies(view: &View<'_>, unread: &[Kind], paused: &[Paused], wall: Timestamp) -> Vec<Symptom> {
+    let mut all = Vec::new();
+    if !unread.contains(&Kind::FenceDevices) {
+        all.extend(dangling(view));
+    }
+    for pause in paused {
+        all.push(found(
+            "FencePolicies",
+            Health::Attention,
+            format!("{} is paused: {}", pause.object, pause.words(wall)),
+            "it is not fenced until the pause ends, however long that takes",
+            if pause.command.is_empty() { "ask the person who set it" } else { &pause.command },
+        ));
+    }
+    if unread.contains(&Kind::FencePolicies) || unread.contains(&Kind::Nodes) {
+        all.push(not_checked("FencePolicies", "FencePolicies or nodes could not be listed"));
+        return all;
+    }
+    let unguarded: Vec<&str> =
+        view.nodes().filter(|node| view.policy_of(node.labels()).is_none()).map(|node| &*node.name).collect();
+    if unguarded.is_empty() {
+        all.push(fine("FencePolicies", "every node has its FencePolicy"));
+    } else {
+        let what =
+            format!("{} without a FencePolicy: {}", plural(unguarded.len(), "node"), shown(&unguarded));
+        all.push(found(
+            "FencePolicies",
+            Health::Attention,
+            what,
+            "when such a node is lost, its pods wait until a person confirms that it is off",
+            "docs/fencing.md",
+        ));
+    }
+    all
+}

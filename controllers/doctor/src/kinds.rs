@@ -1,0 +1,60 @@
+//! Our own kinds, as the cluster has them.
+
+use serde_json::Value;
+
+use super::{Health, Symptom, fine, found, not_checked, shown};
+
+/// A CRD of ours and what the cluster has in its place.
+pub fn crds(ours: &[Value], theirs: impl Fn(&str) -> Result<Option<Value>, String>) -> Vec<Symptom> {
+    const REMEDY: &str = "pod-safety manifests | kubectl apply --server-side -f -, or upgrade the chart";
+    let (mut missing, mut other, mut all) = (Vec::new(), Vec::new(), Vec::new());
+    for crd in ours {
+        let name = crd["metadata"]["name"].as_str().unwrap_or_default();
+        match theirs(name) {
+            Ok(None) => missing.push(name),
+            Ok(Some(there)) if contains(&there["spec"]["versions"][0], &crd["spec"]["versions"][0]) => {}
+            Ok(Some(_)) => other.push(name),
+            Err(why) => {
+                return vec![not_checked("CustomKinds", &format!("{name} could not be read: {why}"))];
+            }
+        }
+    }
+    if !missing.is_empty() {
+        let what = format!("missing: {}", shown(&missing));
+        all.push(found(
+            "CustomKinds",
+            Health::Problem,
+            what,
+            "without them no node can be fenced or confirmed down",
+            REMEDY,
+        ));
+    }
+    if !other.is_empty() {
+        let what = format!("not of the version of this program: {}", shown(&other));
+        all.push(found(
+            "CustomKinds",
+            Health::Problem,
+            what,
+            "the API server drops fields that this version writes",
+            REMEDY,
+        ));
+    }
+    if all.is_empty() {
+        all.push(fine("CustomKinds", format!("all {} of pod-safety.dev are installed", ours.len())));
+    }
+    all
+}
+
+/// Whether all that `ours` says stands in `theirs`, which may say more.
+fn contains(theirs: &Value, ours: &Value) -> bool {
+    match (theirs, ours) {
+        (Value::Object(theirs), Value::Object(ours)) => {
+            ours.iter().all(|(key, value)| theirs.get(key).is_some_and(|there| contains(there, value)))
+        }
+        (Value::Array(theirs), Value::Array(ours)) => {
+            theirs.len() == ours.len() && theirs.iter().zip(ours).all(|(there, here)| contains(there, here))
+        }
+        (Value::Number(there), Value::Number(here)) => there.as_f64() == here.as_f64(),
+        _ => theirs == ours,
+    }
+}

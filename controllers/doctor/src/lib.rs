@@ -1,0 +1,316 @@
+//! What may be wrong with an installation.
+//!
+//! Duty: the checks of `pod-safety doctor`. Each says what it found, why that matters, and how to mend it.
+//!
+//! Inputs: what the command read of the cluster. Nothing is read here, so each check is a table in its tests.
+//!
+//! Invariant: what could not be read is [`Health::Unknown`], never fine.
+#![forbid(unsafe_code)]
+
+mod agents;
+mod deleters;
+mod devices;
+mod kinds;
+mod twins;
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use pod_safety_explain::{Policies, Running, span};
+use pod_safety_shared::authority::Right;
+use pod_safety_shared::cache::View;
+use pod_safety_shared::model::{Budget, Readiness};
+use serde::Serialize;
+use serde_json::Value;
+
+pub use agents::agents;
+pub use deleters::{Component, Gate, Seen, deleters, running};
+pub use devices::devices;
+pub use kinds::crds;
+pub use twins::{Kcm, twins};
+
+/// The oldest and the newest minor version of Kubernetes that this version is tested with.
+pub const MINORS: (u32, u32) = (32, 37);
+
+/// "1 pod", "2 pods".
+#[must_use]
+pub fn plural(count: usize, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}
+
+/// How well something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub enum Health {
+    /// As it should be.
+    Fine,
+    /// It could not be looked at.
+    Unknown,
+    /// It should be known.
+    Attention,
+    /// It must be mended.
+    Problem,
+}
+
+/// What a check found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Symptom {
+    /// Which check, in one CamelCase word.
+    pub check: &'static str,
+    /// How well.
+    pub health: Health,
+    /// What was found.
+    pub what: String,
+    /// Why it matters.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub why: &'static str,
+    /// What to do.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub remedy: String,
+}
+
+fn fine(check: &'static str, what: impl Into<String>) -> Symptom {
+    Symptom { check, health: Health::Fine, what: what.into(), why: "", remedy: String::new() }
+}
+
+fn found(
+    check: &'static str,
+    health: Health,
+    what: impl Into<String>,
+    why: &'static str,
+    remedy: impl Into<String>,
+) -> Symptom {
+    Symptom { check, health, what: what.into(), why, remedy: remedy.into() }
+}
+
+/// Something that could not be read.
+pub fn unread(check: &'static str, what: impl Into<String>) -> Symptom {
+    found(check, Health::Unknown, what, "", "")
+}
+
+/// A check that could not look.
+pub fn not_checked(check: &'static str, why: &str) -> Symptom {
+    unread(check, format!("not checked: {why}"))
+}
+
+/// Whether the API server is of a version that this program is tested with.
+pub fn version(server: &str) -> Symptom {
+    let minor = server.trim_start_matches('v').split('.').nth(1).and_then(|minor| minor.parse::<u32>().ok());
+    let (oldest, newest) = MINORS;
+    match minor {
+        Some(minor) if (oldest..=newest).contains(&minor) => {
+            fine("ServerVersion", format!("Kubernetes {server}"))
+        }
+        Some(_) => found(
+            "ServerVersion",
+            Health::Attention,
+            format!("Kubernetes {server}; this version is tested with 1.{oldest} to 1.{newest}"),
+            "answers of other API servers to evictions and deletions were not tested",
+            "use a version of pod-safety that is tested with it",
+        ),
+        None => not_checked("ServerVersion", "the API server does not report its version"),
+    }
+}
+
+/// So far clocks may be apart: certificates, Leases and people bear that.
+const APART: Duration = Duration::from_secs(5);
+
+/// A kubelet renews its Lease every ten seconds; a node counts as lost after fifty.
+const RENEWED: Duration = Duration::from_secs(60);
+
+/// Whether the clocks of the API server, of this machine and of the nodes agree.
+pub fn clocks(
+    view: &View<'_>,
+    nodes_are_known: bool,
+    server: Option<Timestamp>,
+    wall: Timestamp,
+) -> Vec<Symptom> {
+    const WHY: &str = "clock skew affects displayed times and how long confirmations are valid; \
+        no deletion depends on clocks";
+    let Some(server) = server else {
+        return vec![not_checked("Clocks", "the API server does not report its time")];
+    };
+    let mut all = Vec::new();
+    let apart = server.duration_since(wall);
+    let size = Duration::try_from(apart.abs()).unwrap_or(Duration::MAX);
+    if size > APART {
+        let word = if apart.is_negative() { "behind" } else { "ahead of" };
+        let what = format!("the API server's clock is {} {word} this machine's", span(size));
+        all.push(found("Clocks", Health::Problem, what, WHY, "synchronize both by NTP"));
+    }
+    let (mut ahead, mut behind) = (Vec::new(), Vec::new());
+    for node in view.nodes().filter(|node| node.readiness == Readiness::Ready) {
+        let Some(renewed) = view.lease(&node.name).flatten() else { continue };
+        let age = server.duration_since(renewed);
+        if age < -jiff::SignedDuration::try_from(APART).unwrap_or_default() {
+            ahead.push(&*node.name);
+        } else if age > jiff::SignedDuration::try_from(RENEWED).unwrap_or_default() {
+            behind.push(&*node.name);
+        }
+    }
+    for (nodes, what) in [
+        (ahead, "renew their Leases in the future: their clocks are ahead"),
+        (
+            behind,
+            "are Ready, and their Leases seem old: their clocks are behind, or they stopped reporting just now",
+        ),
+    ] {
+        if !nodes.is_empty() {
+            let what = format!("{} {what}: {}", plural(nodes.len(), "node"), shown(&nodes));
+            all.push(found("Clocks", Health::Problem, what, WHY, "synchronize them by NTP"));
+        }
+    }
+    if !nodes_are_known {
+        all.push(not_checked(
+            "Clocks",
+            "the clocks of nodes, because nodes or their Leases could not be listed",
+        ));
+    } else if all.is_empty() {
+        all.push(fine("Clocks", format!("API server, this machine and nodes agree within {}", span(APART))));
+    }
+    all
+}
+
+/// The first few of many names.
+pub fn shown(names: &[&str]) -> String {
+    const MOST: usize = 5;
+    let first = names.iter().take(MOST).copied().collect::<Vec<_>>().join(", ");
+    let rest = names.len().saturating_sub(MOST);
+    if rest == 0 { first } else { format!("{first} and {rest} more") }
+}
+
+/// Whether somebody leads, and somebody else could.
+pub fn leader(running: &Running, wall: Timestamp) -> Symptom {
+    const WHY: &str = "nothing is proved, fenced or force deleted without a leader";
+    match (&running.leader, running.unread) {
+        (_, true) => not_checked("Leader", "the lease could not be read"),
+        (None, false) => {
+            let what = running.stale.map_or("no leader".to_owned(), |at| {
+                let ago = Duration::try_from(wall.duration_since(at)).unwrap_or_default();
+                format!("no leader: the lease was last renewed {} ago", span(ago))
+            });
+            found(
+                "Leader",
+                Health::Problem,
+                what,
+                WHY,
+                "see its pods: kubectl get pods -A -l app.kubernetes.io/name=pod-safety",
+            )
+        }
+        (Some(leader), false) if running.standbys == 0 => found(
+            "Leader",
+            Health::Attention,
+            format!("{leader} leads, and no other replica is Ready"),
+            "when its node is lost, nothing acts until it is started elsewhere, and it never fences its own node",
+            "run two replicas",
+        ),
+        (Some(leader), false) => {
+            let others = running.standbys;
+            fine(
+                "Leader",
+                format!(
+                    "{leader} leads, {}",
+                    if others == 1 { "1 standby".to_owned() } else { format!("{others} standbys") }
+                ),
+            )
+        }
+    }
+}
+
+/// Which rights the service account lacks.
+pub fn rights(account: &str, asked: usize, lacking: &[Right]) -> Symptom {
+    if lacking.is_empty() {
+        return fine("Rights", format!("{account} has all {asked} that it needs"));
+    }
+    let names: Vec<String> = lacking.iter().map(ToString::to_string).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    found(
+        "Rights",
+        Health::Problem,
+        format!("{account} may not: {}", shown(&names)),
+        "it cannot decide about objects that it may not read, and cannot do what it may not write",
+        "pod-safety manifests | kubectl apply --server-side -f -, or upgrade the chart with rbac.create=true",
+    )
+}
+
+/// For so long policies may warn only: a week has each day's jobs in it, and shows who would be refused (docs/install.md).
+const TRIAL: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// What the admission policies do about force deletions.
+pub fn policies(policies: Policies, wall: Timestamp) -> Symptom {
+    const WHY: &str = "a force deletion by a person, a script or kube-controller-manager's own collector then starts a second \
+        pod beside one that may still run";
+    const REMEDY: &str = "helm upgrade … --reset-then-reuse-values --set admissionPolicies.action=Deny";
+    match policies {
+        Policies::Deny => fine("AdmissionPolicies", "unproved force deletions are denied"),
+        Policies::Audit { since } => {
+            let what = "unproved force deletions only cause a warning (Audit)";
+            let on_trial =
+                since.map(|since| Duration::try_from(wall.duration_since(since)).unwrap_or_default());
+            let (health, what) = match on_trial {
+                Some(trial) if trial < TRIAL => {
+                    (Health::Attention, format!("{what}, for {} now: after a week, deny them", span(trial)))
+                }
+                Some(trial) => (Health::Problem, format!("{what}, for {} now", span(trial))),
+                None => (Health::Problem, what.to_owned()),
+            };
+            found("AdmissionPolicies", health, what, WHY, REMEDY)
+        }
+        Policies::Absent => found(
+            "AdmissionPolicies",
+            Health::Problem,
+            "no policy denies unproved force deletions",
+            WHY,
+            REMEDY,
+        ),
+        Policies::Unread => {
+            not_checked("AdmissionPolicies", "the bindings of admission policies could not be listed")
+        }
+    }
+}
+
+/// StatefulSets whose pods have no grace.
+pub fn graceless(sets: &[Value]) -> Symptom {
+    let text = |set: &Value, pointer: &str| {
+        set.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
+    };
+    let is_zero = |set: &&Value| {
+        set.pointer("/spec/template/spec/terminationGracePeriodSeconds").and_then(Value::as_i64) == Some(0)
+    };
+    let names: Vec<String> = sets
+        .iter()
+        .filter(is_zero)
+        .map(|set| format!("{}/{}", text(set, "/metadata/namespace"), text(set, "/metadata/name")))
+        .collect();
+    if names.is_empty() {
+        let sets = plural(sets.len(), "StatefulSet");
+        return fine("GracePeriods", format!("{sets} checked, none with terminationGracePeriodSeconds 0"));
+    }
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    found(
+        "GracePeriods",
+        Health::Problem,
+        format!("StatefulSets with terminationGracePeriodSeconds 0: {}", shown(&names)),
+        "every deletion of their pods is a force deletion: a second copy may start beside the first",
+        "set it to at least 1",
+    )
+}
+
+/// Budgets that block for ever.
+pub fn budgets(never: &[&Budget]) -> Symptom {
+    if never.is_empty() {
+        return fine("Budgets", "none blocks permanently");
+    }
+    let names: Vec<String> = never.iter().map(|budget| budget.key.to_string()).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let what = format!("never allow an eviction: {}", shown(&names));
+    found(
+        "Budgets",
+        Health::Attention,
+        what,
+        "drains of their nodes never finish",
+        "pod-safety explain pdb shows the ways out",
+    )
+}
+
+#[cfg(test)]
+mod tests;

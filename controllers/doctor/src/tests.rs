@@ -1,0 +1,297 @@
+//! Each check sees what it is there for, and only that.
+
+use pod_safety_explain::Paused;
+use pod_safety_process::registry::Name;
+use pod_safety_shared::drive::Mode;
+use pod_safety_shared::model::Kind;
+use pod_safety_shared::testing::objects::{lease, named, node};
+use pod_safety_shared::testing::{World, at};
+use serde_json::json;
+
+use super::*;
+
+fn ill(symptoms: &[Symptom]) -> Vec<(Health, String)> {
+    symptoms.iter().map(|one| (one.health, one.what.clone())).collect()
+}
+
+#[test]
+fn versions_beyond_those_that_were_checked_are_named() {
+    for (server, health) in [
+        ("v1.37.2", Health::Fine),
+        ("v1.32.0+k3s1", Health::Fine),
+        ("v1.31.9", Health::Attention),
+        ("v1.38.0", Health::Attention),
+        ("", Health::Unknown),
+    ] {
+        assert_eq!(version(server).health, health, "{server}");
+    }
+}
+
+#[test]
+fn clocks_that_are_apart_are_named_with_their_machine() {
+    let server: Timestamp = "2026-11-21T10:00:00Z".parse().unwrap();
+    let world = World::listed();
+    for (name, renewed) in [("right", "09:59:55"), ("ahead", "10:00:30"), ("behind", "09:50:00")] {
+        world.apply(Kind::Nodes, &node(name).ready("True"), at(0));
+        let renewed = json!(format!("2026-11-21T{renewed}.000000Z"));
+        world.apply(Kind::NodeLeases, &lease(name, 0).set("/spec/renewTime", renewed), at(0));
+    }
+    let guard = world.read();
+    let found = clocks(&guard.view(), true, Some(server), "2026-11-21T10:02:00Z".parse().unwrap());
+    let what: Vec<&str> = found.iter().map(|one| one.what.as_str()).collect();
+    assert_eq!(what[0], "the API server's clock is 2m00s behind this machine's");
+    assert!(what[1].ends_with("are ahead: ahead") && what[2].ends_with("just now: behind"), "{what:?}");
+    let world = World::listed();
+    let guard = world.read();
+    assert_eq!(clocks(&guard.view(), true, Some(server), server)[0].health, Health::Fine);
+    assert_eq!(clocks(&guard.view(), true, None, server)[0].health, Health::Unknown);
+    assert_eq!(
+        ill(&clocks(&guard.view(), false, Some(server), server)).iter().map(|one| one.0).collect::<Vec<_>>(),
+        [Health::Unknown],
+        "bug: nodes that could not be listed agreed"
+    );
+}
+
+#[test]
+fn twins_are_found_by_what_kube_controller_manager_was_told() {
+    let told = |controllers: &str| {
+        Kcm::Arguments(vec![vec![
+            controllers.to_owned(),
+            "--disable-force-detach-on-timeout=true".to_owned(),
+        ]])
+    };
+    let off = "--controllers=*,bootstrapsigner,-podgc,-disruption-controller,-nodelifecycle,-taint-eviction-controller";
+    let ours = [Name::PodGc, Name::Disruption, Name::NodeLifecycle, Name::TaintEviction, Name::Fencing];
+    for (kcm, mode, health, says) in [
+        (told(off), Mode::Replace, Health::Fine, "runs none"),
+        (
+            told("--controllers=*,-podgc"),
+            Mode::Replace,
+            Health::Problem,
+            "disruption-controller, node-lifecycle-controller",
+        ),
+        (
+            told("--v=2"),
+            Mode::Replace,
+            Health::Problem,
+            "pod-garbage-collector-controller, disruption-controller",
+        ),
+        (told("--v=2"), Mode::Guard, Health::Fine, "beside it"),
+        (
+            told(off),
+            Mode::Guard,
+            Health::Problem,
+            "no controller manager runs: pod-garbage-collector-controller",
+        ),
+        (Kcm::Hidden { leads: true }, Mode::Replace, Health::Problem, "cannot be seen"),
+        (Kcm::Hidden { leads: true }, Mode::Guard, Health::Fine, "beside it"),
+        (Kcm::Hidden { leads: false }, Mode::Guard, Health::Unknown, "cannot be seen"),
+    ] {
+        let found = twins(&kcm, Some(mode), &ours);
+        assert_eq!(found[0].health, health, "{kcm:?} {mode:?}: {found:?}");
+        assert!(found[0].what.contains(says), "{says}: {found:?}");
+    }
+    let detaches = twins(&Kcm::Arguments(vec![Vec::new()]), Some(Mode::Guard), &ours);
+    assert_eq!(detaches[1].check, "ForceDetach");
+}
+
+#[test]
+fn devices_that_do_not_answer_and_nodes_that_nobody_fences_are_named() {
+    let wall = "2026-11-21T10:00:00Z".parse().unwrap();
+    let paused = Paused {
+        object: "fencepolicy/p".to_owned(),
+        reason: "rack moves".to_owned(),
+        by: Some("anna".to_owned()),
+        since: Some("2026-11-21T08:00:00Z".parse().unwrap()),
+        command: String::new(),
+    };
+    let world = World::listed();
+    world.apply(Kind::Nodes, &node("n").ready("True").labels(json!({ "rack": "b" })), at(0));
+    let guard = world.read();
+    assert_eq!(
+        ill(&devices(&guard.view(), &[], &[], wall)),
+        [(Health::Attention, "1 node without a FencePolicy: n".to_owned())]
+    );
+    drop(guard);
+    let level = json!({ "name": "l", "devices": [{ "namespace": "f", "name": "d" }] });
+    world.apply(Kind::FencePolicies, &named("p").set("/spec/levels", json!([level])), at(0));
+    let trusted = json!({ "type": "Trusted", "status": "False", "reason": "r", "message": "m", "lastTransitionTime": "t" });
+    let target = json!({ "node": "n", "power": "Unknown", "message": "no route" });
+    let device = named("d")
+        .within("f")
+        .set("/spec", json!({ "driver": "Agent", "agent": "fence_ipmilan" }))
+        .set("/status", json!({ "conditions": [trusted], "targets": [target] }));
+    world.apply(Kind::FenceDevices, &device, at(0));
+    let of_a_tenant = device.clone().within("tenant").set("/metadata/uid", json!("uid-of-a-tenant"));
+    world.apply(Kind::FenceDevices, &of_a_tenant, at(0));
+    world.cache().fence_from(["f".to_owned()].into());
+    let guard = world.read();
+    assert_eq!(
+        ill(&devices(&guard.view(), &[], &[paused], wall)),
+        [
+            (Health::Problem, "not trusted: evidence from it was contradicted: f/d".to_owned()),
+            (Health::Problem, "did not answer at the last check: f/d for n: no route".to_owned()),
+            (Health::Attention, "in a namespace that pod-safety does not watch: tenant/d".to_owned()),
+            (Health::Attention, "fencepolicy/p is paused: rack moves, by anna 2h00m ago".to_owned()),
+            (Health::Fine, "every node has its FencePolicy".to_owned()),
+        ]
+    );
+}
+
+/// `all 2 answer and are trusted` was said of devices that nobody had asked yet, and of a policy without devices nothing.
+#[test]
+fn bug_devices_that_were_never_contacted_or_do_not_exist_are_not_fine() {
+    let wall = "2026-11-21T10:00:00Z".parse().unwrap();
+    let world = World::listed();
+    let refs = json!([{ "namespace": "f", "name": "new" }, { "namespace": "f", "name": "pdu-a" }]);
+    let policy = named("p").set("/spec/levels", json!([{ "name": "l", "devices": refs }]));
+    world.apply(Kind::FencePolicies, &policy, at(0));
+    let spec = json!({ "driver": "Redfish", "identityCheck": "Required" });
+    let device = named("new").within("f").set("/spec", spec);
+    world.apply(Kind::FenceDevices, &device, at(0));
+    world.cache().fence_from(["f".to_owned()].into());
+    let guard = world.read();
+    assert_eq!(
+        ill(&devices(&guard.view(), &[], &[], wall))[..2],
+        [
+            (
+                Health::Unknown,
+                "not checked: never contacted since it was created or changed: f/new".to_owned()
+            ),
+            (Health::Problem, "FenceDevices that do not exist: f/pdu-a (of fencepolicy/p)".to_owned()),
+        ]
+    );
+    let unread = [Kind::FenceDevices, Kind::FencePolicies, Kind::Nodes];
+    let found = devices(&guard.view(), &unread, &[], wall);
+    assert_eq!(found.iter().map(|one| one.health).collect::<Vec<_>>(), [Health::Unknown; 2], "{found:?}");
+    drop(guard);
+    let ready = json!({ "type": "Ready", "status": "True", "reason": "r", "message": "m", "lastTransitionTime": "t" });
+    let asked = device
+        .set("/metadata/generation", json!(2))
+        .set("/status", json!({ "observedGeneration": 2, "conditions": [ready] }));
+    world.apply(Kind::FenceDevices, &asked, at(1));
+    let guard = world.read();
+    assert_eq!(devices(&guard.view(), &[], &[], wall)[0].health, Health::Fine);
+}
+
+/// A node without an agent, or with a watchdog that was not drilled, was called a device that did not answer.
+#[test]
+fn nodes_whose_agents_promise_nothing_that_counts_are_named_with_the_reason() {
+    let world = World::listed();
+    let promises = json!({ "driver": "WatchdogLease", "watchdogLease": { "classes": ["Hardware"] } });
+    let target = |node: &str, power: &str, message: &str| json!({ "node": node, "power": power, "identity": "Match", "looked": "t", "message": message });
+    let status = json!({ "observedGeneration": 1, "targets": [
+        target("a", "On", ""), target("b", "Unknown", "no drill with this kernel"), target("c", "Unknown", "there is no Lease"),
+    ] });
+    let device = named("w").within("f").set("/spec", promises).set("/metadata/generation", json!(1));
+    world.apply(Kind::FenceDevices, &device.set("/status", status), at(0));
+    world.cache().fence_from(["f".to_owned()].into());
+    let found = ill(&devices(&world.read().view(), &[], &[], "2026-11-21T10:00:00Z".parse().unwrap()));
+    let said = "agents of nodes promise nothing that counts: f/w for b: no drill with this kernel, f/w for c: there is no Lease";
+    assert!(found.contains(&(Health::Problem, said.to_owned())), "{found:?}");
+}
+
+/// A device of which anybody can take the place is easily made, and nothing said so.
+#[test]
+fn bug_a_device_whose_word_is_worth_little_was_called_fine() {
+    const INSECURE: &str = "every certificate is accepted: f/d";
+    const UNSURE: &str = "identityCheck is BestEffort: f/d";
+    const SAME: &str = "the same parameters for several nodes: f/d";
+    let with = |more: serde_json::Value| {
+        let mut spec = json!({ "driver": "Redfish", "identityCheck": "Required", "parameters": { "address": "https://{{.Node.Name}}" } });
+        spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let ready = json!({ "type": "Ready", "status": "True", "reason": "r", "message": "m", "lastTransitionTime": "t" });
+        let device = named("d").within("f").set("/spec", spec).set("/metadata/generation", json!(1));
+        let device = device.set("/status", json!({ "observedGeneration": 1, "conditions": [ready] }));
+        let world = World::listed();
+        world.apply(Kind::FenceDevices, &device, at(0));
+        for name in ["n", "m"] {
+            world.apply(Kind::Nodes, &node(name).ready("True"), at(0));
+        }
+        world.cache().fence_from(["f".to_owned()].into());
+        let guard = world.read();
+        let found = devices(&guard.view(), &[], &[], "2026-11-21T10:00:00Z".parse().unwrap());
+        let attention =
+            found.into_iter().filter(|one| one.check == "FenceDevices" && one.health == Health::Attention);
+        attention.map(|one| one.what).collect::<Vec<_>>()
+    };
+    let agent = |parameters: serde_json::Value| json!({ "driver": "Agent", "agent": "fence_a", "parameters": parameters });
+    assert_eq!(with(json!({})), [""; 0]);
+    assert_eq!(with(json!({ "identityCheck": "BestEffort" })), [UNSURE]);
+    assert_eq!(with(json!({ "nodeParameters": { "n": { "insecure": "true" } } })), [INSECURE]);
+    assert_eq!(with(agent(json!({ "ip": "{{.Node.Name}}", "ssl_insecure": "1" }))), [INSECURE]);
+    assert_eq!(with(agent(json!({ "ip": "{{.Node.Name}}", "ssl_insecure": "0" }))), [""; 0]);
+    assert_eq!(with(agent(json!({ "ip": "192.0.2.1" }))), [SAME]);
+}
+
+#[test]
+fn fence_agents_beside_the_token_or_not_running_are_named() {
+    let world = World::listed();
+    let agent = named("d").within("f").set("/spec", json!({ "driver": "Agent", "agent": "fence_ipmilan" }));
+    let pod = |args: &str, state: &str| {
+        json!({
+            "metadata": { "name": "p" },
+            "spec": { "containers": [{ "name": "pod-safety", "args": ["run"] }],
+                "initContainers": [{ "name": "agents", "args": [args] }] },
+            "status": { "initContainerStatuses": [{ "name": "agents", "state": { state: {} } }] },
+        })
+    };
+    let found = |pods: &[Value]| ill(&agents(&world.read().view(), pods));
+    assert!(found(&[pod("fence-agents", "waiting")]).is_empty(), "no device needs them");
+    world.apply(Kind::FenceDevices, &agent, at(0));
+    for (pod, health, says) in [
+        (pod("fence-agents", "running"), Health::Fine, "of their own"),
+        (pod("fence-agents", "waiting"), Health::Problem, "is not running in: p"),
+        (pod("version", "running"), Health::Problem, "no container runs fence agents in: p"),
+    ] {
+        let found = found(&[pod]);
+        assert!(found.len() == 1 && found[0].0 == health && found[0].1.ends_with(says), "{found:?}");
+    }
+    assert!(found(&[]).is_empty(), "a person who may not list pods is told so elsewhere");
+}
+
+#[test]
+fn stateful_sets_without_grace_are_named() {
+    let set = |grace: u32| json!({ "metadata": { "namespace": "shop", "name": "db" }, "spec": { "template": { "spec": { "terminationGracePeriodSeconds": grace } } } });
+    assert_eq!(graceless(&[set(30)]).health, Health::Fine);
+    let found = graceless(&[set(30), set(0)]);
+    assert_eq!((found.health, found.what.ends_with(": shop/db")), (Health::Problem, true));
+}
+
+#[test]
+fn custom_kinds_of_another_version_are_told_from_those_that_say_more() {
+    let ours = pod_safety_shared::api::crds();
+    let with = |change: fn(&mut Value)| {
+        let mut there = ours.clone();
+        there.iter_mut().for_each(change);
+        let found = crds(&ours, |name| Ok(there.iter().find(|crd| crd["metadata"]["name"] == name).cloned()));
+        found.into_iter().map(|one| one.health).collect::<Vec<_>>()
+    };
+    assert_eq!(with(|_| {}), [Health::Fine]);
+    assert_eq!(
+        with(|crd| crd["spec"]["versions"][0]["more"] = json!(1)),
+        [Health::Fine],
+        "an API server fills in defaults"
+    );
+    assert_eq!(with(|crd| crd["spec"]["versions"][0]["name"] = json!("v2")), [Health::Problem]);
+    assert_eq!(crds(&ours, |_| Ok(None))[0].health, Health::Problem);
+    assert_eq!(crds(&ours, |_| Err("no".to_owned()))[0].health, Health::Unknown);
+}
+
+#[test]
+fn policies_that_only_warn_are_a_problem_after_a_week() {
+    let wall: jiff::Timestamp = "2026-01-09T00:00:00Z".parse().unwrap();
+    let audit = |since: &str| Policies::Audit { since: since.parse().ok() };
+    for (found, health, says) in [
+        (Policies::Deny, Health::Fine, "are denied"),
+        (audit("2026-01-07T00:00:00Z"), Health::Attention, "for 2d0h now: after a week"),
+        (audit("2026-01-02T00:00:01Z"), Health::Attention, "after a week"),
+        (audit("2026-01-02T00:00:00Z"), Health::Problem, "(Audit), for 7d0h now"),
+        (audit("never"), Health::Problem, "(Audit)"),
+        (Policies::Absent, Health::Problem, "no policy denies"),
+        (Policies::Unread, Health::Unknown, "could not be listed"),
+    ] {
+        let symptom = policies(found, wall);
+        assert!(symptom.health == health && symptom.what.contains(says), "{found:?}: {symptom:?}");
+    }
+}

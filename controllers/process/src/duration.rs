@@ -1,0 +1,111 @@
+//! Durations as Go and Kubernetes write them: `40s`, `1m30s`, `500ms`.
+
+use std::time::Duration;
+
+use jiff::SignedDuration;
+
+const MILLISECOND: SignedDuration = SignedDuration::from_millis(1);
+/// The longest duration that makes sense for what somebody waits for.
+const DAY: SignedDuration = SignedDuration::from_hours(24);
+const SECOND: SignedDuration = SignedDuration::from_secs(1);
+/// Ten years.
+const LONGEST_HISTORY: SignedDuration = SignedDuration::from_hours(87_600);
+
+/// Reads a duration from one millisecond to 24 hours.
+pub fn parse(text: &str) -> Result<Duration, String> {
+    within(text, MILLISECOND, DAY, "allowed is 1ms to 24h, written such as 40s, 1m30s or 500ms")
+}
+
+/// Reads for how long something is kept: zero, or one second to ten years.
+pub fn history(text: &str) -> Result<Duration, String> {
+    match text {
+        "0" | "0s" | "0h" => Ok(Duration::ZERO),
+        _ => within(
+            text,
+            SECOND,
+            LONGEST_HISTORY,
+            "allowed is 1s to 87600h, such as 2160h for 90 days; 0: indefinitely",
+        ),
+    }
+}
+
+fn within(
+    text: &str,
+    least: SignedDuration,
+    most: SignedDuration,
+    allowed: &str,
+) -> Result<Duration, String> {
+    // Go writes a bare zero.
+    let read = if text == "0" { Some(SignedDuration::ZERO) } else { of_go(text) };
+    let read = read.ok_or_else(|| format!("not a duration; {allowed}"))?;
+    if read.is_negative() {
+        return Err(format!("a duration cannot be negative; {allowed}"));
+    }
+    if read < least {
+        return Err(format!("too short; {allowed}"));
+    }
+    if read > most {
+        return Err(format!("too long; {allowed}"));
+    }
+    Duration::try_from(read).map_err(|_out_of_range| format!("not a duration; {allowed}"))
+}
+
+/// The units of Go's `time.ParseDuration`.
+const UNITS: [&str; 7] = ["h", "m", "s", "ms", "us", "µs", "ns"];
+
+/// Only as Go writes it: jiff reads `PT40S`, `40 sec ago` and `1,5s` too, and what is read there may be meant otherwise.
+fn of_go(text: &str) -> Option<SignedDuration> {
+    let is_number = |letter: char| letter.is_ascii_digit() || letter == '.';
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let units = unsigned.split(is_number).filter(|unit| !unit.is_empty());
+    let is_of_go = unsigned.starts_with(is_number) && { units }.all(|unit| UNITS.contains(&unit));
+    text.parse().ok().filter(|_| is_of_go)
+}
+
+#[cfg(test)]
+mod fuzz;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gos_ways_of_writing_are_read() {
+        for (text, milliseconds) in
+            [("40s", 40_000), ("1m30s", 90_000), ("500ms", 500), ("1h0m0s", 3_600_000), ("1.5s", 1_500)]
+        {
+            assert_eq!(parse(text), Ok(Duration::from_millis(milliseconds)), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_says_what_would() {
+        for (text, said) in [
+            ("-5s", "negative"),
+            ("40", "not a duration"),
+            ("soon", "not a duration"),
+            ("25h", "too long"),
+            ("", "not a duration"),
+            ("0", "too short"),
+            ("0s", "too short"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains(said) && error.contains("allowed is 1ms to 24h"), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn history_is_kept_for_a_second_to_ten_years_or_for_ever() {
+        assert_eq!(history("2160h"), Ok(Duration::from_hours(2160)));
+        assert_eq!((history("0"), history("0s")), (Ok(Duration::ZERO), Ok(Duration::ZERO)));
+        for (text, said) in [
+            ("59ms", "too short"),
+            ("87601h", "too long"),
+            ("forever", "not a duration"),
+            ("-1h", "negative"),
+        ] {
+            let error = history(text).unwrap_err();
+            assert!(error.contains(said) && error.contains("allowed is 1s to 87600h"), "{text}: {error}");
+        }
+    }
+}

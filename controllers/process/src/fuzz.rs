@@ -1,0 +1,364 @@
+//! Fuzz target: objects of every kind with anything in them, and what each controller and each explanation makes of them.
+
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use pod_safety_explain::{Overview, Policies, Running, Scene, Settings};
+use pod_safety_fuzz::{Draw, fuzz, json as vary_json, protobuf};
+use pod_safety_shared::authority::Intent;
+use pod_safety_shared::cache::View;
+use pod_safety_shared::clock::Mono;
+use pod_safety_shared::drive::{Decision, HoldReason, Mode};
+use pod_safety_shared::model::{Kind, Uid};
+use pod_safety_shared::testing::objects::{self, BEGINS, Obj, named, stamp};
+use pod_safety_shared::testing::{World, at};
+use pod_safety_shared::wire::{Encoding, Raw};
+use serde_json::{Value, json};
+
+use crate::{disruption, fencing, node_lifecycle, pod_gc, taint_eviction, volume_guard};
+
+/// Keys and values that mean something in these objects.
+const WORDS: &[&str] = &[
+    "n",
+    "m",
+    "uid-n",
+    "uid-p",
+    "ns",
+    "fencing",
+    "bmc",
+    "p",
+    "v",
+    "c",
+    "True",
+    "False",
+    "Unknown",
+    "Ready",
+    "Off",
+    "On",
+    "off",
+    "look",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "finalizers",
+    "annotations",
+    "labels",
+    "pod-safety.dev/pause-fencing",
+    "pod-safety.dev/volume-guard",
+    "node.kubernetes.io/out-of-service",
+    "NoExecute",
+    "tolerationSeconds",
+    "Failed",
+    "Succeeded",
+    "DisruptionTarget",
+    "PodScheduled",
+    "100%",
+    "-1%",
+    "In",
+    "ReadWriteOncePod",
+    "topology.kubernetes.io/zone",
+    "PowerOff",
+    "Done",
+    "node-role.kubernetes.io/control-plane",
+    "holderIdentity",
+    "renewTime",
+];
+
+const MODES: &[Mode] = &[Mode::Guard, Mode::Replace, Mode::Observe];
+
+/// The most changes in one case.
+const CHANGES: usize = 14;
+
+/// What is kept of an object, and decided about all of them, is at most so many times as long as what was sent: written
+/// out with the names of its fields.
+const GROWTH: usize = 64;
+
+/// What is said of a small cluster.
+const LEAST: usize = 64 << 10;
+
+fn life() -> Value {
+    json!({ "name": "n", "uid": "uid-n", "bootID": "boot-n" })
+}
+
+fn sample() -> Value {
+    json!({ "device": { "namespace": "fencing", "name": "bmc" }, "at": stamp(70), "power": "Off", "identity": "Match" })
+}
+
+fn fence_device() -> Obj {
+    let target = json!({ "node": "n", "power": "On", "identity": "Match", "looked": stamp(5), "bootID": "boot-n", "nodeUID": "uid-n" });
+    let status = json!({ "observedGeneration": 1, "conditions": [], "targets": [target] });
+    let spec = json!({ "driver": "Redfish", "monitorSeconds": 300, "parameters": { "address": "https://bmc-{{.Node.Name}}" },
+        "nodeSelector": { "matchLabels": {} }, "timeouts": { "powerOff": "60s" }, "identityCheck": "Required" });
+    named("bmc").within("fencing").set("/spec", spec).set("/status", status)
+}
+
+fn fence_policy() -> Obj {
+    let level =
+        json!({ "name": "bmc", "attempts": 2, "devices": [{ "namespace": "fencing", "name": "bmc" }] });
+    let brakes = json!({ "cooldownSeconds": 0, "maxConcurrent": 10, "maxUnhealthyZonePercent": 100 });
+    let spec = json!({ "levels": [level], "when": "Always", "brakes": brakes, "rounds": 2, "priority": 1 });
+    named("p").set("/spec", spec)
+}
+
+fn node_fence() -> Obj {
+    let verified = json!({ "power": "Off", "samples": [sample(), sample()], "leaseRenewed": stamp(1) });
+    let attempt = json!({ "id": 1, "act": "off", "level": 0, "devices": [{ "namespace": "fencing", "name": "bmc" }], "at": stamp(60),
+        "withinSeconds": 60, "by": "me", "outcome": "Done", "verified": verified });
+    let status = json!({ "phase": "Fencing", "attempts": [attempt], "gates": [{ "name": "Quorum", "holds": true, "message": "" }],
+        "evidence": "e", "conditions": [] });
+    let trigger = json!({ "kind": "Detected", "reason": "silent" });
+    named("f")
+        .set("/spec", json!({ "node": life(), "policy": "p", "trigger": trigger }))
+        .set("/status", status)
+}
+
+fn evidence() -> Obj {
+    let spec = json!({ "node": life(), "kind": "PowerOff", "by": "me", "fence": "f", "samples": [sample()], "validSeconds": 600 });
+    named("e").set("/spec", spec).set("/metadata/creationTimestamp", json!(stamp(71)))
+}
+
+/// A small cluster in which each object is about the others.
+fn seed(kind: Kind) -> Obj {
+    let selector = json!({ "maxUnavailable": 1 });
+    match kind {
+        Kind::Pods => objects::pod("p")
+            .on("n")
+            .labels(json!({ "app": "db" }))
+            .owned("apps/v1", "StatefulSet", "db")
+            .using("c")
+            .ready("True"),
+        Kind::Nodes => {
+            objects::node("n").boot("boot-n").set("/metadata/creationTimestamp", json!(stamp(-9))).tainted()
+        }
+        Kind::NodeLeases => objects::lease("n", 1),
+        Kind::Budgets => objects::budget("b", "db", &selector),
+        Kind::Deployments | Kind::ReplicaSets | Kind::StatefulSets | Kind::ReplicationControllers => {
+            objects::workload("db", 3)
+        }
+        Kind::FenceDevices => fence_device(),
+        Kind::FencePolicies => fence_policy(),
+        Kind::NodeFences => node_fence(),
+        Kind::FenceEvidences => evidence(),
+        Kind::Remediations => named("n").within("ns"),
+        Kind::Volumes => objects::volume("v", &["ReadWriteOnce"]),
+        Kind::Claims => objects::claim("c", Some("v")),
+        Kind::Attachments => {
+            named("va").set("/spec", json!({ "nodeName": "n", "source": { "persistentVolumeName": "v" } }))
+        }
+        Kind::VolumeLeases => objects::volume_lease("v", Some("n/uid-n/boot-n")),
+    }
+}
+
+macro_rules! recorded {
+    ($name:literal) => {
+        include_bytes!(concat!("../../../shared/testdata/wire/", $name, ".pb"))
+    };
+}
+
+/// What a real API server sent of the kinds that have a protobuf form.
+fn recorded(kind: Kind) -> Option<&'static [u8]> {
+    Some(match kind {
+        Kind::Pods => recorded!("pod"),
+        Kind::Nodes => recorded!("node"),
+        Kind::NodeLeases | Kind::VolumeLeases => recorded!("lease"),
+        Kind::Budgets => recorded!("budget"),
+        Kind::Deployments => recorded!("deployment"),
+        Kind::ReplicaSets => recorded!("replicaset"),
+        Kind::StatefulSets => recorded!("statefulset"),
+        Kind::ReplicationControllers => recorded!("replicationcontroller"),
+        Kind::Volumes => recorded!("volume"),
+        Kind::Claims => recorded!("claim"),
+        Kind::Attachments => recorded!("attachment"),
+        Kind::FenceDevices
+        | Kind::FencePolicies
+        | Kind::NodeFences
+        | Kind::FenceEvidences
+        | Kind::Remediations => return None,
+    })
+}
+
+/// What an API server sends of an object, and how long that is.
+fn sent(draw: &mut Draw<'_>, kind: Kind) -> Option<(Raw, usize)> {
+    let (encoding, body) = match recorded(kind).filter(|_| draw.once_in(4)) {
+        Some(body) => {
+            let (magic, envelope) = body.split_at(4);
+            (Encoding::Protobuf, [magic, &protobuf::vary(draw, envelope)].concat())
+        }
+        None => {
+            let Obj(mut object) = seed(kind);
+            if draw.once_in(3) {
+                object["metadata"]["uid"] = json!(draw.word(WORDS));
+                object["metadata"]["name"] = json!(draw.word(WORDS));
+            }
+            // As often as not the cluster around the changed object is as it should be.
+            if draw.once_in(2) {
+                vary_json::vary(draw, &mut object, WORDS);
+            }
+            (Encoding::Json, object.to_string().into_bytes())
+        }
+    };
+    let length = body.len();
+    Some((Raw::from_body(encoding, body.into()).ok()?, length))
+}
+
+/// Who is decided about.
+struct Keys {
+    nodes: BTreeSet<Arc<str>>,
+    pods: Vec<Uid>,
+    budgets: Vec<Uid>,
+    volumes: Vec<Arc<str>>,
+    devices: Vec<Uid>,
+}
+
+impl Keys {
+    fn of(view: &View<'_>) -> Self {
+        let absent = view.absences().map(|(name, _)| name);
+        let named = view.nodes().map(|node| &node.name).chain(view.nodes_named_by_pods()).chain(absent);
+        Self {
+            nodes: named.cloned().chain(["n".into()]).collect(),
+            pods: view.all_pods().map(|pod| pod.key.uid.clone()).collect(),
+            budgets: view.budgets().map(|budget| budget.key.uid.clone()).collect(),
+            volumes: view.volume_names().cloned().collect(),
+            devices: view.devices().map(|device| device.uid.clone()).collect(),
+        }
+    }
+}
+
+fn words(hold: impl HoldReason) -> String {
+    hold.to_string()
+}
+
+/// All that all controllers decide.
+fn decisions(view: &View<'_>, now: Mono, mode: Mode) -> Vec<Decision<String>> {
+    let keys = Keys::of(view);
+    let quarantine = Duration::from_secs(40);
+    let gc = pod_gc::Config {
+        terminated_threshold: Some(1),
+        quarantine,
+        trust_out_of_service_taint: mode == Mode::Replace,
+        agent_reports: (mode == Mode::Guard).then(|| "pod-safety".into()),
+    };
+    let budgets = disruption::Config { stale_pod_timeout: Duration::from_secs(120) };
+    let lost =
+        node_lifecycle::Config { mode, led_since: Some(Mono::default()), ..node_lifecycle::Config::of_kcm() };
+    let history = Some(Duration::from_secs(600));
+    let fence = fencing::Config {
+        mode,
+        our_node: Some("m".into()),
+        guards_volumes: true,
+        rehearsals: true,
+        history,
+        provider_behind: fencing::PROVIDER_BEHIND,
+    };
+    let guard = volume_guard::Config::after(quarantine);
+    let mut all = vec![pod_gc::decide(&pod_gc::Key::Terminated, view, now, &gc).map(words)];
+    for node in &keys.nodes {
+        all.push(pod_gc::decide(&pod_gc::Key::Node(Arc::clone(node)), view, now, &gc).map(words));
+        all.push(
+            node_lifecycle::decide(&node_lifecycle::Key::Node(Arc::clone(node)), view, now, &lost).map(words),
+        );
+        all.push(
+            node_lifecycle::decide(&node_lifecycle::Key::Pods(Arc::clone(node)), view, now, &lost).map(words),
+        );
+        all.push(taint_eviction::decide(&taint_eviction::Key(Arc::clone(node)), view, now).map(words));
+        all.push(fencing::decide(&fencing::Key::Node(Arc::clone(node)), view, now, &fence).map(words));
+    }
+    for pod in &keys.pods {
+        all.push(pod_gc::decide(&pod_gc::Key::Unscheduled(pod.clone()), view, now, &gc).map(words));
+        all.push(disruption::decide(&disruption::Key::StalePod(pod.clone()), view, now, &budgets).map(words));
+        all.push(volume_guard::decide(&volume_guard::Key::Gate(pod.clone()), view, now, &guard).map(words));
+    }
+    for budget in &keys.budgets {
+        all.push(
+            disruption::decide(&disruption::Key::Budget(budget.clone()), view, now, &budgets).map(words),
+        );
+    }
+    for volume in &keys.volumes {
+        all.push(
+            volume_guard::decide(&volume_guard::Key::Volume(Arc::clone(volume)), view, now, &guard)
+                .map(words),
+        );
+    }
+    for device in &keys.devices {
+        all.push(fencing::decide(&fencing::Key::Device(device.clone()), view, now, &fence).map(words));
+    }
+    all
+}
+
+fn overview(view: &View<'_>, now: Mono, wall: Timestamp) -> Overview {
+    let (settings, running) = (Settings::default(), Running::default());
+    let scene = Scene {
+        view: *view,
+        now,
+        wall,
+        settings: &settings,
+        running: &running,
+        policies: Policies::Deny,
+        said: &[],
+        attachments: &[],
+        pauses: &[],
+        unread: &[],
+    };
+    Overview::of(&scene)
+}
+
+fn length(value: &impl Debug) -> usize {
+    format!("{value:?}").len()
+}
+
+/// Whoever is to be removed by force is there, at the version that was seen.
+fn assert_known(view: &View<'_>, decision: &Decision<String>) {
+    for intent in &decision.intents {
+        if let Intent::Force(force) = intent {
+            assert_eq!(view.pod(&force.pod.uid).map(|pod| pod.rv), Some(force.rv), "{force:?}");
+        }
+    }
+}
+
+/// No object ends a decision, makes it differ from itself, or makes it grow beyond measure.
+#[test]
+fn every_controller_decides_about_any_objects() {
+    fuzz!(700, |draw| {
+        let world = World::listed();
+        world.wall(BEGINS, at(0));
+        for kind in Kind::ALL.into_iter().filter(|_| !draw.once_in(4)) {
+            world.apply(kind, &seed(kind), at(0));
+        }
+        let (mut second, mut received) = (0, 0);
+        let mode = *draw.one_of(MODES).unwrap();
+        for _ in 0..=draw.below(CHANGES) {
+            let kind = *draw.one_of(&Kind::ALL).unwrap();
+            match draw.below(12) {
+                0 => world.remove(
+                    kind,
+                    draw.one_of(&["uid-n", "uid-p", "uid-bmc", "uid-f"]).unwrap(),
+                    at(second),
+                ),
+                1 => world.witness("n", at(second)),
+                2 => second += draw.below(400) as u64,
+                3 => world.fell_silent_first("n"),
+                _ => {
+                    let Some((raw, length)) = sent(draw, kind) else { continue };
+                    world.receive(kind, &raw, at(second));
+                    received += length;
+                }
+            }
+        }
+        world.hear(at(second));
+        let guard = world.read();
+        let (view, now) = (guard.view(), at(second));
+        let most = LEAST + GROWTH * received;
+        let kept: usize = view.all_pods().map(length).chain(view.nodes().map(length)).sum();
+        assert!(kept <= most, "{kept} bytes are kept of {received}");
+        let decided = decisions(&view, now, mode);
+        assert_eq!(decisions(&view, now, mode), decided);
+        for decision in &decided {
+            assert_known(&view, decision);
+            assert!(length(decision) <= most, "of {received} bytes came {decision:?}");
+        }
+        let wall = Timestamp::from_second(BEGINS).unwrap();
+        assert!(length(&overview(&view, now, wall)) <= most);
+    });
+}

@@ -1,0 +1,326 @@
+//! One running process, put together: feeds, cache, authority, loops, leadership
+//! and admin server. It touches the world only through what it is given, so that
+//! a simulation can run many of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pod_safety_otlp::Endpoint;
+use pod_safety_shared::admin::{Admin, AdminError, Beats, Listen, Tls};
+use pod_safety_shared::authority::{Authority, Parts, Policy};
+use pod_safety_shared::cache::{Cache, follow};
+use pod_safety_shared::client::{ConfigError, Connection};
+use pod_safety_shared::clock::Env;
+use pod_safety_shared::drive::{Around, Controller, Drive, HoldReason as _, Holds, Mode};
+use pod_safety_shared::events::Recorder;
+use pod_safety_shared::lease::{Elector, Leadership, LeaseConfig};
+use pod_safety_shared::metrics::{Metrics, MetricsError};
+use pod_safety_shared::model::Kind;
+use pod_safety_shared::record::Journal;
+use pod_safety_shared::transport::FenceTransport;
+use pod_safety_traces::{Sources, TraceMetrics, Traces};
+use tokio::sync::watch;
+
+use crate::disruption::{self, Disruption};
+use crate::fencing::{self, Fencing};
+use crate::node_lifecycle::{self, NodeLifecycle};
+use crate::pod_gc::{self, PodGc};
+use crate::registry::Name;
+use crate::taint_eviction::TaintEviction;
+use crate::volume_guard::{self, VolumeGuard};
+
+/// How long a shutdown waits for requests that are under way. Each of them ends
+/// by itself with the leader's term, which is shorter.
+const DRAIN: Duration = Duration::from_secs(15);
+
+/// Under which name Events and metrics speak.
+const COMPONENT: &str = "pod-safety";
+
+/// What one process runs.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Which controllers.
+    pub controllers: Vec<Name>,
+    /// How far they go.
+    pub mode: Mode,
+    /// By which lease; `None`: this process is alone.
+    pub lease: Option<LeaseConfig>,
+    /// The collector's own settings.
+    pub pod_gc: pod_gc::Config,
+    /// The settings of disruption budgets.
+    pub disruption: disruption::Config,
+    /// The settings of lost nodes. How far they go is said by `mode` above.
+    pub node_lifecycle: node_lifecycle::Config,
+    /// The settings of exclusive volumes.
+    pub volume_guard: volume_guard::Config,
+    /// The node that this process runs on, if it was told: fencing never shoots that one.
+    pub node_name: Option<Arc<str>>,
+    /// The namespaces whose FenceDevices and PodSafetyRemediations are followed.
+    pub fencing_namespaces: std::collections::BTreeSet<String>,
+    /// For how long fencing keeps incidents and evidence that nothing rests on; `None`: for ever.
+    pub fencing_history: Option<std::time::Duration>,
+    /// So far the copies may be behind from which a provider answers.
+    pub provider_behind: std::time::Duration,
+    /// Where the admin server listens; `None`: nowhere.
+    pub admin: Option<Listen>,
+    /// Where the traces of incidents are exported to; `None`: nowhere.
+    pub traces: Option<Endpoint>,
+    /// Who this process is, in Events.
+    pub identity: String,
+}
+
+/// Why a process does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A mistake in this program.
+    #[error(transparent)]
+    Metrics(#[from] MetricsError),
+    /// The admin server has no place.
+    #[error(transparent)]
+    Admin(#[from] AdminError),
+    /// There is no connection for a feed of its own.
+    #[error(transparent)]
+    Connection(#[from] ConfigError),
+}
+
+/// The parts that live as long as the process.
+struct Running {
+    env: Env,
+    authority: Arc<Authority>,
+    leadership: Arc<Leadership>,
+    stop: watch::Receiver<bool>,
+}
+
+/// Runs until `stop` is set, then finishes what is under way and gives the lease
+/// back.
+///
+/// # Errors
+/// Why it could not start.
+pub async fn run(
+    config: Config,
+    connection: Connection,
+    transport: Arc<dyn FenceTransport>,
+    env: Env,
+    metrics: Metrics,
+    stop: watch::Receiver<bool>,
+) -> Result<(), StartError> {
+    run_shown(config, connection, transport, env, metrics, stop, |_| ()).await
+}
+
+/// As [`run`], and shows its holds to somebody who looks on: the demonstration.
+///
+/// # Errors
+/// Why it could not start.
+pub async fn run_shown(
+    config: Config,
+    connection: Connection,
+    transport: Arc<dyn FenceTransport>,
+    env: Env,
+    metrics: Metrics,
+    stop: watch::Receiver<bool>,
+    show: impl FnOnce(&Arc<Holds>) + Send,
+) -> Result<(), StartError> {
+    let kinds = kinds(&config.controllers);
+    let journal = Arc::new(Journal::default());
+    let cache = Arc::new(Cache::default());
+    cache.fence_from(config.fencing_namespaces.clone());
+    let events = Recorder::new(env.clone(), metrics.authority.clone());
+    let holds = Holds::new(Arc::clone(&journal), events.clone(), metrics.registry())?;
+    show(&holds);
+    let leadership = leadership(&config);
+    let beats = Beats::default();
+    if let Some(listen) = config.admin.clone() {
+        let admin = Admin {
+            env: env.clone(),
+            kinds: kinds.clone(),
+            cache: Arc::clone(&cache),
+            metrics: metrics.clone(),
+            journal: Arc::clone(&journal),
+            holds: Arc::clone(&holds),
+            leadership: Arc::clone(&leadership),
+            beats: beats.clone(),
+        };
+        serve(admin, listen, &env).await?;
+    }
+    let authority = Authority::start(Parts {
+        connection: connection.clone(),
+        cache: Arc::clone(&cache),
+        env: env.clone(),
+        policy: policy(&config),
+        leadership: Arc::clone(&leadership),
+        journal: Arc::clone(&journal),
+        events: events.clone(),
+        metrics: metrics.authority.clone(),
+        transport,
+        identity: config.identity.clone(),
+    });
+    let around = Around {
+        cache: Arc::clone(&cache),
+        authority: Arc::clone(&authority),
+        env: env.clone(),
+        mode: config.mode,
+        journal,
+        holds,
+        queues: metrics.queues.clone(),
+    };
+    let running = Running { env: env.clone(), authority, leadership, stop };
+    start_controllers(&config, &around, &metrics, &beats, &running)?;
+    export_traces(&config, &around, &connection, &metrics, &running)?;
+    follow(&kinds, &connection, &cache, &env, &metrics.cache)?;
+    if config.mode != Mode::Observe {
+        let (leadership, identity) = (Arc::clone(&running.leadership), config.identity.clone());
+        let writing = events.write_for_ever(connection.clone(), leadership, COMPONENT, identity);
+        env.spawner.spawn("events", Box::pin(writing));
+    }
+    lead(config, connection, metrics, running).await;
+    Ok(())
+}
+
+/// By which settings the authority verifies.
+fn policy(config: &Config) -> Policy {
+    Policy {
+        quarantine: config.pod_gc.quarantine,
+        trust_out_of_service_taint: config.pod_gc.trust_out_of_service_taint,
+        agent_reports: config.pod_gc.agent_reports.clone(),
+        exclusive_backends: config.volume_guard.backends.clone(),
+    }
+}
+
+/// Who may write before anybody is elected.
+fn leadership(config: &Config) -> Arc<Leadership> {
+    if config.lease.is_some() || config.mode == Mode::Observe {
+        Leadership::none()
+    } else {
+        Leadership::alone()
+    }
+}
+
+/// Serves the admin pages in the background.
+async fn serve(admin: Admin, listen: Listen, env: &Env) -> Result<(), AdminError> {
+    let Listen { address, tls } = listen;
+    let tls = tls.map(|files| Tls::read(files, env.now())).transpose()?;
+    let listener = Admin::bind(address).await?;
+    tracing::info!(address = %listener.local_addr().map_or(address, |bound| bound), "admin server listens");
+    env.spawner.spawn("admin", Box::pin(admin.serve(listener, tls)));
+    Ok(())
+}
+
+/// What the controllers must know of the cluster, each kind once.
+fn kinds(controllers: &[Name]) -> Vec<Kind> {
+    let wanted = |kind: &Kind| controllers.iter().any(|name| name.kinds().contains(kind));
+    Kind::ALL.into_iter().filter(wanted).collect()
+}
+
+fn start_controllers(
+    config: &Config,
+    around: &Around,
+    metrics: &Metrics,
+    beats: &Beats,
+    running: &Running,
+) -> Result<(), MetricsError> {
+    for name in &config.controllers {
+        metrics.runs(name.ours(), config.mode);
+        match name {
+            Name::PodGc => {
+                start(PodGc::new(config.pod_gc.clone(), metrics.registry())?, around, beats, running);
+            }
+            Name::Disruption => {
+                start(
+                    Disruption::new(config.disruption.clone(), metrics.registry())?,
+                    around,
+                    beats,
+                    running,
+                );
+            }
+            Name::TaintEviction => start(TaintEviction::new(metrics.registry())?, around, beats, running),
+            Name::NodeLifecycle => {
+                let settings = node_lifecycle::Config { mode: config.mode, ..config.node_lifecycle.clone() };
+                let leadership = Arc::clone(&running.leadership);
+                start(NodeLifecycle::new(settings, leadership, metrics.registry())?, around, beats, running);
+            }
+            Name::Fencing => {
+                let guards_volumes = config.controllers.contains(&Name::VolumeGuard);
+                let our_node = config.node_name.clone();
+                let settings = fencing::Config {
+                    mode: config.mode,
+                    our_node,
+                    guards_volumes,
+                    rehearsals: true,
+                    history: config.fencing_history,
+                    provider_behind: config.provider_behind,
+                };
+                start(Fencing::new(settings, metrics.registry())?, around, beats, running);
+            }
+            Name::VolumeGuard => {
+                start(
+                    VolumeGuard::new(config.volume_guard.clone(), metrics.registry())?,
+                    around,
+                    beats,
+                    running,
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+fn start<C: Controller>(controller: C, around: &Around, beats: &Beats, running: &Running) {
+    let name = C::NAME;
+    around.holds.announce(name, &C::Hold::words());
+    let drive = Drive::new(controller, around.clone());
+    let beat = beats.of(name, running.env.now());
+    let (leads, stop) = (running.leadership.changes(), running.stop.clone());
+    running.env.spawner.spawn(name, Box::pin(drive.run(beat, leads, stop)));
+}
+
+/// Has traces of incidents exported, if there is somewhere to.
+fn export_traces(
+    config: &Config,
+    around: &Around,
+    connection: &Connection,
+    metrics: &Metrics,
+    running: &Running,
+) -> Result<(), MetricsError> {
+    let metrics = TraceMetrics::register(metrics.registry())?;
+    let Some(endpoint) = config.traces.clone() else { return Ok(()) };
+    let sources = Sources {
+        cache: Arc::clone(&around.cache),
+        journal: Arc::clone(&around.journal),
+        connection: connection.clone(),
+        leadership: Arc::clone(&running.leadership),
+    };
+    let traces = Traces::new(endpoint, config.identity.clone(), sources, running.env.clone(), metrics);
+    running.env.spawner.spawn("traces", Box::pin(traces.run()));
+    Ok(())
+}
+
+/// Leads when it can, until the process is told to stop.
+async fn lead(config: Config, connection: Connection, metrics: Metrics, running: Running) {
+    let Running { env, authority, leadership, mut stop } = running;
+    let elects = config.lease.filter(|_| config.mode != Mode::Observe);
+    let Some(lease) = elects else {
+        let _closed = stop.wait_for(|stop| *stop).await;
+        return;
+    };
+    let mut elector =
+        Elector::new(lease, connection, env.clone(), metrics.lease.clone(), Arc::clone(&leadership));
+    let mut changes = leadership.changes();
+    let abandoner = Arc::clone(&authority);
+    env.spawner.spawn(
+        "abandon",
+        Box::pin(async move {
+            // A lost leader's queue is the next leader's business.
+            while changes.changed().await.is_ok() {
+                if !*changes.borrow_and_update() {
+                    abandoner.abandon();
+                }
+            }
+        }),
+    );
+    elector.run(&mut stop).await;
+    elector.resign();
+    authority.abandon();
+    if env.until(env.now() + DRAIN, authority.drained()).await.is_some() {
+        elector.release().await;
+    }
+}

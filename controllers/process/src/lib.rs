@@ -1,0 +1,61 @@
+//! One process of pod-safety: what `pod-safety run` is told by its flags, and its controllers, put together.
+//!
+//! Duty: the flags of `run` and of `fence-agents`, the names of the controllers, and [`instance`], which joins feeds, cache,
+//! authority, controllers, leadership and the admin server. Commands read a process's settings out of its flags
+//! ([`run::settings`]), so the flags are here and not beside them.
+//!
+//! Inputs: arguments and the environment; [`instance::run`] is given time, tasks and connections.
+//!
+//! Invariants:
+//! - Controllers are crates of their own; only this one names them all ([`registry`]).
+//! - No control character leaves the process but its own ([`clean`]).
+//! - This crate has no Kubernetes client and cannot get one (see `deny.toml`): what a controller wants done it says in
+//!   [`pod_safety_shared::authority::Intent`]s.
+#![forbid(unsafe_code)]
+
+pub mod clean;
+pub mod duration;
+pub mod fence_agents;
+#[cfg(test)]
+mod fuzz;
+pub mod instance;
+mod logging;
+mod memory;
+pub mod registry;
+pub mod run;
+
+use anyhow::Context as _;
+
+// The controllers, under their names.
+pub use pod_safety_disruption as disruption;
+pub use pod_safety_fencing as fencing;
+pub use pod_safety_node_lifecycle as node_lifecycle;
+pub use pod_safety_pod_gc as pod_gc;
+pub use pod_safety_taint_eviction as taint_eviction;
+pub use pod_safety_volume_guard as volume_guard;
+
+/// Threads that run the process: one reads the watches while another writes.
+const THREADS: usize = 2;
+
+/// Starts the threads of the process and runs `work` on them.
+///
+/// # Errors
+/// Those of `work`, or there are no threads.
+pub fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(THREADS)
+        .enable_all()
+        .build()
+        .context("starting threads")?;
+    let done = runtime.block_on(work);
+    // Watches never end by themselves; nothing of ours is left to wait for.
+    runtime.shutdown_background();
+    done
+}
+
+/// A number that no other process has, from the operating system.
+#[must_use]
+pub fn random() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(0)
+}

@@ -1,0 +1,91 @@
+//! Logs: to stderr, as text or JSON.
+
+use std::io::{self, IsTerminal, Write};
+
+use clap::ValueEnum;
+use tracing_subscriber::EnvFilter;
+
+use super::clean;
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Format {
+    /// For people
+    Text,
+    /// One JSON object per line
+    Json,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Level {
+    /// Errors that prevent work
+    Error,
+    /// Errors that may prevent work
+    Warn,
+    /// One line per decision that changed something
+    Info,
+    /// Every decision
+    Debug,
+}
+
+impl Level {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+        }
+    }
+}
+
+/// Starts logging. Our own crates by `level`; libraries only when they fail, for
+/// each failure of theirs is also an error of ours.
+pub(crate) fn start(format: Format, level: Level) {
+    let filter =
+        EnvFilter::new(format!("off,pod_safety={level},pod_safety_shared={level}", level = level.name()));
+    let lines = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(|| Entry(io::stderr()))
+        // A line that cannot be written, to a disk that is full, is lost. To complain of it there is a panic.
+        .log_internal_errors(false);
+    match format {
+        Format::Text => lines
+            .with_target(false)
+            .with_ansi(std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none())
+            .init(),
+        Format::Json => lines.json().flatten_event(true).with_target(false).with_current_span(false).init(),
+    }
+}
+
+/// Writes one entry, which is handed over whole: it stays one line, whatever texts of the cluster stand in it.
+struct Entry<W>(W);
+
+impl<W: Write> Write for Entry<W> {
+    fn write(&mut self, entry: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(entry);
+        let line = clean::page(text.strip_suffix('\n').unwrap_or(&text)).replace('\n', "\\n");
+        self.0.write_all(format!("{line}\n").as_bytes())?;
+        Ok(entry.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// By the field `spec.paused` of a FencePolicy.
+    #[test]
+    fn attack_a_text_of_the_cluster_writes_no_line_of_its_own() {
+        let mut written = Vec::new();
+        let entry = "INFO held why=\"x\n2026-11-24  INFO forged\" \u{1b}[2J\n";
+        Entry(&mut written).write_all(entry.as_bytes()).unwrap();
+        assert_eq!(
+            String::from_utf8(written).unwrap(),
+            "INFO held why=\"x\\n2026-11-24  INFO forged\" \\u{1b}[2J\n"
+        );
+    }
+}

@@ -1,0 +1,522 @@
+//! `pod-safety run`: the controllers.
+//!
+//! Flags keep kube-controller-manager's names and defaults where it has them, so
+//! that a command line can be carried over.
+
+mod carried;
+#[cfg(test)]
+mod fuzz;
+mod nodes;
+mod pods;
+mod traces;
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::instance::{self, Config};
+use crate::registry::{self, BadControllers};
+use crate::{disruption, volume_guard};
+use anyhow::Context;
+use clap::{ArgAction, Args as ClapArgs, Parser, ValueEnum};
+use pod_safety_devices::{Devices, RunAgents};
+use pod_safety_shared::admin::{Listen, TlsFiles};
+use pod_safety_shared::client::{ConnectOptions, Connection, Prefer};
+use pod_safety_shared::clock::Env;
+use pod_safety_shared::drive::Mode;
+use pod_safety_shared::lease::{BadTiming, LeaseConfig};
+use pod_safety_shared::metrics::Metrics;
+use pod_safety_shared::model::is_kubernetes_name;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use super::fence_agents::AgentArgs;
+use super::{duration, logging, memory, random};
+use crate::block_on;
+
+/// The flags of `pod-safety run`.
+#[derive(Debug, ClapArgs)]
+pub struct Args {
+    /// A kubeconfig file. Default: the pod's service account; outside a cluster $KUBECONFIG, else ~/.kube/config
+    #[arg(long, value_name = "FILE", env = "POD_SAFETY_KUBECONFIG", help_heading = "Cluster")]
+    kubeconfig: Option<PathBuf>,
+
+    /// A context of the kubeconfig other than its current one
+    #[arg(long, value_name = "NAME", env = "POD_SAFETY_CONTEXT", help_heading = "Cluster")]
+    context: Option<String>,
+
+    /// The address of the API server, instead of the kubeconfig's
+    #[arg(long, value_name = "URL", env = "POD_SAFETY_MASTER", help_heading = "Cluster")]
+    master: Option<String>,
+
+    /// What the controllers may do
+    #[arg(long, value_enum, default_value_t = ModeArg::Guard, env = "POD_SAFETY_MODE", help_heading = "Controllers")]
+    mode: ModeArg,
+
+    /// Which controllers run: NAME enables one, -NAME disables one, * enables all others. Names of kube-controller-manager's controllers work too
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "*",
+        allow_hyphen_values = true,
+        env = "POD_SAFETY_CONTROLLERS",
+        help_heading = "Controllers"
+    )]
+    controllers: Vec<String>,
+
+    #[command(flatten)]
+    pods: pods::PodArgs,
+
+    /// How long after its eviction a pod that is not terminating loses its condition DisruptionTarget
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "2m",
+        value_parser = duration::parse,
+        allow_hyphen_values = true,
+        env = "POD_SAFETY_STALE_POD_DISRUPTION_TIMEOUT",
+        help_heading = "Disruption budgets"
+    )]
+    stale_pod_disruption_timeout: Duration,
+
+    #[command(flatten)]
+    nodes: nodes::NodeArgs,
+
+    /// Storage classes whose volumes are exclusive whatever their access modes say
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        env = "POD_SAFETY_EXCLUSIVE_STORAGE_CLASSES",
+        help_heading = "Volume guard"
+    )]
+    exclusive_storage_classes: Vec<String>,
+
+    /// CSI drivers whose volumes are exclusive whatever their access modes say
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        env = "POD_SAFETY_EXCLUSIVE_CSI_DRIVERS",
+        help_heading = "Volume guard"
+    )]
+    exclusive_csi_drivers: Vec<String>,
+
+    /// CSI drivers whose storage accepts writes only from attached nodes (cloud disks; not iSCSI, not NFS)
+    ///
+    /// Their volumes may be detached from an unreachable node, and are free once they are detached.
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        env = "POD_SAFETY_EXCLUSIVE_BACKENDS",
+        help_heading = "Volume guard"
+    )]
+    exclusive_backends: Vec<String>,
+
+    #[command(flatten)]
+    agents: AgentArgs,
+
+    /// The Unix socket of `pod-safety fence-agents`, which then runs all fence agents. Without it they run as children of
+    /// this process, and can read its ServiceAccount token
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["fence_agents_path", "allow_fence_dummy"], env = "POD_SAFETY_FENCE_AGENTS_SOCKET", help_heading = "Fencing")]
+    fence_agents_socket: Option<PathBuf>,
+
+    /// Namespaces in which FenceDevices and PodSafetyRemediations are watched. A user who may write one of them there
+    /// can switch machines off
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "pod-safety",
+        env = "POD_SAFETY_FENCING_NAMESPACES",
+        help_heading = "Fencing"
+    )]
+    fencing_namespaces: Vec<String>,
+
+    /// How long incidents and evidence are kept after nothing depends on them any more. 0: indefinitely
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "2160h",
+        value_parser = duration::history,
+        allow_hyphen_values = true,
+        env = "POD_SAFETY_FENCING_HISTORY",
+        help_heading = "Fencing"
+    )]
+    fencing_history: Duration,
+
+    /// How long ago may be what the API of a cloud reports of an instance. A boot that has been known for less is not proved
+    /// off by it
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration::parse, env = "POD_SAFETY_FENCE_PROVIDER_BEHIND", help_heading = "Fencing")]
+    fence_provider_behind: Duration,
+
+    /// The node that this process runs on, which it never fences. In a pod: from spec.nodeName
+    #[arg(long, value_name = "NAME", env = "POD_SAFETY_NODE_NAME", help_heading = "Fencing")]
+    node_name: Option<String>,
+
+    #[command(flatten)]
+    election: ElectionArgs,
+
+    #[command(flatten)]
+    carried: carried::CarriedArgs,
+
+    #[command(flatten)]
+    admin: AdminArgs,
+
+    #[command(flatten)]
+    traces: traces::TraceArgs,
+
+    /// The format of logs
+    #[arg(long, value_enum, default_value_t = logging::Format::Text, env = "POD_SAFETY_LOG_FORMAT", help_heading = "Observation")]
+    log_format: logging::Format,
+
+    /// The level of logs
+    #[arg(long, value_enum, default_value_t = logging::Level::Info, env = "POD_SAFETY_LOG_LEVEL", help_heading = "Observation")]
+    log_level: logging::Level,
+}
+
+/// The arguments alone, without a command before them.
+#[derive(Debug, Parser)]
+#[command(no_binary_name = true)]
+struct Alone {
+    #[command(flatten)]
+    args: Args,
+}
+
+/// How a process with these arguments is set up; `None`: they cannot be its arguments.
+pub fn settings(arguments: &[String]) -> Option<Config> {
+    let Alone { args } = Alone::try_parse_from(arguments).ok()?;
+    args.into_config("").ok().map(|(config, _)| config)
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(next_help_heading = "Leader election")]
+struct ElectionArgs {
+    /// Write only while holding the lease. Off: this process must be the only one
+    #[arg(
+        long,
+        default_value_t = true,
+        action = ArgAction::Set,
+        num_args = 0..=1,
+        default_missing_value = "true",
+        require_equals = true,
+        env = "POD_SAFETY_LEADER_ELECT"
+    )]
+    leader_elect: bool,
+
+    /// How long standbys wait after the leader's last renewal
+    #[arg(long, value_name = "DURATION", default_value = "12s", value_parser = duration::parse, allow_hyphen_values = true, env = "POD_SAFETY_LEADER_ELECT_LEASE_DURATION")]
+    leader_elect_lease_duration: Duration,
+
+    /// How long the leader writes after its last renewal
+    #[arg(long, value_name = "DURATION", default_value = "8s", value_parser = duration::parse, allow_hyphen_values = true, env = "POD_SAFETY_LEADER_ELECT_RENEW_DEADLINE")]
+    leader_elect_renew_deadline: Duration,
+
+    /// How often the process tries to renew or acquire the lease
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration::parse, allow_hyphen_values = true, env = "POD_SAFETY_LEADER_ELECT_RETRY_PERIOD")]
+    leader_elect_retry_period: Duration,
+
+    /// The kind of lock; only leases are supported
+    #[arg(long, value_enum, default_value_t = Lock::Leases, env = "POD_SAFETY_LEADER_ELECT_RESOURCE_LOCK")]
+    leader_elect_resource_lock: Lock,
+
+    /// The name of the lease
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "pod-safety",
+        env = "POD_SAFETY_LEADER_ELECT_RESOURCE_NAME"
+    )]
+    leader_elect_resource_name: String,
+
+    /// The namespace of the lease
+    #[arg(
+        long,
+        value_name = "NAMESPACE",
+        default_value = "kube-system",
+        env = "POD_SAFETY_LEADER_ELECT_RESOURCE_NAMESPACE"
+    )]
+    leader_elect_resource_namespace: String,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ModeArg {
+    /// Decide and report, write nothing
+    Observe,
+    /// Act with proof, beside kube-controller-manager's own controllers
+    Guard,
+    /// Act with proof, in place of kube-controller-manager's
+    Replace,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Lock {
+    Leases,
+}
+
+/// Flags that are well-formed one by one but not together.
+#[derive(Debug, thiserror::Error)]
+pub enum BadFlags {
+    /// `--controllers`.
+    #[error("invalid value for '--controllers <LIST>'")]
+    Controllers(#[source] BadControllers),
+    /// The timing of the lease.
+    #[error("leader election cannot work")]
+    Timing(#[source] BadTiming),
+    /// A name that the API cannot have.
+    #[error(
+        "invalid value {value:?} for '--{flag}': not a Kubernetes name; use lower-case letters, digits, '-' and '.'"
+    )]
+    Name {
+        /// The flag.
+        flag: &'static str,
+        /// The value.
+        value: String,
+    },
+    /// `--otlp-endpoint`.
+    #[error(transparent)]
+    Traces(#[from] traces::BadEndpointFlag),
+}
+
+impl From<ModeArg> for Mode {
+    fn from(mode: ModeArg) -> Self {
+        match mode {
+            ModeArg::Observe => Self::Observe,
+            ModeArg::Guard => Self::Guard,
+            ModeArg::Replace => Self::Replace,
+        }
+    }
+}
+
+/// The admin server.
+#[derive(Debug, ClapArgs)]
+struct AdminArgs {
+    /// The address that serves /livez, /readyz, /metrics and /debug
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        default_value = "0.0.0.0:8080",
+        value_parser = address,
+        env = "POD_SAFETY_ADMIN_ADDRESS",
+        help_heading = "Observation"
+    )]
+    admin_address: SocketAddr,
+
+    /// The certificate chain of the admin server, in PEM. Without it the server speaks HTTP. The file is read again every minute
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "tls_private_key_file",
+        env = "POD_SAFETY_TLS_CERT_FILE",
+        help_heading = "Observation"
+    )]
+    tls_cert_file: Option<PathBuf>,
+
+    /// The private key of that certificate, in PEM
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "tls_cert_file",
+        env = "POD_SAFETY_TLS_PRIVATE_KEY_FILE",
+        help_heading = "Observation"
+    )]
+    tls_private_key_file: Option<PathBuf>,
+}
+
+impl AdminArgs {
+    fn into_listen(self) -> Listen {
+        let Self { admin_address, tls_cert_file, tls_private_key_file } = self;
+        let files = tls_cert_file.zip(tls_private_key_file);
+        Listen { address: admin_address, tls: files.map(|(certificate, key)| TlsFiles { certificate, key }) }
+    }
+}
+
+impl Args {
+    /// Runs the controllers until it is told to stop.
+    ///
+    /// # Errors
+    /// [`BadFlags`], or why it could not start.
+    pub fn main(self) -> anyhow::Result<()> {
+        let (log_format, log_level) = (self.log_format, self.log_level);
+        let connect = ConnectOptions {
+            kubeconfig: self.kubeconfig.clone(),
+            context: self.context.clone(),
+            server: self.master.clone(),
+            prefer: Prefer::ServiceAccount,
+            ..ConnectOptions::default()
+        };
+        let without_effect = self.carried.given();
+        let identity = identity();
+        let (config, agents) = self.into_config(&identity)?;
+        logging::start(log_format, log_level);
+        memory::keep_private().context("keeping this process out of core dumps")?;
+        for (flag, instead) in without_effect {
+            tracing::warn!(flag, instead, "this flag of kube-controller-manager has no effect here");
+        }
+        block_on(run(config, &connect, agents))
+    }
+
+    /// Takes every flag by name, so that one that nobody reads does not compile.
+    fn into_config(self, identity: &str) -> Result<(Config, RunAgents), BadFlags> {
+        let Self {
+            kubeconfig: _,
+            context: _,
+            master: _,
+            carried: _,
+            mode,
+            controllers,
+            pods,
+            stale_pod_disruption_timeout,
+            nodes,
+            exclusive_storage_classes,
+            exclusive_csi_drivers,
+            exclusive_backends,
+            agents,
+            fence_agents_socket,
+            fencing_namespaces,
+            fencing_history,
+            fence_provider_behind,
+            node_name,
+            election,
+            admin,
+            traces,
+            log_format: _,
+            log_level: _,
+        } = self;
+        let pod_gc = pods.into_config()?;
+        let mode = Mode::from(mode);
+        let here = || RunAgents::Here(agents.into_options());
+        let agents = fence_agents_socket.map_or_else(here, RunAgents::AtSocket);
+        let config = Config {
+            controllers: registry::wanted(&controllers).map_err(BadFlags::Controllers)?,
+            mode,
+            lease: election.into_lease(identity)?,
+            disruption: disruption::Config { stale_pod_timeout: stale_pod_disruption_timeout },
+            node_lifecycle: nodes.into_config(mode),
+            volume_guard: volume_guard::Config {
+                quarantine: pod_gc.quarantine,
+                classes: names("exclusive-storage-classes", exclusive_storage_classes)?,
+                drivers: names("exclusive-csi-drivers", exclusive_csi_drivers)?,
+                backends: names("exclusive-backends", exclusive_backends)?,
+            },
+            pod_gc,
+            node_name: unless_empty("node-name", node_name)?,
+            fencing_namespaces: names("fencing-namespaces", fencing_namespaces)?,
+            fencing_history: Some(fencing_history).filter(|kept| !kept.is_zero()),
+            provider_behind: fence_provider_behind,
+            admin: Some(admin.into_listen()),
+            traces: traces.into_endpoint()?,
+            identity: identity.to_owned(),
+        };
+        Ok((config, agents))
+    }
+}
+
+impl ElectionArgs {
+    fn into_lease(self, identity: &str) -> Result<Option<LeaseConfig>, BadFlags> {
+        let Self {
+            leader_elect,
+            leader_elect_lease_duration,
+            leader_elect_renew_deadline,
+            leader_elect_retry_period,
+            leader_elect_resource_lock: Lock::Leases,
+            leader_elect_resource_name,
+            leader_elect_resource_namespace,
+        } = self;
+        let lease = LeaseConfig {
+            namespace: kubernetes_name("leader-elect-resource-namespace", leader_elect_resource_namespace)?,
+            name: kubernetes_name("leader-elect-resource-name", leader_elect_resource_name)?,
+            identity: identity.to_owned(),
+            lease_duration: leader_elect_lease_duration,
+            renew_deadline: leader_elect_renew_deadline,
+            retry_period: leader_elect_retry_period,
+        };
+        lease.check().map_err(BadFlags::Timing)?;
+        Ok(leader_elect.then_some(lease))
+    }
+}
+
+/// Those of a list; an empty one names nothing.
+fn names(flag: &'static str, list: Vec<String>) -> Result<BTreeSet<String>, BadFlags> {
+    let named = list.into_iter().map(|name| name.trim().to_owned()).filter(|name| !name.is_empty());
+    named.map(|name| kubernetes_name(flag, name)).collect()
+}
+
+/// Empty is not told, as where a variable is set to nothing.
+fn unless_empty(flag: &'static str, name: Option<String>) -> Result<Option<Arc<str>>, BadFlags> {
+    let name = name.filter(|name| !name.is_empty());
+    name.map(|name| kubernetes_name(flag, name).map(Arc::from)).transpose()
+}
+
+fn kubernetes_name(flag: &'static str, value: String) -> Result<String, BadFlags> {
+    if is_kubernetes_name(&value) { Ok(value) } else { Err(BadFlags::Name { flag, value }) }
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    const ALLOWED: &str = "allowed is an IP address with a port, such as 0.0.0.0:8080 or [::1]:8080";
+    text.parse().map_err(|_not_one| format!("not an address; {ALLOWED}"))
+}
+
+/// The pod's name (its host name), and a number that tells its restarts apart.
+fn identity() -> String {
+    let host = std::env::var("HOSTNAME").ok().filter(|host| !host.is_empty());
+    let host = host.or_else(|| std::fs::read_to_string("/proc/sys/kernel/hostname").ok());
+    format!("{}_{:016x}", host.as_deref().map_or("pod-safety", str::trim), random())
+}
+
+async fn run(config: Config, connect: &ConnectOptions, agents: RunAgents) -> anyhow::Result<()> {
+    let metrics = Metrics::new().context("setting up metrics")?;
+    let env = Env::real(random());
+    let connection = Connection::open(connect, env.clone(), metrics.client.clone()).await?;
+    let (tell, stop) = watch::channel(false);
+    let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
+    let names: Vec<_> = config.controllers.iter().map(|name| name.ours()).collect();
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), mode = config.mode.name(), controllers = names.join(","), identity = %config.identity, "starts");
+    let devices = Arc::new(Devices::new(env.clone(), agents));
+    let watched = watch_agents(Arc::clone(&devices), env.clone(), metrics.clone());
+    env.spawner.spawn("fence agents", Box::pin(watched));
+    let work = instance::run(config, connection, devices, env, metrics, stop);
+    tokio::pin!(work);
+    let told = async {
+        tokio::select! {
+            biased;
+            _ = terminate.recv() => "SIGTERM",
+            _ = interrupt.recv() => "SIGINT",
+        }
+    };
+    tokio::select! {
+        biased;
+        done = &mut work => return done.map_err(anyhow::Error::from),
+        signal = told => tracing::info!(signal, "stops: finishing what is in progress"),
+    }
+    let _nobody_listens = tell.send(true);
+    work.await?;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// The wait between two checks whether fence agents can run.
+const AGENTS_ASKED: Duration = Duration::from_secs(10);
+
+/// Shows in the log, in `/readyz` and in a metric whether fence agents can run.
+async fn watch_agents(devices: Arc<Devices>, env: Env, metrics: Metrics) {
+    let mut answered = None;
+    loop {
+        let answers = devices.agents_answer().await;
+        match &answers {
+            Ok(()) if answered == Some(false) => tracing::info!("fence agents can run again"),
+            Err(error) if answered != Some(false) => {
+                tracing::warn!(%error, "fence agents cannot run; devices with other drivers are not affected");
+            }
+            Ok(()) | Err(_) => {}
+        }
+        metrics.fence_agents(answers.is_ok());
+        answered = Some(answers.is_ok());
+        env.sleep(AGENTS_ASKED).await;
+    }
+}

@@ -1,0 +1,158 @@
+//! The command line: the controllers, the demonstration, and the commands that people type (`pod-safety-cli`).
+
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use pod_safety_cli::{Exit, USAGE, called, ended, flags_first, print, print_as_it_is, say};
+use pod_safety_process::{fence_agents, run};
+
+#[cfg(feature = "demo")]
+use crate::demo;
+use crate::man;
+
+/// At the end of `--help`.
+const AFTER_HELP: &str = "kubectl's flags --context, --kubeconfig, --as, --as-group, --request-timeout and -n work before the \
+    command and after it.";
+
+/// Keeps at most one pod running per StatefulSet identity, through any partition.
+///
+/// pod-safety runs Kubernetes controllers that delete pods gracefully,
+/// and force delete a pod only with proof that its processes have terminated.
+#[derive(Debug, Parser)]
+#[command(name = "pod-safety", version, propagate_version = true, max_term_width = 100, after_help = AFTER_HELP)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Watch a simulated cluster in trouble, live, and break it yourself: needs no cluster, changes nothing
+    #[cfg(feature = "demo")]
+    Demo(demo::Args),
+    /// Run a scenario file in the simulated cluster, and check the result
+    #[cfg(feature = "demo")]
+    Simulate(demo::SimulateArgs),
+    /// Run the controllers
+    Run(Box<run::Args>),
+    /// Run fence agents for the controllers, in a container that cannot read their token or memory
+    ///
+    /// Orders arrive on a Unix socket from `pod-safety run --fence-agents-socket`, one per connection. An agent is killed when its
+    /// connection closes or its deadline passes. At its start this command kills the agents that an earlier one with the
+    /// same socket left behind.
+    FenceAgents(fence_agents::Args),
+    #[command(flatten)]
+    OfPeople(pod_safety_cli::Command),
+    /// Print the completion script of a shell
+    Completion {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual, or write a page for each command
+    Man(man::Args),
+}
+
+/// Reads the arguments and does what they say.
+pub(crate) fn main() -> ExitCode {
+    match parsed() {
+        Ok(cli) => carry_out(cli.command),
+        Err(error) => usage(&error),
+    }
+}
+
+fn parsed() -> Result<Cli, clap::Error> {
+    let mut command = Cli::command();
+    if called::is_plugin() {
+        command = command.bin_name(called::PLUGIN);
+    }
+    Cli::from_arg_matches(&command.try_get_matches_from(flags_first(std::env::args_os()))?)
+}
+
+fn carry_out(command: Command) -> ExitCode {
+    let done = match command {
+        #[cfg(feature = "demo")]
+        Command::Demo(args) => return demo::ended(args.main()),
+        #[cfg(feature = "demo")]
+        Command::Simulate(args) => return demo::ended(args.main()),
+        Command::Run(args) => args.main(),
+        Command::FenceAgents(args) => args.main(),
+        Command::OfPeople(command) => return command.carry_out(),
+        Command::Man(args) => args.main().map_err(anyhow::Error::from),
+        Command::Completion { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "pod-safety", &mut script);
+            print_as_it_is(&script).map_err(anyhow::Error::from)
+        }
+    };
+    ended(done.map(|()| Exit::Fine))
+}
+
+/// Help goes to stdout as it is; an error becomes one line.
+fn usage(error: &clap::Error) -> ExitCode {
+    let rendered = error.render();
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            let _closed = print(rendered.to_string().as_bytes());
+            ExitCode::SUCCESS
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            say(rendered.to_string().trim_end());
+            ExitCode::from(USAGE)
+        }
+        _ => {
+            let text = rendered.to_string();
+            let lines =
+                text.lines().take_while(|line| !line.starts_with("For more") && !line.starts_with("Usage:"));
+            let lines = lines.map(str::trim).filter(|line| !line.is_empty());
+            let line = lines.collect::<Vec<_>>().join(" ").replace(" tip: ", "; ");
+            say(&format!("pod-safety: {} (see --help)", line.trim_start_matches("error: ")));
+            ExitCode::from(USAGE)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn the_definition_of_the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    /// By these names hints know a command, and commands of people are tried with hostile texts.
+    #[test]
+    fn the_commands_that_are_not_of_people_are_named() {
+        let people = <pod_safety_cli::Command as Subcommand>::augment_subcommands(clap::Command::new(""));
+        let names = |command: clap::Command| -> BTreeSet<String> {
+            command.get_subcommands().map(|one| one.get_name().to_owned()).collect()
+        };
+        let here: BTreeSet<String> = names(Cli::command()).difference(&names(people)).cloned().collect();
+        let named = called::OF_THE_PROGRAM.map(str::to_owned);
+        let of_the_feature =
+            |name: &String| cfg!(feature = "demo") || !matches!(&**name, "demo" | "simulate");
+        assert_eq!(here, named.into_iter().filter(of_the_feature).collect());
+    }
+
+    #[test]
+    fn every_flag_of_run_has_its_environment_twin() {
+        let command = Cli::command();
+        let run = command.find_subcommand("run").unwrap();
+        for argument in run.get_arguments().filter(|argument| argument.get_long().is_some()) {
+            let long = argument.get_long().unwrap();
+            // Those that mean nothing here are only taken.
+            if long == "help" || long == "version" || argument.is_hide_set() {
+                continue;
+            }
+            let twin = match long {
+                // OpenTelemetry's own.
+                "otlp-endpoint" => "OTEL_EXPORTER_OTLP_ENDPOINT".to_owned(),
+                _ => format!("POD_SAFETY_{}", long.to_uppercase().replace('-', "_")),
+            };
+            assert_eq!(argument.get_env().and_then(|name| name.to_str()), Some(twin.as_str()), "--{long}");
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! The shipped process, as the simulator starts it: the same `instance::run` as
+//! `pod-safety run`, with the world's clock, tasks and connection. The simulator's
+//! own tests start it by this very file.
+
+use pod_safety_process::instance::{Config, run_shown};
+use pod_safety_process::registry::Name;
+use pod_safety_process::{disruption, node_lifecycle, pod_gc, volume_guard};
+use pod_safety_shared::clock::Task;
+use pod_safety_shared::drive::Mode;
+use pod_safety_shared::lease::LeaseConfig;
+use pod_safety_simulator::campaign::Keeper;
+use pod_safety_simulator::world::Launched;
+
+/// Starts a process with the settings of the world.
+pub(crate) fn launch(launched: Launched) -> Task {
+    let Launched { connection, env, transport, metrics, stop, identity, settings, shown } = launched;
+    let lease = settings.lease_duration.map(|lease_duration| LeaseConfig {
+        namespace: "kube-system".to_owned(),
+        name: "pod-safety".to_owned(),
+        identity: identity.clone(),
+        lease_duration,
+        renew_deadline: settings.renew_deadline,
+        retry_period: settings.retry_period,
+    });
+    // A world without budgets is spared the watches for them, and one without taints
+    // those for nodes that bear some. Who taints nodes is the world's own hand, as
+    // kube-controller-manager does it, unless the world has us do that.
+    let runs = |name: &Name| match name {
+        Name::Disruption => settings.budgets,
+        Name::TaintEviction => settings.taints,
+        Name::NodeLifecycle => settings.nodes != Keeper::Theirs,
+        // Only some worlds have our own kinds.
+        Name::Fencing => settings.fencing,
+        Name::VolumeGuard => settings.volumes,
+        Name::PodGc => true,
+    };
+    let config = Config {
+        controllers: Name::ALL.into_iter().filter(runs).collect(),
+        mode: match settings.nodes {
+            Keeper::Ours => Mode::Replace,
+            Keeper::Guarded => Mode::Guard,
+            // Nobody else keeps the budgets of the world, or ends pods for taints.
+            Keeper::Theirs if settings.budgets || settings.taints => Mode::Replace,
+            Keeper::Theirs => Mode::Guard,
+        },
+        lease,
+        pod_gc: pod_gc::Config {
+            terminated_threshold: Some(settings.terminated_threshold),
+            quarantine: settings.quarantine,
+            trust_out_of_service_taint: false,
+            agent_reports: settings.agent_reports.map(Into::into),
+        },
+        disruption: disruption::Config { stale_pod_timeout: std::time::Duration::from_secs(120) },
+        node_lifecycle: node_lifecycle::Config::of_kcm(),
+        volume_guard: volume_guard::Config::after(settings.quarantine),
+        node_name: None,
+        fencing_namespaces: ["kube-system".to_owned()].into(),
+        fencing_history: None,
+        provider_behind: settings.provider_behind,
+        traces: None,
+        admin: None,
+        identity,
+    };
+    Box::pin(async move {
+        let show = |holds: &std::sync::Arc<_>| drop(shown.set(std::sync::Arc::clone(holds)));
+        let ended = run_shown(config, connection, transport, env, metrics, stop, show).await;
+        // One that does not start does nothing, which the checker's liveness finds too.
+        debug_assert!(ended.is_ok(), "the process did not start: {ended:?}");
+    })
+}

@@ -1,0 +1,107 @@
+//! Without a terminal: the timeline as lines, then the verdict and the table.
+
+use std::time::Duration;
+
+use anyhow::Context;
+use pod_safety_simulator::comparison::compare;
+use pod_safety_simulator::scenario::{Contender, Scenario};
+use pod_safety_simulator::world::{Outcome, Pace, Stage};
+
+use super::hosting::Hosting;
+use super::launch::launch;
+use pod_safety_cli::Paint;
+use pod_safety_cli::print;
+
+/// How wide the explanation is.
+const COLUMNS: usize = 100;
+/// How often what happened is written down, in simulated time.
+const EACH: Duration = Duration::from_secs(1);
+/// The same in real time where kubectl may come: a request is answered when the next moment is due, and a command sends up
+/// to thirty, one after another.
+const ANSWERS_EACH: Duration = Duration::from_millis(30);
+
+/// Runs the scenario, then compares. Gives back whether pod-safety broke no rule.
+pub(super) fn play(
+    scenario: Option<&Scenario>,
+    contender: Contender,
+    speed: Option<f64>,
+    hosting: Hosting,
+) -> anyhow::Result<bool> {
+    let scenario = scenario.context("there are no scenarios")?;
+    let Scenario { name, title, about, plan, .. } = scenario;
+    let (label, seed) = (contender.label(), plan.seed);
+    let about = Paint::plain().within(COLUMNS).wrap(about, 0);
+    print(format!("{name}: {title}\n\n{about}\n\nrules: {label}; seed {seed}\n\n").as_bytes())?;
+    let outcome = told(scenario, contender, speed, hosting)?;
+    print(verdict(contender, &outcome).as_bytes())?;
+    let comparison = compare(plan, launch);
+    let sentences = comparison.sentences().join("\n");
+    print(
+        format!("\nthe same fault and seed with each set of rules:\n\n{sentences}\n\n{comparison}")
+            .as_bytes(),
+    )?;
+    let ours = comparison.outcome(Contender::PodSafety).context("pod-safety's own run did not finish")?;
+    Ok(ours.broken.is_empty())
+}
+
+/// Runs it, with a line for everything that happens, as it happens.
+pub(super) fn told(
+    scenario: &Scenario,
+    contender: Contender,
+    speed: Option<f64>,
+    mut hosting: Hosting,
+) -> anyhow::Result<Outcome> {
+    let each = each(hosting.is_open(), speed);
+    let pace = Pace { each, speed, from: Duration::ZERO, ends: true };
+    let stage = Stage::open(&hosting.plan(&scenario.plan), contender.subject(launch), pace)
+        .context("starting a thread")?;
+    if let Some(url) = hosting.host(&stage)? {
+        print(format!("kubectl --server {url}\n").as_bytes())?;
+        if let Some(file) = hosting.kubeconfig() {
+            print(format!("export KUBECONFIG={}\n", file.display()).as_bytes())?;
+        }
+    }
+    while let Some(snapshot) = stage.wait() {
+        let lines = snapshot.news.iter().map(|(at, what)| format!("{:>9.3}s  {what}\n", at.as_secs_f64()));
+        let lines: String = lines.collect();
+        print(lines.as_bytes())?;
+    }
+    stage.end().context("the simulation did not finish")
+}
+
+/// From one moment that is shown to the next, in simulated time.
+fn each(is_open: bool, speed: Option<f64>) -> Duration {
+    let most = |speed: f64| ANSWERS_EACH.mul_f64(speed.clamp(0.01, 30.0));
+    speed.filter(|_| is_open).map_or(EACH, |speed| EACH.min(most(speed)))
+}
+
+/// What came of it, in words.
+pub(super) fn verdict(contender: Contender, outcome: &Outcome) -> String {
+    let seconds = outcome.simulated.as_secs();
+    if outcome.broken.is_empty() {
+        return format!("\nverdict: {} broke no rule in {seconds} simulated seconds\n", contender.name());
+    }
+    let mut text = format!("\nverdict: {} broke rules in {seconds} simulated seconds\n", contender.name());
+    for (rule, count) in &outcome.broken {
+        text.push_str(&format!("  {rule}: {count}\n"));
+    }
+    for violation in &outcome.violations {
+        let at = violation.at.as_secs_f64();
+        text.push_str(&format!("  {at:>9.3}s  {}: {}\n", violation.invariant, violation.what));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With `--serve` each request waited for a second: `status` took 13, `doctor` 33.
+    #[test]
+    fn bug_who_asked_a_served_cluster_waited_a_second_for_each_answer() {
+        let real = |speed: f64| each(true, Some(speed)).div_f64(speed);
+        assert_eq!(real(1.0), ANSWERS_EACH);
+        assert!(real(6.0) <= ANSWERS_EACH && real(100.0) <= ANSWERS_EACH);
+        assert_eq!((each(false, Some(1.0)), each(true, None)), (EACH, EACH), "as before");
+    }
+}

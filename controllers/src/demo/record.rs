@@ -1,0 +1,116 @@
+//! `--record`: what is shown, as an asciinema cast of version 2, without a terminal.
+//!
+//! The format: a line of JSON with `version`, `width` and `height`, then one for each piece of output, `[seconds, "o", text]`
+//! (<https://docs.asciinema.org/manual/asciicast/v2/>). The same scenario and seed give the same file.
+
+use std::io::Write;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context;
+use pod_safety_simulator::comparison::compare;
+use pod_safety_simulator::world::{Pace, Stage};
+use ratatui::Terminal;
+use ratatui::backend::{Backend, CrosstermBackend, TestBackend};
+use ratatui::buffer::Buffer;
+use ratatui::crossterm::style::force_color_output;
+use serde_json::json;
+
+use super::launch::launch;
+use super::picture::draw;
+use super::screen::BOOTED;
+use super::show::{Overlay, Show};
+use pod_safety_cli::print;
+
+/// The terminal that it is recorded for: what each has at least.
+const WIDTH: u16 = 80;
+const HEIGHT: u16 = 24;
+/// Simulated time between two pictures.
+const EACH: Duration = Duration::from_secs(1);
+/// Simulated time that is shown after the last pod is back.
+const AFTER: Duration = Duration::from_secs(20);
+/// For how long the table stands at the end.
+const TABLE: Duration = Duration::from_secs(10);
+
+/// Pictures, each with the time since the first.
+#[derive(Debug)]
+pub(super) struct Film {
+    pub(super) title: String,
+    pub(super) pictures: Vec<(Duration, Buffer)>,
+    /// How long it takes in all.
+    pub(super) lasts: Duration,
+}
+
+/// Records the scenario that is shown, and says so.
+pub(super) fn play(show: Show, file: &Path) -> anyhow::Result<()> {
+    let film = film(show)?;
+    let name = file.display();
+    let cast = cast(&film)?;
+    std::fs::write(file, &cast).with_context(|| name.to_string())?;
+    let seconds = film.lasts.as_secs();
+    let said =
+        format!("wrote {name}: {seconds} seconds of {WIDTH}x{HEIGHT}; play it with: asciinema play {name}\n");
+    print(said.as_bytes())?;
+    Ok(())
+}
+
+/// Runs the scenario until every pod is back, and then shows the table.
+pub(super) fn film(mut show: Show) -> anyhow::Result<Film> {
+    let scenario = show.scenario().context("there are no scenarios")?;
+    let (title, plan) = (format!("pod-safety demo: {}", scenario.title), scenario.plan.clone());
+    let comparison = compare(&plan, launch);
+    let presence = &comparison.outcome(show.contender).context("a run did not finish")?.presence;
+    let ends = presence.restored().map_or(presence.measured(), |back| back + AFTER);
+    show.comparison = Some(comparison);
+
+    let mut terminal = Terminal::new(TestBackend::new(WIDTH, HEIGHT))?;
+    let pace = Pace { each: EACH, speed: None, from: Duration::ZERO, ends: true };
+    let stage = Stage::open(&plan, show.contender.subject(launch), pace).context("starting a thread")?;
+    let (mut pictures, mut last) = (Vec::new(), Duration::ZERO);
+    while let Some(snapshot) = stage.wait() {
+        let at = snapshot.at;
+        show.see(snapshot);
+        if at < BOOTED {
+            continue;
+        }
+        last = (at - BOOTED).div_f64(show.speed);
+        pictures.push((last, pictured(&mut terminal, &show)?));
+        if at >= ends {
+            break;
+        }
+    }
+    drop(stage.close());
+    show.overlay = Overlay::Table;
+    pictures.push((last + EACH.div_f64(show.speed), pictured(&mut terminal, &show)?));
+    Ok(Film { title, pictures, lasts: last + TABLE })
+}
+
+fn pictured(terminal: &mut Terminal<TestBackend>, show: &Show) -> anyhow::Result<Buffer> {
+    terminal.draw(|frame| draw(frame, show))?;
+    Ok(terminal.backend().buffer().clone())
+}
+
+/// What a terminal is sent for it.
+pub(super) fn cast(film: &Film) -> anyhow::Result<Vec<u8>> {
+    // A recording has colours, whatever the terminal is in which it was asked for.
+    force_color_output(true);
+    let mut cast = Vec::new();
+    let header = json!({ "version": 2, "width": WIDTH, "height": HEIGHT, "title": film.title });
+    writeln!(cast, "{header}")?;
+    let mut output = |at: Duration, text: &str| {
+        let at = (at.as_secs_f64() * 1_000.0).round() / 1_000.0;
+        writeln!(cast, "{}", json!([at, "o", text]))
+    };
+    output(Duration::ZERO, "\u{1b}[2J\u{1b}[?25l")?;
+    let mut before =
+        film.pictures.first().map(|(_, picture)| Buffer::empty(picture.area)).unwrap_or_default();
+    for (at, picture) in &film.pictures {
+        let mut bytes = Vec::new();
+        CrosstermBackend::new(&mut bytes).draw(before.diff(picture).into_iter())?;
+        output(*at, &String::from_utf8(bytes)?)?;
+        before = picture.clone();
+    }
+    // A player holds the last picture until here.
+    output(film.lasts, "\u{1b}[?25h")?;
+    Ok(cast)
+}

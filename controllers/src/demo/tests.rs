@@ -1,0 +1,311 @@
+//! What is on the screen for a given moment, and what keys ask for.
+
+use std::time::Duration;
+
+use pod_safety_shared::testing::writes_anew;
+use pod_safety_simulator::campaign::Fault;
+use pod_safety_simulator::checker::{Invariant, Violation};
+use pod_safety_simulator::comparison::compare;
+use pod_safety_simulator::scenario::{Contender, shipped};
+use pod_safety_simulator::world::{
+    BudgetView, Deed, HoldView, Machine, NodeView, PodView, ProcessView, ReplicaView, Snapshot,
+};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+use super::launch::launch;
+use super::picture::draw;
+use super::show::{Overlay, Show, Wish};
+use super::{chosen, list, plain};
+
+fn node(name: &str, zone: &'static str, machine: Machine, registered: bool) -> NodeView {
+    let (name, lease_age, said) = (name.to_owned(), Some(Duration::from_secs(7)), String::new());
+    NodeView { name, zone, machine, registered, lease_age, said }
+}
+
+fn pod(name: &str, uid: &str, node: &str, terminating: bool) -> PodView {
+    let (identity, phase) = (format!("default/{name}"), "Running".to_owned());
+    PodView { identity, uid: uid.to_owned(), phase, node: node.to_owned(), terminating }
+}
+
+fn process(name: &str, uid: &str, node: &str) -> ProcessView {
+    let since = Duration::from_secs(20);
+    ProcessView { identity: format!("default/{name}"), uid: uid.to_owned(), node: node.to_owned(), since }
+}
+
+/// Four machines in four states; data-1 runs twice.
+fn moment() -> Snapshot {
+    Snapshot {
+        at: Duration::from_millis(83_400),
+        nodes: vec![
+            node("node-0", "a", Machine::On, true),
+            node("node-1", "b", Machine::Cut, false),
+            NodeView {
+                said: "Unknown, suspect, NoExecute".to_owned(),
+                ..node("node-2", "c", Machine::Off, true)
+            },
+            node("node-3", "a", Machine::Frozen, true),
+        ],
+        pods: vec![
+            pod("data-0", "aaaa0", "node-2", true),
+            pod("data-1", "bbbb1", "node-0", false),
+            pod("data-2", "cccc2", "", false),
+        ],
+        processes: vec![process("data-1", "bbbb1", "node-0"), process("data-1", "dddd3", "node-1")],
+        replicas: vec![ReplicaView {
+            name: "replica-0".to_owned(),
+            running: true,
+            paused: false,
+            leads: true,
+        }],
+        budgets: vec![BudgetView {
+            name: "shop-0".to_owned(),
+            allowed: 1,
+            current: 4,
+            desired: 3,
+            expected: 4,
+            ready: 3,
+        }],
+        holds: vec![HoldView {
+            subject: "default/data-0".to_owned(),
+            reason: "KubeletAlive".to_owned(),
+            message: "Stop that kubelet".to_owned(),
+        }],
+        violations: vec![Violation {
+            at: Duration::from_secs(70),
+            invariant: Invariant::AtMostOne,
+            what: "data-1 runs twice".to_owned(),
+        }],
+        news: vec![(Duration::from_secs(33), "fault: the Node object of node-1 is deleted".to_owned())],
+        over: false,
+    }
+}
+
+fn show() -> Show {
+    let mut show = Show::new(shipped().unwrap(), 0, Contender::PodSafety, 6.0);
+    show.see(moment());
+    show
+}
+
+fn screen(show: &Show) -> Vec<String> {
+    screen_of(show, 150, 44)
+}
+
+fn screen_of(show: &Show, width: u16, height: u16) -> Vec<String> {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    terminal.draw(|frame| draw(frame, show)).unwrap();
+    let buffer = terminal.backend().buffer();
+    let line = |y| (0..buffer.area.width).map(|x| buffer[(x, y)].symbol()).collect::<String>();
+    (0..buffer.area.height).map(line).collect()
+}
+
+#[track_caller]
+fn has(screen: &[String], words: &[&str]) {
+    let found = screen.iter().any(|line| words.iter().all(|word| line.contains(word)));
+    assert!(found, "no line has all of {words:?}:\n{}", screen.join("\n"));
+}
+
+fn press(show: &mut Show, code: KeyCode) -> Wish {
+    show.key(KeyEvent::new(code, KeyModifiers::NONE))
+}
+
+fn letter(show: &mut Show, letter: char) -> Wish {
+    press(show, KeyCode::Char(letter))
+}
+
+#[test]
+fn the_screen_shows_what_the_api_says_and_what_is_true() {
+    let screen = screen(&show());
+    has(&screen, &["1 database: a database's node stops answering"]);
+    has(&screen, &["01:23.4", "seed 3", "speed 6x", "rules: pod-safety", "RULES BROKEN: 1"]);
+    has(&screen, &["▶ node-0", "zone a", "machine on", "Lease 7s old", "Ready"]);
+    has(&screen, &["node-1", "CUT OFF", "NODE DELETED"]);
+    has(&screen, &["node-2", "POWER OFF", "Unknown, suspect, NoExecute"]);
+    has(&screen, &["node-3", "FROZEN"]);
+    has(&screen, &["PodDisruptionBudget shop-0", "evictions allowed: 1"]);
+    has(&screen, &["4 of 4 ready, 3 needed", "actually ready: 3"]);
+    has(&screen, &["data-0", "Terminating", "no process"]);
+    has(&screen, &["data-1", "Running", "TWO COPIES"]);
+    has(&screen, &["data-1", "pod removed", "TWO COPIES RUN"]);
+    has(&screen, &["without a node"]);
+    has(&screen, &["data-0 KubeletAlive"]);
+    has(&screen, &["Stop that kubelet"]);
+    has(&screen, &["BROKEN S1 at most one at 01:10.0"]);
+    has(&screen, &["pod-safety replica-0: leads"]);
+    has(&screen, &["00:33.0", "fault: the Node object of node-1 is deleted"]);
+    has(&screen, &["machine, process: what is true", "Node, Lease, pod: what the API server shows"]);
+    has(&screen, &["? keys, legend", "t table", "q quit"]);
+}
+
+#[test]
+fn other_rules_are_said_to_give_no_reasons() {
+    let mut show = show();
+    show.contender = Contender::KubeControllerManager;
+    show.see(Snapshot { holds: Vec::new(), replicas: Vec::new(), ..moment() });
+    has(&screen(&show), &["data-0: Terminating. kube-controller-manager gives no reason."]);
+    has(&screen(&show), &["rules: kube-controller-manager"]);
+}
+
+/// 80 columns and 24 lines showed four of thirteen nodes, cut within words.
+#[test]
+fn bug_a_terminal_of_80_by_24_did_not_show_it() {
+    reads("80x24", &show(), 80, 24);
+    let mut calm = show();
+    calm.see(Snapshot { violations: Vec::new(), budgets: Vec::new(), ..moment() });
+    calm.overlay = Overlay::Help;
+    reads("80x24-help", &calm, 80, 24);
+}
+
+#[test]
+fn a_narrow_terminal_shows_it_too() {
+    reads("50x30", &show(), 50, 30);
+}
+
+#[track_caller]
+fn reads(name: &str, show: &Show, width: u16, height: u16) {
+    let lines = screen_of(show, width, height);
+    let text: String = lines.iter().map(|line| format!("{}\n", line.trim_end())).collect();
+    let path = format!("{}/src/demo/golden/{name}.txt", env!("CARGO_MANIFEST_DIR"));
+    golden(&path, &text);
+}
+
+/// Compares with a file, or writes it anew.
+#[track_caller]
+pub(super) fn golden(path: &str, text: &str) {
+    if writes_anew("POD_SAFETY_WRITE_GOLDEN") {
+        std::fs::write(path, text).unwrap();
+    }
+    let golden = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(
+        golden == text,
+        "{path}: run it once with POD_SAFETY_WRITE_GOLDEN=1 and look at the difference; it is now:\n{text}"
+    );
+}
+
+#[test]
+fn nodes_that_do_not_fit_are_counted_and_the_selected_one_is_seen() {
+    let mut show = show();
+    let nodes = (0..30).map(|at| node(&format!("node-{at}"), "a", Machine::On, true)).collect();
+    show.see(Snapshot { nodes, violations: Vec::new(), budgets: Vec::new(), ..moment() });
+    show.selected = 17;
+    let screen = screen_of(&show, 80, 24);
+    has(&screen, &["▶ node-17"]);
+    has(&screen, &["more lines: ↑ and ↓ select other nodes"]);
+    show.selected = 29;
+    has(&screen_of(&show, 80, 24), &["▶ node-29"]);
+}
+
+#[test]
+fn the_newest_lines_of_the_timeline_are_seen() {
+    let mut show = show();
+    let news = (0..400).map(|at| (Duration::from_secs(at), format!("line {at}."))).collect();
+    show.see(Snapshot { news, ..moment() });
+    let screen = screen(&show);
+    has(&screen, &["line 399."]);
+    assert!(!screen.iter().any(|line| line.contains("line 100.")));
+    assert!(show.timeline.len() < 400, "a long watch does not fill the memory");
+}
+
+#[test]
+fn a_tiny_terminal_is_no_trouble() {
+    for overlay in [Overlay::Nothing, Overlay::Table, Overlay::Help] {
+        for (width, height) in [(9, 3), (1, 1), (20, 10)] {
+            let mut show = show();
+            show.overlay = overlay;
+            assert_eq!(screen_of(&show, width, height).len(), usize::from(height));
+        }
+    }
+}
+
+#[test]
+fn keys_act_on_the_selected_node_as_it_is() {
+    let mut show = show();
+    let cut = letter(&mut show, 'c');
+    assert!(matches!(cut, Wish::Deed(Deed::Fault(Fault::CutNode { node: 0, .. }))), "{cut:?}");
+    let frozen = letter(&mut show, 'f');
+    assert!(matches!(frozen, Wish::Deed(Deed::Fault(Fault::Freeze { node: 0, .. }))), "{frozen:?}");
+    assert_eq!(letter(&mut show, 'o'), Wish::Deed(Deed::Fault(Fault::PowerOff { node: 0, back: None })));
+    assert_eq!(letter(&mut show, 'd'), Wish::Deed(Deed::Fault(Fault::DeleteNode { node: 0 })));
+    assert_eq!(letter(&mut show, 'r'), Wish::Nothing, "it has power");
+
+    assert_eq!(press(&mut show, KeyCode::Down), Wish::Nothing);
+    assert_eq!(letter(&mut show, 'h'), Wish::Deed(Deed::Mend(1)));
+    assert_eq!(letter(&mut show, 'd'), Wish::Nothing, "its Node is deleted already");
+    press(&mut show, KeyCode::Tab);
+    assert_eq!(letter(&mut show, 'r'), Wish::Deed(Deed::PowerOn(2)));
+    assert_eq!(letter(&mut show, 'o'), Wish::Nothing, "it has no power");
+    (0..5).for_each(|_| assert_eq!(press(&mut show, KeyCode::Down), Wish::Nothing));
+    assert_eq!(show.selected, 3, "the last node stays selected");
+    assert_eq!(letter(&mut show, 'f'), Wish::Deed(Deed::Thaw(3)));
+    press(&mut show, KeyCode::Up);
+    assert_eq!(show.selected, 2);
+}
+
+#[test]
+fn keys_change_what_is_shown() {
+    let mut show = show();
+    assert_eq!(letter(&mut show, ' '), Wish::Pause);
+    assert!(show.paused);
+    has(&screen(&show), &["PAUSED"]);
+    assert_eq!(letter(&mut show, '+'), Wish::Speed);
+    assert!(show.speed > 6.0);
+    (0..100).for_each(|_| {
+        letter(&mut show, '-');
+    });
+    assert!(show.speed > 0.0, "time never stands still by accident");
+    assert_eq!(letter(&mut show, 's'), Wish::Begin);
+    assert_eq!(show.contender, Contender::KubeControllerManager);
+    assert!(!show.paused && show.timeline.is_empty(), "a new run begins at its beginning");
+    assert_eq!(letter(&mut show, '3'), Wish::Begin);
+    assert_eq!(show.scenario().unwrap().name, "power-loss");
+    assert_eq!(letter(&mut show, 'q'), Wish::Quit);
+    let interrupt = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
+    assert_eq!(show.key(interrupt), Wish::Quit, "not a cut");
+}
+
+#[test]
+fn the_table_and_the_explanations_are_opened_and_closed() {
+    let mut show = show();
+    assert_eq!(letter(&mut show, 't'), Wish::Nothing);
+    has(&screen(&show), &["running the same fault with all rules"]);
+    show.comparison = Some(compare(show.plan().unwrap(), launch));
+    let open = screen(&show);
+    has(&open, &["pod-safety", "kube-controller-manager", "script --force"]);
+    has(&open, &["two copies wrote", "never"]);
+    has(&open, &["With kube-controller-manager alone: data-0 is still away after"]);
+    letter(&mut show, '?');
+    has(&screen(&show), &["its pods are deleted gracefully"]);
+    has(&screen_of(&show, 80, 24), &["the table; this page; quit"]);
+    assert_eq!(press(&mut show, KeyCode::Esc), Wish::Nothing);
+    assert_eq!(show.overlay, Overlay::Nothing);
+    has(&screen(&show), &["script --force", "data-0"]);
+}
+
+#[test]
+fn scenarios_are_chosen_by_name_or_number() {
+    let scenarios = shipped().unwrap();
+    assert_eq!(chosen(&scenarios, None).unwrap(), 0);
+    assert_eq!(chosen(&scenarios, Some("storm")).unwrap(), 10);
+    assert_eq!(chosen(&scenarios, Some("2")).unwrap(), 1);
+    for unknown in ["0", &*(scenarios.len() + 1).to_string(), "nosuch"] {
+        let said = chosen(&scenarios, Some(unknown)).unwrap_err().to_string();
+        assert!(said.contains(unknown) && said.contains("known are database, two-losses,"), "{said}");
+    }
+    assert_eq!(list(&scenarios).lines().count(), scenarios.len());
+}
+
+#[test]
+fn the_verdict_names_what_was_broken_and_how_often() {
+    let scenario = &shipped().unwrap()[1];
+    let comparison = compare(&scenario.plan, launch);
+    let ours = plain::verdict(Contender::PodSafety, comparison.outcome(Contender::PodSafety).unwrap());
+    assert!(ours.contains("verdict: pod-safety broke no rule in "), "{ours}");
+    let kcm = comparison.outcome(Contender::KubeControllerManager).unwrap();
+    let theirs = plain::verdict(Contender::KubeControllerManager, kcm);
+    let count = kcm.broken[&Invariant::AtMostOne];
+    assert!(
+        theirs.contains("broke rules") && theirs.contains(&format!("S1 at most one: {count}\n")),
+        "{theirs}"
+    );
+}

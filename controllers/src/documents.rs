@@ -1,0 +1,90 @@
+//! The documentation names commands and flags that this program has.
+
+use std::ffi::OsString;
+
+use clap::Parser;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use pod_safety_locks::documents::{Way, commands, quoted, split, words};
+
+use pod_safety_cli::flags_first;
+
+use crate::cli::{Cli, Command};
+
+/// Reads the arguments of a command. What is missing is missing on purpose: a sentence names no node.
+fn read(command: &str) -> Result<(), String> {
+    let mut words = words(command);
+    if words.first().is_some_and(|word| word == "kubectl") {
+        words.remove(0);
+    }
+    match Cli::try_parse_from(flags_first(words.into_iter().map(OsString::from))) {
+        Ok(Cli { command: Command::Demo(args) }) if !args.knows_its_scenario() => {
+            Err("there is no such scenario".to_owned())
+        }
+        Ok(_) => Ok(()),
+        Err(error) => match error.kind() {
+            ErrorKind::DisplayHelp
+            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+            | ErrorKind::DisplayVersion
+            | ErrorKind::MissingRequiredArgument
+            | ErrorKind::MissingSubcommand => Ok(()),
+            ErrorKind::InvalidValue if has_no_value(&error) => Ok(()),
+            _ => Err(error.to_string()),
+        },
+    }
+}
+
+/// Whether a flag is named, and nothing for it.
+fn has_no_value(error: &clap::Error) -> bool {
+    matches!(error.get(ContextKind::InvalidValue), Some(ContextValue::String(value)) if value.is_empty())
+}
+
+/// What a sentence leaves open is filled in: `[pod|node NAME]`, `--reason TEXT`, `…`.
+fn filled_in(quoted: &str) -> String {
+    let plain = quoted.replace(['[', ']', '\\'], "").replace('…', "x");
+    let word = |word: &str| {
+        let first = word.split('|').next().unwrap_or_default();
+        let is_open = first.chars().all(|letter| letter.is_ascii_uppercase() || letter == '-');
+        if is_open { first.to_lowercase() } else { first.to_owned() }
+    };
+    plain.split(' ').map(word).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn bug_every_command_that_the_documentation_names_is_one() {
+    let quoted = quoted().unwrap();
+    let copied = commands().unwrap();
+    assert!(quoted.len() > 80, "{} commands in sentences", quoted.len());
+    let quoted = quoted.into_iter().map(|(place, text)| {
+        let ours = split(&text, &[" | "]).into_iter().next().unwrap_or_default();
+        (place, filled_in(&ours))
+    });
+    let ours = copied.into_iter().filter(|command| matches!(command.way, Way::Demo | Way::Flags));
+    let copied = ours.map(|command| {
+        let ours = split(&command.text, &["|"]).into_iter().next().unwrap_or_default();
+        // Names of Kubernetes are in lower case.
+        (command.place, filled_in(&ours))
+    });
+    let wrong = quoted.chain(copied).filter_map(|(place, text)| {
+        let why = read(&text).err()?;
+        Some(format!("{place}: {text}: {why}"))
+    });
+    let wrong: Vec<String> = wrong.collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_command_that_there_is_not_is_noticed() {
+    assert_eq!(read("kubectl pod-safety --context prod status"), Ok(()));
+    assert_eq!(read("pod-safety fence"), Ok(()), "a sentence may name no node");
+    assert_eq!(read("pod-safety pause --policy"), Ok(()), "and no value");
+    for wrong in [
+        "pod-safety fence a --yes",
+        "pod-safety frobnicate",
+        "pod-safety explain pod A_B",
+        "pod-safety demo --scenario none",
+        "pod-safety demo --serve 1.2.3.4:80",
+    ] {
+        assert!(read(wrong).is_err(), "{wrong}");
+    }
+    assert_eq!(filled_in("pod-safety timeline [node|pod NAME] …"), "pod-safety timeline node name x");
+}
