@@ -4,7 +4,7 @@
 //! same real API server with the same objects, beside a bare loop that shows what the API server can take.
 //!
 //! - `plan`: what is measured, from the command line; `cluster`: where; `contender`: who
-//! - `calm`, `failover`, `removal`, `bare`, `budgets`, `losses`, `tenants`: a phase each; `scale`, `mass`: made-up clusters; `agents`: Leases of node agents
+//! - `calm`, `failover`, `removal`, `bare`, `budgets`, `losses`, `tenants`: a phase each; `scale`, `mass`, `silent`: made-up clusters; `agents`: Leases of node agents
 //! - `kubelets`: heartbeats; `etcd`, `http`, `requests`, `listener`: what they look at; `others`: what others see
 //! - `synthetic`: an API server of a cluster of any size that is made up, for sizes that no machine carries
 //! - `results`: every measurement; `report`: tables, promises and files; `pictures`: of those tables
@@ -36,6 +36,7 @@ mod report;
 mod requests;
 mod results;
 mod scale;
+mod silent;
 mod synthetic;
 mod tenants;
 
@@ -65,6 +66,7 @@ fn main() -> Result<()> {
         Some(Command::Scale(plan)) => runtime.block_on(scale::run(plan))?,
         Some(Command::Agents(plan)) => runtime.block_on(agents::run(plan))?,
         Some(Command::Mass(plan)) => runtime.block_on(mass::run(plan))?,
+        Some(Command::Silent(plan)) => runtime.block_on(silent::run(plan))?,
         Some(Command::Draw(plan)) => pictures::run(&plan)?,
         None => return runtime.block_on(run(plan)),
     };

@@ -12,6 +12,7 @@ use crate::contender::Contender;
 use crate::mass::Mass;
 use crate::pictures::Draw;
 use crate::scale::Scale;
+use crate::silent::Silent;
 use crate::synthetic::Serve;
 
 /// Both contenders wait this long before they remove the pods of a missing node.
@@ -117,6 +118,8 @@ pub(crate) enum Command {
     Agents(Agents),
     /// Measures how the pods of a lost zone are removed, on a cluster that is made up
     Mass(Mass),
+    /// Measures how soon nodes are found lost whose kubelets fall silent, and by a standby, on such clusters
+    Silent(Silent),
     /// Draws the pictures of docs/scale.md from its tables
     Draw(Draw),
 }

@@ -158,9 +158,11 @@ impl Ours {
         let folder = tempfile::tempdir()?;
         let log = folder.path().join("pod-safety.log");
         let config = format!("--kubeconfig={}", config.display());
-        let mut args =
-            vec!["run", &config, "--leader-elect=false", "--admin-address=127.0.0.1:0", "--log-format=json"];
+        let mut args = vec!["run", &config, "--admin-address=127.0.0.1:0", "--log-format=json"];
         args.extend(flags.iter().map(String::as_str));
+        if !flags.iter().any(|flag| flag.starts_with("--leader-elect")) {
+            args.push("--leader-elect=false");
+        }
         let began = Instant::now();
         let process = spawn(program, &args, &log)?;
         let pid = process.id().context("pod-safety has ended")?;
@@ -172,6 +174,11 @@ impl Ours {
         wait(async || http::page(&admin, "readyz").await.ok()).await?;
         let start = (began.elapsed().as_secs_f64(), usage::cpu_seconds(pid)?);
         Ok(Self { process, pid, admin, start, _folder: folder })
+    }
+
+    /// At once, as a machine that loses its power: its Lease is not given back.
+    pub(crate) async fn kill(mut self) -> Result<()> {
+        Ok(self.process.kill().await?)
     }
 
     /// The sum of the lines that begin so on its page of metrics.

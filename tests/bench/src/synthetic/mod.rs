@@ -1,19 +1,21 @@
 //! A synthetic API server: lists and watches of a cluster of any size, made from numbers while they are sent.
 //!
-//! - `template`: an object with places; `world`: what stands in them; `beats`: when which Lease is renewed; `removals`: what was
-//!   written to pods
+//! - `template`: an object with places; `world`: what stands in them; `beats`: when which Lease is renewed; `writes`: what was
+//!   written to pods and nodes; `marks`: nodes that are called Unknown; `objects`: the Lease of the leader
 //! - `messages`: lists and events; `stream`: both while they are sent; `server`: which question gets which answer
 //!
-//! It knows pods, nodes and the Leases of nodes, and says that of all else there is none. Of what is written to it, it keeps which
-//! pods were called Failed and which were removed. `tests` compares its bytes with a real API server's.
+//! It knows pods, nodes and Leases, and says that of all else there is none. Of what is written to it, it keeps which
+//! pods were called Failed, which were removed, and which nodes were called Unknown. `tests` compares its bytes with a real API server's.
 
 mod beats;
+mod marks;
 mod messages;
-mod removals;
+mod objects;
 mod server;
 mod stream;
 mod template;
 mod world;
+mod writes;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -28,7 +30,7 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use beats::Beats;
-pub(crate) use server::PODS;
+pub(crate) use server::{MARKED, PODS, SILENT};
 use world::World;
 pub(crate) use world::{Size, pod};
 

@@ -18,16 +18,25 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 
+use super::marks::{self, Lags};
 use super::messages;
-use super::removals::{Change, Refused};
+use super::objects::{self, Objects};
 use super::stream::{Page, Watch};
 use super::world::{Kind, Made, World};
+use super::writes::{Change, Refused, Writes};
 use crate::say;
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 /// Where all pods are.
 pub(crate) const PODS: &str = "/api/v1/namespaces/load/pods";
+
+/// Where nodes are silenced, and where is said how long after its last renewal each was marked. A real API server has neither.
+pub(crate) const SILENT: &str = "/synthetic/silent";
+pub(crate) const MARKED: &str = "/synthetic/marked";
+
+/// Where the Lease of the leader is.
+const LEADERS: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
 
 /// A watch that says nothing of its length lasts so long.
 const LASTS: Duration = Duration::from_secs(3_600);
@@ -36,7 +45,7 @@ type Body = UnsyncBoxBody<Bytes, Infallible>;
 
 /// Answers until the process ends.
 pub(crate) async fn run(listener: TcpListener, acceptor: TlsAcceptor, world: Arc<World>) -> Result<()> {
-    let api = Api { world, began: Instant::now() };
+    let api = Api { world, began: Instant::now(), kept: Arc::default() };
     loop {
         let (stream, _) = listener.accept().await?;
         let (acceptor, api) = (acceptor.clone(), api.clone());
@@ -52,6 +61,13 @@ pub(crate) async fn run(listener: TcpListener, acceptor: TlsAcceptor, world: Arc
 struct Api {
     world: Arc<World>,
     began: Instant,
+    kept: Arc<Kept>,
+}
+
+#[derive(Default)]
+struct Kept {
+    lags: Lags,
+    objects: Objects,
 }
 
 /// The parts of a query.
@@ -90,10 +106,18 @@ impl Api {
         let query = query(request.uri().query().unwrap_or_default());
         let (path, method) = (request.uri().path().to_owned(), request.method().clone());
         Ok(match (&method, of_path(&path)) {
+            (&Method::GET, Some((Kind::Nodes, Some(name)))) if !protobuf => self.node(name),
             (&Method::GET, Some(_)) if !protobuf => status(StatusCode::NOT_ACCEPTABLE, "NotAcceptable"),
             (&Method::GET, Some((kind, Some(name)))) => self.object(kind, name),
             (&Method::GET, Some((kind, None))) => self.collection(kind, &query),
+            (&Method::GET, None) if path == MARKED => in_json(StatusCode::OK, &self.kept.lags.all()),
+            (&Method::GET, None) if path.starts_with(LEADERS) => answered(self.kept.objects.read(&path)),
             (&Method::GET, None) => self.other(&path, &query),
+            (method, None) if path.starts_with(LEADERS) => {
+                answered(self.kept.objects.write(method, &path, json_of(request.into_body()).await))
+            }
+            (_, None) if path == SILENT => self.silence(&json_of(request.into_body()).await),
+            (_, Some((Kind::Nodes, Some(name)))) => self.mark(name, &json_of(request.into_body()).await),
             (method, Some((Kind::Pods, Some(name)))) => {
                 self.write(method == Method::DELETE, name, request.into_body(), protobuf).await
             }
@@ -113,20 +137,67 @@ impl Api {
     }
 
     fn object(&self, kind: Kind, name: &str) -> Response<Body> {
-        let number = name.rsplit('-').next().and_then(|number| number.parse().ok());
-        let Some(number) = number.filter(|number| self.world.has(kind, *number)) else {
+        let Some(number) = self.numbered(kind, name) else {
             return status(StatusCode::NOT_FOUND, "NotFound");
         };
         let mut made = Made::default();
         match kind {
-            Kind::Pods => self.world.make_pod(number, self.world.removals.failed(number), &mut made),
+            Kind::Pods => self.world.make_pod(number, self.world.pods_written.changed(number), &mut made),
             Kind::Nodes | Kind::Leases => self.world.make(kind, number, self.renewals(), &mut made),
         }
-        self.whole(kind, &made)
+        self.whole(kind, number, &made)
     }
 
-    fn whole(&self, kind: Kind, made: &Made) -> Response<Body> {
-        let whole = messages::object(kind, self.world.template(kind), made);
+    /// The number of an object that there is.
+    fn numbered(&self, kind: Kind, name: &str) -> Option<usize> {
+        let number = name.rsplit('-').next().and_then(|number| number.parse().ok());
+        number.filter(|number| self.world.has(kind, *number))
+    }
+
+    /// A node as it is read before it is written.
+    fn node(&self, name: &str) -> Response<Body> {
+        let Some(number) = self.numbered(Kind::Nodes, name) else {
+            return status(StatusCode::NOT_FOUND, "NotFound");
+        };
+        let (mut made, mut node) = (Made::default(), Vec::new());
+        self.world.make(Kind::Nodes, number, 0, &mut made);
+        self.world.template(Kind::Nodes, number).write(&made, &mut node);
+        in_json(StatusCode::OK, &marks::in_json(&node).unwrap_or_default())
+    }
+
+    /// Marks a node as one whose kubelet is silent, by its version. It has its taints from then on, too. Other writes change nothing.
+    fn mark(&self, name: &str, patch: &Value) -> Response<Body> {
+        let name = name.trim_end_matches("/status");
+        let Some(node) = self.numbered(Kind::Nodes, name) else {
+            return status(StatusCode::NOT_FOUND, "NotFound");
+        };
+        let (world, version) = (&self.world, &patch["metadata"]["resourceVersion"]);
+        let after = world.nodes_written.changed(node);
+        if version.as_str().is_some_and(|version| version != world.node_version(node).to_string()) {
+            return status(StatusCode::CONFLICT, "Conflict");
+        }
+        if marks::marks(patch)
+            && world.nodes_written.write(Change { number: node, removed: false }, after).is_ok()
+        {
+            let renewed = world.last_renewal(node, self.renewals()).and_then(|last| world.beats.due(last));
+            self.kept.lags.marked(node, self.began.elapsed().saturating_sub(renewed.unwrap_or_default()));
+        }
+        self.node(name)
+    }
+
+    fn silence(&self, body: &Value) -> Response<Body> {
+        match marks::silenced(body) {
+            Ok(nodes) => {
+                let renewals = self.renewals();
+                nodes.into_iter().for_each(|node| self.world.silence(node, renewals));
+                in_json(StatusCode::OK, &json!({}))
+            }
+            Err(error) => status(StatusCode::BAD_REQUEST, &error.to_string()),
+        }
+    }
+
+    fn whole(&self, kind: Kind, number: usize, made: &Made) -> Response<Body> {
+        let whole = messages::object(kind, self.world.template(kind, number), made);
         response(StatusCode::OK, PROTOBUF, Full::new(whole.into()).boxed_unsync())
     }
 
@@ -138,17 +209,17 @@ impl Api {
             return status(StatusCode::NOT_FOUND, "NotFound");
         };
         let named = &body[if removed { "preconditions" } else { "metadata" }]["resourceVersion"];
-        let after = world.removals.failed(pod);
+        let after = world.pods_written.changed(pod);
         if named.as_str() != Some(&world.version_of(pod, after).to_string()) {
             return status(StatusCode::CONFLICT, "Conflict");
         }
-        match world.removals.write(Change { pod, removed }, after) {
+        match world.pods_written.write(Change { number: pod, removed }, after) {
             Err(Refused::NotFound) => status(StatusCode::NOT_FOUND, "NotFound"),
             Err(Refused::Conflict) => status(StatusCode::CONFLICT, "Conflict"),
             Ok(change) if protobuf => {
                 let mut made = Made::default();
                 world.make_pod(pod, Some(change), &mut made);
-                self.whole(Kind::Pods, &made)
+                self.whole(Kind::Pods, pod, &made)
             }
             Ok(change) => {
                 let version = world.version(change).to_string();
@@ -160,11 +231,7 @@ impl Api {
     fn collection(&self, kind: Kind, query: &Query) -> Response<Body> {
         let number = |key: &str| query.get(key).and_then(|text| text.parse::<usize>().ok());
         let version = number("resourceVersion").filter(|version| *version > 0);
-        let now = || match kind {
-            Kind::Pods => self.world.removals.count(),
-            Kind::Nodes => 0,
-            Kind::Leases => self.renewals(),
-        };
+        let now = || self.world.written(kind).map_or_else(|| self.renewals(), Writes::count);
         let changes = version.map_or_else(now, |version| self.world.changes_at(version));
         let world = Arc::clone(&self.world);
         if query.contains_key("watch") {
@@ -210,6 +277,14 @@ fn status(code: StatusCode, reason: &str) -> Response<Body> {
         "message": reason, "code": code.as_u16(),
     });
     in_json(code, &status)
+}
+
+/// What became of an object that is kept as it was written.
+fn answered(done: Result<Value, objects::Refused>) -> Response<Body> {
+    match done {
+        Ok(object) => in_json(StatusCode::OK, &object),
+        Err((code, reason)) => status(code, reason),
+    }
 }
 
 fn in_json(code: StatusCode, value: &Value) -> Response<Body> {

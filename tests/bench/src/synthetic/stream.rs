@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::messages::{self, END, item, item_size};
 use super::world::{Kind, Made, World};
+use super::writes::{Change, Writes};
 
 /// Room for most objects.
 const OBJECT: usize = 8 << 10;
@@ -38,7 +39,7 @@ impl Page {
         let mut made = Made::default();
         let sizes = numbers.iter().map(|number| {
             world.make(kind, *number, changes, &mut made);
-            item_size(world.template(kind).size(&made))
+            item_size(world.template(kind, *number).size(&made))
         });
         let items = sizes.sum();
         let next = if to < world.count(kind) { to.to_string() } else { String::new() };
@@ -49,7 +50,7 @@ impl Page {
                 // The API server sends each object in a chunk of its own.
                 if let Some(number) = numbers.next() {
                     world.make(kind, number, changes, &mut made);
-                    item(world.template(kind), &made, &mut piece);
+                    item(world.template(kind, number), &made, &mut piece);
                 }
                 let more = numbers.peek().map(|_| Vec::with_capacity(OBJECT));
                 if more.is_none() {
@@ -71,7 +72,7 @@ pub(crate) struct Watch {
     told: usize,
     until: Instant,
     bookmark: Instant,
-    writes: watch::Receiver<usize>,
+    writes: Option<watch::Receiver<usize>>,
     made: Made,
     object: Vec<u8>,
     wrote: bool,
@@ -81,7 +82,8 @@ impl Watch {
     pub(crate) fn new(world: Arc<World>, began: Instant, kind: Kind, told: usize, lasts: Duration) -> Self {
         let now = Instant::now();
         let (made, object, wrote) = Default::default();
-        let (until, bookmark, writes) = (now + lasts, now + BOOKMARKS, world.removals.follow());
+        let writes = world.written(kind).map(Writes::follow);
+        let (until, bookmark) = (now + lasts, now + BOOKMARKS);
         Self { world, began, kind, told, until, bookmark, writes, made, object, wrote }
     }
 
@@ -110,7 +112,7 @@ impl Watch {
                 if !self.renewal(&mut event) {
                     continue;
                 }
-            } else if self.kind == Kind::Pods && self.write(&mut event) {
+            } else if self.write(&mut event) {
             } else if self.bookmark <= now {
                 self.bookmark = now + BOOKMARKS;
                 let object = messages::bookmark(self.world.version(self.told));
@@ -118,7 +120,8 @@ impl Watch {
             } else {
                 let next = due.into_iter().chain([self.bookmark, self.until]).min().unwrap_or(self.until);
                 let written = async {
-                    if self.kind != Kind::Pods || self.writes.changed().await.is_err() {
+                    let Some(writes) = &mut self.writes else { return std::future::pending().await };
+                    if writes.changed().await.is_err() {
                         std::future::pending().await
                     }
                 };
@@ -137,26 +140,33 @@ impl Watch {
     /// Whether there is a Lease to renew.
     fn renewal(&mut self, event: &mut Vec<u8>) -> bool {
         let node = self.world.beats.node(self.told);
-        if !self.world.has(Kind::Leases, node) {
+        if !self.world.has(Kind::Leases, node) || self.world.is_silent(node, self.told) {
             return false;
         }
         self.world.make(Kind::Leases, node, self.told, &mut self.made);
-        self.tell("MODIFIED", event);
+        self.tell("MODIFIED", node, event);
         true
     }
 
-    /// Whether a pod was written to.
+    /// Whether an object was written to.
     fn write(&mut self, event: &mut Vec<u8>) -> bool {
-        let Some(change) = self.world.removals.change(self.told + 1) else { return false };
+        let writes = self.world.written(self.kind);
+        let Some(Change { number, removed }) = writes.and_then(|writes| writes.change(self.told + 1)) else {
+            return false;
+        };
         self.told += 1;
-        self.world.make_pod(change.pod, Some(self.told), &mut self.made);
-        self.tell(if change.removed { "DELETED" } else { "MODIFIED" }, event);
+        if self.kind == Kind::Pods {
+            self.world.make_pod(number, Some(self.told), &mut self.made);
+        } else {
+            self.world.make(self.kind, number, 0, &mut self.made);
+        }
+        self.tell(if removed { "DELETED" } else { "MODIFIED" }, number, event);
         true
     }
 
-    fn tell(&mut self, of_type: &str, event: &mut Vec<u8>) {
+    fn tell(&mut self, of_type: &str, number: usize, event: &mut Vec<u8>) {
         self.object.clear();
-        self.world.template(self.kind).write(&self.made, &mut self.object);
+        self.world.template(self.kind, number).write(&self.made, &mut self.object);
         messages::event(of_type, self.kind, &self.object, event);
     }
 }

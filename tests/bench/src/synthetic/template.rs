@@ -37,13 +37,13 @@ pub(crate) struct Field<'a> {
     pub(crate) number: usize,
     key: &'a [u8],
     /// All of it, with its key.
-    whole: &'a [u8],
+    pub(crate) whole: &'a [u8],
     /// What its length counts; `None` for numbers.
     pub(crate) content: Option<&'a [u8]>,
 }
 
 /// The first field of `message`, which is shortened by it.
-fn next<'a>(message: &mut &'a [u8]) -> Result<Field<'a>> {
+pub(crate) fn next<'a>(message: &mut &'a [u8]) -> Result<Field<'a>> {
     let start = *message;
     let mut rest = *message;
     let tag = decode_length_delimiter(&mut rest)?;
@@ -65,13 +65,11 @@ fn next<'a>(message: &mut &'a [u8]) -> Result<Field<'a>> {
 }
 
 /// The fields of a message, up to what is none.
-#[cfg(test)]
 pub(crate) fn fields(mut message: &[u8]) -> impl Iterator<Item = Field<'_>> {
     std::iter::from_fn(move || (!message.is_empty()).then(|| next(&mut message).ok()).flatten())
 }
 
 /// What a message has in the first field of this number.
-#[cfg(test)]
 pub(crate) fn content(message: &[u8], number: usize) -> Option<&[u8]> {
     fields(message).find(|field| field.number == number)?.content
 }

@@ -47,7 +47,7 @@ async fn each_object_has_as_many_bytes_as_a_real_api_server_sends_and_says_the_s
             world.make(kind, number, 0, &mut made);
             world.take_what_chance_decides(kind, item, &mut made);
             let mut ours = Vec::new();
-            world.template(kind).write(&made, &mut ours);
+            world.template(kind, number).write(&made, &mut ours);
             assert_eq!(ours.len(), item.len(), "{name}");
             for path in World::paths(kind) {
                 assert_eq!(at(&ours, path), at(item, path), "{name} at {path:?}");

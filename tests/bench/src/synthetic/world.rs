@@ -1,17 +1,17 @@
 //! The objects of a cluster of any size, each made from its number when it is asked for. Nothing of them is kept.
 
 use std::io::Write as _;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::Result;
 use prost::Message as _;
 
 use super::beats::Beats;
+use super::marks;
 use super::messages::Time;
-use super::removals::Removals;
-#[cfg(test)]
-use super::template::content;
 use super::template::{Place, Template, Values, place};
+use super::writes::Writes;
 
 /// How many places an object has at most.
 const PLACES: usize = 10;
@@ -82,6 +82,8 @@ const OF_LEASES: [Place; 7] = [
     place(RENEWED, &[2, 4]),
 ];
 
+const NODE_PATTERN: &[u8] = include_bytes!("../../testdata/node.pb");
+
 /// What is listed and watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -146,9 +148,15 @@ impl Size {
 pub(crate) struct World {
     pub(crate) size: Size,
     pub(crate) beats: Beats,
-    pub(crate) removals: Removals,
+    /// Pods are called Failed, and removed.
+    pub(crate) pods_written: Writes,
+    /// Nodes are called Unknown.
+    pub(crate) nodes_written: Writes,
+    /// After so many renewals of all, a node renews no more.
+    silent_after: Vec<AtomicUsize>,
     pods: Template,
     nodes: Template,
+    marked: Template,
     leases: Template,
 }
 
@@ -157,16 +165,21 @@ impl World {
         Ok(Self {
             size,
             beats,
-            removals: Removals::new(size.pods),
+            pods_written: Writes::new(size.pods),
+            nodes_written: Writes::new(size.nodes),
+            silent_after: (0..size.nodes).map(|_| AtomicUsize::new(usize::MAX)).collect(),
             pods: Template::new(include_bytes!("../../testdata/pod.pb"), &OF_PODS)?,
-            nodes: Template::new(include_bytes!("../../testdata/node.pb"), &OF_NODES)?,
+            nodes: Template::new(NODE_PATTERN, &OF_NODES)?,
+            marked: Template::new(&marks::marked(NODE_PATTERN)?, &OF_NODES)?,
             leases: Template::new(include_bytes!("../../testdata/lease.pb"), &OF_LEASES)?,
         })
     }
 
-    pub(crate) fn template(&self, kind: Kind) -> &Template {
+    /// The pattern of the object of this number.
+    pub(crate) fn template(&self, kind: Kind, number: usize) -> &Template {
         match kind {
             Kind::Pods => &self.pods,
+            Kind::Nodes if self.nodes_written.changed(number).is_some() => &self.marked,
             Kind::Nodes => &self.nodes,
             Kind::Leases => &self.leases,
         }
@@ -183,7 +196,7 @@ impl World {
     pub(crate) fn has(&self, kind: Kind, number: usize) -> bool {
         number < self.count(kind)
             && !match kind {
-                Kind::Pods => self.removals.is_gone(number),
+                Kind::Pods => self.pods_written.is_gone(number),
                 Kind::Nodes | Kind::Leases => self.size.is_lost(number),
             }
     }
@@ -201,6 +214,37 @@ impl World {
     /// The version of a pod: that of its last change, if it had one.
     pub(crate) fn version_of(&self, pod: usize, change: Option<usize>) -> usize {
         change.map_or_else(|| self.size.version_of(pod), |change| self.version(change))
+    }
+
+    /// The version of a node: that of its last change, if it had one.
+    pub(crate) fn node_version(&self, node: usize) -> usize {
+        self.nodes_written.changed(node).map_or(FIRST_VERSION + node, |change| self.version(change))
+    }
+
+    /// What was written to the objects of this kind. Leases are renewed by arithmetic.
+    pub(crate) const fn written(&self, kind: Kind) -> Option<&Writes> {
+        match kind {
+            Kind::Pods => Some(&self.pods_written),
+            Kind::Nodes => Some(&self.nodes_written),
+            Kind::Leases => None,
+        }
+    }
+
+    /// From now on, after so many renewals of all, this node renews its Lease no more.
+    pub(crate) fn silence(&self, node: usize, renewals: usize) {
+        if let Some(silent_after) = self.silent_after.get(node) {
+            silent_after.store(renewals, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether this renewal is one that did not come.
+    pub(crate) fn is_silent(&self, node: usize, renewal: usize) -> bool {
+        renewal > self.silent_after[node].load(Ordering::Relaxed)
+    }
+
+    /// The last renewal of a node, of so many of all.
+    pub(crate) fn last_renewal(&self, node: usize, renewals: usize) -> Option<usize> {
+        self.beats.last(node, renewals.min(self.silent_after[node].load(Ordering::Relaxed)))
     }
 
     /// Makes a pod as this change left it.
@@ -237,7 +281,7 @@ impl World {
             Kind::Nodes => {
                 set(NAME, format_args!("node-{number}"));
                 set(UID, format_args!("{}", uid(Of::Node, number)));
-                set(VERSION, format_args!("{}", FIRST_VERSION + number));
+                set(VERSION, format_args!("{}", self.node_version(number)));
                 set(ZONE, format_args!("zone-{}", number % ZONES));
                 set(CIDR, format_args!("10.{}.{}.0/24", 1 + (number >> 8 & 0x7f), number & 0xff));
                 set(PROVIDER, format_args!("load:///node-{number}"));
@@ -247,7 +291,7 @@ impl World {
                 set(BOOT, format_args!("{}", uid(Of::Boot, number)));
             }
             Kind::Leases => {
-                let renewal = self.beats.last(number, renewals);
+                let renewal = self.last_renewal(number, renewals);
                 let version =
                     renewal.map_or(FIRST_VERSION + self.size.nodes + number, |one| self.version(one));
                 set(NAME, format_args!("node-{number}"));
@@ -333,7 +377,10 @@ impl World {
             Kind::Leases => &[UID, VERSION, NODE_UID, RENEWED],
         };
         for place in Self::places(kind).iter().filter(|place| chance.contains(&place.value)) {
-            let found = place.path.iter().try_fold(object, |message, number| content(message, *number));
+            let found = place
+                .path
+                .iter()
+                .try_fold(object, |message, number| super::template::content(message, *number));
             made[place.value] = found.map_or_else(Vec::new, <[u8]>::to_vec);
         }
     }

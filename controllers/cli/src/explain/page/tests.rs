@@ -347,7 +347,7 @@ fn programs_get_the_same_in_words_that_do_not_change() {
 #[test]
 fn the_documentation_shows_these_answers() {
     let root = env!("CARGO_MANIFEST_DIR");
-    let documentation = std::fs::read_to_string(format!("{root}/../docs/commands.md")).unwrap();
+    let documentation = std::fs::read_to_string(format!("{root}/../../docs/commands.md")).unwrap();
     for name in ["lost-pod", "lost-node-device-silent", "namespace", "volume-multi-attach"] {
         let golden = std::fs::read_to_string(format!("{root}/src/explain/golden/{name}.txt")).unwrap();
         assert!(documentation.contains(&golden), "docs/commands.md does not show golden/{name}.txt");

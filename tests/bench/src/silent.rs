@@ -1,0 +1,157 @@
+//! Kubelets fall silent in clusters of sizes that no machine of ours carries: how long after the grace period their nodes are
+//! marked Unknown, and how long that takes when the leader dies first. On the synthetic API server.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use kube::Client;
+use pod_safety_control_plane::{client, usage};
+use serde_json::{Value, json};
+
+use crate::results::percentile;
+use crate::scale::{Ours, Server};
+use crate::synthetic::{MARKED, SILENT};
+use crate::{http, say};
+
+/// `--node-monitor-grace-period`.
+const GRACE: Duration = Duration::from_secs(40);
+
+/// Every kubelet has renewed its Lease after this long.
+const ALL_RENEWED: Duration = Duration::from_secs(12);
+
+/// Beyond the grace period, marks are waited for so long.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+const LOOK_CLOSELY: Duration = Duration::from_millis(50);
+
+/// How many nodes are lost at once, beside one and a quarter of all.
+const MANY: usize = 100;
+
+/// So long after nodes fell silent their leader dies: their last renewals are spread over ten seconds, so that the grace period of
+/// some is over by then, and that of others is not.
+const DIES_AFTER: Duration = Duration::from_secs(34);
+
+/// What the leader had sent before it died has arrived after this, and its Lease has not ended.
+const ARRIVED: Duration = Duration::from_secs(1);
+
+/// The server deals nodes out to three zones in turn.
+const ZONES: usize = 3;
+
+/// Measures how soon pod-safety finds nodes lost, on clusters that are made up.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Silent {
+    /// How many nodes
+    #[arg(long, value_name = "COUNT", value_delimiter = ',', default_value = "30000,65000,130000")]
+    nodes: Vec<usize>,
+
+    /// The pod-safety to measure
+    #[arg(long, value_name = "FILE")]
+    pod_safety: PathBuf,
+}
+
+/// A cluster, and how far its nodes have been silenced.
+struct Scene {
+    nodes: usize,
+    server: Client,
+    /// The next node of the first zone that is not silent.
+    next: usize,
+}
+
+pub(crate) async fn run(plan: Silent) -> Result<String> {
+    let mut table = String::from(
+        "| nodes | silent at once | p50, ms | p99, ms | longest, ms | own CPU, s | peak, MiB | leader killed: until the next one marks, s |\n\
+         |---:|---:|---:|---:|---:|---:|---:|---:|\n",
+    );
+    for &nodes in &plan.nodes {
+        measure(&plan, nodes, &mut table).await?;
+    }
+    Ok(table)
+}
+
+async fn measure(plan: &Silent, nodes: usize, table: &mut String) -> Result<()> {
+    let server = Server::start(&[("nodes", nodes), ("pods", 0), ("heartbeats", nodes / 10)]).await?;
+    let kubeconfig = server.kubeconfig();
+    let mut scene = Scene { nodes, server: client(&kubeconfig).await?, next: 0 };
+    let grace = format!("--node-monitor-grace-period={}s", GRACE.as_secs());
+    let flags =
+        ["--controllers=node-lifecycle", "--mode=replace", "--leader-elect=true", &grace].map(str::to_owned);
+    let ours = Ours::start(&plan.pod_safety, &kubeconfig, &flags).await?;
+    tokio::time::sleep(ALL_RENEWED).await;
+    for count in [1, MANY, nodes / 4] {
+        let before = usage::cpu_seconds(ours.pid)?;
+        let lags = scene.lose(count).await?;
+        let (used, peak) = (usage::cpu_seconds(ours.pid)? - before, ours.mib("VmHWM")?);
+        let of = |percent| percentile(&lags, 0, percent).unwrap_or_default();
+        writeln!(
+            table,
+            "| {nodes} | {count} | {:.0} | {:.0} | {:.0} | {used:.2} | {peak:.0} | |",
+            of(50),
+            of(99),
+            of(100)
+        )?;
+        say(table.lines().last().unwrap_or_default());
+    }
+    let _standby = Ours::start(&plan.pod_safety, &kubeconfig, &flags).await?;
+    tokio::time::sleep(ALL_RENEWED).await;
+    let took = scene.takeover(ours).await?;
+    writeln!(table, "| {nodes} | {MANY} | | | | | | {:.1} |", took.as_secs_f64())?;
+    say(table.lines().last().unwrap_or_default());
+    Ok(())
+}
+
+impl Scene {
+    /// Silences so many more nodes of the first zone.
+    async fn silence(&mut self, count: usize) -> Result<Vec<usize>> {
+        let nodes: Vec<usize> = (self.next..self.next + count).map(|node| node * ZONES).collect();
+        ensure!(nodes.iter().all(|node| *node < self.nodes), "the first zone has no {count} nodes more");
+        self.next += count;
+        http::post::<Value>(&self.server, SILENT, &json!({ "nodes": nodes })).await?;
+        Ok(nodes)
+    }
+
+    /// How long after their last renewals which nodes were marked, in seconds.
+    async fn marked(&self) -> Result<BTreeMap<usize, f64>> {
+        let marked = http::page(&self.server, MARKED.trim_start_matches('/')).await?;
+        Ok(serde_json::from_str::<Vec<(usize, f64)>>(&marked)?.into_iter().collect())
+    }
+
+    /// How long after their grace period so many nodes are marked that fall silent at once, sorted.
+    async fn lose(&mut self, count: usize) -> Result<Vec<Duration>> {
+        let nodes = self.silence(count).await?;
+        let deadline = Instant::now() + GRACE + PATIENCE;
+        loop {
+            let marked = self.marked().await?;
+            let lags = nodes.iter().filter_map(|node| marked.get(node));
+            let lags: Option<Vec<Duration>> =
+                lags.map(|lag| Duration::from_secs_f64(*lag).checked_sub(GRACE)).collect();
+            let mut lags = lags.context("a node was marked within its grace period")?;
+            if lags.len() == nodes.len() {
+                lags.sort();
+                return Ok(lags);
+            }
+            ensure!(Instant::now() < deadline, "{} of {count} nodes were marked", lags.len());
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// How long after the death of its leader a standby marks the first node.
+    async fn takeover(&mut self, leader: Ours) -> Result<Duration> {
+        let before = self.marked().await?.len();
+        self.silence(MANY).await?;
+        tokio::time::sleep(DIES_AFTER).await;
+        leader.kill().await?;
+        let died = Instant::now();
+        tokio::time::sleep(ARRIVED).await;
+        let by_it = self.marked().await?.len();
+        ensure!(by_it < before + MANY, "the leader had marked all of them");
+        while self.marked().await?.len() == by_it {
+            ensure!(died.elapsed() < PATIENCE, "no standby marked a node");
+            tokio::time::sleep(LOOK_CLOSELY).await;
+        }
+        Ok(died.elapsed())
+    }
+}

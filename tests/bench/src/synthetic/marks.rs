@@ -1,0 +1,158 @@
+//! A node whose kubelet fell silent: as it is stored once that was marked, and as JSON, in which it is read before it is written.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use super::template::{content, field, fields, next};
+
+/// Fields of a node, by their numbers.
+const META: usize = 1;
+const SPEC: usize = 2;
+const STATUS: usize = 3;
+const TAINTS: usize = 5;
+const CONDITIONS: usize = 4;
+const LABELS: usize = 11;
+
+const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
+const EFFECTS: [&str; 2] = ["NoSchedule", "NoExecute"];
+
+/// pod-safety's own condition.
+const NODE_UNREACHABLE: &str = "NodeUnreachable";
+
+/// The pattern of a node as it is when its conditions are Unknown and it has the taints of an unreachable node.
+pub(crate) fn marked(mut node: &[u8]) -> Result<Vec<u8>> {
+    let mut marked = Vec::new();
+    while !node.is_empty() {
+        let part = next(&mut node)?;
+        match (part.number, part.content) {
+            (SPEC, Some(spec)) => {
+                let mut spec = spec.to_vec();
+                for effect in EFFECTS {
+                    let mut taint = Vec::new();
+                    field(1, UNREACHABLE.as_bytes(), &mut taint);
+                    field(3, effect.as_bytes(), &mut taint);
+                    field(TAINTS, &taint, &mut spec);
+                }
+                field(SPEC, &spec, &mut marked);
+            }
+            (STATUS, Some(status)) => field(STATUS, &unknown(status)?, &mut marked),
+            _ => marked.extend_from_slice(part.whole),
+        }
+    }
+    Ok(marked)
+}
+
+fn unknown(mut status: &[u8]) -> Result<Vec<u8>> {
+    let mut unknown = Vec::new();
+    while !status.is_empty() {
+        let part = next(&mut status)?;
+        match (part.number, part.content) {
+            (CONDITIONS, Some(mut condition)) => {
+                let mut said = Vec::new();
+                while !condition.is_empty() {
+                    let part = next(&mut condition)?;
+                    match part.number {
+                        2 => field(2, b"Unknown", &mut said),
+                        _ => said.extend_from_slice(part.whole),
+                    }
+                }
+                field(CONDITIONS, &said, &mut unknown);
+            }
+            _ => unknown.extend_from_slice(part.whole),
+        }
+    }
+    let mut ours = Vec::new();
+    field(1, NODE_UNREACHABLE.as_bytes(), &mut ours);
+    field(2, b"True", &mut ours);
+    field(CONDITIONS, &ours, &mut unknown);
+    Ok(unknown)
+}
+
+/// Of a node in protobuf, what is read of it in JSON: identity, labels, taints, conditions.
+pub(crate) fn in_json(node: &[u8]) -> Option<Value> {
+    let (meta, spec, status) = (content(node, META)?, content(node, SPEC)?, content(node, STATUS)?);
+    let text = |message: &[u8], number: usize| {
+        content(message, number).map(|text| String::from_utf8_lossy(text).into_owned())
+    };
+    let all = |message, number| -> Vec<&[u8]> {
+        fields(message).filter(|field| field.number == number).filter_map(|field| field.content).collect()
+    };
+    let labels = all(meta, LABELS).into_iter().filter_map(|label| Some((text(label, 1)?, text(label, 2)?)));
+    let taint = |taint: &&[u8]| json!({ "key": text(taint, 1), "effect": text(taint, 3) });
+    let condition = |condition: &&[u8]| {
+        let heard = content(condition, 3).and_then(moment).map(|heard| format!("{heard:.0}"));
+        json!({ "type": text(condition, 1), "status": text(condition, 2), "lastHeartbeatTime": heard })
+    };
+    Some(json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {
+            "name": text(meta, 1), "uid": text(meta, 5), "resourceVersion": text(meta, 6),
+            "labels": labels.collect::<BTreeMap<_, _>>(),
+        },
+        "spec": { "taints": all(spec, TAINTS).iter().map(taint).collect::<Vec<_>>() },
+        "status": { "conditions": all(status, CONDITIONS).iter().map(condition).collect::<Vec<_>>() },
+    }))
+}
+
+fn moment(time: &[u8]) -> Option<Timestamp> {
+    let time = <super::messages::Time as prost::Message>::decode(time).ok()?;
+    Timestamp::from_second(time.seconds?).ok()
+}
+
+/// Whether this is written to a node by whoever found its kubelet silent.
+pub(crate) fn marks(patch: &Value) -> bool {
+    let conditions = patch["status"]["conditions"].as_array();
+    conditions.into_iter().flatten().any(|one| one["type"] == "Ready" && one["status"] == "Unknown")
+}
+
+/// How long after its last renewal each node was marked.
+#[derive(Default)]
+pub(crate) struct Lags(Mutex<BTreeMap<usize, Duration>>);
+
+impl Lags {
+    pub(crate) fn marked(&self, node: usize, lag: Duration) {
+        self.0.lock().entry(node).or_insert(lag);
+    }
+
+    /// The numbers of nodes and their seconds.
+    pub(crate) fn all(&self) -> Value {
+        let lags = self.0.lock();
+        json!(lags.iter().map(|(node, lag)| (node, lag.as_secs_f64())).collect::<Vec<_>>())
+    }
+}
+
+/// The body that silences nodes, by their numbers.
+pub(crate) fn silenced(body: &Value) -> Result<Vec<usize>> {
+    let nodes = body["nodes"].as_array().context("the nodes to silence, as numbers")?;
+    Ok(nodes.iter().filter_map(Value::as_u64).filter_map(|node| usize::try_from(node).ok()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_marked_node_says_what_a_controller_writes_and_keeps_what_its_kubelet_said() {
+        let node: &[u8] = include_bytes!("../../testdata/node.pb");
+        let (before, after) = (in_json(node).unwrap(), in_json(&marked(node).unwrap()).unwrap());
+        assert_eq!(before["metadata"], after["metadata"]);
+        let said = |node: &Value, kind: &str| -> Value {
+            let all = node["status"]["conditions"].as_array().unwrap();
+            all.iter().find(|one| one["type"] == kind).cloned().unwrap_or_default()
+        };
+        assert_eq!(
+            (&said(&before, "Ready")["status"], &said(&after, "Ready")["status"]),
+            (&json!("True"), &json!("Unknown"))
+        );
+        assert!(said(&before, "Ready")["lastHeartbeatTime"].is_string());
+        assert_eq!(said(&before, "Ready")["lastHeartbeatTime"], said(&after, "Ready")["lastHeartbeatTime"]);
+        assert_eq!(said(&after, NODE_UNREACHABLE)["status"], "True");
+        assert_eq!(after["spec"]["taints"].as_array().unwrap().len(), 2);
+        assert_eq!(before["spec"]["taints"], json!([]));
+    }
+}
