@@ -73,7 +73,9 @@ pub(crate) async fn run(plan: Silent) -> Result<String> {
 }
 
 async fn measure(plan: &Silent, nodes: usize, table: &mut String) -> Result<()> {
-    let server = Server::start(&[("nodes", nodes), ("pods", 0), ("heartbeats", nodes / 10)]).await?;
+    let server =
+        Server::start_with(&[("nodes", nodes), ("pods", 0), ("heartbeats", nodes / 10)], &["--labelled"])
+            .await?;
     let kubeconfig = server.kubeconfig();
     let mut scene = Scene { nodes, server: client(&kubeconfig).await?, next: 0 };
     let grace = format!("--node-monitor-grace-period={}s", GRACE.as_secs());

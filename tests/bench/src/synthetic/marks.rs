@@ -24,6 +24,32 @@ const EFFECTS: [&str; 2] = ["NoSchedule", "NoExecute"];
 /// pod-safety's own condition.
 const NODE_UNREACHABLE: &str = "NodeUnreachable";
 
+/// Labels of each node that kubelets of today do not write: kube-controller-manager keeps them, and so does pod-safety in its place.
+const KEPT_LABELS: [(&str, &str); 2] =
+    [("beta.kubernetes.io/arch", "amd64"), ("beta.kubernetes.io/os", "linux")];
+
+/// The pattern of a node that a controller has found before, which gave it these labels.
+pub(crate) fn labelled(mut node: &[u8]) -> Result<Vec<u8>> {
+    let mut labelled = Vec::new();
+    while !node.is_empty() {
+        let part = next(&mut node)?;
+        match (part.number, part.content) {
+            (META, Some(meta)) => {
+                let mut meta = meta.to_vec();
+                for (key, value) in KEPT_LABELS {
+                    let mut label = Vec::new();
+                    field(1, key.as_bytes(), &mut label);
+                    field(2, value.as_bytes(), &mut label);
+                    field(LABELS, &label, &mut meta);
+                }
+                field(META, &meta, &mut labelled);
+            }
+            _ => labelled.extend_from_slice(part.whole),
+        }
+    }
+    Ok(labelled)
+}
+
 /// The pattern of a node as it is when its conditions are Unknown and it has the taints of an unreachable node.
 pub(crate) fn marked(mut node: &[u8]) -> Result<Vec<u8>> {
     let mut marked = Vec::new();
@@ -139,7 +165,9 @@ mod tests {
     #[test]
     fn a_marked_node_says_what_a_controller_writes_and_keeps_what_its_kubelet_said() {
         let node: &[u8] = include_bytes!("../../testdata/node.pb");
+        let node: &[u8] = &labelled(node).unwrap();
         let (before, after) = (in_json(node).unwrap(), in_json(&marked(node).unwrap()).unwrap());
+        assert_eq!(before["metadata"]["labels"]["beta.kubernetes.io/os"], "linux");
         assert_eq!(before["metadata"], after["metadata"]);
         let said = |node: &Value, kind: &str| -> Value {
             let all = node["status"]["conditions"].as_array().unwrap();

@@ -57,6 +57,10 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "COUNT", default_value = "0")]
     pub(crate) lost: usize,
 
+    /// Nodes have the labels that kube-controller-manager gives them
+    #[arg(long)]
+    pub(crate) labelled: bool,
+
     /// Where `kubeconfig` is written, once it serves
     #[arg(long, value_name = "FOLDER")]
     pub(crate) folder: PathBuf,
@@ -70,7 +74,7 @@ pub(crate) fn kubeconfig(folder: &Path) -> PathBuf {
 pub(crate) async fn serve(plan: Serve) -> Result<()> {
     let size = Size { nodes: plan.nodes, pods: plan.pods, seed: plan.seed, lost: plan.lost };
     let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let world = World::new(size, Beats::new(plan.nodes, plan.heartbeats, began))?;
+    let world = World::new(size, Beats::new(plan.nodes, plan.heartbeats, began), plan.labelled)?;
     let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await?;
     let (acceptor, certificate) = tls()?;
     write_kubeconfig(&plan.folder, listener.local_addr()?, &certificate)?;

@@ -30,7 +30,7 @@ async fn each_object_has_as_many_bytes_as_a_real_api_server_sends_and_says_the_s
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     let [nodes, pods] = [SIZE.nodes, SIZE.pods].map(|count| count.to_string());
     plane.loader(&["-nodes", &nodes, "-pods", &pods]).await.unwrap();
-    let world = World::new(SIZE, Beats::new(SIZE.nodes, 0, Duration::ZERO)).unwrap();
+    let world = World::new(SIZE, Beats::new(SIZE.nodes, 0, Duration::ZERO), false).unwrap();
     for (kind, path) in [
         (Kind::Pods, "/api/v1/namespaces/load/pods"),
         (Kind::Nodes, "/api/v1/nodes"),

@@ -161,7 +161,9 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new(size: Size, beats: Beats) -> Result<Self> {
+    /// Of nodes that the loader made, or that a controller has given its labels.
+    pub(crate) fn new(size: Size, beats: Beats, labelled: bool) -> Result<Self> {
+        let node = if labelled { marks::labelled(NODE_PATTERN)? } else { NODE_PATTERN.to_vec() };
         Ok(Self {
             size,
             beats,
@@ -169,8 +171,8 @@ impl World {
             nodes_written: Writes::new(size.nodes),
             silent_after: (0..size.nodes).map(|_| AtomicUsize::new(usize::MAX)).collect(),
             pods: Template::new(include_bytes!("../../testdata/pod.pb"), &OF_PODS)?,
-            nodes: Template::new(NODE_PATTERN, &OF_NODES)?,
-            marked: Template::new(&marks::marked(NODE_PATTERN)?, &OF_NODES)?,
+            nodes: Template::new(&node, &OF_NODES)?,
+            marked: Template::new(&marks::marked(&node)?, &OF_NODES)?,
             leases: Template::new(include_bytes!("../../testdata/lease.pb"), &OF_LEASES)?,
         })
     }
