@@ -52,7 +52,7 @@ pub use day::LastDay;
 pub use eviction::{NotCounted, RefusedBy, Unguarded, Would, would};
 pub use history::timeline;
 pub use namespace::{Content, Contents, explain_namespace};
-pub use node::{explain_node, state, zone_words};
+pub use node::{explain_node, state};
 pub use overview::{Blocked, Overall, Overview, Trouble, Zone};
 pub use pauses::Paused;
 pub use pod::explain_pod;

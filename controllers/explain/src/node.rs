@@ -211,7 +211,7 @@ fn fencing_holds(node: &Node, scene: &Scene<'_>) -> Vec<Hold> {
 fn facts(node: &Node) -> Vec<String> {
     let mut facts = Vec::new();
     if !node.zone.is_empty() {
-        facts.push(zone_words(&node.zone));
+        facts.push(zone_name(&node.zone));
     }
     if node.unschedulable {
         facts.push("cordoned".to_owned());
@@ -233,7 +233,7 @@ fn facts(node: &Node) -> Vec<String> {
 
 /// KCM's key is region and zone with a null character between.
 #[must_use]
-pub fn zone_words(zone: &str) -> String {
+pub(super) fn zone_name(zone: &str) -> String {
     match zone.split_once(":\0:") {
         None if zone.is_empty() => "no zone".to_owned(),
         None => zone.to_owned(),
@@ -264,7 +264,7 @@ fn notes(answer: &mut Answer, node: &Node, pods: &Pods<'_>, scene: &Scene<'_>) {
     if node.readiness != Readiness::Ready {
         answer.notes.push(format!(
             "{}: {ready} of {} nodes are Ready.",
-            zone_words(&node.zone),
+            zone_name(&node.zone),
             ready + not_ready
         ));
         if scene.has(Kind::FencePolicies) && policy(node, scene).is_none() {

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::answer::{Answer, Standing, since, span};
 use super::day::LastDay;
-use super::node::{explain_node, state, zone_words};
+use super::node::{explain_node, state, zone_name};
 use super::pauses::Paused;
 use super::pod::{asked_at, explain_pod};
 use super::scene::{Scene, object, pod_object};
@@ -140,7 +140,7 @@ impl Overview {
     fn zones(&mut self, scene: &Scene<'_>) {
         let mut zones: BTreeMap<String, Zone> = BTreeMap::new();
         for node in scene.view.nodes() {
-            let name = zone_words(&node.zone);
+            let name = zone_name(&node.zone);
             let zone = zones.entry(name.clone()).or_insert(Zone {
                 zone: name,
                 ready: 0,

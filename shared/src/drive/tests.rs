@@ -392,3 +392,20 @@ async fn more_keys_than_fit_into_a_round_are_all_decided() {
     assert_eq!(it.decided().len(), 1_000);
     assert!(it.world.read().view().pod(&uid("uid-p999")).is_some());
 }
+
+/// Between rounds of 128 keys it paused for 10 ms: a new leader of 130,000 nodes decided for ten seconds, where it must within 15 s of
+/// the death of the last one.
+#[tokio::test(start_paused = true)]
+async fn bug_a_new_leader_paused_a_thousand_times() {
+    let it = start(World::listed(), Mode::Guard, Leadership::none(), nothing);
+    (0..10 * ROUND).for_each(|number| it.apply(&pod(&format!("p{number}"))));
+    pass(5.0).await;
+    it.decided();
+    it.leadership.lead_for_tests();
+    let led = it.env.now();
+    pass(1.0).await;
+    let decided = it.toy.decided.lock().clone();
+    assert_eq!(decided.len(), 10 * ROUND);
+    let last = decided.iter().map(|(_, at)| *at).max().unwrap();
+    assert!(last.since(led) < COALESCE * 5, "{:?}", last.since(led));
+}

@@ -89,7 +89,7 @@ impl Row {
 
 /// On a control plane of its own, so that no row pays for the history of another.
 async fn measure(agents: usize, interval: Duration, length: Duration) -> Result<Row> {
-    let mut plane = ControlPlane::start(Options::default()).await?;
+    let mut plane = ControlPlane::start(Options { measured: true, ..Options::default() }).await?;
     plane.kubectl(&["create", "namespace", NAMESPACE]).await?.text()?;
     let clients: Vec<Client> = (0..CLIENTS).map(|_| plane.admin()).collect();
     let (ends, late) = (Arc::new(tokio::sync::watch::Sender::new(false)), Arc::new(AtomicUsize::new(0)));

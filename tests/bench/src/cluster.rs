@@ -55,7 +55,7 @@ impl Cluster {
     /// Starts a control plane in which nothing is.
     pub(crate) async fn empty(plan: &Plan) -> Result<Self> {
         say("starting the control plane");
-        let plane = ControlPlane::start(Options::default()).await?;
+        let plane = ControlPlane::start(Options { measured: true, ..Options::default() }).await?;
         plane.kubectl_with(&["apply", "-f", "-"], RBAC).await?.text()?;
         let kubeconfig = plane.service_account("pod-safety", "pod-safety").await?;
         let etcd = Etcd::at(&plane.etcd_url())?;

@@ -8,7 +8,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 
 use crate::Error;
-use crate::program::GOGC;
+use crate::program::GO_MEMORY;
 
 /// Ends commands that hang. Loading 150,000 pods takes a minute.
 const WITHIN: Duration = Duration::from_secs(600);
@@ -49,7 +49,7 @@ pub(crate) async fn run(
         move |source| Error::Process { act, program, source }
     };
     let mut child = Command::new(program)
-        .env(GOGC.0, GOGC.1)
+        .envs(GO_MEMORY)
         .args(args)
         .envs(env.iter().copied())
         .stdin(Stdio::piped())

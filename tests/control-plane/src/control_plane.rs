@@ -27,6 +27,8 @@ pub struct Options {
     /// Whether etcd stores in memory (where there is `/dev/shm`). What it stores then counts against this
     /// machine's memory: not for tests that measure that.
     pub etcd_data_in_tmpfs: bool,
+    /// Whether its programs are measured: then they run as everybody runs them, and not with what saves time in tests.
+    pub measured: bool,
     /// Where etcd's members speak to each other: as many members as addresses. Those of several must be addresses of this
     /// machine outside loopback, each its own.
     pub etcd_peers: Vec<IpAddr>,
@@ -44,6 +46,7 @@ impl Default for Options {
             apiserver_args: Vec::new(),
             watch_cache: true,
             etcd_data_in_tmpfs: true,
+            measured: false,
             etcd_peers: vec![Ipv4Addr::LOCALHOST.into()],
             apiservers: 1,
             service_accounts: false,
@@ -78,7 +81,7 @@ impl ControlPlane {
     }
 
     async fn attempt(options: &Options) -> Result<Self, Error> {
-        let folder = Arc::new(Folder::create(options.etcd_data_in_tmpfs)?);
+        let folder = Arc::new(Folder::create(options.etcd_data_in_tmpfs, options.measured)?);
         let pki = Pki::create(folder.pki())?;
         let members = options.etcd_peers.iter().enumerate();
         let etcd: Result<Vec<_>, Error> = members.map(|(at, peer)| Member::prepare(at, *peer)).collect();

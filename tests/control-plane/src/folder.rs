@@ -22,20 +22,26 @@ pub(crate) struct Folder {
     path: PathBuf,
     data: Option<InMemory>,
     keep_logs: AtomicBool,
+    measured: bool,
 }
 
 impl Folder {
-    pub(crate) fn create(data_in_memory: bool) -> Result<Self, Error> {
+    pub(crate) fn create(data_in_memory: bool, measured: bool) -> Result<Self, Error> {
         let root = scratch(&std::env::temp_dir())?;
         let path = root.path().to_owned();
         let memory = Path::new(MEMORY);
         let data = if data_in_memory && memory.is_dir() { Some(InMemory::create(memory)?) } else { None };
         let keep_logs = AtomicBool::new(std::env::var_os(KEEP_LOGS).is_some());
-        let folder = Self { root: Some(root), path, data, keep_logs };
+        let folder = Self { root: Some(root), path, data, keep_logs, measured };
         for part in [folder.logs(), folder.pki(), folder.access(), folder.data()] {
             std::fs::create_dir_all(&part).map_err(Error::file("create", &part))?;
         }
         Ok(folder)
+    }
+
+    /// Whether its programs are measured.
+    pub(crate) const fn measured(&self) -> bool {
+        self.measured
     }
 
     pub(crate) fn path(&self) -> &Path {

@@ -55,7 +55,7 @@ impl Rigs {
             return Err(Error::Tools(format!("{} failed ({})", script.display(), output.status)));
         }
         let tools = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim_end());
-        let folder = Folder::create(false)?;
+        let folder = Folder::create(false, false)?;
         let pki = Pki::create(folder.pki())?;
         Ok(Self { tools, folder: Arc::new(folder), pki })
     }

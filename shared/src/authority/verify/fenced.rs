@@ -1,8 +1,9 @@
 //! Live reads for evidence of fencing: what a FenceEvidence says, looked up again.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use pod_safety_proof::{self as proof, EvidenceRead, Lack, NodeEvidence, Refusal, Shown};
+use pod_safety_proof::{self as proof, EvidenceRead, Lack, MINIMUM_BOOT, NodeEvidence, Refusal, Shown};
 
 use super::super::fence::Looker;
 use super::super::witness::look;
@@ -30,6 +31,11 @@ pub(super) struct Found {
     pub(super) read: EvidenceRead,
     pub(super) samples: Vec<Sample>,
     pub(super) corroborated: Vec<Corroborated>,
+}
+
+fn too_slow(age: Duration) -> String {
+    let (age, boot) = (age.as_secs(), MINIMUM_BOOT.as_secs());
+    format!("the answer to the status check was {age} s old, and a machine can boot within {boot} s")
 }
 
 impl Verifier<'_> {
@@ -105,6 +111,11 @@ impl Judge<'_> {
         let Found { read, samples, corroborated } = found;
         let shown = self.looker.all_off(read.node(), samples, corroborated).await;
         let (kind, asked_at) = shown.map_err(Refusal::PowerStateUnconfirmed)?;
+        let age = self.env.now().since(asked_at);
+        if age >= MINIMUM_BOOT {
+            // It would expire before the act, each time, and nobody would know why.
+            return Err(Refusal::PowerStateUnconfirmed(too_slow(age)).into());
+        }
         Ok(Shown { kind, asked_at })
     }
 
