@@ -2,12 +2,16 @@
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::clock::Mono;
 use crate::metrics::Queue;
+
+/// So much earlier than all others are those marked that were refused before this process led: any time would do.
+const BEFORE_ALL: Duration = Duration::from_millis(1);
 
 #[derive(Debug)]
 pub(super) struct Dirty<K> {
@@ -25,6 +29,8 @@ struct State<K> {
     later: BTreeMap<K, Mono>,
     due: BTreeSet<(Mono, K)>,
     resting: BTreeMap<K, Mono>,
+    /// Those that asked for what only a leader does, while this process did not lead.
+    refused: BTreeSet<K>,
     all: bool,
 }
 
@@ -58,8 +64,8 @@ impl<K: Ord + Clone> State<K> {
 
 impl<K: Ord + Clone> Dirty<K> {
     pub(super) fn new(metrics: Queue) -> Self {
-        let (now, turns, later, due, resting) = Default::default();
-        let state = Mutex::new(State { now, turns, later, due, resting, all: false });
+        let (now, turns, later, due, resting, refused) = Default::default();
+        let state = Mutex::new(State { now, turns, later, due, resting, refused, all: false });
         Self { state, news: Notify::new(), metrics }
     }
 
@@ -91,6 +97,28 @@ impl<K: Ord + Clone> Dirty<K> {
     /// Every key that there is must be decided.
     pub(super) fn mark_all(&self) {
         self.state.lock().all = true;
+        self.news.notify_one();
+    }
+
+    /// Whether this key asked, when it was decided last, for what only a leader does, and this process does not lead.
+    pub(super) fn refused(&self, key: &K, refused: bool) {
+        let mut state = self.state.lock();
+        if refused {
+            state.refused.insert(key.clone());
+        } else {
+            state.refused.remove(key);
+        }
+    }
+
+    /// This process leads: every key must be decided, and first those that were refused.
+    pub(super) fn leads(&self, now: Mono) {
+        let before = Mono::from_start(now.since_start().saturating_sub(BEFORE_ALL));
+        let mut state = self.state.lock();
+        for key in std::mem::take(&mut state.refused) {
+            state.mark(key, before);
+        }
+        state.all = true;
+        drop(state);
         self.news.notify_one();
     }
 

@@ -254,7 +254,7 @@ impl<C: Controller> Drive<C> {
                 if self.acts() {
                     self.around.holds.tell_again(C::NAME);
                 }
-                self.dirty.mark_all();
+                self.dirty.leads(now);
             }
             let pause = match self.round(now) {
                 Round::Unlisted => Some(UNTIL_LISTED),
@@ -382,6 +382,7 @@ impl<C: Controller> Drive<C> {
         if let Some(when) = recheck_at {
             self.dirty.mark_at(key.clone(), when);
         }
+        self.dirty.refused(&key, false);
         if intents.is_empty() {
             return;
         }
@@ -415,7 +416,8 @@ impl<C: Controller> Drive<C> {
                     if !acts => {}
                 intent => match self.around.authority.submit(intent, &owner) {
                     Submitted::Later(when) => self.dirty.mark_at(key.clone(), when),
-                    Submitted::Accepted | Submitted::NotLeading => {}
+                    Submitted::NotLeading => self.dirty.refused(&key, true),
+                    Submitted::Accepted => {}
                 },
             }
         }

@@ -409,3 +409,17 @@ async fn bug_a_new_leader_paused_a_thousand_times() {
     let last = decided.iter().map(|(_, at)| *at).max().unwrap();
     assert!(last.since(led) < COALESCE * 5, "{:?}", last.since(led));
 }
+
+/// A standby knew which of 130,000 nodes were silent, and decided about them in the order of their names once it led.
+#[tokio::test(start_paused = true)]
+async fn bug_a_new_leader_began_with_what_needed_nothing() {
+    let it = start(World::listed(), Mode::Guard, Leadership::none(), |key, _| {
+        if key == "p999" { wish(key) } else { Decision::default() }
+    });
+    (0..1_000).for_each(|number| it.apply(&pod(&format!("p{number}"))));
+    pass(5.0).await;
+    it.decided();
+    it.leadership.lead_for_tests();
+    pass(1.0).await;
+    assert_eq!(it.toy.decided.lock()[0].0, "p999");
+}
