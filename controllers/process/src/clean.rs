@@ -2,7 +2,7 @@
 //!
 //! Any tenant writes messages of Events, a kubelet those of its node. With control characters in them a terminal hides lines,
 //! or shows other commands than those that are copied from it (CVE-2021-25743 of kubectl). Invariant: but for line ends, tabs
-//! and the colours of [`super::paint`] no control character leaves this program; a text of the cluster keeps to its line.
+//! and the colours of the commands no control character leaves this program; a text of the cluster keeps to its line.
 
 use std::borrow::Cow;
 
