@@ -43,7 +43,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use pod_safety_doctor::plural;
+use pod_safety_explain::plural;
 use pod_safety_process::run::{self, BadFlags};
 use pod_safety_process::{block_on, clean, duration, random};
 use pod_safety_shared::record::error_chain;
@@ -62,7 +62,7 @@ const API_VERSION: &str = "cli.pod-safety.dev/v1alpha1";
 pub enum Exit {
     /// All is well.
     Fine,
-    /// Somebody stopped it before it was done.
+    /// It was interrupted before it was done.
     Interrupted,
     /// The answer is that something blocks.
     Blocked,
@@ -207,7 +207,7 @@ pub fn print_as_it_is(bytes: &[u8]) -> std::io::Result<()> {
     }
 }
 
-/// Writes a line to stderr; when even that fails there is nobody to tell.
+/// Writes a line to stderr. If that fails there is no other place to report it.
 pub fn say(line: &str) {
     let line = called::words(line);
     let clean = clean::page(&line);
@@ -215,7 +215,7 @@ pub fn say(line: &str) {
     if hostile::keeps(&format!("{clean}\n")) {
         return;
     }
-    let _nobody = writeln!(std::io::stderr(), "{clean}");
+    let _unreported = writeln!(std::io::stderr(), "{clean}");
 }
 
 /// The command line of these commands alone.

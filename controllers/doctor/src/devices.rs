@@ -1,12 +1,11 @@
 //! Whether nodes would be fenced: devices and policies.
 
 use jiff::Timestamp;
-use pod_safety_explain::Paused;
+use pod_safety_explain::{Paused, plural};
 use pod_safety_shared::api::{DeviceDriver, DeviceState, FenceDeviceSpec};
 use pod_safety_shared::cache::View;
 use pod_safety_shared::model::{Device, Kind};
 
-use super::plural;
 use super::{Health, Symptom, fine, found, not_checked, shown};
 
 /// Whether devices answer and are trusted, and whether a policy uses them. `unread`: the kinds that could not be read.

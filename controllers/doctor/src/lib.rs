@@ -16,7 +16,7 @@ mod twins;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use pod_safety_explain::{Policies, Running, span};
+use pod_safety_explain::{Policies, Running, plural, span};
 use pod_safety_shared::authority::Right;
 use pod_safety_shared::cache::View;
 use pod_safety_shared::model::{Budget, Readiness};
@@ -31,12 +31,6 @@ pub use twins::{Kcm, twins};
 
 /// The oldest and the newest minor version of Kubernetes that this version is tested with.
 pub const MINORS: (u32, u32) = (32, 37);
-
-/// "1 pod", "2 pods".
-#[must_use]
-pub fn plural(count: usize, what: &str) -> String {
-    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
-}
 
 /// How well something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

@@ -193,6 +193,12 @@ impl Answer {
     }
 }
 
+/// "1 pod", "2 pods".
+#[must_use]
+pub fn plural(count: usize, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}
+
 /// A span of time as people say it: `42s`, `3m08s`, `4h05m`, `2d4h`.
 #[must_use]
 pub fn span(span: Duration) -> String {

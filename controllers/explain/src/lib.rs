@@ -47,7 +47,7 @@ mod verdict;
 mod volume;
 mod ways;
 
-pub use answer::{Actor, Answer, Finding, Item, Judgement, Moment, Next, Standing, since, span};
+pub use answer::{Actor, Answer, Finding, Item, Judgement, Moment, Next, Standing, plural, since, span};
 pub use day::LastDay;
 pub use eviction::{NotCounted, RefusedBy, Unguarded, Would, would};
 pub use history::timeline;

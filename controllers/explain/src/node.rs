@@ -232,7 +232,6 @@ fn facts(node: &Node) -> Vec<String> {
 }
 
 /// KCM's key is region and zone with a null character between.
-#[must_use]
 pub(super) fn zone_name(zone: &str) -> String {
     match zone.split_once(":\0:") {
         None if zone.is_empty() => "no zone".to_owned(),

@@ -83,11 +83,10 @@ pub fn follow(
         let connection = if apart { connection.apart()? } else { connection.clone() };
         let around =
             Around { connection, cache: Arc::clone(cache), env: env.clone(), metrics: metrics.clone() };
-        // All nodes renew, each by itself, and most of it is no news for anybody.
-        let collects = (*kind == Kind::NodeLeases).then(Collects::default);
+        let collects = Collects::default();
         let task: Task = Box::pin(Feed::new(*kind, around, collects.clone()).run());
         if apart {
-            env.spawner.spawn_apart(kind.resource(), collects.unwrap_or_default(), task);
+            env.spawner.spawn_apart(kind.resource(), collects, task);
         } else {
             env.spawner.spawn(kind.resource(), task);
         }
@@ -140,8 +139,8 @@ pub async fn page(
 struct Feed {
     kind: Kind,
     around: Around,
-    /// Whether what a watch brings may lie a little; a list is waited for.
-    collects: Option<Collects>,
+    /// Whether what arrives may lie in the socket for a little.
+    collects: Collects,
     /// Where the next watch goes on; `None` before the first list and after 410.
     version: Option<String>,
     /// When something came last.
@@ -160,7 +159,7 @@ struct Feed {
 }
 
 impl Feed {
-    fn new(kind: Kind, around: Around, collects: Option<Collects>) -> Self {
+    fn new(kind: Kind, around: Around, collects: Collects) -> Self {
         Self {
             kind,
             heard: around.env.now(),
@@ -287,10 +286,9 @@ impl Feed {
         }
     }
 
-    fn collect(&self, collects: bool) {
-        if let Some(mine) = &self.collects {
-            mine.set(collects);
-        }
+    /// All nodes renew, and hardly a renewal changes a decision. A list is waited for.
+    fn collect(&self, watching: bool) {
+        self.collects.set(watching && self.kind == Kind::NodeLeases);
     }
 
     async fn list(&mut self) -> Result<String, ApiError> {

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use crate::clock::Mono;
 use crate::metrics::Queue;
 
-/// So much earlier than all others are those marked that were refused before this process led: any time would do.
+/// A new leader marks the keys that were refused so much earlier than all others, so that their turns come first.
 const BEFORE_ALL: Duration = Duration::from_millis(1);
 
 #[derive(Debug)]
@@ -29,7 +29,7 @@ struct State<K> {
     later: BTreeMap<K, Mono>,
     due: BTreeSet<(Mono, K)>,
     resting: BTreeMap<K, Mono>,
-    /// Those that asked for what only a leader does, while this process did not lead.
+    /// Those for which was decided last what only a leader does, while this process did not lead.
     refused: BTreeSet<K>,
     all: bool,
 }
@@ -71,12 +71,16 @@ impl<K: Ord + Clone> Dirty<K> {
 
     pub(super) fn mark(&self, key: K, now: Mono) {
         let mut state = self.state.lock();
-        if state.mark(key, now) {
-            self.metrics.adds.inc();
-        }
+        self.add(&mut state, key, now);
         self.shows(&state);
         drop(state);
         self.news.notify_one();
+    }
+
+    fn add(&self, state: &mut State<K>, key: K, since: Mono) {
+        if state.mark(key, since) {
+            self.metrics.adds.inc();
+        }
     }
 
     fn shows(&self, state: &State<K>) {
@@ -100,14 +104,9 @@ impl<K: Ord + Clone> Dirty<K> {
         self.news.notify_one();
     }
 
-    /// Whether this key asked, when it was decided last, for what only a leader does, and this process does not lead.
-    pub(super) fn refused(&self, key: &K, refused: bool) {
-        let mut state = self.state.lock();
-        if refused {
-            state.refused.insert(key.clone());
-        } else {
-            state.refused.remove(key);
-        }
+    /// What was decided for this key only a leader does, and this process does not lead. Forgotten when the key is taken again.
+    pub(super) fn refused(&self, key: K) {
+        self.state.lock().refused.insert(key);
     }
 
     /// This process leads: every key must be decided, and first those that were refused.
@@ -115,9 +114,10 @@ impl<K: Ord + Clone> Dirty<K> {
         let before = Mono::from_start(now.since_start().saturating_sub(BEFORE_ALL));
         let mut state = self.state.lock();
         for key in std::mem::take(&mut state.refused) {
-            state.mark(key, before);
+            self.add(&mut state, key, before);
         }
         state.all = true;
+        self.shows(&state);
         drop(state);
         self.news.notify_one();
     }
@@ -140,9 +140,7 @@ impl<K: Ord + Clone> Dirty<K> {
         {
             state.due.pop_first();
             state.later.remove(&key);
-            if state.mark(key, when) {
-                self.metrics.adds.inc();
-            }
+            self.add(&mut state, key, when);
         }
         let mut taken = None;
         while taken.is_none()
@@ -152,6 +150,7 @@ impl<K: Ord + Clone> Dirty<K> {
                 Some(until) if now < until => state.mark_at(key, until),
                 _ => {
                     self.metrics.waited.observe(now.since(since).as_secs_f64());
+                    state.refused.remove(&key);
                     taken = Some(key);
                 }
             }

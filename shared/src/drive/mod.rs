@@ -38,8 +38,8 @@ const SWEEP: Duration = Duration::from_secs(300);
 /// node are one decision and not thirty.
 const COALESCE: Duration = Duration::from_millis(10);
 
-/// After a round that left some, as a new leader's does that decides about all nodes, the next one waits no longer than what else
-/// wants the cache needs: 130,000 nodes are a thousand rounds.
+/// The pause after a round that left keys over. A new leader decides about all nodes, and 130,000 nodes are a thousand rounds; watches write
+/// to the cache in between.
 const BREATH: Duration = Duration::from_millis(1);
 
 /// A key that asked for pods rests this long for each of them: they leave one by
@@ -382,7 +382,6 @@ impl<C: Controller> Drive<C> {
         if let Some(when) = recheck_at {
             self.dirty.mark_at(key.clone(), when);
         }
-        self.dirty.refused(&key, false);
         if intents.is_empty() {
             return;
         }
@@ -416,7 +415,7 @@ impl<C: Controller> Drive<C> {
                     if !acts => {}
                 intent => match self.around.authority.submit(intent, &owner) {
                     Submitted::Later(when) => self.dirty.mark_at(key.clone(), when),
-                    Submitted::NotLeading => self.dirty.refused(&key, true),
+                    Submitted::NotLeading => self.dirty.refused(key.clone()),
                     Submitted::Accepted => {}
                 },
             }

@@ -21,7 +21,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 const SETTLES_FOR: Duration = Duration::from_secs(15);
 
 /// The time from one renewal of a kubelet's Lease to the next.
-const RENEWS_EACH: usize = 10;
+pub(crate) const RENEWS_EACH: usize = 10;
 
 /// Measures pod-safety alone on clusters that are made up.
 #[derive(Clone, Debug, clap::Args)]

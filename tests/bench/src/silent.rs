@@ -11,16 +11,14 @@ use kube::Client;
 use pod_safety_control_plane::{client, usage};
 use serde_json::{Value, json};
 
+use crate::losses::ALL_RENEWED;
 use crate::results::percentile;
-use crate::scale::{Ours, Server};
-use crate::synthetic::{MARKED, SILENT};
+use crate::scale::{Ours, RENEWS_EACH, Server};
+use crate::synthetic::{MARKED, SILENT, ZONES};
 use crate::{http, say};
 
 /// `--node-monitor-grace-period`.
 const GRACE: Duration = Duration::from_secs(40);
-
-/// Every kubelet has renewed its Lease after this long.
-const ALL_RENEWED: Duration = Duration::from_secs(12);
 
 /// Beyond the grace period, marks are waited for so long.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -37,9 +35,6 @@ const DIES_AFTER: Duration = Duration::from_secs(34);
 
 /// What the leader had sent before it died has arrived after this, and its Lease has not ended.
 const ARRIVED: Duration = Duration::from_secs(1);
-
-/// The server deals nodes out to three zones in turn.
-const ZONES: usize = 3;
 
 /// Measures how soon pod-safety finds nodes lost, on clusters that are made up.
 #[derive(Clone, Debug, clap::Args)]
@@ -73,9 +68,8 @@ pub(crate) async fn run(plan: Silent) -> Result<String> {
 }
 
 async fn measure(plan: &Silent, nodes: usize, table: &mut String) -> Result<()> {
-    let server =
-        Server::start_with(&[("nodes", nodes), ("pods", 0), ("heartbeats", nodes / 10)], &["--labelled"])
-            .await?;
+    let size = [("nodes", nodes), ("pods", 0), ("heartbeats", nodes / RENEWS_EACH)];
+    let server = Server::start_with(&size, &["--labelled"]).await?;
     let kubeconfig = server.kubeconfig();
     let mut scene = Scene { nodes, server: client(&kubeconfig).await?, next: 0 };
     let grace = format!("--node-monitor-grace-period={}s", GRACE.as_secs());

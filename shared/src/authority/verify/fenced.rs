@@ -1,7 +1,6 @@
 //! Live reads for evidence of fencing: what a FenceEvidence says, looked up again.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use pod_safety_proof::{self as proof, EvidenceRead, Lack, MINIMUM_BOOT, NodeEvidence, Refusal, Shown};
 
@@ -31,11 +30,6 @@ pub(super) struct Found {
     pub(super) read: EvidenceRead,
     pub(super) samples: Vec<Sample>,
     pub(super) corroborated: Vec<Corroborated>,
-}
-
-fn too_slow(age: Duration) -> String {
-    let (age, boot) = (age.as_secs(), MINIMUM_BOOT.as_secs());
-    format!("the answer to the status check was {age} s old, and a machine can boot within {boot} s")
 }
 
 impl Verifier<'_> {
@@ -113,8 +107,12 @@ impl Judge<'_> {
         let (kind, asked_at) = shown.map_err(Refusal::PowerStateUnconfirmed)?;
         let age = self.env.now().since(asked_at);
         if age >= MINIMUM_BOOT {
-            // It would expire before the act, each time, and nobody would know why.
-            return Err(Refusal::PowerStateUnconfirmed(too_slow(age)).into());
+            // Its evidence would expire before the act, each time, and no Event would say why.
+            let (age, boot) = (age.as_secs(), MINIMUM_BOOT.as_secs());
+            let late = format!(
+                "the answer to the status check was {age} s old, and a machine can boot within {boot} s"
+            );
+            return Err(Refusal::PowerStateUnconfirmed(late).into());
         }
         Ok(Shown { kind, asked_at })
     }

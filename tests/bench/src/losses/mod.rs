@@ -24,7 +24,7 @@ use watcher::{Heard, Watcher, watch};
 pub(crate) const GRACE: Duration = Duration::from_secs(50);
 
 /// A contender has seen every Lease renewed after this long: they are renewed each ten seconds.
-const ALL_RENEWED: Duration = Duration::from_secs(12);
+pub(crate) const ALL_RENEWED: Duration = Duration::from_secs(12);
 
 /// Beyond the grace, a loss is waited for so long.
 const PATIENCE: Duration = Duration::from_secs(120);

@@ -28,75 +28,54 @@ const NODE_UNREACHABLE: &str = "NodeUnreachable";
 const KEPT_LABELS: [(&str, &str); 2] =
     [("beta.kubernetes.io/arch", "amd64"), ("beta.kubernetes.io/os", "linux")];
 
-/// The pattern of a node that a controller has found before, which gave it these labels.
-pub(crate) fn labelled(mut node: &[u8]) -> Result<Vec<u8>> {
-    let mut labelled = Vec::new();
-    while !node.is_empty() {
-        let part = next(&mut node)?;
-        match (part.number, part.content) {
-            (META, Some(meta)) => {
-                let mut meta = meta.to_vec();
-                for (key, value) in KEPT_LABELS {
-                    let mut label = Vec::new();
-                    field(1, key.as_bytes(), &mut label);
-                    field(2, value.as_bytes(), &mut label);
-                    field(LABELS, &label, &mut meta);
-                }
-                field(META, &meta, &mut labelled);
-            }
-            _ => labelled.extend_from_slice(part.whole),
+/// A message with other contents in the fields for which `other` has some.
+fn changed(
+    mut message: &[u8],
+    mut other: impl FnMut(usize, &[u8]) -> Result<Option<Vec<u8>>>,
+) -> Result<Vec<u8>> {
+    let mut changed = Vec::new();
+    while !message.is_empty() {
+        let part = next(&mut message)?;
+        match part.content.map(|content| other(part.number, content)).transpose()?.flatten() {
+            Some(content) => field(part.number, &content, &mut changed),
+            None => changed.extend_from_slice(part.whole),
         }
     }
-    Ok(labelled)
+    Ok(changed)
+}
+
+/// A message, and behind its fields one more that has these texts in its own.
+fn with(mut message: Vec<u8>, number: usize, texts: [(usize, &str); 2]) -> Vec<u8> {
+    let mut inner = Vec::new();
+    texts.into_iter().for_each(|(number, text)| field(number, text.as_bytes(), &mut inner));
+    field(number, &inner, &mut message);
+    message
+}
+
+/// The pattern of a node that a controller has found before, which gave it these labels.
+pub(crate) fn labelled(node: &[u8]) -> Result<Vec<u8>> {
+    let label = |meta, (key, value)| with(meta, LABELS, [(1, key), (2, value)]);
+    changed(node, |number, meta| {
+        Ok((number == META).then(|| KEPT_LABELS.into_iter().fold(meta.to_vec(), label)))
+    })
 }
 
 /// The pattern of a node as it is when its conditions are Unknown and it has the taints of an unreachable node.
-pub(crate) fn marked(mut node: &[u8]) -> Result<Vec<u8>> {
-    let mut marked = Vec::new();
-    while !node.is_empty() {
-        let part = next(&mut node)?;
-        match (part.number, part.content) {
-            (SPEC, Some(spec)) => {
-                let mut spec = spec.to_vec();
-                for effect in EFFECTS {
-                    let mut taint = Vec::new();
-                    field(1, UNREACHABLE.as_bytes(), &mut taint);
-                    field(3, effect.as_bytes(), &mut taint);
-                    field(TAINTS, &taint, &mut spec);
-                }
-                field(SPEC, &spec, &mut marked);
-            }
-            (STATUS, Some(status)) => field(STATUS, &unknown(status)?, &mut marked),
-            _ => marked.extend_from_slice(part.whole),
-        }
-    }
-    Ok(marked)
+pub(crate) fn marked(node: &[u8]) -> Result<Vec<u8>> {
+    let taint = |spec, effect| with(spec, TAINTS, [(1, UNREACHABLE), (3, effect)]);
+    changed(node, |number, content| {
+        Ok(match number {
+            SPEC => Some(EFFECTS.into_iter().fold(content.to_vec(), taint)),
+            STATUS => Some(with(unknown(content)?, CONDITIONS, [(1, NODE_UNREACHABLE), (2, "True")])),
+            _ => None,
+        })
+    })
 }
 
-fn unknown(mut status: &[u8]) -> Result<Vec<u8>> {
-    let mut unknown = Vec::new();
-    while !status.is_empty() {
-        let part = next(&mut status)?;
-        match (part.number, part.content) {
-            (CONDITIONS, Some(mut condition)) => {
-                let mut said = Vec::new();
-                while !condition.is_empty() {
-                    let part = next(&mut condition)?;
-                    match part.number {
-                        2 => field(2, b"Unknown", &mut said),
-                        _ => said.extend_from_slice(part.whole),
-                    }
-                }
-                field(CONDITIONS, &said, &mut unknown);
-            }
-            _ => unknown.extend_from_slice(part.whole),
-        }
-    }
-    let mut ours = Vec::new();
-    field(1, NODE_UNREACHABLE.as_bytes(), &mut ours);
-    field(2, b"True", &mut ours);
-    field(CONDITIONS, &ours, &mut unknown);
-    Ok(unknown)
+/// A status whose conditions are Unknown.
+fn unknown(status: &[u8]) -> Result<Vec<u8>> {
+    let says = |number, _: &[u8]| Ok((number == 2).then(|| b"Unknown".to_vec()));
+    changed(status, |number, condition| (number == CONDITIONS).then(|| changed(condition, says)).transpose())
 }
 
 /// Of a node in protobuf, what is read of it in JSON: identity, labels, taints, conditions.
@@ -130,7 +109,7 @@ fn moment(time: &[u8]) -> Option<Timestamp> {
     Timestamp::from_second(time.seconds?).ok()
 }
 
-/// Whether this is written to a node by whoever found its kubelet silent.
+/// Whether this patch marks a node as one whose kubelet is silent.
 pub(crate) fn marks(patch: &Value) -> bool {
     let conditions = patch["status"]["conditions"].as_array();
     conditions.into_iter().flatten().any(|one| one["type"] == "Ready" && one["status"] == "Unknown")

@@ -32,7 +32,7 @@ use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use beats::Beats;
 pub(crate) use server::{MARKED, PODS, SILENT};
 use world::World;
-pub(crate) use world::{Size, pod};
+pub(crate) use world::{Size, ZONES, pod};
 
 /// Serves a cluster that is made up, until it is killed.
 #[derive(Clone, Debug, clap::Args)]

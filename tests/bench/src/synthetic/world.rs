@@ -113,7 +113,7 @@ impl Kind {
 const PODS_OF_AN_APP: usize = 20;
 
 /// Zones, as the loader has it.
-const ZONES: usize = 3;
+pub(crate) const ZONES: usize = 3;
 
 /// The version of the first object.
 const FIRST_VERSION: usize = 1_000;
