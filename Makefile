@@ -67,7 +67,7 @@ lint: $(CARGO_DENY) ## format, clippy, documentation, licences and bans
 
 unit: ## the tests that need neither a control plane nor a release build: seconds
 	@cargo test --locked -p pod-safety-proof -p pod-safety-model -p pod-safety-wire -p pod-safety-crds -p pod-safety-clock -p pod-safety-transport -p pod-safety-client -p pod-safety-cache -p pod-safety-screen -p pod-safety-otlp \
-		-p pod-safety-watchdog -p pod-safety-agent -p pod-safety-shared -p pod-safety-pod-gc -p pod-safety-disruption -p pod-safety-node-lifecycle -p pod-safety-taint-eviction -p pod-safety-fencing -p pod-safety-volume-guard -p pod-safety-explain -p pod-safety-drain -p pod-safety-traces -p pod-safety-process -p pod-safety-doctor -p pod-safety-cli -p pod-safety
+		-p pod-safety-watchdog -p pod-safety-agent -p pod-safety-leader -p pod-safety-fence -p pod-safety-shared -p pod-safety-pod-gc -p pod-safety-disruption -p pod-safety-node-lifecycle -p pod-safety-taint-eviction -p pod-safety-fencing -p pod-safety-volume-guard -p pod-safety-explain -p pod-safety-drain -p pod-safety-traces -p pod-safety-process -p pod-safety-doctor -p pod-safety-cli -p pod-safety
 	@cargo test --locked -p pod-safety-devices --lib
 
 control-plane: install ## the suites against the real kube-apiserver, etcd and kubectl; KUBERNETES=1.32: their core against that version
@@ -95,7 +95,7 @@ fuzz: ## each fuzz target under libFuzzer for its share of MINUTES (10); ONLY=WO
 
 # One operator, answer, arm or field of the code that safety rests on is changed at a time. docs/mutants.md has the figures.
 # FILES and SHARD=K/N take a part; only the whole of it writes the tables anew.
-MUTATED := shared/proof/** shared/src/authority/** shared/cache/src/** shared/client/src/** shared/src/lease.rs \
+MUTATED := shared/proof/** shared/src/authority/** shared/fence/src/** shared/leader/src/** shared/cache/src/** shared/client/src/** \
 	controllers/pod-gc/src/** controllers/disruption/src/** controllers/node-lifecycle/src/** controllers/taint-eviction/src/** \
 	controllers/fencing/src/** controllers/volume-guard/src/** controllers/drain/src/**
 mutants: ## changes in the code that safety rests on which no unit test notices

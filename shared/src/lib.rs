@@ -1,5 +1,5 @@
-//! Everything that two controllers of pod-safety need, and the only crate that
-//! may talk to a cluster.
+//! Everything that two controllers of pod-safety need: the deletion authority and the loop, and the crates below, without what
+//! reads Secrets, writes, or tells the cache anything.
 //!
 //! ```text
 //! apiserver ─ one watch per kind ─► wire (partial) ─► model ─► cache ─► dirty keys ─► decide ─► authority ─► apiserver
@@ -12,10 +12,10 @@
 //! | [`wire`] | the fields of API objects that somebody reads, as JSON and as protobuf |
 //! | [`client`] | connection, deadlines, audit, and the layer that refuses unpermitted deletions |
 //! | [`cache`] | the one informer cache: feed, store, indexes, view |
-//! | [`authority`] | claim, evidence, verify, act: the only code that writes to the cluster |
+//! | [`authority`] | claim, evidence, verify, act: the only writer of pods, nodes and volumes |
 //! | [`drive`] | the one loop: dirty keys, deadlines and sweeps become decisions, decisions become acts |
 //! | [`lease`] | leadership by client-go's rules |
-//! | [`record`] | what was decided and done, for people and for checkers |
+//! | [`events`], [`record`] | what was decided and done, for people and for checkers |
 //! | [`clock`] | time, tasks and chance, injected |
 //! | [`transport`] | what is asked of fence devices, and what they answer |
 //! | [`metrics`], [`admin`] | what Prometheus and a person with `curl` can see |
@@ -24,16 +24,13 @@
 pub mod admin;
 pub mod authority;
 pub mod drive;
-pub mod events;
-pub mod lease;
-pub mod metrics;
-pub mod record;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
 // The crates below, under the names of their subjects.
 pub use pod_safety_clock as clock;
 pub use pod_safety_crds as api;
+pub use pod_safety_leader::{events, lease, metrics, record};
 pub use pod_safety_screen as screen;
 pub use pod_safety_transport as transport;
 pub use pod_safety_wire as wire;
@@ -48,7 +45,7 @@ pub mod client {
         ApiError, Audit, Call, ConfigError, ConnectOptions, Connection, Guard, GuardRefusal, ListStream,
         Method, NoAudit, Prefer, READ_TIMEOUT, RequestLine, Resource, Server, Shape, Target, WatchStream,
     };
-    pub(crate) use pod_safety_client::{MOST, WriteCall, secret};
+    pub(crate) use pod_safety_client::{MOST, WriteCall};
 }
 
 /// The cache, without what tells it anything.
@@ -58,5 +55,5 @@ pub mod cache {
         ScaleAnswer, Sign, SignOfLife, Snapshot, SnapshotError, Subscriber, Trouble, Unfresh, Unread, View,
         ViewGuard, Word, ZoneCount, follow,
     };
-    pub(crate) use pod_safety_cache::{Learns, node, page, pod, selector};
+    pub(crate) use pod_safety_cache::{Learns, node, page, pod};
 }

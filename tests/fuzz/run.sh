@@ -14,7 +14,7 @@ flags="--cfg fuzzing --cfg fuzzing_libfuzzer -Cpasses=sancov-module"
 for arg in level=4 inline-8bit-counters pc-table trace-compares; do
     flags+=" -Cllvm-args=-sanitizer-coverage-$arg"
 done
-packages=(-p pod-safety-proof -p pod-safety-wire -p pod-safety-shared -p pod-safety-devices -p pod-safety -p pod-safety-simulator)
+packages=(-p pod-safety-proof -p pod-safety-wire -p pod-safety-fence -p pod-safety-devices -p pod-safety -p pod-safety-simulator)
 built=$(RUSTFLAGS="$flags" CARGO_INCREMENTAL=0 cargo test --locked --no-run --lib --bins "${packages[@]}" \
     --target "$(rustc --print host-tuple)" --target-dir target/fuzz 2>&1) || { echo "$built" >&2; exit 1; }
 mapfile -t programs < <(sed -n 's/^ *Executable .*(\(.*\))$/\1/p' <<<"$built")

@@ -219,7 +219,7 @@ fn start_controllers(
     running: &Running,
 ) -> Result<(), MetricsError> {
     for name in &config.controllers {
-        metrics.runs(name.ours(), config.mode);
+        metrics.runs(name.ours(), config.mode.name());
         match name {
             Name::PodGc => {
                 start(PodGc::new(config.pod_gc.clone(), metrics.registry())?, around, beats, running);

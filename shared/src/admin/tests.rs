@@ -157,7 +157,7 @@ fn labels_are_closed_sets_but_for_kcms_own_namespace() {
     ];
     let desk = desk(World::listed());
     desk.admin.metrics.cache.failed(Kind::Pods, "server");
-    desk.admin.metrics.runs("pod-gc", crate::drive::Mode::Guard);
+    desk.admin.metrics.runs("pod-gc", crate::drive::Mode::Guard.name());
     for family in desk.admin.metrics.registry().gather() {
         for label in family.get_metric().iter().flat_map(|metric| metric.get_label()) {
             let allowed = closed.contains(&label.name())

@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
+use pod_safety_fence::{Fencing, Monitor, PolicyReview, Remediate};
 use pod_safety_proof::{Claim, Force};
 
-use super::fence::Fencing;
 use super::update::Update;
-use crate::api::{DeviceRef, FencePolicyStatus, PodSafetyRemediationStatus};
 use crate::clock::Mono;
-use crate::model::{Controller, NodeKey, Pod, PodKey, Rv, Uid};
+use crate::model::{Controller, Pod, PodKey, Rv};
 
 /// The kinds of claims: closed, for metrics and turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -131,60 +130,4 @@ pub enum Intent {
     Remediate(Box<Remediate>),
     /// Write what is known of a FencePolicy.
     Review(Box<PolicyReview>),
-}
-
-/// What is written into the status of a FencePolicy, at the version that was seen.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PolicyReview {
-    /// Its name.
-    pub name: Arc<str>,
-    /// Its identity.
-    pub uid: Uid,
-    /// The version that was seen.
-    pub rv: Rv,
-    /// What. Conditions without a time began now.
-    pub status: FencePolicyStatus,
-}
-
-/// What is written into a PodSafetyRemediation, at the version that was seen.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Remediate {
-    /// Its namespace.
-    pub namespace: Arc<str>,
-    /// Its name.
-    pub name: Arc<str>,
-    /// Its identity.
-    pub uid: Uid,
-    /// The version that was seen.
-    pub rv: Rv,
-    /// The node that it is about, if it is there: people hear of it there.
-    pub node: Option<NodeKey>,
-    /// What.
-    pub reply: Reply,
-}
-
-/// What somebody who wants a node fenced is answered.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reply {
-    /// Our finalizer: it is kept until nothing is begun for it any more.
-    Keep,
-    /// This status. Conditions without a time began now.
-    Say(Box<PodSafetyRemediationStatus>),
-    /// Our finalizer goes.
-    LetGo,
-}
-
-/// A device that should be looked through.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Monitor {
-    /// Its namespace and name.
-    pub device: DeviceRef,
-    /// Its identity.
-    pub uid: Uid,
-    /// The nodes that are looked at.
-    pub nodes: Vec<Arc<str>>,
-    /// Those are all that it can switch; else what is known of the others stays.
-    pub whole: bool,
-    /// The wish of a person ([`crate::api::TEST_ANNOTATION`]) that is answered by it.
-    pub test: Option<String>,
 }

@@ -12,13 +12,12 @@
 //! answers with is what is deleted.
 
 use jiff::Timestamp;
+use pod_safety_fence::evict::SHORTEST_GRACE;
+use pod_safety_leader::outcome::Outcome;
+use pod_safety_proof::NODE_GONE_MESSAGE;
 use serde_json::json;
 
-use pod_safety_proof::NODE_GONE_MESSAGE;
-
-use super::act::Outcome;
 use super::claim::{Cause, Delete};
-use super::evict::SHORTEST_GRACE;
 use crate::cache;
 use crate::client::{ApiError, Call, Connection, Method, WriteCall as _};
 use crate::clock::Env;
@@ -61,15 +60,22 @@ pub(super) async fn delete(
     leadership: &Leadership,
     delete: &Delete,
 ) -> (Outcome, Rv) {
-    let marked =
-        match super::send::send(connection, env, leadership, mark(delete, env.clock.wall()), None).await {
-            Ok(answer) => match read(answer, env) {
-                Ok(marked) => marked,
-                Err(outcome) => return (outcome, delete.rv),
-            },
+    let marked = match pod_safety_leader::send::send(
+        connection,
+        env,
+        leadership,
+        mark(delete, env.clock.wall()),
+        None,
+    )
+    .await
+    {
+        Ok(answer) => match read(answer, env) {
+            Ok(marked) => marked,
             Err(outcome) => return (outcome, delete.rv),
-        };
-    match super::send::send(connection, env, leadership, end(delete, &marked), None).await {
+        },
+        Err(outcome) => return (outcome, delete.rv),
+    };
+    match pod_safety_leader::send::send(connection, env, leadership, end(delete, &marked), None).await {
         Ok(_) => (Outcome::Ending, marked.rv),
         Err(outcome) => (outcome, marked.rv),
     }

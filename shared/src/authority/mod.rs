@@ -1,24 +1,18 @@
-//! The deletion authority: the only code that writes to the cluster. What is evidence, and what may be sent with it, the kernel
-//! says ([`pod_safety_proof`], a crate that one person reads in a sitting); here is what reads for it and carries it out.
+//! The deletion authority: one writer for all controllers. What is evidence, and what may be sent with it, the kernel
+//! says ([`pod_safety_proof`], a crate that one person reads in a sitting); here is what reads for it and carries it out. The
+//! steps of fencing are a crate below ([`pod_safety_fence`]).
 //!
 //! | file | says |
 //! |---|---|
 //! | `claim` | what a decision wants done |
-//! | `hold` | why it does nothing instead |
-//! | `witness` | quorum reads of a node and of its Lease |
 //! | `verify` | live reads for the judge |
 //! | `act` | sends the force deletion that evidence permits, within the leader's term |
-//! | `send` | one request, within the leader's term and while its evidence lasts |
 //! | `delete` | deletes one pod gracefully: by compare-and-swap, within the term |
 //! | `update` | statuses, which end nothing: by compare-and-swap, within the term |
 //! | `node` | conditions, taints and labels of a node, after a quorum read of it and of its Lease |
 //! | `volume` | whose an exclusive volume is; a break only with evidence |
-//! | `evict` | asks the API server to end a pod by its own grace, within its budget |
-//! | `cordon` | has the scheduler leave a node alone |
-//! | `unchanged` | a read and a write, done anew when the object was changed between the two |
-//! | `fence` | switches machines off, checks, and writes down what that proves |
-//! | `watchdog` | the watchdog Lease of a node's agent |
 //! | [`people`] | what people say about nodes |
+//! | `access` | whether somebody may do something |
 //! | `scales` | reads how many pods a controller wants that the cache does not follow |
 //! | `queue`, `ledger` | whose turn it is, and what is already being done |
 //! | `writer` | the pool that ties them together |
@@ -31,40 +25,34 @@
 mod access;
 mod act;
 mod claim;
-mod cordon;
 mod delete;
-mod evict;
-mod fence;
 mod ledger;
 mod node;
 pub mod people;
 mod queue;
 mod scales;
-mod send;
-mod unchanged;
 mod update;
 mod verify;
 mod volume;
-mod watchdog;
-mod witness;
 mod writer;
 
 pub use access::{Right, may};
-pub use act::Outcome;
-pub use claim::{Cause, ClaimKind, Delete, Intent, Monitor, PolicyReview, Remediate, Reply};
-pub use cordon::{Cordoned, cordon, uncordon};
+pub use claim::{Cause, ClaimKind, Delete, Intent};
 pub(crate) use delete::TAINT_MANAGER_EVICTION;
-pub use evict::{Evicted, Eviction, NotEvicted, evict};
-pub use fence::{
-    FenceKey, Fencing, Step, Target, asks_a_provider, incident_name, rehearsal_name, storage_evidence_name,
-};
 pub use node::{Effect, NodeUpdate, OurTaint, Silence};
+pub use pod_safety_fence::cordon::{Cordoned, cordon, uncordon};
+pub use pod_safety_fence::evict::{Evicted, Eviction, NotEvicted, evict};
+pub use pod_safety_fence::{
+    FenceKey, Fencing, Monitor, PolicyReview, Remediate, Reply, Step, Target, asks_a_provider, incident_name,
+    rehearsal_name, storage_evidence_name,
+};
+pub use pod_safety_leader::outcome::{Outcome, Unproved};
 pub use pod_safety_proof::{
     Barrier, Claim, Evidence, EvidenceKind, FencedBy, Force, Lack, Now, Refusal, Said, Witness,
 };
 pub use scales::{Scaled, ask_scales};
 pub use update::{Past, Update};
-pub use verify::{FORCE_DELETE_REFUSED, Unproved};
+pub use verify::FORCE_DELETE_REFUSED;
 pub use volume::{Refused, Seen, VolumeChange, VolumeUpdate};
 pub use writer::{
     Authority, FENCERS, LOOKERS, NODE_WRITERS, Owner, Parts, Policy, SWITCHERS, Submitted, WRITERS,

@@ -23,10 +23,9 @@ pub use maintain::{
 pub use pause::{Scope, pause, paused, resume};
 pub use watchdog::{Promise, Watchdog, has_passed, promise, revoke};
 
-use super::fence::{incident_name, rehearsal_name};
+use pod_safety_fence::{incident_name, rehearsal_name};
 use pod_safety_proof::Look;
 
-use super::witness::{look, nonsense};
 use crate::api::{
     FenceEvidenceSpec, FenceEvidenceStatus, FencePolicySpec, FencePolicyStatus, FenceTrigger, Incarnation,
     KindOfEvidence, NodeFenceSpec, Trigger, group_path, object,
@@ -34,6 +33,7 @@ use crate::api::{
 use crate::client::{ApiError, Call, Connection, Method, WriteCall as _};
 use crate::clock::Env;
 use crate::wire;
+use pod_safety_fence::witness::{look, nonsense};
 
 /// Why nothing was done.
 #[derive(Debug, thiserror::Error)]

@@ -7,17 +7,15 @@
 //! [`super::node`].
 
 use jiff::Timestamp;
+use pod_safety_leader::outcome::{Outcome, version};
+use pod_safety_leader::send::Means;
 use pod_safety_proof::FencedBy;
 use serde_json::{Map, Value, json};
 
-use super::act::{Outcome, version};
 use super::node::{self, Done, NodeUpdate};
 use super::verify::Verifier;
 use super::volume::{self, VolumeChange, VolumeUpdate};
-use crate::cache::Cache;
-use crate::client::{ApiError, Call, Connection, Method, WriteCall as _};
-use crate::clock::{Env, Mono};
-use crate::lease::Leadership;
+use crate::client::{Call, Method, WriteCall as _};
 use crate::model::{BudgetKey, BudgetStatus, Kind, NODE_UNREACHABLE_CONDITION, PodKey, Rv, Uid};
 use crate::wire::{self, Raw};
 
@@ -270,33 +268,6 @@ fn budget_status(status: &BudgetStatus, over: &[Box<str>], transition: Option<Ti
         body["conditions"] = json!([condition]);
     }
     body
-}
-
-/// What a write needs.
-pub(super) struct Means<'a> {
-    pub(super) connection: &'a Connection,
-    pub(super) cache: &'a Cache,
-    pub(super) env: &'a Env,
-    pub(super) leadership: &'a Leadership,
-}
-
-impl Means<'_> {
-    /// See [`send`](super::send::send).
-    pub(super) fn send(
-        &self,
-        call: Call,
-        expires: Option<Mono>,
-    ) -> impl Future<Output = Result<Raw, Outcome>> + Send {
-        super::send::send(self.connection, self.env, self.leadership, call, expires)
-    }
-
-    /// See [`ask`](super::send::ask).
-    pub(super) fn ask(
-        &self,
-        call: Call,
-    ) -> impl Future<Output = Result<Result<Raw, ApiError>, Outcome>> + Send {
-        super::send::ask(self.connection, self.env, self.leadership, call, None)
-    }
 }
 
 /// Writes it, within the leader's term; gives back how that went, and what was done to a node.

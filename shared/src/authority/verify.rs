@@ -2,60 +2,22 @@
 //! claim only says where to look. The kernel ([`pod_safety_proof`]) judges; what cannot be read is no evidence.
 
 mod ended;
-mod fenced;
 mod volumes;
-
-pub(in crate::authority) use fenced::Judge;
 
 use std::sync::Arc;
 
+use pod_safety_fence::Judge;
+use pod_safety_fence::witness::look;
+use pod_safety_leader::outcome::Unproved;
 use pod_safety_proof::{self as proof, Claim, Evidence, Force, NodeEvidence, PodVersion, Refusal};
 
-use super::fence::Looker;
-use super::witness::look;
 use super::writer::Policy;
 use crate::cache::{Cache, Learns as _};
-use crate::client::{ApiError, Connection};
+use crate::client::Connection;
 use crate::clock::Env;
 
 /// The reason of Events about force deletions that were refused; their messages begin with [`Unproved::reason`].
 pub const FORCE_DELETE_REFUSED: &str = "ForceDeleteRefused";
-
-/// Why there is no evidence.
-#[derive(Debug, thiserror::Error)]
-pub enum Unproved {
-    /// The judge refused.
-    #[error(transparent)]
-    Refused(#[from] Refusal),
-    /// A live read failed.
-    #[error("a live read failed")]
-    Read(#[source] ApiError),
-}
-
-impl Unproved {
-    /// The reason in one CamelCase word.
-    #[must_use]
-    pub fn reason(&self) -> &'static str {
-        match self {
-            Self::Refused(refusal) => refusal.reason(),
-            Self::Read(_) => "ReadFailed",
-        }
-    }
-
-    /// Every reason, for metrics that must exist before they count.
-    #[must_use]
-    pub fn reasons() -> Vec<&'static str> {
-        Refusal::REASONS.iter().copied().chain(["ReadFailed"]).collect()
-    }
-
-    fn undecodable(error: crate::wire::WireError) -> Self {
-        Self::Read(ApiError::Undecodable(error))
-    }
-
-    const fn refutes_witness(&self) -> bool {
-        matches!(self, Self::Refused(refusal) if refusal.refutes_witness())
-    }
-}
 
 /// Reads for one batch of claims about one node.
 pub(super) struct Verifier<'a> {
@@ -63,7 +25,7 @@ pub(super) struct Verifier<'a> {
     pub(super) cache: &'a Cache,
     pub(super) env: &'a Env,
     pub(super) policy: &'a Policy,
-    pub(super) looker: Looker<'a>,
+    pub(super) judge: Judge<'a>,
     /// What an earlier claim of this turn found about its node: it serves other pods of it until it expires.
     pub(super) found: Option<NodeEvidence>,
 }
@@ -103,7 +65,7 @@ impl Verifier<'_> {
         let found = match claim {
             Claim::NodeGone { .. } => self.node_gone(node).await,
             Claim::OutOfService { .. } => self.out_of_service(node).await,
-            Claim::Fenced { proof, .. } => self.judge().fenced(node, proof).await,
+            Claim::Fenced { proof, .. } => self.judge.fenced(node, proof).await,
             Claim::NeverScheduled | Claim::KubeletTerminated | Claim::PodsEnded { .. } => return Ok(()),
         };
         self.found = Some(self.unless_refuted(node, found)?);

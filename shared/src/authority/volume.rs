@@ -8,11 +8,11 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use pod_safety_leader::outcome::Outcome;
+use pod_safety_leader::send::Means;
 use pod_safety_proof::{EvidenceKind, FencedBy, break_volume};
 use serde_json::{Value, json};
 
-use super::act::Outcome;
-use super::update::Means;
 use super::verify::Verifier;
 use crate::client::{Call, Method, WriteCall as _};
 use crate::model::{

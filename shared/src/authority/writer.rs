@@ -15,19 +15,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use pod_safety_fence::witness;
+use pod_safety_fence::{Fencing, Judge, Looker, Monitor, PolicyReview, Remediate, Step};
+use pod_safety_leader::outcome::Outcome;
+use pod_safety_proof::Force;
 use tokio::sync::Notify;
 
-use super::act::Outcome;
-use pod_safety_proof::Force;
-
-use super::claim::{Delete, Intent, Monitor, PolicyReview, Remediate};
-use super::fence::{Fencing, Looker, Reader};
+use super::claim::{Delete, Intent};
 use super::ledger::Ledger;
 use super::queue::{Drain, FairQueue};
 use super::scales::Scales;
 use super::update::Update;
 use super::verify::Verifier;
-use super::witness;
 use crate::cache::{Cache, Learns as _};
 use crate::client::{Connection, MOST};
 use crate::clock::{Env, Mono};
@@ -243,6 +242,7 @@ impl Authority {
             transport,
             identity,
         } = parts;
+        metrics.knows_steps(Step::NAMES.into_iter().chain(["monitor", "remediate", "review"]));
         let scales = Scales::start(connection.clone(), Arc::clone(&cache), env.clone());
         let authority = Arc::new(Self {
             connection,
@@ -416,8 +416,8 @@ impl Authority {
     /// A judge who has seen nothing yet.
     fn verifier(&self) -> Verifier<'_> {
         let Self { connection, cache, env, policy, transport, .. } = self;
-        let looker = Looker { reader: Reader { connection, cache }, env, transport: &**transport };
-        Verifier { connection, cache, env, policy, looker, found: None }
+        let judge = Judge::new(Looker::new(connection, cache, env, &**transport));
+        Verifier { connection, cache, env, policy, judge, found: None }
     }
 
     /// One turn.

@@ -35,7 +35,7 @@ fn every_crate_of_the_tree_is_a_member() -> Result<()> {
 
 /// Each crate of the product may use those before it. A device is told what to do, and knows no cluster, no evidence and no
 /// cache: `pod-safety-devices` comes before `pod-safety-shared`.
-const LAYERS: [(&str, &str); 14] = [
+const LAYERS: [(&str, &str); 16] = [
     ("pod-safety-model", "shared/model"),
     ("pod-safety-wire", "shared/wire"),
     ("pod-safety-proof", "shared/proof"),
@@ -47,6 +47,8 @@ const LAYERS: [(&str, &str); 14] = [
     ("pod-safety-watchdog", "shared/watchdog"),
     ("pod-safety-client", "shared/client"),
     ("pod-safety-cache", "shared/cache"),
+    ("pod-safety-leader", "shared/leader"),
+    ("pod-safety-fence", "shared/fence"),
     ("pod-safety-agent", "controllers/agent"),
     ("pod-safety-devices", "devices"),
     ("pod-safety-shared", "shared"),
@@ -116,15 +118,21 @@ fn crates_use_only_those_below_them() -> Result<()> {
     Ok(())
 }
 
-/// A crate that can name the kernel can show it facts that nobody read. One that can name the client can write, and one that
-/// can name the cache can tell it what no API server said. So controllers have none of them by name, and `pod-safety-shared`
-/// hands on the rest.
+/// A crate that can name the kernel can show it facts that nobody read. One that can name the client can write, one that can
+/// name the cache can tell it what no API server said, and one that can name the steps of fencing can switch a machine off. So
+/// controllers have none of them by name, and `pod-safety-shared` hands on the rest.
 #[test]
 fn only_the_crates_that_read_and_write_can_name_the_kernel_the_client_and_the_cache() -> Result<()> {
+    const CACHE: &str = "pod-safety-cache";
+    const LEADER: &str = "pod-safety-leader";
+    const FENCE: &str = "pod-safety-fence";
+    const SHARED: &str = "pod-safety-shared";
     for (used, by) in [
-        ("pod-safety-proof", &["pod-safety-client", "pod-safety-cache", "pod-safety-shared"][..]),
-        ("pod-safety-client", &["pod-safety-cache", "pod-safety-shared"]),
-        ("pod-safety-cache", &["pod-safety-shared"]),
+        ("pod-safety-proof", &["pod-safety-client", CACHE, LEADER, FENCE, SHARED][..]),
+        ("pod-safety-client", &[CACHE, LEADER, FENCE, SHARED]),
+        (CACHE, &[LEADER, FENCE, SHARED]),
+        (LEADER, &[FENCE, SHARED]),
+        (FENCE, &[SHARED]),
     ] {
         for (name, folder) in LAYERS {
             let manifest = manifest(format!("{folder}/Cargo.toml"))?;

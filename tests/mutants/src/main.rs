@@ -31,9 +31,11 @@ use clap::Parser;
 const MARK: &str = "<!-- made by make mutants -->\n";
 
 /// Each package with its folder. What a package's own tests miss, those of the packages after it may notice, where they use it.
-pub(crate) const USERS: [(&str, &str); 9] = [
+pub(crate) const USERS: [(&str, &str); 11] = [
     ("pod-safety-client", "shared/client"),
     ("pod-safety-cache", "shared/cache"),
+    ("pod-safety-leader", "shared/leader"),
+    ("pod-safety-fence", "shared/fence"),
     ("pod-safety-shared", "shared"),
     ("pod-safety-pod-gc", "controllers/pod-gc"),
     ("pod-safety-disruption", "controllers/disruption"),

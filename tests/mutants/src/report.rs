@@ -25,13 +25,13 @@ const PATHS: [&str; 20] = [
     "shared/proof/src/volume.rs",
     "shared/src/authority/act.rs",
     "shared/src/authority/delete.rs",
-    "shared/src/authority/fence/mark.rs",
-    "shared/src/authority/send.rs",
     "shared/src/authority/verify.rs",
-    "shared/src/authority/verify/fenced.rs",
     "shared/src/authority/verify/volumes.rs",
     "shared/src/authority/volume.rs",
-    "shared/src/authority/witness.rs",
+    "shared/fence/src/evidence.rs",
+    "shared/fence/src/mark.rs",
+    "shared/fence/src/witness.rs",
+    "shared/leader/src/send.rs",
 ];
 
 /// Each mutant with its verdict; without one it did not compile in its place.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use pod_safety_proof::Claim;
+use pod_safety_proof::{Claim, EvidenceKind};
 use serde_json::json;
 
 use super::*;

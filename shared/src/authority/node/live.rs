@@ -1,11 +1,11 @@
 //! A node as a quorum read, or the answer to a write, has it.
 
 use jiff::Timestamp;
+use pod_safety_fence::witness::nonsense as no_time;
 use pod_safety_proof::LeaseRead;
 use serde_json::{Map, Value};
 
 use super::{NodeUpdate, Silence};
-use crate::authority::witness::nonsense as no_time;
 use crate::cache::{self, Cache, Lookup};
 use crate::client::ApiError;
 use crate::clock::Mono;

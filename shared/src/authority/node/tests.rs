@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use pod_safety_leader::send::Means;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::authority::update::Means;
 use crate::client::scripted::{Answer, Api, Asked, env, pass};
 use crate::lease::Leadership;
 use crate::model::{

@@ -2,14 +2,14 @@
 
 use std::fmt;
 
+use pod_safety_fence::witness::{ask_lease, sample};
+use pod_safety_leader::outcome::Outcome;
+use pod_safety_leader::send::Means;
 use pod_safety_proof::{EvidenceKind, WholeNode};
 use serde_json::json;
 
 use super::live::Live;
 use super::{Effect, NodeUpdate, OurTaint, conditions, taints};
-use crate::authority::act::Outcome;
-use crate::authority::update::Means;
-use crate::authority::witness::{ask_lease, sample};
 use crate::client::{ApiError, Call, Method, WriteCall as _};
 use crate::wire::Raw;
 

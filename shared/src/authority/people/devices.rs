@@ -3,11 +3,11 @@
 //! A look from the person's own shell would show another network, other rights and other agents than those that fence.
 //! So the wish is written to the device ([`TEST_ANNOTATION`]), and the leader answers in its status.
 
+use pod_safety_fence::path_of;
 use serde_json::json;
 
 use super::{PeopleError, api, list};
 use crate::api::{DeviceRef, FenceDeviceSpec, FenceDeviceStatus, TEST_ANNOTATION};
-use crate::authority::fence::path_of;
 use crate::client::{ApiError, Call, Connection, Method, WriteCall as _};
 use crate::wire;
 

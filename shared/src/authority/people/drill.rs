@@ -1,11 +1,11 @@
 //! A drill: what would be done to a node if it were lost, written down by the controller that would do it, with every
 //! gate and its numbers. Nothing is switched.
 
+use pod_safety_fence::{incident_name, rehearsal_name};
 use serde_json::json;
 
 use super::{Examined, PeopleError, api, asked_for, create};
 use crate::api::{FenceTrigger, NodeFenceSpec, NodeFenceStatus, Trigger, group_path};
-use crate::authority::fence::{incident_name, rehearsal_name};
 use crate::client::{ApiError, Call, Connection, Method, WriteCall as _};
 use crate::wire;
 

@@ -3,11 +3,11 @@
 //! The pause of another user is not replaced, and it is not ended without being read: both are written against the version that was
 //! read. What was changed meanwhile is read and judged anew.
 
+use pod_safety_fence::unchanged::unchanged;
 use serde_json::{Value, json};
 
 use super::{PeopleError, api};
 use crate::api::{PAUSE_ANNOTATION, Pause, RESUMED_ANNOTATION, group_path};
-use crate::authority::unchanged::unchanged;
 use crate::client::{ApiError, Call, Connection, Method, WriteCall as _};
 
 /// What is not fenced meanwhile.

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use pod_safety_fence::path_of;
+use pod_safety_fence::watchdog::{Lease, path, revocation};
 use pod_safety_watchdog::controller::may_count;
 use pod_safety_watchdog::record::State;
 use serde_json::json;
 
 use super::{Device, PeopleError, api};
 use crate::api::{DeviceRef, DrilledWatchdog, Incarnation};
-use crate::authority::fence::path_of;
-use crate::authority::watchdog::{Lease, path, revocation};
 use crate::client::{ApiError, Call, Connection, Method, WriteCall as _};
 
 /// What the agent of a node promises.

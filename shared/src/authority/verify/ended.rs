@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use pod_safety_fence::watchdog;
 use pod_safety_proof::{self as proof, AgentRead, Evidence, Force, Mark, PodVersion, Refusal};
 
-use super::super::watchdog;
 use super::{Unproved, Verifier};
 use crate::cache::Learns as _;
 use crate::client::Call;

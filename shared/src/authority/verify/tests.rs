@@ -14,12 +14,11 @@ mod volumes;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use pod_safety_fence::{Looker, witness};
 use pod_safety_proof::{EvidenceKind, VALID_FOR};
 use serde_json::Value;
 
 use super::*;
-use crate::authority::fence::Reader;
-use crate::authority::witness;
 use crate::client::scripted::{Answer, Api, env, pass};
 use crate::model::Kind;
 use crate::testing::Claimed as _;
@@ -122,9 +121,8 @@ impl Court {
 
     fn judge(&self) -> Verifier<'_> {
         let Self { connection, env, policy, world, .. } = self;
-        let looker =
-            Looker { reader: Reader { connection, cache: world.cache() }, env, transport: &NoTransport };
-        Verifier { connection, cache: world.cache(), env, policy, looker, found: None }
+        let judge = Judge::new(Looker::new(connection, world.cache(), env, &NoTransport));
+        Verifier { connection, cache: world.cache(), env, policy, judge, found: None }
     }
 
     async fn verify(&self, force: &Force) -> Result<Evidence<PodVersion>, Unproved> {

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use pod_safety_fence::witness::look;
 use pod_safety_proof::{self as proof, Detachment, Evidence, FencedBy, HolderFacts, LeaseVersion, Refusal};
 
 use super::super::volume::VolumeUpdate;
-use super::super::witness::look;
 use super::{Unproved, Verifier};
 use crate::cache::page;
 use crate::client::Call;
@@ -38,17 +38,17 @@ impl Verifier<'_> {
                 judged(&HolderFacts::Rebooted(&look))
             }
             FencedBy::Evidence { proof, newest: _ } => {
-                let found = self.judge().fenced(&holder.node, proof).await?;
+                let found = self.judge.fenced(&holder.node, proof).await?;
                 judged(&HolderFacts::Fenced(&found))
             }
             FencedBy::Detached => judged(&HolderFacts::Detached(&self.detachment(update, holder).await?)),
             FencedBy::Storage(proof) => {
-                let found = self.judge().evidence(proof).await?;
+                let found = self.judge.evidence(proof).await?;
                 let read = &found.read;
                 let driver = self.driver_of(update).await?;
                 let look = look(self.connection, self.env, &holder.node).await.map_err(Unproved::Read)?;
                 proof::covers(read, holder, driver.as_deref(), &look)?;
-                let shown = self.judge().shown(&found).await?;
+                let shown = self.judge.shown(&found).await?;
                 judged(&HolderFacts::Storage(read, shown, driver.as_deref(), &look))
             }
         }

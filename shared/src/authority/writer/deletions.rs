@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::act::Outcome;
+use pod_safety_leader::outcome::Outcome;
+
 use super::super::claim::Cause;
 use super::super::delete::{delete, told};
 use super::super::ledger::{Admission, Ledger};

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::act::Outcome;
-use super::super::claim::{Monitor, PolicyReview, Remediate, Reply};
-use super::super::fence::{Acting, Fencing, Step, answer, carry_out, monitor, review};
-use super::super::update::Means;
+use pod_safety_fence::{
+    Acting, Fencing, Monitor, PolicyReview, Remediate, Reply, Step, answer, carry_out, monitor, review,
+};
+use pod_safety_leader::outcome::Outcome;
+use pod_safety_leader::send::Means;
+
 use super::{Authority, Class, Owner, Staff, Submitted, WITNESS_AGAIN, Work};
 use crate::api::PodSafetyRemediationStatus;
 use crate::clock::Mono;

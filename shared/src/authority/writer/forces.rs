@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::act::{self, Outcome};
-use super::super::claim::ClaimKind;
-use super::super::ledger::Admission;
-use super::super::verify::{FORCE_DELETE_REFUSED, Unproved, Verifier};
-use super::{Authority, Class, Owner, Submitted, Work};
+use pod_safety_leader::outcome::{Outcome, Unproved};
 use pod_safety_proof::{Claim, Force, Refusal};
 
+use super::super::act;
+use super::super::claim::ClaimKind;
+use super::super::ledger::Admission;
+use super::super::verify::{FORCE_DELETE_REFUSED, Verifier};
+use super::{Authority, Class, Owner, Submitted, Work};
 use crate::clock::Mono;
 use crate::events::{About, Event, EventType, Speaker};
 use crate::model::{Pod, Rv};

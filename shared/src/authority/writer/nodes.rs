@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::super::act::Outcome;
+use pod_safety_leader::outcome::Outcome;
+
 use super::super::node::{Done, NodeUpdate};
 use super::Authority;
 use crate::events::{About, Event, EventType, Speaker};

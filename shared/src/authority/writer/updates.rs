@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::act::Outcome;
+use pod_safety_leader::outcome::Outcome;
+use pod_safety_leader::send::Means;
+
 use super::super::ledger::{Admission, Ledger};
 use super::super::node::Done;
-use super::super::update::{Basis, Means, Past, Update, UpdateKind, write};
+use super::super::update::{Basis, Past, Update, UpdateKind, write};
 use super::{Authority, Class, Owner, Submitted, Work};
 use crate::clock::Mono;
 use crate::model::{BudgetStatus, Uid};

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use super::super::act::Outcome;
+use pod_safety_leader::outcome::Outcome;
+use pod_safety_proof::EvidenceKind;
+
 use super::super::volume::{Refused, VolumeChange, VolumeUpdate};
 use super::Authority;
 use crate::events::{About, Event, EventType, Speaker};
 use crate::model::VolumeKey;
 use crate::record::{Action, Record, error_chain};
-use pod_safety_proof::EvidenceKind;
 
 impl Authority {
     pub(super) fn tell_volume(

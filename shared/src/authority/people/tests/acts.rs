@@ -1,10 +1,10 @@
 //! What people have written down: of whom, and what they hear if it cannot be.
 
+use pod_safety_fence::{incident_name, rehearsal_name};
 use serde_json::Value;
 
 use super::*;
 use crate::api::DeviceRef;
-use crate::authority::fence::{incident_name, rehearsal_name};
 use crate::authority::people::{Drill, ask_to_test, devices, incident, rehearse, tested, tidy_up};
 
 const GROUP: &str = "/apis/pod-safety.dev/v1alpha1";

@@ -148,8 +148,8 @@ impl Rig {
 
     pub(super) fn judge(&self) -> Verifier<'_> {
         let Self { connection, env, policy, world, devices, .. } = self;
-        let looker = Looker { reader: Reader { connection, cache: world.cache() }, env, transport: devices };
-        Verifier { connection, cache: world.cache(), env, policy, looker, found: None }
+        let judge = Judge::new(Looker::new(connection, world.cache(), env, devices));
+        Verifier { connection, cache: world.cache(), env, policy, judge, found: None }
     }
 
     async fn verify(&self, force: &Force) -> Result<Evidence<PodVersion>, Unproved> {

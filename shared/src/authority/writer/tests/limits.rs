@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use pod_safety_fence::evict::SHORTEST_GRACE;
+
 use super::super::deletions::LOOK_LASTS;
-use crate::authority::evict::SHORTEST_GRACE;
 use crate::model::DEFAULT_GRACE;
 
 #[test]

@@ -1,0 +1,79 @@
+//! What a step works with.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::json;
+
+use crate::client::{Call, Method, WriteCall as _};
+use crate::clock::Env;
+use crate::events::Recorder;
+use crate::evidence::Judge;
+use crate::looks::Looker;
+use crate::model::{Rv, Uid};
+use crate::outcome::Outcome;
+use crate::send::Means;
+use crate::transport::FenceTransport;
+use crate::wire::Raw;
+
+/// What a step needs.
+pub struct Acting<'a> {
+    pub(crate) means: Means<'a>,
+    pub(crate) env: &'a Env,
+    pub(crate) looker: Looker<'a>,
+    /// Who this process is.
+    pub(crate) identity: &'a str,
+    /// Where is said what changed with a device.
+    pub(crate) events: &'a Recorder,
+}
+
+/// A term that is given back early is noticed within this.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+impl<'a> Acting<'a> {
+    /// By these means, with the devices that `transport` reaches.
+    #[must_use]
+    pub const fn new(
+        means: Means<'a>,
+        transport: &'a dyn FenceTransport,
+        identity: &'a str,
+        events: &'a Recorder,
+    ) -> Self {
+        let Means { connection, cache, env, .. } = means;
+        let looker = Looker::new(connection, cache, env, transport);
+        Self { looker, env, means, identity, events }
+    }
+
+    /// The judge of whether evidence holds now.
+    pub(crate) const fn judge(&self) -> Judge<'_> {
+        Judge::new(self.looker)
+    }
+
+    /// One request, within the term.
+    pub(crate) async fn send(&self, call: Call) -> Result<Raw, Outcome> {
+        self.means.send(call, None).await
+    }
+
+    /// A status, at the version from which it was decided.
+    pub(crate) async fn write_status(
+        &self,
+        path: &str,
+        (uid, rv): (&Uid, Rv),
+        status: &impl Serialize,
+    ) -> Result<(), Outcome> {
+        let body = json!({ "metadata": { "uid": uid, "resourceVersion": rv }, "status": status });
+        self.send(Call::write(Method::Merge, format!("{path}/status"), &body)).await.map(drop)
+    }
+
+    /// What takes long is left when the term ends: dropping it kills what it started.
+    pub(crate) async fn while_leading<T>(&self, work: impl Future<Output = T> + Send) -> Result<T, Outcome> {
+        let mut work = Box::pin(work);
+        loop {
+            let now = self.env.now();
+            let term = self.means.leadership.term(now).ok_or(Outcome::NotLeader)?;
+            if let Some(done) = self.env.until(term.ends().min(now + ASK_AGAIN), work.as_mut()).await {
+                return Ok(done);
+            }
+        }
+    }
+}

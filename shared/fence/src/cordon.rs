@@ -1,0 +1,139 @@
+//! The cordon: has the scheduler leave a node alone. It ends nothing, and anybody
+//! can take it back.
+
+use serde_json::json;
+
+use super::unchanged::unchanged;
+use crate::client::{ApiError, Call, Connection, Method, WriteCall as _};
+use crate::clock::Mono;
+use crate::wire;
+
+/// How a cordon ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cordoned {
+    /// The node is cordoned now.
+    Now,
+    /// It was before.
+    Already,
+    /// There is no such node.
+    NoNode,
+}
+
+/// Sets `spec.unschedulable` of a node, by compare-and-swap.
+///
+/// # Errors
+/// The API server did not do it, or did not say so.
+pub async fn cordon(connection: &Connection, node: &str, deadline: Mono) -> Result<Cordoned, ApiError> {
+    set(connection, node, None, true, deadline).await
+}
+
+/// Takes `spec.unschedulable` of the Node with this UID back. Another Node of that name is left as it is.
+///
+/// # Errors
+/// The API server did not do it, or did not say so.
+pub async fn uncordon(
+    connection: &Connection,
+    node: &str,
+    uid: &str,
+    deadline: Mono,
+) -> Result<(), ApiError> {
+    set(connection, node, Some(uid), false, deadline).await.map(drop)
+}
+
+async fn set(
+    connection: &Connection,
+    node: &str,
+    uid: Option<&str>,
+    unschedulable: bool,
+    deadline: Mono,
+) -> Result<Cordoned, ApiError> {
+    let path = format!("/api/v1/nodes/{node}");
+    unchanged(ApiError::is_changed, || async {
+        let raw = match connection.send(Call::get(path.clone()).by(deadline)).await {
+            Err(error) if error.is_not_found() => return Ok(Cordoned::NoNode),
+            read => read?,
+        };
+        let read: wire::Node = raw.decode().map_err(ApiError::Undecodable)?;
+        if read.spec.is_some_and(|spec| spec.unschedulable) == unschedulable {
+            return Ok(Cordoned::Already);
+        }
+        let meta = read.metadata.unwrap_or_default();
+        if uid.is_some_and(|uid| meta.uid.as_deref() != Some(uid)) {
+            return Ok(Cordoned::NoNode);
+        }
+        let body = json!({
+            "metadata": { "uid": meta.uid, "resourceVersion": meta.resource_version },
+            "spec": { "unschedulable": unschedulable.then_some(true) },
+        });
+        let written = connection.send(Call::write(Method::Patch, path.clone(), &body).by(deadline)).await;
+        written.map(|_| Cordoned::Now)
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::unchanged::ATTEMPTS;
+    use super::*;
+    use crate::client::scripted::{Answer, Api, env};
+    use pod_safety_cache::testing::objects::node;
+
+    const PATCH: &str = "PATCH /api/v1/nodes/n";
+
+    async fn cordoned(script: impl Fn(&str) -> Answer + Send + Sync + 'static) -> (Option<Cordoned>, Api) {
+        let (env, _wall) = env();
+        let api = Api::new(&env, move |asked| {
+            let answer = script(&asked.method);
+            async move { answer }
+        });
+        let deadline = env.now() + Duration::from_secs(10);
+        (cordon(&api.connection(), "n", deadline).await.ok(), api)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_is_cordoned_at_the_version_that_was_read() {
+        let (done, api) = cordoned(|_| Answer::json(&node("n").0)).await;
+        assert_eq!(done, Some(Cordoned::Now));
+        assert_eq!(api.writes(), [PATCH]);
+        let patch = api.heard().pop().unwrap();
+        assert_eq!(
+            patch.json(),
+            json!({ "metadata": { "uid": "uid-n", "resourceVersion": "5" }, "spec": { "unschedulable": true } })
+        );
+        assert!(!patch.permitted);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cordoned_node_and_a_missing_one_are_left_alone() {
+        let (done, api) =
+            cordoned(|_| Answer::json(&node("n").set("/spec/unschedulable", json!(true)).0)).await;
+        assert_eq!((done, api.writes().len()), (Some(Cordoned::Already), 0));
+        let (done, api) = cordoned(|_| Answer::not_found()).await;
+        assert_eq!((done, api.writes().len()), (Some(Cordoned::NoNode), 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_that_keeps_changing_is_given_up() {
+        let (done, api) = cordoned(|method| match method {
+            "GET" => Answer::json(&node("n").0),
+            _ => Answer::status(409, "Conflict", "changed"),
+        })
+        .await;
+        assert_eq!((done, api.writes().len()), (None, ATTEMPTS));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_api_server_that_fails_says_nothing_about_the_node_and_is_not_asked_again() {
+        for failing in ["GET", "PATCH"] {
+            let (done, api) = cordoned(move |method| match method {
+                method if method == failing => Answer::plain(502, "bad gateway"),
+                _ => Answer::json(&node("n").0),
+            })
+            .await;
+            let writes = usize::from(failing == "PATCH");
+            assert_eq!((done, api.writes().len()), (None, writes), "{failing}");
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! Eviction: asks the API server to end one pod by its own grace, if the pod's
+//! budget lets it through.
+//!
+//! Source of the contract: `pkg/registry/core/pod/storage/eviction.go` and
+//! `pkg/registry/core/pod/strategy.go` (v1.37.2).
+//!
+//! Invariants: a quorum read of the pod comes first, for an eviction that is refused
+//! on its UID has taken one from the budget already; what is sent names the UID and
+//! the version that was read, so that it cannot meet a successor, nor a pod that was
+//! called finished meanwhile (the API server removes those at once); the grace is
+//! never zero; a pod that ends already is left alone, for a second request could
+//! only shorten its grace. Nothing here retries: [`NotEvicted::again`] says when the
+//! caller may.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::cache::{self, selector};
+use crate::client::{ApiError, Call, Connection, Method, WriteCall as _};
+use crate::clock::{Env, Mono};
+use crate::model::{DEFAULT_GRACE, Kind, Labels, PodKey, Rv};
+use crate::record::error_chain;
+use crate::wire;
+
+/// The shortest grace: zero would remove the pod while its processes run.
+pub const SHORTEST_GRACE: i64 = 1;
+
+/// A budget that lets nothing through is asked again so much later, where the API
+/// server does not say when. It changes when a pod becomes Ready.
+const BUDGET_AGAIN: Duration = Duration::from_secs(1);
+
+/// What changed while we read it is read again.
+const CHANGED_AGAIN: Duration = Duration::from_millis(100);
+
+/// After a failure that may pass.
+const FAILED_AGAIN: Duration = Duration::from_secs(2);
+
+/// One eviction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Eviction {
+    /// Which pod, and which of those that had its name.
+    pub pod: PodKey,
+    /// Only ask what would come of it: nothing is changed, no budget is used.
+    pub dry_run: bool,
+}
+
+/// Nobody needs to evict this pod any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Evicted {
+    /// The API server let it through: the pod ends within its grace. In a dry run:
+    /// it would.
+    Ends {
+        /// The seconds that its processes have.
+        grace: i64,
+    },
+    /// Somebody asked it to end before.
+    Ending,
+    /// It ran to its end: there is nothing to evict.
+    Finished,
+    /// It is not there.
+    Gone,
+    /// Another pod has its name.
+    Another,
+}
+
+/// Why a pod was not evicted.
+#[derive(Debug, thiserror::Error)]
+pub enum NotEvicted {
+    /// Its budget lets nothing through now.
+    #[error("{why}")]
+    Blocked {
+        /// The API server's sentence, with its numbers.
+        why: String,
+        /// When it wants to be asked again.
+        retry_after: Option<Duration>,
+    },
+    /// Nobody has calculated its budget since it was changed; or the pod became
+    /// Ready in that moment.
+    #[error("{why}")]
+    Processing {
+        /// The API server's sentence.
+        why: String,
+        /// When it wants to be asked again.
+        retry_after: Option<Duration>,
+    },
+    /// The API server evicts no pod that several budgets choose.
+    #[error("{} PodDisruptionBudgets select the pod ({}), and the API server evicts no such pod", budgets.len(), budgets.join(", "))]
+    SeveralBudgets {
+        /// Their names; empty if they could not be read.
+        budgets: Vec<String>,
+    },
+    /// Too many evictions were let through that nobody has looked after.
+    #[error("{why}")]
+    TooManyDisrupted {
+        /// The API server's sentence.
+        why: String,
+    },
+    /// Its phase says ended, its containers say running: the API server would
+    /// remove it at once.
+    #[error(
+        "its phase says that it terminated, but its last report shows a running container: an eviction would remove it at once, while it may run"
+    )]
+    Unsafe,
+    /// It changed between the read and the eviction.
+    #[error("it changed while it was being evicted")]
+    Changed,
+    /// What is there under this name cannot be read.
+    #[error("the pod cannot be read: {0}")]
+    Unreadable(String),
+    /// There was no answer that says whether it was done.
+    #[error("whether the pod was evicted is unknown")]
+    Unknown(#[source] ApiError),
+    /// It was refused, for another reason than budgets.
+    #[error("the API server does not evict it")]
+    Failed(#[source] ApiError),
+}
+
+impl NotEvicted {
+    /// When it makes sense to try again; `None`: not before a person did something.
+    #[must_use]
+    pub fn again(&self) -> Option<Duration> {
+        match self {
+            Self::Blocked { retry_after, .. } | Self::Processing { retry_after, .. } => {
+                Some(retry_after.unwrap_or(BUDGET_AGAIN))
+            }
+            Self::Changed => Some(CHANGED_AGAIN),
+            Self::TooManyDisrupted { .. } | Self::Unknown(_) => Some(FAILED_AGAIN),
+            Self::Failed(ApiError::Refused { code: 429, retry_after, .. }) => {
+                Some(retry_after.unwrap_or(FAILED_AGAIN))
+            }
+            Self::SeveralBudgets { .. } | Self::Unsafe | Self::Unreadable(_) | Self::Failed(_) => None,
+        }
+    }
+
+    /// One CamelCase word, for programs.
+    #[must_use]
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::Blocked { .. } => "BudgetBlocks",
+            Self::Processing { .. } => "BudgetBeingProcessed",
+            Self::SeveralBudgets { .. } => "MultipleBudgets",
+            Self::TooManyDisrupted { .. } => "TooManyDisrupted",
+            Self::Unsafe => "TerminalButRunning",
+            Self::Changed => "Changed",
+            Self::Unreadable(_) => "Unreadable",
+            Self::Unknown(_) => "Unknown",
+            Self::Failed(_) => "Failed",
+        }
+    }
+}
+
+/// What the read said.
+struct Read {
+    rv: Rv,
+    grace: i64,
+    labels: Labels,
+}
+
+/// Evicts a pod, or says why not. Gives up at `deadline`.
+///
+/// # Errors
+/// The pod was not evicted, or that is unknown.
+pub async fn evict(
+    connection: &Connection,
+    env: &Env,
+    eviction: &Eviction,
+    deadline: Mono,
+) -> Result<Evicted, NotEvicted> {
+    let pod = &eviction.pod;
+    let read = match read(connection, env, pod, deadline).await? {
+        Ok(read) => read,
+        Err(done) => return Ok(done),
+    };
+    match connection.send(call(eviction, &read).by(deadline)).await {
+        Ok(_) => Ok(Evicted::Ends { grace: read.grace }),
+        Err(error) if error.is_not_found() => Ok(Evicted::Gone),
+        Err(error) if error.is_changed() => Err(NotEvicted::Changed),
+        Err(error) => match refused(error) {
+            NotEvicted::SeveralBudgets { .. } => {
+                let budgets = choosers(connection, pod, &read.labels, deadline).await.unwrap_or_default();
+                Err(NotEvicted::SeveralBudgets { budgets })
+            }
+            why => Err(why),
+        },
+    }
+}
+
+fn path(pod: &PodKey) -> String {
+    format!("/api/v1/namespaces/{}/pods/{}", pod.namespace, pod.name)
+}
+
+/// Reads the pod. `Err` in `Ok`: there is nothing to evict.
+async fn read(
+    connection: &Connection,
+    env: &Env,
+    pod: &PodKey,
+    deadline: Mono,
+) -> Result<Result<Read, Evicted>, NotEvicted> {
+    let unreadable = |error: ApiError| NotEvicted::Unreadable(error_chain(&error));
+    let raw = match connection.send(Call::get(path(pod)).by(deadline)).await {
+        Ok(raw) => raw,
+        Err(error) if error.is_not_found() => return Ok(Err(Evicted::Gone)),
+        Err(error) if error.outcome_unknown() => return Err(NotEvicted::Unknown(error)),
+        Err(error) => return Err(NotEvicted::Failed(error)),
+    };
+    let wire: wire::Pod = raw.decode().map_err(|error| unreadable(ApiError::Undecodable(error)))?;
+    let grace = wire.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
+    let found = cache::pod(wire, env.now())
+        .map_err(|undecodable| NotEvicted::Unreadable(undecodable.why().to_owned()))?;
+    if found.key.uid != pod.uid {
+        return Ok(Err(Evicted::Another));
+    }
+    if found.deletion.is_some() {
+        return Ok(Err(Evicted::Ending));
+    }
+    match (found.phase.is_terminal(), found.running > 0) {
+        (true, true) => Err(NotEvicted::Unsafe),
+        (true, false) => Ok(Err(Evicted::Finished)),
+        (false, _) => {
+            let grace = grace.unwrap_or(DEFAULT_GRACE).max(SHORTEST_GRACE);
+            Ok(Ok(Read { rv: found.rv, grace, labels: found.labels }))
+        }
+    }
+}
+
+/// kube's own eviction drops its `deleteOptions`, the UID among them: this is ours.
+fn call(eviction: &Eviction, read: &Read) -> Call {
+    let Eviction { pod, dry_run } = eviction;
+    let mut body = json!({
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": { "namespace": pod.namespace, "name": pod.name },
+        "deleteOptions": {
+            "gracePeriodSeconds": read.grace,
+            "preconditions": { "uid": pod.uid, "resourceVersion": read.rv },
+        },
+    });
+    let mut path = format!("{}/eviction", path(pod));
+    if *dry_run {
+        // Admission webhooks hear of it by the query only; both must agree.
+        body["deleteOptions"]["dryRun"] = json!(["All"]);
+        path.push_str("?dryRun=All");
+    }
+    Call::write(Method::Post, path, &body)
+}
+
+/// Tells refusals apart. The API server has no reasons of their own for most of
+/// them: sentences must do.
+fn refused(error: ApiError) -> NotEvicted {
+    let ApiError::Refused { code, message, causes, retry_after, .. } = &error else {
+        return if error.outcome_unknown() { NotEvicted::Unknown(error) } else { NotEvicted::Failed(error) };
+    };
+    let retry_after = *retry_after;
+    let about_budget = causes.iter().find(|cause| cause.contains("disruption budget"));
+    match (code, about_budget) {
+        (429, Some(why)) if why.contains("still being processed") => {
+            NotEvicted::Processing { why: why.clone(), retry_after }
+        }
+        (429, Some(why)) => NotEvicted::Blocked { why: why.clone(), retry_after },
+        (500, _) if message.contains("more than one PodDisruptionBudget") => {
+            NotEvicted::SeveralBudgets { budgets: Vec::new() }
+        }
+        (403, _) if message.contains("DisruptedPods map too big") => {
+            NotEvicted::TooManyDisrupted { why: message.clone() }
+        }
+        (403, _) if message.contains("disruptions allowed is negative") => {
+            NotEvicted::Blocked { why: message.clone(), retry_after }
+        }
+        _ if error.outcome_unknown() => NotEvicted::Unknown(error),
+        _ => NotEvicted::Failed(error),
+    }
+}
+
+/// The names of the budgets that choose these labels, which the API server does not say.
+async fn choosers(
+    connection: &Connection,
+    pod: &PodKey,
+    labels: &Labels,
+    deadline: Mono,
+) -> Result<Vec<String>, ApiError> {
+    let mut names = Vec::new();
+    let path = Kind::Budgets.path_in(Some(&pod.namespace));
+    let mut page = connection.list(Call::get(path).by(deadline)).await?;
+    while let Some(raw) = page.next().await? {
+        let Ok(wire::Budget { metadata: Some(meta), spec: Some(spec), .. }) = raw.decode() else { continue };
+        if matches!(selector(spec.selector), Ok(Some(selector)) if selector.matches(labels)) {
+            names.extend(meta.name);
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests;

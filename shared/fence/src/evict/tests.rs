@@ -1,0 +1,210 @@
+//! Evictions, as they go over the wire and as they are answered.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::client::scripted::{Answer, Api, Asked, env};
+use pod_safety_cache::testing::objects::{Obj, pod, uid};
+
+const POD: &str = "/api/v1/namespaces/ns/pods/a";
+const EVICT: &str = "POST /api/v1/namespaces/ns/pods/a/eviction";
+const SENTENCE: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
+
+type Says = fn() -> Answer;
+
+struct Scene {
+    env: Env,
+    api: Api,
+}
+
+fn scene(script: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> Scene {
+    let (env, _wall) = env();
+    let api = Api::says(&env, script);
+    Scene { env, api }
+}
+
+/// The API server has this pod, and answers evictions so.
+fn of(object: Obj, answer: impl Fn() -> Answer + Send + Sync + 'static) -> Scene {
+    scene(move |asked| if asked.method == "GET" { Answer::json(&object.0) } else { answer() })
+}
+
+fn good() -> Answer {
+    Answer::coded(201, &json!({ "kind": "Status", "status": "Success" }))
+}
+
+/// What eviction.go says, with its cause.
+fn status(code: u16, message: &str, cause: Option<&str>, seconds: u64) -> Answer {
+    let causes: Vec<Value> =
+        cause.iter().map(|cause| json!({ "reason": "DisruptionBudget", "message": cause })).collect();
+    let body = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": message,
+        "details": { "causes": causes, "retryAfterSeconds": seconds } });
+    Answer::coded(code, &body)
+}
+
+impl Scene {
+    async fn ask(&self, dry_run: bool) -> Result<Evicted, NotEvicted> {
+        let key = PodKey { namespace: "ns".into(), name: "a".into(), uid: uid("uid-a") };
+        let deadline = self.env.now() + Duration::from_secs(10);
+        evict(&self.api.connection(), &self.env, &Eviction { pod: key, dry_run }, deadline).await
+    }
+
+    async fn evict(&self) -> Result<Evicted, NotEvicted> {
+        self.ask(false).await
+    }
+
+    /// The answer, and that nothing was sent for it.
+    async fn silent(&self) -> Result<Evicted, NotEvicted> {
+        let answer = self.evict().await;
+        assert_eq!(self.api.writes(), Vec::<String>::new());
+        answer
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_eviction_names_the_incarnation_the_version_and_the_pods_own_grace() {
+    let scene = of(pod("a").set("/spec/terminationGracePeriodSeconds", json!(60)), good);
+    assert_eq!(scene.evict().await.unwrap(), Evicted::Ends { grace: 60 });
+    assert_eq!(scene.api.lines(), [format!("GET {POD}"), EVICT.to_owned()]);
+    let sent = scene.api.heard().pop().unwrap();
+    assert_eq!(
+        sent.json(),
+        json!({
+            "apiVersion": "policy/v1", "kind": "Eviction", "metadata": { "namespace": "ns", "name": "a" },
+            "deleteOptions": { "gracePeriodSeconds": 60, "preconditions": { "uid": "uid-a", "resourceVersion": "10" } },
+        })
+    );
+    assert!(!sent.permitted, "the guard lets it through without a permit");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_grace_is_never_zero() {
+    for (given, sent) in [(json!(0), 1), (json!(-5), 1), (Value::Null, 30), (json!(7), 7)] {
+        let scene = of(pod("a").set("/spec/terminationGracePeriodSeconds", given.clone()), good);
+        assert_eq!(scene.evict().await.unwrap(), Evicted::Ends { grace: sent }, "{given}");
+        let body = scene.api.heard().pop().unwrap().json();
+        assert_eq!(body["deleteOptions"]["gracePeriodSeconds"], sent);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dry_run_says_so_in_query_and_body() {
+    let scene = of(pod("a"), good);
+    scene.ask(true).await.unwrap();
+    let sent = scene.api.heard().pop().unwrap();
+    assert_eq!(sent.query, "dryRun=All");
+    assert_eq!(sent.json()["deleteOptions"]["dryRun"], json!(["All"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_needs_no_eviction_gets_none() {
+    for (object, answer) in [
+        (pod("a").uid("uid-another"), Evicted::Another),
+        (pod("a").terminating(), Evicted::Ending),
+        (pod("a").phase("Succeeded"), Evicted::Finished),
+        (pod("a").phase("Failed"), Evicted::Finished),
+    ] {
+        assert_eq!(of(object, good).silent().await.unwrap(), answer);
+    }
+    assert_eq!(scene(|_| Answer::not_found()).silent().await.unwrap(), Evicted::Gone);
+}
+
+/// EV-7: the API server removes a pod of a terminal phase at once, whatever grace it is given.
+#[tokio::test(start_paused = true)]
+async fn a_finished_phase_over_a_running_container_is_never_evicted() {
+    for phase in ["Failed", "Succeeded"] {
+        let answer = of(pod("a").phase(phase).running(), good).silent().await;
+        assert!(matches!(answer, Err(NotEvicted::Unsafe)), "{answer:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_cannot_be_read_is_not_evicted() {
+    let answer = of(pod("a").set("/metadata/resourceVersion", json!("")), good).silent().await;
+    let Err(NotEvicted::Unreadable(why)) = answer else { panic!("{answer:?}") };
+    assert_eq!(why, "metadata.resourceVersion is missing or empty");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_budget_that_blocks_says_so_with_its_numbers() {
+    const CAUSE: &str = "The disruption budget b needs 3 healthy pods and has 3 currently";
+    let answer = of(pod("a"), || status(429, SENTENCE, Some(CAUSE), 0)).evict().await.unwrap_err();
+    assert!(matches!(answer, NotEvicted::Blocked { retry_after: None, .. }), "{answer:?}");
+    assert_eq!((answer.to_string().as_str(), answer.again()), (CAUSE, Some(BUDGET_AGAIN)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_budget_that_is_being_processed_is_another_matter_and_its_pause_is_kept() {
+    const CAUSE: &str = "The disruption budget b is still being processed by the server.";
+    let answer = of(pod("a"), || status(429, SENTENCE, Some(CAUSE), 10)).evict().await.unwrap_err();
+    assert!(matches!(answer, NotEvicted::Processing { .. }), "{answer:?}");
+    assert_eq!(answer.again(), Some(Duration::from_secs(10)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_overloaded_server_is_no_budget() {
+    let answer = of(pod("a"), || Answer::plain(429, "Too many requests").retry_after(4)).evict().await;
+    let answer = answer.unwrap_err();
+    assert!(matches!(answer, NotEvicted::Failed(_)), "{answer:?}");
+    assert_eq!(answer.again(), Some(Duration::from_secs(4)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_several_budgets_the_names_are_found() {
+    let budget = |name: &str, app: &str| json!({ "metadata": { "namespace": "ns", "name": name }, "spec": { "selector": { "matchLabels": { "app": app } } } });
+    let budgets = json!({ "metadata": { "resourceVersion": "9" },
+        "items": [budget("two", "db"), budget("other", "web"), budget("one", "db")] });
+    let labelled = pod("a").set("/metadata/labels", json!({ "app": "db" }));
+    let scene = scene(move |asked| match asked.line().as_str() {
+        EVICT => status(
+            500,
+            "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
+            None,
+            0,
+        ),
+        "GET /apis/policy/v1/namespaces/ns/poddisruptionbudgets" => Answer::json(&budgets),
+        _ => Answer::json(&labelled.0),
+    });
+    let answer = scene.evict().await.unwrap_err();
+    assert_eq!(
+        answer.to_string(),
+        "2 PodDisruptionBudgets select the pod (one, two), and the API server evicts no such pod"
+    );
+    assert_eq!(answer.again(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_words_of_the_api_server_are_told_apart() {
+    const FULL: &str = "poddisruptionbudgets.policy \"b\" is forbidden: DisruptedPods map too big - too many evictions not confirmed by PDB controller";
+    const RIGHTS: &str =
+        "pods \"a\" is forbidden: User \"x\" cannot create resource \"pods/eviction\" in API group \"\"";
+    let cases: [(Says, &str, bool); 7] = [
+        (|| status(403, FULL, None, 0), "TooManyDisrupted", true),
+        (|| status(403, RIGHTS, None, 0), "Failed", false),
+        (|| status(403, "pdb disruptions allowed is negative", None, 0), "BudgetBlocks", true),
+        (
+            || status(504, "Timeout: couldn't update PodDisruptionBudget \"b\" due to conflicts", None, 10),
+            "Unknown",
+            true,
+        ),
+        (|| status(500, "etcd fell over", None, 0), "Unknown", true),
+        (|| Answer::status(409, "Conflict", "the ResourceVersion in the precondition"), "Changed", true),
+        (Answer::never, "Unknown", true),
+    ];
+    for (answer, reason, again) in cases {
+        let answer = of(pod("a"), answer).evict().await.unwrap_err();
+        assert_eq!((answer.reason(), answer.again().is_some()), (reason, again), "{answer}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_went_between_the_read_and_the_eviction_is_gone() {
+    assert_eq!(of(pod("a"), Answer::not_found).evict().await.unwrap(), Evicted::Gone);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_that_fails_sends_nothing() {
+    for (code, reason) in [(503, "Unknown"), (403, "Failed")] {
+        let scene = scene(move |_| Answer::status(code, "", ""));
+        assert_eq!(scene.silent().await.unwrap_err().reason(), reason);
+    }
+}

@@ -1,0 +1,220 @@
+//! Objects that stand for machines: a Machine of Cluster API or of OpenShift, a NodeClaim of Karpenter. Their controllers keep
+//! each by a finalizer until its provider says that there is no such machine any more.
+
+use serde_json::{Value, json};
+
+use super::{ObjectOrder, failed, read, read_all, text, version_of};
+use crate::Acting;
+use crate::api::{ActedOn, DeviceDriver};
+use crate::client::{Call, Connection, Method, WriteCall as _};
+use crate::model::is_kubernetes_name;
+use crate::outcome::Outcome;
+use crate::transport::{Answer, DeviceError, Identity, Power};
+
+/// A kind of such objects. The table is closed.
+#[derive(Debug)]
+pub(crate) struct Kind {
+    pub(super) driver: DeviceDriver,
+    /// What people call it.
+    pub(super) name: &'static str,
+    pub(super) group: &'static str,
+    pub(super) plural: &'static str,
+    is_namespaced: bool,
+    /// Where it names its node, by name and by UID. Its controller alone writes its status.
+    node: &'static str,
+    node_uid: Option<&'static str>,
+    provider_id: &'static str,
+    /// Its namespace and name, as its controller writes them on the node.
+    named_by: fn(&Value) -> Option<(&str, &str)>,
+}
+
+pub(super) const CLUSTER_API: Kind = Kind {
+    driver: DeviceDriver::Machine,
+    name: "Machine",
+    group: "cluster.x-k8s.io",
+    plural: "machines",
+    is_namespaced: true,
+    node: "/status/nodeRef/name",
+    node_uid: Some("/status/nodeRef/uid"),
+    provider_id: "/spec/providerID",
+    named_by: |node| {
+        Some((
+            annotation(node, "cluster.x-k8s.io/cluster-namespace")?,
+            annotation(node, "cluster.x-k8s.io/machine")?,
+        ))
+    },
+};
+
+pub(super) const OPENSHIFT: Kind = Kind {
+    driver: DeviceDriver::OpenShiftMachine,
+    name: "OpenShift Machine",
+    group: "machine.openshift.io",
+    named_by: |node| annotation(node, "machine.openshift.io/machine")?.split_once('/'),
+    ..CLUSTER_API
+};
+
+pub(super) const KARPENTER: Kind = Kind {
+    driver: DeviceDriver::NodeClaim,
+    name: "NodeClaim",
+    group: "karpenter.sh",
+    plural: "nodeclaims",
+    is_namespaced: false,
+    node: "/status/nodeName",
+    node_uid: None,
+    provider_id: "/status/providerID",
+    named_by: |_| None,
+};
+
+/// An object, and whether Node and object have the same providerID.
+pub(super) struct Found {
+    pub(super) path: String,
+    pub(super) object: Value,
+    pub(super) matched: bool,
+}
+
+pub(super) async fn resolve(
+    connection: &Connection,
+    order: &ObjectOrder,
+    kind: &Kind,
+) -> Result<ActedOn, DeviceError> {
+    let Found { path, object, matched } = find(connection, &order.facts.machine.node, kind).await?;
+    Ok(ActedOn {
+        device: order.device.clone(),
+        driver: kind.driver,
+        path,
+        uid: text(&object, "/metadata/uid").to_owned(),
+        cidrs: Vec::new(),
+        storage: None,
+        matched,
+    })
+}
+
+/// By the node's annotations, or else by looking through all. A kubelet may write both its annotations and its providerID:
+/// it is the object that must name the node, and no other machine at its provider.
+pub(super) async fn find(connection: &Connection, name: &str, kind: &Kind) -> Result<Found, DeviceError> {
+    let version = version_of(connection, kind.group).await?;
+    let what = kind.name;
+    let node = read(connection, &format!("/api/v1/nodes/{name}")).await?;
+    let node = node.ok_or_else(|| failed(format!("the Node {name} is gone, so its {what} is not known")))?;
+    let named = (kind.named_by)(&node)
+        .filter(|(namespace, name)| is_kubernetes_name(namespace) && is_kubernetes_name(name));
+    let (path, object) = match named {
+        Some((namespace, machine)) => {
+            let path = kind.path(&version, namespace, machine);
+            let missing = format!("the {what} {path} that node {name} names does not exist");
+            let object = read(connection, &path).await?.ok_or_else(|| failed(missing))?;
+            (path, object)
+        }
+        None => by_reference(connection, &version, &node, kind).await?,
+    };
+    if !kind.is_of(&object, &node) {
+        let (field, said) = (kind.node_field(), text(&object, kind.node));
+        return Err(failed(format!("{path} does not belong to node {name}: its {field} names {said:?}")));
+    }
+    let (ours, its) = (text(&node, "/spec/providerID"), text(&object, kind.provider_id));
+    let matched = !ours.is_empty() && ours == its;
+    // Without the UID of its Node it may be that of an earlier one: then only the providerID tells.
+    if kind.node_uid.is_none() && !matched || !ours.is_empty() && !its.is_empty() && ours != its {
+        return Err(failed(format!("{path} is the machine {its}, and node {name} runs on {ours}")));
+    }
+    Ok(Found { path, object, matched })
+}
+
+fn annotation<'a>(node: &'a Value, key: &str) -> Option<&'a str> {
+    node.pointer("/metadata/annotations")?.get(key)?.as_str()
+}
+
+impl Kind {
+    fn path(&self, version: &str, namespace: &str, name: &str) -> String {
+        let plural = self.plural;
+        match self.is_namespaced {
+            true => format!("/apis/{version}/namespaces/{namespace}/{plural}/{name}"),
+            false => format!("/apis/{version}/{plural}/{name}"),
+        }
+    }
+
+    /// As people write it.
+    fn node_field(&self) -> &'static str {
+        if self.node_uid.is_some() { "status.nodeRef" } else { "status.nodeName" }
+    }
+
+    /// Whether this object says that it made the node.
+    fn is_of(&self, object: &Value, node: &Value) -> bool {
+        let (name, uid) = (text(node, "/metadata/name"), text(node, "/metadata/uid"));
+        let named = self.node_uid.map_or("", |field| text(object, field));
+        text(object, self.node) == name && (named.is_empty() || named == uid)
+    }
+
+    /// Whether a path can be that of one.
+    pub(super) fn is_path(&self, parts: &[&str]) -> bool {
+        let named: Vec<&str> = match parts {
+            ["", "apis", group, version, "namespaces", namespace, plural, name]
+                if self.is_namespaced && *group == self.group && *plural == self.plural =>
+            {
+                vec![version, namespace, name]
+            }
+            ["", "apis", group, version, plural, name]
+                if !self.is_namespaced && *group == self.group && *plural == self.plural =>
+            {
+                vec![version, name]
+            }
+            _ => return false,
+        };
+        named.into_iter().all(is_kubernetes_name)
+    }
+}
+
+/// Danger note: two that name the node are one too many, whichever wrote what it should not.
+async fn by_reference(
+    connection: &Connection,
+    version: &str,
+    node: &Value,
+    kind: &Kind,
+) -> Result<(String, Value), DeviceError> {
+    let (name, what) = (text(node, "/metadata/name"), kind.name);
+    let mut found = Vec::new();
+    let mut each = |machine: Value| {
+        if kind.is_of(&machine, node) {
+            found.push(machine);
+        }
+    };
+    read_all(connection, &format!("/apis/{version}/{}", kind.plural), &mut each).await?;
+    if found.len() > 1 {
+        let names: Vec<_> = found.iter().map(|one| text(one, "/metadata/name")).collect();
+        return Err(failed(format!("several objects of kind {what} name node {name}: {}", names.join(", "))));
+    }
+    let machine = found.pop().ok_or_else(|| failed(format!("no {what} belongs to node {name}")))?;
+    let path = kind.path(version, text(&machine, "/metadata/namespace"), text(&machine, "/metadata/name"));
+    Ok((path, machine))
+}
+
+/// A deletion that others began is not begun again.
+pub(super) async fn off(acting: &Acting<'_>, object: &ActedOn) -> Result<(), Outcome> {
+    // What it is comes out when it is looked; it may also be that it cannot be read.
+    let there = read(acting.means.connection, &object.path).await.ok().flatten();
+    let begun = |there: &Value| there.pointer("/metadata/deletionTimestamp").is_some();
+    if there.as_ref().is_some_and(begun) {
+        return Ok(());
+    }
+    let body = json!({ "preconditions": { "uid": object.uid } });
+    match acting.send(Call::write(Method::Delete, object.path.clone(), &body)).await {
+        // Gone, or another one: what it is comes out when it is looked.
+        Ok(_) | Err(Outcome::Gone | Outcome::Changed) => Ok(()),
+        Err(outcome) => Err(outcome),
+    }
+}
+
+/// Off is that it is gone: its provider drops the last finalizer when there is no such machine any more.
+pub(super) async fn look(connection: &Connection, object: &ActedOn) -> Result<Answer, DeviceError> {
+    let identity = if object.matched { Identity::Match } else { Identity::Unknown };
+    let path = &object.path;
+    let found = read(connection, path).await?.filter(|machine| text(machine, "/metadata/uid") == object.uid);
+    let (power, said) = match found {
+        None => (Power::Off, format!("{path} is gone")),
+        Some(machine) if machine.pointer("/metadata/deletionTimestamp").is_some() => {
+            (Power::Unknown, format!("{path} is being deleted: {}", text(&machine, "/status/phase")))
+        }
+        Some(_) => (Power::On, format!("{path} exists")),
+    };
+    Ok(Answer::new(power, identity, said))
+}

@@ -1,0 +1,56 @@
+//! Which object can be one of a device.
+//!
+//! Danger note: paths stand in the status of a NodeFence. Whoever can write one there would have any object read, changed or
+//! deleted, with the rights of this process.
+
+use super::{host, machine, network};
+use crate::api::{ActedOn, DeviceDriver, GROUP};
+use crate::model::is_kubernetes_name;
+use crate::stem_of;
+use crate::watchdog;
+
+/// Whether a device of this driver can have written this object down for this node.
+pub(super) fn is_possible(driver: DeviceDriver, object: &ActedOn, node: &str) -> bool {
+    let parts: Vec<&str> = object.path.split('/').collect();
+    match (driver, &parts[..]) {
+        (DeviceDriver::External, ["", "apis", group, version, "namespaces", namespace, plural, name]) => {
+            is_remediators(group)
+                && [version, plural].into_iter().all(|part| is_kubernetes_name(part))
+                && *namespace == object.device.namespace
+                && is_named_after(name, node)
+        }
+        (DeviceDriver::NetworkFence, ["", "apis", _, _, _, name]) => {
+            object.path.starts_with(network::FENCES) && is_named_after(name, node)
+        }
+        // The object that made a node has a name of its own.
+        (DeviceDriver::Machine, parts) => machine::CLUSTER_API.is_path(parts),
+        (DeviceDriver::OpenShiftMachine, parts) => machine::OPENSHIFT.is_path(parts),
+        (DeviceDriver::NodeClaim, parts) => machine::KARPENTER.is_path(parts),
+        (DeviceDriver::BareMetalHost, parts) => host::is_path(parts),
+        (DeviceDriver::WatchdogLease, _) => {
+            let namespace = &*object.device.namespace;
+            [namespace, node].into_iter().all(is_kubernetes_name)
+                && object.path == watchdog::path(namespace, node)
+        }
+        (
+            DeviceDriver::External
+            | DeviceDriver::NetworkFence
+            | DeviceDriver::Agent
+            | DeviceDriver::Redfish
+            | DeviceDriver::Manual,
+            _,
+        ) => false,
+    }
+}
+
+/// The group of a kind that an operator of the cluster defined: Kubernetes' own have no dot, or end in `k8s.io`.
+fn is_remediators(group: &str) -> bool {
+    let of_kubernetes = group == "k8s.io" || group.ends_with(".k8s.io");
+    is_kubernetes_name(group) && group.contains('.') && !of_kubernetes && group != GROUP
+}
+
+/// The node's name, or a name that begins with it.
+fn is_named_after(name: &str, node: &str) -> bool {
+    let is_after = name.strip_prefix(stem_of(node)).is_some_and(|rest| rest.starts_with('-'));
+    is_kubernetes_name(name) && (name == node || is_after)
+}

@@ -1,0 +1,336 @@
+//! The steps.
+
+use std::time::Duration;
+
+use pod_safety_proof::{Look, NodeRead};
+use serde_json::json;
+
+use super::asking::asked;
+use super::contradict;
+use super::courtesy;
+use super::drain;
+use super::mark::{self, When};
+use super::objects::lift;
+use super::orders::{OUTCOME_MOST, answered};
+use super::storage;
+use super::twice::{self, contradicted, renewed};
+use super::{Acting, Fencing, Step, Target, incident_name};
+use crate::api::{
+    Attempt, Condition, FenceEvidenceSpec, FenceEvidenceStatus, Gate, NodeFenceSpec, NodeFenceStatus, Phase,
+    Shown, Trigger, Verified, group_path, object, proved_by,
+};
+use crate::client::{ApiError, Call, Method, WriteCall as _};
+use crate::model::Rv;
+use crate::outcome::{Outcome, version};
+use crate::record::error_chain;
+use crate::transport::Act;
+use crate::wire;
+use crate::witness::{look, nonsense};
+
+/// Carries a step out.
+pub async fn carry_out(acting: &Acting<'_>, fencing: &Fencing) -> Outcome {
+    let done = match &fencing.step {
+        Step::Open(spec) => open(acting, spec).await,
+        Step::Write(target) => {
+            let lifted = if target.status.phase.is_over() { leave(acting, target).await } else { Ok(()) };
+            then_status(acting, target, lifted).await
+        }
+        // Boxed, as it would make every step as large as itself.
+        Step::Drain(target, pods) => Box::pin(drain::drain(acting, target, pods)).await,
+        Step::Attempt(target) => attempt(acting, target).await,
+        Step::Look(target) => twice::look_twice(acting, target).await,
+        Step::Prove(target) => prove(acting, target).await,
+        Step::ProveStorage(target) => storage::prove(acting, target).await,
+        Step::Taint(target) => {
+            let proof = target.status.evidence.as_deref().unwrap_or_default();
+            let added = Box::pin(mark::add(acting, &target.spec.node, &target.fence.name, proof)).await;
+            then_status(acting, target, added).await
+        }
+        Step::Untaint(target) => {
+            let removed = match leave(acting, target).await {
+                Ok(()) => {
+                    mark::remove(acting, &target.spec.node, &target.fence.name, When::AnotherLife).await
+                }
+                error => error,
+            };
+            then_status(acting, target, removed).await
+        }
+        Step::Withdraw(target) => {
+            let removed = withdraw(acting, target).await;
+            then_status(acting, target, removed).await
+        }
+        Step::Contradict(target) => contradict::contradict(acting, target).await,
+    };
+    match done {
+        Ok(()) => Outcome::Written,
+        Err(outcome) => outcome,
+    }
+}
+
+/// Our taint goes only if a quorum read finds the evidence invalid, or gone: whoever adds it asks for the same.
+async fn withdraw(acting: &Acting<'_>, target: &Target) -> Result<(), Outcome> {
+    let proof = target.status.evidence.as_deref().unwrap_or_default();
+    if mark::holds(acting, proof, &target.spec.node).await? {
+        return Err(Outcome::Changed);
+    }
+    mark::remove(acting, &target.spec.node, &target.fence.name, When::Untrue).await
+}
+
+/// The incident is over: what was made for it goes, and others may have the node.
+async fn leave(acting: &Acting<'_>, target: &Target) -> Result<(), Outcome> {
+    Box::pin(drain::uncordon(acting, target)).await?;
+    if target.status.attempts.is_empty() {
+        return Ok(());
+    }
+    storage::withdraw(acting, target).await?;
+    lift(acting, target).await?;
+    courtesy::give_back(acting, &target.spec.node.name).await
+}
+
+async fn then_status(acting: &Acting<'_>, target: &Target, done: Result<(), Outcome>) -> Result<(), Outcome> {
+    done?;
+    status(acting, target, target.fence.rv, &target.status).await.map(drop)
+}
+
+async fn open(acting: &Acting<'_>, spec: &NodeFenceSpec) -> Result<(), Outcome> {
+    if !still_lost(acting, spec).await? {
+        return Err(Outcome::Changed);
+    }
+    let body = object("NodeFence", json!({ "name": incident_name(&spec.node) }), spec);
+    acting.send(Call::write(Method::Post, group_path("nodefences"), &body)).await.map(drop)
+}
+
+/// The cache suspects; this convicts: it is the same incarnation, and nobody has heard of it since the cache did, or it
+/// shows the condition for which it is fenced. How often a node flapped is history, which only the cache has. What a
+/// person or another remediator asked for may be healthy. Gives back whether there is a Node: without one nothing is
+/// begun anew, and what was begun goes on.
+pub(super) async fn still_lost(acting: &Acting<'_>, spec: &NodeFenceSpec) -> Result<bool, Outcome> {
+    let Look { node, lease, .. } =
+        look(acting.means.connection, acting.env, &spec.node.name).await.map_err(Outcome::Failed)?;
+    if node.as_ref().is_some_and(|read| *read.incarnation() != spec.node) {
+        return Err(Outcome::Changed);
+    }
+    match spec.trigger.kind {
+        Trigger::Person | Trigger::External => return Ok(node.is_some()),
+        Trigger::Unhealthy => {
+            let cleared = |shown: &Shown| node.as_ref().is_some_and(|read| !drain::shows(read, shown));
+            return if spec.trigger.condition.as_ref().is_some_and(cleared) {
+                Err(Outcome::Heard)
+            } else {
+                Ok(node.is_some())
+            };
+        }
+        Trigger::Detected => {}
+    }
+    let known = acting.means.cache.read().view().lease(&spec.node.name).flatten();
+    let renewed = lease.renewed().map_err(|error| Outcome::Failed(nonsense(error)))?;
+    if node.as_ref().is_some_and(NodeRead::is_ready) || renewed != known {
+        return Err(Outcome::Heard);
+    }
+    Ok(node.is_some())
+}
+
+/// Writes a status at this version; gives back the next.
+pub(super) async fn status(
+    acting: &Acting<'_>,
+    target: &Target,
+    rv: Rv,
+    status: &NodeFenceStatus,
+) -> Result<Rv, Outcome> {
+    let mut status = status.clone();
+    let at = format!("{:.0}", acting.env.clock.wall());
+    conclude(&mut status, &at);
+    let body = json!({ "metadata": { "uid": target.fence.uid, "resourceVersion": rv }, "status": status });
+    let path = group_path(&format!("nodefences/{}/status", target.fence.name));
+    let answer = acting.send(Call::write(Method::Merge, path, &body)).await?;
+    let only: wire::OnlyMeta =
+        answer.decode().map_err(|error| Outcome::Failed(ApiError::Undecodable(error)))?;
+    let next = only.metadata.as_ref().and_then(version);
+    next.ok_or_else(|| {
+        Outcome::Failed(ApiError::ContentType("a NodeFence without a resourceVersion".to_owned()))
+    })
+}
+
+/// The conditions that its phase comes to.
+fn conclude(status: &mut NodeFenceStatus, at: &str) {
+    let fenced = match (&status.evidence, status.phase) {
+        // What was contradicted or withdrawn lost its taint by that.
+        (Some(_), Phase::AwaitingOperator) if !status.tainted => ("False", "EvidenceInvalid"),
+        (Some(_), Phase::AwaitingOperator) => ("Unknown", "AwaitingOperator"),
+        (Some(_), _) => ("True", "EvidenceFound"),
+        (None, phase) => ("False", phase.name()),
+    };
+    let recovered = match status.phase {
+        Phase::Done => ("True", "NodeReturned"),
+        phase => ("False", phase.name()),
+    };
+    let stuck = match status.phase {
+        Phase::AwaitingOperator => ("True", "AwaitingOperator"),
+        phase => ("False", phase.name()),
+    };
+    let before = std::mem::take(&mut status.conditions);
+    for (kind, (word, reason)) in [("Fenced", fenced), ("Recovered", recovered), ("Stalled", stuck)] {
+        status.conditions.push(Condition::after(&before, kind, word, reason, &status.message, at));
+    }
+}
+
+pub(super) const fn act_of(attempt: &Attempt) -> Act {
+    // What is no `on` is taken for what needs more proof.
+    if matches!(attempt.act.as_bytes(), b"on") { Act::On } else { Act::Off }
+}
+
+pub(super) fn no_attempt() -> Outcome {
+    Outcome::Failed(ApiError::ContentType("a step without an attempt".to_owned()))
+}
+
+async fn attempt(acting: &Acting<'_>, target: &Target) -> Result<(), Outcome> {
+    let mut wanted = (*target.status).clone();
+    let last = wanted.attempts.last_mut().ok_or_else(no_attempt)?;
+    let act = act_of(last);
+    if act == Act::Off {
+        still_lost(acting, &target.spec).await?;
+        if let Some(holder) = courtesy::take(acting, target).await? {
+            return held_by(acting, target, &holder).await;
+        }
+    }
+    last.at = format!("{:.3}", acting.env.clock.wall());
+    last.by = acting.identity.to_owned();
+    let (devices, within) = (last.devices.clone(), Duration::from_secs(last.within_seconds.into()));
+    let facts = acting.looker.reader.facts(&target.spec.node).await.map_err(Outcome::Failed)?;
+    let mut orders = Vec::new();
+    for device in &devices {
+        let ready = match acting.looker.reader.order(device, &facts, act).await {
+            Ok(ready) => asked(acting, target, device, ready.way, within).await,
+            Err(error) => Err(error),
+        };
+        match ready {
+            Ok(ready) => orders.push((device.clone(), ready)),
+            // Nothing is begun with half of a machine's supplies.
+            Err(error) => return not_begun(acting, target, wanted, &error_chain(&error)).await,
+        }
+    }
+    if let Some(why) = storage::uncovered(act, &orders) {
+        return not_begun(acting, target, wanted, why).await;
+    }
+    if let Some(last) = wanted.attempts.last_mut() {
+        last.objects = orders.iter().filter_map(|(_, asked)| asked.object().cloned()).collect();
+    }
+    // The intent, before the act: whoever leads next finds it.
+    let rv = status(acting, target, target.fence.rv, &wanted).await?;
+    let asked = orders.into_iter().map(|(device, order)| async move {
+        let answer = order.ask(acting, target).await;
+        answered(&device, &answer)
+    });
+    let mut said = acting.while_leading(futures::future::join_all(asked)).await?.join("; ");
+    cut(&mut said, OUTCOME_MOST);
+    if let Some(last) = wanted.attempts.last_mut() {
+        last.outcome = Some(said);
+    }
+    status(acting, target, rv, &wanted).await.map(drop)
+}
+
+fn cut(text: &mut String, most: usize) {
+    if text.len() > most {
+        let at = (0..=most).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        text.truncate(at);
+    }
+}
+
+/// Another operator has the node: that is shown as a gate is, and it is tried again.
+async fn held_by(acting: &Acting<'_>, target: &Target, holder: &str) -> Result<(), Outcome> {
+    let mut wanted = (*target.status).clone();
+    wanted.attempts.pop();
+    wanted.phase = if wanted.attempts.is_empty() { Phase::Pending } else { Phase::Fencing };
+    wanted.message = format!("{holder} has the node: {}", courtesy::path(&target.spec.node.name));
+    wanted.gates.push(Gate { name: "LeaseHeld".to_owned(), holds: true, message: wanted.message.clone() });
+    status(acting, target, target.fence.rv, &wanted).await?;
+    Err(Outcome::Changed)
+}
+
+/// An attempt that could not begin is written down as one that showed nothing.
+async fn not_begun(
+    acting: &Acting<'_>,
+    target: &Target,
+    mut wanted: NodeFenceStatus,
+    why: &str,
+) -> Result<(), Outcome> {
+    if let Some(last) = wanted.attempts.last_mut() {
+        last.outcome = Some(format!("not begun: {why}"));
+        let (power, message) = ("Unknown".to_owned(), why.to_owned());
+        last.verified = Some(Verified { power, message, ..Verified::default() });
+    }
+    status(acting, target, target.fence.rv, &wanted).await.map(drop)
+}
+
+/// Evidence, if the kubelet was silent since the looks and the node is the same.
+async fn prove(acting: &Acting<'_>, target: &Target) -> Result<(), Outcome> {
+    let last = target.status.attempts.last().ok_or_else(no_attempt)?;
+    let verified =
+        last.verified.as_ref().filter(|verified| verified.power == "Off" && act_of(last) == Act::Off);
+    let Some(verified) = verified else { return Err(no_attempt()) };
+    let node = &target.spec.node;
+    let Look { node: read, lease, .. } =
+        look(acting.means.connection, acting.env, &node.name).await.map_err(Outcome::Failed)?;
+    if read.is_some_and(|read| *read.incarnation() != *node) {
+        return Err(Outcome::Changed);
+    }
+    if renewed(&lease)? != verified.lease_renewed {
+        return unproved(acting, target).await;
+    }
+    let kind = proved_by(&verified.samples);
+    if !kind.ends_life() {
+        return Err(no_attempt());
+    }
+    let spec = FenceEvidenceSpec {
+        node: node.clone(),
+        kind,
+        fence: Some(target.fence.name.to_string()),
+        samples: verified.samples.clone(),
+        corroborated: verified.corroborated.clone(),
+        storage: Vec::new(),
+        lease_renewed: verified.lease_renewed.clone(),
+        by: acting.identity.to_owned(),
+        reason: None,
+        valid_seconds: None,
+        power_on: false,
+    };
+    create_evidence(acting, &incident_name(node), &spec).await?;
+    status(acting, target, target.fence.rv, &target.status).await.map(drop)
+}
+
+/// The kubelet spoke after two looks that said off.
+async fn unproved(acting: &Acting<'_>, target: &Target) -> Result<(), Outcome> {
+    let mut wanted = (*target.status).clone();
+    (wanted.phase, wanted.evidence) = (Phase::Fencing, None);
+    if let Some(verified) = wanted.attempts.last_mut().and_then(|last| last.verified.as_mut()) {
+        verified.samples.iter_mut().for_each(contradicted);
+        *verified = Verified {
+            power: "Unknown".to_owned(),
+            message: "the devices reported off while the node's kubelet renewed its Lease".to_owned(),
+            ..verified.clone()
+        };
+    }
+    status(acting, target, target.fence.rv, &wanted).await.map(drop)
+}
+
+pub(super) async fn create_evidence(
+    acting: &Acting<'_>,
+    name: &str,
+    spec: &FenceEvidenceSpec,
+) -> Result<(), Outcome> {
+    let body = object("FenceEvidence", json!({ "name": name }), spec);
+    match acting.send(Call::write(Method::Post, group_path("fenceevidences"), &body)).await {
+        Ok(_) => Ok(()),
+        // It was written before a crash: its name says of whom, and it cannot have been changed since.
+        Err(Outcome::Changed) => {
+            let raw = acting.send(Call::get(group_path(&format!("fenceevidences/{name}")))).await?;
+            let there: wire::Custom<FenceEvidenceSpec, FenceEvidenceStatus> =
+                raw.decode().map_err(|error| Outcome::Failed(ApiError::Undecodable(error)))?;
+            let holds = (&there.spec.node, there.spec.kind.ends_life())
+                == (&spec.node, spec.kind.ends_life())
+                && there.status.unwrap_or_default().invalidated.is_none();
+            if holds { Ok(()) } else { Err(Outcome::Changed) }
+        }
+        Err(outcome) => Err(outcome),
+    }
+}

@@ -1,0 +1,60 @@
+//! Storage that is fenced, and nothing else: evidence about volumes, for as long as the fence is in force.
+
+use std::collections::BTreeSet;
+
+use super::asking::Asked;
+use super::step::{create_evidence, no_attempt, status, still_lost};
+use super::{Acting, Target, contradict, storage_evidence_name};
+use crate::api::{DeviceDriver, DeviceRef, FenceEvidenceSpec, KindOfEvidence, Sample};
+use crate::outcome::Outcome;
+use crate::transport::Act;
+
+/// Why devices that fence storage alone are not asked: nothing would follow from it. `None`: they are.
+pub(super) fn uncovered(act: Act, orders: &[(DeviceRef, Asked)]) -> Option<&'static str> {
+    let objects = || orders.iter().map(|(_, asked)| asked.object());
+    let is_storage = |object: Option<&crate::api::ActedOn>| {
+        object.is_some_and(|object| object.driver == DeviceDriver::NetworkFence)
+    };
+    let alone = act == Act::Off && objects().all(is_storage);
+    let covered = objects().flatten().all(|object| object.storage.is_some());
+    (alone && !covered).then_some(
+        "it is not known which volumes it covers: its NetworkFenceClass names no provisioner, or the addresses were not recorded during this boot of the node",
+    )
+}
+
+/// Evidence about the volumes of a storage, if every look showed which. What runs on the node is not its matter: a
+/// kubelet that speaks calls it off before anybody relies on it, and contradicts nothing.
+pub(super) async fn prove(acting: &Acting<'_>, target: &Target) -> Result<(), Outcome> {
+    let last = target.status.attempts.last().filter(|last| last.fenced_storage()).ok_or_else(no_attempt)?;
+    let verified = last.verified.as_ref().ok_or_else(no_attempt)?;
+    let node = &target.spec.node;
+    still_lost(acting, &target.spec).await?;
+    let covered = |sample: &Sample| sample.object.as_ref().and_then(|object| object.storage.clone());
+    let storage: Option<BTreeSet<_>> = verified.samples.iter().map(covered).collect();
+    let spec = FenceEvidenceSpec {
+        node: node.clone(),
+        kind: KindOfEvidence::StorageFenced,
+        fence: Some(target.fence.name.to_string()),
+        samples: verified.samples.clone(),
+        corroborated: Vec::new(),
+        storage: storage.ok_or_else(no_attempt)?.into_iter().collect(),
+        lease_renewed: verified.lease_renewed.clone(),
+        by: acting.identity.to_owned(),
+        reason: None,
+        valid_seconds: None,
+        power_on: false,
+    };
+    let name = storage_evidence_name(node, &target.fence.uid, last.id);
+    create_evidence(acting, &name, &spec).await?;
+    status(acting, target, target.fence.rv, &target.status).await.map(drop)
+}
+
+/// What fenced storage is being lifted: first nothing may follow from it any more.
+pub(super) async fn withdraw(acting: &Acting<'_>, target: &Target) -> Result<(), Outcome> {
+    for attempt in target.status.attempts.iter().filter(|attempt| attempt.fenced_storage()) {
+        let proof = storage_evidence_name(&target.spec.node, &target.fence.uid, attempt.id);
+        let at = format!("{:.0}", acting.env.clock.wall());
+        contradict::invalidate(acting, &proof, "the fence of its storage is lifted", &at).await?;
+    }
+    Ok(())
+}

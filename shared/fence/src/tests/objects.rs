@@ -1,0 +1,531 @@
+//! Devices that are objects of the cluster, and the courtesy of medik8s' Leases, against a scripted API server.
+
+mod found;
+mod hosts;
+mod made;
+mod paths;
+mod watchdogs;
+
+use super::*;
+use crate::api::{ActedOn, DeviceDriver, KindOfEvidence, Sample, proved_by};
+use crate::storage_evidence_name;
+
+/// Objects by their paths; writes are done to them. A collection answers with what was posted.
+#[derive(Clone, Default)]
+struct Store(Arc<Mutex<BTreeMap<String, Value>>>);
+
+impl Store {
+    fn put(&self, path: &str, object: Value) -> &Self {
+        self.0.lock().insert(path.to_owned(), object);
+        self
+    }
+
+    fn get(&self, path: &str) -> Option<Value> {
+        self.0.lock().get(path).cloned()
+    }
+
+    fn change(&self, path: &str, change: impl FnOnce(&mut Value)) {
+        change(self.0.lock().get_mut(path).unwrap());
+    }
+
+    fn answer(&self, asked: &Asked) -> Option<Says> {
+        let path = asked.path.as_str();
+        let mut all = self.0.lock();
+        if asked.method == "GET" {
+            // A list of two pages: the second lies under the token of the first.
+            let page = asked.parameter("continue").map(|token| format!("{path}?continue={token}"));
+            return all.get(page.as_deref().unwrap_or(path)).map(Says::json);
+        }
+        if asked.method == "POST" && all.contains_key(path) {
+            let mut object = asked.json();
+            let name = object["metadata"]["name"].as_str().unwrap().to_owned();
+            if all.contains_key(&format!("{path}/{name}")) {
+                return Some(Says::coded(409, &json!({ "reason": "AlreadyExists" })));
+            }
+            object["metadata"]["uid"] = json!(format!("uid-{name}"));
+            object["metadata"]["resourceVersion"] = json!("1");
+            let answer = Says::coded(201, &object);
+            all.insert(format!("{path}/{name}"), object);
+            return Some(answer);
+        }
+        let there = all.get_mut(path)?;
+        match asked.method.as_str() {
+            "PATCH" => {
+                merge(there, &asked.json());
+                if path.contains("/leases/") {
+                    there["metadata"]["resourceVersion"] = json!("18");
+                }
+                Some(Says::json(there))
+            }
+            "DELETE" => {
+                let wanted = &asked.json()["preconditions"]["uid"];
+                assert_eq!(*wanted, there["metadata"]["uid"], "by UID");
+                match there["metadata"]["finalizers"].is_array() {
+                    true => there["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z"),
+                    false => drop(all.remove(path)),
+                }
+                Some(Says::json(&json!({ "metadata": {} })))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn merge(into: &mut Value, patch: &Value) {
+    match (into.as_object_mut(), patch.as_object()) {
+        (Some(fields), Some(changes)) => {
+            for (key, change) in changes {
+                merge(fields.entry(key.clone()).or_insert(Value::Null), change);
+            }
+        }
+        _ => *into = patch.clone(),
+    }
+}
+
+fn with(store: &Store, spec: Value) -> Scene {
+    let answers = store.clone();
+    let mut there = There { first: Arc::new(move |asked| answers.answer(asked)), ..There::default() };
+    there.node["spec"]["providerID"] = json!("cloud:///n");
+    there.node["metadata"]["annotations"] =
+        json!({ "cluster.x-k8s.io/machine": "m", "cluster.x-k8s.io/cluster-namespace": "capi" });
+    there.device = Some(spec);
+    scene(there, |_, _| panic!("no transport is asked"))
+}
+
+const FAR: &str = "/apis/far.medik8s.io/v1";
+const MADE: &str = "/apis/far.medik8s.io/v1/namespaces/fencing/fars/n";
+
+fn external() -> (Store, Value) {
+    let store = Store::default();
+    let kinds = json!([{ "name": "fars", "kind": "Far" }, { "name": "fartemplates", "kind": "FarTemplate" }]);
+    store
+        .put(FAR, json!({ "resources": kinds }))
+        .put(
+            "/apis/far.medik8s.io/v1/namespaces/fencing/fartemplates/t",
+            json!({ "metadata": {}, "spec": { "template": { "spec": { "agent": "a" } } } }),
+        )
+        .put("/apis/far.medik8s.io/v1/namespaces/fencing/fars", json!({}));
+    let template = json!({ "apiVersion": "far.medik8s.io/v1", "kind": "FarTemplate", "name": "t" });
+    let spec = json!({ "driver": "External", "external": { "templateRef": template } });
+    (store, json!({ "spec": spec }))
+}
+
+fn attempted(scene: &Scene) -> crate::api::Attempt {
+    let status = scene.written("nodefences")["status"].clone();
+    serde_json::from_value::<NodeFenceStatus>(status).unwrap().attempts.pop().unwrap()
+}
+
+fn again(attempt: crate::api::Attempt) -> NodeFenceStatus {
+    NodeFenceStatus { phase: Phase::Fencing, attempts: vec![attempt], ..NodeFenceStatus::default() }
+}
+
+/// What a look at this attempt showed.
+async fn seen(scene: &Scene, attempt: crate::api::Attempt) -> Verified {
+    scene.take(Step::Look(target(again(attempt)))).await;
+    attempted(scene).verified.unwrap()
+}
+
+impl Scene {
+    /// A first attempt, however it ends.
+    async fn tries(&self) {
+        self.take(Step::Attempt(target(tried("off")))).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_remediator_is_asked_by_its_template_and_its_success_is_off() {
+    let (store, spec) = external();
+    let scene = with(&store, spec);
+    let says = store.clone();
+    let far = async {
+        // A foreign controller.
+        while store.get(MADE).is_none() {
+            scene.env.sleep(Duration::from_secs(1)).await;
+        }
+        scene.env.sleep(Duration::from_secs(9)).await;
+        let done = json!([{ "type": "Succeeded", "status": "True" }]);
+        says.change(MADE, |object| object["status"] = json!({ "conditions": done }));
+    };
+    let (outcome, ()) = futures::future::join(scene.take(Step::Attempt(target(tried("off")))), far).await;
+    assert_eq!(outcome.name(), "written");
+    let made = store.get(MADE).unwrap();
+    assert_eq!(made["spec"], json!({ "agent": "a" }));
+    assert_eq!(made["metadata"]["annotations"]["remediation.medik8s.io/node-name"], "n");
+    assert_eq!(made["metadata"]["ownerReferences"][0]["uid"], "uid-nf");
+    let attempt = attempted(&scene);
+    assert_eq!((attempt.objects[0].path.as_str(), attempt.objects[0].uid.as_str()), (MADE, "uid-nf"));
+    assert!(attempt.outcome.as_deref().unwrap().contains("Succeeded=True"), "{attempt:?}");
+    assert_eq!(scene.log()[0], STATUS, "which object it is stands there before it is made");
+    let looked = seen(&scene, attempt).await;
+    assert_eq!(looked.power, "Off");
+    assert_eq!(proved_by(&looked.samples), KindOfEvidence::Remediated);
+    let connection = scene.api.connection();
+    let looker = Looker::new(&connection, scene.world.cache(), &scene.env, &scene.devices);
+    let (kind, _) = looker.all_off(&incarnation(), &looked.samples, &[]).await.unwrap();
+    assert_eq!(kind, KindOfEvidence::Remediated);
+    store.change(MADE, |object| object["status"] = json!({}));
+    assert!(
+        looker.all_off(&incarnation(), &looked.samples, &[]).await.is_err(),
+        "it does not say so any more"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_whose_time_is_over_is_told_so_made_anew_and_goes_when_all_is_over() {
+    let (store, spec) = external();
+    let scene = with(&store, spec);
+    scene.tries().await;
+    let attempt = attempted(&scene);
+    assert!(attempt.outcome.as_deref().unwrap().contains("no answer within 60s"), "{attempt:?}");
+    let annotations = store.get(MADE).unwrap()["metadata"]["annotations"].clone();
+    assert!(annotations["remediation.medik8s.io/nhc-timed-out"].is_string(), "{annotations}");
+    // The next attempt takes it away, the one after makes another.
+    scene.tries().await;
+    assert_eq!(store.get(MADE), None);
+    scene.tries().await;
+    assert!(store.get(MADE).is_some());
+    let done = NodeFenceStatus { phase: Phase::Done, ..again(attempt.clone()) };
+    scene.ends(Step::Write(target(done.clone())), "written").await;
+    assert_eq!(store.get(MADE), None);
+    store.put(MADE, json!({ "metadata": { "uid": "other" } }));
+    scene.take(Step::Write(target(done))).await;
+    assert!(store.get(MADE).is_some(), "somebody else's is left alone");
+    scene.tries().await;
+    let outcome = attempted(&scene).outcome.unwrap();
+    assert!(outcome.contains("belongs to another owner"), "{outcome}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_cluster_does_not_serve_costs_an_attempt_and_is_named() {
+    let (_, spec) = external();
+    let scene = with(&Store::default(), spec);
+    scene.tries().await;
+    let outcome = attempted(&scene).outcome.unwrap();
+    assert!(outcome.contains("does not serve FarTemplate of far.medik8s.io/v1"), "{outcome}");
+    assert_eq!(scene.log(), [STATUS], "nothing was made");
+}
+
+const MACHINE: &str = "/apis/cluster.x-k8s.io/v1beta2/namespaces/capi/machines/m";
+
+fn machine_of(provider: &str) -> (Store, Value) {
+    let store = Store::default();
+    let version = json!({ "preferredVersion": { "groupVersion": "cluster.x-k8s.io/v1beta2" } });
+    store.put("/apis/cluster.x-k8s.io", version).put(
+        MACHINE,
+        json!({
+            "metadata": { "uid": "uid-m", "finalizers": ["f"] }, "spec": { "providerID": provider },
+            "status": { "nodeRef": { "name": "n" } },
+        }),
+    );
+    (store, json!({ "spec": { "driver": "Machine", "identityCheck": "Required" } }))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_is_off_when_it_is_gone_and_not_while_it_is_being_deleted() {
+    let (store, spec) = machine_of("cloud:///n");
+    let scene = with(&store, spec);
+    scene.tries().await;
+    assert!(store.get(MACHINE).unwrap()["metadata"]["deletionTimestamp"].is_string());
+    let attempt = attempted(&scene);
+    assert_eq!(seen(&scene, attempt.clone()).await.power, "Unknown", "its provider may still have it");
+    store.0.lock().remove(MACHINE);
+    let gone = seen(&scene, attempt.clone()).await;
+    assert_eq!((gone.power.as_str(), proved_by(&gone.samples)), ("Off", KindOfEvidence::Decommissioned));
+    // Another one of its name is another one; what was written down is asked again.
+    store.put(MACHINE, json!({ "metadata": { "uid": "uid-m2" }, "spec": { "providerID": "cloud:///n" } }));
+    assert_eq!(seen(&scene, attempt).await.power, "Off");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_machine_of_another_node_is_not_deleted() {
+    let (store, spec) = machine_of("cloud:///other");
+    let scene = with(&store, spec);
+    scene.tries().await;
+    let outcome = attempted(&scene).outcome.unwrap();
+    assert!(outcome.contains("cloud:///other") && outcome.contains("cloud:///n"), "{outcome}");
+    assert_eq!(store.get(MACHINE).unwrap()["metadata"].get("deletionTimestamp"), None);
+}
+
+fn network(clients: &[&str]) -> (Store, Value) {
+    let store = Store::default();
+    store.put("/apis/csiaddons.openshift.io/v1alpha1/networkfences", json!({}));
+    let class = "/apis/csiaddons.openshift.io/v1alpha1/networkfenceclasses/rbd";
+    store.put(class, json!({ "metadata": {}, "spec": { "provisioner": "rbd.csi.ceph.com" } }));
+    let target = json!({ "node": "n", "power": "On", "identity": "Unknown", "looked": "t", "clients": clients,
+        "bootID": "boot-1" });
+    let spec =
+        json!({ "driver": "NetworkFence", "networkFence": { "className": "rbd", "namespace": "rook-ceph" } });
+    (store, json!({ "spec": spec, "status": { "targets": [target] } }))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_network_fence_is_made_of_recorded_addresses_and_lifted_before_it_goes() {
+    let (store, spec) = network(&["10.0.0.1/32"]);
+    let scene = with(&store, spec);
+    scene.tries().await;
+    let attempt = attempted(&scene);
+    let path = attempt.objects[0].path.clone();
+    let made = store.get(&path).unwrap();
+    assert_eq!(
+        made["spec"],
+        json!({ "networkFenceClassName": "rbd", "fenceState": "Fenced", "cidrs": ["10.0.0.1/32"] })
+    );
+    let says = |message: &str| {
+        let status = json!({ "result": "Succeeded", "message": message });
+        store.change(&path, |object| object["status"] = status);
+    };
+    says("fencing operation successful");
+    assert_eq!(seen(&scene, attempt.clone()).await.power, "Off");
+    let done = target(NodeFenceStatus { phase: Phase::Done, ..again(attempt) });
+    assert_eq!(scene.take(Step::Write(done.clone())).await.name(), "failed", "it is not lifted yet");
+    assert_eq!(store.get(&path).unwrap()["spec"]["fenceState"], "Unfenced");
+    assert_eq!(scene.take(Step::Write(done.clone())).await.name(), "failed", "an old success is none");
+    says("unfencing operation successful");
+    scene.ends(Step::Write(done), "written").await;
+    assert_eq!(store.get(&path), None);
+}
+
+const PROOFS: &str = "/apis/pod-safety.dev/v1alpha1/fenceevidences";
+
+/// The storage of the node is fenced, and seen so; what was written down of it.
+async fn fenced(store: &Store, spec: Value) -> (Scene, crate::api::Attempt) {
+    store.put(PROOFS, json!({}));
+    let scene = with(store, spec);
+    scene.tries().await;
+    let attempt = attempted(&scene);
+    let status = json!({ "result": "Succeeded", "message": "fencing operation successful" });
+    store.change(&attempt.objects[0].path, |object| object["status"] = status);
+    scene.take(Step::Look(target(again(attempt)))).await;
+    let mut attempt = attempted(&scene);
+    attempt.evidence = Some(storage_evidence_name(&incarnation(), &Uid::new("uid-nf").unwrap(), attempt.id));
+    (scene, attempt)
+}
+
+#[tokio::test(start_paused = true)]
+async fn storage_that_is_fenced_alone_is_evidence_about_its_volumes_until_it_is_lifted() {
+    let (store, spec) = network(&["10.0.0.1/32"]);
+    let (scene, attempt) = fenced(&store, spec).await;
+    assert!(attempt.fenced_storage());
+    scene.ends(Step::ProveStorage(target(again(attempt.clone()))), "written").await;
+    let path = format!("{PROOFS}/{}", attempt.evidence.clone().unwrap());
+    let proof = store.get(&path).unwrap()["spec"].clone();
+    assert_eq!(proof["kind"], "StorageFenced");
+    assert_eq!(proof["storage"], json!([{ "driver": "rbd.csi.ceph.com", "className": "rbd" }]));
+    assert_eq!(proof["node"]["bootID"], "boot-1");
+    let status = scene.written("nodefences")["status"].clone();
+    assert_eq!(
+        (&status["phase"], status.get("evidence")),
+        (&json!("Fencing"), None),
+        "of pods nothing is proved"
+    );
+    // What is lifted proves nothing: that is written first.
+    let done = target(NodeFenceStatus { phase: Phase::Cancelled, ..again(attempt.clone()) });
+    scene.take(Step::Write(done)).await;
+    let said = scene.written("fenceevidences")["status"]["invalidated"]["reason"].clone();
+    assert_eq!(said, "the fence of its storage is lifted");
+    assert_eq!(store.get(&attempt.objects[0].path).unwrap()["spec"]["fenceState"], "Unfenced");
+    let order = |path: &str| {
+        scene.api.heard().iter().position(|asked| asked.method == "PATCH" && asked.path.contains(path))
+    };
+    assert!(order("fenceevidences").is_some_and(|first| Some(first) < order("networkfences")));
+}
+
+/// Planted bugs: what a class does not say is guessed, and the addresses of another life are this one's.
+#[tokio::test(start_paused = true)]
+async fn storage_alone_is_not_fenced_where_nobody_says_which_volumes_that_covers() {
+    let class = "/apis/csiaddons.openshift.io/v1alpha1/networkfenceclasses/rbd";
+    let (store, spec) = network(&["10.0.0.1/32"]);
+    store.put(class, json!({ "metadata": {}, "spec": {} }));
+    let (other, mut of_another_life) = network(&["10.0.0.1/32"]);
+    of_another_life["status"]["targets"][0]["bootID"] = json!("boot-0");
+    for (store, spec) in [(store, spec), (other, of_another_life)] {
+        let scene = with(&store, spec);
+        scene.tries().await;
+        let outcome = attempted(&scene).outcome.unwrap();
+        assert!(outcome.contains("it is not known which volumes it covers"), "{outcome}");
+        assert_eq!(scene.log(), [STATUS], "it is not begun");
+    }
+}
+
+/// A planted bug: what is about storage becomes evidence that nothing runs.
+#[tokio::test(start_paused = true)]
+async fn storage_that_is_fenced_never_proves_that_a_machine_is_off() {
+    let (store, spec) = network(&["10.0.0.1/32"]);
+    let (scene, attempt) = fenced(&store, spec).await;
+    let status = NodeFenceStatus { evidence: Some("e".to_owned()), ..again(attempt) };
+    scene.ends(Step::Prove(target(status)), "failed").await;
+    assert!(store.0.lock().keys().all(|path| !path.starts_with(&format!("{PROOFS}/"))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_addresses_from_before_the_loss_nothing_is_fenced() {
+    let (store, spec) = network(&[]);
+    let scene = with(&store, spec);
+    scene.tries().await;
+    let outcome = attempted(&scene).outcome.unwrap();
+    assert!(outcome.contains("no addresses of n were recorded"), "{outcome}");
+    assert_eq!(scene.log(), [STATUS]);
+}
+
+#[test]
+fn evidence_is_as_good_as_the_weakest_of_its_devices_and_storage_adds_nothing_to_it() {
+    use DeviceDriver::{Agent, External, Machine, NetworkFence, Redfish};
+    let of = |drivers: &[DeviceDriver]| {
+        let sample = |driver: &DeviceDriver| Sample { driver: Some(*driver), ..Sample::default() };
+        proved_by(&drivers.iter().map(sample).collect::<Vec<_>>())
+    };
+    assert_eq!(of(&[Agent, Redfish]), KindOfEvidence::PowerOff);
+    assert_eq!(of(&[Redfish, External]), KindOfEvidence::Remediated);
+    assert_eq!(of(&[Machine, NetworkFence]), KindOfEvidence::Decommissioned);
+    assert_eq!(of(&[Machine, Redfish]), KindOfEvidence::PowerOff);
+    assert_eq!(of(&[NetworkFence, NetworkFence]), KindOfEvidence::StorageFenced);
+    assert_eq!(proved_by(&[Sample::default()]), KindOfEvidence::PowerOff, "written by an older version");
+}
+
+const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/medik8s-leases/leases";
+const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/medik8s-leases/leases/node-n";
+
+/// A cluster where we may take medik8s' Leases.
+fn polite(store: &Store, trigger: Trigger) -> (Scene, Target) {
+    let answers = store.clone();
+    let first = move |asked: &Asked| {
+        let review = asked.path.ends_with("selfsubjectaccessreviews");
+        let allowed = || Says::coded(201, &json!({ "status": { "allowed": true } }));
+        if review { Some(allowed()) } else { answers.answer(asked) }
+    };
+    let scene = scene(There { first: Arc::new(first), ..There::default() }, |_, _| says(Power::Off));
+    let mut target = target(tried("off"));
+    target.spec.trigger.kind = trigger;
+    (scene, target)
+}
+
+fn held_by(holder: &str, renewed: &str) -> Value {
+    json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": { "name": "node-n", "uid": "uid-lease", "resourceVersion": "4" },
+        "spec": { "holderIdentity": holder, "leaseDurationSeconds": 600, "renewTime": renewed },
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_else_has_the_node_is_shown_and_waited_for_unless_he_asked_for_it() {
+    let store = Store::default();
+    store.put(LEASE, held_by("node-maintenance", "2999-01-01T00:00:00.000000Z"));
+    let (scene, wanted) = polite(&store, Trigger::Detected);
+    scene.ends(Step::Attempt(wanted), "changed").await;
+    assert!(scene.devices.asked.lock().is_empty(), "nobody was shot");
+    let status = scene.written("nodefences")["status"].clone();
+    assert_eq!(status["phase"], "Pending");
+    assert_eq!(status["gates"][0]["name"], "LeaseHeld");
+    assert!(status["message"].as_str().unwrap().starts_with("node-maintenance has the node"), "{status}");
+    let (scene, wanted) = polite(&store, Trigger::External);
+    scene.ends(Step::Attempt(wanted), "written").await;
+    assert_eq!(store.get(LEASE).unwrap()["spec"]["holderIdentity"], "node-maintenance");
+    // It is noon, and a Lease lasts ten minutes.
+    for (holder, renewed, outcome) in [
+        ("another", "11:50:01", "changed"),
+        ("another", "11:50:00", "written"),
+        ("pod-safety", "11:59:00", "written"),
+        ("", "11:59:00", "written"),
+    ] {
+        store.put(LEASE, held_by(holder, &format!("2026-11-21T{renewed}.000000Z")));
+        let (scene, wanted) = polite(&store, Trigger::Detected);
+        assert_eq!(scene.take(Step::Attempt(wanted)).await.name(), outcome, "{holder:?} {renewed}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_lease_is_taken_before_and_given_back_after() {
+    let store = Store::default();
+    store.put(LEASES, json!({}));
+    let (scene, wanted) = polite(&store, Trigger::Detected);
+    scene.ends(Step::Attempt(wanted.clone()), "written").await;
+    assert_eq!(store.get(LEASE).unwrap()["spec"]["holderIdentity"], "pod-safety");
+    let done = NodeFenceStatus { phase: Phase::Done, ..tried("off") };
+    let done = Target { status: Box::new(done), ..wanted.clone() };
+    scene.ends(Step::Write(done.clone()), "written").await;
+    assert_eq!(store.get(LEASE), None);
+    store.put(LEASE, held_by("another", "2000-01-01T00:00:00.000000Z"));
+    assert_eq!(scene.take(Step::Attempt(wanted)).await.name(), "written", "it was over");
+    store.change(LEASE, |lease| lease["spec"]["holderIdentity"] = json!("another"));
+    scene.take(Step::Write(done)).await;
+    assert!(store.get(LEASE).is_some(), "somebody else's is left alone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_is_added_beside_those_of_others_and_taken_away_alone() {
+    use crate::{Remediate, Reply};
+    let store = Store::default();
+    let path = "/apis/pod-safety.dev/v1alpha1/namespaces/ops/podsafetyremediations/n";
+    let meta = json!({ "name": "n", "uid": "uid-r", "resourceVersion": "7", "finalizers": ["theirs"] });
+    store.put(path, json!({ "metadata": meta, "spec": {} }));
+    let scene = with(&store, json!({ "spec": { "driver": "Manual" } }));
+    let wish = |reply| Remediate {
+        namespace: "ops".into(),
+        name: "n".into(),
+        uid: Uid::new("uid-r").unwrap(),
+        rv: "7".parse().unwrap(),
+        node: None,
+        reply,
+    };
+    for (reply, wanted) in [
+        (Reply::Keep, json!(["theirs", crate::api::REMEDIATION_FINALIZER])),
+        (Reply::LetGo, json!(["theirs"])),
+    ] {
+        let connection = scene.api.connection();
+        let answered = super::super::answer(&scene.acting(&connection), &wish(reply)).await;
+        assert_eq!(answered.name(), "written");
+        assert_eq!(store.get(path).unwrap()["metadata"]["finalizers"], wanted);
+    }
+}
+
+#[test]
+fn an_acted_on_object_of_an_older_version_is_read() {
+    let old =
+        json!({ "device": { "namespace": "a", "name": "b" }, "driver": "Machine", "path": "/p", "uid": "u" });
+    let read: ActedOn = serde_json::from_value(old).unwrap();
+    assert!(!read.matched && read.cidrs.is_empty());
+}
+
+/// Finding 3c of the security review: the annotations of a node named a neighbour's Machine, and its providerID, and that one
+/// was deleted, as `Matched`.
+#[tokio::test(start_paused = true)]
+async fn attack_the_machine_of_a_neighbour_is_not_deleted_because_a_node_names_it() {
+    for reference in [json!({ "name": "other" }), json!({ "name": "n", "uid": "uid-other" }), json!({})] {
+        let (store, spec) = machine_of("cloud:///n");
+        store.change(MACHINE, |machine| machine["status"]["nodeRef"] = reference.clone());
+        let scene = with(&store, spec);
+        scene.tries().await;
+        let outcome = attempted(&scene).outcome.unwrap();
+        assert!(
+            outcome.contains("does not belong to node n: its status.nodeRef names"),
+            "{reference}: {outcome}"
+        );
+        assert_eq!(store.get(MACHINE).unwrap()["metadata"].get("deletionTimestamp"), None, "{reference}");
+    }
+}
+
+/// Finding 3d: `0.0.0.0/0` in a CSIAddonsNode took the storage from the whole cluster. The status may be forged as well.
+#[tokio::test(start_paused = true)]
+async fn attack_only_single_hosts_are_fenced_from_their_storage() {
+    let many: Vec<String> = (0..33).map(|last| format!("10.0.0.{last}/32")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    for (clients, fenced) in [
+        (&["0.0.0.0/0"][..], false),
+        (&["10.0.0.1/32", "10.0.0.0/31"], false),
+        (&["10.0.0.1"], false),
+        (&["0.0.0.0/32"], false),
+        (&["127.0.0.1/32"], false),
+        (&["::/0"], false),
+        (&["nonsense"], false),
+        (&many, false),
+        (&many[..32], true),
+        (&["fd00::1/128"], true),
+    ] {
+        let (store, spec) = network(clients);
+        let scene = with(&store, spec);
+        scene.tries().await;
+        let made = store.0.lock().keys().any(|path| path.contains("/networkfences/"));
+        assert_eq!(made, fenced, "{clients:?}: {:?}", attempted(&scene).outcome);
+    }
+}

@@ -1,0 +1,132 @@
+//! Agents of nodes, whose Leases are scripted.
+
+use pod_safety_watchdog::record::{Boot, Class, Device, Epoch, Record, State};
+
+use super::*;
+
+const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/fencing/leases/watchdog.n";
+const STATE: &str = "watchdog.pod-safety.dev/state";
+
+fn lease(state: State, boot: &str, change: impl FnOnce(&mut Device)) -> Value {
+    let mut device = Device {
+        class: Class::Hardware,
+        identity: "iTCO_wdt".into(),
+        firmware: 6,
+        kernel: "6.1.0".into(),
+        timeout: Duration::from_secs(10),
+        nowayout: true,
+        pings_on_close: true,
+    };
+    change(&mut device);
+    let record = Record {
+        state,
+        epoch: Epoch { process: 7, count: 0 },
+        round: 3,
+        boot: Boot { node: "uid-n".into(), id: boot.into() },
+        device: (state != State::Unarmed).then(|| Arc::new(device)),
+    };
+    json!({ "metadata": { "uid": "uid-l", "resourceVersion": "17", "annotations": record.annotations() }, "spec": {} })
+}
+
+/// A watchdog that has passed its drill.
+fn spec() -> Value {
+    let drilled = json!([{ "identity": "iTCO_wdt", "firmware": 6, "kernel": "6.1.0" }]);
+    json!({ "spec": { "driver": "WatchdogLease", "identityCheck": "Required", "watchdogLease": { "drilled": drilled } } })
+}
+
+fn state(store: &Store) -> Value {
+    store.get(LEASE).unwrap()["metadata"]["annotations"][STATE].clone()
+}
+
+/// It was fenced: 3 × 11 s × 1.01 + 5 s after the grant was seen.
+async fn fenced() -> (Store, Scene, crate::api::Attempt) {
+    let store = Store::default();
+    store.put(LEASE, lease(State::Armed, "boot-1", |_| ()));
+    let scene = with(&store, spec());
+    let begun = scene.env.now();
+    scene.tries().await;
+    let took = scene.env.now().since(begun);
+    assert!((Duration::from_millis(38_330)..Duration::from_secs(41)).contains(&took), "{took:?}");
+    let attempt = attempted(&scene);
+    (store, scene, attempt)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_grant_of_an_agent_is_revoked_and_its_node_is_off_when_its_time_is_over() {
+    let (store, scene, attempt) = fenced().await;
+    assert_eq!((state(&store), attempt.objects[0].path.as_str()), (json!("Revoked"), LEASE));
+    assert!(attempt.outcome.as_deref().unwrap().contains("its grant was revoked"), "{attempt:?}");
+    let off = seen(&scene, attempt).await;
+    assert_eq!((off.power.as_str(), proved_by(&off.samples)), ("Off", KindOfEvidence::WatchdogLease));
+    let connection = scene.api.connection();
+    let looker = Looker::new(&connection, scene.world.cache(), &scene.env, &scene.devices);
+    let now = async || looker.all_off(&incarnation(), &off.samples, &[]).await;
+    assert_eq!(now().await.unwrap().0, KindOfEvidence::WatchdogLease);
+    let other = Incarnation { boot_id: "boot-2".to_owned(), ..incarnation() };
+    assert!(looker.all_off(&other, &off.samples, &[]).await.is_err(), "of that boot nothing was promised");
+    // The machine was reset, and its agent is back.
+    store.put(LEASE, lease(State::Unarmed, "boot-2", |_| ()));
+    assert!(now().await.is_err());
+    store.put(LEASE, lease(State::Armed, "boot-2", |_| ()));
+    assert!(now().await.unwrap_err().contains("the machine runs"));
+}
+
+/// What it saw is in its memory alone.
+#[tokio::test(start_paused = true)]
+async fn a_process_that_did_not_see_the_grant_waits_anew() {
+    let (store, _, attempt) = fenced().await;
+    let later = with(&store, spec());
+    let looked = seen(&later, attempt.clone()).await;
+    assert_eq!(looked.power, "Unknown", "{looked:?}");
+    assert!(looked.message.contains("may run for another"), "{looked:?}");
+    later.env.sleep(Duration::from_secs(39)).await;
+    assert_eq!(seen(&later, attempt).await.power, "Off");
+}
+
+/// To revoke it would reset the machine, and prove nothing.
+#[tokio::test(start_paused = true)]
+async fn a_promise_that_does_not_count_is_left_alone_and_the_reason_is_said() {
+    type Change = fn(&mut Device);
+    let as_it_is: Change = |_| ();
+    let rows: [(State, &str, Change, &str); 7] = [
+        (State::Armed, "boot-1", |device| device.kernel = "6.2.0".into(), "drill --watchdog"),
+        (State::Armed, "boot-1", |device| device.class = Class::Cloud, "Cloud is never accepted"),
+        (State::Armed, "boot-1", |device| device.nowayout = false, "nowayout=1"),
+        (State::Armed, "boot-1", |device| device.timeout = Duration::from_secs(60), "timeouts.powerOff"),
+        (State::Armed, "boot-0", as_it_is, "another boot"),
+        (State::Unarmed, "boot-1", as_it_is, "promises nothing"),
+        (State::Disarmed, "boot-1", as_it_is, "promises nothing"),
+    ];
+    for (said, boot, change, words) in rows {
+        let store = Store::default();
+        store.put(LEASE, lease(said, boot, change));
+        let scene = with(&store, spec());
+        scene.tries().await;
+        let outcome = attempted(&scene).outcome.unwrap();
+        assert!(outcome.contains(words), "{words}: {outcome}");
+        assert_eq!(state(&store), said.to_string(), "{words}");
+    }
+    let scene = with(&Store::default(), spec());
+    scene.tries().await;
+    let outcome = attempted(&scene).outcome.unwrap();
+    assert!(outcome.contains("does pod-safety-agent run on the node?"), "{outcome}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_that_comes_after_the_one_that_was_seen_is_a_machine_that_runs() {
+    let store = Store::default();
+    store.put(LEASE, lease(State::Armed, "boot-1", |_| ()));
+    let answers = store.clone();
+    // The agent writes between the read and the revocation.
+    let first = move |asked: &Asked| {
+        let revokes = asked.method == "PATCH" && asked.path == LEASE;
+        if revokes { Some(Says::coded(409, &json!({ "reason": "Conflict" }))) } else { answers.answer(asked) }
+    };
+    let there = There { first: Arc::new(first), device: Some(spec()), ..There::default() };
+    let scene = scene(there, |_, _| panic!("no transport is asked"));
+    scene.tries().await;
+    let attempt = attempted(&scene);
+    assert!(attempt.outcome.as_deref().unwrap().contains("a new grant: its machine runs"), "{attempt:?}");
+    scene.env.sleep(Duration::from_secs(60)).await;
+    assert_eq!(seen(&scene, attempt).await.power, "On");
+}

@@ -1,0 +1,82 @@
+//! Two looks at each device, as far apart as it takes, and what must bear them out.
+
+use pod_safety_proof::{LeaseRead, silence};
+
+use super::judge::{Seen, judge};
+use super::looks::Looked;
+use super::render::Facts;
+use super::step::{act_of, no_attempt, status};
+use super::{Acting, Target};
+use crate::api::{Attempt, Incarnation, Sample, Verified};
+use crate::outcome::Outcome;
+use crate::transport::Act;
+use crate::witness::{look, nonsense};
+
+/// Two looks at each device, and the Lease between them: so far apart that a kubelet that lives renews it meanwhile.
+pub(super) async fn look_twice(acting: &Acting<'_>, target: &Target) -> Result<(), Outcome> {
+    let mut wanted = (*target.status).clone();
+    let last = wanted.attempts.last_mut().ok_or_else(no_attempt)?;
+    let (act, attempt) = (act_of(last), last.clone());
+    let facts = acting.looker.reader.facts(&target.spec.node).await.map_err(Outcome::Failed)?;
+    let (seen, lease) = acting.while_leading(looks(acting, &target.spec.node, &attempt, &facts)).await??;
+    let mut verified = judge(act, &seen, lease);
+    if act == Act::Off && verified.power == "Off" {
+        // Boxed, as few ask for it.
+        let borne_out = Box::pin(acting.looker.corroborated(&attempt.corroborate, &target.spec.node.name));
+        match acting.while_leading(borne_out).await? {
+            Ok(facts) => verified.corroborated = facts,
+            Err(message) => verified = Verified { power: "Unknown".to_owned(), message, ..verified },
+        }
+    }
+    last.verified = Some(verified);
+    status(acting, target, target.fence.rv, &wanted).await.map(drop)
+}
+
+async fn looks(
+    acting: &Acting<'_>,
+    node: &Incarnation,
+    attempt: &Attempt,
+    facts: &Facts,
+) -> Result<(Vec<Seen>, Option<String>), Outcome> {
+    let Attempt { devices, objects, .. } = attempt;
+    let first = acting.looker.look(devices, facts, objects).await;
+    if act_of(attempt) != Act::Off {
+        let once = |Looked { check, sample, .. }| Seen { check, samples: vec![sample] };
+        return Ok((first.into_iter().map(once).collect(), None));
+    }
+    let lease = read_lease(acting, node).await?;
+    let listen = silence::to_listen(&node.name, &lease, &acting.means.cache.read().view(), acting.env.now());
+    let of_provider = first.iter().any(|looked| !looked.sample.instance.is_empty());
+    let apart = if of_provider { Verified::INSTANCES_APART } else { Verified::APART };
+    acting.env.sleep(listen.max(apart)).await;
+    let second = acting.looker.look(devices, facts, objects).await;
+    let mut seen: Vec<_> = first
+        .into_iter()
+        .zip(second)
+        .map(|(first, second)| Seen { check: first.check, samples: vec![first.sample, second.sample] })
+        .collect();
+    // A kubelet that speaks while its machine is said to be off: the device reaches another one.
+    let (before, after) = (renewed(&lease)?, renewed(&read_lease(acting, node).await?)?);
+    if before != after {
+        let samples = seen.iter_mut().flat_map(|one| &mut one.samples);
+        samples.filter(|sample| sample.is_off()).for_each(contradicted);
+    }
+    Ok((seen, before))
+}
+
+pub(super) fn contradicted(sample: &mut Sample) {
+    sample.power = "Unknown".to_owned();
+    sample.identity = "Mismatch".to_owned();
+    sample.said =
+        "reported off while the node's kubelet renewed its Lease: it switches another machine".to_owned();
+}
+
+async fn read_lease(acting: &Acting<'_>, node: &Incarnation) -> Result<LeaseRead, Outcome> {
+    let look = look(acting.means.connection, acting.env, &node.name).await.map_err(Outcome::Failed)?;
+    Ok(look.lease)
+}
+
+pub(super) fn renewed(lease: &LeaseRead) -> Result<Option<String>, Outcome> {
+    let renewed = lease.renewed().map_err(|error| Outcome::Failed(nonsense(error)))?;
+    Ok(renewed.map(|time| time.to_string()))
+}

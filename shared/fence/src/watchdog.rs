@@ -1,0 +1,54 @@
+//! The watchdog Lease of a node's agent, as the API server has it.
+
+use std::collections::BTreeMap;
+
+use pod_safety_watchdog::record::{PREFIX, Record, Seen, State, Survived, Unreadable, Version, lease_name};
+use serde_json::{Value, json};
+
+use crate::client::{Call, Method, WriteCall as _};
+
+/// The Lease of this node's agent, in this namespace.
+pub fn path(namespace: &str, node: &str) -> String {
+    format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{}", lease_name(node))
+}
+
+/// What stands in it.
+#[derive(Clone, Debug)]
+pub struct Lease {
+    /// The UID of the Lease.
+    pub uid: String,
+    /// What a watch of it is told.
+    pub seen: Seen,
+    /// What its agent wrote, or why that cannot be read.
+    pub record: Result<Record, Unreadable>,
+    /// What its agent survived, by its own account.
+    pub survived: Option<Survived>,
+}
+
+impl Lease {
+    /// Read out of the whole object.
+    #[must_use]
+    pub fn of(object: &Value) -> Self {
+        let text = |pointer| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let annotations = object.pointer("/metadata/annotations").and_then(Value::as_object);
+        let texts = annotations.into_iter().flatten();
+        let annotations: BTreeMap<String, String> =
+            texts.filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned()))).collect();
+        let record = Record::read(&annotations);
+        let version = text("/metadata/resourceVersion").into();
+        Self {
+            uid: text("/metadata/uid").to_owned(),
+            seen: Seen { version, record: record.clone().ok() },
+            record,
+            survived: Survived::read(&annotations),
+        }
+    }
+}
+
+/// Takes the grant back, over exactly this version.
+pub fn revocation(path: &str, uid: &str, over: &Version) -> Call {
+    let state = format!("{PREFIX}state");
+    let annotations = json!({ state: State::Revoked.to_string() });
+    let body = json!({ "metadata": { "uid": uid, "resourceVersion": &**over, "annotations": annotations } });
+    Call::write(Method::Merge, path, &body)
+}

@@ -1,0 +1,318 @@
+//! Metrics: an owned registry, and the metrics of the shared parts.
+//!
+//! Labels come from closed enums. The one exception is KCM's own
+//! `pod_gc_collector_*` pair, whose `namespace` label is part of its interface.
+
+use prometheus::{
+    Encoder, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    Registry, TextEncoder,
+};
+
+use crate::outcome::Unproved;
+
+pub use pod_safety_cache::CacheMetrics;
+pub use pod_safety_client::ClientMetrics;
+
+/// The names of the evidence that releases pods: its metric exists before it counts.
+pub const EVIDENCE: [&str; 12] = [
+    "NodeGone",
+    "NeverScheduled",
+    "KubeletTerminated",
+    "PodsEnded",
+    "Asserted",
+    "PowerOff",
+    "Decommissioned",
+    "InstanceStopped",
+    "InstanceGone",
+    "WatchdogLease",
+    "Remediated",
+    "Confirmed",
+];
+
+/// Why the page of metrics could not be made.
+#[derive(Debug, thiserror::Error)]
+#[error("registering or writing metrics")]
+pub struct MetricsError(#[from] prometheus::Error);
+
+/// The registry of one process. No globals: a simulation runs many.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    registry: Registry,
+    modes: IntGaugeVec,
+    fence_agents: IntGauge,
+    /// The client's.
+    pub client: ClientMetrics,
+    /// The cache's.
+    pub cache: CacheMetrics,
+    /// Leadership's.
+    pub lease: LeaseMetrics,
+    /// The authority's.
+    pub authority: AuthorityMetrics,
+    /// Those of the controllers' queues.
+    pub queues: QueueMetrics,
+}
+
+impl Metrics {
+    /// A registry with the metrics of the shared parts, the process's own and `pod_safety_build_info`.
+    ///
+    /// # Errors
+    /// Two metrics of one name: a mistake in this program.
+    pub fn new() -> Result<Self, MetricsError> {
+        let registry = Registry::new();
+        #[cfg(target_os = "linux")] // It reads /proc.
+        registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
+        let build = IntGaugeVec::new(
+            Opts::new("pod_safety_build_info", "Constant 1, labelled with the version that runs."),
+            &["version"],
+        )?;
+        build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
+        registry.register(Box::new(build))?;
+        let modes = IntGaugeVec::new(
+            Opts::new("pod_safety_controller_mode", "1 for the mode in which the controller runs."),
+            &["controller", "mode"],
+        )?;
+        registry.register(Box::new(modes.clone()))?;
+        let fence_agents = IntGauge::new(
+            "pod_safety_fence_agents_available",
+            "1 if fence agents can run; 0 if the process that runs them does not answer.",
+        )?;
+        fence_agents.set(1);
+        registry.register(Box::new(fence_agents.clone()))?;
+        Ok(Self {
+            modes,
+            fence_agents,
+            client: ClientMetrics::register(&registry)?,
+            cache: CacheMetrics::register(&registry)?,
+            lease: LeaseMetrics::register(&registry)?,
+            authority: AuthorityMetrics::register(&registry)?,
+            queues: QueueMetrics::register(&registry)?,
+            registry,
+        })
+    }
+
+    /// A controller runs in this mode.
+    pub fn runs(&self, controller: &str, mode: &str) {
+        self.modes.with_label_values(&[controller, mode]).set(1);
+    }
+
+    /// Whether fence agents can run.
+    pub fn fence_agents(&self, available: bool) {
+        self.fence_agents.set(available.into());
+    }
+
+    /// The last value of [`Self::fence_agents`]; `true` at first.
+    #[must_use]
+    pub fn has_fence_agents(&self) -> bool {
+        self.fence_agents.get() == 1
+    }
+
+    /// Where a controller registers its own.
+    #[must_use]
+    pub const fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// The page that Prometheus scrapes, in its text format.
+    ///
+    /// # Errors
+    /// Two metrics that contradict each other: a mistake in this program.
+    pub fn page(&self) -> Result<Vec<u8>, MetricsError> {
+        let mut page = Vec::new();
+        TextEncoder::new().encode(&self.registry.gather(), &mut page)?;
+        Ok(page)
+    }
+}
+
+/// Leadership.
+#[derive(Clone, Debug)]
+pub struct LeaseMetrics {
+    master: IntGaugeVec,
+    changes: IntCounterVec,
+}
+
+impl LeaseMetrics {
+    fn register(registry: &Registry) -> Result<Self, MetricsError> {
+        let master = IntGaugeVec::new(
+            Opts::new("leader_election_master_status", "1 while this process holds the named lease."),
+            &["name"],
+        )?;
+        let changes = IntCounterVec::new(
+            Opts::new("pod_safety_leader_changes_total", "Times this process gained or lost the lease."),
+            &["change"],
+        )?;
+        registry.register(Box::new(master.clone()))?;
+        registry.register(Box::new(changes.clone()))?;
+        for change in ["gained", "lost"] {
+            changes.with_label_values(&[change]);
+        }
+        Ok(Self { master, changes })
+    }
+
+    pub(crate) fn leads(&self, name: &str, leads: bool) {
+        self.master.with_label_values(&[name]).set(i64::from(leads));
+    }
+
+    pub(crate) fn changed(&self, gained: bool) {
+        self.changes.with_label_values(&[if gained { "gained" } else { "lost" }]).inc();
+    }
+}
+
+/// The deletion authority.
+#[derive(Clone, Debug)]
+pub struct AuthorityMetrics {
+    /// Intents that wait for their turn.
+    pub queued: IntGauge,
+    /// Intents that are being carried out.
+    pub in_flight: IntGauge,
+    /// Intents carried out, by outcome.
+    pub outcomes: IntCounterVec,
+    /// Pods force deleted, by the kind of evidence.
+    pub releases: IntCounterVec,
+    /// Claims without evidence, by reason.
+    pub refusals: IntCounterVec,
+    pub(crate) events_dropped: IntCounter,
+    /// Steps of fencing, by step and outcome.
+    pub fence_steps: IntCounterVec,
+}
+
+impl AuthorityMetrics {
+    fn register(registry: &Registry) -> Result<Self, MetricsError> {
+        let gauge = |name: &str, help: &str| -> Result<IntGauge, MetricsError> {
+            let made = IntGauge::with_opts(Opts::new(name, help))?;
+            registry.register(Box::new(made.clone()))?;
+            Ok(made)
+        };
+        // Prometheus sees the first of a kind only where there was a zero before.
+        let counter =
+            |name: &str, help: &str, label: &str, known: &[&str]| -> Result<IntCounterVec, MetricsError> {
+                let made = IntCounterVec::new(Opts::new(name, help), &[label])?;
+                registry.register(Box::new(made.clone()))?;
+                for value in known {
+                    made.with_label_values(&[*value]);
+                }
+                Ok(made)
+            };
+        Ok(Self {
+            queued: gauge("pod_safety_authority_queued_intents", "Intents that wait for their turn.")?,
+            in_flight: gauge(
+                "pod_safety_authority_intents_in_flight",
+                "Intents that are being carried out.",
+            )?,
+            outcomes: counter(
+                "pod_safety_authority_outcomes_total",
+                "Intents carried out, by outcome.",
+                "outcome",
+                &["failed"],
+            )?,
+            releases: counter(
+                "pod_safety_force_deletes_total",
+                "Pods force deleted, by the kind of evidence.",
+                "evidence",
+                &EVIDENCE,
+            )?,
+            refusals: counter(
+                "pod_safety_evidence_refusals_total",
+                "Claims for which live reads gave no evidence, by reason.",
+                "reason",
+                &Unproved::reasons(),
+            )?,
+            fence_steps: {
+                let steps = IntCounterVec::new(
+                    Opts::new(
+                        "pod_safety_fence_steps_total",
+                        "Steps of fencing nodes, and status checks through fence devices, by outcome.",
+                    ),
+                    &["step", "outcome"],
+                )?;
+                registry.register(Box::new(steps.clone()))?;
+                steps
+            },
+            events_dropped: events_dropped(registry)?,
+        })
+    }
+
+    /// These steps of fencing exist: each counts from zero.
+    pub fn knows_steps(&self, steps: impl IntoIterator<Item = &'static str>) {
+        for step in steps {
+            self.fence_steps.with_label_values(&[step, "written"]);
+        }
+    }
+}
+
+fn events_dropped(registry: &Registry) -> Result<IntCounter, MetricsError> {
+    let dropped = IntCounter::new(
+        "pod_safety_events_dropped_total",
+        "Kubernetes Events that were not written because too many waited.",
+    )?;
+    registry.register(Box::new(dropped.clone()))?;
+    Ok(dropped)
+}
+
+/// The queues of the controllers, under client-go's names: dashboards and alerts
+/// on kube-controller-manager's queues find ours.
+#[derive(Clone, Debug)]
+pub struct QueueMetrics {
+    depth: IntGaugeVec,
+    adds: IntCounterVec,
+    retries: IntCounterVec,
+    waited: HistogramVec,
+    worked: HistogramVec,
+}
+
+/// The queue of one controller.
+#[derive(Clone, Debug)]
+pub struct Queue {
+    /// Keys that wait.
+    pub depth: IntGauge,
+    /// Keys that were added.
+    pub adds: IntCounter,
+    /// Keys that come again because their act failed.
+    pub retries: IntCounter,
+    /// How long keys waited.
+    pub waited: Histogram,
+    /// How long deciding took.
+    pub worked: Histogram,
+}
+
+impl QueueMetrics {
+    fn register(registry: &Registry) -> Result<Self, MetricsError> {
+        let counter = |name: &str, help: &str| -> Result<IntCounterVec, MetricsError> {
+            let made = IntCounterVec::new(Opts::new(name, help), &["name"])?;
+            registry.register(Box::new(made.clone()))?;
+            Ok(made)
+        };
+        let histogram = |name: &str, help: &str| -> Result<HistogramVec, MetricsError> {
+            // client-go's buckets: powers of ten.
+            let buckets = vec![1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0];
+            let made = HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets), &["name"])?;
+            registry.register(Box::new(made.clone()))?;
+            Ok(made)
+        };
+        let depth =
+            IntGaugeVec::new(Opts::new("workqueue_depth", "Keys that wait for a decision."), &["name"])?;
+        registry.register(Box::new(depth.clone()))?;
+        Ok(Self {
+            depth,
+            adds: counter("workqueue_adds_total", "Keys that were queued for a decision.")?,
+            retries: counter(
+                "workqueue_retries_total",
+                "Keys that are decided again because an act failed.",
+            )?,
+            waited: histogram("workqueue_queue_duration_seconds", "How long keys waited for a decision.")?,
+            worked: histogram("workqueue_work_duration_seconds", "How long a decision about a key took.")?,
+        })
+    }
+
+    /// The queue of this controller.
+    #[must_use]
+    pub fn of(&self, controller: &str) -> Queue {
+        let labels = &[controller];
+        Queue {
+            depth: self.depth.with_label_values(labels),
+            adds: self.adds.with_label_values(labels),
+            retries: self.retries.with_label_values(labels),
+            waited: self.waited.with_label_values(labels),
+            worked: self.worked.with_label_values(labels),
+        }
+    }
+}

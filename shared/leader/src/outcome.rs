@@ -1,0 +1,120 @@
+//! How an intent ended, and why there was no evidence for it.
+
+use pod_safety_proof::{EvidenceKind, Refusal};
+
+use crate::client::ApiError;
+use crate::model::Rv;
+use crate::wire;
+
+/// How an intent ended.
+#[derive(Debug)]
+pub enum Outcome {
+    /// The pod is removed.
+    Released(EvidenceKind),
+    /// The pod is removed as far as we may: finalizers keep the object.
+    FinalizersRemain(EvidenceKind),
+    /// The pod ends within its own grace.
+    Ending,
+    /// The status is written.
+    Written,
+    /// The API server took the status, and what it stores is as it was: somebody
+    /// between (a webhook, an admission policy) undid it. No event follows.
+    NoEffect,
+    /// The node was heard of meanwhile: the cache was behind, so it is us. Nothing
+    /// was written.
+    Heard,
+    /// When its turn came, nobody wanted it any more.
+    Withdrawn,
+    /// Somebody else removed it first.
+    Gone,
+    /// It is not what the evidence was about any more; the next event decides.
+    Changed,
+    /// There is no evidence.
+    Refused(Unproved),
+    /// The evidence, or the term, ran out before the act was done.
+    Expired,
+    /// We do not lead.
+    NotLeader,
+    /// A request failed; whether it was applied may be unknown.
+    Failed(ApiError),
+}
+
+impl Outcome {
+    /// Its name in metrics.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Released(_) => "released",
+            Self::FinalizersRemain(_) => "finalizers_remain",
+            Self::Ending => "ending",
+            Self::Written => "written",
+            Self::NoEffect => "no_effect",
+            Self::Heard => "heard",
+            Self::Withdrawn => "withdrawn",
+            Self::Gone => "gone",
+            Self::Changed => "changed",
+            Self::Refused(_) => "refused",
+            Self::Expired => "expired",
+            Self::NotLeader => "not_leader",
+            Self::Failed(_) => "failed",
+        }
+    }
+
+    /// What a request came to that the API server answered with this error.
+    #[must_use]
+    pub fn of(error: ApiError) -> Self {
+        if error.is_not_found() {
+            Self::Gone
+        } else if error.is_changed() {
+            Self::Changed
+        } else {
+            Self::Failed(error)
+        }
+    }
+}
+
+/// Why there is no evidence.
+#[derive(Debug, thiserror::Error)]
+pub enum Unproved {
+    /// The judge refused.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// A live read failed.
+    #[error("a live read failed")]
+    Read(#[source] ApiError),
+}
+
+impl Unproved {
+    /// The reason in one CamelCase word.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Refused(refusal) => refusal.reason(),
+            Self::Read(_) => "ReadFailed",
+        }
+    }
+
+    /// Every reason, for metrics that must exist before they count.
+    #[must_use]
+    pub fn reasons() -> Vec<&'static str> {
+        Refusal::REASONS.iter().copied().chain(["ReadFailed"]).collect()
+    }
+
+    /// A live read whose answer cannot be decoded.
+    #[must_use]
+    pub fn undecodable(error: wire::WireError) -> Self {
+        Self::Read(ApiError::Undecodable(error))
+    }
+
+    /// Whether it is a sign that the kubelet runs.
+    #[must_use]
+    pub const fn refutes_witness(&self) -> bool {
+        matches!(self, Self::Refused(refusal) if refusal.refutes_witness())
+    }
+}
+
+/// The version of an object, if the API server named one.
+#[must_use]
+pub fn version(meta: &wire::ObjectMeta) -> Option<Rv> {
+    meta.resource_version.as_deref()?.parse().ok()
+}
