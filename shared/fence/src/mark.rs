@@ -32,7 +32,7 @@ fn outcome(unproved: Unproved) -> Outcome {
     match unproved {
         Unproved::Refused(Refusal::KubeletAlive(_) | Refusal::NodeInService) => Outcome::Heard,
         Unproved::Read(error) => Outcome::of(error),
-        unproved @ Unproved::Refused(_) => Outcome::Refused(unproved),
+        unproved @ (Unproved::Refused(_) | Unproved::Late { .. }) => Outcome::Refused(unproved),
     }
 }
 
@@ -47,7 +47,8 @@ pub(super) async fn add(
     let (name, proof) = (node.name.as_str().into(), proof.into());
     // Devices may take long to answer.
     let judged = acting.while_leading(acting.judge().fenced(&name, &proof)).await?;
-    let proved = judged.map_err(outcome)?;
+    let in_time = judged.and_then(|proved| Unproved::unless_late(proved, acting.env.now()));
+    let proved = in_time.map_err(outcome)?;
     if proved.subject() != node {
         return Err(Outcome::Changed);
     }

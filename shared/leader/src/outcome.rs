@@ -1,8 +1,11 @@
 //! How an intent ended, and why there was no evidence for it.
 
-use pod_safety_proof::{EvidenceKind, Refusal};
+use std::time::Duration;
+
+use pod_safety_proof::{Evidence, EvidenceKind, Refusal};
 
 use crate::client::ApiError;
+use crate::clock::Mono;
 use crate::model::Rv;
 use crate::wire;
 
@@ -82,6 +85,15 @@ pub enum Unproved {
     /// A live read failed.
     #[error("a live read failed")]
     Read(#[source] ApiError),
+    /// What was read holds, and was too old to act on when the last answer came.
+    #[error(
+        "reading what it rests on took too long: it had expired {:.1}s before the last answer came, so nothing was sent",
+        by.as_secs_f64()
+    )]
+    Late {
+        /// For how long it had expired.
+        by: Duration,
+    },
 }
 
 impl Unproved {
@@ -91,19 +103,30 @@ impl Unproved {
         match self {
             Self::Refused(refusal) => refusal.reason(),
             Self::Read(_) => "ReadFailed",
+            Self::Late { .. } => "ReadsTooSlow",
         }
     }
 
     /// Every reason, for metrics that must exist before they count.
     #[must_use]
     pub fn reasons() -> Vec<&'static str> {
-        Refusal::REASONS.iter().copied().chain(["ReadFailed"]).collect()
+        Refusal::REASONS.iter().copied().chain(["ReadFailed", "ReadsTooSlow"]).collect()
     }
 
     /// A live read whose answer cannot be decoded.
     #[must_use]
     pub fn undecodable(error: wire::WireError) -> Self {
         Self::Read(ApiError::Undecodable(error))
+    }
+
+    /// Evidence that was over before anything was sent is a refusal: gathered the same way again, it would be over again, and
+    /// nobody would be told.
+    ///
+    /// # Errors
+    /// It was over at `now`.
+    pub fn unless_late<S>(evidence: Evidence<S>, now: Mono) -> Result<Evidence<S>, Self> {
+        let expires = evidence.expires();
+        if now < expires { Ok(evidence) } else { Err(Self::Late { by: now.since(expires) }) }
     }
 
     /// Whether it is a sign that the kubelet runs.

@@ -217,7 +217,9 @@ async fn what_can_be_refused_and_released_is_in_the_metrics_before_it_counts() {
         Refusal::PowerStateUnconfirmed("why".to_owned()),
     ];
     let unread = Unproved::Read(ApiError::ContentType("why".to_owned()));
-    let reasons = refusals.iter().map(Refusal::reason).chain([unread.reason()]).collect::<Vec<_>>();
+    let late = Unproved::Late { by: Duration::ZERO };
+    let reasons: Vec<_> =
+        refusals.iter().map(Refusal::reason).chain([unread.reason(), late.reason()]).collect();
     assert!(kinds.iter().all(releases_pods));
     assert_eq!(kinds.each_ref().map(EvidenceKind::name), crate::metrics::EVIDENCE);
     assert_eq!(reasons, Unproved::reasons());

@@ -31,8 +31,13 @@ pub(super) struct Verifier<'a> {
 }
 
 impl Verifier<'_> {
-    /// Evidence for one claim.
+    /// Evidence for one claim, which is not over yet.
     pub(super) async fn verify(&mut self, force: &Force) -> Result<Evidence<PodVersion>, Unproved> {
+        let judged = self.judge_claim(force).await?;
+        Unproved::unless_late(judged, self.env.now())
+    }
+
+    async fn judge_claim(&mut self, force: &Force) -> Result<Evidence<PodVersion>, Unproved> {
         if let Claim::PodsEnded { node } = &force.claim {
             return self.pods_ended(force, node).await;
         }

@@ -13,8 +13,18 @@ use crate::model::{Holder, Kind};
 use crate::wire::{self, Decode, WireError};
 
 impl Verifier<'_> {
-    /// Evidence that a node writes no more to a volume that it took.
+    /// Evidence that a node writes no more to a volume that it took, which is not over yet.
     pub(in crate::authority) async fn writes_no_more(
+        &self,
+        update: &VolumeUpdate,
+        holder: &Holder,
+        by: &FencedBy,
+    ) -> Result<Evidence<LeaseVersion>, Unproved> {
+        let judged = self.judge_holder(update, holder, by).await?;
+        Unproved::unless_late(judged, self.env.now())
+    }
+
+    async fn judge_holder(
         &self,
         update: &VolumeUpdate,
         holder: &Holder,

@@ -11,6 +11,9 @@ use crate::events::{About, Event, EventType, Speaker};
 use crate::model::VolumeKey;
 use crate::record::{Action, Record, error_chain};
 
+/// The reason of Events about Leases that stay their holders', because live reads gave no evidence.
+const NOT_REVOKED: &str = "VolumeLeaseNotRevoked";
+
 impl Authority {
     pub(super) fn tell_volume(
         &self,
@@ -29,15 +32,20 @@ impl Authority {
             }
         };
         // Who takes a volume and gives it back is everyday; what people must know is the rest.
-        let loud = matches!(
-            update.change,
-            VolumeChange::Break { .. } | VolumeChange::Refuse(_) | VolumeChange::Allow
-        );
-        if loud && matches!(outcome, Outcome::Written) {
+        let event = match (&update.change, outcome) {
+            (VolumeChange::Break { .. }, Outcome::Refused(_)) => {
+                Some((EventType::Warning, NOT_REVOKED, format!("{reason}: {message}")))
+            }
+            (
+                VolumeChange::Break { .. } | VolumeChange::Refuse(_) | VolumeChange::Allow,
+                Outcome::Written,
+            ) => Some((EventType::Normal, reason, message.clone())),
+            _ => None,
+        };
+        if let Some((kind, reason, message)) = event {
             let about =
                 About::Volume(VolumeKey { name: Arc::clone(&update.volume), uid: update.uid.clone() });
-            let (speaker, message) = (Speaker::Ours, message.clone());
-            self.events.record(Event { speaker, about, kind: EventType::Normal, reason, message });
+            self.events.record(Event { speaker: Speaker::Ours, about, kind, reason, message });
         }
         let (at, node) = (self.env.clock.wall(), node_of(&update.change));
         let (pod, budget, node_uid) = (None, None, None);

@@ -104,6 +104,17 @@ async fn a_second_read_that_does_not_say_not_found_is_a_refusal() {
     }
 }
 
+/// It was read again and again, and only a metric counted.
+#[tokio::test(start_paused = true)]
+async fn bug_evidence_that_took_longer_to_read_than_it_counts_expired_without_a_word() {
+    for (late, expected) in [(1.9, "NodeGone"), (2.0, "ReadsTooSlow"), (9.0, "ReadsTooSlow")] {
+        let court = Court::ripe().await;
+        court.reads_of_node(says(move || Answer::not_found().late(Duration::from_secs_f64(late))));
+        assert_eq!(reason(court.verify_gone().await), expected, "{late} s");
+        assert!(court.has_witness(), "{late} s refute nothing");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_became_of_the_lease_between_the_reads_decides() {
     let renewed = |second| Some(lease("n", second));

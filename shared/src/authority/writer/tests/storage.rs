@@ -41,16 +41,41 @@ fn shown() -> BTreeMap<&'static str, Value> {
 
 /// How a break by this evidence ends, and how many writes it sends.
 async fn relieved(shown: BTreeMap<&'static str, Value>) -> (usize, Vec<String>) {
+    let (writes, ended, _) = relieved_after(shown, Duration::ZERO).await;
+    (writes, ended)
+}
+
+/// The same, where the API server answers so much later about the fence, and what the journal says.
+async fn relieved_after(
+    shown: BTreeMap<&'static str, Value>,
+    late: Duration,
+) -> (usize, Vec<String>, Vec<String>) {
     let pool = pool(Leadership::alone(), move |asked: &Asked| match asked.method.as_str() {
+        "GET" if asked.path == FENCE => {
+            shown.get(FENCE).map_or_else(Answer::not_found, |there| Answer::json(there).late(late))
+        }
         "GET" => shown.get(asked.path.as_str()).map_or_else(Answer::not_found, Answer::json),
         _ => Answer::json(&named("v").uid("uid-lease").rv(8)),
     });
     let by = FencedBy::Storage("e".into());
     let change = VolumeChange::Break { holder: holder("b"), by, refused: None };
     pool.accepts(update(true, change));
-    pass(0.5).await;
+    pass(0.5 + late.as_secs_f64()).await;
     let writes = pool.api.heard().into_iter().filter(|asked| asked.method != "GET");
-    (writes.count(), pool.ended())
+    let records = pool.journal.last();
+    let said = records.into_iter().map(|record| format!("{}: {}", record.reason, record.message));
+    (writes.count(), pool.ended(), said.collect())
+}
+
+/// Its evidence was over each time, and neither an Event nor the journal said so.
+#[tokio::test(start_paused = true)]
+async fn bug_a_check_of_storage_that_took_three_seconds_was_forgotten_without_a_word() {
+    let (writes, ended, said) = relieved_after(shown(), Duration::from_secs(1)).await;
+    assert_eq!((writes, ended), (1, vec!["uid-v: written".to_owned()]), "in time: {said:?}");
+    let (writes, ended, said) = relieved_after(shown(), Duration::from_secs(3)).await;
+    assert_eq!((writes, ended), (0, vec!["uid-v: refused".to_owned()]));
+    let why = "ReadsTooSlow: volume v: reading what it rests on took too long: it had expired 1.0s before the last answer came, so nothing was sent";
+    assert_eq!(said, [why]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -182,7 +182,7 @@ fn volumes() -> Vec<Volume> {
             "EvidenceInvalid",
             "the FenceEvidence does not hold: the node has not booted since",
             Some("n"),
-            false,
+            true,
         ),
         guarded(VolumeChange::Forget, "VolumeLeaseDeleted", "it is gone, and so is its Lease", None, false),
         (VolumeChange::Allow, 500, Action::Failed, "server", "", None, false),
@@ -212,7 +212,11 @@ async fn what_becomes_of_a_volume_is_written_down_and_people_hear_of_what_is_not
             assert_eq!(record.message, format!("volume v: {said}"), "{change:?}");
         }
         assert_eq!(record.node.as_deref(), about, "{change:?}");
-        let expected = loud.then(|| ("Normal".to_owned(), reason.to_owned()));
+        let event = match action {
+            Action::Refused => ("Warning", "VolumeLeaseNotRevoked"),
+            _ => ("Normal", reason),
+        };
+        let expected = loud.then(|| (event.0.to_owned(), event.1.to_owned()));
         assert_eq!(told(&pool).await, expected.into_iter().collect::<Vec<_>>(), "{change:?}");
     }
 }
