@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
+use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
 
 use crate::results::each_once;
@@ -11,6 +12,15 @@ const PAGE: &str = "scale.md";
 const WIDTH: u32 = 640;
 const HEIGHT: u32 = 360;
 const COLORS: [RGBColor; 2] = [RGBColor(0x1b, 0x6e, 0xc2), RGBColor(0xc2, 0x4b, 0x1b)];
+
+/// How a picture's vertical axis is divided.
+#[derive(Clone, Copy)]
+enum Axis {
+    /// From zero.
+    Even,
+    /// By powers of ten, from one: what is a thousand times as much would leave nothing of the other to see.
+    Tens,
+}
 
 /// Points by what they are of.
 type Series = Vec<(String, Vec<(f64, f64)>)>;
@@ -35,18 +45,22 @@ pub(crate) fn run(plan: &Draw) -> Result<String> {
 
 /// Files of the folder, and what belongs into them.
 fn pictures(docs: &Path) -> Result<Vec<(String, String)>> {
+    use Axis::{Even, Tens};
     let file = docs.join(PAGE);
     let page = std::fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
     let beside = |column| series(&page, "| program | nodes |", 0, (2, column));
     let heartbeats = |column| series(&page, "| nodes | pods | heartbeats/s |", usize::MAX, (2, column));
+    let lost = series(&page, "| program | nodes | pods | one node", 0, (1, 5))?;
+    let removal = series(&page, "| program | nodes | pods | 60 s", 0, (1, 6))?;
     let all = [
-        ("scale-memory.svg", "Memory at its peak", ["thousands of pods", "MiB"], beside(5)?, 1e-3),
+        ("scale-memory.svg", "Memory at its peak", ["thousands of pods", "MiB"], beside(5)?, 1e-3, Even),
         (
             "scale-start.svg",
             "From the start of the process to synced caches",
             ["thousands of pods", "s"],
             beside(3)?,
             1e-3,
+            Even,
         ),
         (
             "scale-heartbeats.svg",
@@ -54,11 +68,28 @@ fn pictures(docs: &Path) -> Result<Vec<(String, String)>> {
             ["heartbeats/s", "% of a core"],
             heartbeats(8)?,
             1.0,
+            Even,
+        ),
+        (
+            "scale-lost-nodes.svg",
+            "100 nodes fall silent: grace period over to Unknown, p99",
+            ["thousands of nodes", "ms"],
+            lost,
+            1e-3,
+            Tens,
+        ),
+        (
+            "scale-removal.svg",
+            "1,000 orphans are removed from a real API server",
+            ["thousands of nodes", "pods/s"],
+            removal,
+            1e-3,
+            Tens,
         ),
     ];
     all.into_iter()
-        .map(|(file, title, axes, series, unit)| {
-            let picture = draw(title, axes, series, unit).with_context(|| format!("drawing {file}"))?;
+        .map(|(file, title, axes, series, unit, axis)| {
+            let picture = draw(title, axes, series, unit, axis).with_context(|| format!("drawing {file}"))?;
             Ok((file.to_owned(), picture))
         })
         .collect()
@@ -88,11 +119,35 @@ fn series(page: &str, head: &str, name: usize, columns: (usize, usize)) -> Resul
     Ok(names.into_iter().map(of).collect())
 }
 
-/// Points and lines between them, with both axes from zero.
-fn draw(title: &str, [x, y]: [&str; 2], series: Series, unit: f64) -> Result<String> {
+/// Points and lines between them.
+fn draw(title: &str, axes: [&str; 2], series: Series, unit: f64, axis: Axis) -> Result<String> {
     let points = || series.iter().flat_map(|(_, points)| points);
     let most = |of: fn(&(f64, f64)) -> f64| points().map(of).fold(0.0, f64::max) * 1.08;
     let (most_x, most_y) = (most(|point| point.0) * unit, most(|point| point.1));
+    match axis {
+        Axis::Even => {
+            draw_on(title, axes, &series, unit, (0.0..most_x, 0.0..most_y), SeriesLabelPosition::UpperRight)
+        }
+        // To the next power of ten.
+        Axis::Tens => {
+            let tens = (1.0..10f64.powf(most_y.log10().ceil())).log_scale();
+            draw_on(title, axes, &series, unit, (0.0..most_x, tens), SeriesLabelPosition::MiddleRight)
+        }
+    }
+}
+
+fn draw_on<Y>(
+    title: &str,
+    [x, y]: [&str; 2],
+    series: &Series,
+    unit: f64,
+    (range, height): (std::ops::Range<f64>, Y),
+    names: SeriesLabelPosition,
+) -> Result<String>
+where
+    Y: AsRangedCoord<Value = f64>,
+    Y::CoordDescType: ValueFormatter<f64>,
+{
     let mut svg = String::new();
     {
         let area = SVGBackend::with_string(&mut svg, (WIDTH, HEIGHT)).into_drawing_area();
@@ -102,7 +157,7 @@ fn draw(title: &str, [x, y]: [&str; 2], series: Series, unit: f64) -> Result<Str
             .margin(12)
             .x_label_area_size(40)
             .y_label_area_size(56)
-            .build_cartesian_2d(0.0..most_x, 0.0..most_y)?;
+            .build_cartesian_2d(range, height)?;
         chart.configure_mesh().light_line_style(TRANSPARENT).x_desc(x).y_desc(y).draw()?;
         for ((name, points), color) in series.iter().zip(COLORS) {
             let points = points.iter().map(|(x, y)| (x * unit, *y));
@@ -113,7 +168,7 @@ fn draw(title: &str, [x, y]: [&str; 2], series: Series, unit: f64) -> Result<Str
         }
         if series.len() > 1 {
             let mut labels = chart.configure_series_labels();
-            labels.position(SeriesLabelPosition::UpperRight).background_style(WHITE).draw()?;
+            labels.position(names).background_style(WHITE).draw()?;
         }
         area.present()?;
     }

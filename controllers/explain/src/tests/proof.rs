@@ -242,6 +242,7 @@ fn a_person_is_asked_to_confirm_only_where_no_kubelet_was_heard() {
         "PodsNotEnded",
         "PowerStateUnconfirmed",
         "ReadFailed",
+        "ReadsTooSlow",
     ];
     for (code, standing, offers) in stands {
         let wanted = if blocked.contains(&code) { Standing::Blocked } else { Standing::Waiting };
