@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
+use super::incident::{act_of, status};
 use super::mark::{self, When};
 use super::orders::path_of;
-use super::step::{act_of, status};
 use super::{Acting, Target};
 use crate::api::{Attempt, Condition, DeviceRef, FenceDeviceStatus, group_path};
 use crate::client::{ApiError, Call, Method, WriteCall as _};

@@ -7,14 +7,13 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream;
-use pod_safety_proof::NodeRead;
 
-use super::step::{status, still_lost};
+use super::incident::{status, still_lost};
 use super::{Acting, Target};
-use crate::api::{Drain, Shown};
+use crate::api::Drain;
 use crate::cordon::{self, Cordoned};
 use crate::evict::{Eviction, evict};
-use crate::model::{PodKey, Says};
+use crate::model::PodKey;
 use crate::outcome::Outcome;
 use crate::witness::look;
 
@@ -26,11 +25,6 @@ const IN_A_ROUND: usize = 128;
 
 /// What has not succeeded after this is left to the next round.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Whether the node still has the condition for which it is fenced.
-pub(super) fn shows(node: &NodeRead, shown: &Shown) -> bool {
-    node.statuses_of(&shown.r#type).any(|status| shown.status.is(Says::parse(Some(status))))
-}
 
 /// One round. The intent is recorded before the node is cordoned, so that whoever leads next uncordons it.
 pub(super) async fn drain(acting: &Acting<'_>, target: &Target, pods: &[PodKey]) -> Result<(), Outcome> {

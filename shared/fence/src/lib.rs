@@ -15,6 +15,7 @@
 //! | `wanted` | what a decision wants done |
 //! | `acting` | what a step works with |
 //! | `step` | the steps |
+//! | `incident` | whether an incident still stands, its status, and the evidence that comes of it |
 //! | `storage` | evidence that storage is fenced |
 //! | `twice` | two looks, apart from each other |
 //! | `corroborate` | a second fact, which only refutes |
@@ -50,6 +51,7 @@ pub mod evict;
 mod evidence;
 mod hosts;
 mod identity;
+mod incident;
 mod instance;
 mod judge;
 mod looks;

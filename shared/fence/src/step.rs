@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use pod_safety_proof::{Look, NodeRead};
+use pod_safety_proof::Look;
 use serde_json::json;
 
 use super::asking::asked;
 use super::contradict;
 use super::courtesy;
 use super::drain;
+use super::incident::{act_of, create_evidence, no_attempt, status, still_lost};
 use super::mark::{self, When};
 use super::objects::lift;
 use super::orders::{OUTCOME_MOST, answered};
@@ -16,16 +17,13 @@ use super::storage;
 use super::twice::{self, contradicted, renewed};
 use super::{Acting, Fencing, Step, Target, incident_name};
 use crate::api::{
-    Attempt, Condition, FenceEvidenceSpec, FenceEvidenceStatus, Gate, NodeFenceSpec, NodeFenceStatus, Phase,
-    Shown, Trigger, Verified, group_path, object, proved_by,
+    FenceEvidenceSpec, Gate, NodeFenceSpec, NodeFenceStatus, Phase, Verified, group_path, object, proved_by,
 };
-use crate::client::{ApiError, Call, Method, WriteCall as _};
-use crate::model::Rv;
-use crate::outcome::{Outcome, version};
+use crate::client::{Call, Method, WriteCall as _};
+use crate::outcome::Outcome;
 use crate::record::error_chain;
 use crate::transport::Act;
-use crate::wire;
-use crate::witness::{look, nonsense};
+use crate::witness::look;
 
 /// Carries a step out.
 pub async fn carry_out(acting: &Acting<'_>, fencing: &Fencing) -> Outcome {
@@ -98,89 +96,6 @@ async fn open(acting: &Acting<'_>, spec: &NodeFenceSpec) -> Result<(), Outcome> 
     }
     let body = object("NodeFence", json!({ "name": incident_name(&spec.node) }), spec);
     acting.send(Call::write(Method::Post, group_path("nodefences"), &body)).await.map(drop)
-}
-
-/// The cache suspects; this convicts: it is the same incarnation, and nobody has heard of it since the cache did, or it
-/// shows the condition for which it is fenced. How often a node flapped is history, which only the cache has. What a
-/// person or another remediator asked for may be healthy. Gives back whether there is a Node: without one nothing is
-/// begun anew, and what was begun goes on.
-pub(super) async fn still_lost(acting: &Acting<'_>, spec: &NodeFenceSpec) -> Result<bool, Outcome> {
-    let Look { node, lease, .. } =
-        look(acting.means.connection, acting.env, &spec.node.name).await.map_err(Outcome::Failed)?;
-    if node.as_ref().is_some_and(|read| *read.incarnation() != spec.node) {
-        return Err(Outcome::Changed);
-    }
-    match spec.trigger.kind {
-        Trigger::Person | Trigger::External => return Ok(node.is_some()),
-        Trigger::Unhealthy => {
-            let cleared = |shown: &Shown| node.as_ref().is_some_and(|read| !drain::shows(read, shown));
-            return if spec.trigger.condition.as_ref().is_some_and(cleared) {
-                Err(Outcome::Heard)
-            } else {
-                Ok(node.is_some())
-            };
-        }
-        Trigger::Detected => {}
-    }
-    let known = acting.means.cache.read().view().lease(&spec.node.name).flatten();
-    let renewed = lease.renewed().map_err(|error| Outcome::Failed(nonsense(error)))?;
-    if node.as_ref().is_some_and(NodeRead::is_ready) || renewed != known {
-        return Err(Outcome::Heard);
-    }
-    Ok(node.is_some())
-}
-
-/// Writes a status at this version; gives back the next.
-pub(super) async fn status(
-    acting: &Acting<'_>,
-    target: &Target,
-    rv: Rv,
-    status: &NodeFenceStatus,
-) -> Result<Rv, Outcome> {
-    let mut status = status.clone();
-    let at = format!("{:.0}", acting.env.clock.wall());
-    conclude(&mut status, &at);
-    let body = json!({ "metadata": { "uid": target.fence.uid, "resourceVersion": rv }, "status": status });
-    let path = group_path(&format!("nodefences/{}/status", target.fence.name));
-    let answer = acting.send(Call::write(Method::Merge, path, &body)).await?;
-    let only: wire::OnlyMeta =
-        answer.decode().map_err(|error| Outcome::Failed(ApiError::Undecodable(error)))?;
-    let next = only.metadata.as_ref().and_then(version);
-    next.ok_or_else(|| {
-        Outcome::Failed(ApiError::ContentType("a NodeFence without a resourceVersion".to_owned()))
-    })
-}
-
-/// The conditions that its phase comes to.
-fn conclude(status: &mut NodeFenceStatus, at: &str) {
-    let fenced = match (&status.evidence, status.phase) {
-        // What was contradicted or withdrawn lost its taint by that.
-        (Some(_), Phase::AwaitingOperator) if !status.tainted => ("False", "EvidenceInvalid"),
-        (Some(_), Phase::AwaitingOperator) => ("Unknown", "AwaitingOperator"),
-        (Some(_), _) => ("True", "EvidenceFound"),
-        (None, phase) => ("False", phase.name()),
-    };
-    let recovered = match status.phase {
-        Phase::Done => ("True", "NodeReturned"),
-        phase => ("False", phase.name()),
-    };
-    let stuck = match status.phase {
-        Phase::AwaitingOperator => ("True", "AwaitingOperator"),
-        phase => ("False", phase.name()),
-    };
-    let before = std::mem::take(&mut status.conditions);
-    for (kind, (word, reason)) in [("Fenced", fenced), ("Recovered", recovered), ("Stalled", stuck)] {
-        status.conditions.push(Condition::after(&before, kind, word, reason, &status.message, at));
-    }
-}
-
-pub(super) const fn act_of(attempt: &Attempt) -> Act {
-    // What is no `on` is taken for what needs more proof.
-    if matches!(attempt.act.as_bytes(), b"on") { Act::On } else { Act::Off }
-}
-
-pub(super) fn no_attempt() -> Outcome {
-    Outcome::Failed(ApiError::ContentType("a step without an attempt".to_owned()))
 }
 
 async fn attempt(acting: &Acting<'_>, target: &Target) -> Result<(), Outcome> {
@@ -311,26 +226,4 @@ async fn unproved(acting: &Acting<'_>, target: &Target) -> Result<(), Outcome> {
         };
     }
     status(acting, target, target.fence.rv, &wanted).await.map(drop)
-}
-
-pub(super) async fn create_evidence(
-    acting: &Acting<'_>,
-    name: &str,
-    spec: &FenceEvidenceSpec,
-) -> Result<(), Outcome> {
-    let body = object("FenceEvidence", json!({ "name": name }), spec);
-    match acting.send(Call::write(Method::Post, group_path("fenceevidences"), &body)).await {
-        Ok(_) => Ok(()),
-        // It was written before a crash: its name says of whom, and it cannot have been changed since.
-        Err(Outcome::Changed) => {
-            let raw = acting.send(Call::get(group_path(&format!("fenceevidences/{name}")))).await?;
-            let there: wire::Custom<FenceEvidenceSpec, FenceEvidenceStatus> =
-                raw.decode().map_err(|error| Outcome::Failed(ApiError::Undecodable(error)))?;
-            let holds = (&there.spec.node, there.spec.kind.ends_life())
-                == (&spec.node, spec.kind.ends_life())
-                && there.status.unwrap_or_default().invalidated.is_none();
-            if holds { Ok(()) } else { Err(Outcome::Changed) }
-        }
-        Err(outcome) => Err(outcome),
-    }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::asking::Asked;
-use super::step::{create_evidence, no_attempt, status, still_lost};
+use super::incident::{create_evidence, no_attempt, status, still_lost};
 use super::{Acting, Target, contradict, storage_evidence_name};
 use crate::api::{DeviceDriver, DeviceRef, FenceEvidenceSpec, KindOfEvidence, Sample};
 use crate::outcome::Outcome;

@@ -2,10 +2,10 @@
 
 use pod_safety_proof::{LeaseRead, silence};
 
+use super::incident::{act_of, no_attempt, status};
 use super::judge::{Seen, judge};
 use super::looks::Looked;
 use super::render::Facts;
-use super::step::{act_of, no_attempt, status};
 use super::{Acting, Target};
 use crate::api::{Attempt, Incarnation, Sample, Verified};
 use crate::outcome::Outcome;

@@ -24,6 +24,7 @@ const FENCED: &[&str] = &[
     "shared/fence/src/evidence.rs",
     "shared/fence/src/hosts.rs",
     "shared/fence/src/identity.rs",
+    "shared/fence/src/incident.rs",
     "shared/fence/src/instance.rs",
     "shared/fence/src/judge.rs",
     "shared/fence/src/judge/",
