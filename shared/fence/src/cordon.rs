@@ -75,10 +75,11 @@ async fn set(
 mod tests {
     use std::time::Duration;
 
+    use pod_safety_cache::testing::objects::node;
+
     use super::super::unchanged::ATTEMPTS;
     use super::*;
     use crate::client::scripted::{Answer, Api, env};
-    use pod_safety_cache::testing::objects::node;
 
     const PATCH: &str = "PATCH /api/v1/nodes/n";
 

@@ -22,11 +22,11 @@
 //! | `drain` | the soft remedy of a node that still reports: a cordon, and evictions |
 //! | [`cordon`], [`evict`] | the two requests of it, which people use too |
 //! | [`unchanged`] | a read and a write, done anew when the object was changed between the two |
-//! | `contradict` | what follows when a node that was proved off is heard |
+//! | `contradict` | what follows when the kubelet of a node that was proved off reports |
 //! | `news` | Events about devices |
 //! | `monitor` | looks at all nodes of a device while nothing is wrong |
 //! | `policy` | what is known of a FencePolicy |
-//! | `remediation` | what those are answered who want a node fenced |
+//! | `remediation` | the status of a PodSafetyRemediation |
 //! | `courtesy` | the Lease by which medik8s' operators keep out of each other's way |
 //! | `names` | the names of incidents and of evidence |
 //! | [`watchdog`] | the watchdog Lease of a node's agent |

@@ -10,8 +10,7 @@ use super::Acting;
 use crate::api::Incarnation;
 use crate::client::{ApiError, Call, Method, WriteCall as _};
 use crate::model::OUT_OF_SERVICE_TAINT;
-use crate::outcome::Outcome;
-use crate::outcome::Unproved;
+use crate::outcome::{Outcome, Unproved};
 
 /// A node with all of its fields.
 async fn read(acting: &Acting<'_>, node: &str) -> Result<Value, Outcome> {

@@ -22,14 +22,14 @@ mod watchdog;
 
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::looks::Looker;
 use super::orders::OrderError;
 use super::render::Facts;
 use super::{Acting, Target};
 use crate::api::{ActedOn, DeviceDriver, DeviceRef, External, FenceDeviceSpec, NetworkFence};
-use crate::client::{ApiError, Call, Connection};
+use crate::client::{ApiError, Call, Connection, Method, WriteCall as _};
 use crate::model::is_kubernetes_name;
 use crate::outcome::Outcome;
 use crate::record::error_chain;
@@ -235,6 +235,29 @@ pub(super) async fn carry_out(
         }
         acting.env.sleep(LOOK_AGAIN).await;
     }
+}
+
+/// Makes the object. It may have been made before a crash: what it is, and for which incident, the next look shows.
+async fn make(acting: &Acting<'_>, object: &ActedOn, body: &Value) -> Result<(), Outcome> {
+    let (collection, _) = object.path.rsplit_once('/').unwrap_or_default();
+    match acting.send(Call::write(Method::Post, collection, body)).await {
+        Ok(_) | Err(Outcome::Changed) => Ok(()),
+        Err(outcome) => Err(outcome),
+    }
+}
+
+/// Deletes the object with this UID. That it is gone, or another one, the next look shows.
+async fn delete(acting: &Acting<'_>, object: &ActedOn, uid: &str) -> Result<(), Outcome> {
+    let body = json!({ "preconditions": { "uid": uid } });
+    match acting.send(Call::write(Method::Delete, object.path.clone(), &body)).await {
+        Ok(_) | Err(Outcome::Gone | Outcome::Changed) => Ok(()),
+        Err(outcome) => Err(outcome),
+    }
+}
+
+/// How a step ends that could not read an object.
+fn outcome(error: DeviceError) -> Outcome {
+    Outcome::Failed(ApiError::ContentType(error.to_string()))
 }
 
 fn said(outcome: Outcome) -> DeviceError {

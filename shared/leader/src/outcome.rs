@@ -119,8 +119,8 @@ impl Unproved {
         Self::Read(ApiError::Undecodable(error))
     }
 
-    /// Evidence that was over before anything was sent is a refusal: gathered the same way again, it would be over again, and
-    /// nobody would be told.
+    /// Evidence that expired before anything was sent is a refusal. Reading it again in the same way would take as long, and no
+    /// Event would say why the pod stays.
     ///
     /// # Errors
     /// It was over at `now`.

@@ -14,6 +14,7 @@
 use jiff::Timestamp;
 use pod_safety_fence::evict::SHORTEST_GRACE;
 use pod_safety_leader::outcome::Outcome;
+use pod_safety_leader::send::send;
 use pod_safety_proof::NODE_GONE_MESSAGE;
 use serde_json::json;
 
@@ -60,22 +61,14 @@ pub(super) async fn delete(
     leadership: &Leadership,
     delete: &Delete,
 ) -> (Outcome, Rv) {
-    let marked = match pod_safety_leader::send::send(
-        connection,
-        env,
-        leadership,
-        mark(delete, env.clock.wall()),
-        None,
-    )
-    .await
-    {
+    let marked = match send(connection, env, leadership, mark(delete, env.clock.wall()), None).await {
         Ok(answer) => match read(answer, env) {
             Ok(marked) => marked,
             Err(outcome) => return (outcome, delete.rv),
         },
         Err(outcome) => return (outcome, delete.rv),
     };
-    match pod_safety_leader::send::send(connection, env, leadership, end(delete, &marked), None).await {
+    match send(connection, env, leadership, end(delete, &marked), None).await {
         Ok(_) => (Outcome::Ending, marked.rv),
         Err(outcome) => (outcome, marked.rv),
     }

@@ -12,7 +12,7 @@
 //! | `node` | conditions, taints and labels of a node, after a quorum read of it and of its Lease |
 //! | `volume` | whose an exclusive volume is; a break only with evidence |
 //! | [`people`] | what people say about nodes |
-//! | `access` | whether somebody may do something |
+//! | `access` | asks the API server what a user may do |
 //! | `scales` | reads how many pods a controller wants that the cache does not follow |
 //! | `queue`, `ledger` | whose turn it is, and what is already being done |
 //! | `writer` | the pool that ties them together |

@@ -23,6 +23,7 @@ pub use maintain::{
 pub use pause::{Scope, pause, paused, resume};
 pub use watchdog::{Promise, Watchdog, has_passed, promise, revoke};
 
+use pod_safety_fence::witness::{look, nonsense};
 use pod_safety_fence::{incident_name, rehearsal_name};
 use pod_safety_proof::Look;
 
@@ -33,7 +34,6 @@ use crate::api::{
 use crate::client::{ApiError, Call, Connection, Method, WriteCall as _};
 use crate::clock::Env;
 use crate::wire;
-use pod_safety_fence::witness::{look, nonsense};
 
 /// Why nothing was done.
 #[derive(Debug, thiserror::Error)]

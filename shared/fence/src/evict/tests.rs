@@ -1,10 +1,10 @@
 //! Evictions, as they go over the wire and as they are answered.
 
+use pod_safety_cache::testing::objects::{Obj, pod, uid};
 use serde_json::{Value, json};
 
 use super::*;
 use crate::client::scripted::{Answer, Api, Asked, env};
-use pod_safety_cache::testing::objects::{Obj, pod, uid};
 
 const POD: &str = "/api/v1/namespaces/ns/pods/a";
 const EVICT: &str = "POST /api/v1/namespaces/ns/pods/a/eviction";

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{ObjectOrder, failed, name_in_path, plural_of, read, text};
+use super::{ObjectOrder, delete, failed, make, name_in_path, outcome, plural_of, read, text};
 use crate::Acting;
 use crate::api::{
     ActedOn, DeviceDriver, External, GROUP, NODE_NAME_ANNOTATION, TIMED_OUT_ANNOTATION, TemplateRef, VERSION,
@@ -114,10 +114,6 @@ fn is_timed_out(object: &Value) -> bool {
     object.pointer("/metadata/annotations").is_some_and(|all| all.get(TIMED_OUT_ANNOTATION).is_some())
 }
 
-fn outcome(error: DeviceError) -> Outcome {
-    Outcome::Failed(ApiError::ContentType(error.to_string()))
-}
-
 pub(super) async fn off(
     acting: &Acting<'_>,
     target: &Target,
@@ -139,24 +135,15 @@ pub(super) async fn off(
     }
     let template = template(connection, order, &external.template_ref).await.map_err(outcome)?;
     let spec = template.pointer("/spec/template/spec").cloned().unwrap_or_default();
-    let (collection, name) = object.path.rsplit_once('/').unwrap_or_default();
-    let body = body(target, order, external, name, &spec);
-    match acting.send(Call::write(Method::Post, collection, &body)).await {
-        // It may have been made before a crash: whose it is comes out when it is looked.
-        Ok(_) | Err(Outcome::Changed) => Ok(()),
-        Err(outcome) => Err(outcome),
-    }
+    let (_, name) = object.path.rsplit_once('/').unwrap_or_default();
+    make(acting, object, &body(target, order, external, name, &spec)).await
 }
 
 /// It goes, if it is ours: that is how a remediator is told to take back what it put on the node.
 pub(super) async fn lift(acting: &Acting<'_>, object: &ActedOn) -> Result<(), Outcome> {
     let there = read(acting.means.connection, &object.path).await.map_err(outcome)?;
     let Some(there) = there.filter(|there| is_owned(there, &object.uid)) else { return Ok(()) };
-    let body = json!({ "preconditions": { "uid": text(&there, "/metadata/uid") } });
-    match acting.send(Call::write(Method::Delete, object.path.clone(), &body)).await {
-        Ok(_) | Err(Outcome::Gone | Outcome::Changed) => Ok(()),
-        Err(outcome) => Err(outcome),
-    }
+    delete(acting, object, text(&there, "/metadata/uid")).await
 }
 
 /// Tells the remediator to begin nothing more.

@@ -1,12 +1,12 @@
 //! Objects that stand for machines: a Machine of Cluster API or of OpenShift, a NodeClaim of Karpenter. Their controllers keep
 //! each by a finalizer until its provider says that there is no such machine any more.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::{ObjectOrder, failed, read, read_all, text, version_of};
+use super::{ObjectOrder, delete, failed, read, read_all, text, version_of};
 use crate::Acting;
 use crate::api::{ActedOn, DeviceDriver};
-use crate::client::{Call, Connection, Method, WriteCall as _};
+use crate::client::Connection;
 use crate::model::is_kubernetes_name;
 use crate::outcome::Outcome;
 use crate::transport::{Answer, DeviceError, Identity, Power};
@@ -196,12 +196,7 @@ pub(super) async fn off(acting: &Acting<'_>, object: &ActedOn) -> Result<(), Out
     if there.as_ref().is_some_and(begun) {
         return Ok(());
     }
-    let body = json!({ "preconditions": { "uid": object.uid } });
-    match acting.send(Call::write(Method::Delete, object.path.clone(), &body)).await {
-        // Gone, or another one: what it is comes out when it is looked.
-        Ok(_) | Err(Outcome::Gone | Outcome::Changed) => Ok(()),
-        Err(outcome) => Err(outcome),
-    }
+    delete(acting, object, &object.uid).await
 }
 
 /// Off is that it is gone: its provider drops the last finalizer when there is no such machine any more.

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
-use super::{Clients, ObjectOrder, failed, name_in_path, read, read_all, text};
+use super::{Clients, ObjectOrder, failed, make, name_in_path, outcome, read, read_all, text};
 use crate::api::{ActedOn, DeviceDriver, FencedStorage, NetworkFence};
 use crate::client::{ApiError, Call, Connection, Method, WriteCall as _};
 use crate::outcome::Outcome;
@@ -171,17 +171,13 @@ fn is_of_another_class(there: &Value, object: &ActedOn) -> bool {
         .is_some_and(|storage| text(there, "/spec/networkFenceClassName") != storage.class_name)
 }
 
-fn outcome(error: DeviceError) -> Outcome {
-    Outcome::Failed(ApiError::ContentType(error.to_string()))
-}
-
 pub(super) async fn off(
     acting: &Acting<'_>,
     target: &Target,
     class: &NetworkFence,
     object: &ActedOn,
 ) -> Result<(), Outcome> {
-    let (collection, name) = object.path.rsplit_once('/').unwrap_or_default();
+    let (_, name) = object.path.rsplit_once('/').unwrap_or_default();
     let body = json!({
         "apiVersion": "csiaddons.openshift.io/v1alpha1",
         "kind": "NetworkFence",
@@ -192,11 +188,7 @@ pub(super) async fn off(
         },
         "spec": { "networkFenceClassName": class.class_name, "fenceState": "Fenced", "cidrs": object.cidrs },
     });
-    match acting.send(Call::write(Method::Post, collection, &body)).await {
-        // It may have been made before a crash: what it is comes out when it is looked.
-        Ok(_) | Err(Outcome::Changed) => Ok(()),
-        Err(outcome) => Err(outcome),
-    }
+    make(acting, object, &body).await
 }
 
 pub(super) async fn look(connection: &Connection, object: &ActedOn) -> Result<Answer, DeviceError> {

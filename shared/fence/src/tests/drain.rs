@@ -1,9 +1,10 @@
 //! The soft remedy of a node that reports, and the live read before each step of its incident.
 
+use pod_safety_cache::testing::objects::pod;
+
 use super::*;
 use crate::api::{ConditionStatus, Drain, Shown};
 use crate::model::PodKey;
-use pod_safety_cache::testing::objects::pod;
 
 const CORDON: &str = "PATCH /api/v1/nodes/n";
 const POD: &str = "/api/v1/namespaces/ns/pods/db-0";
