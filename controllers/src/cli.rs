@@ -78,7 +78,7 @@ fn carry_out(command: Command) -> ExitCode {
         Command::Run(args) => args.main(),
         Command::FenceAgents(args) => args.main(),
         Command::OfPeople(command) => return command.carry_out(),
-        Command::Man(args) => args.main().map_err(anyhow::Error::from),
+        Command::Man(args) => args.main(Cli::command()).map_err(anyhow::Error::from),
         Command::Completion { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "pod-safety", &mut script);

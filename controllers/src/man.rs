@@ -3,11 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use clap::CommandFactory;
-
+use clap::Command;
 use pod_safety_cli::print_as_it_is;
-
-use crate::cli::Cli;
 
 /// What it is asked for.
 #[derive(Debug, clap::Args)]
@@ -26,28 +23,32 @@ pub(super) enum ManError {
 }
 
 impl Args {
-    pub(super) fn main(self) -> Result<(), ManError> {
+    /// The manual of this command.
+    pub(super) fn main(self, command: Command) -> Result<(), ManError> {
         match self.into {
-            Some(folder) => write_all(&folder).map_err(|source| ManError::Write { folder, source }),
-            None => Ok(print_as_it_is(&page()?)?),
+            Some(folder) => write_all(command, &folder).map_err(|source| ManError::Write { folder, source }),
+            None => Ok(print_as_it_is(&page(command)?)?),
         }
     }
 }
 
-fn write_all(folder: &Path) -> io::Result<()> {
+fn write_all(command: Command, folder: &Path) -> io::Result<()> {
     std::fs::create_dir_all(folder)?;
-    clap_mangen::generate_to(Cli::command().disable_help_subcommand(true), folder)
+    clap_mangen::generate_to(command.disable_help_subcommand(true), folder)
 }
 
-fn page() -> io::Result<Vec<u8>> {
+fn page(command: Command) -> io::Result<Vec<u8>> {
     let mut page = Vec::new();
-    clap_mangen::Man::new(Cli::command().disable_help_subcommand(true)).render(&mut page)?;
+    clap_mangen::Man::new(command.disable_help_subcommand(true)).render(&mut page)?;
     Ok(page)
 }
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory as _;
+
     use super::*;
+    use crate::cli::Cli;
 
     /// What `packaging` says in our name must be what the command line understands.
     #[test]
@@ -71,7 +72,7 @@ mod tests {
     #[test]
     fn each_command_has_a_page() {
         let folder = std::env::temp_dir().join(format!("pod-safety-man-{}", std::process::id()));
-        write_all(&folder).unwrap();
+        write_all(Cli::command(), &folder).unwrap();
         let missing: Vec<_> = Cli::command()
             .get_subcommands()
             .map(|command| folder.join(format!("pod-safety-{}.1", command.get_name())))
@@ -79,6 +80,6 @@ mod tests {
             .collect();
         std::fs::remove_dir_all(&folder).unwrap();
         assert!(missing.is_empty(), "{missing:?}");
-        assert!(String::from_utf8(page().unwrap()).unwrap().contains(".TH pod-safety 1"));
+        assert!(String::from_utf8(page(Cli::command()).unwrap()).unwrap().contains(".TH pod-safety 1"));
     }
 }

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use pod_safety_shared::admin::Beats;
 use pod_safety_shared::authority::{Authority, Claim, Force, Intent, Parts, Policy};
 use pod_safety_shared::cache::{Change, Unfresh, View};
 use pod_safety_shared::clock::{Env, Mono};
-use pod_safety_shared::drive::{Around, Controller, Decision, Drive, HoldReason, Holds, Mode, Subject};
+use pod_safety_shared::drive::{
+    Around, Beats, Controller, Decision, Drive, HoldReason, Holds, Mode, Subject,
+};
 use pod_safety_shared::events::{EventType, Recorder};
 use pod_safety_shared::lease::Leadership;
 use pod_safety_shared::metrics::Metrics;

@@ -9,7 +9,6 @@ mod tls;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::extract::rejection::ExtensionRejection;
 use axum::extract::{ConnectInfo, Request, State};
@@ -19,20 +18,16 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use connections::{Connections, Peer};
-use parking_lot::Mutex;
 use serde::Serialize;
 pub use tls::{Tls, TlsError, TlsFiles};
 
 use crate::cache::Cache;
-use crate::clock::{Env, Mono};
-use crate::drive::{HeldNow, Holds};
+use crate::clock::Env;
+use crate::drive::{Beats, HeldNow, Holds};
 use crate::lease::Leadership;
 use crate::metrics::Metrics;
 use crate::model::Kind;
 use crate::record::{Journal, Record};
-
-/// A loop that has not turned for this long is stuck: six of its beats.
-const STUCK_AFTER: Duration = Duration::from_secs(120);
 
 /// Where the admin server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,45 +53,6 @@ pub enum AdminError {
     /// The certificate cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
-}
-
-/// Which loops turned when.
-#[derive(Clone, Debug, Default)]
-pub struct Beats(Arc<Mutex<BTreeMap<&'static str, Mono>>>);
-
-impl Beats {
-    /// The beat of one loop, which counts as alive from `now`.
-    #[must_use]
-    pub fn of(&self, name: &'static str, now: Mono) -> Beat {
-        self.0.lock().insert(name, now);
-        Beat { beats: self.clone(), name }
-    }
-
-    /// For tests of loops.
-    #[cfg(test)]
-    pub(crate) fn stuck_for_tests(&self, now: Mono) -> Vec<&'static str> {
-        self.stuck(now).into_iter().map(|(name, _)| name).collect()
-    }
-
-    fn stuck(&self, now: Mono) -> Vec<(&'static str, Duration)> {
-        let beats = self.0.lock();
-        let silent = beats.iter().map(|(name, at)| (*name, now.since(*at)));
-        silent.filter(|(_, silent)| *silent > STUCK_AFTER).collect()
-    }
-}
-
-/// The beat of one loop.
-#[derive(Clone, Debug)]
-pub struct Beat {
-    beats: Beats,
-    name: &'static str,
-}
-
-impl Beat {
-    /// The loop turned.
-    pub fn at(&self, now: Mono) {
-        self.beats.0.lock().insert(self.name, now);
-    }
 }
 
 /// What the admin server shows.

@@ -8,7 +8,6 @@ use pod_safety_shared::client::Target;
 use pod_safety_shared::model::{Budget, Wanted};
 use serde::Serialize;
 
-use super::explain::tone;
 use super::paint::{Paint, Tone};
 use super::{API_VERSION, clean, plural};
 
@@ -288,4 +287,13 @@ pub(crate) fn table(all: &[Explained<'_>], unreadable: usize, paint: Paint) -> S
         );
     }
     text
+}
+
+/// The mark of a verdict.
+pub(crate) const fn tone(verdict: &Verdict) -> Tone {
+    match verdict {
+        Verdict::Allows(_) => Tone::Good,
+        Verdict::SelectsNothing | Verdict::NoneNow | Verdict::Processing => Tone::Attention,
+        Verdict::Ignored(_) | Verdict::SyncFailed(_) | Verdict::Overlaps(_) | Verdict::Never => Tone::Bad,
+    }
 }

@@ -258,8 +258,8 @@ pub(crate) fn headed(target: &Target, page: &str) -> String {
 /// Connects.
 pub(crate) async fn open(options: &ConnectOptions) -> anyhow::Result<Session> {
     #[cfg(test)]
-    if let Some(session) = super::hostile::session() {
-        return Ok(session);
+    if let Some((connection, env)) = super::scripted::connected() {
+        return Ok(Session { connection, env });
     }
     let env = Env::real(super::random());
     let metrics = Metrics::new().context("setting up metrics")?;

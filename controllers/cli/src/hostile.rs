@@ -1,87 +1,17 @@
 //! Control characters in every text of a cluster, pushed through every command: what is printed keeps its lines.
 //!
-//! The commands run whole, from their arguments to what they print; [`open`](super::cluster::open), `print` and `say` ask
-//! here while a test runs.
+//! The commands run whole, from their arguments to what they print.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::thread::ThreadId;
-use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
-use jiff::Timestamp;
-use parking_lot::Mutex;
-use pod_safety_shared::clock::{Clock, Env, Mono, Task};
-use pod_safety_shared::testing::{Says, connection};
+use pod_safety_shared::testing::Says;
 use serde_json::{Value, json};
 
 use super::cluster::Session;
+use super::scripted::{connected, enter, leave};
 use super::{Cli, clean};
-
-/// The API server that the commands of a thread reach, and what they printed. Tests run beside one another.
-struct Stage {
-    thread: ThreadId,
-    says: Arc<Says>,
-    printed: String,
-}
-
-static STAGES: Mutex<Vec<Stage>> = Mutex::new(Vec::new());
-
-fn on_stage<T>(ask: impl FnOnce(&mut Stage) -> T) -> Option<T> {
-    let thread = std::thread::current().id();
-    STAGES.lock().iter_mut().find(|stage| stage.thread == thread).map(ask)
-}
-
-/// Has the commands of this thread reach this API server until what they print is taken.
-fn enter(says: &Arc<Says>) {
-    let (thread, says) = (std::thread::current().id(), Arc::clone(says));
-    STAGES.lock().push(Stage { thread, says, printed: String::new() });
-}
-
-fn leave() -> String {
-    let thread = std::thread::current().id();
-    let mut stages = STAGES.lock();
-    let at = stages.iter().position(|stage| stage.thread == thread).unwrap();
-    stages.remove(at).printed
-}
-
-pub(crate) fn session() -> Option<Session> {
-    let says = on_stage(|stage| Arc::clone(&stage.says))?;
-    let real = Env::real(1);
-    let clock = Arc::new(Hurried { real: Arc::clone(&real.clock), ahead: Mutex::default() });
-    let env = Env { clock, ..real };
-    Some(Session { connection: connection(&env, says), env })
-}
-
-/// Whether a test keeps what is printed.
-pub(crate) fn keeps(printed: &str) -> bool {
-    on_stage(|stage| stage.printed.push_str(printed)).is_some()
-}
-
-/// A clock that passes pauses over. Deadlines of requests are longer than they, and stay.
-struct Hurried {
-    real: Arc<dyn Clock>,
-    ahead: Mutex<Duration>,
-}
-
-impl Clock for Hurried {
-    fn mono(&self) -> Mono {
-        self.real.mono() + *self.ahead.lock()
-    }
-    fn wall(&self) -> Timestamp {
-        NOW.parse().unwrap()
-    }
-    fn sleep_until(&self, deadline: Mono) -> Task {
-        let left = deadline.since(self.mono());
-        if left > Duration::from_secs(5) {
-            return self.real.sleep_until(self.real.mono() + left);
-        }
-        *self.ahead.lock() += left;
-        Box::pin(std::future::ready(()))
-    }
-}
-
-const NOW: &str = "2026-11-21T10:23:05Z";
 
 /// What a line that nobody here wrote would begin with.
 const FORGED: &str = "FORGED";
@@ -345,7 +275,9 @@ fn attack_control_characters_of_the_cluster_reach_no_report_and_no_browser() {
     std::fs::remove_dir_all(folder).unwrap();
 
     enter(&says);
-    let pages = crate::block_on(async { Ok(super::ui::pages(session().unwrap()).await) }).unwrap();
+    let (connection, env) = connected().unwrap();
+    let session = Session { connection, env };
+    let pages = crate::block_on(async { Ok(super::ui::pages(session).await) }).unwrap();
     leave();
     for page in pages {
         assert!(page.contains(FORGED), "{page}");

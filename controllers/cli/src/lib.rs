@@ -32,6 +32,8 @@ mod paint;
 mod pause;
 mod report;
 #[cfg(test)]
+mod scripted;
+#[cfg(test)]
 mod staged;
 mod stake;
 mod status;
@@ -198,7 +200,7 @@ pub fn print(bytes: &[u8]) -> std::io::Result<()> {
 pub fn print_as_it_is(bytes: &[u8]) -> std::io::Result<()> {
     let clean = std::str::from_utf8(bytes).map(clean::page);
     #[cfg(test)]
-    if clean.as_ref().is_ok_and(|clean| hostile::keeps(clean)) {
+    if clean.as_ref().is_ok_and(|clean| scripted::keeps(clean)) {
         return Ok(());
     }
     match std::io::stdout().write_all(clean.as_ref().map_or(bytes, |clean| clean.as_bytes())) {
@@ -212,7 +214,7 @@ pub fn say(line: &str) {
     let line = called::words(line);
     let clean = clean::page(&line);
     #[cfg(test)]
-    if hostile::keeps(&format!("{clean}\n")) {
+    if scripted::keeps(&format!("{clean}\n")) {
         return;
     }
     let _unreported = writeln!(std::io::stderr(), "{clean}");

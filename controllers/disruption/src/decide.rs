@@ -12,6 +12,7 @@ use pod_safety_shared::drive::Subject;
 use pod_safety_shared::model::{Budget, BudgetStatus, Kind, Pod, PodKey, Uid};
 
 use super::calculate::{Calculated, CannotCalculate, Member, Owner, asks_owners, calculate, fail_safe};
+use super::config::Config;
 use super::owners::{FRESH, Found, find};
 
 /// How many pods of one budget are named in a hold. A person reads the first few.
@@ -54,14 +55,6 @@ impl Key {
             Self::StalePod(_) => &[Kind::Pods],
         }
     }
-}
-
-/// What an operator decided.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// A pod that somebody was about to end so long ago, and that does not end, is
-    /// not disrupted after all.
-    pub stale_pod_timeout: Duration,
 }
 
 /// Decides about one key.

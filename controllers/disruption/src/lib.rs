@@ -37,6 +37,7 @@
 #![forbid(unsafe_code)]
 
 mod calculate;
+mod config;
 mod decide;
 mod holds;
 mod metrics;
@@ -47,7 +48,8 @@ pub use calculate::{
     Calculated, CannotCalculate, DELETION_TIMEOUT, INSUFFICIENT_PODS, Member, Owner, SUFFICIENT_PODS,
     SYNC_FAILED, asks_owners, calculate, fail_safe,
 };
-pub use decide::{Config, Key, decide};
+pub use config::Config;
+pub use decide::{Key, decide};
 pub use holds::{Decision, Hold};
 pub use owners::{Found, find};
 pub use run::Disruption;

@@ -2,8 +2,8 @@
 
 use pod_safety_shared::model::Pod;
 
+use super::action::{Action, Consent};
 use super::fit::Needs;
-use super::plan::{Action, Consent};
 
 /// Pods that are not evicted like others, and why.
 pub(super) fn apart(

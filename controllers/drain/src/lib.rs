@@ -11,13 +11,15 @@
 //! not come back goes only with a person's consent; what may run although it is
 //! called finished does not go at all; what cannot be read is not passed over.
 
+mod action;
 mod apart;
 mod fit;
 mod plan;
 mod quantity;
 
+pub use action::{Action, Consent};
 pub use fit::{Needs, Place, Room, Rooms};
-pub use plan::{Action, Cluster, Consent, DryRun, Plan, Row, Summary, plan};
+pub use plan::{Cluster, DryRun, Plan, Row, Summary, plan};
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,6 @@
 //! The plan: what becomes of every pod of a node.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pod_safety_explain::{Arithmetic, RefusedBy, Verdict, Would, explain, owner_of, would};
@@ -10,19 +10,9 @@ use pod_safety_shared::clock::Mono;
 use pod_safety_shared::model::{Budget, BudgetKey, Kind, Pod, PodKey, Readiness, Uid};
 use pod_safety_shared::record::error_chain;
 
+use super::action::{Action, Consent};
 use super::apart::apart;
 use super::fit::{Needs, Place, Room, Rooms};
-
-/// What a person agreed to.
-#[derive(Clone, Debug, Default)]
-pub struct Consent {
-    /// Pods that stay, as namespace and name.
-    pub skip: BTreeSet<(String, String)>,
-    /// Data of emptyDir volumes may be lost.
-    pub delete_emptydir_data: bool,
-    /// Pods that nobody manages may go, though they do not come back.
-    pub evict_unmanaged: bool,
-}
 
 /// What a plan is made from.
 #[derive(Clone, Copy, Debug)]
@@ -35,38 +25,6 @@ pub struct Cluster<'a> {
     pub rooms: &'a [Room],
     /// When it was so.
     pub now: Mono,
-}
-
-/// What becomes of a pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Action {
-    /// It goes.
-    Evict,
-    /// It goes once its budget lets it.
-    Wait,
-    /// It does not go before a person does something.
-    Blocked,
-    /// It must not go: it may run although it is called finished.
-    Unsafe,
-    /// It ends already.
-    Ending,
-    /// It stays, and that is right.
-    Stay,
-}
-
-impl Action {
-    /// One CamelCase word, for programs.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Evict => "Evict",
-            Self::Wait => "Wait",
-            Self::Blocked => "Blocked",
-            Self::Unsafe => "RefusedForSafety",
-            Self::Ending => "Terminating",
-            Self::Stay => "Stay",
-        }
-    }
 }
 
 /// What the API server said to a dry run.

@@ -6,7 +6,7 @@ use pod_safety_shared::model::{Node, Pod, Readiness};
 
 use super::answer::Answer;
 use super::claimed::REFUSED;
-use super::pod::Fate;
+use super::fate::Fate;
 use super::scene::{Policies, Scene};
 
 /// Adds who may delete it.

@@ -8,7 +8,7 @@ use pod_safety_shared::drive::Mode;
 use pod_safety_shared::model::{Kind, Node, Pod, Proof};
 
 use super::answer::{Answer, Judgement, Standing, moment, since, span};
-use super::node::confirm;
+use super::proof::confirm;
 use super::scene::{Said, Scene, pod_object};
 
 /// The reason of a verdict about a pod whose force delete was refused.

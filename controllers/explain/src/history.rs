@@ -3,11 +3,10 @@
 use jiff::Timestamp;
 use pod_safety_shared::api::KindOfEvidence;
 use pod_safety_shared::cache::Lookup;
-use pod_safety_shared::model::{Fence, Node, Pod, Proof, Readiness};
+use pod_safety_shared::model::{Deletion, Fence, Node, Pod, Proof, Readiness};
 
 use super::answer::{Moment, moment, span};
 use super::pauses::Paused;
-use super::pod::asked_at;
 use super::scene::{Scene, object, pod_object};
 
 /// So many Events of one object are told: a person reads the last ones.
@@ -194,4 +193,9 @@ pub(super) fn said(object: &str, scene: &Scene<'_>) -> Vec<Moment> {
         }
     }
     moments
+}
+
+/// When its deletion was asked for: the API writes down when its grace ends.
+pub(super) fn asked_at(deletion: Deletion) -> Option<jiff::Timestamp> {
+    moment(deletion.at.saturating_sub(deletion.grace.unwrap_or(0)))
 }

@@ -20,17 +20,20 @@
 //! | `answer` | the one shape of an answer |
 //! | `scene` | what answers are made from |
 //! | `pod`, `node`, `set`, `namespace`, `volume` | the answers |
+//! | `fate` | what becomes of a pod, by the controllers that decide |
 //! | `claimed` | a pod that is claimed to have ended, and why its force delete was refused |
 //! | `overview`, `day` | the whole cluster, and its last 24 hours |
 //! | `pauses` | what is not fenced because somebody asked for it |
 //! | `proof`, `signals`, `history`, `actors` | which proof is there and which is missing; what shows that a node lives; how it got here; who may act |
-//! | `verdict`, `eviction`, `ways` | budgets |
+//! | `explained`, `verdict`, `eviction`, `ways` | budgets |
 
 mod actors;
 mod answer;
 mod claimed;
 mod day;
 mod eviction;
+mod explained;
+mod fate;
 mod history;
 mod namespace;
 mod node;
@@ -50,6 +53,7 @@ mod ways;
 pub use answer::{Actor, Answer, Finding, Item, Judgement, Moment, Next, Standing, plural, since, span};
 pub use day::LastDay;
 pub use eviction::{NotCounted, RefusedBy, Unguarded, Would, would};
+pub use explained::{Arithmetic, Explained, Member, Verdict, Way};
 pub use history::timeline;
 pub use namespace::{Content, Contents, explain_namespace};
 pub use node::{explain_node, state};
@@ -58,9 +62,8 @@ pub use pauses::Paused;
 pub use pod::explain_pod;
 pub use scene::{Attachment, Policies, Running, Said, Scene, Settings, object, pod_object};
 pub use set::explain_set;
-pub use verdict::{Arithmetic, Explained, Member, Verdict, asks, explain, owner_of};
+pub use verdict::{asks, explain, owner_of};
 pub use volume::{Volume, explain_volume};
-pub use ways::Way;
 
 #[cfg(test)]
 mod tests;

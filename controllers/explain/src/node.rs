@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use pod_safety_shared::api::{Grade, KindOfEvidence, Phase};
+use pod_safety_shared::api::{KindOfEvidence, Phase};
 use pod_safety_shared::cache::{Lookup, ZoneCount};
 use pod_safety_shared::drive::HoldReason;
 use pod_safety_shared::drive::Subject;
-use pod_safety_shared::model::{Kind, Node, Pod, Policy, Readiness, SUSPECT_TAINT};
+use pod_safety_shared::model::{Kind, Node, Pod, Readiness, SUSPECT_TAINT};
 
 use super::answer::{Answer, Judgement, Standing};
 use super::pauses::Paused;
@@ -266,7 +266,7 @@ fn notes(answer: &mut Answer, node: &Node, pods: &Pods<'_>, scene: &Scene<'_>) {
             zone_name(&node.zone),
             ready + not_ready
         ));
-        if scene.has(Kind::FencePolicies) && policy(node, scene).is_none() {
+        if scene.has(Kind::FencePolicies) && proof::policy(node, scene).is_none() {
             answer.notes.push("No FencePolicy selects it, so it is not fenced. docs/fencing.md explains how to set that up.".to_owned());
         }
     }
@@ -323,13 +323,13 @@ fn next(answer: &mut Answer, node: &Node, scene: &Scene<'_>) {
         }
         (Readiness::Unknown, false) => {
             answer.next("If you can reach the machine: restart its kubelet.", "");
-            confirm(answer, node, scene);
+            proof::confirm(answer, node, scene);
             if let Some(fence) = proof::incident(node, scene).filter(|fence| !fence.status.phase.is_over()) {
                 answer.next(
                     "See the progress of fencing",
                     format!("kubectl get nodefence {} -o yaml", fence.name),
                 );
-            } else if dry.is_none() && policy(node, scene).is_some() {
+            } else if dry.is_none() && proof::policy(node, scene).is_some() {
                 answer.next(
                     "Switch it off through its FencePolicy",
                     format!("pod-safety fence {name} --reason TEXT"),
@@ -341,7 +341,7 @@ fn next(answer: &mut Answer, node: &Node, scene: &Scene<'_>) {
 
 /// That it is not fenced, as somebody asked for.
 fn paused(answer: &mut Answer, node: &Node, scene: &Scene<'_>) {
-    for pause in Paused::about(node, policy(node, scene), scene) {
+    for pause in Paused::about(node, proof::policy(node, scene), scene) {
         answer.notes.push(format!(
             "{} is paused, so this node is not fenced: {}.",
             pause.object,
@@ -353,21 +353,4 @@ fn paused(answer: &mut Answer, node: &Node, scene: &Scene<'_>) {
         }
     }
     answer.history.sort_by_key(|moment| moment.at);
-}
-
-/// What a person can say of a machine that he knows to be off, if that is taken.
-pub(super) fn confirm(answer: &mut Answer, node: &Node, scene: &Scene<'_>) {
-    let name = &node.name;
-    match policy(node, scene) {
-        Some(policy) if policy.spec.minimum_evidence == Grade::Verified => answer.next(
-            format!("A confirmation is not accepted: the FencePolicy {} requires verified evidence (minimumEvidence). A fence device must report that the machine is off.", policy.name),
-            "",
-        ),
-        _ => answer.next("If the machine is off, or cut off from network and storage: confirm it", format!("pod-safety confirm-down {name} --reason TEXT")),
-    }
-}
-
-/// The FencePolicy that chooses it.
-fn policy<'a>(node: &Node, scene: &Scene<'a>) -> Option<&'a Policy> {
-    scene.view.policy_of(node.labels())
 }

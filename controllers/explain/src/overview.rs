@@ -10,9 +10,10 @@ use serde::Serialize;
 
 use super::answer::{Answer, Standing, since, span};
 use super::day::LastDay;
+use super::history::asked_at;
 use super::node::{explain_node, state, zone_name};
 use super::pauses::Paused;
-use super::pod::{asked_at, explain_pod};
+use super::pod::explain_pod;
 use super::scene::{Scene, object, pod_object};
 use super::{Verdict, explain};
 

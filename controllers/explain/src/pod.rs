@@ -1,58 +1,23 @@
 //! Why a pod is as it is: the words of the controllers that decide about it.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use pod_safety_shared::authority::{Cause, Claim, Intent};
+use pod_safety_shared::authority::Cause;
 use pod_safety_shared::cache::Lookup;
-use pod_safety_shared::drive::{Decision, FORCE_DELETE_HELD, HoldReason as _, Subject};
-use pod_safety_shared::model::{Deletion, Kind, Phase, Pod, Readiness};
+use pod_safety_shared::drive::{FORCE_DELETE_HELD, HoldReason as _};
+use pod_safety_shared::model::{Kind, Phase, Pod, Readiness};
 
 use super::actors;
 use super::answer::{Answer, Judgement, Standing, moment, since, span};
 use super::claimed::{self, REFUSED};
-use super::history;
-use super::node::confirm;
-use super::proof;
+use super::fate::{Fate, Hold, fate};
+use super::history::{self, asked_at};
+use super::proof::{self, confirm};
 use super::scene::{Attachment, Scene, pod_object};
 use super::{owner_of, would};
 
 /// A kubelet that is heard reports the end of a pod within seconds after its grace.
 const LATE: Duration = Duration::from_secs(60);
-
-/// Why nothing is done about a pod, by the controller that removes pods or by that of taints.
-#[derive(Clone, Debug, thiserror::Error)]
-pub(super) enum Hold {
-    #[error(transparent)]
-    PodGc(#[from] pod_safety_pod_gc::Hold),
-    #[error(transparent)]
-    Taint(#[from] pod_safety_taint_eviction::Hold),
-}
-
-impl Hold {
-    fn reason(&self) -> &'static str {
-        match self {
-            Self::PodGc(hold) => hold.reason(),
-            Self::Taint(hold) => hold.reason(),
-        }
-    }
-}
-
-/// What becomes of a pod, by those who decide.
-pub(super) enum Fate {
-    /// It is held, for this reason.
-    Held(Hold),
-    /// It is removed, for this belief; evidence is looked for at once.
-    Claimed(Claim),
-    /// A first quorum read of its missing node is taken.
-    Witnessed,
-    /// It is asked to end now, by this taint's controller.
-    Ended(Cause),
-    /// Not enough was read to decide.
-    Unread(Hold),
-    /// Nobody does anything about it.
-    Left,
-}
 
 /// Answers for one pod.
 #[must_use]
@@ -68,49 +33,6 @@ pub fn explain_pod(pod: &Pod, scene: &Scene<'_>) -> Answer {
     }
     next(&mut answer, pod, &fate, scene);
     answer
-}
-
-/// What those who may remove it decide about it now.
-fn fate(pod: &Pod, scene: &Scene<'_>) -> Fate {
-    let Scene { view, now, settings, .. } = scene;
-    let mut keys = Vec::new();
-    match &pod.node {
-        Some(node) => keys.push(pod_safety_pod_gc::Key::Node(Arc::clone(node))),
-        None => keys.push(pod_safety_pod_gc::Key::Unscheduled(pod.uid().clone())),
-    }
-    if pod.phase.counts_as_terminated() {
-        keys.push(pod_safety_pod_gc::Key::Terminated);
-    }
-    let mut decisions: Vec<Decision<Hold>> = keys
-        .iter()
-        .map(|key| pod_safety_pod_gc::decide(key, view, *now, &settings.pod_gc).map(Hold::from))
-        .collect();
-    if let Some(node) = &pod.node {
-        decisions.push(
-            pod_safety_taint_eviction::decide(&pod_safety_taint_eviction::Key(Arc::clone(node)), view, *now)
-                .map(Hold::from),
-        );
-    }
-    let mut unread = None;
-    for decision in decisions {
-        for intent in decision.intents {
-            match intent {
-                Intent::Force(force) if force.pod == pod.key => return Fate::Claimed(force.claim),
-                Intent::Delete(delete) if delete.pod == pod.key => return Fate::Ended(delete.cause),
-                Intent::Witness { .. } if unread.is_none() => unread = Some(Fate::Witnessed),
-                _ => {}
-            }
-        }
-        for (subject, hold) in decision.holds {
-            match subject {
-                Subject::Pod(key) if key == pod.key => return Fate::Held(hold),
-                Subject::Node(_) => return Fate::Held(hold),
-                Subject::Everything => unread = Some(Fate::Unread(hold)),
-                Subject::Pod(_) | Subject::Budget(_) | Subject::Fencing { .. } | Subject::Volume(_) => {}
-            }
-        }
-    }
-    unread.unwrap_or(Fate::Left)
 }
 
 fn verdict(pod: &Pod, fate: &Fate, scene: &Scene<'_>) -> Judgement {
@@ -298,11 +220,6 @@ fn facts(pod: &Pod, scene: &Scene<'_>) -> Vec<String> {
         facts.push(format!("finalizers {}", pod.finalizers.join(", ")));
     }
     facts
-}
-
-/// When its deletion was asked for: the API writes down when its grace ends.
-pub(super) fn asked_at(deletion: Deletion) -> Option<jiff::Timestamp> {
-    moment(deletion.at.saturating_sub(deletion.grace.unwrap_or(0)))
 }
 
 fn next(answer: &mut Answer, pod: &Pod, fate: &Fate, scene: &Scene<'_>) {

@@ -4,19 +4,10 @@
 use pod_safety_shared::model::{UnhealthyPolicy, Wanted};
 
 use super::eviction::{RefusedBy, Would};
-use super::verdict::{Counted, Explained, Verdict};
+use super::explained::{Counted, Explained, Verdict, Way};
 
 /// How many more replicas are tried for "scale it to N".
 const TRIED: i32 = 100;
-
-/// One thing to do.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Way {
-    /// What to change.
-    pub change: String,
-    /// What would come of it.
-    pub effect: String,
-}
 
 /// The ways out.
 pub(super) fn of(explained: &Explained<'_>) -> Vec<Way> {

@@ -8,8 +8,9 @@ use pod_safety_shared::authority::{Intent, incident_name};
 use pod_safety_shared::cache::{Lookup, View};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::drive::{Mode, NodeUnreadable, Subject};
-use pod_safety_shared::model::{Fence, Kind, Node, Uid};
+use pod_safety_shared::model::{Fence, Kind, Uid};
 
+use super::config::Config;
 use super::detect::detect;
 use super::history::forget;
 use super::incident::{Incident, is_about, is_rehearsal};
@@ -18,13 +19,6 @@ use super::policy::review;
 use super::progress::progress;
 use super::remediate::{Wanted, remediate};
 use super::taint;
-
-/// What waits for others, or for numbers that no event brings, is looked at this often.
-pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(5);
-
-/// A node that joins or leaves changes no device and no policy. The nodes of each are counted again after this: to count them
-/// at each change of a node would cost nodes times policies.
-pub(super) const NODES_FOUND_EACH: Duration = Duration::from_secs(60);
 
 /// While the API server is silent, everything is looked at this often.
 const LOOK_AGAIN_STALE: Duration = Duration::from_secs(10);
@@ -70,26 +64,6 @@ const NODE_NEEDS: &[Kind] = match FOLLOWED {
     [needs @ .., Kind::Remediations, Kind::Budgets] => needs,
     _ => panic!("Remediations and budgets are followed last"),
 };
-
-/// What an operator decided.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// Whether anything is done.
-    pub mode: Mode,
-    /// The node that this process runs on, if it was told: it never shoots that one.
-    pub our_node: Option<Arc<str>>,
-    /// The volume guard runs: that storage is fenced frees volumes.
-    pub guards_volumes: bool,
-    /// Incidents that a person only wants written down are decided about too. `explain` tells of the others alone.
-    pub rehearsals: bool,
-    /// For how long incidents and evidence are kept that nothing rests on; `None`: for ever.
-    pub history: Option<Duration>,
-    /// So far the copies may be behind from which a provider answers.
-    pub provider_behind: Duration,
-}
-
-/// Amazon's advice on its eventual consistency is to ask again for up to about five minutes. None of the others names a time.
-pub const PROVIDER_BEHIND: Duration = Duration::from_mins(5);
 
 /// Decides about one key.
 #[must_use]
@@ -184,9 +158,4 @@ fn add(decision: &mut Decision, other: Decision) {
     }
     decision.holds.extend(holds);
     decision.recheck_at = decision.recheck_at.into_iter().chain(recheck_at).min();
-}
-
-/// What a hold about fencing this node is about.
-pub(super) fn about(node: &Node) -> Subject {
-    Subject::Fencing { node: Arc::clone(&node.name), uid: node.uid.clone() }
 }

@@ -8,15 +8,15 @@ use pod_safety_shared::api::{
     FencePolicySpec, FenceTrigger, Incarnation, NodeFenceSpec, Phase, PolicyMode, Shown, Trigger, Unhealthy,
     When,
 };
-use pod_safety_shared::authority::{FenceKey, Fencing, Intent, Past, Step, Target, Update};
+use pod_safety_shared::authority::{Intent, Past, Step, Update};
 use pod_safety_shared::cache::{Lookup, View};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::drive::Mode;
 use pod_safety_shared::model::{Fence, Held, Kind, Node, Pod, Policy, Readiness};
 
-use super::decide::about;
+use super::config::Config;
+use super::incident::{about, take, target, unreadable};
 use super::unwell::{Unwell, unwell};
-use super::{Config, gates};
 
 /// How well a node is.
 #[derive(Debug, PartialEq, Eq)]
@@ -116,8 +116,8 @@ pub(super) fn detect(
         When::Needed | When::Always => {}
     }
     // One that cannot be read might be the policy of this node, or its incident.
-    if let Some(unreadable) = gates::unreadable(view, &[Kind::FencePolicies, Kind::NodeFences]) {
-        return hold(unreadable);
+    if let Some(unread) = unreadable(view, &[Kind::FencePolicies, Kind::NodeFences]) {
+        return hold(unread);
     }
     let Some(incarnation) = node.incarnation() else {
         return hold(Hold::NoBootId { node: name() });
@@ -185,19 +185,4 @@ pub(super) fn reopen(fence: &Fence, why: &str) -> Decision {
     status.message = format!("lost again: {why}");
     let node: Arc<str> = fence.spec.node.name.as_str().into();
     take(&node, Step::Write(target(fence, status)))
-}
-
-/// The fence as it was seen, with the status that it should have.
-pub(super) fn target(fence: &Fence, status: pod_safety_shared::api::NodeFenceStatus) -> Target {
-    Target {
-        fence: FenceKey { name: Arc::clone(&fence.name), uid: fence.uid.clone(), rv: fence.rv },
-        spec: Box::new(fence.spec.clone()),
-        status: Box::new(status),
-    }
-}
-
-/// One step.
-pub(super) fn take(node: &Arc<str>, step: Step) -> Decision {
-    let fencing = Fencing { node: Arc::clone(node), step };
-    Decision { intents: vec![Intent::Fence(Box::new(fencing))], ..Decision::default() }
 }

@@ -16,10 +16,12 @@ use pod_safety_shared::authority::Step;
 use pod_safety_shared::model::{Node, Proof, Readiness};
 
 use super::incident::{Incident, Machine};
-use super::recover::{BOOT_TAKES, renewed};
 
 /// For so long a kubelet that booted may not have said so: it does at its start, and it tries each ten seconds.
 const MAY_HAVE_BOOTED: Duration = Duration::from_secs(30);
+
+/// So long a machine that was seen on may take until its kubelet is heard: servers with much memory look through it first.
+pub(super) const BOOT_TAKES: Duration = Duration::from_mins(5);
 
 /// What speaks against evidence, and for how long it may have another cause.
 struct Sign {
@@ -99,4 +101,10 @@ fn contradict(incident: &Incident<'_>, sign: &str) -> Decision {
     // The taint stays if other evidence about this life holds: the incident goes on with that.
     status.tainted &= renewed(incident).is_some();
     incident.step(Step::Contradict, status)
+}
+
+/// Other evidence about this life that holds takes the place of what is over.
+pub(super) fn renewed(incident: &Incident<'_>) -> Option<Decision> {
+    let is_lost = incident.node().is_none_or(|node| node.readiness != Readiness::Ready);
+    incident.adopted().filter(|_| is_lost)
 }

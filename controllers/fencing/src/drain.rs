@@ -8,13 +8,11 @@ use std::time::Duration;
 
 use crate::holds::{Decision, Hold};
 use jiff::Timestamp;
-use pod_safety_shared::api::Trigger;
+use pod_safety_shared::api::{Gate, Trigger};
 use pod_safety_shared::authority::Step;
 use pod_safety_shared::model::{Pod, PodKey, Policy, Readiness};
 
-use super::detect::{take, target};
-use super::gates;
-use super::incident::Incident;
+use super::incident::{Incident, is_dry, take, target};
 
 /// The gate by which it is shown.
 pub(super) const GATE: &str = "Drain";
@@ -36,8 +34,7 @@ pub(super) const fn has_begun(incident: &Incident<'_>) -> bool {
 /// The gate: it still drains.
 pub(super) fn drains(incident: &Incident<'_>, policy: &Policy) -> Option<Hold> {
     let whole = Duration::from_secs(policy.spec.unhealthy.drain_seconds.into());
-    let is_soft =
-        incident.fence.spec.trigger.kind == Trigger::Unhealthy && !gates::is_dry(incident.fence, policy);
+    let is_soft = incident.fence.spec.trigger.kind == Trigger::Unhealthy && !is_dry(incident.fence, policy);
     // A kubelet that says that it is not ready, or nothing, terminates nothing.
     let node = incident.node().filter(|node| is_soft && node.readiness == Readiness::Ready)?;
     let drain = incident.status().drain.as_ref();
@@ -68,8 +65,12 @@ const fn is_drain(hold: &Hold) -> bool {
     matches!(hold, Hold::Drain { .. })
 }
 
-/// The next round, if nothing else is in the way and it is time.
-pub(super) fn round(incident: &Incident<'_>, policy: &Policy, closed: &[Hold]) -> Option<Decision> {
+/// The next round, if nothing else is in the way and it is time; `record`: the gates as its status shows them.
+pub(super) fn round(
+    incident: &Incident<'_>,
+    closed: &[Hold],
+    record: impl FnOnce() -> Vec<Gate>,
+) -> Option<Decision> {
     let hold = closed.iter().find(|hold| matches!(hold, Hold::Drain { .. }))?;
     let due = if has_begun(incident) { incident.fence.status_seen + ROUND } else { incident.now };
     if !may_begin(closed) || incident.now < due {
@@ -82,7 +83,7 @@ pub(super) fn round(incident: &Incident<'_>, policy: &Policy, closed: &[Hold]) -
         .map(|pod| pod.key.clone())
         .collect();
     let mut status = incident.with(incident.status().phase, hold.to_string());
-    status.gates = gates::record(incident, policy, closed);
+    status.gates = record();
     let step = Step::Drain(target(incident.fence, status), pods);
     Some(take(&incident.name, step))
 }

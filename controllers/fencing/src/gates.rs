@@ -9,14 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::holds::Hold;
-use pod_safety_shared::api::{Gate, Phase, PolicyMode, Trigger};
-use pod_safety_shared::cache::{Lookup, View};
+use pod_safety_shared::api::{Gate, Phase, Trigger};
+use pod_safety_shared::cache::Lookup;
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::drive::HoldReason;
 use pod_safety_shared::model::{Budget, Fence, Kind, Node, Policy};
 
-use super::incident::{Incident, reports};
-use super::unwell::shows_any;
+use super::incident::{Incident, is_dry, is_well, reports, unreadable};
 use super::{collateral, drain, levels, quorum, remediate};
 
 /// Of fewer lost nodes a share of all says nothing: one of two is half of them.
@@ -93,16 +92,6 @@ fn own(incident: &Incident<'_>, policy: &Policy, too_many_lost: Option<Hold>) ->
     gates.into_iter().flatten().collect()
 }
 
-/// One that cannot be read may be the policy that pauses, or an incident that is under way.
-pub(super) fn unreadable(view: &View<'_>, kinds: &[Kind]) -> Option<Hold> {
-    let count = |kind: &Kind| (*kind, view.count(*kind).1);
-    kinds
-        .iter()
-        .map(count)
-        .find(|(_, count)| *count > 0)
-        .map(|(kind, count)| Hold::FencingUnreadable { kind, count })
-}
-
 pub(super) fn paused(policy: &Policy) -> Option<Hold> {
     let reason = policy.spec.paused.clone()?;
     Some(Hold::Paused { policy: Arc::clone(&policy.name), reason })
@@ -111,11 +100,6 @@ pub(super) fn paused(policy: &Policy) -> Option<Hold> {
 pub(super) fn left_alone(node: &Node) -> Option<Hold> {
     let mark = node.life.as_ref()?.left_alone?;
     Some(Hold::FencingSuspended { node: Arc::clone(&node.name), mark })
-}
-
-/// What the control plane must do without is not counted on, though it reports.
-pub(super) fn is_well(node: &Node, policy: &Policy, view: &View<'_>, now: Mono) -> bool {
-    reports(node, view, now, &policy.spec.unhealthy) && !shows_any(node, now, &policy.spec.unhealthy)
 }
 
 /// Whether it speaks against fencing another one for the same: where many show a condition, it is more likely wrong than
@@ -190,11 +174,6 @@ fn our_node(incident: &Incident<'_>) -> Option<Hold> {
 fn no_devices(incident: &Incident<'_>, policy: &Policy) -> Option<Hold> {
     let why = levels::none_usable(policy, incident)?;
     Some(Hold::NoDevices { policy: Arc::clone(&policy.name), why })
-}
-
-/// Whether it only writes down what it would do.
-pub(super) fn is_dry(fence: &Fence, policy: &Policy) -> bool {
-    fence.spec.dry_run || policy.spec.mode == PolicyMode::DryRun
 }
 
 fn others<'a>(incident: &Incident<'a>) -> impl Iterator<Item = &'a Fence> + use<'a> {

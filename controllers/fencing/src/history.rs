@@ -15,7 +15,7 @@ use pod_safety_shared::cache::View;
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::model::{Fence, Kind, Node};
 
-use super::gates::unreadable;
+use super::incident::unreadable;
 
 /// The next one is looked for after this, where nothing else wakes the node.
 const LOOK_AGAIN: Duration = Duration::from_hours(1);

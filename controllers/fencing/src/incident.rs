@@ -4,17 +4,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::holds::{Decision, Hold};
-use pod_safety_shared::api::{Attempt, NodeFenceStatus, Phase, Trigger, Unhealthy};
-use pod_safety_shared::authority::{Step, Target, rehearsal_name, storage_evidence_name};
+use pod_safety_shared::api::{Attempt, NodeFenceStatus, Phase, PolicyMode, Trigger, Unhealthy};
+use pod_safety_shared::authority::{
+    FenceKey, Fencing, Intent, Step, Target, rehearsal_name, storage_evidence_name,
+};
 use pod_safety_shared::cache::{Lookup, View};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::drive::Subject;
-use pod_safety_shared::model::{Fence, Held, Node, Pod, Policy, Proof, Readiness, Uid};
+use pod_safety_shared::model::{Fence, Held, Kind, Node, Pod, Policy, Proof, Readiness, Uid};
 
-use super::Config;
-use super::decide::LOOK_AGAIN;
-use super::detect::{take, target};
-use super::unwell::still_shows;
+use super::config::Config;
+use super::unwell::{shows_any, still_shows};
+
+/// What waits for others, or for numbers that no event brings, is looked at this often.
+pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 /// Beyond the time of an attempt: whoever acts is told to stop at its end by a clock that may be slower than ours.
 const MARGIN: Duration = Duration::from_secs(2);
@@ -46,6 +49,21 @@ pub(super) fn reports(node: &Node, view: &View<'_>, now: Mono, measures: &Unheal
     node.readiness == Readiness::Ready && silent < Duration::from_secs(measures.silent_seconds.into())
 }
 
+/// What the control plane must do without is not counted on, though it reports.
+pub(super) fn is_well(node: &Node, policy: &Policy, view: &View<'_>, now: Mono) -> bool {
+    reports(node, view, now, &policy.spec.unhealthy) && !shows_any(node, now, &policy.spec.unhealthy)
+}
+
+/// One that cannot be read may be the policy that pauses, or an incident that is under way.
+pub(super) fn unreadable(view: &View<'_>, kinds: &[Kind]) -> Option<Hold> {
+    let count = |kind: &Kind| (*kind, view.count(*kind).1);
+    kinds
+        .iter()
+        .map(count)
+        .find(|(_, count)| *count > 0)
+        .map(|(kind, count)| Hold::FencingUnreadable { kind, count })
+}
+
 /// One incident as seen now.
 #[derive(Clone, Debug)]
 pub(super) struct Incident<'a> {
@@ -66,6 +84,31 @@ pub(super) fn is_about(fence: &Fence, node: &Node) -> bool {
 /// Whether a person only wanted to see it written down: it is in nobody's way.
 pub(super) fn is_rehearsal(fence: &Fence) -> bool {
     fence.spec.dry_run && *fence.name == *rehearsal_name(&fence.spec.node)
+}
+
+/// Whether it only writes down what it would do.
+pub(super) fn is_dry(fence: &Fence, policy: &Policy) -> bool {
+    fence.spec.dry_run || policy.spec.mode == PolicyMode::DryRun
+}
+
+/// What a hold about fencing this node is about.
+pub(super) fn about(node: &Node) -> Subject {
+    Subject::Fencing { node: Arc::clone(&node.name), uid: node.uid.clone() }
+}
+
+/// The fence as it was seen, with the status that it should have.
+pub(super) fn target(fence: &Fence, status: NodeFenceStatus) -> Target {
+    Target {
+        fence: FenceKey { name: Arc::clone(&fence.name), uid: fence.uid.clone(), rv: fence.rv },
+        spec: Box::new(fence.spec.clone()),
+        status: Box::new(status),
+    }
+}
+
+/// One step.
+pub(super) fn take(node: &Arc<str>, step: Step) -> Decision {
+    let fencing = Fencing { node: Arc::clone(node), step };
+    Decision { intents: vec![Intent::Fence(Box::new(fencing))], ..Decision::default() }
 }
 
 impl<'a> Incident<'a> {
@@ -141,6 +184,21 @@ impl<'a> Incident<'a> {
             Machine::Gone => self.view.proof_of_gone(&self.fence.spec.node, self.policy(), self.now),
             Machine::Unsaid(_) | Machine::SameBoot | Machine::OtherLife(_) => None,
         }
+    }
+
+    /// Evidence that somebody else gave, or that we gave and did not note. While the node is called Ready, it is waited.
+    pub(super) fn adopted(&self) -> Option<Decision> {
+        let proof = self.proof().filter(|proof| self.status().evidence.as_deref() != Some(&*proof.name))?;
+        if self.node().is_some_and(|node| node.readiness == Readiness::Ready) {
+            return Some(self.hold_for_now(Hold::NodeStillReady { node: Arc::clone(&self.name) }));
+        }
+        let message = format!("{:?} by {}", proof.spec.kind, proof.spec.by);
+        let status = NodeFenceStatus {
+            evidence: Some(proof.name.to_string()),
+            gates: Vec::new(),
+            ..self.with(Phase::Fenced, message)
+        };
+        Some(self.step(Step::Write, status))
     }
 
     /// If the last attempt has no outcome: when nothing of it can land any more. Counted from when this process first

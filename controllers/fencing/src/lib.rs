@@ -61,6 +61,7 @@
 #![forbid(unsafe_code)]
 
 mod collateral;
+mod config;
 mod decide;
 mod detect;
 mod doubt;
@@ -81,7 +82,8 @@ mod run;
 mod taint;
 mod unwell;
 
-pub use decide::{Config, Key, PROVIDER_BEHIND, decide};
+pub use config::{Config, PROVIDER_BEHIND};
+pub use decide::{Key, decide};
 pub use holds::{Decision, Hold};
 pub use run::Fencing;
 

@@ -12,7 +12,7 @@ use pod_safety_shared::cache::View;
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::model::{Device, Node, Uid};
 
-use super::decide::NODES_FOUND_EACH;
+use super::policy::NODES_FOUND_EACH;
 
 /// Decides about one device.
 pub(super) fn monitor(uid: &Uid, view: &View<'_>, now: Mono) -> Decision {

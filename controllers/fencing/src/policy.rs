@@ -4,6 +4,7 @@
 //! not known is not ready.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::holds::Decision;
 use pod_safety_shared::api::{Condition, DeviceRef, FencePolicyStatus, Level, PolicyMode};
@@ -12,8 +13,11 @@ use pod_safety_shared::cache::View;
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::model::{Node, Policy, Uid};
 
-use super::decide::NODES_FOUND_EACH;
 use super::levels::usable;
+
+/// A node that joins or leaves changes no device and no policy. The nodes of each are counted again after this: to count them
+/// at each change of a node would cost nodes times policies.
+pub(super) const NODES_FOUND_EACH: Duration = Duration::from_secs(60);
 
 /// Decides about one policy.
 pub(super) fn review(uid: &Uid, view: &View<'_>, now: Mono) -> Decision {

@@ -9,11 +9,10 @@ use crate::holds::{Decision, Hold};
 use pod_safety_shared::api::{Attempt, NodeFenceStatus, Phase};
 use pod_safety_shared::authority::{Step, incident_name};
 use pod_safety_shared::drive::{NodeUnreadable, Subject};
-use pod_safety_shared::model::{Policy, Readiness};
+use pod_safety_shared::model::Policy;
 
-use super::decide::LOOK_AGAIN;
 use super::gates::{self, For};
-use super::incident::{Incident, Machine};
+use super::incident::{Incident, LOOK_AGAIN, Machine, is_dry};
 use super::levels::{self, Next};
 use super::{drain, recover, remediate};
 
@@ -44,22 +43,6 @@ fn superseded(incident: &Incident<'_>) -> Option<Decision> {
     Some(incident.waits_for_attempt().unwrap_or_else(|| incident.ends(Phase::Superseded, why)))
 }
 
-/// Evidence that somebody else gave, or that we gave and did not note. While the node is called Ready, it is waited.
-pub(super) fn adopted(incident: &Incident<'_>) -> Option<Decision> {
-    let proof =
-        incident.proof().filter(|proof| incident.status().evidence.as_deref() != Some(&*proof.name))?;
-    if incident.node().is_some_and(|node| node.readiness == Readiness::Ready) {
-        return Some(incident.hold_for_now(Hold::NodeStillReady { node: Arc::clone(&incident.name) }));
-    }
-    let message = format!("{:?} by {}", proof.spec.kind, proof.spec.by);
-    let status = NodeFenceStatus {
-        evidence: Some(proof.name.to_string()),
-        gates: Vec::new(),
-        ..incident.with(Phase::Fenced, message)
-    };
-    Some(incident.step(Step::Write, status))
-}
-
 fn called_off(incident: &Incident<'_>) -> Option<Decision> {
     if let Some(words) = incident.is_well_again() {
         return Some(incident.ends(Phase::Cancelled, words));
@@ -84,8 +67,8 @@ fn pending(incident: &Incident<'_>) -> Decision {
         return decision;
     }
     let Some(policy) = incident.policy() else { return without_policy(incident) };
-    let dry = gates::is_dry(incident.fence, policy);
-    if let Some(decision) = adopted(incident).filter(|_| !dry) {
+    let dry = is_dry(incident.fence, policy);
+    if let Some(decision) = incident.adopted().filter(|_| !dry) {
         return decision;
     }
     let closed = gates::closed(incident, policy, For::Begin);
@@ -116,7 +99,7 @@ fn shown(incident: &Incident<'_>, policy: &Policy, closed: &[Hold], message: Str
 /// Gates are closed: it is shown, and asked again.
 fn held(incident: &Incident<'_>, policy: &Policy, closed: Vec<Hold>) -> Decision {
     let mut decision = Decision::default().and_recheck_at(incident.now + LOOK_AGAIN);
-    if let Some(round) = drain::round(incident, policy, &closed) {
+    if let Some(round) = drain::round(incident, &closed, || gates::record(incident, policy, &closed)) {
         decision.intents = round.intents;
     } else if gates::differ(&incident.status().gates, &closed) {
         let message = closed.first().map(ToString::to_string).unwrap_or_default();
@@ -157,7 +140,7 @@ fn switch_off(incident: &Incident<'_>, policy: &Policy, index: usize, rounds: u3
 }
 
 fn fencing(incident: &Incident<'_>) -> Decision {
-    if let Some(decision) = superseded(incident).or_else(|| adopted(incident)) {
+    if let Some(decision) = superseded(incident).or_else(|| incident.adopted()) {
         return decision;
     }
     let last = incident.status().attempts.last().filter(|last| last.act == "off");
@@ -231,7 +214,7 @@ fn failed(incident: &Incident<'_>, last: &Attempt) -> Decision {
 /// A further attempt, through all gates once more: a storm may have come up meanwhile.
 fn go_on(incident: &Incident<'_>, last: Option<&Attempt>) -> Decision {
     let Some(policy) = incident.policy() else { return without_policy(incident) };
-    if gates::is_dry(incident.fence, policy) {
+    if is_dry(incident.fence, policy) {
         let plan = "(its policy became a dry run meanwhile)".to_owned();
         return incident.hold_for_now(Hold::DryRun { node: Arc::clone(&incident.name), plan });
     }
@@ -275,7 +258,7 @@ fn awaiting(incident: &Incident<'_>) -> Decision {
         return decision;
     }
     let on_its_own = if proved { None } else { superseded(incident).or_else(|| called_off_late(incident)) };
-    if let Some(decision) = on_its_own.or_else(|| adopted(incident)) {
+    if let Some(decision) = on_its_own.or_else(|| incident.adopted()) {
         return decision;
     }
     let (node, why) = (Arc::clone(&incident.name), incident.status().message.clone());

@@ -10,8 +10,7 @@ use crate::holds::Hold;
 use pod_safety_shared::api::ControlPlane;
 use pod_safety_shared::model::{Node, Pod, Policy};
 
-use super::gates::is_well;
-use super::incident::Incident;
+use super::incident::{Incident, is_well};
 
 /// The label of nodes on which the control plane runs.
 const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";

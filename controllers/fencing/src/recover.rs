@@ -10,17 +10,13 @@ use pod_safety_shared::api::{Attempt, DeviceRef, KindOfEvidence, NodeFenceStatus
 use pod_safety_shared::authority::{Lack, Step};
 use pod_safety_shared::model::{Node, Policy, Proof, Readiness};
 
-use super::decide::LOOK_AGAIN;
-use super::doubt::doubt;
+use super::doubt::{BOOT_TAKES, doubt, renewed};
 use super::gates;
-use super::incident::{Incident, Machine};
-use super::{levels, progress};
+use super::incident::{Incident, LOOK_AGAIN, Machine, is_dry};
+use super::levels;
 
 /// How often a machine is switched on before a person is waited for.
 const TRIES_TO_SWITCH_ON: usize = 3;
-
-/// So long a machine that was seen on may take until its kubelet is heard: servers with much memory look through it first.
-pub(super) const BOOT_TAKES: Duration = Duration::from_mins(5);
 
 /// So long after the last change the machine stays off at least: who is to end by the taint that was just added is
 /// asked to within.
@@ -69,12 +65,6 @@ pub(super) fn withdrawn(incident: &Incident<'_>) -> Option<Decision> {
     }
     let is_new = incident.status().phase != Phase::AwaitingOperator;
     is_new.then(|| incident.turn(Phase::AwaitingOperator, message))
-}
-
-/// Other evidence about this life that holds takes the place of what is over.
-pub(super) fn renewed(incident: &Incident<'_>) -> Option<Decision> {
-    let is_lost = incident.node().is_none_or(|node| node.readiness != Readiness::Ready);
-    progress::adopted(incident).filter(|_| is_lost)
 }
 
 /// The evidence on which all rests, unless something is said against it.
@@ -156,7 +146,7 @@ fn may_switch_on(incident: &Incident<'_>, policy: &Policy) -> bool {
     policy.spec.recovery == Recovery::PowerOn
         && !incident.fence.spec.cancelled
         && !incident.fence.spec.keep_off
-        && !gates::is_dry(incident.fence, policy)
+        && !is_dry(incident.fence, policy)
         && incident.node().is_some()
         && !evidence(incident).is_some_and(|proof| proof.spec.kind.ends_machine())
         && !is_kept_off(incident)

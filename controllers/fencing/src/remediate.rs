@@ -17,7 +17,7 @@ use pod_safety_shared::clock::Mono;
 use pod_safety_shared::drive::Mode;
 use pod_safety_shared::model::{Fence, Kind, Node, Proof, Readiness, Remediation};
 
-use super::Config;
+use super::config::Config;
 use super::detect::{open, reopen};
 use super::incident::Incident;
 

@@ -12,7 +12,7 @@ use pod_safety_shared::cache::{Lookup, View};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::model::{Kind, Node, Readiness};
 
-use super::decide::about;
+use super::incident::about;
 
 /// Others take their taint away within a minute after the node is Ready: SelfNodeRemediation does so last.
 const MAY_TAKE: Duration = Duration::from_mins(2);

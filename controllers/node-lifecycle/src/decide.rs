@@ -12,9 +12,10 @@ use pod_safety_shared::model::{
     Kind, NOT_READY_TAINT, Node, Readiness, SUSPECT_TAINT, Says, UNREACHABLE_TAINT,
 };
 
+use super::config::Config;
 use super::pods;
 use super::silence::{Grace, Heard, listen, two_renewals};
-use super::zones::{Rates, all_lost, next_turn, slower};
+use super::zones::{all_lost, next_turn, slower};
 
 /// A node that is not ready is looked at this often: its zone may be in another state.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
@@ -40,38 +41,6 @@ impl Key {
         match self {
             Self::Node(_) => &[Kind::Nodes, Kind::NodeLeases],
             Self::Pods(_) => &[Kind::Pods, Kind::Nodes],
-        }
-    }
-}
-
-/// What an operator decided, and one thing that the election did.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// Beside KCM's controller or in its place.
-    pub mode: Mode,
-    /// For how long a node may be silent.
-    pub monitor_grace: Duration,
-    /// For how long a new node may not say how it is.
-    pub startup_grace: Duration,
-    /// Beside KCM: after how long a silent node is suspected.
-    pub suspect_after: Duration,
-    /// How fast nodes are given up.
-    pub rates: Rates,
-    /// Since when this process leads without a break, which shows that the API server takes writes; `None`: it does not.
-    pub led_since: Option<Mono>,
-}
-
-impl Config {
-    /// KCM's defaults, and ours beside it.
-    #[must_use]
-    pub const fn of_kcm() -> Self {
-        Self {
-            mode: Mode::Guard,
-            monitor_grace: Duration::from_secs(50),
-            startup_grace: Duration::from_secs(60),
-            suspect_after: Duration::from_secs(25),
-            rates: Rates { normal: 0.1, disrupted: 0.01, large: 50, unhealthy: 0.55 },
-            led_since: None,
         }
     }
 }

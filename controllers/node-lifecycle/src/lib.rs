@@ -70,6 +70,7 @@
 //! | W-NL9 | a new leader takes `NoExecute` taints from every node, dead ones too | takes none |
 #![forbid(unsafe_code)]
 
+mod config;
 mod decide;
 mod holds;
 mod metrics;
@@ -78,7 +79,8 @@ mod run;
 mod silence;
 mod zones;
 
-pub use decide::{Config, Key, decide};
+pub use config::Config;
+pub use decide::{Key, decide};
 pub use holds::{Decision, Hold};
 pub use run::NodeLifecycle;
 pub use zones::Rates;

@@ -10,7 +10,7 @@ use pod_safety_shared::clock::Mono;
 use pod_safety_shared::drive::{Mode, NodeUnreadable, Subject};
 use pod_safety_shared::model::{Node, Pod, Readiness, Says};
 
-use super::Config;
+use super::config::Config;
 
 /// Decides about the pods bound to the node of this name.
 pub(super) fn decide(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config) -> Decision {

@@ -10,6 +10,8 @@ use pod_safety_shared::clock::Mono;
 use pod_safety_shared::drive::{NodeUnreadable, Subject};
 use pod_safety_shared::model::{Kind, Node, Phase, Pod, Proof, Readiness, Uid};
 
+use super::config::Config;
+
 /// How many terminated pods are asked for at once. They leave at a few hundred a
 /// second, so the next look comes long before these are done.
 const TERMINATED_AT_ONCE: usize = 2_000;
@@ -48,19 +50,6 @@ impl Key {
 /// A kubelet that renews its Lease and has no Node registers again only when it is restarted. It has as long for that as
 /// pods tolerate a node that is not heard, unless they say otherwise: then its pods are deleted gracefully.
 pub(super) const REGISTERS_WITHIN: Duration = Duration::from_secs(300);
-
-/// What an operator decided.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// Terminated pods above this number are collected; `None` switches the rule off.
-    pub terminated_threshold: Option<usize>,
-    /// For how long a node must have been missing.
-    pub quarantine: Duration,
-    /// Take the out-of-service taint for proof, as KCM does.
-    pub trust_out_of_service_taint: bool,
-    /// The namespace of the Leases of node agents, if what they report of pods is accepted.
-    pub agent_reports: Option<Arc<str>>,
-}
 
 /// Decides about one key.
 #[must_use]

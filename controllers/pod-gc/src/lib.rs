@@ -25,12 +25,14 @@
 //! PodGC (`pkg/controller/podgc`), but for its holes H-1, H-3, H-4 and H-5.
 #![forbid(unsafe_code)]
 
+mod config;
 mod decide;
 mod holds;
 mod metrics;
 mod run;
 
-pub use decide::{Config, Key, decide};
+pub use config::Config;
+pub use decide::{Key, decide};
 pub use holds::{Decision, Hold};
 pub use run::PodGc;
 

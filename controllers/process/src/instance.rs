@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pod_safety_otlp::Endpoint;
-use pod_safety_shared::admin::{Admin, AdminError, Beats, Listen, Tls};
+use pod_safety_shared::admin::{Admin, AdminError, Listen, Tls};
 use pod_safety_shared::authority::{Authority, Parts, Policy};
 use pod_safety_shared::cache::{Cache, follow};
 use pod_safety_shared::client::{ConfigError, Connection};
 use pod_safety_shared::clock::Env;
-use pod_safety_shared::drive::{Around, Controller, Drive, HoldReason as _, Holds, Mode};
+use pod_safety_shared::drive::{Around, Beats, Controller, Drive, HoldReason as _, Holds, Mode};
 use pod_safety_shared::events::Recorder;
 use pod_safety_shared::lease::{Elector, Leadership, LeaseConfig};
 use pod_safety_shared::metrics::{Metrics, MetricsError};

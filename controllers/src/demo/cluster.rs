@@ -6,8 +6,8 @@ use ratatui::layout::Rect;
 use ratatui::style::Stylize;
 use ratatui::text::{Line, Span};
 
-use super::picture::{BAD, DIM, GOOD, WARN};
 use super::show::Show;
+use super::style::{BAD, DIM, GOOD, WARN};
 
 /// Below this width there is no room for zones.
 const WITH_ZONES: u16 = 72;

@@ -12,6 +12,7 @@
 //! | `cluster` | nodes, pods and processes |
 //! | `panels` | why pods wait, how all rules do, and what happened |
 //! | `record` | the same as an asciinema cast |
+//! | `style` | colours |
 //! | `screen` | the terminal |
 //!
 //! No other part of this crate may name the simulator (tests/locks), and the
@@ -27,6 +28,7 @@ mod record;
 mod screen;
 mod show;
 mod simulate;
+mod style;
 
 #[cfg(test)]
 mod recorded;

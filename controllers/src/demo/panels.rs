@@ -9,8 +9,8 @@ use ratatui::layout::Rect;
 use ratatui::style::{Style, Stylize};
 use ratatui::text::{Line, Span};
 
-use super::picture::{BAD, DIM, GOOD, WARN, clock};
 use super::show::Show;
+use super::style::{BAD, DIM, GOOD, WARN, clock};
 
 /// What is held and why; and above all else, what went wrong.
 pub(super) fn reasons(show: &Show) -> Vec<Line<'static>> {

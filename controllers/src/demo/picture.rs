@@ -1,16 +1,15 @@
 //! How it looks, on a terminal of any size: 80 columns and 24 lines are enough.
 
-use std::time::Duration;
-
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::style::{Color, Modifier, Style, Stylize};
+use ratatui::style::Stylize;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Clear, Paragraph, Wrap};
 
 use super::cluster::{self, cluster};
 use super::panels::{events, reasons, standings};
 use super::show::{Overlay, Show};
+use super::style::{BAD, DIM, GOOD, clock};
 
 /// Always on the screen.
 const LEGEND: &str = " machine, process: what is true │ Node, Lease, pod: what the API server shows";
@@ -38,11 +37,6 @@ const WIDE: u16 = 120;
 const NARROW: u16 = 80;
 /// Lines that reasons have at least below the nodes, with their title.
 const REASONS: u16 = 4;
-
-pub(super) const BAD: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
-pub(super) const WARN: Style = Style::new().fg(Color::Yellow);
-pub(super) const GOOD: Style = Style::new().fg(Color::Green);
-pub(super) const DIM: Style = Style::new().fg(Color::DarkGray);
 
 /// Draws everything.
 pub(super) fn draw(frame: &mut Frame<'_>, show: &Show) {
@@ -105,10 +99,6 @@ fn clip(line: Line<'static>, width: usize) -> Line<'static> {
     }
     cut.push_span("…");
     cut
-}
-
-pub(super) fn clock(at: Duration) -> String {
-    format!("{:02}:{:02}.{}", at.as_secs() / 60, at.as_secs() % 60, at.subsec_millis() / 100)
 }
 
 fn head(show: &Show) -> Vec<Line<'static>> {

@@ -1,26 +1,25 @@
 //! The pure decision: whose a volume is, and who has to wait for it.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::holds::{Decision, Doubt, Hold};
-use pod_safety_shared::authority::{FencedBy, Intent, Refused, Seen, Update, VolumeChange, VolumeUpdate};
+use pod_safety_shared::authority::{FencedBy, Intent, VolumeChange};
 use pod_safety_shared::cache::{Lookup, STALE_AFTER, View, Word};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::drive::Subject;
-use pod_safety_shared::model::{
-    Held, Holder, Kind, Node, NodeKey, Readiness, Sharing, Uid, Volume, VolumeKey, VolumeLease,
-};
+use pod_safety_shared::model::{Held, Holder, Kind, Node, Uid, VolumeLease};
 
+use super::case::{Case, LOOK_AGAIN, refuse, users};
+use super::config::Config;
 use super::detach::{
     barred, detach_first, detachable, detached_from, is_wanted_elsewhere, kept_from, left_mounted,
-    storage_proof,
+    storage_proof, take, unproved,
 };
-use super::free::{free, is_proved_off};
+use super::free::free;
 use super::gate;
 use super::standing::{Holding, Standing};
-use super::uses::{Use, is_attached, is_idle, is_kept_out, is_left_mounted, uses};
+use super::uses::{Use, first_pod, is_attached, is_left_mounted, uses};
 
 /// What must be known.
 pub(super) const NEEDS: &[Kind] = &[
@@ -37,9 +36,6 @@ pub(super) const NEEDS: &[Kind] = &[
 
 /// Of these one that cannot be read may be about any volume.
 const WITHOUT_GAPS: [Kind; 3] = [Kind::VolumeLeases, Kind::Attachments, Kind::Claims];
-
-/// What time alone can change is looked at again after this.
-pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
 /// A node that is well and uses a volume no more, though its kubelet did not say that it ended its use, has given it
 /// back after this: kubelets that live end what the API has no pod for within seconds, and the longest graces in use
@@ -63,43 +59,6 @@ pub(super) const UNUSED: Duration = STALE_AFTER;
 /// It gives each of the two calls that unmount a CSI volume two minutes (`csiTimeout`), and what takes longer than both
 /// hangs for a reason that a person sees.
 pub(super) const UNMOUNTED: Duration = Duration::from_secs(240);
-
-/// What an operator decided.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// For how long a node must have been missing before it counts as gone.
-    pub quarantine: Duration,
-    /// Classes whose volumes are exclusive whatever their access modes say.
-    pub classes: BTreeSet<String>,
-    /// CSI drivers of which the same holds.
-    pub drivers: BTreeSet<String>,
-    /// CSI drivers whose storage lets nobody write who is not attached.
-    pub backends: BTreeSet<String>,
-}
-
-impl Config {
-    /// What access modes say, and nothing else.
-    #[must_use]
-    pub const fn after(quarantine: Duration) -> Self {
-        let none = BTreeSet::new;
-        Self { quarantine, classes: none(), drivers: none(), backends: none() }
-    }
-
-    /// Whether a volume is exclusive.
-    #[must_use]
-    pub fn guards(&self, volume: &Volume) -> bool {
-        volume.sharing != Sharing::Many
-            || self.classes.contains(&*volume.class)
-            || volume.driver.as_ref().is_some_and(|driver| self.drivers.contains(&**driver))
-    }
-
-    /// Whether what is detached from a node is not written to by it any more.
-    fn detaches(&self, volume: Option<&Volume>) -> bool {
-        volume
-            .and_then(|volume| volume.driver.as_ref())
-            .is_some_and(|driver| self.backends.contains(&**driver))
-    }
-}
 
 /// What is decided about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -127,49 +86,6 @@ pub fn decide(key: &Key, view: &View<'_>, now: Mono, config: &Config) -> Decisio
             Some(pod) => gate::decide(pod, view, now, config),
             None => Decision::default(),
         },
-    }
-}
-
-/// One volume and its Lease.
-pub(super) struct Case<'a> {
-    pub(super) name: &'a Arc<str>,
-    /// The volume, or as it was when its object went: the kubelet that has it mounted goes on to report it. `None`: it is
-    /// gone, and this process never saw it.
-    pub(super) volume: Option<&'a Volume>,
-    /// Its object went: what is said and written is about its Lease.
-    pub(super) is_gone: bool,
-    /// It should belong to whoever uses it.
-    pub(super) wanted: bool,
-    /// Its storage lets nobody write who is not attached.
-    pub(super) detaches: bool,
-    pub(super) lease: Option<&'a VolumeLease>,
-}
-
-impl Case<'_> {
-    fn key(&self) -> Option<VolumeKey> {
-        let volume = self.volume.filter(|_| !self.is_gone).map(|volume| &volume.uid);
-        let uid = volume.or(self.lease.map(|lease| &lease.uid))?;
-        Some(VolumeKey { name: Arc::clone(self.name), uid: uid.clone() })
-    }
-
-    pub(super) fn write(&self, change: VolumeChange) -> Decision {
-        let (Some(key), Some(rv)) =
-            (self.key(), self.lease.map(|lease| lease.rv).or(self.volume.map(|volume| volume.rv)))
-        else {
-            return Decision::default();
-        };
-        let lease = self.lease.map(Seen::of);
-        let update = VolumeUpdate { volume: key.name, uid: key.uid, rv, lease, change };
-        Decision { intents: vec![Intent::Update(Update::Volume(Box::new(update)))], ..Decision::default() }
-    }
-
-    pub(super) fn several(&self, writers: &[&(&Node, Use<'_>)]) -> Hold {
-        let nodes = writers.iter().map(|(node, _)| node.name.to_string()).collect();
-        Hold::SeveralNodes { volume: Arc::clone(self.name), nodes }
-    }
-
-    pub(super) fn hold(&self, hold: Hold) -> Decision {
-        self.key().map_or_else(Decision::default, |key| Decision::hold(Subject::Volume(key), hold))
     }
 }
 
@@ -205,76 +121,6 @@ fn volume(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config) -> Decis
         }
         Some((Held::By(holder), lease)) => held(&case, lease, holder, view, now, config),
     }
-}
-
-/// The nodes that use a volume, but for those whose life is over: what they did before is over, and evidence about it
-/// was used up by whoever broke the Lease.
-pub(super) fn users<'a>(
-    case: &Case<'_>,
-    view: &View<'a>,
-    now: Mono,
-) -> Result<Vec<(&'a Node, Use<'a>)>, Hold> {
-    let mut users = Vec::new();
-    for (name, used) in uses(case.name, case.volume, view) {
-        match view.node(&name) {
-            Lookup::Known(node) if is_proved_off(node, view, now) => {}
-            // By its last report it has the volume mounted.
-            Lookup::Known(node) if is_kept_out(case.volume, case.lease, node, view, now) => {
-                if node.readiness == Readiness::Ready {
-                    users.push((node, Use { writes: false, ..used }));
-                }
-            }
-            // Given back, or broken, it is still attached there until somebody deletes that; its kubelet does not use it.
-            Lookup::Known(node) if case.lease.is_some() && is_idle(node, &used, case.volume) => {}
-            Lookup::Known(node) => users.push((node, used)),
-            Lookup::Absent => {}
-            Lookup::Unknown(why) => {
-                let (volume, what) = (Arc::clone(case.name), format!("node {name}, which uses it,"));
-                return Err(Hold::Unreadable { volume, what, why: why.to_owned() });
-            }
-        }
-    }
-    Ok(users)
-}
-
-pub(super) fn take(case: &Case<'_>, node: &Node, pod: Option<Uid>, view: &View<'_>) -> VolumeChange {
-    let holder = Holder::of(node, pod);
-    let doubt = match node.readiness {
-        Readiness::Ready if node.out_of_service => Some(Doubt::OutOfService),
-        Readiness::Ready => None,
-        _ => Some(Doubt::NotReady),
-    };
-    let refused = match doubt {
-        Some(doubt) => {
-            let detach_from = detachable(case, &holder, view);
-            let why = unproved(case, &holder, doubt, detach_from.is_some()).to_string();
-            Some(Refused { why, detach_from })
-        }
-        None => kept_from(case, view)
-            .filter(|kept| kept.detach_from.as_ref().is_none_or(|from| from.uid != node.uid)),
-    };
-    VolumeChange::Take { holder, refused }
-}
-
-fn unproved(case: &Case<'_>, holder: &Holder, doubt: Doubt, detachable: bool) -> Hold {
-    Hold::NoEvidence { volume: Arc::clone(case.name), node: Arc::clone(&holder.node), doubt, detachable }
-}
-
-/// Nobody else may have it.
-pub(super) fn refuse(
-    case: &Case<'_>,
-    lease: &VolumeLease,
-    hold: Hold,
-    detach_from: Option<NodeKey>,
-) -> Decision {
-    let from = detach_from.as_ref().map(|node| &node.uid);
-    let mut decision = if lease.refused_elsewhere && lease.detach_from.as_ref() == from {
-        Decision::default()
-    } else {
-        case.write(VolumeChange::Refuse(Refused { why: hold.to_string(), detach_from }))
-    };
-    decision.holds = case.hold(hold).holds;
-    decision
 }
 
 fn held(
@@ -396,15 +242,6 @@ fn elsewhere(
     let has_it = |used: &Use<'_>| used.attachment || !attached;
     let (node, used) = writers.first().filter(|(node, used)| node.uid != holder.uid && has_it(used))?;
     Some(case.write(take(case, node, first_pod(used), view)))
-}
-
-/// When the first pod was bound, and which one that is.
-pub(super) fn first_bound(used: &Use<'_>) -> Option<(i64, Uid)> {
-    used.pods.iter().map(|pod| (pod.bound, pod.uid().clone())).min()
-}
-
-pub(super) fn first_pod(used: &Use<'_>) -> Option<Uid> {
-    first_bound(used).map(|(_, uid)| uid)
 }
 
 /// From when on a holder that is heard uses a volume no more: at once by its kubelet's word. `None`: it uses it.

@@ -7,11 +7,11 @@ use pod_safety_shared::authority::VolumeChange;
 use pod_safety_shared::cache::{Lookup, View};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::drive::Subject;
-use pod_safety_shared::model::{Node, Pod, Readiness};
+use pod_safety_shared::model::{Node, Pod};
 
-use super::decide::{Case, first_bound, first_pod, take, users};
-use super::detach::{barred, detached_from};
-use super::uses::{Use, uses};
+use super::case::{Case, users};
+use super::detach::{barred, detached_from, take};
+use super::uses::{Use, first_bound, first_pod, is_proved_off, uses};
 
 /// Without a holder: the node that uses it becomes the holder.
 pub(super) fn free(case: &Case<'_>, view: &View<'_>, now: Mono) -> Decision {
@@ -72,11 +72,6 @@ fn wait_for(case: &Case<'_>, used: &Use<'_>, other: &Pod) -> Decision {
     let hold = Hold::Waits { volume: Arc::clone(case.name), why };
     let waiting = used.pods.iter().map(|pod| (Subject::Pod(pod.key.clone()), hold.clone()));
     Decision { holds: waiting.collect(), ..Decision::default() }
-}
-
-/// By what the cache shows.
-pub(super) fn is_proved_off(node: &Node, view: &View<'_>, now: Mono) -> bool {
-    node.readiness != Readiness::Ready && view.proof_of(node, now).is_some()
 }
 
 /// Without a holder and without users: what admission refuses about it ends with the last node that is kept out.

@@ -13,10 +13,10 @@ use pod_safety_shared::clock::Mono;
 use pod_safety_shared::drive::Subject;
 use pod_safety_shared::model::{Held, Node, Pod, Readiness, Sharing, Volume, VolumeLease};
 
-use super::decide::{Case, Config, LOOK_AGAIN, users};
-use super::free::is_proved_off;
+use super::case::{Case, LOOK_AGAIN, users};
+use super::config::Config;
 use super::standing::{Holding, Standing};
-use super::uses::is_kept_out;
+use super::uses::{is_kept_out, is_proved_off};
 
 /// Where a pod may go for one of its volumes.
 enum Way<'a> {

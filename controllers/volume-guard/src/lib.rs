@@ -32,6 +32,8 @@
 //! (`volumeGuard.enabled` of the chart).
 #![forbid(unsafe_code)]
 
+mod case;
+mod config;
 mod decide;
 mod detach;
 mod free;
@@ -42,7 +44,8 @@ mod run;
 mod standing;
 mod uses;
 
-pub use decide::{Config, Key, decide};
+pub use config::Config;
+pub use decide::{Key, decide};
 pub use holds::{Decision, Doubt, Hold};
 pub use run::VolumeGuard;
 

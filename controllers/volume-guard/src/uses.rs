@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pod_safety_shared::cache::{Lookup, View, Word};
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::model::{Holder, Node, Pod, Readiness, Volume, VolumeLease};
+use pod_safety_shared::model::{Holder, Node, Pod, Readiness, Uid, Volume, VolumeLease};
 
 /// What a node does with a volume.
 #[derive(Debug, Default)]
@@ -87,4 +87,18 @@ pub(super) fn uses<'a>(name: &str, volume: Option<&Volume>, view: &View<'a>) -> 
         }
     }
     uses
+}
+
+/// When the first pod was bound, and which one that is.
+pub(super) fn first_bound(used: &Use<'_>) -> Option<(i64, Uid)> {
+    used.pods.iter().map(|pod| (pod.bound, pod.uid().clone())).min()
+}
+
+pub(super) fn first_pod(used: &Use<'_>) -> Option<Uid> {
+    first_bound(used).map(|(_, uid)| uid)
+}
+
+/// By what the cache shows.
+pub(super) fn is_proved_off(node: &Node, view: &View<'_>, now: Mono) -> bool {
+    node.readiness != Readiness::Ready && view.proof_of(node, now).is_some()
 }

@@ -9,7 +9,8 @@ use pod_safety_fuzz::{Draw, fuzz};
 use pod_safety_transport::{Act, Driver, Machine, Order, Power, SAID_MOST, Secret, Value};
 
 use super::ended::{Captured, Ended};
-use super::metadata::{Kind, Metadata};
+use super::metadata::Metadata;
+use super::parameters::Kind;
 use super::tests::METADATA;
 use super::{input, verdict};
 use crate::said::Redactor;

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use pod_safety_transport::{Act, DeviceError, Order, Value};
 use zeroize::Zeroizing;
 
-use super::metadata::{Kind, Metadata, Parameter};
-use super::parameters::{self, Class};
+use super::metadata::{Metadata, Parameter};
+use super::parameters::{self, Class, Kind};
 use super::traps;
 
 /// The only flag that agents read by its value where it is on by default.

@@ -11,7 +11,8 @@ use parking_lot::Mutex;
 use roxmltree::{Document, Node};
 
 use super::find::{Found, Version};
-use super::{parameters, traps};
+use super::parameters::{self, Kind};
+use super::traps;
 
 /// What is known of the agents of this machine.
 #[derive(Default)]
@@ -45,16 +46,6 @@ pub(super) struct Parameter {
     /// It is the old spelling of this one.
     pub(super) now: Option<String>,
     deprecated: bool,
-}
-
-/// What a parameter's value is.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Text,
-    /// Plain digits: `20s` ends an agent.
-    Number,
-    Flag,
-    Choice(Vec<String>),
 }
 
 impl Metadata {

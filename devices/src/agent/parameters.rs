@@ -7,8 +7,6 @@
 
 use std::path::{Path, PathBuf};
 
-use super::metadata::Kind;
-
 /// What an agent does with a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
@@ -132,6 +130,16 @@ const WORDS: &[&str] = &[
     "vmware_datacenter",
     "vmware_type",
 ];
+
+/// What a parameter's value is.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Text,
+    /// Plain digits: `20s` ends an agent.
+    Number,
+    Flag,
+    Choice(Vec<String>),
+}
 
 /// What an agent does with this parameter, which has this kind in its metadata; `None`: it was not reviewed.
 pub(super) fn class(name: &str, kind: &Kind) -> Option<Class> {

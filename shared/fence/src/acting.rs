@@ -9,7 +9,7 @@ use crate::client::{Call, Method, WriteCall as _};
 use crate::clock::Env;
 use crate::events::Recorder;
 use crate::evidence::Judge;
-use crate::looks::Looker;
+use crate::looker::Looker;
 use crate::model::{Rv, Uid};
 use crate::outcome::Outcome;
 use crate::send::Means;

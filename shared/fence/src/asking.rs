@@ -50,7 +50,9 @@ pub(super) async fn asked(
             // What was asked before is what is asked again: a Machine may be gone by now.
             let object = match written.find(|object| object.device == *device) {
                 Some(object) => object.clone(),
-                None => objects::resolve(&acting.looker, &order, target).await?,
+                None => objects::resolve(&acting.looker, &order, target).await.map_err(|source| {
+                    OrderError::Object { device: device.clone(), source: Box::new(source) }
+                })?,
             };
             Ok(Asked::Object(Box::new((order, object))))
         }

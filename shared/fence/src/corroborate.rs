@@ -6,7 +6,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use super::looks::Looker;
+use super::looker::Looker;
 use crate::api::{Corroborated, Corroboration};
 use crate::client::{ApiError, Call};
 use crate::model::Readiness;

@@ -10,7 +10,7 @@ use crate::api::{
 };
 use crate::cache::Lookup;
 use crate::client::Call;
-use crate::looks::Looker;
+use crate::looker::Looker;
 use crate::outcome::Unproved;
 use crate::wire;
 use crate::witness::look;

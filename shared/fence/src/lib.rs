@@ -8,6 +8,7 @@
 //! | `secrets` | which Secrets a device may use |
 //! | `identity` | whether a device still switches the machine that it switched before |
 //! | `orders` | the device and its Secrets, read by quorum, as orders |
+//! | `looker` | with what devices are looked at |
 //! | `looks` | what devices answer, as samples |
 //! | `asking` | which object, if it is one, and for how long |
 //! | `objects` | devices that are objects of the cluster |
@@ -54,6 +55,7 @@ mod identity;
 mod incident;
 mod instance;
 mod judge;
+mod looker;
 mod looks;
 mod mark;
 mod monitor;
@@ -76,7 +78,7 @@ pub mod witness;
 pub use acting::Acting;
 pub use evidence::{Found, Judge};
 pub use instance::asks_a_provider;
-pub use looks::Looker;
+pub use looker::Looker;
 pub use monitor::monitor;
 pub use names::{incident_name, rehearsal_name, storage_evidence_name};
 pub use orders::path_of;

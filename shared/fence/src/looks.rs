@@ -3,37 +3,15 @@
 use std::time::Duration;
 
 use super::judge::{Seen, identity_word, power_word};
+use super::looker::Looker;
 use super::objects::{self, ObjectOrder};
-use super::orders::{OrderError, Reader, Ready, Way};
+use super::orders::{OrderError, Ready, Way};
 use super::render::Facts;
 use crate::api::{
     ActedOn, Corroborated, DeviceRef, IdentityCheck, Incarnation, KindOfEvidence, Sample, proved_by,
 };
-use crate::cache::Cache;
-use crate::client::Connection;
-use crate::clock::{Env, Mono};
-use crate::transport::{Act, Answer, DeviceError, FenceTransport, Identity, Order, Power};
-
-/// Looks at devices.
-#[derive(Clone, Copy)]
-pub struct Looker<'a> {
-    pub(crate) reader: Reader<'a>,
-    pub(crate) env: &'a Env,
-    pub(crate) transport: &'a dyn FenceTransport,
-}
-
-impl<'a> Looker<'a> {
-    /// At the devices that `transport` reaches, or that are objects of the cluster.
-    #[must_use]
-    pub const fn new(
-        connection: &'a Connection,
-        cache: &'a Cache,
-        env: &'a Env,
-        transport: &'a dyn FenceTransport,
-    ) -> Self {
-        Self { reader: Reader { connection, cache }, env, transport }
-    }
-}
+use crate::clock::Mono;
+use crate::transport::{Act, Answer, DeviceError, Identity, Order, Power};
 
 impl Looker<'_> {
     /// One look at each device, all at once. `objects`: those that were written down for them.

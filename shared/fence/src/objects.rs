@@ -24,8 +24,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::looks::Looker;
-use super::orders::OrderError;
+use super::looker::Looker;
 use super::render::Facts;
 use super::{Acting, Target};
 use crate::api::{ActedOn, DeviceDriver, DeviceRef, External, FenceDeviceSpec, NetworkFence};
@@ -180,7 +179,7 @@ pub(super) async fn resolve(
     looker: &Looker<'_>,
     order: &ObjectOrder,
     target: &Target,
-) -> Result<ActedOn, OrderError> {
+) -> Result<ActedOn, DeviceError> {
     let connection = looker.reader.connection;
     let fence = &*target.fence.uid.to_string();
     let found = match &order.by {
@@ -192,8 +191,7 @@ pub(super) async fn resolve(
         }
         By::Watchdog(_) => watchdog::resolve(looker, order).await,
     };
-    let found = found.and_then(|found| checked(order, &found).map(|()| found));
-    found.map_err(|source| OrderError::Object { device: order.device.clone(), source: Box::new(source) })
+    found.and_then(|found| checked(order, &found).map(|()| found))
 }
 
 /// Off or on: writes, and waits for as long as the order gives it.

@@ -9,6 +9,7 @@ use zeroize::Zeroizing;
 use super::hosts::{self, HostError};
 use super::identity::{self, IdentityError};
 use super::instance::InstanceError;
+use super::looker::Reader;
 use super::objects::{self, Clients, ObjectOrder};
 use super::render::{Facts, RenderError, render};
 use super::secrets::{CONSENT, SecretObject, consents};
@@ -16,8 +17,7 @@ use crate::api::{
     ActTime, DeviceDriver, DeviceRef, FenceDeviceSpec, FenceDeviceStatus, IdentityCheck, Incarnation,
     PROTECTED, SecretParameter, group_path,
 };
-use crate::cache::Cache;
-use crate::client::{ApiError, Call, Connection, secret};
+use crate::client::{ApiError, Call, secret};
 use crate::model::is_kubernetes_name;
 use crate::transport::{Act, Answer, DeviceError, Driver, Machine, Order, Secret, Value, is_secret_name};
 use crate::wire;
@@ -99,13 +99,6 @@ pub(super) struct Ready {
     /// The instance that its parameters name by the node's providerID, if they name one by that alone.
     pub(super) instance: Option<String>,
     pub(super) way: Way,
-}
-
-/// Reads by quorum what an order needs.
-#[derive(Clone, Copy)]
-pub(crate) struct Reader<'a> {
-    pub(crate) connection: &'a Connection,
-    pub(crate) cache: &'a Cache,
 }
 
 impl Reader<'_> {

@@ -218,26 +218,6 @@ impl Node {
         Some(Incarnation { name: self.name.to_string(), uid: self.uid.to_string(), boot_id })
     }
 
-    /// Whether its kubelet says that it has this volume mounted, or is about to.
-    #[must_use]
-    pub fn mounts(&self, volume: Option<&super::Volume>) -> bool {
-        let unique = volume.and_then(|volume| volume.unique_name.as_ref());
-        unique.is_some_and(|unique| self.in_use.binary_search(unique).is_ok())
-    }
-
-    /// Whether its kubelet says that it has volumes of the same CSI driver mounted: it reports those of that driver.
-    #[must_use]
-    pub fn mounts_others_like(&self, volume: Option<&super::Volume>) -> bool {
-        let Some((volume, driver)) = volume.and_then(|volume| Some((volume, volume.driver.as_ref()?))) else {
-            return false;
-        };
-        let of_driver = |one: &str| {
-            let csi = one.strip_prefix("kubernetes.io/csi/").and_then(|rest| rest.split_once('^'));
-            csi.is_some_and(|(of, _)| *of == **driver)
-        };
-        self.in_use.iter().any(|one| Some(one) != volume.unique_name.as_ref() && of_driver(one))
-    }
-
     /// The taint that ends pods and says why the node is not ready; it may have both.
     pub fn lost_taints(&self) -> impl Iterator<Item = &Taint> {
         self.no_execute.iter().filter(|taint| matches!(&*taint.key, NOT_READY_TAINT | UNREACHABLE_TAINT))

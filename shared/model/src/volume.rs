@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Mono, Rv, Uid};
+use super::{Mono, Node, Rv, Uid};
 
 /// The namespace of the Leases that say whose a volume is. Each is called after its PersistentVolume.
 pub const VOLUME_LEASES: &str = "pod-safety-volumes";
@@ -123,10 +123,32 @@ pub struct Holder {
     pub pod: Option<Uid>,
 }
 
+impl Node {
+    /// Whether its kubelet says that it has this volume mounted, or is about to.
+    #[must_use]
+    pub fn mounts(&self, volume: Option<&Volume>) -> bool {
+        let unique = volume.and_then(|volume| volume.unique_name.as_ref());
+        unique.is_some_and(|unique| self.in_use.binary_search(unique).is_ok())
+    }
+
+    /// Whether its kubelet says that it has volumes of the same CSI driver mounted: it reports those of that driver.
+    #[must_use]
+    pub fn mounts_others_like(&self, volume: Option<&Volume>) -> bool {
+        let Some((volume, driver)) = volume.and_then(|volume| Some((volume, volume.driver.as_ref()?))) else {
+            return false;
+        };
+        let of_driver = |one: &str| {
+            let csi = one.strip_prefix("kubernetes.io/csi/").and_then(|rest| rest.split_once('^'));
+            csi.is_some_and(|(of, _)| *of == **driver)
+        };
+        self.in_use.iter().any(|one| Some(one) != volume.unique_name.as_ref() && of_driver(one))
+    }
+}
+
 impl Holder {
     /// The life in which a node is.
     #[must_use]
-    pub fn of(node: &super::Node, pod: Option<Uid>) -> Self {
+    pub fn of(node: &Node, pod: Option<Uid>) -> Self {
         let boot_id = node.life.as_ref().map(|life| life.boot_id.clone()).unwrap_or_default();
         Self { node: Arc::clone(&node.name), node_uid: node.uid.clone(), boot_id, pod }
     }

@@ -9,8 +9,6 @@ use pod_safety_wire::{self as wire, Raw, WireError};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use crate::Refusal;
-
 /// A kubelet's Lease, as a quorum read showed it. Two of them are compared; their times are by the kubelet's clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseRead(Option<Lease>);
@@ -233,12 +231,13 @@ impl AgentRead {
         Ok(Some(Self { asked_at, epoch, round, looked, ended, left }))
     }
 
-    pub(crate) fn ended(&self, uid: &str) -> Result<(), Refusal> {
+    /// Whether nothing of this pod is left; if not, what is.
+    pub(crate) fn ended(&self, uid: &str) -> Result<(), String> {
         if self.ended.split(' ').any(|ended| ended == uid) {
             return Ok(());
         }
         let left = self.left.lines().find_map(|line| line.strip_prefix(uid));
-        Err(Refusal::PodsNotEnded(left.unwrap_or_default().trim().to_owned()))
+        Err(left.unwrap_or_default().trim().to_owned())
     }
 }
 

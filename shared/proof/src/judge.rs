@@ -144,7 +144,7 @@ pub fn pods_ended(
     let Claim::PodsEnded { node } = &force.claim else {
         return Err(Refusal::ClaimMismatch("its node was not named"));
     };
-    read.ended(&version.pod.uid.to_string())?;
+    read.ended(&version.pod.uid.to_string()).map_err(Refusal::PodsNotEnded)?;
     let later = |mark: &&Mark| mark.serves(&version, read) && mark.round.saturating_add(2) <= read.looked;
     mark.filter(later).ok_or(Refusal::AgentMustLookAgain)?;
     Ok(Evidence::new(EvidenceKind::PodsEnded { node: Arc::clone(node) }, version, read.asked_at + VALID_FOR))

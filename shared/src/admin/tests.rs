@@ -1,6 +1,7 @@
 //! What a person with `curl` and Prometheus see.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::connect_info::MockConnectInfo;
@@ -13,6 +14,7 @@ use crate::authority::{EvidenceKind, Refusal, Unproved};
 use crate::cache::{STALE_AFTER, Sign, Trouble};
 use crate::client::ApiError;
 use crate::client::scripted::{env, pass};
+use crate::clock::Mono;
 use crate::drive::{HoldReason as _, NodeUnreadable, Subject};
 use crate::events::Recorder;
 use crate::model::{KindOfEvidence, PodKey, Uid};

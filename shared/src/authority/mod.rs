@@ -52,8 +52,6 @@ pub use pod_safety_proof::{
 };
 pub use scales::{Scaled, ask_scales};
 pub use update::{Past, Update};
-pub use verify::FORCE_DELETE_REFUSED;
+pub use verify::{FORCE_DELETE_REFUSED, Policy};
 pub use volume::{Refused, Seen, VolumeChange, VolumeUpdate};
-pub use writer::{
-    Authority, FENCERS, LOOKERS, NODE_WRITERS, Owner, Parts, Policy, SWITCHERS, Submitted, WRITERS,
-};
+pub use writer::{Authority, FENCERS, LOOKERS, NODE_WRITERS, Owner, Parts, SWITCHERS, Submitted, WRITERS};

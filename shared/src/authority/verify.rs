@@ -4,20 +4,34 @@
 mod ended;
 mod volumes;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use pod_safety_fence::Judge;
 use pod_safety_fence::witness::look;
 use pod_safety_leader::outcome::Unproved;
 use pod_safety_proof::{self as proof, Claim, Evidence, Force, NodeEvidence, PodVersion, Refusal};
 
-use super::writer::Policy;
 use crate::cache::{Cache, Learns as _};
 use crate::client::Connection;
 use crate::clock::Env;
 
 /// The reason of Events about force deletions that were refused; their messages begin with [`Unproved::reason`].
 pub const FORCE_DELETE_REFUSED: &str = "ForceDeleteRefused";
+
+/// What an operator decided for this process.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    /// How far the two reads of a missing node lie apart.
+    pub quarantine: Duration,
+    /// Take the out-of-service taint for proof, as KCM does.
+    pub trust_out_of_service_taint: bool,
+    /// The namespace of the Leases of node agents, if what they report of pods is accepted.
+    pub agent_reports: Option<Arc<str>>,
+    /// CSI drivers whose storage lets nobody write who is not attached: what is detached there is another node's to have.
+    pub exclusive_backends: BTreeSet<String>,
+}
 
 /// Reads for one batch of claims about one node.
 pub(super) struct Verifier<'a> {

@@ -26,7 +26,7 @@ use super::ledger::Ledger;
 use super::queue::{Drain, FairQueue};
 use super::scales::Scales;
 use super::update::Update;
-use super::verify::Verifier;
+use super::verify::{Policy, Verifier};
 use crate::cache::{Cache, Learns as _};
 use crate::client::{Connection, MOST};
 use crate::clock::{Env, Mono};
@@ -63,19 +63,6 @@ pub const LOOKERS: usize = 8;
 
 /// How long the failure of a first read is left alone.
 const WITNESS_AGAIN: Duration = Duration::from_secs(1);
-
-/// What an operator decided for this process.
-#[derive(Clone, Debug)]
-pub struct Policy {
-    /// How far the two reads of a missing node lie apart.
-    pub quarantine: Duration,
-    /// Take the out-of-service taint for proof, as KCM does.
-    pub trust_out_of_service_taint: bool,
-    /// The namespace of the Leases of node agents, if what they report of pods is accepted.
-    pub agent_reports: Option<Arc<str>>,
-    /// CSI drivers whose storage lets nobody write who is not attached: what is detached there is another node's to have.
-    pub exclusive_backends: BTreeSet<String>,
-}
 
 /// Who asked for an intent and hears how it ended.
 pub trait Owner: Send + Sync + 'static {

@@ -5,6 +5,7 @@
 //! sweep marks all of them, and what follows is the same `decide`. Nothing here
 //! retries: whoever decides again is the retry.
 
+mod beats;
 mod decision;
 mod dirty;
 mod holds;
@@ -18,12 +19,12 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
+pub use beats::{Beat, Beats};
 pub use decision::{Decision, Mode, Subject};
 use dirty::Dirty;
 pub use holds::{HeldNow, Holds};
 pub use reason::{FORCE_DELETE_HELD, HoldReason, NodeUnreadable};
 
-use crate::admin::Beat;
 use crate::authority::{Authority, Delete, Force, Intent, Outcome, Owner, Submitted, Update};
 use crate::cache::{Cache, Change, Subscriber, Unfresh, View};
 use crate::clock::{Env, Mono};

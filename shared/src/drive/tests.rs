@@ -5,7 +5,6 @@ mod deletions;
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::admin::Beats;
 use crate::authority::Claim;
 use crate::client::scripted::{Answer, Api, env, pass};
 use crate::lease::Leadership;
@@ -375,7 +374,7 @@ async fn two_keys_with_the_same_reason_count_twice() {
 async fn the_loop_beats_while_nothing_happens_and_ends_when_it_is_told_to() {
     let it = guarding(nothing);
     pass(1_000.0).await;
-    assert!(it.beats.stuck_for_tests(it.env.now()).is_empty());
+    assert!(it.beats.stuck(it.env.now()).is_empty());
     assert!(!*it.ended.lock());
     it.stop.send_replace(true);
     pass(0.1).await;

@@ -12,8 +12,9 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
+use super::error::{LARGEST_OBJECT, WireError};
 use super::json::Arrived;
-use super::policy::null_is_empty_map;
+use super::message::null_is_empty_map;
 use super::{ObjectMeta, Status};
 
 /// The `Accept` header of every read.
@@ -21,10 +22,6 @@ pub const PROTOBUF_FIRST: &str = "application/vnd.kubernetes.protobuf,applicatio
 
 /// What every protobuf object of the API begins with (`runtime/serializer/protobuf`).
 pub(super) const MAGIC: &[u8] = b"k8s\0";
-
-/// The largest object that is believed. etcd refuses objects over 1.5 MiB and the
-/// API server requests over 3 MiB; more is a broken stream.
-pub(super) const LARGEST_OBJECT: usize = 16 << 20;
 
 /// How the bytes are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,32 +43,6 @@ impl Encoding {
             _ => None,
         }
     }
-}
-
-/// Why bytes could not be read.
-#[derive(Debug, thiserror::Error)]
-pub enum WireError {
-    /// Not JSON, or of another shape.
-    #[error("decoding JSON")]
-    Json(#[source] serde_json::Error),
-    /// Not protobuf, or of another shape.
-    #[error("decoding protobuf")]
-    Protobuf(#[source] prost::DecodeError),
-    /// A protobuf object without its envelope.
-    #[error("a protobuf object does not begin with the Kubernetes magic bytes")]
-    NoMagic,
-    /// Protobuf, of which only the fields that somebody declared can be read.
-    #[error("the answer came as protobuf, not with all of its fields as JSON")]
-    NotJson,
-    /// An object of a size that no API server sends.
-    #[error("an object claims {0} bytes; the largest plausible object has {LARGEST_OBJECT}")]
-    TooLarge(usize),
-    /// An object or a list whose parts do not fit together, or that ends early.
-    #[error("the answer is truncated, or is not what was requested")]
-    BrokenOff,
-    /// A watch event of a type that this version does not know.
-    #[error("a watch event of the unknown type {0:?}")]
-    UnknownEvent(String),
 }
 
 /// What an object can be decoded into.

@@ -10,8 +10,8 @@ use bytes::{Bytes, BytesMut};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::codec::{LARGEST_OBJECT, WireError};
-use super::list::ListMeta;
+use super::error::{LARGEST_OBJECT, WireError};
+use super::meta::ListMeta;
 
 /// Bytes that arrived and were not taken yet.
 #[derive(Debug, Default)]

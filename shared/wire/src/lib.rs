@@ -9,9 +9,12 @@
 //! alone, never of its list: a [`List`] gives them out one by one, undecoded.
 
 mod codec;
+mod error;
 mod json;
 mod list;
+mod message;
 mod messages;
+mod meta;
 mod placement;
 mod policy;
 mod renewal;
@@ -23,13 +26,14 @@ mod fuzz;
 #[cfg(test)]
 mod recorded;
 
-pub use codec::{Custom, CustomMeta, Decode, Encoding, Event, Frames, PROTOBUF_FIRST, Raw, WireError};
+pub use codec::{Custom, CustomMeta, Decode, Encoding, Event, Frames, PROTOBUF_FIRST, Raw};
+pub use error::WireError;
 pub use list::List;
 pub use messages::{
-    ContainerState, ContainerStatus, Lease, LeaseSpec, MapKey, Node, NodeCondition, NodeInfo, NodeSpec,
-    NodeStatus, ObjectMeta, OnlyMeta, OwnerReference, Pod, PodCondition, PodSpec, PodStatus, Presence,
-    Status, StatusCause, StatusDetails, Taint, Toleration,
+    ContainerState, ContainerStatus, Lease, LeaseSpec, Node, NodeCondition, NodeInfo, NodeSpec, NodeStatus,
+    Pod, PodCondition, PodSpec, PodStatus, Status, StatusCause, StatusDetails, Taint, Toleration,
 };
+pub use meta::{MapKey, ObjectMeta, OnlyMeta, OwnerReference, Presence};
 pub use placement::{
     Container, NodeRoom, NodeRoomSpec, NodeRoomStatus, PodNeeds, PodNeedsSpec, Quantity, Resources, Volume,
     VolumeSource,

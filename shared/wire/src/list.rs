@@ -6,20 +6,11 @@
 
 use bytes::{Buf, Bytes, BytesMut};
 use prost::Message;
-use serde::Deserialize;
 
-use super::codec::{Encoding, LARGEST_OBJECT, MAGIC, Raw, WireError};
+use super::codec::{Encoding, MAGIC, Raw};
+use super::error::{LARGEST_OBJECT, WireError};
 use super::json::Items;
-
-/// `metadata` of a list.
-#[derive(Clone, PartialEq, Message, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct ListMeta {
-    #[prost(string, tag = "2")]
-    pub(super) resource_version: String,
-    #[prost(string, tag = "3")]
-    pub(super) r#continue: String,
-}
+use super::meta::ListMeta;
 
 /// Where in a protobuf list the next byte lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::messages::{Taint, Toleration, message, null_is_empty};
-use super::policy::null_is_empty_map;
-use super::{ObjectMeta, Presence};
+use super::message::{message, null_is_empty, null_is_empty_map};
+use super::messages::{Taint, Toleration};
+use super::meta::{ObjectMeta, Presence};
 
 message! {
     /// A pod as a scheduler sees it.

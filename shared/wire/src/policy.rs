@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::messages::{message, null_is_empty};
-use super::{ObjectMeta, Time};
+use super::Time;
+use super::message::{message, null_is_empty, null_is_empty_map};
+use super::meta::ObjectMeta;
 
 message! {
     /// A `PodDisruptionBudget` of policy/v1.
@@ -178,13 +179,6 @@ impl<'de> Deserialize<'de> for IntOrString {
             Either::Text(text) => Self { kind: Some(1), number: None, text: Some(text) },
         })
     }
-}
-
-/// Maps may be `null` in JSON where Go had a nil map.
-pub(super) fn null_is_empty_map<'de, D: Deserializer<'de>, V: Deserialize<'de>>(
-    deserializer: D,
-) -> Result<BTreeMap<String, V>, D::Error> {
-    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::messages::{message, null_is_empty};
-use super::{ObjectMeta, Presence};
+use super::message::{message, null_is_empty};
+use super::meta::{ObjectMeta, Presence};
 
 message! {
     /// A volume of a pod. In JSON its source stands beside its name.

@@ -17,6 +17,8 @@ const LONGER: Duration = Duration::from_secs(20);
 const BUSY: u32 = 20;
 /// Kilobytes. A mutant that allocates for ever ends itself and not the machine.
 const MEMORY: u64 = 8 << 20;
+/// Bytes. What is not optimised needs more of its stack than a thread has.
+const STACK: &str = "67108864";
 /// Tests of one process. Most mutants are caught by one of the first few.
 const BATCHES: [usize; 3] = [4, 16, 64];
 
@@ -122,7 +124,8 @@ fn run(
         .args(tests)
         .current_dir(&program.folder)
         // Properties draw the same cases each time, and no case that failed is kept for later mutants.
-        .envs([("PROPTEST_RNG_SEED", "7"), ("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "true"), (variable, value)])
+        .envs([("PROPTEST_RNG_SEED", "7"), ("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "true")])
+        .envs([("RUST_MIN_STACK", STACK), (variable, value)])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())

@@ -31,7 +31,8 @@ use clap::Parser;
 const MARK: &str = "<!-- made by make mutants -->\n";
 
 /// Each package with its folder. What a package's own tests miss, those of the packages after it may notice, where they use it.
-pub(crate) const USERS: [(&str, &str); 11] = [
+pub(crate) const USERS: [(&str, &str); 12] = [
+    ("pod-safety-proof", "shared/proof"),
     ("pod-safety-client", "shared/client"),
     ("pod-safety-cache", "shared/cache"),
     ("pod-safety-leader", "shared/leader"),

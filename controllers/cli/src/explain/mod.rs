@@ -33,7 +33,6 @@ use super::watch::{Shown, WatchArgs};
 use crate::block_on;
 pub(super) use look::{Look, OURS, our_pods, refusal};
 use page::{Document, page};
-pub(super) use pdb::tone;
 pub(super) use timeline::{TimelineArgs, Told};
 
 /// At the end of `--help`.

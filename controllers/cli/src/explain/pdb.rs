@@ -9,7 +9,6 @@ use super::Args;
 use crate::Exit;
 use crate::budgets::{self, Document};
 use crate::cluster::{Chosen, PrintArgs, Session, open};
-use crate::paint::Tone;
 use crate::watch::Shown;
 
 /// What an explanation of budgets reads.
@@ -96,14 +95,5 @@ const fn blocks(verdict: &Verdict) -> bool {
         | Verdict::SyncFailed(_)
         | Verdict::Overlaps(_)
         | Verdict::Never => true,
-    }
-}
-
-/// The mark of a verdict.
-pub(crate) const fn tone(verdict: &Verdict) -> Tone {
-    match verdict {
-        Verdict::Allows(_) => Tone::Good,
-        Verdict::SelectsNothing | Verdict::NoneNow | Verdict::Processing => Tone::Attention,
-        Verdict::Ignored(_) | Verdict::SyncFailed(_) | Verdict::Overlaps(_) | Verdict::Never => Tone::Bad,
     }
 }

@@ -7,7 +7,8 @@ use pod_safety_clock::Env;
 use pod_safety_control_plane::rigs::Rigs;
 use pod_safety_transport::{Act, DeviceError, Driver, FenceTransport as _, Secret, Value};
 
-use super::super::metadata::{Kind, Metadata};
+use super::super::metadata::Metadata;
+use super::super::parameters::Kind;
 use super::super::{Agents, METADATA_WITHIN, find, input, parameters, traps};
 use super::{METADATA, Stage, order, plain};
 use crate::AgentOptions;

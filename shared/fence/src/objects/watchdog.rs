@@ -14,7 +14,7 @@ use crate::Acting;
 use crate::api::{ActTime, ActedOn, DeviceDriver, WatchdogClass, WatchdogLease};
 use crate::cache::Learns as _;
 use crate::client::ApiError;
-use crate::looks::Looker;
+use crate::looker::Looker;
 use crate::outcome::{Outcome, version};
 use crate::transport::{Answer, DeviceError, Identity, Power};
 use crate::watchdog::{self, Lease};

@@ -1,0 +1,26 @@
+//! What an operator decided.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pod_safety_shared::drive::Mode;
+
+/// What an operator decided.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Whether anything is done.
+    pub mode: Mode,
+    /// The node that this process runs on, if it was told: it never shoots that one.
+    pub our_node: Option<Arc<str>>,
+    /// The volume guard runs: that storage is fenced frees volumes.
+    pub guards_volumes: bool,
+    /// Incidents that a person only wants written down are decided about too. `explain` tells of the others alone.
+    pub rehearsals: bool,
+    /// For how long incidents and evidence are kept that nothing rests on; `None`: for ever.
+    pub history: Option<Duration>,
+    /// So far the copies may be behind from which a provider answers.
+    pub provider_behind: Duration,
+}
+
+/// Amazon's advice on its eventual consistency is to ask again for up to about five minutes. None of the others names a time.
+pub const PROVIDER_BEHIND: Duration = Duration::from_mins(5);

@@ -1,0 +1,121 @@
+//! `metadata`, and what of a message counts only by its presence.
+
+use std::collections::BTreeMap;
+
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::Time;
+use super::message::{message, null_is_empty, null_is_empty_map};
+
+message! {
+    /// `metadata`, without managed fields.
+    ObjectMeta {
+        /// The name.
+        name: Option<String> = [string, optional, tag = "1"];
+        /// The namespace; absent for cluster-scoped kinds.
+        namespace: Option<String> = [string, optional, tag = "3"];
+        /// The identity.
+        uid: Option<String> = [string, optional, tag = "5"];
+        /// The version.
+        resource_version: Option<String> = [string, optional, tag = "6"];
+        /// Counts changes of the spec.
+        generation: Option<i64> = [int64, optional, tag = "7"];
+        /// When the API server created it.
+        creation_timestamp: Option<Time> = [message, optional, tag = "8"];
+        /// When its grace ends, if deletion was asked for.
+        deletion_timestamp: Option<Time> = [message, optional, tag = "9"];
+        /// The grace in force, in seconds.
+        deletion_grace_period_seconds: Option<i64> = [int64, optional, tag = "10"];
+        /// The labels.
+        labels: BTreeMap<String, String> = [btree_map = "string, string", tag = "11"] serde[deserialize_with = "null_is_empty_map"];
+        /// The keys of the annotations; nobody reads a value.
+        annotations: Vec<MapKey> = [message, repeated, tag = "12"] serde[with = "map_keys"];
+        /// Whose it is.
+        owner_references: Vec<OwnerReference> = [message, repeated, tag = "13"] serde[deserialize_with = "null_is_empty"];
+        /// What keeps the object after its deletion.
+        finalizers: Vec<String> = [string, repeated, tag = "14"] serde[deserialize_with = "null_is_empty"];
+    }
+}
+
+message! {
+    /// One owner.
+    OwnerReference {
+        /// The kind.
+        kind: Option<String> = [string, optional, tag = "1"];
+        /// The name, in the same namespace.
+        name: Option<String> = [string, optional, tag = "3"];
+        /// The identity.
+        uid: Option<String> = [string, optional, tag = "4"];
+        /// Group and version.
+        api_version: Option<String> = [string, optional, tag = "5"];
+        /// Whether it is the one that manages the object.
+        controller: Option<bool> = [bool, optional, tag = "6"];
+    }
+}
+
+message! {
+    /// Any object, to learn who it is when the rest cannot be read.
+    OnlyMeta {
+        /// Its metadata.
+        metadata: Option<ObjectMeta> = [message, optional, tag = "1"];
+    }
+}
+
+/// The key of a map entry. As protobuf a map is a list of entries, so leaving
+/// the value (tag 2) out skips it.
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
+pub struct MapKey {
+    /// The key.
+    #[prost(string, tag = "1")]
+    pub key: String,
+}
+
+/// A message of which only the presence matters.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize)]
+pub struct Presence {}
+
+/// `metadata` of a list.
+#[derive(Clone, PartialEq, prost::Message, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct ListMeta {
+    #[prost(string, tag = "2")]
+    pub(super) resource_version: String,
+    #[prost(string, tag = "3")]
+    pub(super) r#continue: String,
+}
+
+/// A JSON object of which only the keys are kept.
+mod map_keys {
+    use super::{Deserializer, IgnoredAny, MapAccess, MapKey, SerializeMap, Serializer, Visitor};
+
+    pub(super) fn serialize<S: Serializer>(keys: &[MapKey], serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(keys.len()))?;
+        for entry in keys {
+            map.serialize_entry(&entry.key, "")?;
+        }
+        map.end()
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<MapKey>, D::Error> {
+        struct Keys;
+        impl<'de> Visitor<'de> for Keys {
+            type Value = Vec<MapKey>;
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("an object or null")
+            }
+            fn visit_unit<E>(self) -> Result<Self::Value, E> {
+                Ok(Vec::new())
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut keys = Vec::new();
+                while let Some((key, IgnoredAny)) = map.next_entry()? {
+                    keys.push(MapKey { key });
+                }
+                Ok(keys)
+            }
+        }
+        deserializer.deserialize_any(Keys)
+    }
+}
