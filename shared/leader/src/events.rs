@@ -26,7 +26,7 @@ use crate::record::error_chain;
 /// 10 MB when full, which only the loss of hundreds of nodes at once can do.
 const LIMIT: usize = 20_000;
 
-/// The same Event on the same pod is not repeated within this time.
+/// The same Event on the same object is not repeated within this time.
 const SAME_AGAIN: Duration = Duration::from_secs(600);
 
 /// While pods are being removed, Events are written at most this often: each one
@@ -144,13 +144,27 @@ struct Recorded {
 #[derive(Debug, Default)]
 struct Waiting {
     events: VecDeque<Recorded>,
-    said: BTreeMap<(About, &'static str), Mono>,
+    said: BTreeMap<Said, Mono>,
+}
+
+/// What is not repeated: of whom, the reason, and the code with which a message may begin. People and `explain` go by the code.
+type Said = (About, &'static str, Option<Box<str>>);
+
+fn said(event: &Event) -> Said {
+    let code = event.message.split_once(": ").map(|(code, _)| code);
+    // Names of objects are lower case: nobody who names them makes codes.
+    let is_code = |code: &&str| {
+        code.starts_with(|first: char| first.is_ascii_uppercase())
+            && code.bytes().all(|byte| byte.is_ascii_alphabetic())
+    };
+    let code = code.filter(is_code);
+    (event.about.clone(), event.reason, code.map(Into::into))
 }
 
 impl Waiting {
     /// Whether it is time to say this of that, again or for the first time.
     fn says(&mut self, event: &Event, now: Mono) -> bool {
-        let said = (event.about.clone(), event.reason);
+        let said = said(event);
         if self.said.get(&said).is_some_and(|at| now.since(*at) < SAME_AGAIN) {
             return false;
         }
@@ -221,10 +235,8 @@ impl Recorder {
             let next = self.waiting.lock().events.pop_front();
             match next {
                 None => self.news.notified().await,
-                Some(Recorded { event: Event { about, reason, .. }, .. })
-                    if leadership.term(self.env.now()).is_none() =>
-                {
-                    self.waiting.lock().said.remove(&(about, reason));
+                Some(Recorded { event, .. }) if leadership.term(self.env.now()).is_none() => {
+                    self.waiting.lock().said.remove(&said(&event));
                 }
                 Some(recorded) => {
                     if self.metrics.in_flight.get() > 0 {

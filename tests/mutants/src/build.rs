@@ -159,7 +159,7 @@ fn compile(tree: &Path, target: &Path, package: &str) -> Result<(Option<PathBuf>
             "--locked",
             "--message-format=json",
         ])
-        .args(["--package", package, &unoptimised("pod-safety")])
+        .args(["--package", package])
         .args(crate::USERS.map(|(package, _)| unoptimised(package)))
         .arg("--target-dir")
         .arg(target)

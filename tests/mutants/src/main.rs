@@ -45,14 +45,19 @@ pub(crate) const USERS: [(&str, &str); 12] = [
     ("pod-safety-fencing", "controllers/fencing"),
     ("pod-safety-volume-guard", "controllers/volume-guard"),
 ];
-/// It uses all of them.
-const PROGRAM: (&str, &str) = ("pod-safety", "controllers");
+/// They use all of them.
+const PEOPLE: [(&str, &str); 4] = [
+    ("pod-safety-explain", "controllers/explain"),
+    ("pod-safety-drain", "controllers/drain"),
+    ("pod-safety-process", "controllers/process"),
+    ("pod-safety-cli", "controllers/cli"),
+];
 
 /// The packages whose tests may notice what this one's own tests miss. Controllers do not use each other.
 fn users(package: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
     let place = USERS.iter().position(|(name, folder)| *name == package && folder.starts_with("shared"));
     let after = place.map_or(&[][..], |place| USERS.get(place + 1..).unwrap_or_default());
-    after.iter().copied().chain(place.map(|_| PROGRAM))
+    after.iter().copied().chain(PEOPLE.into_iter().filter(move |_| place.is_some()))
 }
 
 /// Says which mutants of cargo-mutants' list no unit test notices.

@@ -133,6 +133,22 @@ async fn the_same_is_said_once_in_ten_minutes() {
     }
 }
 
+/// Found on a real API server. A refusal that ended within seconds (`QuarantineNotOver`) hid for ten minutes those that came after
+/// it: the Event, and `explain`, which reads its code, went on to name the first.
+#[tokio::test(start_paused = true)]
+async fn bug_a_refusal_hid_another_one_of_the_same_object_for_ten_minutes() {
+    let told = told(created);
+    let refused = |message: &str| Event { message: message.to_owned(), ..event("a", "ForceDeleteRefused") };
+    for message in
+        ["QuarantineNotOver: 5s", "ReadsTooSlow: by 1.0s", "QuarantineNotOver: 1s", "ReadsTooSlow: by 1.1s"]
+    {
+        told.recorder.record(refused(message));
+    }
+    pass(0.1).await;
+    let written: Vec<_> = told.api.heard().iter().map(|asked| asked.json()["message"].clone()).collect();
+    assert_eq!(written, ["QuarantineNotOver: 5s", "ReadsTooSlow: by 1.0s"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_does_not_fit_is_dropped_and_counted_and_keeps_nobody_waiting() {
     let (env, _wall) = env();

@@ -23,6 +23,9 @@ use crate::wire;
 /// milliseconds each; a slow API server is asked again.
 pub(super) const LOOK_LASTS: Duration = Duration::from_secs(2);
 
+/// The word for an answer that was over before anything could be sent, as for force deletions.
+const TOO_SLOW: &str = "ReadsTooSlow";
+
 /// Deletions that wait or are being carried out.
 #[derive(Default)]
 pub(super) struct Deletions {
@@ -196,6 +199,22 @@ impl Authority {
         Ok(same)
     }
 
+    /// Tells people of the pod that its deletion waits.
+    fn warn(&self, wished: &Delete, message: String) {
+        let reason = match &wished.cause {
+            Cause::Taint { .. } => "TaintEvictionFailed",
+            Cause::NodeGone { .. } => "DeletionFailed",
+        };
+        let about = About::Pod(wished.pod.clone());
+        self.events.record(Event {
+            speaker: Speaker::Ours,
+            about,
+            kind: EventType::Warning,
+            reason,
+            message,
+        });
+    }
+
     fn tell(&self, wished: &Delete, outcome: &Outcome, controller: &'static str) {
         let pod = &wished.pod;
         let about = About::Pod(pod.clone());
@@ -210,15 +229,17 @@ impl Authority {
                 (Action::Deleted, recorded, wished.cause.to_string())
             }
             Outcome::Failed(error) => {
-                let reason = match &wished.cause {
-                    Cause::Taint { .. } => "TaintEvictionFailed",
-                    Cause::NodeGone { .. } => "DeletionFailed",
-                };
                 let why = error_chain(error);
-                let (speaker, kind) = (Speaker::Ours, EventType::Warning);
-                let message = format!("the deletion failed and is tried again: {why}");
-                self.events.record(Event { speaker, about, kind, reason, message });
+                self.warn(wished, format!("the deletion failed and is tried again: {why}"));
                 (Action::Failed, error.category(), why)
+            }
+            Outcome::Expired => {
+                let within = LOOK_LASTS.as_secs();
+                let why = format!(
+                    "the node was read, but the answer took longer than {within}s, and the node may have changed since: tried again"
+                );
+                self.warn(wished, format!("{TOO_SLOW}: {why}"));
+                (Action::Failed, TOO_SLOW, why)
             }
             Outcome::Gone => (Action::Dropped, "Gone", "the pod no longer exists".to_owned()),
             Outcome::Withdrawn => {
@@ -228,7 +249,6 @@ impl Authority {
                 (Action::Dropped, "NotLeader", "leadership was lost before the act".to_owned())
             }
             Outcome::Changed
-            | Outcome::Expired
             | Outcome::Written
             | Outcome::NoEffect
             | Outcome::Heard

@@ -9,6 +9,7 @@
 mod detached;
 mod fenced;
 mod hosts;
+mod late;
 mod objects;
 mod storm;
 

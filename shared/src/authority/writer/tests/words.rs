@@ -95,6 +95,29 @@ async fn bug_the_event_of_a_refusal_did_not_name_the_refusal() {
     assert_eq!(events[0]["message"], "NoWitness: there is no first quorum read of the missing node yet");
 }
 
+/// Where each read of a node took longer than it may, nothing was ever deleted gracefully, and the journal alone said why, wrongly:
+/// that pod or node had changed.
+#[tokio::test(start_paused = true)]
+async fn bug_a_deletion_that_waits_for_a_slow_api_server_was_called_changed() {
+    let pool = pool(Leadership::alone(), |asked| match asked.method.as_str() {
+        "GET" => Answer::not_found().late(Duration::from_secs(3)),
+        _ => Answer::json(&json!({ "metadata": {} })),
+    });
+    let pod = pod("a").force(Claim::KubeletTerminated).pod;
+    let cause = crate::authority::Cause::NodeGone { node: "n".into() };
+    let due = Mono::default();
+    let delete = Delete { pod, rv: "10".parse().unwrap(), generation: 1, disrupted: None, cause, due };
+    pool.accepts(Intent::Delete(delete));
+    pass(3.5).await;
+    let why = "the node was read, but the answer took longer than 2s, and the node may have changed since: tried again";
+    let records = pool.journal.last();
+    let record = &records[0];
+    assert_eq!((record.action, record.reason, &*record.message), (Action::Failed, "ReadsTooSlow", why));
+    let events = events(&pool).await;
+    assert_eq!((&events[0]["type"], &events[0]["reason"]), (&json!("Warning"), &json!("DeletionFailed")));
+    assert_eq!(events[0]["message"], format!("ReadsTooSlow: {why}"));
+}
+
 #[tokio::test(start_paused = true)]
 async fn people_hear_of_a_removal_a_refusal_and_a_failure_and_of_nothing_that_passes() {
     type Script = fn(&Asked) -> Answer;
