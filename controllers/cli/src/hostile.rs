@@ -275,9 +275,11 @@ fn attack_control_characters_of_the_cluster_reach_no_report_and_no_browser() {
     std::fs::remove_dir_all(folder).unwrap();
 
     enter(&says);
-    let (connection, env) = connected().unwrap();
-    let session = Session { connection, env };
-    let pages = crate::block_on(async { Ok(super::ui::pages(session).await) }).unwrap();
+    let pages = crate::block_on(async {
+        let (connection, env) = connected().unwrap();
+        Ok(super::ui::pages(Session { connection, env }).await)
+    });
+    let pages = pages.unwrap();
     leave();
     for page in pages {
         assert!(page.contains(FORGED), "{page}");

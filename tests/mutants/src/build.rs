@@ -122,14 +122,17 @@ pub(crate) fn build(
     bail!("{package} does not compile after {ROUNDS} rounds")
 }
 
-/// Compiles the unit tests of a package that uses the one with the mutants.
+/// Compiles the unit tests of a package that uses the one with the mutants. Where it does not compile with them it is left out, and
+/// that is said.
 ///
 /// # Errors
-/// If it does not compile.
-pub(crate) fn dependent(tree: &Path, target: &Path, package: &str, folder: &str) -> Result<Program> {
+/// If cargo cannot be started.
+pub(crate) fn dependent(tree: &Path, target: &Path, package: &str, folder: &str) -> Result<Option<Program>> {
     let (path, errors) = compile(tree, target, package)?;
-    let path = path.with_context(|| format!("{package}: {} errors of the compiler", errors.len()))?;
-    Ok(Program { path, folder: tree.join(folder) })
+    for error in &errors {
+        eprintln!("left out, for it does not compile with the mutants: {package}: {}", error.message);
+    }
+    Ok(path.map(|path| Program { path, folder: tree.join(folder) }))
 }
 
 /// The mutant where the compiler points first or, if there is none, where it points next.

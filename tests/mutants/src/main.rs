@@ -109,7 +109,8 @@ fn main() -> Result<()> {
         eprintln!("{package}: {} of {} mutants compile in their place", viable.len(), mutants.len());
         let mut left = mutants;
         left.retain(|mutant| viable.contains(&mutant.number) && mutant.number % of == part);
-        let used = users(package).map(|(user, folder)| build::dependent(&tree, &target, user, folder));
+        let used = users(package)
+            .filter_map(|(user, folder)| build::dependent(&tree, &target, user, folder).transpose());
         for program in std::iter::once(Ok(program)).chain(used) {
             let program = program?;
             let reached = judge::record(&program, &tree.join("reached"))?;

@@ -1,4 +1,4 @@
-//! What was caught, file by file, what was missed, and whether that is enough.
+//! What was caught, crate by crate, what was missed, and whether that is enough.
 
 use std::collections::BTreeMap;
 use std::fmt::{Error, Write as _};
@@ -53,19 +53,23 @@ fn row(judged: &Judged<'_>, of: impl Fn(&Mutant) -> bool) -> String {
     format!("{} | {unviable} | {caught} | {by_time} | {missed} | {whole}.{tenth} %", viable + unviable)
 }
 
+/// The folder of its crate.
+fn crate_of(mutant: &Mutant) -> &str {
+    mutant.file.split_once("/src/").map_or(&mutant.file, |(folder, _)| folder)
+}
+
 /// The tables of `docs/mutants.md`.
 pub(crate) fn tables(judged: &Judged<'_>, equivalents: &BTreeMap<String, String>) -> Result<String, Error> {
     let mut text = String::new();
-    writeln!(text, "| file | mutants | unviable | caught | by time | missed | caught of viable |")?;
+    writeln!(text, "| crate | mutants | unviable | caught | by time | missed | caught of viable |")?;
     writeln!(text, "|---|--:|--:|--:|--:|--:|--:|")?;
-    let mut files: Vec<&str> = judged.iter().map(|(mutant, _)| mutant.file.as_str()).collect();
-    files.dedup();
-    for file in files {
-        writeln!(text, "| `{file}` | {} |", row(judged, |mutant| mutant.file == file))?;
+    let mut crates: Vec<&str> = judged.iter().map(|(mutant, _)| crate_of(mutant)).collect();
+    crates.dedup();
+    for name in crates {
+        writeln!(text, "| `{name}` | {} |", row(judged, |mutant| crate_of(mutant) == name))?;
     }
-    for package in ["shared", "controllers"] {
-        writeln!(text, "| all of {package} | {} |", row(judged, |mutant| mutant.file.starts_with(package)))?;
-    }
+    let on_path = |mutant: &Mutant| PATHS.contains(&mutant.file.as_str());
+    writeln!(text, "| of these, where none may be missed | {} |", row(judged, on_path))?;
     writeln!(text, "| all | {} |\n\n## Missed\n\n| mutant | why |\n|---|---|", row(judged, |_| true))?;
     for mutant in missed(judged) {
         let why = equivalents.get(&mutant.id).map_or("no test notices it", String::as_str);
