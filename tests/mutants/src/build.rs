@@ -70,7 +70,7 @@ fn write(path: &Path, bytes: &[u8]) -> Result<()> {
 }
 
 /// Compiles the unit tests of `package` in `tree` into `target`, with all its `mutants` that the compiler takes, and says
-/// which those are.
+/// which those are. Then those of its `users`, which are named with their folders; one that does not compile is left out, and said.
 ///
 /// # Errors
 /// If it does not compile without mutants, or an error cannot be laid to one.
@@ -79,7 +79,8 @@ pub(crate) fn build(
     target: &Path,
     package: &str,
     mutants: &[&Mutant],
-) -> Result<(Program, BTreeSet<usize>)> {
+    users: &[(&str, &str)],
+) -> Result<(Vec<Program>, BTreeSet<usize>)> {
     let mut files: BTreeMap<&str, Vec<&Mutant>> = BTreeMap::new();
     for mutant in mutants {
         files.entry(&mutant.file).or_default().push(mutant);
@@ -105,8 +106,22 @@ pub(crate) fn build(
         }
         let (program, errors) = compile(tree, target, package)?;
         if let Some(path) = program {
-            let viable = schemas.values().flat_map(Schema::mutants).collect();
-            return Ok((Program { path, folder }, viable));
+            let mut programs = vec![Program { path, folder: folder.clone() }];
+            let known = constant.len();
+            for (user, folder) in users {
+                let (path, errors) = compile(tree, target, user)?;
+                programs.extend(path.map(|path| Program { path, folder: tree.join(folder) }));
+                for error in errors {
+                    match called_in_constant(&error) {
+                        Some(function) => _ = constant.insert(function),
+                        None => eprintln!("left out, for it does not compile: {user}: {}", error.message),
+                    }
+                }
+            }
+            if constant.len() == known {
+                return Ok((programs, schemas.values().flat_map(Schema::mutants).collect()));
+            }
+            continue;
         }
         eprintln!("{package}: {} errors of the compiler", errors.len());
         for error in errors {
@@ -120,19 +135,6 @@ pub(crate) fn build(
         }
     }
     bail!("{package} does not compile after {ROUNDS} rounds")
-}
-
-/// Compiles the unit tests of a package that uses the one with the mutants. Where it does not compile with them it is left out, and
-/// that is said.
-///
-/// # Errors
-/// If cargo cannot be started.
-pub(crate) fn dependent(tree: &Path, target: &Path, package: &str, folder: &str) -> Result<Option<Program>> {
-    let (path, errors) = compile(tree, target, package)?;
-    for error in &errors {
-        eprintln!("left out, for it does not compile with the mutants: {package}: {}", error.message);
-    }
-    Ok(path.map(|path| Program { path, folder: tree.join(folder) }))
 }
 
 /// The mutant where the compiler points first or, if there is none, where it points next.

@@ -105,14 +105,12 @@ fn main() -> Result<()> {
         // the folder of every day it would take these for those without mutants.
         let (tree, target) = (work.join("tree"), work.join("target"));
         build::copy(repository, &tree)?;
-        let (program, viable) = build::build(&tree, &target, package, &mutants)?;
+        let used: Vec<_> = users(package).collect();
+        let (programs, viable) = build::build(&tree, &target, package, &mutants, &used)?;
         eprintln!("{package}: {} of {} mutants compile in their place", viable.len(), mutants.len());
         let mut left = mutants;
         left.retain(|mutant| viable.contains(&mutant.number) && mutant.number % of == part);
-        let used = users(package)
-            .filter_map(|(user, folder)| build::dependent(&tree, &target, user, folder).transpose());
-        for program in std::iter::once(Ok(program)).chain(used) {
-            let program = program?;
+        for program in programs {
             let reached = judge::record(&program, &tree.join("reached"))?;
             eprintln!("{package}: judging {} mutants by {}", left.len(), program.path.display());
             verdicts.extend(judge::judge(&program, &reached, &left, jobs)?);
