@@ -5,7 +5,6 @@ use std::time::Duration;
 /// What an operator decided.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// A pod that somebody was about to end so long ago, and that does not end, is
-    /// not disrupted after all.
+    /// A pod with the condition `DisruptionTarget` that is not deleted within this time no longer counts as disrupted.
     pub stale_pod_timeout: Duration,
 }

@@ -9,7 +9,7 @@ pub struct Consent {
     pub skip: BTreeSet<(String, String)>,
     /// Data of emptyDir volumes may be lost.
     pub delete_emptydir_data: bool,
-    /// Pods that nobody manages may go, though they do not come back.
+    /// Pods without a controller may be evicted, though nothing recreates them.
     pub evict_unmanaged: bool,
 }
 

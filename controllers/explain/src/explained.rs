@@ -50,16 +50,16 @@ impl Verdict {
 /// The numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arithmetic {
-    /// Ready pods that nobody asked to end, by the status.
+    /// Ready pods that are not being deleted, by the status.
     pub healthy: i32,
     /// How many of them there must be, by the status.
     pub needed: i32,
-    /// How many evictions are let through, by the status.
+    /// How many evictions the status allows.
     pub allowed: i32,
     /// How many pods there should be, by their controllers; `None`: they were not
     /// all found.
     pub replicas: Option<i32>,
-    /// How many evictions would be let through with every pod healthy.
+    /// How many evictions would be allowed with every pod healthy.
     pub ceiling: Option<i32>,
 }
 
@@ -124,7 +124,7 @@ pub struct Way {
 pub(super) struct Counted {
     /// The sum of what controllers want.
     pub(super) scaled: i32,
-    /// Pods that nobody manages.
+    /// Pods without a controller.
     pub(super) unmanaged: i32,
     /// Pods whose controllers want no number.
     pub(super) unscaled: i32,

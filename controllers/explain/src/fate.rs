@@ -34,11 +34,11 @@ pub(super) enum Fate {
     Claimed(Claim),
     /// A first quorum read of its missing node is taken.
     Witnessed,
-    /// It is asked to end now, by this taint's controller.
+    /// It is deleted gracefully now, for this cause.
     Ended(Cause),
     /// Not enough was read to decide.
     Unread(Hold),
-    /// Nobody does anything about it.
+    /// No controller acts on it.
     Left,
 }
 

@@ -196,6 +196,6 @@ pub(super) fn said(object: &str, scene: &Scene<'_>) -> Vec<Moment> {
 }
 
 /// When its deletion was asked for: the API writes down when its grace ends.
-pub(super) fn asked_at(deletion: Deletion) -> Option<jiff::Timestamp> {
+pub(super) fn asked_at(deletion: Deletion) -> Option<Timestamp> {
     moment(deletion.at.saturating_sub(deletion.grace.unwrap_or(0)))
 }

@@ -20,7 +20,7 @@ use super::incident::{Incident, Machine};
 /// For so long a kubelet that booted may not have said so: it does at its start, and it tries each ten seconds.
 const MAY_HAVE_BOOTED: Duration = Duration::from_secs(30);
 
-/// So long a machine that was seen on may take until its kubelet is heard: servers with much memory look through it first.
+/// How long a machine that was seen on may take until its kubelet reports: servers with much memory test it first.
 pub(super) const BOOT_TAKES: Duration = Duration::from_mins(5);
 
 /// What speaks against evidence, and for how long it may have another cause.
@@ -99,12 +99,6 @@ fn contradict(incident: &Incident<'_>, sign: &str) -> Decision {
     let mut status = incident.with(Phase::AwaitingOperator, words);
     status.gates.clear();
     // The taint stays if other evidence about this life holds: the incident goes on with that.
-    status.tainted &= renewed(incident).is_some();
+    status.tainted &= incident.renewed().is_some();
     incident.step(Step::Contradict, status)
-}
-
-/// Other evidence about this life that holds takes the place of what is over.
-pub(super) fn renewed(incident: &Incident<'_>) -> Option<Decision> {
-    let is_lost = incident.node().is_none_or(|node| node.readiness != Readiness::Ready);
-    incident.adopted().filter(|_| is_lost)
 }

@@ -186,7 +186,7 @@ impl<'a> Incident<'a> {
         }
     }
 
-    /// Evidence that somebody else gave, or that we gave and did not note. While the node is called Ready, it is waited.
+    /// Evidence that the status does not name: from another source, or our own. While the node is Ready, the incident waits.
     pub(super) fn adopted(&self) -> Option<Decision> {
         let proof = self.proof().filter(|proof| self.status().evidence.as_deref() != Some(&*proof.name))?;
         if self.node().is_some_and(|node| node.readiness == Readiness::Ready) {
@@ -199,6 +199,12 @@ impl<'a> Incident<'a> {
             ..self.with(Phase::Fenced, message)
         };
         Some(self.step(Step::Write, status))
+    }
+
+    /// Other evidence about this life that holds takes the place of what is over.
+    pub(super) fn renewed(&self) -> Option<Decision> {
+        let is_lost = self.node().is_none_or(|node| node.readiness != Readiness::Ready);
+        self.adopted().filter(|_| is_lost)
     }
 
     /// If the last attempt has no outcome: when nothing of it can land any more. Counted from when this process first

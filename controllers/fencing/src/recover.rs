@@ -10,7 +10,7 @@ use pod_safety_shared::api::{Attempt, DeviceRef, KindOfEvidence, NodeFenceStatus
 use pod_safety_shared::authority::{Lack, Step};
 use pod_safety_shared::model::{Node, Policy, Proof, Readiness};
 
-use super::doubt::{BOOT_TAKES, doubt, renewed};
+use super::doubt::{BOOT_TAKES, doubt};
 use super::gates;
 use super::incident::{Incident, LOOK_AGAIN, Machine, is_dry};
 use super::levels;
@@ -52,7 +52,7 @@ pub(super) fn withdrawn(incident: &Incident<'_>) -> Option<Decision> {
         }
         (None, _) => return None,
     };
-    if let Some(decision) = renewed(incident) {
+    if let Some(decision) = incident.renewed() {
         return Some(decision);
     }
     if incident.status().tainted && incident.proof().is_none() {

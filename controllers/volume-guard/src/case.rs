@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::holds::{Decision, Hold};
+use crate::holds::{Decision, Doubt, Hold};
 use pod_safety_shared::authority::{Intent, Refused, Seen, Update, VolumeChange, VolumeUpdate};
 use pod_safety_shared::cache::{Lookup, View};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::drive::Subject;
-use pod_safety_shared::model::{Node, NodeKey, Readiness, Volume, VolumeKey, VolumeLease};
+use pod_safety_shared::model::{Holder, Node, NodeKey, Readiness, Volume, VolumeKey, VolumeLease};
 
 use super::uses::{Use, is_idle, is_kept_out, is_proved_off, uses};
 
@@ -51,6 +51,11 @@ impl Case<'_> {
     pub(super) fn several(&self, writers: &[&(&Node, Use<'_>)]) -> Hold {
         let nodes = writers.iter().map(|(node, _)| node.name.to_string()).collect();
         Hold::SeveralNodes { volume: Arc::clone(self.name), nodes }
+    }
+
+    /// There is no evidence against its holder, which is in doubt.
+    pub(super) fn unproved(&self, holder: &Holder, doubt: Doubt, detachable: bool) -> Hold {
+        Hold::NoEvidence { volume: Arc::clone(self.name), node: Arc::clone(&holder.node), doubt, detachable }
     }
 
     pub(super) fn hold(&self, hold: Hold) -> Decision {

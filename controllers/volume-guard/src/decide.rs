@@ -14,9 +14,9 @@ use super::case::{Case, LOOK_AGAIN, refuse, users};
 use super::config::Config;
 use super::detach::{
     barred, detach_first, detachable, detached_from, is_wanted_elsewhere, kept_from, left_mounted,
-    storage_proof, take, unproved,
+    storage_proof,
 };
-use super::free::free;
+use super::free::{free, take};
 use super::gate;
 use super::standing::{Holding, Standing};
 use super::uses::{Use, first_pod, is_attached, is_left_mounted, uses};
@@ -197,7 +197,7 @@ fn doubted(
     // Who is heard is not relieved: it would take what it uses at once again.
     let fenced = storage_proof(case, holder, view, now)
         .filter(|_| lease.refused_elsewhere && doubt != Doubt::OutOfService);
-    let hold = unproved(case, holder, doubt, detachable.is_some());
+    let hold = case.unproved(holder, doubt, detachable.is_some());
     // It may be detached, was attached when that was written, and is not.
     let detached =
         detachable.is_some() && lease.was_attached_to(holder) && !is_attached(case.name, &holder.node, view);

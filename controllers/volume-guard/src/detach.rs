@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::holds::{Decision, Doubt, Hold};
-use pod_safety_shared::authority::{Refused, VolumeChange};
+use crate::holds::{Decision, Hold};
+use pod_safety_shared::authority::Refused;
 use pod_safety_shared::cache::{Lookup, View};
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::model::{Holder, Node, NodeKey, Readiness, Uid, VolumeLease};
+use pod_safety_shared::model::{Holder, Node, NodeKey, VolumeLease};
 
 use super::case::{Case, refuse};
 use super::uses::{is_attached, lost_it, uses};
@@ -73,29 +73,4 @@ pub(super) fn detach_first(case: &Case<'_>, lease: &VolumeLease, node: &Node, id
     let hold = Hold::Waits { volume: Arc::clone(case.name), why };
     let detach_from = idle.then(|| node.key());
     refuse(case, lease, hold, detach_from)
-}
-
-/// The node becomes its holder, or stays so.
-pub(super) fn take(case: &Case<'_>, node: &Node, pod: Option<Uid>, view: &View<'_>) -> VolumeChange {
-    let holder = Holder::of(node, pod);
-    let doubt = match node.readiness {
-        Readiness::Ready if node.out_of_service => Some(Doubt::OutOfService),
-        Readiness::Ready => None,
-        _ => Some(Doubt::NotReady),
-    };
-    let refused = match doubt {
-        Some(doubt) => {
-            let detach_from = detachable(case, &holder, view);
-            let why = unproved(case, &holder, doubt, detach_from.is_some()).to_string();
-            Some(Refused { why, detach_from })
-        }
-        None => kept_from(case, view)
-            .filter(|kept| kept.detach_from.as_ref().is_none_or(|from| from.uid != node.uid)),
-    };
-    VolumeChange::Take { holder, refused }
-}
-
-/// What is said where there is no evidence against a holder in doubt.
-pub(super) fn unproved(case: &Case<'_>, holder: &Holder, doubt: Doubt, detachable: bool) -> Hold {
-    Hold::NoEvidence { volume: Arc::clone(case.name), node: Arc::clone(&holder.node), doubt, detachable }
 }

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use crate::holds::{Decision, Hold};
-use pod_safety_shared::authority::VolumeChange;
+use crate::holds::{Decision, Doubt, Hold};
+use pod_safety_shared::authority::{Refused, VolumeChange};
 use pod_safety_shared::cache::{Lookup, View};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::drive::Subject;
-use pod_safety_shared::model::{Node, Pod};
+use pod_safety_shared::model::{Holder, Node, Pod, Readiness, Uid};
 
 use super::case::{Case, users};
-use super::detach::{barred, detached_from, take};
+use super::detach::{barred, detachable, detached_from, kept_from};
 use super::uses::{Use, first_bound, first_pod, is_proved_off, uses};
 
 /// Without a holder: the node that uses it becomes the holder.
@@ -81,4 +81,24 @@ fn unused(case: &Case<'_>, view: &View<'_>) -> Decision {
         (Some(lease), None) if lease.detach_from.is_some() => case.write(VolumeChange::Allow),
         (_, None) => Decision::default(),
     }
+}
+
+/// The node becomes its holder, or stays so.
+pub(super) fn take(case: &Case<'_>, node: &Node, pod: Option<Uid>, view: &View<'_>) -> VolumeChange {
+    let holder = Holder::of(node, pod);
+    let doubt = match node.readiness {
+        Readiness::Ready if node.out_of_service => Some(Doubt::OutOfService),
+        Readiness::Ready => None,
+        _ => Some(Doubt::NotReady),
+    };
+    let refused = match doubt {
+        Some(doubt) => {
+            let detach_from = detachable(case, &holder, view);
+            let why = case.unproved(&holder, doubt, detach_from.is_some()).to_string();
+            Some(Refused { why, detach_from })
+        }
+        None => kept_from(case, view)
+            .filter(|kept| kept.detach_from.as_ref().is_none_or(|from| from.uid != node.uid)),
+    };
+    VolumeChange::Take { holder, refused }
 }

@@ -54,6 +54,7 @@ impl Acting<'_> {
                 about: About::Device(key),
                 kind,
                 reason,
+                code: None,
                 message: condition.message.clone(),
             });
         }

@@ -127,8 +127,17 @@ pub struct Event {
     pub kind: EventType,
     /// The reason, one CamelCase word.
     pub reason: &'static str,
+    /// The code of a refusal. The written message begins with it; runbooks and `explain` rely on that. Another code is written at
+    /// once, so it must come from a closed list, never from a device or an object.
+    pub code: Option<&'static str>,
     /// The sentence.
     pub message: String,
+}
+
+impl Event {
+    fn said(&self) -> Said {
+        (self.about.clone(), self.reason, self.code)
+    }
 }
 
 /// An Event that waits to be written.
@@ -141,30 +150,19 @@ struct Recorded {
     at: Timestamp,
 }
 
+/// Events that agree in these are not repeated: object, reason, code.
+type Said = (About, &'static str, Option<&'static str>);
+
 #[derive(Debug, Default)]
 struct Waiting {
     events: VecDeque<Recorded>,
     said: BTreeMap<Said, Mono>,
 }
 
-/// What is not repeated: of whom, the reason, and the code with which a message may begin. People and `explain` go by the code.
-type Said = (About, &'static str, Option<Box<str>>);
-
-fn said(event: &Event) -> Said {
-    let code = event.message.split_once(": ").map(|(code, _)| code);
-    // Names of objects are lower case: nobody who names them makes codes.
-    let is_code = |code: &&str| {
-        code.starts_with(|first: char| first.is_ascii_uppercase())
-            && code.bytes().all(|byte| byte.is_ascii_alphabetic())
-    };
-    let code = code.filter(is_code);
-    (event.about.clone(), event.reason, code.map(Into::into))
-}
-
 impl Waiting {
     /// Whether it is time to say this of that, again or for the first time.
     fn says(&mut self, event: &Event, now: Mono) -> bool {
-        let said = said(event);
+        let said = event.said();
         if self.said.get(&said).is_some_and(|at| now.since(*at) < SAME_AGAIN) {
             return false;
         }
@@ -236,7 +234,7 @@ impl Recorder {
             match next {
                 None => self.news.notified().await,
                 Some(Recorded { event, .. }) if leadership.term(self.env.now()).is_none() => {
-                    self.waiting.lock().said.remove(&said(&event));
+                    self.waiting.lock().said.remove(&event.said());
                 }
                 Some(recorded) => {
                     if self.metrics.in_flight.get() > 0 {
@@ -254,7 +252,7 @@ impl Recorder {
     }
 
     fn call(&self, recorded: &Recorded, component: &'static str, instance: &str) -> Call {
-        let Recorded { event: Event { speaker, about, kind, reason, message }, related, at } = recorded;
+        let Recorded { event: Event { speaker, about, kind, reason, code, message }, related, at } = recorded;
         let component = match speaker {
             Speaker::Ours => component,
             Speaker::InPlaceOf(controller) => controller,
@@ -271,7 +269,7 @@ impl Recorder {
             "involvedObject": about.reference(),
             "type": match kind { EventType::Normal => "Normal", EventType::Warning => "Warning" },
             "reason": reason,
-            "message": message,
+            "message": code.map_or_else(|| message.clone(), |code| format!("{code}: {message}")),
             "action": reason,
             "count": 1,
             "firstTimestamp": format!("{at:.0}"),

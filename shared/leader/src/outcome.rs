@@ -76,6 +76,9 @@ impl Outcome {
     }
 }
 
+/// The code of an answer that came so late that nothing could be sent for it.
+pub const READS_TOO_SLOW: &str = "ReadsTooSlow";
+
 /// Why there is no evidence.
 #[derive(Debug, thiserror::Error)]
 pub enum Unproved {
@@ -103,14 +106,14 @@ impl Unproved {
         match self {
             Self::Refused(refusal) => refusal.reason(),
             Self::Read(_) => "ReadFailed",
-            Self::Late { .. } => "ReadsTooSlow",
+            Self::Late { .. } => READS_TOO_SLOW,
         }
     }
 
     /// Every reason, for metrics that must exist before they count.
     #[must_use]
     pub fn reasons() -> Vec<&'static str> {
-        Refusal::REASONS.iter().copied().chain(["ReadFailed", "ReadsTooSlow"]).collect()
+        Refusal::REASONS.iter().copied().chain(["ReadFailed", READS_TOO_SLOW]).collect()
     }
 
     /// A live read whose answer cannot be decoded.

@@ -102,15 +102,15 @@ fn handed_on(own: &Module, file: &syn::File) -> BTreeMap<Module, Module> {
 
 /// Which file uses which.
 fn arrows(sources: &[(Module, String)]) -> Result<BTreeMap<Module, BTreeSet<Module>>> {
+    let parsed = |(own, text): &(Module, String)| {
+        Ok((own.clone(), syn::parse_file(text).with_context(|| own.join("::"))?))
+    };
+    let files: BTreeMap<Module, syn::File> = sources.iter().map(parsed).collect::<Result<_>>()?;
+    let handed: BTreeMap<_, _> = files.iter().flat_map(|(own, file)| handed_on(own, file)).collect();
     let mut arrows = BTreeMap::new();
-    let mut handed = BTreeMap::new();
-    for (own, text) in sources {
-        handed.extend(handed_on(own, &syn::parse_file(text)?));
-    }
-    for (own, text) in sources {
-        let file = syn::parse_file(text).with_context(|| own.join("::"))?;
+    for (own, file) in &files {
         let mut names = Names { here: own.clone(), named: Vec::new() };
-        names.visit_file(&file);
+        names.visit_file(file);
         let of_file = |mut named: Module| {
             let mut seen = BTreeSet::new();
             while let Some(from) = (1..=named.len()).rev().find_map(|n| handed.get(&named[..n])) {
@@ -119,7 +119,7 @@ fn arrows(sources: &[(Module, String)]) -> Result<BTreeMap<Module, BTreeSet<Modu
                 }
                 named.clone_from(from);
             }
-            while !named.is_empty() && !sources.iter().any(|(module, _)| *module == named) {
+            while !named.is_empty() && !files.contains_key(&named) {
                 named.pop();
             }
             named

@@ -31,7 +31,7 @@ use clap::Parser;
 const MARK: &str = "<!-- made by make mutants -->\n";
 
 /// Each package with its folder. What a package's own tests miss, those of the packages after it may notice, where they use it.
-pub(crate) const USERS: [(&str, &str); 12] = [
+pub(crate) static USERS: [(&str, &str); 16] = [
     ("pod-safety-proof", "shared/proof"),
     ("pod-safety-client", "shared/client"),
     ("pod-safety-cache", "shared/cache"),
@@ -44,9 +44,6 @@ pub(crate) const USERS: [(&str, &str); 12] = [
     ("pod-safety-taint-eviction", "controllers/taint-eviction"),
     ("pod-safety-fencing", "controllers/fencing"),
     ("pod-safety-volume-guard", "controllers/volume-guard"),
-];
-/// They use all of them.
-const PEOPLE: [(&str, &str); 4] = [
     ("pod-safety-explain", "controllers/explain"),
     ("pod-safety-drain", "controllers/drain"),
     ("pod-safety-process", "controllers/process"),
@@ -54,10 +51,9 @@ const PEOPLE: [(&str, &str); 4] = [
 ];
 
 /// The packages whose tests may notice what this one's own tests miss. Controllers do not use each other.
-fn users(package: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
+fn users(package: &str) -> &'static [(&'static str, &'static str)] {
     let place = USERS.iter().position(|(name, folder)| *name == package && folder.starts_with("shared"));
-    let after = place.map_or(&[][..], |place| USERS.get(place + 1..).unwrap_or_default());
-    after.iter().copied().chain(PEOPLE.into_iter().filter(move |_| place.is_some()))
+    place.and_then(|place| USERS.get(place + 1..)).unwrap_or_default()
 }
 
 /// Says which mutants of cargo-mutants' list no unit test notices.
@@ -105,8 +101,7 @@ fn main() -> Result<()> {
         // the folder of every day it would take these for those without mutants.
         let (tree, target) = (work.join("tree"), work.join("target"));
         build::copy(repository, &tree)?;
-        let used: Vec<_> = users(package).collect();
-        let (programs, viable) = build::build(&tree, &target, package, &mutants, &used)?;
+        let (programs, viable) = build::build(&tree, &target, package, &mutants, users(package))?;
         eprintln!("{package}: {} of {} mutants compile in their place", viable.len(), mutants.len());
         let mut left = mutants;
         left.retain(|mutant| viable.contains(&mutant.number) && mutant.number % of == part);

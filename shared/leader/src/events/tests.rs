@@ -12,6 +12,7 @@ fn event(pod: &str, reason: &'static str) -> Event {
         about: About::Pod(pod),
         kind: EventType::Warning,
         reason,
+        code: None,
         message: "because".to_owned(),
     }
 }
@@ -138,15 +139,34 @@ async fn the_same_is_said_once_in_ten_minutes() {
 #[tokio::test(start_paused = true)]
 async fn bug_a_refusal_hid_another_one_of_the_same_object_for_ten_minutes() {
     let told = told(created);
-    let refused = |message: &str| Event { message: message.to_owned(), ..event("a", "ForceDeleteRefused") };
-    for message in
-        ["QuarantineNotOver: 5s", "ReadsTooSlow: by 1.0s", "QuarantineNotOver: 1s", "ReadsTooSlow: by 1.1s"]
-    {
-        told.recorder.record(refused(message));
+    let refused = |(code, message): (&'static str, &str)| Event {
+        code: Some(code),
+        message: message.to_owned(),
+        ..event("a", "ForceDeleteRefused")
+    };
+    for said in [
+        ("QuarantineNotOver", "5s"),
+        ("ReadsTooSlow", "by 1.0s"),
+        ("QuarantineNotOver", "1s"),
+        ("ReadsTooSlow", "by 1.1s"),
+    ] {
+        told.recorder.record(refused(said));
     }
     pass(0.1).await;
     let written: Vec<_> = told.api.heard().iter().map(|asked| asked.json()["message"].clone()).collect();
     assert_eq!(written, ["QuarantineNotOver: 5s", "ReadsTooSlow: by 1.0s"]);
+}
+
+/// Messages quote devices and other controllers, which could write a new word each time.
+#[tokio::test(start_paused = true)]
+async fn a_word_in_a_message_is_no_code() {
+    let told = told(created);
+    for message in ["Unreachable: no route", "Denied: wrong password"] {
+        told.recorder.record(Event { message: message.to_owned(), ..event("a", "R") });
+    }
+    pass(0.1).await;
+    let written: Vec<_> = told.api.heard().iter().map(|asked| asked.json()["message"].clone()).collect();
+    assert_eq!(written, ["Unreachable: no route"]);
 }
 
 #[tokio::test(start_paused = true)]

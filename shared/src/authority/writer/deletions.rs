@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pod_safety_leader::outcome::Outcome;
+use pod_safety_leader::outcome::{Outcome, READS_TOO_SLOW};
 
 use super::super::claim::Cause;
 use super::super::delete::{delete, told};
@@ -22,9 +22,6 @@ use crate::wire;
 /// How long the read of a node speaks for the pods of its turn. They need some
 /// milliseconds each; a slow API server is asked again.
 pub(super) const LOOK_LASTS: Duration = Duration::from_secs(2);
-
-/// The word for an answer that was over before anything could be sent, as for force deletions.
-const TOO_SLOW: &str = "ReadsTooSlow";
 
 /// Deletions that wait or are being carried out.
 #[derive(Default)]
@@ -200,7 +197,7 @@ impl Authority {
     }
 
     /// Tells people of the pod that its deletion waits.
-    fn warn(&self, wished: &Delete, message: String) {
+    fn warn(&self, wished: &Delete, code: Option<&'static str>, message: String) {
         let reason = match &wished.cause {
             Cause::Taint { .. } => "TaintEvictionFailed",
             Cause::NodeGone { .. } => "DeletionFailed",
@@ -211,6 +208,7 @@ impl Authority {
             about,
             kind: EventType::Warning,
             reason,
+            code,
             message,
         });
     }
@@ -225,12 +223,19 @@ impl Authority {
                     Cause::Taint { .. } => format!("Marking for deletion Pod {pod}"),
                     Cause::NodeGone { .. } => wished.cause.to_string(),
                 };
-                self.events.record(Event { speaker, about, kind: EventType::Normal, reason, message });
+                self.events.record(Event {
+                    speaker,
+                    about,
+                    kind: EventType::Normal,
+                    reason,
+                    code: None,
+                    message,
+                });
                 (Action::Deleted, recorded, wished.cause.to_string())
             }
             Outcome::Failed(error) => {
                 let why = error_chain(error);
-                self.warn(wished, format!("the deletion failed and is tried again: {why}"));
+                self.warn(wished, None, format!("the deletion failed and is tried again: {why}"));
                 (Action::Failed, error.category(), why)
             }
             Outcome::Expired => {
@@ -238,8 +243,8 @@ impl Authority {
                 let why = format!(
                     "the node was read, but the answer took longer than {within}s, and the node may have changed since: tried again"
                 );
-                self.warn(wished, format!("{TOO_SLOW}: {why}"));
-                (Action::Failed, TOO_SLOW, why)
+                self.warn(wished, Some(READS_TOO_SLOW), why.clone());
+                (Action::Failed, READS_TOO_SLOW, why)
             }
             Outcome::Gone => (Action::Dropped, "Gone", "the pod no longer exists".to_owned()),
             Outcome::Withdrawn => {

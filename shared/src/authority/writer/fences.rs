@@ -189,7 +189,8 @@ impl Authority {
             (Outcome::Written, Reply::Say(status), Some(node)) => {
                 let (kind, reason, message) = said(status);
                 let about = About::Node(node.clone());
-                self.events.record(Event { speaker: Speaker::Ours, about, kind, reason, message });
+                let event = Event { speaker: Speaker::Ours, about, kind, reason, code: None, message };
+                self.events.record(event);
             }
             (Outcome::Failed(error), ..) => {
                 let Remediate { namespace, name, .. } = wish;
@@ -283,6 +284,7 @@ impl Authority {
                 about,
                 kind,
                 reason,
+                code: None,
                 message: message.clone(),
             });
         }

@@ -139,7 +139,7 @@ impl Authority {
         });
     }
 
-    fn tell_people(&self, force: &Force, action: Action, code: &str, message: &str) {
+    fn tell_people(&self, force: &Force, action: Action, code: &'static str, message: &str) {
         let (kind, reason) = match action {
             Action::ForceDeleted => (EventType::Normal, "ForceDeleted"),
             Action::Refused => (EventType::Warning, FORCE_DELETE_REFUSED),
@@ -154,9 +154,8 @@ impl Authority {
             | Action::Dropped => return,
         };
         let about = About::Pod(force.pod.clone());
-        let refused = matches!(action, Action::Refused);
-        let message = if refused { format!("{code}: {message}") } else { message.to_owned() };
-        let event = Event { speaker: Speaker::Ours, about, kind, reason, message };
+        let code = matches!(action, Action::Refused).then_some(code);
+        let event = Event { speaker: Speaker::Ours, about, kind, reason, code, message: message.to_owned() };
         self.events.record_related(event, force.claim.node());
     }
 }

@@ -27,7 +27,14 @@ impl Authority {
             let (speaker, reason) = NODE_NOT_READY;
             let message = format!("Node {} status is now: {reason}", update.node.name);
             let about = About::Node(update.node.clone());
-            self.events.record(Event { speaker, about, kind: EventType::Normal, reason, message });
+            self.events.record(Event {
+                speaker,
+                about,
+                kind: EventType::Normal,
+                reason,
+                code: None,
+                message,
+            });
         }
         if !done.is_nothing() {
             self.write_down(update, Action::Marked, done.reason(), done.to_string(), controller);
@@ -57,6 +64,6 @@ impl Authority {
         }
         let (speaker, reason) = NODE_NOT_READY;
         let (about, message) = (About::Pod(pod.clone()), "Node is not ready".to_owned());
-        self.events.record(Event { speaker, about, kind: EventType::Warning, reason, message });
+        self.events.record(Event { speaker, about, kind: EventType::Warning, reason, code: None, message });
     }
 }

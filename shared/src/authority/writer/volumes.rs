@@ -34,18 +34,19 @@ impl Authority {
         // Who takes a volume and gives it back is everyday; what people must know is the rest.
         let event = match (&update.change, outcome) {
             (VolumeChange::Break { .. }, Outcome::Refused(_)) => {
-                Some((EventType::Warning, NOT_REVOKED, format!("{reason}: {message}")))
+                Some((EventType::Warning, NOT_REVOKED, Some(reason)))
             }
             (
                 VolumeChange::Break { .. } | VolumeChange::Refuse(_) | VolumeChange::Allow,
                 Outcome::Written,
-            ) => Some((EventType::Normal, reason, message.clone())),
+            ) => Some((EventType::Normal, reason, None)),
             _ => None,
         };
-        if let Some((kind, reason, message)) = event {
+        if let Some((kind, reason, code)) = event {
             let about =
                 About::Volume(VolumeKey { name: Arc::clone(&update.volume), uid: update.uid.clone() });
-            self.events.record(Event { speaker: Speaker::Ours, about, kind, reason, message });
+            let message = message.clone();
+            self.events.record(Event { speaker: Speaker::Ours, about, kind, reason, code, message });
         }
         let (at, node) = (self.env.clock.wall(), node_of(&update.change));
         let (pod, budget, node_uid) = (None, None, None);
