@@ -22,6 +22,8 @@ const HOOK: &str = include_str!("hook.rs");
 
 /// A test program.
 pub(crate) struct Program {
+    /// Of which package's tests it is.
+    pub(crate) package: &'static str,
     pub(crate) path: PathBuf,
     /// Where its tests expect to be started.
     pub(crate) folder: PathBuf,
@@ -48,17 +50,26 @@ struct Span {
 /// # Errors
 /// If git or the disk fails.
 pub(crate) fn copy(repository: &Path, to: &Path) -> Result<()> {
-    let list = Command::new("git")
-        .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
-        .current_dir(repository)
-        .output()?;
-    for file in String::from_utf8(list.stdout)?.split_terminator('\0') {
-        // A file that was deleted is in git's list until that is committed.
-        if let Ok(bytes) = std::fs::read(repository.join(file)) {
-            write(&to.join(file), &bytes)?;
-        }
+    for (file, bytes) in files(repository, &["."])? {
+        write(&to.join(file), &bytes)?;
     }
     Ok(())
+}
+
+/// The files below `folders`, with what is in them, but for what git ignores.
+///
+/// # Errors
+/// If git fails.
+pub(crate) fn files(repository: &Path, folders: &[&str]) -> Result<Vec<(String, Vec<u8>)>> {
+    let list = Command::new("git")
+        .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard", "--"])
+        .args(folders)
+        .current_dir(repository)
+        .output()?;
+    let names = String::from_utf8(list.stdout)?;
+    // A file that was deleted is in git's list until that is committed.
+    let read = |file: &str| Some((file.to_owned(), std::fs::read(repository.join(file)).ok()?));
+    Ok(names.split_terminator('\0').filter_map(read).collect())
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<()> {
@@ -70,23 +81,24 @@ fn write(path: &Path, bytes: &[u8]) -> Result<()> {
 }
 
 /// Compiles the unit tests of `package` in `tree` into `target`, with all its `mutants` that the compiler takes, and says
-/// which those are. Then those of its `users`, which are named with their folders; one that does not compile is left out, and said.
+/// which those are. Those in `refused` are known not to compile. Then the tests of its `users`; one that does not compile is left
+/// out, and said.
 ///
 /// # Errors
 /// If it does not compile without mutants, or an error cannot be laid to one.
 pub(crate) fn build(
     tree: &Path,
     target: &Path,
-    package: &str,
+    (package, folder): (&'static str, &str),
+    users: &[(&'static str, &str)],
     mutants: &[&Mutant],
-    users: &[(&str, &str)],
+    mut refused: BTreeSet<usize>,
 ) -> Result<(Vec<Program>, BTreeSet<usize>)> {
     let mut files: BTreeMap<&str, Vec<&Mutant>> = BTreeMap::new();
     for mutant in mutants {
         files.entry(&mutant.file).or_default().push(mutant);
     }
-    let place = mutants.first().and_then(|one| one.file.split_once("/src/"));
-    let folder = tree.join(place.context("no mutants, or not in a crate's src")?.0);
+    let folder = tree.join(folder);
     let root = folder.join("src/lib.rs");
     let library = std::fs::read_to_string(&root)?;
     write(&root, format!("{FIRST}{library}\n{HOOK}").as_bytes())?;
@@ -95,7 +107,7 @@ pub(crate) fn build(
         .map(|(file, mutants)| Ok((file, mutants, std::fs::read_to_string(tree.join(file))?)))
         .collect::<Result<Vec<_>>>()?;
 
-    let (mut refused, mut constant) = (BTreeSet::new(), BTreeSet::new());
+    let mut constant = BTreeSet::new();
     for _ in 0..ROUNDS {
         let mut schemas = BTreeMap::new();
         for (file, mutants, source) in &sources {
@@ -106,15 +118,15 @@ pub(crate) fn build(
         }
         let (program, errors) = compile(tree, target, package)?;
         if let Some(path) = program {
-            let mut programs = vec![Program { path, folder: folder.clone() }];
+            let mut programs = vec![Program { package, path, folder: folder.clone() }];
             let known = constant.len();
-            for (user, folder) in users {
-                let (path, errors) = compile(tree, target, user)?;
-                programs.extend(path.map(|path| Program { path, folder: tree.join(folder) }));
+            for (package, folder) in users {
+                let (path, errors) = compile(tree, target, package)?;
+                programs.extend(path.map(|path| Program { package, path, folder: tree.join(folder) }));
                 for error in errors {
                     match called_in_constant(&error) {
                         Some(function) => _ = constant.insert(function),
-                        None => eprintln!("left out, for it does not compile: {user}: {}", error.message),
+                        None => eprintln!("left out, for it does not compile: {package}: {}", error.message),
                     }
                 }
             }

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use serde::{Deserialize, Serialize};
 
 use crate::build::Program;
 use crate::list::Mutant;
@@ -22,7 +23,7 @@ const STACK: &str = "67108864";
 /// Tests of one process. Most mutants are caught by one of the first few.
 const BATCHES: [usize; 3] = [4, 16, 64];
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Verdict {
     Caught,
     ByTime,
@@ -70,7 +71,7 @@ pub(crate) fn judge(
         for mutant in mutants.iter().skip(worker).step_by(jobs) {
             let verdict = judge_one(program, reached, mutant)?;
             if verdict == Verdict::Missed {
-                eprintln!("missed: {}", mutant.name);
+                eprintln!("missed by {}: {}", program.package, mutant.name);
             }
             verdicts.insert(mutant.number, verdict);
         }

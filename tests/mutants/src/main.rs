@@ -5,7 +5,8 @@
 //!
 //! - `list`: cargo-mutants' list, and which of them are known to be equivalent
 //! - `schema`: a source file with all its mutants in it; `build`: compiled, without those that the compiler refuses
-//! - `judge`: which tests reach which mutant, and whether one of them fails; `report`: tables, and the floor
+//! - `judge`: which tests reach which mutant, and whether one of them fails; `known`: what earlier runs said
+//! - `report`: tables, and the floor
 //!
 //! `docs/mutants.md` has what came out.
 #![expect(
@@ -16,22 +17,26 @@
 
 mod build;
 mod judge;
+mod known;
 mod list;
 mod report;
 mod schema;
 
-use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Parser;
 
+use crate::build::Program;
+use crate::known::{Known, Package};
+use crate::list::Mutant;
+
 /// The tables stand behind this line.
 const MARK: &str = "<!-- made by make mutants -->\n";
 
 /// Each package with its folder. What a package's own tests miss, those of the packages after it may notice, where they use it.
-pub(crate) static USERS: [(&str, &str); 16] = [
+pub(crate) static USERS: [Package; 16] = [
     ("pod-safety-proof", "shared/proof"),
     ("pod-safety-client", "shared/client"),
     ("pod-safety-cache", "shared/cache"),
@@ -49,12 +54,6 @@ pub(crate) static USERS: [(&str, &str); 16] = [
     ("pod-safety-process", "controllers/process"),
     ("pod-safety-cli", "controllers/cli"),
 ];
-
-/// The packages whose tests may notice what this one's own tests miss. Controllers do not use each other.
-fn users(package: &str) -> &'static [(&'static str, &'static str)] {
-    let place = USERS.iter().position(|(name, folder)| *name == package && folder.starts_with("shared"));
-    place.and_then(|place| USERS.get(place + 1..)).unwrap_or_default()
-}
 
 /// Says which mutants of cargo-mutants' list no unit test notices.
 #[derive(Parser)]
@@ -91,30 +90,30 @@ fn main() -> Result<()> {
     let work = std::path::absolute(&plan.work)?;
     let jobs = plan.jobs.or(std::thread::available_parallelism().ok().map(usize::from)).unwrap_or(1).max(1);
 
-    let mut packages: BTreeMap<&str, Vec<&list::Mutant>> = BTreeMap::new();
-    for mutant in &mutants {
-        packages.entry(&mutant.package).or_default().push(mutant);
-    }
-    let mut verdicts = BTreeMap::new();
-    for (package, mutants) in packages {
-        // Each package is compiled against the others as they are. Cargo knows a crate by its place in its workspace, so in
-        // the folder of every day it would take these for those without mutants.
-        let (tree, target) = (work.join("tree"), work.join("target"));
-        build::copy(repository, &tree)?;
-        let (programs, viable) = build::build(&tree, &target, package, &mutants, users(package))?;
-        eprintln!("{package}: {} of {} mutants compile in their place", viable.len(), mutants.len());
-        let mut left = mutants;
-        left.retain(|mutant| viable.contains(&mutant.number) && mutant.number % of == part);
-        for program in programs {
-            let reached = judge::record(&program, &tree.join("reached"))?;
-            eprintln!("{package}: judging {} mutants by {}", left.len(), program.path.display());
-            verdicts.extend(judge::judge(&program, &reached, &left, jobs)?);
-            left.retain(|mutant| verdicts.get(&mutant.number) == Some(&judge::Verdict::Missed));
+    let mut judged = Vec::new();
+    for (place, own) in USERS.iter().enumerate() {
+        let all: Vec<_> = mutants.iter().filter(|mutant| mutant.package == own.0).collect();
+        let chosen: Vec<_> = all.iter().copied().filter(|mutant| mutant.number % of == part).collect();
+        if chosen.is_empty() {
+            continue;
         }
+        // Controllers do not use each other.
+        let users = USERS.get(place + 1..).filter(|_| own.1.starts_with("shared")).unwrap_or_default();
+        let mut known = Known::of(repository, &work, *own, users)?;
+        if chosen.iter().any(|mutant| known.verdict(mutant).is_none()) {
+            // Each crate is compiled against the others as they are. Cargo knows a crate by its place in its workspace, so in
+            // the folder of every day it would take these for those without mutants.
+            let (tree, target) = (work.join("tree"), work.join("target"));
+            build::copy(repository, &tree)?;
+            let refused = known.refused(&all);
+            let (programs, viable) = build::build(&tree, &target, *own, users, &all, refused)?;
+            eprintln!("{}: {} of {} mutants compile in their place", own.0, viable.len(), all.len());
+            known.compiled(&all, &viable, &programs);
+            judge_by(&programs, &mut known, &chosen, &work, jobs)?;
+        }
+        judged.extend(chosen.into_iter().map(|mutant| (mutant, known.verdict(mutant).flatten())));
     }
 
-    let chosen = mutants.iter().filter(|mutant| mutant.number % of == part);
-    let judged: Vec<_> = chosen.map(|mutant| (mutant, verdicts.get(&mutant.number).copied())).collect();
     let tables = report::tables(&judged, &equivalents)?;
     std::io::stdout().write_all(tables.as_bytes())?;
     if let Some(path) = &plan.write {
@@ -126,4 +125,27 @@ fn main() -> Result<()> {
         [] => Ok(()),
         complaints => bail!("{}", complaints.join("\n")),
     }
+}
+
+/// Has the tests of each program judge what those before it missed, and are not known to.
+fn judge_by(
+    programs: &[Program],
+    known: &mut Known,
+    mutants: &[&Mutant],
+    work: &Path,
+    jobs: usize,
+) -> Result<()> {
+    for program in programs {
+        let left: Vec<_> =
+            mutants.iter().copied().filter(|mutant| known.lacks(program.package, mutant)).collect();
+        if left.is_empty() {
+            continue;
+        }
+        eprintln!("judging {} mutants by {}", left.len(), program.package);
+        let reached = judge::record(program, &work.join("reached"))?;
+        let verdicts = judge::judge(program, &reached, &left, jobs)?;
+        let said = left.iter().filter_map(|mutant| Some((mutant.id.clone(), *verdicts.get(&mutant.number)?)));
+        known.add(program.package, said)?;
+    }
+    Ok(())
 }

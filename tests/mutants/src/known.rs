@@ -1,0 +1,122 @@
+//! What earlier runs said. A mutant is judged again where its crate changed, or the crate of the tests that reach it. A change in a crate
+//! that both only use is not seen: without the folder of `--work` all are judged again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::build::{self, Program};
+use crate::judge::Verdict::{self, Missed};
+use crate::list::Mutant;
+
+/// A package and its folder.
+pub(crate) type Package = (&'static str, &'static str);
+
+/// What is known of the mutants of one crate.
+pub(crate) struct Known {
+    path: PathBuf,
+    kept: Kept,
+    /// The packages whose tests are asked, in this order, with the state of their files.
+    suites: Vec<(&'static str, u64)>,
+}
+
+/// The file.
+#[derive(Default, Serialize, Deserialize)]
+struct Kept {
+    /// The state of the crate's files.
+    state: u64,
+    /// Does the compiler take it in its place?
+    viable: BTreeMap<String, bool>,
+    suites: BTreeMap<String, Suite>,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct Suite {
+    state: u64,
+    verdicts: BTreeMap<String, Verdict>,
+}
+
+impl Known {
+    /// What is known of the mutants of `own` by its tests and those of `users`.
+    ///
+    /// # Errors
+    /// If git or the disk fails, or the file was made by another version of this program.
+    pub(crate) fn of(repository: &Path, work: &Path, own: Package, users: &[Package]) -> Result<Self> {
+        let suites = std::iter::once(&own)
+            .chain(users)
+            .map(|(package, folder)| Ok((*package, state(repository, folder)?)))
+            .collect::<Result<Vec<_>>>()?;
+        let path = work.join("known").join(own.0).with_extension("json");
+        let mut kept: Kept = match std::fs::read_to_string(&path) {
+            Ok(text) => serde_json::from_str(&text).with_context(|| path.display().to_string())?,
+            Err(_) => Kept::default(),
+        };
+        let now = suites.first().map_or(0, |(_, state)| *state);
+        if kept.state != now {
+            kept = Kept { state: now, ..Kept::default() };
+        }
+        kept.suites.retain(|package, suite| suites.contains(&(package.as_str(), suite.state)));
+        Ok(Self { path, kept, suites })
+    }
+
+    /// What is known to not compile.
+    pub(crate) fn refused(&self, mutants: &[&Mutant]) -> BTreeSet<usize> {
+        let refused = mutants.iter().filter(|mutant| self.kept.viable.get(&mutant.id) == Some(&false));
+        refused.map(|mutant| mutant.number).collect()
+    }
+
+    /// Which of `mutants` compile, and which tests do so with them.
+    pub(crate) fn compiled(&mut self, mutants: &[&Mutant], viable: &BTreeSet<usize>, programs: &[Program]) {
+        let each = mutants.iter().map(|mutant| (mutant.id.clone(), viable.contains(&mutant.number)));
+        self.kept.viable.extend(each);
+        self.suites.retain(|(package, _)| programs.iter().any(|program| program.package == *package));
+    }
+
+    /// Is the tests' word about a mutant missing? What other tests caught needs none.
+    pub(crate) fn lacks(&self, package: &str, mutant: &Mutant) -> bool {
+        let said = self.kept.suites.get(package).is_some_and(|suite| suite.verdicts.contains_key(&mutant.id));
+        !said && self.verdict(mutant).is_none()
+    }
+
+    /// Keeps what the tests of a package said.
+    ///
+    /// # Errors
+    /// If the disk fails.
+    pub(crate) fn add(
+        &mut self,
+        package: &str,
+        verdicts: impl Iterator<Item = (String, Verdict)>,
+    ) -> Result<()> {
+        let suite = self.kept.suites.entry(package.to_owned()).or_default();
+        suite.state = self.suites.iter().find(|(name, _)| *name == package).map_or(0, |(_, state)| *state);
+        suite.verdicts.extend(verdicts);
+        std::fs::create_dir_all(self.path.parent().context("a file has a folder")?)?;
+        std::fs::write(&self.path, serde_json::to_vec(&self.kept)?)?;
+        Ok(())
+    }
+
+    /// `Some(None)` does not compile in its place. Without an answer it is not judged yet.
+    pub(crate) fn verdict(&self, mutant: &Mutant) -> Option<Option<Verdict>> {
+        if !*self.kept.viable.get(&mutant.id)? {
+            return Some(None);
+        }
+        for (package, _) in &self.suites {
+            match self.kept.suites.get(*package)?.verdicts.get(&mutant.id)? {
+                Missed => {}
+                caught => return Some(Some(*caught)),
+            }
+        }
+        Some(Some(Missed))
+    }
+}
+
+/// Of the sources of a package, and of the versions of what it uses from outside.
+fn state(repository: &Path, folder: &str) -> Result<u64> {
+    let mut hasher = DefaultHasher::new();
+    let sources = [format!("{folder}/src"), format!("{folder}/Cargo.toml"), "Cargo.lock".to_owned()];
+    build::files(repository, &sources.each_ref().map(String::as_str))?.hash(&mut hasher);
+    Ok(hasher.finish())
+}
