@@ -113,3 +113,33 @@ fn verb(line: &RequestLine) -> &'static str {
         _ => "other",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_has_the_verb_that_rbac_knows_it_by() {
+        const PODS: &str = "/api/v1/namespaces/ns/pods";
+        const POD: &str = "/api/v1/namespaces/ns/pods/a";
+        for (method, path, query, expected) in [
+            ("GET", PODS, None, "list"),
+            ("GET", PODS, Some("limit=500"), "list"),
+            ("GET", PODS, Some("limit=500&watch=true"), "watch"),
+            ("GET", POD, None, "get"),
+            ("GET", POD, Some("watch=false"), "get"),
+            ("POST", PODS, None, "create"),
+            ("PUT", POD, None, "update"),
+            ("PATCH", POD, None, "patch"),
+            ("DELETE", POD, None, "delete"),
+            ("OPTIONS", POD, None, "other"),
+        ] {
+            let line = RequestLine {
+                method: method.parse().unwrap(),
+                path: path.to_owned(),
+                query: query.map(str::to_owned),
+            };
+            assert_eq!(verb(&line), expected, "{method} {path} {query:?}");
+        }
+    }
+}

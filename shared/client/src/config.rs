@@ -1,7 +1,8 @@
 //! Where the API server is and who we are to it.
 
+use std::ffi::OsStr;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kube::Config;
@@ -154,16 +155,16 @@ async fn find(options: &ConnectOptions) -> Result<(Config, Option<String>), Conf
         return of_kubeconfig(Kubeconfig::read_from(&path), path, options).await;
     }
     let in_pod = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
-    if takes_service_account(options.prefer, in_pod, has_kubeconfig()) {
+    let named = std::env::var_os("KUBECONFIG");
+    let is_there = has_kubeconfig(named.as_deref(), std::env::home_dir().as_deref());
+    if takes_service_account(options.prefer, in_pod, is_there) {
         if let Some(context) = &options.context {
             return Err(ConfigError::ContextWithoutKubeconfig { context: context.clone() });
         }
         let config = Config::incluster().map_err(|source| ConfigError::InCluster { source })?;
         return Ok((config, None));
     }
-    let named = std::env::var("KUBECONFIG").ok().filter(|path| !path.is_empty());
-    let path = named.unwrap_or_else(|| "~/.kube/config".to_owned());
-    of_kubeconfig(Kubeconfig::read(), path, options).await
+    of_kubeconfig(Kubeconfig::read(), place(named.as_deref()), options).await
 }
 
 const fn takes_service_account(prefer: Prefer, in_pod: bool, has_kubeconfig: bool) -> bool {
@@ -174,11 +175,15 @@ const fn takes_service_account(prefer: Prefer, in_pod: bool, has_kubeconfig: boo
 }
 
 /// Whether kubectl would find a kubeconfig: `$KUBECONFIG` names one, or the usual one is there.
-fn has_kubeconfig() -> bool {
-    let names_one =
-        |paths: std::ffi::OsString| std::env::split_paths(&paths).any(|path| !path.as_os_str().is_empty());
-    std::env::var_os("KUBECONFIG").is_some_and(names_one)
-        || std::env::home_dir().is_some_and(|home| home.join(".kube/config").exists())
+fn has_kubeconfig(named: Option<&OsStr>, home: Option<&Path>) -> bool {
+    let names_one = |paths| std::env::split_paths(paths).any(|path| !path.as_os_str().is_empty());
+    named.is_some_and(names_one) || home.is_some_and(|home| home.join(".kube/config").exists())
+}
+
+/// Where the kubeconfig is looked for, as an error says it.
+fn place(named: Option<&OsStr>) -> String {
+    let named = named.filter(|paths| !paths.is_empty());
+    named.map_or_else(|| "~/.kube/config".to_owned(), |paths| paths.to_string_lossy().into_owned())
 }
 
 async fn of_kubeconfig(
@@ -211,6 +216,33 @@ mod tests {
         ] {
             let found = takes_service_account(prefer, in_pod, has_kubeconfig);
             assert_eq!(found, takes, "{prefer:?} {in_pod} {has_kubeconfig}");
+        }
+    }
+
+    #[test]
+    fn a_kubeconfig_is_there_as_kubectl_sees_it() {
+        let home = tempfile::tempdir().unwrap();
+        let has = |named: Option<&str>| has_kubeconfig(named.map(OsStr::new), Some(home.path()));
+        for (named, has_one) in [(None, false), (Some(""), false), (Some(":"), false), (Some(":/a"), true)] {
+            assert_eq!(has(named), has_one, "{named:?}");
+        }
+        std::fs::create_dir(home.path().join(".kube")).unwrap();
+        std::fs::write(home.path().join(".kube/config"), "").unwrap();
+        assert!(has(None) && has(Some("")));
+        assert!(!has_kubeconfig(None, None));
+        for (named, shown) in
+            [(None, "~/.kube/config"), (Some(""), "~/.kube/config"), (Some("/a:/b"), "/a:/b")]
+        {
+            assert_eq!(place(named.map(OsStr::new)), shown);
+        }
+    }
+
+    #[test]
+    fn the_address_of_an_api_server_has_a_scheme_and_a_host() {
+        assert_eq!(address("https://10.0.0.1:6443").unwrap().to_string(), "https://10.0.0.1:6443/");
+        for text in ["", "10.0.0.1:6443", "ftp://10.0.0.1", "/api", "https:///api"] {
+            let error = address(text).unwrap_err();
+            assert!(error.to_string().contains(&format!("{text:?} for '--master <URL>'")), "{error}");
         }
     }
 

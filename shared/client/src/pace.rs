@@ -190,6 +190,27 @@ mod tests {
         windows.iter().map(limit_after).collect()
     }
 
+    impl Pace {
+        /// How long a write takes that runs alone.
+        pub(crate) fn alone(&self) -> Option<Duration> {
+            self.state.lock().alone
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_turn_more_than_the_limit_waits_until_another_ends() {
+        let (env, _wall) = crate::scripted::env();
+        let pace = Pace::new(env.now());
+        let mut turns = Vec::new();
+        for _ in 0..MOST {
+            turns.push(pace.turn(&env).await);
+        }
+        let soon = || env.now() + millis(1);
+        assert!(env.until(soon(), pace.turn(&env)).await.is_none());
+        turns.pop();
+        assert!(env.until(soon(), pace.turn(&env)).await.is_some());
+    }
+
     #[test]
     fn writes_that_slow_each_other_down_get_fewer_and_more_when_there_is_room_again() {
         for (alone, windows, expected) in [

@@ -187,3 +187,49 @@ async fn where_nothing_names_a_namespace_the_default_one_is_meant() {
     let (_env, api) = api(Answer::not_found);
     assert_eq!(api.connection().default_namespace(), "default");
 }
+
+/// A task with a runtime of its own would wait for connections of a runtime that stands still.
+#[tokio::test(start_paused = true)]
+async fn a_connection_apart_has_connections_of_its_own() {
+    let (_env, shared) = api(Answer::not_found);
+    let (_env, own) = api(|| Answer::json(&json!({ "items": [] })));
+    let kube = own.connection().kube;
+    let connection = Connection { build: Arc::new(move || Ok(kube.clone())), ..shared.connection() };
+    connection.apart().unwrap().items("/api/v1/nodes").await.unwrap();
+    assert_eq!((shared.lines().len(), own.lines().len()), (0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_at_once_is_its_items() {
+    let items = async |answer| api(answer).1.connection().items("/api/v1/nodes").await.unwrap();
+    assert_eq!(items(|| Answer::json(&json!({ "items": [{ "a": 1 }, { "a": 2 }] }))).await.len(), 2);
+    assert!(items(|| Answer::json(&json!({ "items": [] }))).await.is_empty());
+    assert!(items(|| Answer::json(&json!({}))).await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_overloaded_api_server_is_left_alone_and_an_exhausted_budget_is_no_overload() {
+    const EVICTION: &str = "/api/v1/namespaces/ns/pods/a/eviction";
+    let (env, api) = api(|| Answer::plain(429, "later").retry_after(7));
+    let connection = api.connection();
+    let waited = async || {
+        let start = env.now();
+        connection.rested().await;
+        env.now().since(start)
+    };
+    // The path is what counts, and the guard lets no eviction without a permit pass.
+    connection.send(Call::get(EVICTION)).await.unwrap_err();
+    assert_eq!(waited().await, Duration::ZERO);
+    connection.send(Call::get("/api/v1/nodes")).await.unwrap_err();
+    assert_eq!(waited().await, Duration::from_secs(7));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_only_reads_says_nothing_about_the_time_that_a_write_takes() {
+    let (_env, api) = api(|| Answer::json(&json!({})).late(Duration::from_millis(40)));
+    let connection = api.connection();
+    connection.send(Call::get("/api/v1/nodes/n")).await.unwrap();
+    assert_eq!(connection.pace.alone(), None);
+    connection.send(Call::write(Method::Post, "/api/v1/namespaces/ns/events", &json!({}))).await.unwrap();
+    assert_eq!(connection.pace.alone(), Some(Duration::from_millis(40)));
+}

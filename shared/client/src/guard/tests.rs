@@ -34,23 +34,33 @@ async fn what_is_refused_never_reaches_the_api_server() {
 struct Busy(Option<&'static str>);
 
 impl Service<Request<Body>> for Busy {
-    type Response = ();
+    type Response = http::Response<Body>;
     type Error = BoxError;
-    type Future = futures::future::Ready<Result<(), BoxError>>;
+    type Future = futures::future::Ready<Result<Self::Response, BoxError>>;
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         self.0.map_or(Poll::Pending, |error| Poll::Ready(Err(error.into())))
     }
     fn call(&mut self, _: Request<Body>) -> Self::Future {
-        futures::future::ready(Ok(()))
+        futures::future::ready(Ok(http::Response::new(Body::empty())))
     }
 }
 
-#[test]
-fn the_guard_takes_requests_when_what_is_below_it_does() {
+/// Asks a layer over a service that is not ready, and over one that is closed.
+fn assert_waits<L: Layer<Busy>>(layer: &L)
+where
+    L::Service: Service<Request<Body>, Error = BoxError>,
+{
     let mut context = Context::from_waker(std::task::Waker::noop());
-    assert!(GuardLayer.layer(Busy(None)).poll_ready(&mut context).is_pending());
-    let Poll::Ready(Err(error)) = GuardLayer.layer(Busy(Some("closed"))).poll_ready(&mut context) else {
+    assert!(layer.layer(Busy(None)).poll_ready(&mut context).is_pending());
+    let Poll::Ready(Err(error)) = layer.layer(Busy(Some("closed"))).poll_ready(&mut context) else {
         panic!("it is closed");
     };
     assert_eq!(error.to_string(), "closed");
+}
+
+#[test]
+fn a_layer_takes_requests_when_what_is_below_it_does() {
+    assert_waits(&GuardLayer);
+    let metrics = crate::ClientMetrics::register(&prometheus::Registry::new()).unwrap();
+    assert_waits(&crate::audit::AuditLayer::new(env().0, metrics, std::sync::Arc::new(crate::NoAudit)));
 }
