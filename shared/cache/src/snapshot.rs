@@ -270,6 +270,22 @@ mod tests {
         assert!(matches!(guard.view().node("n"), crate::Lookup::Unknown(_)));
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn only_a_kind_of_ours_may_be_missing() {
+        for (kind, code, fails) in [
+            (Kind::NodeFences, 404, false),
+            (Kind::NodeFences, 500, true),
+            (Kind::Pods, 404, true),
+            (Kind::Pods, 403, false),
+        ] {
+            let (env, _wall) = env();
+            let api = Api::new(&env, move |_| async move { Answer::status(code, "No", "no") });
+            let nothing = &mut |_: Kind, _: &Raw| {};
+            let read = Snapshot::read_allowed(&api.connection(), &env, &[kind], None, nothing).await;
+            assert_eq!(read.is_err(), fails, "{kind:?} {code}");
+        }
+    }
+
     /// Whoever looks once did not hear the node fall silent: its stamps say when.
     #[tokio::test(start_paused = true)]
     async fn how_long_a_node_is_silent_is_said_by_its_stamps() {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::build::{self, Program};
+use crate::build;
 use crate::judge::Verdict::{self, Missed};
 use crate::list::Mutant;
 
@@ -68,11 +68,10 @@ impl Known {
         refused.map(|mutant| mutant.number).collect()
     }
 
-    /// Which of `mutants` compile, and which tests do so with them.
-    pub(crate) fn compiled(&mut self, mutants: &[&Mutant], viable: &BTreeSet<usize>, programs: &[Program]) {
+    /// Which of `mutants` compile.
+    pub(crate) fn compiled(&mut self, mutants: &[&Mutant], viable: &BTreeSet<usize>) {
         let each = mutants.iter().map(|mutant| (mutant.id.clone(), viable.contains(&mutant.number)));
         self.kept.viable.extend(each);
-        self.suites.retain(|(package, _)| programs.iter().any(|program| program.package == *package));
     }
 
     /// Is the tests' word about a mutant missing? What other tests caught needs none.

@@ -108,7 +108,7 @@ fn main() -> Result<()> {
             let refused = known.refused(&all);
             let (programs, viable) = build::build(&tree, &target, *own, users, &all, refused)?;
             eprintln!("{}: {} of {} mutants compile in their place", own.0, viable.len(), all.len());
-            known.compiled(&all, &viable, &programs);
+            known.compiled(&all, &viable);
             judge_by(&programs, &mut known, &chosen, &work, jobs)?;
         }
         judged.extend(chosen.into_iter().map(|mutant| (mutant, known.verdict(mutant).flatten())));

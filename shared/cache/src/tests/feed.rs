@@ -542,3 +542,26 @@ async fn attack_what_lies_in_a_tenants_namespace_is_not_even_listed() {
         assert_eq!(paths, [listed.to_owned(), Kind::NodeFences.path().to_owned()].into());
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn our_own_kinds_are_asked_for_in_pages_at_once() {
+    for (kind, limit) in [(Kind::FenceEvidences, Some("5000")), (Kind::Pods, None)] {
+        let following = start(&Script::default(), &[kind]);
+        pass(1.0).await;
+        let heard = following.api.heard();
+        assert_eq!(heard.first().unwrap().parameter("limit"), limit, "{kind:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_is_counted_and_the_kind_is_shown_as_complete() {
+    let following = start(&Script::default(), &[Kind::Pods]);
+    pass(1.0).await;
+    let page = TextEncoder::new().encode_to_string(&following.registry.gather()).unwrap();
+    for line in [
+        r#"pod_safety_cache_lists_total{resource="pods"} 1"#,
+        r#"pod_safety_cache_synced{resource="pods"} 1"#,
+    ] {
+        assert!(page.contains(line), "{line} in {page}");
+    }
+}

@@ -153,6 +153,11 @@ fn of_a_node_is_kept_what_fencing_and_the_volume_guard_ask_if_they_do() {
     assert_eq!((fences.map(|life| life.boot_id.to_string()), in_use), (Some("boot-1".to_owned()), 0));
     let (guards, in_use) = life(Cache::guard, &object);
     assert_eq!((guards.map(|life| life.boot_id.to_string()), in_use), (Some("boot-1".to_owned()), 1));
+    let object =
+        object.set("/status/nodeInfo/systemUUID", json!("4c4c")).set("/spec/providerID", json!("aws:///i-1"));
+    let life = life(Cache::fence, &object).0.unwrap();
+    assert_eq!((&*life.system_uuid, &*life.provider_id), ("4c4c", "aws:///i-1"));
+    assert_eq!(life.boot_seen, at(1));
 }
 
 #[test]

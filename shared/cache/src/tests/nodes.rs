@@ -179,6 +179,8 @@ fn a_kind_has_spoken_without_a_break_since_the_last_one() {
     assert_eq!(since(), Some(at(0)));
     cache.heard(Kind::NodeLeases, at(15));
     assert_eq!(since(), Some(at(0)));
+    let until = |second| cache.inner.read().kinds.unbroken_until(Kind::NodeLeases, at(second));
+    assert_eq!((until(30), until(31)), (Some(at(0)), None));
     cache.heard(Kind::NodeLeases, at(31));
     assert_eq!(since(), Some(at(31)));
     assert_eq!(Cache::default().read().view().state(Kind::Nodes).unbroken_since, None);

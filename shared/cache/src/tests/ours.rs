@@ -246,3 +246,23 @@ fn attack_a_device_or_a_remediation_of_a_tenants_namespace_is_not_there() {
     assert_eq!(unreadable, (0, 0), "what cannot be read there holds nothing up here");
     assert!(view.fences_from("pod-safety") && !view.fences_from("tenant"));
 }
+
+#[test]
+fn the_newest_evidence_about_a_node_is_that_of_the_highest_version() {
+    let other = set(proof("other", 9), "/spec/node/name", json!("m"));
+    let all = [proof("e", 3), proof("f", 7), other].map(|proof| (Kind::FenceEvidences, proof));
+    let world = world("boot-1", &all);
+    let guard = world.read();
+    let view = guard.view();
+    assert_eq!(view.proofs().count(), 3);
+    let newest = view.proofs_of("n").map(|proof| view.newest_evidence(proof).to_string());
+    assert_eq!(newest.collect::<Vec<_>>(), ["7", "7"]);
+}
+
+#[test]
+fn what_is_read_once_of_another_namespace_is_fenced_from_only_if_it_is_named() {
+    let world = world("boot-1", &[]);
+    world.cache().fence_from(["ops".to_owned()].into());
+    let from = |namespace: &str| world.read().view().fences_from(namespace);
+    assert_eq!((from("ops"), from("tenant")), (true, false));
+}

@@ -33,11 +33,11 @@ fn since(cache: &Cache) -> (Mono, u64) {
 
 #[test]
 fn only_taints_that_end_pods_are_kept_and_only_their_changes_are_told_as_such() {
-    struct Told(Mutex<Vec<bool>>);
+    struct Told(Mutex<Vec<(bool, bool)>>);
     impl Subscriber for Told {
         fn changed(&self, change: Change<'_>) {
-            if let Change::Node { taints, .. } = change {
-                self.0.lock().push(taints);
+            if let Change::Node { taints, readiness, .. } = change {
+                self.0.lock().push((taints, readiness));
             }
         }
     }
@@ -48,12 +48,12 @@ fn only_taints_that_end_pods_are_kept_and_only_their_changes_are_told_as_such() 
         std::mem::take(&mut *told.0.lock())
     };
     let no_schedule = json!([{ "key": "k", "effect": "NoSchedule" }]);
-    assert_eq!(seen(&node("n").set("/spec/taints", no_schedule), 0), [true], "a new node");
-    assert_eq!(seen(&tainted(6, "", None), 1), [true]);
-    assert_eq!(seen(&tainted(7, "", None), 2), [] as [bool; 0], "noise");
-    assert_eq!(seen(&tainted(8, "", None).ready("True"), 3), [false], "something else of it");
-    assert_eq!(seen(&tainted(9, "v", None).ready("True"), 4), [true]);
-    assert_eq!(seen(&node("n").rv(10).ready("True"), 5), [true]);
+    assert_eq!(seen(&node("n").set("/spec/taints", no_schedule), 0), [(true, true)], "a new node");
+    assert_eq!(seen(&tainted(6, "", None), 1), [(true, false)]);
+    assert_eq!(seen(&tainted(7, "", None), 2), [], "noise");
+    assert_eq!(seen(&tainted(8, "", None).ready("True"), 3), [(false, true)], "something else of it");
+    assert_eq!(seen(&tainted(9, "v", None).ready("True"), 4), [(true, false)]);
+    assert_eq!(seen(&node("n").rv(10).ready("True"), 5), [(true, false)]);
     assert!(taints(&cache).is_empty());
 }
 
@@ -125,4 +125,13 @@ fn a_pod_arrives_when_it_is_bound_and_says_since_when_it_is() {
     let guard = cache.read();
     let pod = guard.view().pod(&uid("uid-p")).unwrap();
     assert_eq!((pod.first_seen, pod.arrived, pod.bound), (at(5), at(45), NEW_YEAR + 40));
+}
+
+/// Before 1970 nobody added taints: a stamp of zero is none.
+#[test]
+fn a_taint_of_the_year_1970_has_no_time() {
+    let cache = listed();
+    let taint = json!({ "key": "k", "effect": NO_EXECUTE, "timeAdded": "1970-01-01T00:00:00Z" });
+    apply::<Node>(&cache, &node("n").set("/spec/taints", json!([taint])), at(1));
+    assert_eq!(taints(&cache).iter().map(|taint| taint.time_added).collect::<Vec<_>>(), [None]);
 }

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::*;
 use crate::Lookup;
-use crate::model::{Budget, Volume, VolumeClaim, VolumeLease};
+use crate::model::{Budget, Volume, VolumeClaim, VolumeLease, WorkloadKind};
 use crate::testing::at;
 use crate::testing::objects::pod;
 
@@ -172,4 +172,15 @@ fn an_eviction_is_about_no_pod_of_another_name_and_none_that_ended_before_or_cam
         let entry = &guard.view().budget(&uid("uid-b")).unwrap().status.disrupted["p"];
         assert_eq!(entry.pod, found.then(|| uid("uid-1")));
     }
+}
+
+#[test]
+fn a_workload_is_not_absent_while_one_of_its_kind_has_no_name() {
+    use super::workloads::{Followed, ReplicaSets};
+    let cache = listed();
+    cache.select();
+    let found = || word(cache.read().view().workload(WorkloadKind::ReplicaSet, &uid("uid-r")));
+    assert_eq!(found(), "absent");
+    cache.apply_undecodable::<Followed<ReplicaSets>>(unreadable(None, None), at(1));
+    assert_eq!(found(), "unknown");
 }

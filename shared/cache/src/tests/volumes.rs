@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::model::{Attachment, Held, Volume, VolumeClaim, VolumeLease};
+use crate::model::{Attachment, Budget, Held, Holder, Proof, VOLUME_GATE, Volume, VolumeClaim, VolumeLease};
 use crate::testing::at;
 use crate::testing::objects::{self, node, pod};
 use crate::{Left, Lookup};
@@ -155,4 +155,79 @@ fn bug_a_change_of_a_node_that_uses_a_volume_was_told_for_its_holder_alone() {
     assert_eq!(heard.take(), [""; 0], "nothing is new");
     cache.remove::<Node>(&uid("uid-m"), at(5));
     assert_eq!(heard.take(), ["node m", "volume v, awaited by 0"]);
+}
+
+#[test]
+fn of_each_kind_all_that_can_be_read_is_found() {
+    let cache = used();
+    cache.select();
+    apply::<Budget>(&cache, &objects::budget("b", "db", &json!({})), at(2));
+    apply::<Pod>(&cache, &pod("waits").set("/spec/schedulingGates", json!([{ "name": VOLUME_GATE }])), at(2));
+    let guard = cache.read();
+    let view = guard.view();
+    assert_eq!(view.budgets().map(|budget| budget.key.uid.clone()).collect::<Vec<_>>(), [uid("uid-b")]);
+    assert_eq!(view.volume_leases().map(|lease| lease.uid.clone()).collect::<Vec<_>>(), [uid("uid-lease-v")]);
+    assert_eq!(view.volume_names().map(|name| &**name).collect::<Vec<_>>(), ["v"]);
+    assert_eq!(uids(view.gated()), [uid("uid-waits")]);
+}
+
+#[test]
+fn of_a_volume_nothing_is_kept_when_all_that_names_it_is_gone() {
+    let cache = used();
+    let names = || cache.read().view().volume_names().count();
+    cache.remove::<Volume>(&uid("uid-v"), at(2));
+    cache.remove::<VolumeLease>(&uid("uid-lease-v"), at(2));
+    assert_eq!(names(), 1, "a claim is bound to it");
+    cache.remove::<VolumeClaim>(&uid("uid-c"), at(2));
+    assert_eq!(names(), 0);
+    apply::<VolumeLease>(&cache, &lease("v", "n/uid-n/b/uid-a"), at(3));
+    apply::<VolumeLease>(&cache, &lease("v", "n/uid-n/b/uid-a").uid("uid-again"), at(3));
+    cache.remove::<VolumeLease>(&uid("uid-lease-v"), at(4));
+    assert!(
+        cache.read().view().volume_lease("v").is_some(),
+        "it was made again before the end of the first was seen"
+    );
+}
+
+/// The holder's own pod, and whatever else may still write from its node.
+#[test]
+fn a_volume_is_used_on_a_missing_node_by_a_pod_of_that_node_alone() {
+    let holder = Holder { node: "n".into(), node_uid: uid("uid-n"), boot_id: "b".into(), pod: None };
+    let on_missing = |cache: &Cache| cache.read().view().is_used_on_missing("v", &holder);
+    let cache = used();
+    assert!(on_missing(&cache));
+    apply::<Pod>(&cache, &user("a", "n", "c").phase("Failed"), at(2));
+    assert!(!on_missing(&cache), "it ended");
+    apply::<Pod>(&cache, &user("b", "m", "c").running(), at(3));
+    assert!(!on_missing(&cache), "the other is elsewhere");
+}
+
+#[test]
+fn a_use_ends_with_its_attachment_only_where_no_pod_of_that_node_is_left() {
+    let cache = used();
+    apply::<Pod>(&cache, &user("b", "m", "c"), at(2));
+    cache.remove::<Pod>(&uid("uid-a"), at(2));
+    let attachment = Obj(json!({ "metadata": { "name": "x", "uid": "uid-x", "resourceVersion": "10" },
+        "spec": { "nodeName": "l", "source": { "persistentVolumeName": "v" } } }));
+    apply::<Attachment>(&cache, &attachment, at(3));
+    cache.remove::<Attachment>(&uid("uid-x"), at(4));
+    let left = cache.read().view().left("v", "l");
+    assert_eq!(left, Some(Left { at: at(4), word: Word::None }), "its pods are on other nodes");
+}
+
+#[test]
+fn evidence_about_a_holder_is_told_for_the_volumes_that_it_holds() {
+    let cache = used();
+    cache.fence();
+    let heard = listened(&cache);
+    apply::<Proof>(&cache, &objects::evidence("e", "n", "b", "PowerOff"), at(2));
+    assert_eq!(heard.take(), ["fencing of n", "volume v, awaited by 0"]);
+}
+
+#[test]
+fn a_claim_that_says_what_it_said_tells_nothing() {
+    let cache = used();
+    let heard = listened(&cache);
+    apply::<VolumeClaim>(&cache, &claim("c", "uid-c", Some("v")).rv(2), at(2));
+    assert_eq!(heard.take(), [""; 0]);
 }
