@@ -77,7 +77,7 @@ prometheus() {
 
 # What a person would trip over after the installation.
 installed() {
-    with helm --namespace pod-safety get notes pod-safety | grep -q 'kube-controller-manager leaves them to it' ||
+    with helm --namespace pod-safety get notes pod-safety | grep -q 'already has these controllers disabled' ||
         die "kube-controller-manager does the same work: charts/kind-cluster.yaml is not what the chart asks for"
     [ "$(kubectl --namespace pod-safety get pods --field-selector=status.phase=Running -l app.kubernetes.io/name=pod-safety -o jsonpath='{range .items[*]}{.spec.nodeName}{"\n"}{end}' | sort -u | wc -l)" = 2 ] ||
         die "both replicas run on one node; when it is lost nobody finds that"

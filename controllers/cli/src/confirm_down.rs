@@ -27,7 +27,7 @@ pub struct Args {
     #[arg(value_name = "NODE", value_parser = name)]
     node: String,
 
-    /// How you know: recorded with the evidence, on which pods of the node are force deleted
+    /// How you know that the machine is off: recorded in the FenceEvidence by which the pods of the node are force deleted
     #[arg(long, value_name = "TEXT", value_parser = reason)]
     reason: String,
 

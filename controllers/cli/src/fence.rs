@@ -62,7 +62,7 @@ pub struct WithdrawArgs {
     #[arg(value_name = "NODE", value_parser = name)]
     node: String,
 
-    /// Why it is not true
+    /// Why the evidence is wrong
     #[arg(long, value_name = "TEXT", value_parser = reason)]
     reason: String,
 

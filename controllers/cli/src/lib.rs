@@ -118,7 +118,7 @@ pub enum Command {
     Fence(fence::FenceArgs),
     /// Cancel fencing of a node: no new attempt is begun; attempts in flight are not interrupted
     Cancel(fence::CancelArgs),
-    /// Take a node out of service for a person, and back: plan, drain, switch off, pause fencing; --finish
+    /// Drain a node for maintenance and pause its fencing (--power-off: also power it off); --finish brings it back
     Maintain(Box<maintain::Args>),
     /// Pause fencing of a node or of a FencePolicy: recorded with your name and reason
     Pause(pause::PauseArgs),

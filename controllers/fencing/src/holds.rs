@@ -124,7 +124,7 @@ pub enum Hold {
     },
     /// So much is lost that it is rather us.
     #[error(
-        "{lost} of {of} nodes are lost, more than {percent} % (brakes.maxUnhealthyPercent). It is more likely that this process, the API server or its network is cut off. Bring nodes back, or fence by hand and confirm it"
+        "{lost} of {of} nodes are lost, more than {percent} % (brakes.maxUnhealthyPercent). It is more likely that this process, the API server or its network is cut off. Bring nodes back, or power machines off by hand and confirm that: pod-safety confirm-down NODE --reason TEXT"
     )]
     #[strum(serialize = "LargeOutage")]
     TooManyLost {
@@ -286,7 +286,7 @@ pub enum Hold {
     },
     /// This process runs on it.
     #[error(
-        "this process runs on node {node} and never fences its own node. Run a second replica on another node, or delete this pod if that replica can lead"
+        "this process runs on node {node} and never fences its own node. Run a second replica on another node: it fences this node when this process, or its machine, has stopped"
     )]
     SelfNode {
         /// Its name.
@@ -311,7 +311,7 @@ pub enum Hold {
         left: Duration,
     },
     /// What its provider shows may be about the boot before.
-    #[error("the provider of node {node} may still show what was so before this boot. Its power state is checked in {}s", left.as_secs())]
+    #[error("what the provider reports of node {node} may be from before its present boot. Its power state is checked in {}s", left.as_secs())]
     ProviderBehind {
         /// Its name.
         node: Arc<str>,
@@ -332,7 +332,7 @@ pub enum Hold {
     },
     /// All ways were tried, or what was proved is not true.
     #[error(
-        "node {node} needs a person: {why}. Make sure that it is off and confirm that (pod-safety confirm-down {node}), or start it, or delete its NodeFence to start again"
+        "node {node} needs a person: {why}. Make sure that it is off and confirm that (pod-safety confirm-down {node} --reason TEXT), or start it, or delete its NodeFence to start again"
     )]
     AwaitingOperator {
         /// Its name.

@@ -35,7 +35,7 @@ pub enum Hold {
     },
     /// So many nodes of its zone are lost that no more of them are given up.
     #[error(
-        "{not_ready} of {of} nodes of {} are not ready. More likely the zone has a problem than each of them, so their pods stay. Bring nodes back, or delete the Nodes that are gone. The thresholds are --unhealthy-zone-threshold and --large-cluster-size-threshold",
+        "{not_ready} of {of} nodes of {} are not ready. The zone itself probably has a problem, so their pods stay. Bring nodes back, or delete the Nodes of machines that no longer exist. The thresholds are --unhealthy-zone-threshold and --large-cluster-size-threshold",
         zone_words(zone)
     )]
     ZoneDisrupted {
@@ -48,7 +48,7 @@ pub enum Hold {
     },
     /// No node is given up.
     #[error(
-        "its pods stay: with --node-eviction-rate=0 no node is tainted NoExecute. Delete the pods, or the Node if it is gone"
+        "its pods stay: with --node-eviction-rate=0 no node is tainted NoExecute. Delete the pods, or the Node if its machine no longer exists"
     )]
     EvictionOff,
     /// Other nodes of its zone are given up before it.

@@ -39,7 +39,7 @@ pub enum Hold {
         left: Duration,
     },
     /// The node is missing, but its kubelet acts.
-    #[error("node {node} does not exist, but its kubelet still runs: {} {}s ago. Its pods may still run. Stop that kubelet, or let it register its Node again", sign_words(*sign), ago.as_secs())]
+    #[error("node {node} does not exist, but its kubelet still runs: {} {}s ago. Its pods may still run. Stop that kubelet, or restart it, so that it registers its Node again", sign_words(*sign), ago.as_secs())]
     KubeletAlive {
         /// Its name.
         node: Arc<str>,
@@ -58,7 +58,7 @@ pub enum Hold {
     },
     /// The commonest of all: the pod was deleted, and it is not known whether it terminated.
     #[error(
-        "node {node} is unreachable. It may be off, or cut off with this pod still running. The pod is removed when the node reports again or is proved off: by a FencePolicy (kubectl get nodefences shows its progress), or by your confirmation (pod-safety confirm-down {node})"
+        "node {node} is unreachable. It may be off, or cut off with this pod still running. The pod is removed when the node reports again or is proved off: by a FencePolicy (kubectl get nodefences shows its progress), or by your confirmation (pod-safety confirm-down {node} --reason TEXT)"
     )]
     NoEvidence {
         /// The node's name.

@@ -31,7 +31,7 @@ pub enum Name {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadControllers {
     /// Nobody knows it.
-    #[error("{0:?} is not in the list of known controllers: {known}; a '-' before a name disables it, '*' means all", known = known())]
+    #[error("{0:?} is not in the list of known controllers: {known}; a '-' before a name disables it, '*' means all that are on by default", known = known())]
     Unknown(String),
     /// Nothing is left to run.
     #[error("no controller is left to run; known are: {known}", known = known())]

@@ -55,7 +55,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = ModeArg::Guard, env = "POD_SAFETY_MODE", help_heading = "Controllers")]
     mode: ModeArg,
 
-    /// Which controllers run: NAME enables one, -NAME disables one, * enables all others. Names of kube-controller-manager's controllers work too
+    /// Which controllers run: NAME enables one, -NAME disables one, * enables all others that are on by default. Names of kube-controller-manager's controllers work too
     #[arg(
         long,
         value_name = "LIST",
@@ -149,8 +149,8 @@ pub struct Args {
     )]
     fencing_history: Duration,
 
-    /// How long ago may be what the API of a cloud reports of an instance. A boot that has been known for less is not proved
-    /// off by it
+    /// How old an answer of a cloud's API may be. That an instance is stopped proves nothing before its boot, or the incident,
+    /// has been known for longer
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration::parse, env = "POD_SAFETY_FENCE_PROVIDER_BEHIND", help_heading = "Fencing")]
     fence_provider_behind: Duration,
 
@@ -249,7 +249,7 @@ enum ModeArg {
     Observe,
     /// Act with proof, beside kube-controller-manager's own controllers
     Guard,
-    /// Act with proof, in place of kube-controller-manager's
+    /// Act with proof, in place of kube-controller-manager's own controllers
     Replace,
 }
 

@@ -21,7 +21,7 @@ pub enum Hold {
     Unfresh(#[from] Unfresh),
     /// The heart of it: its holder may still write.
     #[error(
-        "volume {volume} was taken by node {node}, which {doubt}. There is no evidence that it no longer writes, so no other node may attach it{}. It is free when the node reports again and unmounts it, or when the node is proved off: by a FencePolicy (kubectl get nodefences shows its progress), or by your confirmation (pod-safety confirm-down {node})",
+        "volume {volume} was taken by node {node}, which {doubt}. There is no evidence that it no longer writes, so no other node may attach it{}. It is free when the node reports again and unmounts it, or when the node is proved off: by a FencePolicy (kubectl get nodefences shows its progress), or by your confirmation (pod-safety confirm-down {node} --reason TEXT)",
         detaching(detachable)
     )]
     #[strum(serialize = "VolumeUnproved")]
@@ -48,7 +48,7 @@ pub enum Hold {
     },
     /// Before anybody held it, several nodes used it.
     #[error(
-        "several nodes may write to volume {volume} at once: {}. None of them is recorded as its owner. Find out which of their pods is right, and delete the others", nodes.join(", ")
+        "several nodes may write to volume {volume} at once: {}. None of them is recorded as its owner. Decide which node keeps the volume, and delete the pods that use it on the others", nodes.join(", ")
     )]
     #[strum(serialize = "VolumeOnSeveralNodes")]
     SeveralNodes {

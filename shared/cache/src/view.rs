@@ -399,11 +399,6 @@ impl<'a> View<'a> {
         self.inner.volumes.lease(name)
     }
 
-    /// Every readable Lease of a volume.
-    pub fn volume_leases(&self) -> impl Iterator<Item = &'a VolumeLease> + use<'a> {
-        self.inner.volumes.leases.iter()
-    }
-
     /// The readable attachments of a volume.
     pub fn attachments_of(&self, volume: &str) -> impl Iterator<Item = &'a Attachment> + use<'a> {
         self.inner.volumes.attachments_of(volume)

@@ -433,7 +433,7 @@ pub const PROBLEMS: [&str; 26] = [
 pub struct FenceDeviceStatus {
     /// The generation of the spec that this status is about.
     pub observed_generation: i64,
-    /// `Ready`: its spec can be used. `Trusted`: no evidence from it was contradicted.
+    /// `Ready`: every node answered at the last status check. `Trusted`: no evidence from it was contradicted.
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
     /// What it reported about its nodes, one entry for each.

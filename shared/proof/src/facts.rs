@@ -155,12 +155,6 @@ impl Look {
         let node = node.map(|raw| NodeRead::of(name, raw)).transpose()?;
         Ok(Self { asked_at, answered_at, node, lease: LeaseRead::of(lease)? })
     }
-
-    /// When the answers were there.
-    #[must_use]
-    pub const fn answered_at(&self) -> Mono {
-        self.answered_at
-    }
 }
 
 /// The first quorum read that did not find a Node, and how its Lease looked then. The quarantine counts from it.

@@ -89,6 +89,26 @@ fn a_planted_sentence_is_noticed() {
     );
 }
 
+/// Found on a newcomer's walk: Events, denials and pages named a command that fails without its reason.
+#[test]
+fn bug_a_command_to_type_lacked_its_reason() -> Result<()> {
+    const COMMAND: &str = "pod-safety confirm-down ";
+    let lacking = |text: &str| {
+        let rest = text.split(COMMAND).skip(1).map(|rest| rest.lines().next().unwrap_or_default());
+        rest.filter(|rest| {
+            let of_a_node = ["{n", "NODE", "' + ", "worker-"].iter().any(|node| rest.starts_with(node));
+            of_a_node && !rest.contains("--reason") && !rest.contains("-h")
+        })
+        .count()
+    };
+    ensure!(lacking(&format!("or {COMMAND}{{node}})")) == 1, "a planted one is noticed");
+    let all = texts()?.into_iter().chain(pod_safety_locks::sources()?);
+    let found: Vec<String> =
+        all.filter(|source| lacking(&source.text) > 0).map(|source| source.path).collect();
+    ensure!(found.is_empty(), "confirm-down needs --reason TEXT: {found:?}");
+    Ok(())
+}
+
 #[test]
 fn every_file_that_is_not_read_is_there() -> Result<()> {
     for path in NOT_READ {

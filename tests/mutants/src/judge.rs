@@ -56,7 +56,7 @@ pub(crate) fn record(program: &Program, path: &Path) -> Result<Reached> {
     Ok(reached)
 }
 
-/// What becomes of each of `mutants`, with `jobs` of them at a time. Says at once which are missed.
+/// What becomes of each of `mutants`, with `jobs` of them at a time.
 ///
 /// # Errors
 /// If a program cannot be started.
@@ -69,11 +69,7 @@ pub(crate) fn judge(
     let share = |worker| {
         let mut verdicts = BTreeMap::new();
         for mutant in mutants.iter().skip(worker).step_by(jobs) {
-            let verdict = judge_one(program, reached, mutant)?;
-            if verdict == Verdict::Missed {
-                eprintln!("missed by {}: {}", program.package, mutant.name);
-            }
-            verdicts.insert(mutant.number, verdict);
+            verdicts.insert(mutant.number, judge_one(program, reached, mutant)?);
         }
         anyhow::Ok(verdicts)
     };

@@ -29,6 +29,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use clap::Parser;
 
 use crate::build::Program;
+use crate::judge::Verdict;
 use crate::known::{Known, Package};
 use crate::list::Mutant;
 
@@ -110,6 +111,10 @@ fn main() -> Result<()> {
             eprintln!("{}: {} of {} mutants compile in their place", own.0, viable.len(), all.len());
             known.compiled(&all, &viable);
             judge_by(&programs, &mut known, &chosen, &work, jobs)?;
+            for mutant in chosen.iter().filter(|mutant| known.verdict(mutant) == Some(Some(Verdict::Missed)))
+            {
+                eprintln!("missed: {}", mutant.name);
+            }
         }
         judged.extend(chosen.into_iter().map(|mutant| (mutant, known.verdict(mutant).flatten())));
     }

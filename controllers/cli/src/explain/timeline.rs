@@ -21,7 +21,9 @@ use crate::{API_VERSION, Exit};
 const DAY: SignedDuration = SignedDuration::from_hours(24);
 
 #[derive(Debug, ClapArgs)]
-#[command(after_help = "Exits with 0, 1 after an error, 2 for wrong usage.")]
+#[command(
+    after_help = "Exits with 0, 1 after an error, 2 for wrong usage, 6 if parts of it could not be read."
+)]
 pub struct TimelineArgs {
     /// The kind: pod (po) or node (no); or kind and name, as in node/NAME. Without it: the last 24 hours of the whole cluster
     #[arg(value_name = "KIND[/NAME]", value_parser = What::parse)]

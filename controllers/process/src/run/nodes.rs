@@ -11,11 +11,11 @@ use crate::duration;
 #[derive(Debug, ClapArgs)]
 #[command(next_help_heading = "Node lifecycle")]
 pub(super) struct NodeArgs {
-    /// How long a node may be unreachable before its conditions become Unknown
+    /// How long a kubelet may not report before the conditions of its node become Unknown
     #[arg(long, value_name = "DURATION", default_value = "50s", value_parser = duration::parse, allow_hyphen_values = true, env = "POD_SAFETY_NODE_MONITOR_GRACE_PERIOD")]
     node_monitor_grace_period: Duration,
 
-    /// How long a new node may not report a status before its conditions become Unknown
+    /// How long a new node may take to report its first status before its conditions become Unknown
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration::parse, allow_hyphen_values = true, env = "POD_SAFETY_NODE_STARTUP_GRACE_PERIOD")]
     node_startup_grace_period: Duration,
 

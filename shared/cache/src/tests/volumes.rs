@@ -166,7 +166,6 @@ fn of_each_kind_all_that_can_be_read_is_found() {
     let guard = cache.read();
     let view = guard.view();
     assert_eq!(view.budgets().map(|budget| budget.key.uid.clone()).collect::<Vec<_>>(), [uid("uid-b")]);
-    assert_eq!(view.volume_leases().map(|lease| lease.uid.clone()).collect::<Vec<_>>(), [uid("uid-lease-v")]);
     assert_eq!(view.volume_names().map(|name| &**name).collect::<Vec<_>>(), ["v"]);
     assert_eq!(uids(view.gated()), [uid("uid-waits")]);
 }

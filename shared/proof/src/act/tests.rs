@@ -135,3 +135,21 @@ fn bug_evidence_by_a_taint_of_others_broke_a_volume() {
         assert!(refusal.is_none_or(|refusal| matches!(refusal, Refusal::EvidenceInvalid(_))), "{kind:?}");
     }
 }
+
+/// What was found about another node, or in another way, is no evidence that a volume's holder is gone.
+#[test]
+fn a_holder_is_gone_by_evidence_of_that_kind_about_that_node_alone() {
+    let holder =
+        Holder { node: "n".into(), node_uid: Uid::new("uid-n").unwrap(), boot_id: "b".into(), pod: None };
+    let other = Incarnation { name: "m".to_owned(), ..life("b") };
+    for (at, kind) in every_kind().into_iter().enumerate() {
+        for (about, is_used) in [(life("b"), false), (life("b"), true), (other.clone(), false)] {
+            let lease =
+                LeaseVersion { volume: "v".into(), uid: Uid::new("u").unwrap(), rv: "7".parse().unwrap() };
+            let found = Evidence::for_act_tests(kind.clone(), about, later());
+            let counts = at == 7 && found.subject().name == "n" && !is_used;
+            let judged = volume(lease, &holder, &FencedBy::NodeGone, &HolderFacts::Gone(&found, is_used));
+            assert_eq!(judged.is_ok(), counts, "{found:?}, used {is_used}");
+        }
+    }
+}

@@ -134,3 +134,32 @@ async fn reports_that_are_not_accepted_are_not_read() {
     assert!(refusal.to_string().contains("--agent-reports-from"), "{refusal}");
     assert!(court.api.lines().is_empty());
 }
+
+/// The phase Failed is also written by others, with what was observed. Where nothing runs it changes nothing.
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_others_failed_is_judged_by_whether_it_runs() {
+    let failed = || deleted().phase("Failed");
+    for (object, expected) in [
+        (failed(), "ClaimMismatch"),
+        (failed().set("/status/containerStatuses", json!([])), "AgentMustLookAgain"),
+    ] {
+        let mut court = Court::new();
+        court.policy.agent_reports = Some("agents".into());
+        court.apply(Kind::Pods, &object.0);
+        *court.agent.lock() = lease(1, 10, ended(9));
+        let judged = court.verify(&object.force(Claim::PodsEnded { node: "n".into() })).await;
+        assert_eq!(reason(judged), expected);
+    }
+}
+
+/// A second pod of the node was marked, and the first had to begin again.
+#[tokio::test(start_paused = true)]
+async fn a_mark_stays_beside_those_of_other_pods() {
+    let court = court();
+    let other = deleted().uid("uid-b").set("/metadata/name", json!("b"));
+    court.apply(Kind::Pods, &other.0);
+    assert_eq!(reason(court.reports(lease(1, 10, ended(9))).await), "AgentMustLookAgain");
+    let second = court.verify(&other.force(Claim::PodsEnded { node: "n".into() })).await;
+    assert_eq!(reason(second), "AgentMustLookAgain");
+    assert!(court.reports(lease(1, 14, ended(12))).await.is_ok());
+}
