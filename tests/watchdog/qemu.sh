@@ -12,6 +12,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 source tests/packages.sh
 
 WORK=${1:?a folder to work in}
+# The pod of the agent itself.
+OWN=0aaaaaaa-1b7e-4d51-9c6e-6d1f2a3b4c5d
 AGENT=${2:-}
 TESTS=${3:-}
 mkdir -p "$WORK"
@@ -75,7 +77,8 @@ case \$what in
         pod &
         # As systemd does: a kubelet that ends is started again.
         while :; do kubelet; done &
-        pod-safety-agent run --node a --namespace safe --server 10.0.2.2 --port \$port --account /account 2>&1 &
+        busybox mkdir -p /sys/fs/cgroup/kubepods/pod$OWN
+        pod-safety-agent run --pod-uid $OWN --node a --namespace safe --server 10.0.2.2 --port \$port --account /account 2>&1 &
         agent=\$!
         until [ -e /run/pod-safety-agent/promised ]; do busybox usleep 100000; done
         busybox sleep 7

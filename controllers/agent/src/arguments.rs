@@ -87,8 +87,8 @@ pub struct Run {
     /// The namespace of the Lease.
     #[arg(long, env = "POD_NAMESPACE", value_parser = name)]
     pub namespace: String,
-    /// The UID of the agent's own pod, which it does not end.
-    #[arg(long, env = "POD_UID", default_value = "", value_parser = uid)]
+    /// The UID of the agent's own pod: it is not ended, and where its cgroup is, those of the other pods are.
+    #[arg(long, env = "POD_UID", value_parser = name)]
     pub pod_uid: String,
     /// From one grant to the next, in seconds. No request takes longer than this.
     #[arg(long, default_value_t = 2, value_name = "SECONDS", value_parser = clap::value_parser!(u16).range(1..))]
@@ -130,10 +130,6 @@ pub struct Run {
 
 fn class(text: &str) -> Result<Class, String> {
     text.parse().map_err(|()| "it is Hardware, Virtual or Cloud".to_owned())
-}
-
-fn uid(text: &str) -> Result<String, String> {
-    if text.is_empty() { Ok(String::new()) } else { name(text) }
 }
 
 /// A name goes into a path of the API, and `watchdog.` before it.
@@ -191,7 +187,8 @@ mod tests {
 
     fn run(flags: &[&str]) -> Result<Run, String> {
         let given = ["x", "run", "--node", "a", "--namespace", "n", "--server", "10.0.0.1"];
-        let all = given.iter().chain(flags);
+        let own = if flags.contains(&"--pod-uid") { &[][..] } else { &["--pod-uid", "u"] };
+        let all = given.iter().chain(own).chain(flags);
         match Arguments::try_parse_from(all).map_err(|error| error.to_string())?.command {
             Command::Run(run) => Ok(*run),
             Command::Gate(_) | Command::Check(_) | Command::Drill(_) => Err("another command".to_owned()),

@@ -56,7 +56,8 @@ impl Cgroups {
         if self.unified { 2 } else { 1 }
     }
 
-    /// The pods that have cgroups, without this one. None: a folder could not be read, so there may be others.
+    /// The pods that have cgroups, without the agent's own. None: a folder could not be read, or the agent's own pod is not among
+    /// them, as where a kubelet keeps its pods elsewhere (`--cgroup-root`). So there may be others.
     #[must_use]
     pub fn pods(&self, own: &str) -> Option<Vec<PodCgroups>> {
         let mut found: Vec<PodCgroups> = Vec::new();
@@ -66,7 +67,8 @@ impl Cgroups {
                 of_pods(&folder, 0, &mut found)?;
             }
         }
-        found.retain(|pod| pod.uid != own);
+        let place = found.iter().position(|pod| pod.uid == own)?;
+        found.swap_remove(place);
         Some(found)
     }
 
@@ -179,6 +181,7 @@ mod tests {
     use super::*;
 
     const ONE: &str = "3f0b9d2e-1b7e-4d51-9c6e-6d1f2a3b4c5d";
+    const OWN: &str = "0aaaaaaa-1b7e-4d51-9c6e-6d1f2a3b4c5d";
     const OTHER: &str = "aaaaaaaa-1b7e-4d51-9c6e-6d1f2a3b4c5d";
 
     fn make(folder: &Path, procs: &str) {
@@ -206,12 +209,13 @@ mod tests {
         make(&cgroupfs.join(format!("kubepods/pod{OTHER}/c")), "");
         make(&cgroupfs.join(format!("kubepods/burstable/pod{ONE}")), "");
         make(&cgroupfs.join("kubepods/besteffort/podium"), "");
+        make(&cgroupfs.join(format!("kubepods/pod{OWN}")), "");
         let cgroups = Cgroups::find(root.path(), Path::new("/proc")).unwrap();
         assert_eq!(cgroups.version(), 1);
-        let found = cgroups.pods("").unwrap();
+        let found = cgroups.pods(OWN).unwrap();
         let of = |uid: &str| found.iter().find(|pod| pod.uid == uid).unwrap().folders.len();
         assert_eq!((found.len(), of(ONE), of(OTHER)), (2, 2, 1));
-        assert_eq!(cgroups.pods(ONE).unwrap().len(), 1, "the agent does not end itself");
+        assert_eq!(cgroups.pods(ONE).unwrap().len(), 2, "the agent does not end itself");
     }
 
     #[test]
@@ -229,9 +233,10 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let pod = root.path().join(format!("kubepods/pod{ONE}"));
         make(&pod, "");
+        make(&root.path().join(format!("kubepods/pod{OWN}")), "");
         fs::write(root.path().join("cgroup.controllers"), "").unwrap();
         let cgroups = Cgroups::find(root.path(), Path::new("/proc")).unwrap();
-        let found = cgroups.pods("").unwrap().remove(0);
+        let found = cgroups.pods(OWN).unwrap().remove(0);
         assert!(!cgroups.is_empty(&found), "no cgroup.events");
         fs::write(pod.join("cgroup.events"), "populated 1\nfrozen 0\n").unwrap();
         assert!(!cgroups.is_empty(&found));
@@ -246,11 +251,24 @@ mod tests {
     fn bug_a_folder_that_cannot_be_read_was_one_without_pods() {
         let root = tempfile::tempdir().unwrap();
         make(&root.path().join(format!("pids/kubepods/pod{ONE}")), "");
+        make(&root.path().join(format!("pids/kubepods/pod{OWN}")), "");
         let mut cgroups = Cgroups::find(root.path(), Path::new("/proc")).unwrap();
-        assert_eq!(cgroups.pods("").map(|pods| pods.len()), Some(1));
+        assert_eq!(cgroups.pods(OWN).map(|pods| pods.len()), Some(1));
         // Permissions do not stop root; a file where a folder was cannot be read by anybody.
         cgroups.roots.push(root.path().join("pids/cgroup.procs"));
-        assert_eq!(cgroups.pods(""), None);
+        assert_eq!(cgroups.pods(OWN), None);
+    }
+
+    /// Found in review: with a kubelet that keeps its pods elsewhere no pod was found, and "no pods are left" was a proof. In kind it is so.
+    #[test]
+    fn bug_pods_below_another_cgroup_root_were_no_pods() {
+        let root = tempfile::tempdir().unwrap();
+        let below = root.path().join("pids/kubelet.slice/kubelet-kubepods.slice");
+        for uid in [ONE, OWN] {
+            make(&below.join(format!("kubelet-kubepods-pod{}.slice", uid.replace('-', "_"))), "");
+        }
+        let cgroups = Cgroups::find(root.path(), Path::new("/proc")).unwrap();
+        assert_eq!(cgroups.pods(OWN), None);
     }
 
     #[test]
@@ -259,8 +277,9 @@ mod tests {
         let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
         let pids = root.path().join("pids");
         make(&pids.join(format!("kubepods/pod{ONE}/c")), &format!("{}\n", child.id()));
+        make(&pids.join(format!("kubepods/pod{OWN}")), "");
         let cgroups = Cgroups::find(root.path(), Path::new("/proc")).unwrap();
-        let pod = cgroups.pods("").unwrap().remove(0);
+        let pod = cgroups.pods(OWN).unwrap().remove(0);
         assert!(!cgroups.is_empty(&pod));
         assert!(cgroups.left(&pod)[0].to_string().contains("(sleep) in state"));
         cgroups.end(&pod);

@@ -313,7 +313,7 @@ impl Hands {
         }
         let pods = self.cgroups.pods(&self.own);
         if pods.is_none() {
-            left.push("the cgroups of pods cannot be read".to_owned());
+            left.push("the cgroups of pods cannot be read, or the agent's own is not among them".to_owned());
         }
         for pod in pods.iter().flatten().filter(|pod| !self.cgroups.is_empty(pod)) {
             let processes: Vec<String> = self.cgroups.left(pod).iter().map(ToString::to_string).collect();

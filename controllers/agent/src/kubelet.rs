@@ -185,7 +185,12 @@ mod tests {
         kubelet.stop();
         let soon = |what: &dyn Fn() -> bool| (0..1_000_000).any(|_| what());
         assert!(soon(&|| kubelet.runs().is_none() && kubelet.is_stopped()), "{:?}", kubelet.runs());
-        let found = cgroups.pods("").unwrap().remove(0);
+        let own = "0aaaaaaa-1b7e-4d51-9c6e-6d1f2a3b4c5d";
+        fs::create_dir_all(
+            root.join("kubepods.slice/kubepods-pod0aaaaaaa_1b7e_4d51_9c6e_6d1f2a3b4c5d.slice"),
+        )
+        .unwrap();
+        let found = cgroups.pods(own).unwrap().remove(0);
         assert!(!cgroups.is_empty(&found));
         cgroups.end(&found);
         process.wait().unwrap();

@@ -63,7 +63,11 @@ async fn run(flags: Run) -> Result<(), String> {
         format!("--cgroups {}: there are none: is it mounted into this container?", flags.cgroups.display())
     })?;
     let pods = cgroups.pods(&flags.pod_uid).ok_or_else(|| {
-        format!("--cgroups {}: they cannot be read, so there may be static pods", flags.cgroups.display())
+        format!(
+            "--cgroups {}: they cannot be read, or the agent's own pod {} (--pod-uid) is not among them, so other pods may not be either. A kubelet with another --cgroup-root cannot be guarded",
+            flags.cgroups.display(),
+            flags.pod_uid
+        )
     })?;
     if let Some(pod) = pods.iter().find(|pod| pod.is_static())
         && !flags.end_static_pods

@@ -89,6 +89,7 @@ mod tests {
     use super::*;
 
     const UID: &str = "3f0b9d2e-1b7e-4d51-9c6e-6d1f2a3b4c5d";
+    const OWN: &str = "0aaaaaaa-1b7e-4d51-9c6e-6d1f2a3b4c5d";
 
     /// A host of version 2 with one pod, and a process of the pod in this state, if it has one.
     struct Host(tempfile::TempDir);
@@ -96,7 +97,8 @@ mod tests {
     impl Host {
         fn new() -> Self {
             let host = Self(tempfile::tempdir().unwrap());
-            for folder in [format!("cgroup/kubepods/pod{UID}"), "proc/1".to_owned(), "proc/7".to_owned()] {
+            let cgroups = [UID, OWN].map(|uid| format!("cgroup/kubepods/pod{uid}"));
+            for folder in cgroups.into_iter().chain(["proc/1".to_owned(), "proc/7".to_owned()]) {
                 fs::create_dir_all(host.0.path().join(folder)).unwrap();
             }
             host.write("cgroup/cgroup.controllers", "");
@@ -119,7 +121,7 @@ mod tests {
         fn look(&self, report: &mut Report, second: u64, round: u64) -> Option<Pods> {
             let (root, proc) = (self.0.path().join("cgroup"), self.0.path().join("proc"));
             let cgroups = Cgroups::find(&root, &proc).unwrap();
-            let places = Places { cgroups: &cgroups, proc: &proc, folder: Path::new("/kubelet"), own: "own" };
+            let places = Places { cgroups: &cgroups, proc: &proc, folder: Path::new("/kubelet"), own: OWN };
             let boot = Boot { node: "n".into(), id: "b".into() };
             let epoch = Epoch { process: 1, count: 1 };
             let record = Record { state: State::Armed, epoch, round, boot, device: None };

@@ -47,7 +47,7 @@ pub(super) fn listen(node: &Node, view: &View<'_>, now: Mono, grace: Grace) -> H
     let doubtful = |again| Heard::Doubtful(us(view, now, grace), again);
     // That it was listed is what this key needs.
     let state = view.state(Kind::NodeLeases);
-    let (since, last) = (state.unbroken_since.unwrap_or(now), state.last_contact.unwrap_or_default());
+    let (since, last) = (state.unbroken_since.unwrap_or(now), state.last_news.unwrap_or_default());
     // Whoever has spoken after it was due had nothing to say of it, however silent he is since.
     if deadline <= now && last < deadline && now.since(last) > BREAK {
         return doubtful(now + SETTLE);

@@ -269,10 +269,16 @@ impl Feed {
     }
 
     fn heard(&mut self, now: Mono) {
+        self.reached(now);
+        self.around.cache.heard(self.kind, now);
+    }
+
+    /// It answered, and has sent nothing yet that was not known.
+    fn reached(&mut self, now: Mono) {
         let Around { cache, env, metrics, .. } = &self.around;
         let wall = env.clock.wall();
         self.heard = now;
-        cache.heard(self.kind, now);
+        cache.reached(self.kind, now);
         let contact = self.contact.get_or_insert_with(|| metrics.last_contact_of(self.kind));
         contact.set(wall.as_duration().as_secs_f64());
         self.read_wall(now, wall);
@@ -305,7 +311,7 @@ impl Feed {
                 // Some other JSON, or a list of no moment: its gaps say nothing.
                 return Err(ApiError::Undecodable(WireError::BrokenOff));
             }
-            self.heard(self.around.env.now());
+            self.reached(self.around.env.now());
             self.count();
             if page.continue_token().is_empty() {
                 self.around.cache.end_list_of(self.kind, self.around.env.now());

@@ -295,7 +295,12 @@ impl Cache {
         tell(Change::Listed(T::KIND));
     }
 
-    /// The API server said something about this kind.
+    /// The API server answered about this kind.
+    pub(crate) fn reached(&self, kind: Kind, now: Mono) {
+        self.inner.write().kinds.reached(kind, now);
+    }
+
+    /// The API server sent an event, a bookmark, or all of a list of this kind.
     pub(crate) fn heard(&self, kind: Kind, now: Mono) {
         self.inner.write().kinds.heard(kind, now);
     }

@@ -27,7 +27,9 @@ pub struct KindState {
     pub synced: bool,
     /// When the API server last said anything on it, bookmarks included.
     pub last_contact: Option<Mono>,
-    /// Since when it has said something without a break of 15 seconds.
+    /// When it last sent an event, a bookmark, or all of a list. That it opened a watch says nothing of any object.
+    pub last_news: Option<Mono>,
+    /// Since when it has done so without a break of 15 seconds.
     pub unbroken_since: Option<Mono>,
     /// Why nothing comes, if nothing comes.
     pub trouble: Option<Trouble>,
@@ -57,7 +59,7 @@ pub(super) struct Kinds(BTreeMap<Kind, KindState>);
 
 /// Of a kind that nobody follows.
 static UNHEARD: KindState =
-    KindState { synced: false, last_contact: None, unbroken_since: None, trouble: None };
+    KindState { synced: false, last_contact: None, last_news: None, unbroken_since: None, trouble: None };
 
 impl Kinds {
     pub(super) fn state(&self, kind: Kind) -> &KindState {
@@ -68,19 +70,27 @@ impl Kinds {
         self.0.entry(kind).or_default()
     }
 
-    pub(super) fn heard(&mut self, kind: Kind, now: Mono) {
+    /// It answered.
+    pub(super) fn reached(&mut self, kind: Kind, now: Mono) {
         let state = self.state_mut(kind);
-        if state.last_contact.is_none_or(|last| now.since(last) > BREAK) {
-            state.unbroken_since = Some(now);
-        }
         state.last_contact = Some(now);
         state.trouble = None;
+    }
+
+    /// It sent an event, a bookmark, or all of a list.
+    pub(super) fn heard(&mut self, kind: Kind, now: Mono) {
+        self.reached(kind, now);
+        let state = self.state_mut(kind);
+        if state.last_news.is_none_or(|last| now.since(last) > BREAK) {
+            state.unbroken_since = Some(now);
+        }
+        state.last_news = Some(now);
     }
 
     /// Since when the API server has spoken of this kind without a break up to `now`; `None`: there is a break now.
     pub(super) fn unbroken_until(&self, kind: Kind, now: Mono) -> Option<Mono> {
         let state = self.state(kind);
-        let breaks = state.last_contact.is_none_or(|last| now.since(last) > BREAK);
+        let breaks = state.last_news.is_none_or(|last| now.since(last) > BREAK);
         if breaks { None } else { state.unbroken_since }
     }
 

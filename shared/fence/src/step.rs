@@ -14,7 +14,7 @@ use super::mark::{self, When};
 use super::objects::lift;
 use super::orders::{OUTCOME_MOST, answered};
 use super::storage;
-use super::twice::{self, contradicted, renewed};
+use super::twice::{self, contradicted, is_unmoved};
 use super::{Acting, Fencing, Step, Target, incident_name};
 use crate::api::{
     FenceEvidenceSpec, Gate, NodeFenceSpec, NodeFenceStatus, Phase, Verified, group_path, object, proved_by,
@@ -189,7 +189,7 @@ async fn prove(acting: &Acting<'_>, target: &Target) -> Result<(), Outcome> {
     if read.is_some_and(|read| *read.incarnation() != *node) {
         return Err(Outcome::Changed);
     }
-    if renewed(&lease)? != verified.lease_renewed {
+    if !is_unmoved(&lease, verified.lease_renewed.as_ref())? {
         return unproved(acting, target).await;
     }
     let kind = proved_by(&verified.samples);

@@ -482,6 +482,36 @@ async fn a_kubelet_that_speaks_between_the_looks_convicts_the_device() {
     assert!(verified["message"].as_str().unwrap().contains("another machine"), "{verified}");
 }
 
+/// Its Node is deleted when the machine is gone, and the Lease is collected with it. A renewal that only the watch has brought
+/// convicts all the same.
+#[tokio::test(start_paused = true)]
+async fn bug_a_lease_that_was_collected_between_the_looks_counted_as_renewed() {
+    for (renewed_meanwhile, power) in [(false, "Off"), (true, "Unknown")] {
+        let reads = Mutex::new(0);
+        let collected = move |asked: &Asked| {
+            let mut reads = reads.lock();
+            *reads += usize::from(asked.path.contains("/kube-node-lease/leases/"));
+            (*reads > 1 && asked.path.contains("/kube-node-lease/leases/")).then(Says::not_found)
+        };
+        let there = There { first: Arc::new(collected), ..There::default() };
+        let scene = scene(there, |_, _| says(Power::Off));
+        let watch = async {
+            pass(2.0).await;
+            let second = if renewed_meanwhile { 17 } else { 7 };
+            scene.world.apply(Kind::NodeLeases, &lease("n", second).rv(4).0, scene.env.now());
+        };
+        futures::join!(scene.ends(Step::Look(target(tried("off"))), "written"), watch);
+        assert_eq!(scene.verified()["power"], power, "renewed meanwhile: {renewed_meanwhile}");
+    }
+    let there = There {
+        first: Arc::new(|asked| asked.path.contains("/kube-node-lease/leases/").then(Says::not_found)),
+        ..There::default()
+    };
+    let scene = scene(there, |_, _| None);
+    scene.ends(Step::Prove(target(looked("Off"))), "written").await;
+    assert_eq!(scene.log(), [EVIDENCE, STATUS]);
+}
+
 /// A2: whatever the phase of its renewals, a kubelet that lives convicts the device that says off.
 #[tokio::test(start_paused = true)]
 async fn a_kubelet_that_renews_each_ten_seconds_is_heard_between_the_looks_in_any_phase() {

@@ -39,6 +39,7 @@ async fn looks(
     facts: &Facts,
 ) -> Result<(Vec<Seen>, Option<String>), Outcome> {
     let Attempt { devices, objects, .. } = attempt;
+    let began = acting.env.now();
     let first = acting.looker.look(devices, facts, objects).await;
     if act_of(attempt) != Act::Off {
         let once = |Looked { check, sample, .. }| Seen { check, samples: vec![sample] };
@@ -56,8 +57,11 @@ async fn looks(
         .map(|(first, second)| Seen { check: first.check, samples: vec![first.sample, second.sample] })
         .collect();
     // A kubelet that speaks while its machine is said to be off: the device reaches another one.
-    let (before, after) = (renewed(&lease)?, renewed(&read_lease(acting, node).await?)?);
-    if before != after {
+    let (before, after) = (renewed(&lease)?, read_lease(acting, node).await?);
+    // What a Lease that is gone said last, the watch has brought.
+    let sign = acting.means.cache.read().view().last_sign_of_life(&node.name);
+    let spoke = after.is_absent() && sign.is_some_and(|sign| sign.at > began);
+    if spoke || !is_unmoved(&after, before.as_ref())? {
         let samples = seen.iter_mut().flat_map(|one| &mut one.samples);
         samples.filter(|sample| sample.is_off()).for_each(contradicted);
     }
@@ -76,7 +80,12 @@ async fn read_lease(acting: &Acting<'_>, node: &Incarnation) -> Result<LeaseRead
     Ok(look.lease)
 }
 
-pub(super) fn renewed(lease: &LeaseRead) -> Result<Option<String>, Outcome> {
+/// Whether no kubelet has renewed it since. One that is gone was collected with its Node, which is no renewal.
+pub(super) fn is_unmoved(lease: &LeaseRead, before: Option<&String>) -> Result<bool, Outcome> {
+    Ok(lease.is_absent() || renewed(lease)?.as_ref() == before)
+}
+
+fn renewed(lease: &LeaseRead) -> Result<Option<String>, Outcome> {
     let renewed = lease.renewed().map_err(|error| Outcome::Failed(nonsense(error)))?;
     Ok(renewed.map(|time| time.to_string()))
 }

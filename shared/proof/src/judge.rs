@@ -273,7 +273,7 @@ pub fn asserted(
         return Err(Refusal::TaintNotTrusted);
     }
     let kind = EvidenceKind::Asserted { node: Arc::clone(node) };
-    Ok(Evidence::new(kind, read.incarnation().clone(), look.answered_at + VALID_FOR))
+    Ok(Evidence::new(kind, read.incarnation().clone(), look.asked_at + VALID_FOR))
 }
 
 /// Evidence of fencing. The object alone proves nothing: its devices must report off now (`shown`; a person's confirmation has

@@ -24,6 +24,8 @@ use server::Server;
 use tempfile::TempDir;
 
 const POD: &str = "3f0b9d2e-1b7e-4d51-9c6e-6d1f2a3b4c5d";
+/// That of the agent itself.
+const OWN: &str = "0aaaaaaa-1b7e-4d51-9c6e-6d1f2a3b4c5d";
 
 struct Rig {
     folder: TempDir,
@@ -50,8 +52,10 @@ impl Rig {
         let pod = Command::new("sleep").arg("600").spawn().unwrap();
         let cgroup = at("cgroups/pids/kubepods").join(format!("pod{POD}"));
         fs::create_dir_all(&cgroup).unwrap();
-        for above in [at("cgroups/pids"), at("cgroups/pids/kubepods")] {
-            fs::write(above.join("cgroup.procs"), "").unwrap();
+        let own = at("cgroups/pids/kubepods").join(format!("pod{OWN}"));
+        fs::create_dir(&own).unwrap();
+        for empty in [at("cgroups/pids"), at("cgroups/pids/kubepods"), own] {
+            fs::write(empty.join("cgroup.procs"), "").unwrap();
         }
         fs::write(cgroup.join("cgroup.procs"), format!("{}\n", pod.id())).unwrap();
         fs::create_dir_all(at("proc/1")).unwrap();
@@ -85,6 +89,7 @@ impl Rig {
             std::env::var("POD_SAFETY_AGENT").unwrap_or(env!("CARGO_BIN_EXE_pod-safety-agent").to_owned());
         let agent = Command::new(program)
             .args(["run", "--node", "a", "--namespace", "safe", "--server", "127.0.0.1", "--gated"])
+            .args(["--pod-uid", OWN])
             .args(["--port", &self.server.address.port().to_string()])
             .args(["--account", &path("account"), "--keeper", &path("keeper"), "--marks", &path("run")])
             .args(["--proc", &path("proc"), "--cgroups", &path("cgroups"), "--kubelet", &path("kubelet")])
@@ -369,5 +374,23 @@ fn an_agent_beside_a_static_pod_does_not_start() {
         rig.until("the end of the agent", |rig| rig.agent.as_mut().unwrap().try_wait().unwrap().is_some())
             .await;
         assert!(rig.log().contains("--end-static-pods"), "{}", rig.log());
+    });
+}
+
+/// It would guard nothing, and prove that nothing runs.
+#[test]
+fn an_agent_that_does_not_find_its_own_pod_does_not_start() {
+    with_rig(&[], async |rig| {
+        rig.until_armed().await;
+        rig.agent.take().unwrap().kill().unwrap();
+        fs::rename(rig.at("cgroups/pids/kubepods"), rig.at("cgroups/pids/elsewhere")).unwrap();
+        rig.start();
+        rig.until("the end of the agent", |rig| rig.agent.as_mut().unwrap().try_wait().unwrap().is_some())
+            .await;
+        assert!(
+            rig.log().contains("A kubelet with another --cgroup-root cannot be guarded"),
+            "{}",
+            rig.log()
+        );
     });
 }

@@ -48,7 +48,7 @@ impl Feed {
             Err(error) if is_of_the_future(&error) => return End::Relist(AHEAD),
             Err(error) => return End::Failed(error),
         };
-        self.heard(self.around.env.now());
+        self.reached(self.around.env.now());
         self.collect(true);
         let env = self.around.env.clone();
         loop {

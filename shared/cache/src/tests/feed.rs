@@ -565,3 +565,35 @@ async fn a_list_is_counted_and_the_kind_is_shown_as_complete() {
         assert!(page.contains(line), "{line} in {page}");
     }
 }
+
+/// Found in review: a watch that was cut right after it was opened, again and again, counted as one without a gap. A kubelet that
+/// reported all the time counted as silent when its Node was deleted, and its pods were removed without a signal.
+#[tokio::test(start_paused = true)]
+async fn bug_to_open_a_watch_counted_as_news_of_every_object() {
+    let (env, _wall) = env();
+    let flaps = Arc::new(Mutex::new(false));
+    let (cut, quiet) = (Arc::clone(&flaps), Script::default());
+    let api = Api::says(&env, move |asked| match (asked.watches(), asked.path.contains("leases")) {
+        (true, true) if *cut.lock() => {
+            let (events, answer) = Answer::stream();
+            events.break_off();
+            answer
+        }
+        (true, _) => quiet.quiet(asked),
+        (false, true) => page(&[lease("n", 1)], "7", ""),
+        (false, false) => page(&[node("n")], "7", ""),
+    });
+    let (cache, metrics) = (Arc::new(Cache::default()), metrics());
+    *flaps.lock() = true;
+    follow(&[Kind::NodeLeases, Kind::Nodes], &api.connection(), &cache, &env, &metrics).unwrap();
+    pass(1.0).await;
+    apply::<Pod>(&cache, &pod("a").on("n"), env.now());
+    pass(60.0).await;
+    cache.remove::<Node>(&crate::testing::objects::uid("uid-n"), env.now());
+    let guard = cache.read();
+    assert!(guard.view().absence("n").is_some());
+    assert!(!guard.view().fell_silent_before_its_node_went("n"));
+    let state = guard.view().state(Kind::NodeLeases);
+    assert!(env.now().since(state.last_contact.unwrap()) < Duration::from_secs(10), "it answers");
+    assert!(env.now().since(state.last_news.unwrap()) >= Duration::from_secs(60));
+}

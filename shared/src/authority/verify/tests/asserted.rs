@@ -50,3 +50,13 @@ async fn a_batch_shares_the_reads_of_a_tainted_node_until_they_expire() {
     judge.verify(&claim()).await.unwrap();
     assert_eq!(court.api.lines().len(), 2);
 }
+
+/// Found in review: an answer that came late was believed for two seconds more, and the taint may have been gone since.
+#[tokio::test(start_paused = true)]
+async fn bug_a_late_answer_about_a_taint_counted_from_when_it_came() {
+    let court = court(true);
+    let asked_at = court.env.now();
+    court.reads_of_node(says(|| Answer::json(&node("n").tainted().0).late(Duration::from_secs(1))));
+    let mut judge = court.judge();
+    assert_eq!(judge.verify(&claim()).await.unwrap().expires(), asked_at + VALID_FOR);
+}

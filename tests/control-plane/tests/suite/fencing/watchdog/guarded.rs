@@ -26,6 +26,8 @@ const FIRMWARE: Duration = Duration::from_secs(2);
 const NAMESPACE: &str = "pod-safety";
 /// Where its pods have their cgroups.
 const PODS: &str = "cgroups/pids/kubepods";
+/// The pod of the agent itself.
+const OWN: &str = "0aaaaaaa-1b7e-4d51-9c6e-6d1f2a3b4c5d";
 
 /// What a keeper knows.
 #[derive(Default)]
@@ -108,8 +110,9 @@ impl Guarded {
 
     /// The folders of a machine, and what the kubelet mounts into the agent's pod.
     async fn furnish(&self, plane: &ControlPlane) {
-        fs::create_dir_all(self.folder.join(PODS)).unwrap();
-        for folder in ["cgroups/pids", PODS] {
+        let own = format!("{PODS}/pod{OWN}");
+        fs::create_dir_all(self.folder.join(&own)).unwrap();
+        for folder in ["cgroups/pids", PODS, &own] {
             fs::write(self.folder.join(folder).join("cgroup.procs"), "").unwrap();
         }
         for folder in ["proc/1", "proc/sys/kernel/random", "account"] {
@@ -135,7 +138,7 @@ impl Guarded {
             .args(["--port", &self.port.to_string(), "--timeout", "4", "--interval", "1", "--late", "2"])
             .args(["--account", &path("account"), "--keeper", &path("keeper"), "--marks", &path("run")])
             .args(["--record", &path("record"), "--proc", &path("proc"), "--cgroups", &path("cgroups")])
-            .args(["--kubelet", &path("kubelet")])
+            .args(["--kubelet", &path("kubelet"), "--pod-uid", OWN])
             .stdin(Stdio::null())
             .stderr(log)
             .spawn()
