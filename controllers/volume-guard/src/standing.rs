@@ -72,6 +72,12 @@ impl Holding<'_> {
             let until = sign.at + quarantine;
             return Standing::Missing { unasked: now >= until, until: Some(until) };
         }
+        // Others removed a pod, and its kubelet may hear of that alone: then its processes have the pod's grace.
+        let ends = view.ends_on_missing(volume, holder).filter(|ends| *ends > witness.asked_at());
+        if let Some(ends) = ends {
+            let again = if now < ends { ends } else { now + quarantine };
+            return Standing::Missing { unasked: now >= ends, until: Some(again) };
+        }
         let until = witness.answered_at() + quarantine;
         if now < until {
             return Standing::Missing { unasked: false, until: Some(until) };

@@ -7,9 +7,9 @@ use super::table::{Entry, Table};
 use super::{Change, Inner};
 use crate::clock::Mono;
 use crate::model::{
-    BadRv, Controller, Deletion, DisruptionTarget, Interner, Kind, Labels, MIRROR_ANNOTATION, NO_EXECUTE,
-    NODE_UNREACHABLE_CONDITION, Node, Phase, Pod, PodKey, Rv, Says, Toleration, Tolerations, Uid, Uncommon,
-    VOLUME_GATE, is_kubernetes_name,
+    BadRv, Controller, DEFAULT_GRACE, Deletion, DisruptionTarget, Interner, Kind, Labels, MIRROR_ANNOTATION,
+    NO_EXECUTE, NODE_UNREACHABLE_CONDITION, Node, Phase, Pod, PodKey, Rv, Says, Toleration, Tolerations, Uid,
+    Uncommon, VOLUME_GATE, is_kubernetes_name,
 };
 use crate::wire;
 
@@ -159,10 +159,12 @@ fn any_condition<'a>(status: &'a wire::PodStatus, name: &str) -> Option<&'a wire
 fn uncommon(
     meta: &wire::ObjectMeta,
     name: &str,
-    volumes: &[wire::PodVolume],
+    spec: &wire::PodSpec,
     status: &wire::PodStatus,
     now: Mono,
 ) -> Uncommon {
+    let claims = claims(name, &spec.volumes);
+    let own_grace = spec.termination_grace_period_seconds.filter(|grace| *grace != DEFAULT_GRACE);
     let disrupted = any_condition(status, "DisruptionTarget").filter(|one| {
         one.status.as_deref() == Some("True") && one.reason.as_deref() != Some("TerminationByKubelet")
     });
@@ -177,7 +179,8 @@ fn uncommon(
             since: one.last_transition_time.map_or(0, wire::Time::whole_seconds),
             first_seen: now,
         }),
-        claims: claims(name, volumes),
+        own_grace: own_grace.filter(|_| !claims.is_empty()),
+        claims,
         finalizers: finalizers(&meta.finalizers),
     }
 }
@@ -202,13 +205,13 @@ fn project_pod(
 ) -> Result<Pod, ProjectError> {
     let Identity { uid, rv, name } = identity(meta)?;
     let namespace = self::name(meta.namespace.as_deref(), "metadata.namespace")?;
+    let uncommon = uncommon(meta, &name, &spec, status, now);
     let node = spec.node_name.filter(|node| !node.is_empty());
     let node = node.map(|node| self::name(Some(&node), "spec.nodeName")).transpose()?;
     let any = |name: &str| any_condition(status, name);
     let condition = |name: &str| any(name).filter(|one| one.status.as_deref() == Some("True"));
     let (generation, observed) = (meta.generation.unwrap_or(0), status.observed_generation.unwrap_or(0));
     let created = meta.creation_timestamp.map_or(0, wire::Time::whole_seconds);
-    let uncommon = uncommon(meta, &name, &spec.volumes, status, now);
     let bound = condition("PodScheduled").and_then(|one| one.last_transition_time);
     let mut pod = Pod {
         key: PodKey { namespace: interner.intern(&namespace), name: name.into(), uid },
@@ -266,6 +269,7 @@ fn share(inner: &mut Inner, pod: &mut Pod) {
     if let Some(mut uncommon) = pod.uncommon.take_if(|uncommon| !uncommon.claims.is_empty()) {
         let claims = uncommon.claims.iter().filter(|_| guards);
         uncommon.claims = claims.map(|name| inner.interner.intern(name)).collect();
+        uncommon.own_grace = uncommon.own_grace.filter(|_| guards);
         pod.set(*uncommon);
     }
 }

@@ -53,6 +53,8 @@ struct File {
     attachments: BTreeSet<Uid>,
     claims: BTreeSet<ClaimKey>,
     left: BTreeMap<Arc<str>, Left>,
+    /// When the last pod that was removed without its kubelet's word has ended on a node whose kubelet hears of the removal.
+    ends: BTreeMap<Arc<str>, Mono>,
     /// Its driver attaches: an attachment of it was seen.
     attaches: bool,
     /// As it was when its object went, while it has a Lease: kubelets go on to report it by that name.
@@ -125,6 +127,10 @@ impl Volumes {
 
     pub(super) fn left(&self, name: &str, node: &str) -> Option<Left> {
         self.files.get(name)?.left.get(node).copied()
+    }
+
+    pub(super) fn ends(&self, name: &str, node: &str) -> Option<Mono> {
+        self.files.get(name)?.ends.get(node).copied()
     }
 
     pub(super) fn attaches(&self, name: &str) -> bool {
@@ -234,6 +240,10 @@ impl Inner {
                     && let Some(node) = &before.node
                 {
                     self.volumes.leaves(&volume, node, Word::of(before, after), now);
+                    if after.is_none() && !before.is_over() {
+                        let ends = self.volumes.file(&volume).ends.entry(Arc::clone(node)).or_default();
+                        *ends = before.ends_if_removed(now).max(*ends);
+                    }
                 }
                 self.tell_of_volume(&volume, tell);
             }

@@ -105,14 +105,21 @@ pub struct Uncommon {
     pub disruption_target: Option<DisruptionTarget>,
     /// The claims of its namespace whose volumes it uses. Kept where volumes are guarded.
     pub claims: Vec<Arc<str>>,
+    /// `terminationGracePeriodSeconds`, where it has claims and that is not [`DEFAULT_GRACE`].
+    pub own_grace: Option<i64>,
     /// What keeps the object after its deletion.
     pub finalizers: Vec<Box<str>>,
 }
 
 impl Uncommon {
     /// What a pod has that has none of it.
-    pub const NONE: Self =
-        Self { deletion: None, disruption_target: None, claims: Vec::new(), finalizers: Vec::new() };
+    pub const NONE: Self = Self {
+        deletion: None,
+        disruption_target: None,
+        claims: Vec::new(),
+        own_grace: None,
+        finalizers: Vec::new(),
+    };
 }
 
 /// A pod as decisions see it, some two hundred bytes with its name. It reads as if the fields of [`Uncommon`] were its own.
@@ -224,8 +231,13 @@ impl Pod {
     #[must_use]
     pub fn grace_ends(&self) -> Option<Mono> {
         let deletion = self.deletion?;
-        let grace = u64::try_from(deletion.grace.unwrap_or(DEFAULT_GRACE)).unwrap_or_default();
-        Some(deletion.first_seen + Duration::from_secs(grace))
+        Some(deletion.first_seen + seconds(deletion.grace))
+    }
+
+    /// When its processes have ended if its kubelet hears of its removal `now`: it gives them the pod's grace, from the first signal.
+    #[must_use]
+    pub fn ends_if_removed(&self, now: Mono) -> Mono {
+        self.grace_ends().unwrap_or_else(|| now + seconds(self.own_grace))
     }
 
     /// Whether this change was written by the pod's kubelet. Nobody else reports on containers, turns a pod ready or
@@ -242,6 +254,11 @@ impl Pod {
     pub fn waits_for_finalizers(&self) -> bool {
         !self.finalizers.is_empty() && self.deletion.is_some_and(|deletion| deletion.grace == Some(0))
     }
+}
+
+/// A grace period.
+fn seconds(grace: Option<i64>) -> Duration {
+    Duration::from_secs(u64::try_from(grace.unwrap_or(DEFAULT_GRACE)).unwrap_or_default())
 }
 
 #[cfg(test)]

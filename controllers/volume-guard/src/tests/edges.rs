@@ -2,7 +2,7 @@
 
 use crate::holds::Hold;
 use pod_safety_shared::drive::Subject;
-use pod_safety_shared::model::Kind;
+use pod_safety_shared::model::{DEFAULT_GRACE, Kind};
 use pod_safety_shared::testing::at;
 use serde_json::{Value, json};
 
@@ -90,7 +90,15 @@ fn a_kubelet_that_is_heard_while_its_node_is_gone_begins_the_quarantine_anew() {
     let after = due + QUARANTINE;
     assert_eq!(said(&stage.of_volume("v", after)), ["VolumeUnproved"], "its pod was not asked to end yet");
     stage.world.remove(Kind::Pods, "uid-p", at(after));
-    assert_eq!(said(&stage.of_volume("v", after)), ["break: node gone"]);
+    let ended = after + DEFAULT_GRACE.unsigned_abs();
+    assert_eq!(
+        again(&stage, ended - 1),
+        (words(&["VolumeUnproved"]), Some(at(ended))),
+        "its kubelet may just hear of that"
+    );
+    assert_eq!(said(&stage.of_volume("v", ended)), ["witness a", "VolumeUnproved"]);
+    stage.world.witness("a", at(ended));
+    assert_eq!(said(&stage.of_volume("v", ended + QUARANTINE)), ["break: node gone"]);
 }
 
 #[test]

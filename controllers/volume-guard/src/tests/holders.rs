@@ -283,9 +283,16 @@ fn a_node_that_is_gone_is_asked_for_twice_a_quarantine_apart() {
     stage.world.remove(Kind::Nodes, "uid-a", at(2));
     assert_eq!(stage.v(), ["refuse", "witness a", "VolumeUnproved"], "though no pod names the node any more");
     stage.world.witness("a", at(3));
-    assert_eq!(said(&stage.of_volume("v", 2 + QUARANTINE)), ["refuse", "VolumeUnproved"]);
+    assert_eq!(said(&stage.of_volume("v", 2 + QUARANTINE)), ["refuse", "witness a", "VolumeUnproved"]);
     stage.lease("v", Some(A), true);
-    assert_eq!(said(&stage.of_volume("v", 3 + QUARANTINE)), ["break: node gone"]);
+    assert_eq!(
+        said(&stage.of_volume("v", 3 + QUARANTINE)),
+        ["witness a", "VolumeUnproved"],
+        "the pod was removed without a word, and the first read came before its grace was over"
+    );
+    stage.world.witness("a", at(50));
+    assert_eq!(said(&stage.of_volume("v", 49 + QUARANTINE)), ["VolumeUnproved"]);
+    assert_eq!(said(&stage.of_volume("v", 50 + QUARANTINE)), ["break: node gone"]);
 }
 
 #[test]

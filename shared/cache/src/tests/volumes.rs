@@ -230,3 +230,38 @@ fn a_claim_that_says_what_it_said_tells_nothing() {
     apply::<VolumeClaim>(&cache, &claim("c", "uid-c", Some("v")).rv(2), at(2));
     assert_eq!(heard.take(), [""; 0]);
 }
+
+/// Found in review: kube-controller-manager's collector removed the pod while its kubelet let it end, and the volume had no user left.
+#[test]
+fn bug_a_pod_that_was_removed_before_it_ended_used_its_volume_no_more() {
+    let holder = Holder { node: "n".into(), node_uid: uid("uid-n"), boot_id: "b".into(), pod: None };
+    let graced = |seconds: i64| {
+        user("a", "n", "c").running().set("/spec/terminationGracePeriodSeconds", json!(seconds))
+    };
+    let dying = || graced(60).terminating().set("/metadata/deletionGracePeriodSeconds", json!(60));
+    for (what, pod, ends) in [
+        ("that nobody says the grace of", user("a", "n", "c").running(), Some(33)),
+        ("with its own grace", graced(600), Some(603)),
+        ("whose grace runs since second 2", dying(), Some(62)),
+        (
+            "of which its kubelet reported the end",
+            dying().phase("Failed").set("/status/containerStatuses", json!([])),
+            None,
+        ),
+    ] {
+        let cache = used();
+        cache.remove::<Node>(&uid("uid-n"), at(2));
+        apply::<Pod>(&cache, &pod.rv(11), at(2));
+        cache.remove::<Pod>(&uid("uid-a"), at(3));
+        let on_missing = |asked: Option<u64>| {
+            asked.into_iter().for_each(|second| cache.witnessed("n", pod_safety_proof::Witness::for_decide_tests(at(second))));
+            cache.read().view().is_used_on_missing("v", &holder)
+        };
+        assert_eq!(cache.read().view().ends_on_missing("v", &holder), ends.map(at), "a pod {what}");
+        assert_eq!(on_missing(None), ends.is_some());
+        if let Some(ends) = ends {
+            assert!(on_missing(Some(ends - 1)), "a pod {what}");
+            assert!(!on_missing(Some(ends)), "a first read that was asked for when it had ended");
+        }
+    }
+}

@@ -291,7 +291,8 @@ fn unfile(inner: &mut Inner, uid: &Uid, after: Option<&Held>, now: Mono) {
             inner.volumes.held_by.remove(&holder.node);
         }
     }
-    inner.volumes.file(&name).left.clear();
+    let file = inner.volumes.file(&name);
+    (file.left, file.ends) = Default::default();
     let node = inner.interner.intern(&holder.node);
     inner.recheck_absence(&node, now);
 }

@@ -6,7 +6,7 @@ use super::devices::{NODE, PROOF, Rig};
 use super::*;
 use crate::authority::volume::{VolumeChange, VolumeUpdate};
 use crate::model::Holder;
-use crate::testing::objects::uid;
+use crate::testing::objects::{self, uid};
 use pod_safety_proof::FencedBy;
 
 const VOLUME: &str = "/api/v1/persistentvolumes/v";
@@ -149,15 +149,24 @@ async fn an_api_server_that_does_not_answer_says_nothing_of_a_volume() {
 /// A mutant of the judge broke these Leases, and no test noticed.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_gone_gives_up_a_volume_when_no_pod_of_a_kubelet_that_was_heard_may_write_to_it() {
-    for (what, pod_is_there, fell_silent, expected) in [
-        ("its pod is there, and its kubelet was heard until then", true, false, Err("KubeletNotAsked")),
-        ("its pod is gone", false, false, Ok("NodeGone")),
-        ("its kubelet had fallen silent before", true, true, Ok("NodeGone")),
+    use Kind::{Claims, Pods};
+    for (what, pod, fell_silent, expected) in [
+        ("its pod is there, and its kubelet was heard until then", Some(true), false, Err("KubeletNotAsked")),
+        ("its pod was removed while it ran", Some(false), false, Err("KubeletNotAsked")),
+        ("its pod is gone", None, false, Ok("NodeGone")),
+        ("its kubelet had fallen silent before", Some(true), true, Ok("NodeGone")),
+        ("its kubelet had fallen silent before, and the pod was removed", Some(false), true, Ok("NodeGone")),
     ] {
         let rig = Rig::with(|rig| {
             rig.there.lock().retain(|path, _| path != NODE && !path.contains("/leases/"));
-            if pod_is_there {
-                rig.world.apply(Kind::Pods, &pod("p").on("n").0, rig.env.now());
+            if let Some(is_there) = pod {
+                rig.world.apply(Claims, &objects::claim("c", Some("v")).0, rig.env.now());
+                rig.world.apply(Pods, &objects::pod("p").running().on("n").using("c").0, rig.env.now());
+                if !is_there {
+                    rig.world.remove(Pods, "uid-p", rig.env.now());
+                    // Something else keeps the absence of the node known.
+                    rig.world.apply(Pods, &objects::pod("q").on("n").0, rig.env.now());
+                }
             }
             if fell_silent {
                 rig.world.fell_silent_first("n");
