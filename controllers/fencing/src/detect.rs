@@ -82,7 +82,7 @@ fn waits(pod: &Pod, policy: &FencePolicySpec, view: &View<'_>) -> bool {
 /// where volumes are guarded.
 fn holds_a_volume(pod: &Pod, view: &View<'_>) -> bool {
     pod.claims.iter().any(|claim| match view.claim(&pod.key.namespace, claim) {
-        Lookup::Known(claim) => claim.volume.as_ref().is_some_and(|volume| {
+        Lookup::Known(claim) => view.volume_of(claim).is_some_and(|volume| {
             let held = view.volume_lease(volume).map(|lease| &lease.held);
             matches!(held, Some(Held::By(holder)) if pod.node.as_ref() == Some(&holder.node))
         }),

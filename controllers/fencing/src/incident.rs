@@ -305,7 +305,7 @@ impl<'a> Incident<'a> {
     /// Whether one of its volumes is another node's by now, for all that is known.
     fn lost_a_volume(&self, pod: &Pod) -> bool {
         let away = |claim: &Arc<str>| match self.view.claim(&pod.key.namespace, claim) {
-            Lookup::Known(claim) => claim.volume.as_ref().is_some_and(|volume| {
+            Lookup::Known(claim) => self.view.volume_of(claim).is_some_and(|volume| {
                 let held = self.view.volume_lease(volume).map(|lease| &lease.held);
                 matches!(held, Some(Held::By(holder)) if holder.node != self.name)
             }),

@@ -8,7 +8,7 @@ use pod_safety_shared::authority::{FencedBy, Intent, VolumeChange};
 use pod_safety_shared::cache::{Lookup, STALE_AFTER, View, Word};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::drive::Subject;
-use pod_safety_shared::model::{Held, Holder, Kind, Node, Uid, VolumeLease};
+use pod_safety_shared::model::{Held, Holder, Kind, Node, Uid, Volume, VolumeLease};
 
 use super::case::{Case, LOOK_AGAIN, refuse, users};
 use super::config::Config;
@@ -109,7 +109,7 @@ fn volume(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config) -> Decis
     }
     for kind in WITHOUT_GAPS {
         let (_, count) = view.count(kind);
-        if count > 0 {
+        if count > 0 && !(kind == Kind::Claims && has_its_claim(volume, view)) {
             return case.hold(Hold::KindUnreadable { volume: Arc::clone(name), kind, count });
         }
     }
@@ -121,6 +121,15 @@ fn volume(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config) -> Decis
         }
         Some((Held::By(holder), lease)) => held(&case, lease, holder, view, now, config),
     }
+}
+
+/// Whether the claim that it is bound to can be read. Then no other can be about it.
+fn has_its_claim(volume: Option<&Volume>, view: &View<'_>) -> bool {
+    let bound = volume.and_then(|volume| volume.claim.as_ref());
+    bound.is_some_and(|bound| match view.claim(&bound.namespace, &bound.name) {
+        Lookup::Known(claim) => bound.uid.as_ref() == Some(&claim.uid),
+        Lookup::Absent | Lookup::Unknown(_) => false,
+    })
 }
 
 fn held(

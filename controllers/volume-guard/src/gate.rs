@@ -66,6 +66,12 @@ fn way<'a>(
 ) -> Result<Way<'a>, Hold> {
     let waits = |volume: &Arc<str>, why: String| Hold::Waits { volume: Arc::clone(volume), why };
     let bound = match view.claim(&pod.key.namespace, claim) {
+        Lookup::Known(known) if known.volume.is_some() && view.volume_of(known).is_none() => {
+            return Err(waits(
+                claim,
+                "it names a PersistentVolume that is bound to another claim".to_owned(),
+            ));
+        }
         Lookup::Known(known) => &known.volume,
         Lookup::Absent => return Err(waits(claim, "there is no claim of that name".to_owned())),
         Lookup::Unknown(why) => return Err(waits(claim, format!("the claim cannot be read: {why}"))),

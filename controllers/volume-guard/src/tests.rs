@@ -7,4 +7,5 @@ mod holders;
 mod limits;
 mod stage;
 mod storage;
+mod tenants;
 mod users;

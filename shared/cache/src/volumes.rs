@@ -116,8 +116,10 @@ impl Volumes {
     }
 
     pub(super) fn users_of<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a Uid> + use<'a> {
+        let volume = self.known(name);
         let claims = self.files.get(name).into_iter().flat_map(|file| &file.claims);
-        claims.filter_map(|key| self.by_claim.get(key)).flat_map(|file| &file.pods)
+        let files = claims.filter_map(|key| Some((key, self.by_claim.get(key)?)));
+        files.filter(move |(key, file)| !is_of_another(volume, key, file)).flat_map(|(_, file)| &file.pods)
     }
 
     pub(super) fn claim(&self, namespace: &Arc<str>, name: &Arc<str>) -> Option<&Entry<VolumeClaim>> {
@@ -146,8 +148,15 @@ impl Volumes {
         self.held_by.get(node).into_iter().flatten()
     }
 
-    /// The volume that a claim is bound to.
-    fn volume_of(&self, key: &ClaimKey) -> Option<&Arc<str>> {
+    /// The volume that a claim names, unless it is another claim's.
+    fn bound(&self, key: &ClaimKey) -> Option<&Arc<str>> {
+        let name = self.named_by(key)?;
+        let file = self.by_claim.get(key)?;
+        Some(name).filter(|name| !is_of_another(self.known(name), key, file))
+    }
+
+    /// The volume that a claim names.
+    fn named_by(&self, key: &ClaimKey) -> Option<&Arc<str>> {
         self.claims.known(self.by_claim.get(key)?.claim.as_ref()?)?.volume.as_ref()
     }
 
@@ -181,6 +190,11 @@ impl Volumes {
     fn unmounted(&mut self, name: &Arc<str>, node: &Arc<str>, now: Mono) {
         self.file(name).left.insert(Arc::clone(node), Left { at: now, word: Word::Unmounted });
     }
+}
+
+/// Of a volume that is not known, nobody knows.
+fn is_of_another(volume: Option<&Volume>, (namespace, name): &ClaimKey, file: &ClaimFile) -> bool {
+    volume.is_some_and(|volume| volume.is_of_another((namespace, name), file.claim.as_ref()))
 }
 
 fn claims_of(pod: &Pod) -> impl Iterator<Item = ClaimKey> {
@@ -234,7 +248,7 @@ impl Inner {
         }
         let keys: BTreeSet<ClaimKey> = before.into_iter().chain(after).flat_map(claims_of).collect();
         for key in keys {
-            if let Some(volume) = self.volumes.volume_of(&key).cloned() {
+            if let Some(volume) = self.volumes.bound(&key).cloned() {
                 if let Some(before) = before.filter(|before| before.has_volumes())
                     && after.is_none_or(|after| !after.has_volumes())
                     && let Some(node) = &before.node
@@ -266,7 +280,7 @@ impl Inner {
         let Some(name) = after.or(before).map(|node| Arc::clone(&node.name)) else { return };
         let held: BTreeSet<Arc<str>> = self.volumes.held_by(&name).cloned().collect();
         let pods = self.pod_index.on_node(&name).filter_map(|uid| self.pods.known(uid));
-        let used = pods.flat_map(claims_of).filter_map(|key| self.volumes.volume_of(&key).cloned());
+        let used = pods.flat_map(claims_of).filter_map(|key| self.volumes.bound(&key).cloned());
         let used: BTreeSet<Arc<str>> = used.filter(|volume| !held.contains(volume)).collect();
         used.iter().for_each(|volume| self.tell_of_volume(volume, tell));
         for volume in held {

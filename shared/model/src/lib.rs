@@ -36,7 +36,7 @@ pub use pod::{
 };
 pub use taint::{Borne, NO_EXECUTE, Operator, Taint, Toleration, Tolerations};
 pub use volume::{
-    Attachment, DETACH_LABEL, HELD_LABEL, Held, Holder, Sharing, VOLUME_GATE, VOLUME_LEASES,
+    Attachment, BoundClaim, DETACH_LABEL, HELD_LABEL, Held, Holder, Sharing, VOLUME_GATE, VOLUME_LEASES,
     VOLUME_UID_LABEL, Volume, VolumeClaim, VolumeKey, VolumeLease,
 };
 pub use workload::{Scale, Workload, WorkloadKind};

@@ -76,6 +76,29 @@ pub struct Volume {
     pub driver: Option<Arc<str>>,
     /// Its unique name, as kubelets report it in `volumesInUse`; of CSI volumes only.
     pub unique_name: Option<Box<str>>,
+    /// The claim that it is bound to, or kept for.
+    pub claim: Option<BoundClaim>,
+}
+
+/// `claimRef` of a PersistentVolume, which only those who may write PersistentVolumes set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BoundClaim {
+    /// The claim's namespace.
+    pub namespace: Arc<str>,
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its identity. `None`: the volume is kept for whichever claim of that name comes.
+    pub uid: Option<Uid>,
+}
+
+impl Volume {
+    /// Whether it is another claim's: then no kubelet mounts it for this one, whatever the claim names.
+    #[must_use]
+    pub fn is_of_another(&self, claim: (&str, &str), uid: Option<&Uid>) -> bool {
+        self.claim.as_ref().is_some_and(|bound| {
+            (&*bound.namespace, &*bound.name) != claim || bound.uid.is_some() && bound.uid.as_ref() != uid
+        })
+    }
 }
 
 /// A PersistentVolumeClaim.
@@ -89,7 +112,7 @@ pub struct VolumeClaim {
     pub uid: Uid,
     /// The version that was read.
     pub rv: Rv,
-    /// The volume that it is bound to.
+    /// The volume that it names. It may be another claim's: tenants write this field ([`Volume::is_of_another`]).
     pub volume: Option<Arc<str>>,
 }
 

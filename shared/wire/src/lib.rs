@@ -44,8 +44,9 @@ pub use policy::{
 };
 pub use renewal::Renewal;
 pub use storage::{
-    ClaimSource, CsiDriver, CsiDriverSpec, CsiSource, PersistentVolume, PersistentVolumeClaim,
-    PersistentVolumeClaimSpec, PersistentVolumeSource, PersistentVolumeSpec, PodVolume, PodVolumeSource,
-    SchedulingGate, VolumeAttachment, VolumeAttachmentSource, VolumeAttachmentSpec, VolumeAttachmentStatus,
+    ClaimReference, ClaimSource, CsiDriver, CsiDriverSpec, CsiSource, PersistentVolume,
+    PersistentVolumeClaim, PersistentVolumeClaimSpec, PersistentVolumeSource, PersistentVolumeSpec,
+    PodVolume, PodVolumeSource, SchedulingGate, VolumeAttachment, VolumeAttachmentSource,
+    VolumeAttachmentSpec, VolumeAttachmentStatus,
 };
 pub use time::Time;

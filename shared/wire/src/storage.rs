@@ -58,8 +58,22 @@ message! {
         source: Option<PersistentVolumeSource> = [message, optional, tag = "2"] serde[flatten];
         /// `ReadWriteOnce` and so on.
         access_modes: Vec<String> = [string, repeated, tag = "3"] serde[deserialize_with = "null_is_empty"];
+        /// The claim that it is bound to, or kept for.
+        claim_ref: Option<ClaimReference> = [message, optional, tag = "4"];
         /// Its class.
         storage_class_name: Option<String> = [string, optional, tag = "6"];
+    }
+}
+
+message! {
+    /// `claimRef`.
+    ClaimReference {
+        /// The claim's namespace.
+        namespace: Option<String> = [string, optional, tag = "2"];
+        /// Its name.
+        name: Option<String> = [string, optional, tag = "3"];
+        /// Its UID; of a volume that is kept for a claim of that name, nobody says it.
+        uid: Option<String> = [string, optional, tag = "4"];
     }
 }
 

@@ -254,7 +254,9 @@ fn bug_a_pod_that_was_removed_before_it_ended_used_its_volume_no_more() {
         apply::<Pod>(&cache, &pod.rv(11), at(2));
         cache.remove::<Pod>(&uid("uid-a"), at(3));
         let on_missing = |asked: Option<u64>| {
-            asked.into_iter().for_each(|second| cache.witnessed("n", pod_safety_proof::Witness::for_decide_tests(at(second))));
+            asked.into_iter().for_each(|second| {
+                cache.witnessed("n", pod_safety_proof::Witness::for_decide_tests(at(second)))
+            });
             cache.read().view().is_used_on_missing("v", &holder)
         };
         assert_eq!(cache.read().view().ends_on_missing("v", &holder), ends.map(at), "a pod {what}");

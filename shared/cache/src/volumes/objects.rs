@@ -8,8 +8,8 @@ use super::super::table::{Entry, Table};
 use super::Word;
 use crate::clock::Mono;
 use crate::model::{
-    Attachment, DETACH_LABEL, HELD_LABEL, Held, Interner, Kind, Sharing, Uid, Volume, VolumeClaim,
-    VolumeLease,
+    Attachment, BoundClaim, DETACH_LABEL, HELD_LABEL, Held, Interner, Kind, Sharing, Uid, Volume,
+    VolumeClaim, VolumeLease,
 };
 use crate::wire;
 
@@ -33,6 +33,11 @@ impl Object for Volume {
             rv,
             sharing: Sharing::of(spec.access_modes.iter().map(String::as_str)),
             class: interner.intern(spec.storage_class_name.as_deref().unwrap_or_default()),
+            claim: spec.claim_ref.map(|bound| BoundClaim {
+                namespace: interner.intern(bound.namespace.as_deref().unwrap_or_default()),
+                name: interner.intern(bound.name.as_deref().unwrap_or_default()),
+                uid: bound.uid.as_deref().and_then(Uid::new),
+            }),
         })
     }
 
@@ -115,7 +120,7 @@ impl Object for VolumeClaim {
 
     fn put(inner: &mut Inner, claim: Self, _now: Mono, tell: Tell<'_>) {
         let (key, uid) = ((Arc::clone(&claim.namespace), Arc::clone(&claim.name)), claim.uid.clone());
-        let before = inner.volumes.volume_of(&key).cloned();
+        let before = inner.volumes.named_by(&key).cloned();
         let after = claim.volume.clone();
         let known = inner.volumes.claims.known(&uid).is_some();
         inner.volumes.claim_file(&key).claim = Some(uid.clone());

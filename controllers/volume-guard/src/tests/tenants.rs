@@ -1,0 +1,83 @@
+//! What a tenant can write: pods and claims of a namespace. A PersistentVolume names its claim, and only a cluster's own components
+//! write that.
+
+use pod_safety_shared::model::Kind;
+use pod_safety_shared::testing::at;
+use pod_safety_shared::testing::objects::{self, Obj};
+use serde_json::json;
+
+use super::stage::{QUARANTINE, Stage, not_ready, said};
+
+/// Volume `v` is bound to the claim `c`, as Kubernetes writes it.
+fn bound() -> Stage {
+    let stage = Stage::new();
+    let claim = json!({ "namespace": "ns", "name": "c", "uid": "uid-c" });
+    let volume = objects::volume("v", &["ReadWriteOnce"]).rv(20);
+    stage.put(
+        Kind::Volumes,
+        volume.set("/spec/storageClassName", json!("fast")).set("/spec/claimRef", claim),
+        at(1),
+    );
+    stage
+}
+
+/// The same volume, named by claims of others: of another name, of another namespace, and made again under its name.
+fn named_by_others(stage: &Stage) {
+    let namespaced = |object: Obj| object.within("tenant");
+    stage.put(Kind::Claims, objects::claim("evil", Some("v")), at(1));
+    stage.put(Kind::Claims, namespaced(objects::claim("c", Some("v")).uid("uid-of-tenant")), at(1));
+    for (name, claim, namespace) in [("q", "evil", "ns"), ("r", "c", "tenant")] {
+        let pod = objects::pod(name).using(claim).on("b").phase("Pending").within(namespace);
+        stage.put(Kind::Pods, pod, at(1));
+    }
+}
+
+#[test]
+fn attack_a_claim_that_names_the_volume_of_another_claim_takes_it_nowhere() {
+    let mut stage = bound();
+    stage.node("b", not_ready);
+    named_by_others(&stage);
+    assert!(stage.v().is_empty(), "nobody uses it");
+    stage.pod("p", Some("a"), "c", |_| ());
+    assert_eq!(stage.v(), ["take a/uid-a/boot-1/uid-p"], "as without them");
+}
+
+#[test]
+fn attack_the_pod_of_the_claim_goes_where_it_would_go_without_them() {
+    let mut stage = bound();
+    stage.gated("p", "c");
+    let alone = said(&stage.of_pod("p", 2));
+    named_by_others(&stage);
+    assert_eq!(said(&stage.of_pod("p", 2)), alone);
+    stage.gated("evil-1", "evil");
+    let decision = stage.of_pod("evil-1", 2);
+    assert!(decision.holds[0].1.to_string().contains("bound to another claim"), "{:?}", decision.holds);
+}
+
+#[test]
+fn attack_a_pod_of_another_claim_on_a_missing_node_keeps_no_volume_with_it() {
+    let mut stage = bound();
+    stage.lease("v", Some("b/uid-b/boot-1/uid-p"), true);
+    named_by_others(&stage);
+    let dying =
+        objects::pod("q").using("evil").on("b").set("/spec/terminationGracePeriodSeconds", json!(1_000_000));
+    stage.put(Kind::Pods, dying.rv(20), at(1));
+    stage.world.remove(Kind::Nodes, "uid-b", at(2));
+    stage.world.remove(Kind::Pods, "uid-q", at(2));
+    stage.world.witness("b", at(3));
+    assert_eq!(said(&stage.of_volume("v", 3 + QUARANTINE)), ["break: node gone"]);
+}
+
+/// Any tenant can store a claim that cannot be decoded: it may be about the volumes that name no claim, or name it.
+#[test]
+fn attack_a_claim_that_cannot_be_read_stops_no_volume_of_another_claim() {
+    for (unreadable, expected) in [
+        (objects::claim("evil", Some("v")), vec!["take a/uid-a/boot-1/uid-p"]),
+        (objects::claim("c", Some("v")), vec!["VolumeUnreadable"]),
+    ] {
+        let mut stage = bound();
+        stage.pod("p", Some("a"), "c", |_| ());
+        stage.world.apply(Kind::Claims, &unreadable.set("/metadata/resourceVersion", json!("?")).0, at(1));
+        assert_eq!(stage.v(), expected);
+    }
+}
