@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cluster::Way;
 use crate::fault::Fault;
-use crate::objects::IDENTITIES;
+use crate::objects::{ALONE, IDENTITIES};
 
 /// What is to be expected of an incident, by the end of which there may have been a repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,7 +56,40 @@ pub(crate) struct Scenario {
     pub(crate) short: &'static [Way],
 }
 
+/// What goes wrong, of which nothing is promised yet.
+struct Case {
+    name: &'static str,
+    of: &'static str,
+    faults: &'static [(u64, Fault)],
+}
+
+const fn case(name: &'static str, of: &'static str) -> Case {
+    Case { name, of, faults: &[] }
+}
+
+impl Case {
+    const fn faults(self, faults: &'static [(u64, Fault)]) -> Self {
+        Self { faults, ..self }
+    }
+
+    /// After how many seconds it is repaired, and what is promised. Unless more is said, the fault is of the machine of
+    /// `SHARED`, and the short set does not have it.
+    const fn ends(self, repaired_after: u64, outcomes: [&'static [Outcome]; 3]) -> Scenario {
+        let Self { name, of, faults } = self;
+        assert!(!faults.is_empty(), "nothing happens");
+        Scenario { name, of, identity: SHARED, faults, repaired_after, outcomes, short: &[] }
+    }
+}
+
 impl Scenario {
+    const fn alone(self) -> Self {
+        Self { identity: ALONE, ..self }
+    }
+
+    const fn short(self, short: &'static [Way]) -> Self {
+        Self { short, ..self }
+    }
+
     pub(crate) fn lasts(&self) -> Duration {
         Duration::from_secs(self.repaired_after)
     }
@@ -82,3 +115,4 @@ const PARTITION: &str = "proposal: master and node";
 const KUBELET: &str = "proposal: kubelet failures";
 const CONTROLLER: &str = "proposal: controller failures";
 const ETCD: &str = "proposal: master and etcd";
+const NO_BMC: &str = "self-node-remediation: nodes without a BMC";

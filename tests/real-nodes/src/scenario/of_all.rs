@@ -1,308 +1,138 @@
 //! Machines, and what is around them as a whole.
 
 use super::{
-    A_RACE, ANY_SAFE, BACK, BROKEN, CONTROLLER, ETCD, KUBELET, PARTITION, QUIET, RECOVERS, SHARED, STUCK,
-    Scenario,
+    A_RACE, ANY_SAFE, BACK, BROKEN, CONTROLLER, ETCD, KUBELET, NO_BMC, PARTITION, QUIET, RECOVERS, STUCK,
+    Scenario, case,
 };
 use crate::cluster::Way;
 use crate::fault::Fault::*;
 use crate::machine::Service::{Agent, Containerd, Kubelet};
 
 pub(super) const ALL: &[Scenario] = &[
-    Scenario {
-        name: "cable pulled",
-        of: PARTITION,
-        identity: SHARED,
-        faults: &[(0, CablePulled)],
-        repaired_after: 50,
-        outcomes: [STUCK, RECOVERS, RECOVERS],
-        short: &Way::ALL,
-    },
-    Scenario {
-        name: "cable pulled, a script deletes by force",
-        of: "kubernetes#55713",
-        identity: SHARED,
-        faults: &[(0, CablePulled), (1, ForcedByScript)],
-        repaired_after: 50,
-        outcomes: [BROKEN, RECOVERS, RECOVERS],
-        short: &[Way::Plain, Way::Replace],
-    },
-    Scenario {
-        name: "power lost",
-        of: "kubernetes#74689",
-        identity: SHARED,
-        faults: &[(0, PowerLost)],
-        repaired_after: 60,
-        outcomes: [STUCK, RECOVERS, RECOVERS],
-        short: &[Way::Guard],
-    },
-    Scenario {
-        name: "power lost, no switch answers, a person confirms",
-        of: "kubernetes#55713",
-        identity: SHARED,
-        faults: &[(0, SwitchSilent), (0, PowerLost), (1, Confirmed)],
-        repaired_after: 60,
-        outcomes: [STUCK, BACK, BACK],
-        short: &[],
-    },
-    Scenario {
-        name: "an old confirmation and a new loss",
-        of: PARTITION,
-        identity: SHARED,
-        faults: &[(0, ConfirmedBefore), (1, CablePulled)],
-        // Most of it passes before the loss.
-        repaired_after: 200,
-        outcomes: [STUCK, STUCK, STUCK],
-        short: &[],
-    },
-    Scenario {
-        name: "cable pulled, the power switch does not answer",
-        of: "medik8s/self-node-remediation#258",
-        identity: SHARED,
-        faults: &[(0, SwitchSilent), (0, CablePulled)],
-        repaired_after: 50,
-        outcomes: [STUCK, STUCK, STUCK],
-        short: &[Way::Replace],
-    },
-    Scenario {
-        name: "cable pulled, the switch is another machine's",
-        of: "rook#14832",
-        identity: SHARED,
-        faults: &[(0, SwitchOfAnother), (3, CablePulled)],
-        repaired_after: 50,
-        outcomes: [STUCK, STUCK, STUCK],
-        short: &[],
-    },
-    Scenario {
-        name: "cable pulled, the switch says off and has not switched",
-        of: "medik8s/self-node-remediation#261",
-        identity: SHARED,
-        faults: &[(0, SwitchLies), (0, CablePulled)],
-        repaired_after: 60,
-        outcomes: [STUCK, BROKEN, BROKEN],
-        short: &[],
-    },
-    Scenario {
-        name: "kubelet killed, the switch says off and has not switched",
-        of: "medik8s/self-node-remediation#261",
-        identity: SHARED,
-        faults: &[(0, SwitchLies), (0, Killed(Kubelet))],
-        repaired_after: 60,
-        outcomes: [STUCK, BROKEN, BROKEN],
-        short: &[],
-    },
-    Scenario {
-        name: "kubelet killed, the switch says off and has not switched, a second fact is asked for",
-        of: "medik8s/self-node-remediation#261",
-        identity: SHARED,
-        faults: &[(0, SecondFact), (0, SwitchLies), (0, Killed(Kubelet))],
-        repaired_after: 60,
-        outcomes: [STUCK, STUCK, STUCK],
-        short: &[],
-    },
-    Scenario {
-        name: "kubelet killed, a second fact is asked for",
-        of: KUBELET,
-        identity: SHARED,
-        faults: &[(0, SecondFact), (0, Killed(Kubelet))],
-        repaired_after: 60,
-        outcomes: [STUCK, RECOVERS, RECOVERS],
-        short: &[],
-    },
-    Scenario {
-        name: "cable pulled, no switch, but agents with watchdogs",
-        of: "self-node-remediation: nodes without a BMC",
-        identity: SHARED,
-        faults: &[(0, Agents), (4, CablePulled)],
-        repaired_after: 90,
-        outcomes: [STUCK, RECOVERS, RECOVERS],
-        short: &[],
-    },
-    Scenario {
-        name: "cable pulled, its agent stopped: its watchdog resets it",
-        of: "self-node-remediation: nodes without a BMC",
-        identity: SHARED,
-        faults: &[(0, Agents), (4, Stopped(Agent)), (4, CablePulled)],
-        repaired_after: 90,
-        outcomes: [STUCK, RECOVERS, RECOVERS],
-        short: &[],
-    },
-    Scenario {
-        name: "an agent killed: its watchdog resets the machine",
-        of: "self-node-remediation: nodes without a BMC",
-        identity: SHARED,
-        faults: &[(0, Agents), (4, Killed(Agent))],
-        repaired_after: 90,
-        outcomes: [QUIET, BACK, BACK],
-        short: &[],
-    },
-    Scenario {
-        name: "API server killed, back after 60 s, agents with watchdogs",
-        of: "self-node-remediation: an outage of the API server resets no machine",
-        identity: SHARED,
-        faults: &[(0, Agents), (4, ApiServerKilled), (64, ApiServerStarted)],
-        repaired_after: 150,
-        outcomes: [BACK, BACK, BACK],
-        short: &[],
-    },
-    Scenario {
-        name: "API server killed, back after ten minutes, agents with watchdogs",
-        of: "self-node-remediation: an outage of the API server resets no machine",
-        identity: SHARED,
-        faults: &[(0, Agents), (4, ApiServerKilled), (604, ApiServerStarted)],
-        repaired_after: 690,
-        outcomes: [BACK, BACK, BACK],
-        short: &[],
-    },
-    Scenario {
-        name: "etcd restored to 20 s before, agents with watchdogs",
-        of: ETCD,
-        identity: SHARED,
-        faults: &[(0, Agents), (4, EtcdSaved), (24, EtcdRestored)],
-        repaired_after: 150,
-        outcomes: [BACK, BACK, BACK],
-        short: &[],
-    },
-    Scenario {
-        name: "cable pulled, etcd restored to before that when the promise was revoked, agents with watchdogs",
-        of: ETCD,
-        identity: SHARED,
-        faults: &[(0, Agents), (4, EtcdSaved), (4, CablePulled), (24, EtcdRestored)],
-        repaired_after: 150,
-        outcomes: [STUCK, RECOVERS, RECOVERS],
-        short: &[],
-    },
-    Scenario {
-        name: "cable pulled, plugged in when etcd is restored to before that, agents with watchdogs",
-        of: ETCD,
-        identity: SHARED,
-        faults: &[(0, Agents), (4, EtcdSaved), (4, CablePulled), (24, EtcdRestored), (24, CablePlugged)],
-        repaired_after: 150,
-        outcomes: [BACK, BACK, BACK],
-        short: &[],
-    },
-    Scenario {
-        name: "cable pulled, the switch says off and has not switched, agents with watchdogs as a second fact",
-        of: "medik8s/self-node-remediation#261",
-        identity: SHARED,
-        faults: &[(0, AgentsAndSwitch), (4, SwitchLies), (4, CablePulled)],
-        repaired_after: 90,
-        outcomes: [STUCK, RECOVERS, RECOVERS],
-        short: &[],
-    },
-    Scenario {
-        name: "cable pulled, a process that cannot be killed, agents: a watchdog resets the machine",
-        of: "self-node-remediation: nodes without a BMC",
-        identity: SHARED,
-        faults: &[(0, Agents), (3, PodHangs), (4, CablePulled)],
-        repaired_after: 90,
-        outcomes: [STUCK, RECOVERS, RECOVERS],
-        short: &[],
-    },
-    Scenario {
-        name: "deleted, a process that cannot be killed, agents name it",
-        of: "kubernetes: pods that stay Terminating on a node that reports",
-        identity: SHARED,
-        faults: &[(0, Agents), (4, PodHangs), (5, PodDeleted)],
-        repaired_after: 90,
-        outcomes: [ANY_SAFE, ANY_SAFE, ANY_SAFE],
-        short: &[],
-    },
-    Scenario {
-        name: "containerd hangs while a pod ends, agents report that it has ended",
-        of: "kubernetes: pods that stay Terminating on a node that reports",
-        identity: SHARED,
-        faults: &[(0, Agents), (4, PodEndsUnseen)],
-        repaired_after: 130,
-        outcomes: [STUCK, RECOVERS, RECOVERS],
-        short: &[],
-    },
-    Scenario {
-        name: "frozen, thawed after its pod was removed by force",
-        of: "k9s#2819",
-        identity: SHARED,
-        faults: &[(0, Frozen), (1, ForcedByScript), (30, Thawed)],
-        repaired_after: 60,
-        outcomes: [BROKEN, RECOVERS, RECOVERS],
-        short: &[],
-    },
-    Scenario {
-        name: "frozen and thawed",
-        of: "medik8s/self-node-remediation#258",
-        identity: SHARED,
-        faults: &[(0, Frozen)],
-        repaired_after: 60,
-        outcomes: [STUCK, RECOVERS, RECOVERS],
-        short: &[],
-    },
-    Scenario {
-        name: "cable pulled, tainted out-of-service by hand",
-        of: "medik8s/fence-agents-remediation#92",
-        identity: SHARED,
-        faults: &[(0, CablePulled), (1, TaintedByHand)],
-        repaired_after: 60,
-        outcomes: [BROKEN, RECOVERS, RECOVERS],
-        short: &[],
-    },
-    Scenario {
-        name: "cable pulled, the Node deleted by hand",
-        of: "kubernetes#23375",
-        identity: SHARED,
-        faults: &[(0, CablePulled), (1, NodeDeleted)],
-        repaired_after: 60,
-        outcomes: [BROKEN, RECOVERS, RECOVERS],
-        short: &[],
-    },
-    Scenario {
-        name: "the Node of a machine that is well, deleted by hand",
-        of: "kubernetes#23375",
-        identity: SHARED,
-        faults: &[(0, NodeCordonedAndDeleted)],
-        repaired_after: 130,
-        outcomes: [A_RACE, RECOVERS, RECOVERS],
-        short: &[Way::Guard],
-    },
-    Scenario {
-        name: "containerd hangs, the switch is another machine's",
-        of: "rook#14832",
-        identity: SHARED,
-        faults: &[(0, SwitchOfAnother), (3, Stopped(Containerd))],
-        repaired_after: 60,
-        outcomes: [STUCK, STUCK, STUCK],
-        short: &[],
-    },
-    Scenario {
-        name: "one way: it is not heard",
-        of: PARTITION,
-        identity: SHARED,
-        faults: &[(0, NotHeard)],
-        repaired_after: 60,
-        outcomes: [STUCK, RECOVERS, RECOVERS],
-        short: &[Way::Guard],
-    },
-    Scenario {
-        name: "one way: it does not hear",
-        of: PARTITION,
-        identity: SHARED,
-        faults: &[(0, Deaf)],
-        repaired_after: 60,
-        outcomes: [STUCK, RECOVERS, RECOVERS],
-        short: &[],
-    },
-    Scenario {
-        name: "half of its packets lost for 30 s",
-        of: PARTITION,
-        identity: SHARED,
-        faults: &[(0, Lossy(50)), (30, NothingLost)],
-        repaired_after: 60,
-        outcomes: [ANY_SAFE, BACK, BACK],
-        short: &[],
-    },
-    Scenario {
-        name: "cable flaps: 5 s out, 5 s in, four times",
-        of: "kubernetes#111385",
-        identity: SHARED,
-        faults: &[
+    case("cable pulled", PARTITION)
+        .faults(&[(0, CablePulled)])
+        .ends(50, [STUCK, RECOVERS, RECOVERS])
+        .short(&Way::ALL),
+    case("cable pulled, a script deletes by force", "kubernetes#55713")
+        .faults(&[(0, CablePulled), (1, ForcedByScript)])
+        .ends(50, [BROKEN, RECOVERS, RECOVERS])
+        .short(&[Way::Plain, Way::Replace]),
+    case("power lost", "kubernetes#74689")
+        .faults(&[(0, PowerLost)])
+        .ends(60, [STUCK, RECOVERS, RECOVERS])
+        .short(&[Way::Guard]),
+    case("power lost, no switch answers, a person confirms", "kubernetes#55713")
+        .faults(&[(0, SwitchSilent), (0, PowerLost), (1, Confirmed)])
+        .ends(60, [STUCK, BACK, BACK]),
+    // Most of the 200 s passes before the loss.
+    case("an old confirmation and a new loss", PARTITION)
+        .faults(&[(0, ConfirmedBefore), (1, CablePulled)])
+        .ends(200, [STUCK, STUCK, STUCK]),
+    case("cable pulled, the power switch does not answer", "medik8s/self-node-remediation#258")
+        .faults(&[(0, SwitchSilent), (0, CablePulled)])
+        .ends(50, [STUCK, STUCK, STUCK])
+        .short(&[Way::Replace]),
+    case("cable pulled, the switch is another machine's", "rook#14832")
+        .faults(&[(0, SwitchOfAnother), (3, CablePulled)])
+        .ends(50, [STUCK, STUCK, STUCK]),
+    case("cable pulled, the switch says off and has not switched", "medik8s/self-node-remediation#261")
+        .faults(&[(0, SwitchLies), (0, CablePulled)])
+        .ends(60, [STUCK, BROKEN, BROKEN]),
+    case("kubelet killed, the switch says off and has not switched", "medik8s/self-node-remediation#261")
+        .faults(&[(0, SwitchLies), (0, Killed(Kubelet))])
+        .ends(60, [STUCK, BROKEN, BROKEN]),
+    case(
+        "kubelet killed, the switch says off and has not switched, a second fact is asked for",
+        "medik8s/self-node-remediation#261",
+    )
+    .faults(&[(0, SecondFact), (0, SwitchLies), (0, Killed(Kubelet))])
+    .ends(60, [STUCK, STUCK, STUCK]),
+    case("kubelet killed, a second fact is asked for", KUBELET)
+        .faults(&[(0, SecondFact), (0, Killed(Kubelet))])
+        .ends(60, [STUCK, RECOVERS, RECOVERS]),
+    case("cable pulled, no switch, but agents with watchdogs", NO_BMC)
+        .faults(&[(0, Agents), (4, CablePulled)])
+        .ends(90, [STUCK, RECOVERS, RECOVERS]),
+    case("cable pulled, its agent stopped: its watchdog resets it", NO_BMC)
+        .faults(&[(0, Agents), (4, Stopped(Agent)), (4, CablePulled)])
+        .ends(90, [STUCK, RECOVERS, RECOVERS]),
+    case("an agent killed: its watchdog resets the machine", NO_BMC)
+        .faults(&[(0, Agents), (4, Killed(Agent))])
+        .ends(90, [QUIET, BACK, BACK]),
+    case(
+        "API server killed, back after 60 s, agents with watchdogs",
+        "self-node-remediation: an outage of the API server resets no machine",
+    )
+    .faults(&[(0, Agents), (4, ApiServerKilled), (64, ApiServerStarted)])
+    .ends(150, [BACK, BACK, BACK]),
+    case(
+        "API server killed, back after ten minutes, agents with watchdogs",
+        "self-node-remediation: an outage of the API server resets no machine",
+    )
+    .faults(&[(0, Agents), (4, ApiServerKilled), (604, ApiServerStarted)])
+    .ends(690, [BACK, BACK, BACK]),
+    case("etcd restored to 20 s before, agents with watchdogs", ETCD)
+        .faults(&[(0, Agents), (4, EtcdSaved), (24, EtcdRestored)])
+        .ends(150, [BACK, BACK, BACK]),
+    case(
+        "cable pulled, etcd restored to before that when the promise was revoked, agents with watchdogs",
+        ETCD,
+    )
+    .faults(&[(0, Agents), (4, EtcdSaved), (4, CablePulled), (24, EtcdRestored)])
+    .ends(150, [STUCK, RECOVERS, RECOVERS]),
+    case("cable pulled, plugged in when etcd is restored to before that, agents with watchdogs", ETCD)
+        .faults(&[(0, Agents), (4, EtcdSaved), (4, CablePulled), (24, EtcdRestored), (24, CablePlugged)])
+        .ends(150, [BACK, BACK, BACK]),
+    case(
+        "cable pulled, the switch says off and has not switched, agents with watchdogs as a second fact",
+        "medik8s/self-node-remediation#261",
+    )
+    .faults(&[(0, AgentsAndSwitch), (4, SwitchLies), (4, CablePulled)])
+    .ends(90, [STUCK, RECOVERS, RECOVERS]),
+    case("cable pulled, a process that cannot be killed, agents: a watchdog resets the machine", NO_BMC)
+        .faults(&[(0, Agents), (3, PodHangs), (4, CablePulled)])
+        .ends(90, [STUCK, RECOVERS, RECOVERS]),
+    case(
+        "deleted, a process that cannot be killed, agents name it",
+        "kubernetes: pods that stay Terminating on a node that reports",
+    )
+    .faults(&[(0, Agents), (4, PodHangs), (5, PodDeleted)])
+    .ends(90, [ANY_SAFE, ANY_SAFE, ANY_SAFE]),
+    case(
+        "containerd hangs while a pod ends, agents report that it has ended",
+        "kubernetes: pods that stay Terminating on a node that reports",
+    )
+    .faults(&[(0, Agents), (4, PodEndsUnseen)])
+    .ends(130, [STUCK, RECOVERS, RECOVERS]),
+    case("frozen, thawed after its pod was removed by force", "k9s#2819")
+        .faults(&[(0, Frozen), (1, ForcedByScript), (30, Thawed)])
+        .ends(60, [BROKEN, RECOVERS, RECOVERS]),
+    case("frozen and thawed", "medik8s/self-node-remediation#258")
+        .faults(&[(0, Frozen)])
+        .ends(60, [STUCK, RECOVERS, RECOVERS]),
+    case("cable pulled, tainted out-of-service by hand", "medik8s/fence-agents-remediation#92")
+        .faults(&[(0, CablePulled), (1, TaintedByHand)])
+        .ends(60, [BROKEN, RECOVERS, RECOVERS]),
+    case("cable pulled, the Node deleted by hand", "kubernetes#23375")
+        .faults(&[(0, CablePulled), (1, NodeDeleted)])
+        .ends(60, [BROKEN, RECOVERS, RECOVERS]),
+    case("the Node of a machine that is well, deleted by hand", "kubernetes#23375")
+        .faults(&[(0, NodeCordonedAndDeleted)])
+        .ends(130, [A_RACE, RECOVERS, RECOVERS])
+        .short(&[Way::Guard]),
+    case("containerd hangs, the switch is another machine's", "rook#14832")
+        .faults(&[(0, SwitchOfAnother), (3, Stopped(Containerd))])
+        .ends(60, [STUCK, STUCK, STUCK]),
+    case("one way: it is not heard", PARTITION)
+        .faults(&[(0, NotHeard)])
+        .ends(60, [STUCK, RECOVERS, RECOVERS])
+        .short(&[Way::Guard]),
+    case("one way: it does not hear", PARTITION).faults(&[(0, Deaf)]).ends(60, [STUCK, RECOVERS, RECOVERS]),
+    case("half of its packets lost for 30 s", PARTITION)
+        .faults(&[(0, Lossy(50)), (30, NothingLost)])
+        .ends(60, [ANY_SAFE, BACK, BACK]),
+    case("cable flaps: 5 s out, 5 s in, four times", "kubernetes#111385")
+        .faults(&[
             (0, CablePulled),
             (5, CablePlugged),
             (10, CablePulled),
@@ -311,135 +141,49 @@ pub(super) const ALL: &[Scenario] = &[
             (25, CablePlugged),
             (30, CablePulled),
             (35, CablePlugged),
-        ],
-        repaired_after: 60,
-        outcomes: [BACK, BACK, BACK],
-        short: &[],
-    },
-    Scenario {
-        name: "its connections reset",
-        of: PARTITION,
-        identity: SHARED,
-        faults: &[(0, Reset), (2, Reset), (4, Reset)],
-        repaired_after: 20,
-        outcomes: [QUIET, QUIET, QUIET],
-        short: &[],
-    },
-    Scenario {
-        name: "machines do not hear each other",
-        of: "proposal: node and node",
-        identity: SHARED,
-        faults: &[(0, PeersLost)],
-        repaired_after: 20,
-        outcomes: [QUIET, QUIET, QUIET],
-        short: &[],
-    },
-    Scenario {
-        name: "two of three cables pulled",
-        of: "gardener/machine-controller-manager#760",
-        identity: SHARED,
-        faults: &[(0, CablePulled), (0, AnotherCablePulled)],
-        repaired_after: 45,
-        outcomes: [STUCK, STUCK, STUCK],
-        short: &[],
-    },
-    Scenario {
-        name: "kubelet killed, its pods go on",
-        of: KUBELET,
-        identity: SHARED,
-        faults: &[(0, Killed(Kubelet))],
-        repaired_after: 60,
-        outcomes: [STUCK, RECOVERS, RECOVERS],
-        short: &[Way::Replace],
-    },
-    Scenario {
-        name: "kubelet stopped for 30 s",
-        of: KUBELET,
-        identity: SHARED,
-        faults: &[(0, Stopped(Kubelet)), (30, GoesOn(Kubelet))],
-        repaired_after: 70,
-        outcomes: [BACK, RECOVERS, RECOVERS],
-        short: &[],
-    },
-    Scenario {
-        name: "kubelet restarted",
-        of: KUBELET,
-        identity: SHARED,
-        faults: &[(0, Killed(Kubelet)), (1, Started(Kubelet))],
-        repaired_after: 20,
-        outcomes: [BACK, BACK, BACK],
-        short: &[],
-    },
-    Scenario {
-        name: "containerd killed",
-        of: KUBELET,
-        identity: SHARED,
-        faults: &[(0, Killed(Containerd))],
-        repaired_after: 60,
-        outcomes: [STUCK, ANY_SAFE, ANY_SAFE],
-        short: &[],
-    },
-    Scenario {
-        name: "rebooted",
-        of: "medik8s/self-node-remediation#16",
-        identity: SHARED,
-        faults: &[(0, Rebooted)],
-        repaired_after: 40,
-        outcomes: [BACK, BACK, BACK],
-        short: &[],
-    },
-    Scenario {
-        name: "API server killed, back after 20 s",
-        of: ETCD,
-        identity: SHARED,
-        faults: &[(0, ApiServerKilled), (20, ApiServerStarted)],
-        repaired_after: 100,
-        outcomes: [BACK, BACK, BACK],
-        short: &[],
-    },
-    Scenario {
-        name: "etcd stands still for 20 s",
-        of: ETCD,
-        identity: SHARED,
-        faults: &[(0, EtcdPaused), (20, EtcdResumed)],
-        repaired_after: 100,
-        outcomes: [BACK, BACK, BACK],
-        short: &[],
-    },
-    Scenario {
-        name: "cable pulled, kube-controller-manager killed, back after 15 s",
-        of: CONTROLLER,
-        identity: SHARED,
-        faults: &[(0, CablePulled), (1, KcmKilled), (16, KcmStarted)],
-        repaired_after: 70,
-        outcomes: [STUCK, RECOVERS, RECOVERS],
-        short: &[],
-    },
-    Scenario {
-        name: "cable pulled, our leader killed while it fences",
-        of: CONTROLLER,
-        identity: SHARED,
-        faults: &[(0, CablePulled), (14, OursKilled), (16, OursStarted)],
-        repaired_after: 80,
-        outcomes: [STUCK, RECOVERS, RECOVERS],
-        short: &[],
-    },
-    Scenario {
-        name: "cable pulled, our leader stands still for 10 s and goes on",
-        of: "proposal: concurrent controllers",
-        identity: SHARED,
-        faults: &[(0, CablePulled), (14, OursPaused), (24, OursResumed)],
-        repaired_after: 80,
-        outcomes: [STUCK, RECOVERS, RECOVERS],
-        short: &[],
-    },
-    Scenario {
-        name: "cable pulled, its pod deleted, plugged in after 30 s",
-        of: "kubernetes#107543",
-        identity: SHARED,
-        faults: &[(0, CablePulled), (1, PodDeleted), (30, CablePlugged)],
-        repaired_after: 110,
-        outcomes: [RECOVERS, RECOVERS, RECOVERS],
-        short: &[],
-    },
+        ])
+        .ends(60, [BACK, BACK, BACK]),
+    case("its connections reset", PARTITION)
+        .faults(&[(0, Reset), (2, Reset), (4, Reset)])
+        .ends(20, [QUIET, QUIET, QUIET]),
+    case("machines do not hear each other", "proposal: node and node")
+        .faults(&[(0, PeersLost)])
+        .ends(20, [QUIET, QUIET, QUIET]),
+    case("two of three cables pulled", "gardener/machine-controller-manager#760")
+        .faults(&[(0, CablePulled), (0, AnotherCablePulled)])
+        .ends(45, [STUCK, STUCK, STUCK]),
+    case("kubelet killed, its pods go on", KUBELET)
+        .faults(&[(0, Killed(Kubelet))])
+        .ends(60, [STUCK, RECOVERS, RECOVERS])
+        .short(&[Way::Replace]),
+    case("kubelet stopped for 30 s", KUBELET)
+        .faults(&[(0, Stopped(Kubelet)), (30, GoesOn(Kubelet))])
+        .ends(70, [BACK, RECOVERS, RECOVERS]),
+    case("kubelet restarted", KUBELET)
+        .faults(&[(0, Killed(Kubelet)), (1, Started(Kubelet))])
+        .ends(20, [BACK, BACK, BACK]),
+    case("containerd killed", KUBELET)
+        .faults(&[(0, Killed(Containerd))])
+        .ends(60, [STUCK, ANY_SAFE, ANY_SAFE]),
+    case("rebooted", "medik8s/self-node-remediation#16")
+        .faults(&[(0, Rebooted)])
+        .ends(40, [BACK, BACK, BACK]),
+    case("API server killed, back after 20 s", ETCD)
+        .faults(&[(0, ApiServerKilled), (20, ApiServerStarted)])
+        .ends(100, [BACK, BACK, BACK]),
+    case("etcd stands still for 20 s", ETCD)
+        .faults(&[(0, EtcdPaused), (20, EtcdResumed)])
+        .ends(100, [BACK, BACK, BACK]),
+    case("cable pulled, kube-controller-manager killed, back after 15 s", CONTROLLER)
+        .faults(&[(0, CablePulled), (1, KcmKilled), (16, KcmStarted)])
+        .ends(70, [STUCK, RECOVERS, RECOVERS]),
+    case("cable pulled, our leader killed while it fences", CONTROLLER)
+        .faults(&[(0, CablePulled), (14, OursKilled), (16, OursStarted)])
+        .ends(80, [STUCK, RECOVERS, RECOVERS]),
+    case("cable pulled, our leader stands still for 10 s and goes on", "proposal: concurrent controllers")
+        .faults(&[(0, CablePulled), (14, OursPaused), (24, OursResumed)])
+        .ends(80, [STUCK, RECOVERS, RECOVERS]),
+    case("cable pulled, its pod deleted, plugged in after 30 s", "kubernetes#107543")
+        .faults(&[(0, CablePulled), (1, PodDeleted), (30, CablePlugged)])
+        .ends(110, [RECOVERS, RECOVERS, RECOVERS]),
 ];
