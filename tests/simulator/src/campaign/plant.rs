@@ -1,10 +1,12 @@
 //! Bugs that can be planted into what is under test, at its seams: no product
 //! code knows of them.
 
+use strum::EnumMessage;
+
 use crate::checker::Invariant;
 
 /// A bug.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumMessage)]
 pub enum Plant {
     /// DELETE and PATCH lose their UID.
     NoUid,
@@ -30,16 +32,13 @@ pub enum Plant {
     Hammer,
     /// Any failure to read a node counts as "not found", and no Lease is seen.
     ErrorsMeanAbsent,
-    /// A failed read of a Node (5xx, time-out) counts as "not found"; Leases are read
-    /// honestly.
+    /// A failed read of a Node (5xx, time-out) counts as "not found"; Leases are read honestly.
     TimeoutMeansAbsent,
     /// The DELETED event of a Node counts as proof that its pods have ended.
     GoneMeansEnded,
-    /// A pod that is being deleted is force deleted at once, as the script of people
-    /// does.
+    /// A pod that is being deleted is force deleted at once, as the script of people does.
     RemovesTerminating,
-    /// Pods are called Failed at the first read of a missing node, before there is
-    /// evidence.
+    /// Pods are called Failed at the first read of a missing node, before there is evidence.
     FailsTooEarly,
     /// At the end of the quarantine pods are force deleted, without a graceful DELETE before.
     NoGracefulDelete,
@@ -49,8 +48,7 @@ pub enum Plant {
     DeleteFirst,
     /// Writes for `data-0` go to `data-1`.
     WrongTarget,
-    /// After a conflict the write is repeated with the UID and version of whoever bears
-    /// the name then.
+    /// After a conflict the write is repeated with the UID and version of the object that has the name then.
     RetryByName,
     /// After a conflict the write is repeated without UID and version.
     ForceOnConflict,
@@ -72,14 +70,13 @@ pub enum Plant {
     RetriesLate,
     /// Each Event is written two hundred times.
     EventStorm,
-    /// A new list keeps the items of the first one: what 410 made unknown stays as it
-    /// was.
+    /// A new list keeps the items of the first one: what 410 made unknown stays as it was.
     OldStoreKept,
     /// The DELETED events of Nodes are dropped.
     DeafToDeletions,
     /// Every third event of a watch is dropped.
     SkippedEvents,
-    /// After forty events watches bring bookmarks alone, and nobody notices.
+    /// Watches fall silent after forty events, and the process does not notice.
     MuteWatches,
     /// The quarantine lasts an hour.
     EndlessQuarantine,
@@ -97,11 +94,9 @@ pub enum Plant {
     AlwaysObserved,
     /// Who does not lead writes what it thinks of budgets.
     StandbyWrites,
-    /// The time of a pod runs by its name: when it is over, whoever bears the name then is
-    /// deleted.
+    /// The time of a pod runs by its name: when it is over, the pod that has the name then is deleted.
     TimersByName,
-    /// What taints say of when they were added is not read: their times begin when this
-    /// process sees them.
+    /// What taints say of when they were added is not read: their times begin when this process sees them.
     CountsFromFirstSight,
     /// Where a node has several taints, tolerations are not looked at.
     SeveralTaintsEndAll,
@@ -129,9 +124,9 @@ pub enum Plant {
     ReleasesByName,
     /// The second look at a device is answered from memory of the first.
     OneLook,
-    /// Two looks at a device lie closer together than two renewals of a kubelet.
+    /// Two looks at a device lie closer together than two renewals of a kubelet, and count as evidence.
     LooksTooSoon,
-    /// An answer at the port of a kubelet counts as silence.
+    /// An answer at the port of a kubelet counts as silence, where a second fact is required.
     DeafToKubelets,
     /// What a provider shows is believed at once, however lately the instance booted.
     BelievesCopies,
@@ -257,158 +252,9 @@ impl Plant {
         (Self::DeafToMounts, Invariant::Owner),
     ];
 
-    /// What it does, in a sentence.
+    /// What it does, in a sentence: the comment of its variant.
     #[must_use]
-    pub const fn what(self) -> &'static str {
-        match self {
-            Self::NoUid => "DELETE and PATCH lose their UID.",
-            Self::NoVersion => "DELETE and PATCH lose their resourceVersion.",
-            Self::NoQuarantine => "A node is believed gone after one second.",
-            Self::FastClock => "The monotonic clock runs eight times too fast.",
-            Self::NoElection => "Every process believes that it leads.",
-            Self::LongTerm => "A term lasts longer than others wait.",
-            Self::CachedReads => "Nodes and Leases are read with `resourceVersion=0`.",
-            Self::BlindToLeases => "The Leases of kubelets are looked for in the wrong namespace.",
-            Self::RememberedReads => "The second read of a node is answered from memory of the first.",
-            Self::DeafToNodes => "A first read of a missing node fails for ever.",
-            Self::Hammer => "What fails is sent again at once, without end.",
-            Self::ErrorsMeanAbsent => {
-                "Any failure to read a node counts as \"not found\", and no Lease is seen."
-            }
-            Self::TimeoutMeansAbsent => {
-                "A failed read of a Node (5xx, time-out) counts as \"not found\"; Leases are read honestly."
-            }
-            Self::GoneMeansEnded => "The DELETED event of a Node counts as proof that its pods have ended.",
-            Self::RemovesTerminating => {
-                "A pod that is being deleted is force deleted at once, as the script of people does."
-            }
-            Self::FailsTooEarly => {
-                "Pods are called Failed at the first read of a missing node, before there is evidence."
-            }
-            Self::NoGracefulDelete => {
-                "At the end of the quarantine pods are force deleted, without a graceful DELETE before."
-            }
-            Self::SkipPatch => "The PATCH is skipped: the DELETE comes with whatever version the pod has.",
-            Self::DeleteFirst => "The DELETE is sent before the PATCH.",
-            Self::WrongTarget => "Writes for `data-0` go to `data-1`.",
-            Self::RetryByName => {
-                "After a conflict the write is repeated with the UID and version of the object that has the name then."
-            }
-            Self::ForceOnConflict => "After a conflict the write is repeated without UID and version.",
-            Self::DefaultGrace => "DELETE leaves its grace to the server.",
-            Self::LongGrace => "DELETE asks for ten minutes of grace.",
-            Self::NoDeadline => "Requests are never given up.",
-            Self::QueuedWrites => "Writes wait in a queue that no term ends.",
-            Self::ShortLease => "Others wait for three seconds only, which is less than a term.",
-            Self::SharedIdentity => "All processes bear one identity in the election.",
-            Self::WritesAfterRelease => "The Lease is given back before the last write is done.",
-            Self::RetriesLate => {
-                "What failed is sent once more beneath the process, later, with the version that is there then."
-            }
-            Self::EventStorm => "Each Event is written two hundred times.",
-            Self::OldStoreKept => {
-                "A new list keeps the items of the first one: what 410 made unknown stays as it was."
-            }
-            Self::DeafToDeletions => "The DELETED events of Nodes are dropped.",
-            Self::SkippedEvents => "Every third event of a watch is dropped.",
-            Self::MuteWatches => "Watches fall silent after forty events, and the process does not notice.",
-            Self::EndlessQuarantine => "The quarantine lasts an hour.",
-            _ => self.what_of_budgets(),
-        }
-    }
-
-    const fn what_of_budgets(self) -> &'static str {
-        match self {
-            Self::CountsTerminating => "Pods that are being deleted count as healthy.",
-            Self::ForgetsEvictions => "Evictions that were let through are forgotten at once.",
-            Self::RoundsDown => "Percentages of budgets are rounded down.",
-            Self::ExpectsWhatIsThere => "The pods that are there count for those that the workload wants.",
-            Self::LostDecrement => "Numbers of budgets are written whatever was written meanwhile.",
-            Self::AlwaysObserved => "Numbers of budgets claim to be those of any spec to come.",
-            Self::StandbyWrites => "Who does not lead writes what it thinks of budgets.",
-            _ => self.what_of_taints(),
-        }
-    }
-
-    const fn what_of_taints(self) -> &'static str {
-        match self {
-            Self::TimersByName => {
-                "The time of a pod runs by its name: when it is over, the pod that has the name then is deleted."
-            }
-            Self::CountsFromFirstSight => {
-                "What taints say of when they were added is not read: their times begin when this process sees them."
-            }
-            Self::SeveralTaintsEndAll => "Where a node has several taints, tolerations are not looked at.",
-            Self::NoSecondLook => {
-                "Nodes are not read again before a deletion: the cache of the API server answers."
-            }
-            Self::TimersStay => "What a pod tolerated first counts, whatever it tolerates since.",
-            Self::GivesUp => "A deletion for a taint that was refused once is not tried again.",
-            _ => self.what_of_nodes(),
-        }
-    }
-
-    const fn what_of_nodes(self) -> &'static str {
-        match self {
-            Self::TrustsNodeClocks => "The `renewTime` of a Lease is compared with our wall clock.",
-            Self::RetaintsWhenLeading => {
-                "A new leader takes the `NoExecute` taints from lost nodes, and adds them anew."
-            }
-            Self::NeverMaybeUs => "However many nodes are silent, and since whatever outage: each is lost.",
-            Self::LiftsUnread => {
-                "Taints of loss are lifted by what a cache without Unknown says of the node, unread."
-            }
-            _ => self.what_of_fencing(),
-        }
-    }
-
-    const fn what_of_fencing(self) -> &'static str {
-        match self {
-            Self::TimerIsProof => "A machine that was told to go off is taken for off when a time is over.",
-            Self::SilenceIsProof => "A node that is not Ready is taken for off.",
-            Self::Reboots => "A machine is told to reboot: it is on again before its pods are released.",
-            Self::ReleasesByName => "The pods of a fenced node are deleted by their names.",
-            Self::OneLook => "The second look at a device is answered from memory of the first.",
-            Self::LooksTooSoon => {
-                "Two looks at a device lie closer together than two renewals of a kubelet, and count as evidence."
-            }
-            Self::DeafToKubelets => {
-                "An answer at the port of a kubelet counts as silence, where a second fact is required."
-            }
-            Self::BelievesCopies => {
-                "What a provider shows is believed at once, however lately the instance booted."
-            }
-            Self::StoppingIsStopped => "An instance that is on its way to stopped is taken for stopped.",
-            Self::NotFoundIsGone => "An instance that a provider does not find is taken for terminated.",
-            Self::FeedsApart => {
-                "An agent has a feeder of its own for its watchdog, which pets whatever becomes of the grants."
-            }
-            Self::StopsKubelets => "An agent stops its kubelet and does not end it, and others continue it.",
-            Self::ReportsAll => "An agent reports every pod of its node as ended.",
-            Self::ActsFirst => "A machine is switched off before that is written down.",
-            Self::WordsNeverExpire => "Of what a person said it is not read for how long it holds.",
-            Self::MasksWords => {
-                "What a person says of a node of which there is other evidence is not seen, whether that can be looked at or not."
-            }
-            _ => self.what_of_volumes(),
-        }
-    }
-
-    const fn what_of_volumes(self) -> &'static str {
-        match self {
-            Self::NeverHolds => "The label by which admission keeps a volume where it is is never written.",
-            Self::OwnersByForce => "Leases of volumes are written whatever was written meanwhile.",
-            Self::SameGeneration => "The generation of a volume stays when its owner is relieved.",
-            Self::GoneMeansFree => "A volume is given back when its pod is gone, whatever its kubelet says.",
-            Self::OwnersByName => "The owner of a volume is a name: no UID, no boot id.",
-            Self::OpensTheGate => "A pod passes the gate at once, whosever its volume is.",
-            Self::SharesAnyway => {
-                "What is for one pod alone is taken for what the pods of one node may share."
-            }
-            Self::ForgetsHeld => "The Lease of a volume goes with its PersistentVolume, whoever holds it.",
-            Self::NeverForgets => "Nobody deletes the Lease of a volume that is gone.",
-            Self::DeafToMounts => "Of what kubelets say to have mounted, one volume is not heard.",
-            _ => "",
-        }
+    pub fn what(self) -> &'static str {
+        self.get_documentation().unwrap_or_default()
     }
 }
