@@ -7,7 +7,8 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::api::{Asked, CONTINUE, Seen};
-use crate::checker::{Checker, Invariant, Promise};
+use crate::checker::tests::{self, seconds};
+use crate::checker::{Checker, Invariant};
 
 const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
 
@@ -18,33 +19,13 @@ struct Told {
 }
 
 fn broken(told: impl AsyncFnOnce(&mut Told)) -> Vec<Invariant> {
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-    runtime.block_on(async {
-        let promise = Promise {
-            quarantine: Duration::from_secs(40),
-            terminated_threshold: 1,
-            renew_deadline: Duration::from_secs(10),
-        };
-        let checker = Checker::new(promise);
-        let mut world = Told { checker: Arc::clone(&checker), budget: Value::Null };
-        told(&mut world).await;
-        checker.findings().violations.iter().map(|violation| violation.invariant).collect()
+    tests::broken(async |checker| {
+        told(&mut Told { checker: Arc::clone(checker), budget: Value::Null }).await;
     })
 }
 
-async fn seconds(seconds: u64) {
-    tokio::time::sleep(Duration::from_secs(seconds)).await;
-}
-
 fn change(kind: &str, name: &str, before: Option<Value>, after: Option<Value>) -> Seen {
-    Seen {
-        revision: 2,
-        kind: kind.to_owned(),
-        name: format!("default/{name}"),
-        before: before.map(Arc::new),
-        after: after.map(Arc::new),
-    }
+    tests::change(kind, &format!("default/{name}"), before, after)
 }
 
 fn pod(name: &str, ready: bool, terminates: bool) -> Value {
@@ -70,24 +51,14 @@ impl Told {
     fn scale(&self, replicas: i64) {
         let set = json!({ "metadata": { "uid": "set" }, "spec": { "replicas": replicas } });
         let changes = [change("ReplicaSet", "set", None, Some(set))];
-        self.request(
-            "person",
-            Method::PATCH,
-            "/apis/apps/v1/namespaces/default/replicasets/set",
-            200,
-            &changes,
-        );
+        let path = "/apis/apps/v1/namespaces/default/replicasets/set";
+        self.request("person", Method::PATCH, path, 200, &changes);
     }
 
     fn pod(&self, name: &str, ready: bool, terminates: bool) {
         let changes = [change("Pod", name, None, Some(pod(name, ready, terminates)))];
-        self.request(
-            "node",
-            Method::PATCH,
-            &format!("/api/v1/namespaces/default/pods/{name}/status"),
-            200,
-            &changes,
-        );
+        let path = format!("/api/v1/namespaces/default/pods/{name}/status");
+        self.request("node", Method::PATCH, &path, 200, &changes);
     }
 
     /// Three pods that are ready, of which one may be missing, calculated rightly.
@@ -133,13 +104,8 @@ impl Told {
     }
 
     fn refuse(&self, name: &str) {
-        self.request(
-            "client",
-            Method::POST,
-            &format!("/api/v1/namespaces/default/pods/{name}/eviction"),
-            429,
-            &[],
-        );
+        let path = format!("/api/v1/namespaces/default/pods/{name}/eviction");
+        self.request("client", Method::POST, &path, 429, &[]);
     }
 }
 

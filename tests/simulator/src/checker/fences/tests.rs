@@ -1,11 +1,13 @@
 //! The rules of fencing can be broken, each by what it forbids.
 
+use std::collections::BTreeMap;
+
 use pod_safety_shared::transport::Act;
 use serde_json::json;
 
 use super::known::{Incident, Leaving, Life, Node, Proof};
 use super::*;
-use crate::checker::{Checker, Promise};
+use crate::checker::{Checker, Promise, tests};
 
 fn state(checker: &Checker) -> parking_lot::MutexGuard<'_, State> {
     checker.state.lock()
@@ -29,13 +31,15 @@ fn incident(attempts: &Value) -> Value {
 }
 
 fn change(kind: &str, name: &str, after: Value) -> Seen {
-    Seen {
-        revision: 1,
-        kind: kind.to_owned(),
-        name: name.to_owned(),
-        before: None,
-        after: Some(after.into()),
-    }
+    tests::change(kind, name, None, Some(after))
+}
+
+fn life() -> Life {
+    ("node-0".to_owned(), "u".to_owned(), "b".to_owned())
+}
+
+fn not_ready() -> BTreeMap<String, Node> {
+    [("node-0".to_owned(), Node { life: life(), ready: false, taint: None })].into()
 }
 
 fn attempt(id: i64, act: &str, outcome: Option<&str>) -> Value {
@@ -96,9 +100,8 @@ fn look(at: u64, power: Power, identity: Identity) -> Look {
 #[test]
 fn pods_of_a_fenced_node_are_released_unless_its_switch_says_on_again() {
     inside(|checker| {
-        let life: Life = ("node-0".to_owned(), "u".to_owned(), "b".to_owned());
         let fenced = Incident {
-            life: life.clone(),
+            life: life(),
             phase: "Fenced".to_owned(),
             since: Duration::from_secs(100),
             held: false,
@@ -106,13 +109,12 @@ fn pods_of_a_fenced_node_are_released_unless_its_switch_says_on_again() {
         let late = |looks: Vec<Look>| {
             let mut state = state(checker);
             let fences = &mut state.fences;
-            fences.nodes =
-                [("node-0".to_owned(), Node { life: life.clone(), ready: false, taint: None })].into();
+            fences.nodes = not_ready();
             let pod = Leaving { name: "a".to_owned(), node: "node-0".to_owned(), since: Duration::ZERO };
             fences.leaving = [("uid-a".to_owned(), pod)].into();
             let proof = Proof {
                 word: None,
-                life: life.clone(),
+                life: life(),
                 by_looks: true,
                 corroborated: false,
                 devices: [].into(),
@@ -188,9 +190,8 @@ fn bug_evidence_rests_on_a_read_of_the_lease_after_the_looks() {
 #[test]
 fn l2_what_is_proved_is_made_use_of_at_once() {
     inside(|checker| {
-        let life: Life = ("node-0".to_owned(), "u".to_owned(), "b".to_owned());
         let mut state = state(checker);
-        state.fences.nodes = [("node-0".to_owned(), Node { life, ready: false, taint: None })].into();
+        state.fences.nodes = not_ready();
         let evidence = change("FenceEvidence", "e", node_evidence("2026-11-21T00:00:10Z"));
         state.fences.learn(Duration::from_secs(99), &evidence);
         let leaving = |since| Leaving {
@@ -236,10 +237,9 @@ fn a_persons_word_releases_while_it_holds_and_the_kubelet_is_silent() {
             if said.runs {
                 checker.process_starts("default/a", "uid-a", &"node-0".into(), 1);
             }
-            let life: Life = ("node-0".to_owned(), "u".to_owned(), "b".to_owned());
             let mut state = state(checker);
             state.clocks_jumped = said.jumped;
-            state.fences.nodes = [("node-0".to_owned(), Node { life, ready: false, taint: None })].into();
+            state.fences.nodes = not_ready();
             let spec = json!({ "kind": "Asserted", "leaseRenewed": THEN, "validSeconds": 60,
                 "node": { "name": "node-0", "uid": "u", "bootID": "b" } });
             let word = json!({ "metadata": { "name": "e" }, "spec": spec });
@@ -264,10 +264,9 @@ fn a_persons_word_releases_while_it_holds_and_the_kubelet_is_silent() {
 #[test]
 fn l2_a_persons_word_is_made_use_of_though_the_device_fails() {
     inside(|checker| {
-        let life: Life = ("node-0".to_owned(), "u".to_owned(), "b".to_owned());
         checker.person_says("node-0", false);
         let mut state = state(checker);
-        state.fences.nodes = [("node-0".to_owned(), Node { life, ready: false, taint: None })].into();
+        state.fences.nodes = not_ready();
         state.fences.failing = [("node-0".to_owned(), Duration::from_secs(900))].into();
         let leaving = Leaving { name: "a".to_owned(), node: "node-0".to_owned(), since: Duration::ZERO };
         state.fences.leaving = [("uid-a".to_owned(), leaving)].into();
@@ -314,13 +313,14 @@ fn a_kubelet_is_waited_for_as_long_as_it_may_take_to_end_a_pod_and_no_longer() {
 fn what_was_read_of_a_node_counts_for_two_seconds_after_it_was_deleted() {
     inside(|checker| {
         let mut state = state(checker);
-        let life: Life = ("node-0".to_owned(), "u".to_owned(), "b".to_owned());
-        state.fences.nodes =
-            [("node-0".to_owned(), Node { life: life.clone(), ready: false, taint: None })].into();
+        state.fences.nodes = not_ready();
         let at = Duration::from_secs(100);
         let gone = Seen { after: None, ..change("Node", "node-0", json!({})) };
         state.fences.learn(at, &gone);
-        assert_eq!(state.fences.gone_lately("node-0", at + VALID_FOR - Duration::from_millis(1)), Some(life));
+        assert_eq!(
+            state.fences.gone_lately("node-0", at + VALID_FOR - Duration::from_millis(1)),
+            Some(life())
+        );
         assert_eq!(state.fences.gone_lately("node-0", at + VALID_FOR), None);
         assert_eq!(state.fences.gone_lately("node-1", at), None);
     });

@@ -6,34 +6,29 @@ use std::time::Duration;
 use http::Method;
 use serde_json::{Value, json};
 
-use super::super::{Checker, Invariant, Promise};
+use super::super::tests::{self, ME, change};
+use super::super::{Checker, Invariant};
 use super::KNOWN;
-use crate::api::{Asked, Seen};
+use crate::api::Asked;
 use crate::campaign::Keeper;
 use crate::world::stamp;
 
-const ME: &str = "replica-0.1";
 const NODE: &str = "node-0";
 const OTHER: &str = "node-1";
 
 /// Two nodes that were heard at the beginning, of which one is heard for ever.
-async fn broken(keeper: Keeper, told: impl AsyncFnOnce(&Arc<Checker>)) -> Vec<Invariant> {
-    let promise = Promise {
-        quarantine: Duration::from_secs(40),
-        terminated_threshold: 1,
-        renew_deadline: Duration::from_secs(10),
-    };
-    let checker = Checker::new(promise);
-    checker.nodes_are_kept_by(keeper);
-    checker.process_begins(ME);
-    let lease = json!({ "metadata": { "name": "pod-safety" }, "spec": { "holderIdentity": ME } });
-    changed(&checker, ME, "Lease", "kube-system/pod-safety", None, lease);
-    for name in [NODE, OTHER] {
-        changed(&checker, name, "Node", name, None, node("True", &[]));
-        renews(&checker, name);
-    }
-    told(&checker).await;
-    checker.findings().violations.iter().map(|violation| violation.invariant).collect()
+fn broken(keeper: Keeper, told: impl AsyncFnOnce(&Arc<Checker>)) -> Vec<Invariant> {
+    tests::broken(async |checker| {
+        checker.nodes_are_kept_by(keeper);
+        checker.process_begins(ME);
+        let lease = json!({ "metadata": { "name": "pod-safety" }, "spec": { "holderIdentity": ME } });
+        changed(checker, ME, "Lease", "kube-system/pod-safety", None, lease);
+        for name in [NODE, OTHER] {
+            changed(checker, name, "Node", name, None, node("True", &[]));
+            renews(checker, name);
+        }
+        told(checker).await;
+    })
 }
 
 /// Time goes by, and the other node is heard.
@@ -53,9 +48,7 @@ fn node(ready: &str, taints: &[(&str, &str, u64)]) -> Value {
 }
 
 fn changed(checker: &Checker, caller: &str, kind: &str, name: &str, before: Option<Value>, after: Value) {
-    let (kind, name) = (kind.to_owned(), name.to_owned());
-    let change = Seen { revision: 2, kind, name, before: before.map(Arc::new), after: Some(Arc::new(after)) };
-    checker.executed(&Asked::new(caller, Method::POST, "/"), 201, &[change]);
+    checker.executed(&Asked::new(caller, Method::POST, "/"), 201, &[change(kind, name, before, Some(after))]);
 }
 
 fn renews(checker: &Checker, name: &str) {
@@ -88,8 +81,8 @@ async fn lost(checker: &Checker) {
     writes(checker, "Unknown", &[KEPT_AWAY, GIVEN_UP]);
 }
 
-#[tokio::test(start_paused = true)]
-async fn whoever_is_lost_is_called_so_and_stays_so() {
+#[test]
+fn whoever_is_lost_is_called_so_and_stays_so() {
     let well = async |checker: &Arc<Checker>| {
         lost(checker).await;
         seconds(checker, 300).await;
@@ -98,36 +91,36 @@ async fn whoever_is_lost_is_called_so_and_stays_so() {
         writes(checker, "True", &[]);
         seconds(checker, 30).await;
     };
-    assert_eq!(broken(Keeper::Ours, well).await, []);
+    assert_eq!(broken(Keeper::Ours, well), []);
 }
 
-#[tokio::test(start_paused = true)]
-async fn s15_whoever_is_heard_is_not_called_lost() {
+#[test]
+fn s15_whoever_is_heard_is_not_called_lost() {
     let early = async |checker: &Arc<Checker>| {
         seconds(checker, 49).await;
         reads(checker);
         writes(checker, "Unknown", &[KEPT_AWAY]);
     };
-    assert_eq!(broken(Keeper::Ours, early).await, [Invariant::Heard]);
+    assert_eq!(broken(Keeper::Ours, early), [Invariant::Heard]);
     let unread = async |checker: &Arc<Checker>| {
         seconds(checker, 51).await;
         writes(checker, "Unknown", &[KEPT_AWAY]);
     };
-    assert_eq!(broken(Keeper::Ours, unread).await, [Invariant::Heard]);
+    assert_eq!(broken(Keeper::Ours, unread), [Invariant::Heard]);
     let heard_since_the_read = async |checker: &Arc<Checker>| {
         seconds(checker, 51).await;
         reads(checker);
         renews(checker, NODE);
         writes(checker, "Unknown", &[KEPT_AWAY]);
     };
-    assert_eq!(broken(Keeper::Ours, heard_since_the_read).await, [], "nobody could know");
+    assert_eq!(broken(Keeper::Ours, heard_since_the_read), [], "nobody could know");
     let tainted = async |checker: &Arc<Checker>| writes(checker, "True", &[KEPT_AWAY]);
-    assert_eq!(broken(Keeper::Ours, tainted).await, [Invariant::Heard]);
+    assert_eq!(broken(Keeper::Ours, tainted), [Invariant::Heard]);
     let suspected = async |checker: &Arc<Checker>| {
         seconds(checker, 20).await;
         writes(checker, "True", &[("pod-safety.dev/suspect", "NoSchedule", 20)]);
     };
-    assert_eq!(broken(Keeper::Guarded, suspected).await, [Invariant::Heard]);
+    assert_eq!(broken(Keeper::Guarded, suspected), [Invariant::Heard]);
     let heard = async |checker: &Arc<Checker>, before: Duration| {
         seconds(checker, 26).await;
         renews(checker, NODE);
@@ -135,18 +128,16 @@ async fn s15_whoever_is_heard_is_not_called_lost() {
         tokio::time::sleep(Duration::from_secs(1)).await;
         let suspected = node("True", &[("pod-safety.dev/suspect", "NoSchedule", 26)]);
         let asked = Asked { sent, ..Asked::new(ME, Method::POST, "/") };
-        let (kind, name) = ("Node".to_owned(), NODE.to_owned());
-        let change = Seen { revision: 2, kind, name, before: None, after: Some(Arc::new(suspected)) };
-        checker.executed(&asked, 200, &[change]);
+        checker.executed(&asked, 200, &[change("Node", NODE, None, Some(suspected))]);
     };
     let under_way = async |checker: &Arc<Checker>| heard(checker, Duration::ZERO).await;
-    assert_eq!(broken(Keeper::Guarded, under_way).await, [], "the write was under way when it was heard");
+    assert_eq!(broken(Keeper::Guarded, under_way), [], "the write was under way when it was heard");
     let before = async |checker: &Arc<Checker>| heard(checker, KNOWN).await;
-    assert_eq!(broken(Keeper::Guarded, before).await, [Invariant::Heard]);
+    assert_eq!(broken(Keeper::Guarded, before), [Invariant::Heard]);
 }
 
-#[tokio::test(start_paused = true)]
-async fn s15_an_outage_of_the_api_servers_is_nobodys_loss() {
+#[test]
+fn s15_an_outage_of_the_api_servers_is_nobodys_loss() {
     let outage = async |checker: &Arc<Checker>, comes_back: bool| {
         checker.all_servers_are_cut(true);
         tokio::time::sleep(Duration::from_secs(60)).await;
@@ -158,45 +149,45 @@ async fn s15_an_outage_of_the_api_servers_is_nobodys_loss() {
             renews(checker, NODE);
         }
     };
-    assert_eq!(broken(Keeper::Ours, async |checker| outage(checker, true).await).await, [Invariant::Heard]);
-    assert_eq!(broken(Keeper::Ours, async |checker| outage(checker, false).await).await, []);
+    assert_eq!(broken(Keeper::Ours, async |checker| outage(checker, true).await), [Invariant::Heard]);
+    assert_eq!(broken(Keeper::Ours, async |checker| outage(checker, false).await), []);
 }
 
-#[tokio::test(start_paused = true)]
-async fn s16_what_says_that_a_node_is_lost_stays() {
+#[test]
+fn s16_what_says_that_a_node_is_lost_stays() {
     for after in [vec![KEPT_AWAY], vec![GIVEN_UP], vec![KEPT_AWAY, (UNREACHABLE, "NoExecute", 70)]] {
         let freed = async |checker: &Arc<Checker>| {
             lost(checker).await;
             writes(checker, "Unknown", &after);
         };
-        assert_eq!(broken(Keeper::Ours, freed).await, [Invariant::Kept], "{after:?}");
+        assert_eq!(broken(Keeper::Ours, freed), [Invariant::Kept], "{after:?}");
     }
     let all_are_lost = async |checker: &Arc<Checker>| {
         lost(checker).await;
         changed(checker, "somebody", "Node", OTHER, None, node("Unknown", &[]));
         writes(checker, "Unknown", &[KEPT_AWAY]);
     };
-    assert_eq!(broken(Keeper::Ours, all_are_lost).await, []);
+    assert_eq!(broken(Keeper::Ours, all_are_lost), []);
 }
 
-#[tokio::test(start_paused = true)]
-async fn l11_and_l6_what_is_not_done_in_time_is_found() {
+#[test]
+fn l11_and_l6_what_is_not_done_in_time_is_found() {
     let unseen = async |checker: &Arc<Checker>| seconds(checker, 60).await;
-    assert_eq!(broken(Keeper::Ours, unseen).await, [Invariant::Lost]);
-    assert_eq!(broken(Keeper::Guarded, unseen).await, [Invariant::Lost]);
-    assert_eq!(broken(Keeper::Theirs, unseen).await, [], "nobody promised it");
+    assert_eq!(broken(Keeper::Ours, unseen), [Invariant::Lost]);
+    assert_eq!(broken(Keeper::Guarded, unseen), [Invariant::Lost]);
+    assert_eq!(broken(Keeper::Theirs, unseen), [], "nobody promised it");
     let never_given_up = async |checker: &Arc<Checker>| {
         seconds(checker, 51).await;
         reads(checker);
         writes(checker, "Unknown", &[KEPT_AWAY]);
         seconds(checker, 40).await;
     };
-    assert_eq!(broken(Keeper::Ours, never_given_up).await, [Invariant::Lost]);
+    assert_eq!(broken(Keeper::Ours, never_given_up), [Invariant::Lost]);
     let never_freed = async |checker: &Arc<Checker>| {
         lost(checker).await;
         renews(checker, NODE);
         changed(checker, NODE, "Node", NODE, None, node("True", &[KEPT_AWAY, GIVEN_UP]));
         seconds(checker, 8).await;
     };
-    assert_eq!(broken(Keeper::Ours, never_freed).await, [Invariant::Recovered]);
+    assert_eq!(broken(Keeper::Ours, never_freed), [Invariant::Recovered]);
 }

@@ -6,34 +6,24 @@ use std::time::Duration;
 use http::Method;
 use serde_json::{Value, json};
 
-use super::super::{Checker, Invariant, Promise};
-use crate::api::{Asked, Seen};
+use super::super::tests::{self, ME, POD, change, seconds};
+use super::super::{Checker, Invariant};
+use crate::api::Asked;
 use crate::world::stamp;
 
-const ME: &str = "replica-0.1";
-const POD: &str = "/api/v1/namespaces/default/pods/data-0";
 const NODE: &str = "/api/v1/nodes/node-0";
 
 /// A node with a taint that was added after so many seconds, and `data-0` on it, which bears that for so many
 /// seconds; `None`: for ever.
-async fn broken(bears: Option<u64>, told: impl AsyncFnOnce(&Arc<Checker>)) -> Vec<Invariant> {
-    let promise = Promise {
-        quarantine: Duration::from_secs(40),
-        terminated_threshold: 1,
-        renew_deadline: Duration::from_secs(10),
-    };
-    let checker = Checker::new(promise);
-    let lease = json!({ "metadata": { "name": "pod-safety" }, "spec": { "holderIdentity": ME } });
-    changed(&checker, "Lease", "kube-system/pod-safety", lease);
-    changed(&checker, "Pod", "default/data-0", pod(bears));
-    seconds(10).await;
-    changed(&checker, "Node", "node-0", node(true));
-    told(&checker).await;
-    checker.findings().violations.iter().map(|violation| violation.invariant).collect()
-}
-
-async fn seconds(seconds: u64) {
-    tokio::time::sleep(Duration::from_secs(seconds)).await;
+fn broken(bears: Option<u64>, told: impl AsyncFnOnce(&Arc<Checker>)) -> Vec<Invariant> {
+    tests::broken(async |checker| {
+        let lease = json!({ "metadata": { "name": "pod-safety" }, "spec": { "holderIdentity": ME } });
+        changed(checker, "Lease", "kube-system/pod-safety", lease);
+        changed(checker, "Pod", "default/data-0", pod(bears));
+        seconds(10).await;
+        changed(checker, "Node", "node-0", node(true));
+        told(checker).await;
+    })
 }
 
 fn pod(bears: Option<u64>) -> Value {
@@ -58,14 +48,7 @@ fn changed(checker: &Checker, kind: &str, name: &str, after: Value) {
 }
 
 fn changed_by(checker: &Checker, caller: &str, kind: &str, name: &str, after: Value) {
-    let change = Seen {
-        revision: 2,
-        kind: kind.to_owned(),
-        name: name.to_owned(),
-        before: None,
-        after: Some(Arc::new(after)),
-    };
-    checker.executed(&Asked::new(caller, Method::POST, "/"), 201, &[change]);
+    checker.executed(&Asked::new(caller, Method::POST, "/"), 201, &[change(kind, name, None, Some(after))]);
 }
 
 fn looks(checker: &Checker) {
@@ -93,33 +76,33 @@ fn deletes(checker: &Checker, grace: i64) {
     );
 }
 
-#[tokio::test(start_paused = true)]
-async fn s14_nobody_is_asked_to_end_before_its_time() {
+#[test]
+fn s14_nobody_is_asked_to_end_before_its_time() {
     let due = broken(Some(20), async |checker| {
         seconds(20).await;
         looks(checker);
         marks(checker);
         deletes(checker, 30);
     });
-    assert_eq!(due.await, [], "its time is over");
+    assert_eq!(due, [], "its time is over");
     let early = broken(Some(20), async |checker| {
         seconds(19).await;
         looks(checker);
         marks(checker);
     });
-    assert_eq!(early.await, [Invariant::Tolerance]);
+    assert_eq!(early, [Invariant::Tolerance]);
     let ever = broken(None, async |checker| {
         seconds(500).await;
         looks(checker);
         marks(checker);
     });
-    assert_eq!(ever.await, [Invariant::Tolerance]);
+    assert_eq!(ever, [Invariant::Tolerance]);
 }
 
 /// Seed 23344: our leader's clock was an hour ahead, and the whole second in which it stamps a taint began 0.2 s earlier. The
 /// pod was asked to end by that stamp, as it is by the stamps of clocks that are right.
-#[tokio::test(start_paused = true)]
-async fn s14_a_taint_that_a_clock_ahead_stamped_counts_from_that_second_and_no_other_from_the_future_does() {
+#[test]
+fn s14_a_taint_that_a_clock_ahead_stamped_counts_from_that_second_and_no_other_from_the_future_does() {
     const AHEAD: u64 = 3_600;
     for (what, by, ahead, marked, expected) in [
         ("by a clock that is ahead", ME, 3_600, 30_000, vec![]),
@@ -140,53 +123,53 @@ async fn s14_a_taint_that_a_clock_ahead_stamped_counts_from_that_second_and_no_o
             looks(checker);
             marks(checker);
         });
-        assert_eq!(found.await, expected, "stamped {what}");
+        assert_eq!(found, expected, "stamped {what}");
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn s14_the_node_is_read_right_before_and_what_was_read_counts() {
+#[test]
+fn s14_the_node_is_read_right_before_and_what_was_read_counts() {
     let blind = broken(Some(5), async |checker| {
         seconds(5).await;
         marks(checker);
     });
-    assert_eq!(blind.await, [Invariant::Tolerance], "nobody looked");
+    assert_eq!(blind, [Invariant::Tolerance], "nobody looked");
     let old = broken(Some(5), async |checker| {
         looks(checker);
         seconds(5).await;
         marks(checker);
     });
-    assert_eq!(old.await, [Invariant::Tolerance], "somebody looked long ago");
+    assert_eq!(old, [Invariant::Tolerance], "somebody looked long ago");
     let lifted = broken(Some(5), async |checker| {
         seconds(5).await;
         changed(checker, "Node", "node-0", node(false));
         looks(checker);
         marks(checker);
     });
-    assert_eq!(lifted.await, [Invariant::Tolerance], "the look found no taint");
+    assert_eq!(lifted, [Invariant::Tolerance], "the look found no taint");
     let since = broken(Some(5), async |checker| {
         seconds(5).await;
         looks(checker);
         changed(checker, "Node", "node-0", node(false));
         marks(checker);
     });
-    assert_eq!(since.await, [], "it was lifted after the look: nobody can know");
+    assert_eq!(since, [], "it was lifted after the look: nobody can know");
 }
 
-#[tokio::test(start_paused = true)]
-async fn s12_and_s5_a_graceful_deletion_is_marked_and_has_the_pods_own_grace() {
+#[test]
+fn s12_and_s5_a_graceful_deletion_is_marked_and_has_the_pods_own_grace() {
     let unmarked = broken(Some(0), async |checker| deletes(checker, 30));
-    assert_eq!(unmarked.await, [Invariant::Hygiene]);
+    assert_eq!(unmarked, [Invariant::Hygiene]);
     let short = broken(Some(0), async |checker| {
         looks(checker);
         marks(checker);
         deletes(checker, 29);
     });
-    assert_eq!(short.await, [Invariant::Grace]);
+    assert_eq!(short, [Invariant::Grace]);
 }
 
-#[tokio::test(start_paused = true)]
-async fn l10_whoever_bears_it_no_longer_is_asked_in_time() {
+#[test]
+fn l10_whoever_bears_it_no_longer_is_asked_in_time() {
     let late = broken(Some(20), async |checker| {
         seconds(25).await;
         checker.check_taints();
@@ -194,26 +177,26 @@ async fn l10_whoever_bears_it_no_longer_is_asked_in_time() {
         checker.check_taints();
         checker.check_taints();
     });
-    assert_eq!(late.await, [Invariant::Evicted], "said once, and not before five seconds are over");
+    assert_eq!(late, [Invariant::Evicted], "said once, and not before five seconds are over");
     let troubled = broken(Some(20), async |checker| {
         checker.control_is_troubled(checker.now() + Duration::from_secs(60));
         seconds(100).await;
         checker.check_taints();
     });
-    assert_eq!(troubled.await, [], "what failed may be tried again for a while");
+    assert_eq!(troubled, [], "what failed may be tried again for a while");
     let ever = broken(None, async |checker| {
         seconds(500).await;
         checker.check_taints();
     });
-    assert_eq!(ever.await, []);
+    assert_eq!(ever, []);
 }
 
-#[tokio::test(start_paused = true)]
-async fn l10_a_clock_that_jumped_back_may_lengthen_what_a_new_leader_sees() {
+#[test]
+fn l10_a_clock_that_jumped_back_may_lengthen_what_a_new_leader_sees() {
     let behind = broken(Some(20), async |checker| {
         checker.clock_of(ME, -3_600);
         seconds(26).await;
         checker.check_taints();
     });
-    assert_eq!(behind.await, [Invariant::Evicted], "it saw the taint come");
+    assert_eq!(behind, [Invariant::Evicted], "it saw the taint come");
 }
