@@ -40,9 +40,9 @@ use pod_safety_simulator::campaign::{
 };
 use pod_safety_simulator::checker::Invariant;
 use pod_safety_simulator::world::{Strike, Subject, run, stricken};
+use shipped::SHIPPED;
 use teeth::teeth;
 
-const SHIPPED: Subject = Subject::Shipped(shipped::launch, None);
 /// Seeds in which baselines and planted bugs are looked for.
 const SEEDS: u64 = 200;
 /// A plan for the corpus is looked for in so many: some bugs need what is drawn rarely.

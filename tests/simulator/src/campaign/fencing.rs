@@ -38,6 +38,22 @@ pub struct Fencing {
     pub not_ready_seconds: Option<u32>,
 }
 
+impl Fencing {
+    /// Whenever a node is lost, by devices that say which machine they reach, and must.
+    pub const STRICT: Self = Self {
+        always: true,
+        tells: true,
+        required: true,
+        backup: false,
+        power_on: true,
+        pair: false,
+        corroborated: false,
+        behind_seconds: None,
+        agents: None,
+        not_ready_seconds: None,
+    };
+}
+
 /// What agents are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -136,13 +152,11 @@ pub(super) fn drawn(draws: &mut Draws) -> Fencing {
         backup: draws.percent(40),
         power_on: draws.percent(75),
         pair: draws.percent(25),
-        corroborated: false,
-        behind_seconds: None,
-        agents: None,
         not_ready_seconds: draws
             .percent(50)
             .then(|| 30 + draws.below(60))
             .and_then(|seconds| seconds.try_into().ok()),
+        ..Fencing::default()
     }
 }
 

@@ -139,21 +139,9 @@ pub fn fenced() -> Vec<Scenario> {
         scenario("a device acknowledges and does not act", vec![fails(Malfunction::AcksOnly), cut()]),
     ];
     let with = |mut scenario: Scenario| {
-        let works = Fencing {
-            always: true,
-            tells: true,
-            required: true,
-            backup: false,
-            power_on: true,
-            pair: false,
-            corroborated: false,
-            behind_seconds: None,
-            agents: None,
-            not_ready_seconds: None,
-        };
         scenario.plan.nodes = 3;
         scenario.plan.with =
-            Extras { taints: true, nodes: Keeper::Ours, fencing: Some(works), ..Extras::default() };
+            Extras { taints: true, nodes: Keeper::Ours, fencing: Some(Fencing::STRICT), ..Extras::default() };
         scenario.plan.heal_at = HEAL + 60;
         (scenario.from, scenario.until) = (second(BEGIN + 50), second(BEGIN + 95));
         scenario
@@ -179,18 +167,7 @@ pub fn guarded() -> Vec<Scenario> {
         (BEGIN + 45, Fault::ForceDelete { pod: 0 }),
         (BEGIN + 50, Fault::RestartAttacher),
     ];
-    let works = Fencing {
-        always: true,
-        tells: true,
-        required: true,
-        backup: false,
-        power_on: true,
-        pair: false,
-        corroborated: false,
-        behind_seconds: None,
-        agents: None,
-        not_ready_seconds: None,
-    };
+    let strictly = Some(Fencing::STRICT);
     let with = |gate: bool, fencing: Option<Fencing>, from: u64, mut scenario: Scenario| {
         let guarding = Guarding { gate, ..Guarding::default() };
         scenario.plan.nodes = 3;
@@ -208,7 +185,7 @@ pub fn guarded() -> Vec<Scenario> {
     };
     vec![
         with(true, None, BEGIN, scenario("volumes move and are made anew behind the gate", moves.collect())),
-        with(false, Some(works), BEGIN + 42, scenario("a node with volumes is lost and fenced", lost)),
+        with(false, strictly, BEGIN + 42, scenario("a node with volumes is lost and fenced", lost)),
     ]
 }
 

@@ -225,11 +225,7 @@ fn fenced(with: Extras, file: &FencingFile, node_lifecycle: &Text) -> Result<Ext
         required,
         backup: choice("fencing.backup", &file.backup, [("true", true), ("false", false)], false)?,
         power_on: choice("fencing.recovery", &file.recovery, [("power-on", true), ("hold", false)], true)?,
-        pair: false,
-        corroborated: false,
-        behind_seconds: None,
-        agents: None,
-        not_ready_seconds: None,
+        ..Fencing::default()
     };
     Ok(Extras { fencing: Some(fencing), ..with })
 }

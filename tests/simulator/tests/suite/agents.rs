@@ -5,7 +5,8 @@ use pod_safety_simulator::campaign::{Agents, Fault, Fencing, Malfunction, Plan, 
 use pod_safety_simulator::checker::Invariant;
 use pod_safety_simulator::world::{Subject, run};
 
-use crate::fencing::{BEGIN, BLIND, LONG, plan, seen, told, well};
+use crate::fencing::{BEGIN, BLIND, LONG, plan, seen};
+use crate::runs::{told, well};
 use crate::shipped;
 
 const ALONE: Fencing = Fencing { agents: Some(Agents::Alone), ..BLIND };

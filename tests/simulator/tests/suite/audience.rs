@@ -3,14 +3,14 @@
 
 use std::time::Duration;
 
-use pod_safety_simulator::campaign::{Extras, Fault, Plan, draw};
+use pod_safety_simulator::campaign::{Fault, Plan, draw};
 use pod_safety_simulator::comparison::compare;
 use pod_safety_simulator::scenario::{self, Contender};
-use pod_safety_simulator::world::{Deed, Machine, Pace, Snapshot, Stage, Subject, run};
+use pod_safety_simulator::world::{Deed, Machine, Pace, Snapshot, Stage, run};
 
-use crate::shipped;
+use crate::runs;
+use crate::shipped::{self, SHIPPED};
 
-const SHIPPED: Subject = Subject::Shipped(shipped::launch, None);
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn pace(each: u64, ends: bool) -> Pace {
@@ -18,17 +18,7 @@ fn pace(each: u64, ends: bool) -> Pace {
 }
 
 fn quiet() -> Plan {
-    Plan {
-        seed: 1,
-        servers: 1,
-        nodes: 3,
-        replicas: 2,
-        pods: 4,
-        lease_collected_after: 600,
-        heal_at: 1_000,
-        with: Extras::default(),
-        faults: Vec::new(),
-    }
+    Plan { servers: 1, lease_collected_after: 600, heal_at: 1_000, ..runs::plan(Vec::new()) }
 }
 
 /// The first picture of which this is true.

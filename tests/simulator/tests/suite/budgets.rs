@@ -1,35 +1,17 @@
 //! Disruption budgets in the simulated cluster: drains, races, and what is found in
 //! kube-controller-manager's rules. Many seeds of them are in `campaign`.
 
-use pod_safety_simulator::campaign::{Extras, Fault, Limit, Plan, tell};
+use pod_safety_simulator::campaign::{Fault, Limit, Plan, tell};
 use pod_safety_simulator::checker::Invariant;
-use pod_safety_simulator::world::{Baseline, Outcome, Subject, run};
+use pod_safety_simulator::world::{Outcome, run};
 
-use crate::shipped;
-
-const SHIPPED: Subject = Subject::Shipped(shipped::launch, None);
-const KCM: Subject = Subject::Baseline(Baseline::KubeControllerManager);
+use crate::runs::{self, KCM, well};
 
 /// A workload of `replicas` with a budget, and what happens to it.
 fn plan(replicas: u64, limit: Limit, faults: Vec<(u64, Fault)>) -> Plan {
     let deploy = Fault::Deploy { workload: 0, replicas, keeps_names: true, start_up: 2, limit };
-    Plan {
-        seed: 1,
-        servers: 1,
-        nodes: 3,
-        replicas: 2,
-        pods: 1,
-        lease_collected_after: 1,
-        heal_at: 160,
-        with: Extras::default(),
-        faults: [(17, deploy)].into_iter().chain(faults).collect(),
-    }
-}
-
-fn clean(plan: &Plan) -> Outcome {
-    let outcome = run(plan, SHIPPED);
-    assert!(outcome.violations.is_empty(), "{}", tell(plan, &outcome));
-    outcome
+    let faults = [(17, deploy)].into_iter().chain(faults).collect();
+    Plan { servers: 1, pods: 1, lease_collected_after: 1, heal_at: 160, ..runs::plan(faults) }
 }
 
 #[track_caller]
@@ -41,7 +23,7 @@ fn happened(outcome: &Outcome, name: &str) {
 fn a_drain_goes_on_as_the_budget_follows_its_pods() {
     let drain = |node| Fault::Drain { node, careful: true, seconds: 50 };
     let outcome =
-        clean(&plan(6, Limit::MaxUnavailable(1), vec![(40, drain(0)), (95, drain(1)), (150, drain(2))]));
+        well(&plan(6, Limit::MaxUnavailable(1), vec![(40, drain(0)), (95, drain(1)), (150, drain(2))]));
     for wanted in [
         "an eviction was let through",
         "an eviction was refused: the budget is exhausted",
@@ -55,7 +37,7 @@ fn a_drain_goes_on_as_the_budget_follows_its_pods() {
 #[test]
 fn many_clients_at_once_get_no_more_than_the_budget_allows() {
     let burst = Fault::EvictAtOnce { workload: 0, clients: 20, stale: false };
-    let outcome = clean(&plan(10, Limit::MinPercent(55), vec![(60, burst.clone()), (61, burst)]));
+    let outcome = well(&plan(10, Limit::MinPercent(55), vec![(60, burst.clone()), (61, burst)]));
     happened(&outcome, "an eviction was let through");
     happened(&outcome, "an eviction was refused: the budget is exhausted");
 }
@@ -63,7 +45,7 @@ fn many_clients_at_once_get_no_more_than_the_budget_allows() {
 #[test]
 fn budget_that_was_burnt_comes_back_after_two_minutes() {
     let burst = |stale| Fault::EvictAtOnce { workload: 0, clients: 3, stale };
-    let outcome = clean(&plan(3, Limit::MaxUnavailable(1), vec![(40, burst(true)), (230, burst(false))]));
+    let outcome = well(&plan(3, Limit::MaxUnavailable(1), vec![(40, burst(true)), (230, burst(false))]));
     happened(&outcome, "an eviction was counted and refused");
     happened(&outcome, "an entry went, and its pod did not");
     happened(&outcome, "an eviction was let through");
@@ -72,7 +54,7 @@ fn budget_that_was_burnt_comes_back_after_two_minutes() {
 /// The collector of what is owned by Nodes once took them for ownerless.
 #[test]
 fn nothing_happens_to_the_pods_of_a_workload_when_nothing_happens() {
-    let outcome = clean(&plan(3, Limit::MaxUnavailable(1), Vec::new()));
+    let outcome = well(&plan(3, Limit::MaxUnavailable(1), Vec::new()));
     let ended = |what: &str| what.starts_with("process of default/shop-") && what.contains(" ends");
     let ended: Vec<_> = outcome.timeline.iter().filter(|(_, what)| ended(what)).collect();
     assert!(ended.is_empty(), "{ended:?}");
@@ -83,7 +65,7 @@ fn nothing_happens_to_the_pods_of_a_workload_when_nothing_happens() {
 /// second, and the budget followed them.
 #[test]
 fn the_pods_of_a_living_kubelet_whose_node_was_deleted_stay_ready() {
-    clean(&plan(3, Limit::MaxUnavailable(1), vec![(40, Fault::DeleteNode { node: 0 })]));
+    well(&plan(3, Limit::MaxUnavailable(1), vec![(40, Fault::DeleteNode { node: 0 })]));
 }
 
 #[test]
@@ -97,5 +79,5 @@ fn weak_spot_w_dc2_kcm_is_not_woken_by_scaling_and_ours_is() {
     let kcm = run(&plan, KCM);
     let guilty = kcm.violations.iter().any(|violation| violation.invariant == Invariant::Budget);
     assert!(guilty, "{}", tell(&plan, &kcm));
-    clean(&plan);
+    well(&plan);
 }

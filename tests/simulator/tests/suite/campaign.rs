@@ -9,13 +9,11 @@ use memory::{memory, memory_line};
 use pod_safety_shared::clock::Env;
 use pod_safety_simulator::campaign::{Extras, Fault, Plan, campaign, draw, same_twice, tell, threads};
 use pod_safety_simulator::checker::unreached;
-use pod_safety_simulator::world::{Subject, run};
+use pod_safety_simulator::world::run;
 
 use crate::asked::number;
 use crate::memory;
-use crate::shipped;
-
-const SHIPPED: Subject = Subject::Shipped(shipped::launch, None);
+use crate::shipped::SHIPPED;
 
 /// What `make test` runs: the same seeds each time, so that a change alone can break it.
 const SEEDS: u64 = 300;

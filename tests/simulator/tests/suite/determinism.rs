@@ -9,10 +9,9 @@ use pod_safety_simulator::api::{ApiServer, Door, Etcd, Kind, Prompt};
 use pod_safety_simulator::campaign::draw;
 use pod_safety_simulator::chance::Chance;
 use pod_safety_simulator::differential::{Generator, Session, Side, watch_targets};
-use pod_safety_simulator::world::Subject;
 
 use crate::paused;
-use crate::shipped;
+use crate::shipped::SHIPPED;
 
 /// Set in the child process.
 const CHILD: &str = "POD_SAFETY_DETERMINISM_CHILD";
@@ -92,7 +91,7 @@ fn compare_with_a_child(name: &str, line: &str) {
 }
 
 fn hash_of_world(seed: u64) -> u64 {
-    pod_safety_simulator::world::run(&draw(seed), Subject::Shipped(shipped::launch, None)).hash
+    pod_safety_simulator::world::run(&draw(seed), SHIPPED).hash
 }
 
 /// Spread over the campaign's seeds, and the last of them too.

@@ -12,11 +12,11 @@ use pod_safety_locks::documents::{Way, commands, with_stand_ins};
 use pod_safety_simulator::campaign::Plan;
 use pod_safety_simulator::scenario::{parse, shipped as scenarios};
 use pod_safety_simulator::serve::{Listener, gate};
-use pod_safety_simulator::world::{Pace, Stage, Subject};
+use pod_safety_simulator::world::{Pace, Stage};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::shipped;
+use crate::shipped::SHIPPED;
 
 /// The incident of the documentation.
 const INCIDENT: &str = "
@@ -66,7 +66,7 @@ impl Served {
         let pace = Pace { each: Duration::from_millis(40), speed: Some(2.0), from, ends: false };
         let mut plan = plan.clone();
         plan.with.furnished = true;
-        let stage = Stage::open(&plan, Subject::Shipped(shipped::launch, None), pace).unwrap();
+        let stage = Stage::open(&plan, SHIPPED, pace).unwrap();
         let (gate, visitors) = gate();
         let listener = Listener::start("127.0.0.1:0".parse().unwrap(), gate).unwrap();
         stage.serve(visitors);

@@ -2,12 +2,10 @@
 //! devices that work, fail and lie. Many seeds of them are in `campaign`, strikes at each of their
 //! writes in `perturbed`.
 
-use pod_safety_simulator::campaign::{Extras, Fault, Fencing, Keeper, Malfunction, Plan, tell};
-use pod_safety_simulator::world::{Outcome, Subject, run};
+use pod_safety_simulator::campaign::{Extras, Fault, Fencing, Keeper, Malfunction, Plan};
+use pod_safety_simulator::world::Outcome;
 
-use crate::shipped;
-
-const SHIPPED: Subject = Subject::Shipped(shipped::launch, None);
+use crate::runs::{self, told, well};
 
 /// When things begin to happen, in seconds.
 pub(crate) const BEGIN: u64 = 40;
@@ -16,34 +14,13 @@ const FOUND: u64 = 70;
 /// The longest fault of a plan.
 pub(crate) const LONG: u64 = 340;
 
-/// The devices say which machine they reach, and must.
-const STRICT: Fencing = Fencing {
-    always: true,
-    tells: true,
-    required: true,
-    backup: false,
-    power_on: true,
-    pair: false,
-    corroborated: false,
-    behind_seconds: None,
-    agents: None,
-    not_ready_seconds: None,
-};
+const STRICT: Fencing = Fencing::STRICT;
 /// Nobody says which machine a device reaches, and nobody asks.
 pub(crate) const BLIND: Fencing = Fencing { tells: false, required: false, ..STRICT };
 
 pub(crate) fn plan(fencing: Fencing, faults: Vec<(u64, Fault)>) -> Plan {
-    Plan {
-        seed: 1,
-        servers: 2,
-        nodes: 3,
-        replicas: 2,
-        pods: 4,
-        lease_collected_after: 15,
-        heal_at: 400,
-        with: Extras { taints: true, nodes: Keeper::Ours, fencing: Some(fencing), ..Extras::default() },
-        faults,
-    }
+    let with = Extras { taints: true, nodes: Keeper::Ours, fencing: Some(fencing), ..Extras::default() };
+    Plan { heal_at: 400, with, ..runs::plan(faults) }
 }
 
 /// `node-0` is cut off, and its device fails so from before the first attempt.
@@ -51,20 +28,6 @@ fn cut(fencing: Fencing, seconds: u64, how: Option<Malfunction>) -> Plan {
     let fails = how.map(|how| (BEGIN - 10, Fault::Malfunction { node: 0, how, seconds: LONG }));
     let cut = (BEGIN, Fault::CutNode { node: 0, seconds });
     plan(fencing, fails.into_iter().chain([cut]).collect())
-}
-
-/// A run that breaks no rule.
-#[track_caller]
-pub(crate) fn well(plan: &Plan) -> Outcome {
-    let outcome = run(plan, SHIPPED);
-    assert!(outcome.violations.is_empty(), "{}", tell(plan, &outcome));
-    outcome
-}
-
-/// When lines with these words were told, in seconds.
-pub(crate) fn told(outcome: &Outcome, words: &[&str]) -> Vec<u64> {
-    let lines = outcome.timeline.iter().filter(|(_, line)| words.iter().all(|word| line.contains(word)));
-    lines.map(|(at, _)| at.as_secs()).collect()
 }
 
 /// How often something happened whose name begins so.

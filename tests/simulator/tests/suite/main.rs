@@ -26,6 +26,7 @@ mod paused;
 mod perturbed;
 mod planted;
 mod provider;
+mod runs;
 mod serve;
 mod serve_kubectl;
 mod shapes;

@@ -4,9 +4,8 @@
 use pod_safety_simulator::campaign::{Extras, Fault, Keeper, Plan, Plant, Trouble, tell};
 use pod_safety_simulator::world::{Outcome, Subject, run};
 
+use crate::runs::{self, told, well};
 use crate::shipped;
-
-const SHIPPED: Subject = Subject::Shipped(shipped::launch, None);
 
 /// When things begin to happen, in seconds.
 const BEGIN: u64 = 40;
@@ -19,17 +18,8 @@ const SOON: u64 = 2;
 const BACK: u64 = 25;
 
 fn plan(faults: Vec<(u64, Fault)>) -> Plan {
-    Plan {
-        seed: 1,
-        servers: 2,
-        nodes: 3,
-        replicas: 2,
-        pods: 4,
-        lease_collected_after: 15,
-        heal_at: 260,
-        with: Extras { taints: true, nodes: Keeper::Ours, ..Extras::default() },
-        faults,
-    }
+    let with = Extras { taints: true, nodes: Keeper::Ours, ..Extras::default() };
+    Plan { with, ..runs::plan(faults) }
 }
 
 fn guarded(faults: Vec<(u64, Fault)>) -> Plan {
@@ -38,20 +28,6 @@ fn guarded(faults: Vec<(u64, Fault)>) -> Plan {
 
 const fn cut(node: usize, seconds: u64) -> (u64, Fault) {
     (BEGIN, Fault::CutNode { node, seconds })
-}
-
-/// A run that breaks no rule.
-#[track_caller]
-fn well(plan: &Plan) -> Outcome {
-    let outcome = run(plan, SHIPPED);
-    assert!(outcome.violations.is_empty(), "{}", tell(plan, &outcome));
-    outcome
-}
-
-/// In which seconds a line with these words was told.
-fn told(outcome: &Outcome, words: &[&str]) -> Vec<u64> {
-    let lines = outcome.timeline.iter().filter(|(_, line)| words.iter().all(|word| line.contains(word)));
-    lines.map(|(at, _)| at.as_secs()).collect()
 }
 
 const CALLED: &str = "is marked Unknown by replica";

@@ -1,11 +1,9 @@
 //! One strike at calls and events of every scenario. All of them: `make perturb`.
 
 use pod_safety_simulator::campaign::{fenced, guarded, perturb, perturb_writes, scenarios};
-use pod_safety_simulator::world::{Blow, Occasion, Strike, Subject, stricken};
+use pod_safety_simulator::world::{Blow, Occasion, Strike, stricken};
 
-use crate::shipped;
-
-const SHIPPED: Subject = Subject::Shipped(shipped::launch, None);
+use crate::shipped::SHIPPED;
 
 /// One of so many strikes is carried out: what fits into half a minute of two cores. A prime, so that it steps through all
 /// families. `make test-all` carries out more of them.

@@ -11,10 +11,9 @@ use pod_safety_simulator::checker::Invariant;
 use pod_safety_simulator::world::{Baseline, Subject, run};
 use teeth::teeth;
 
+use crate::runs::{self, KCM, well};
 use crate::shipped;
 use crate::teeth;
-
-const KCM: Subject = Subject::Baseline(Baseline::KubeControllerManager);
 
 /// A bug that is not found within so many seeds is not found.
 const SEEDS: u64 = 400;
@@ -115,17 +114,8 @@ fn the_script_of_people_lets_two_processes_run_when_a_node_is_cut_off() {
 }
 
 fn plan(faults: Vec<(u64, Fault)>) -> Plan {
-    Plan {
-        seed: 3,
-        servers: 1,
-        nodes: 2,
-        replicas: 2,
-        pods: 3,
-        lease_collected_after: 120,
-        heal_at: 200,
-        with: Extras::default(),
-        faults,
-    }
+    let small = Plan { seed: 3, servers: 1, nodes: 2, pods: 3, ..runs::plan(faults) };
+    Plan { lease_collected_after: 120, heal_at: 200, ..small }
 }
 
 #[test]
@@ -134,8 +124,7 @@ fn hole_h3_kcm_removes_the_pods_of_a_living_kubelet_and_ours_holds_them() {
     let kcm = run(&plan, KCM);
     println!("{}", tell(&plan, &kcm));
     assert!(kcm.violations.iter().any(|violation| violation.invariant == Invariant::AtMostOne));
-    let ours = run(&plan, Subject::Shipped(shipped::launch, None));
-    assert!(ours.violations.is_empty(), "{}", tell(&plan, &ours));
+    well(&plan);
 }
 
 #[test]
@@ -153,8 +142,7 @@ fn hole_h1_kcm_removes_the_successor_by_name_and_ours_does_not() {
     println!("the successor was hit in {guilty} of {} runs", plans.len());
     assert!(guilty > 0);
     for plan in &plans {
-        let ours = run(plan, Subject::Shipped(shipped::launch, None));
-        assert!(ours.violations.is_empty(), "{}", tell(plan, &ours));
+        well(plan);
     }
 }
 
@@ -180,8 +168,7 @@ fn hole_h6_kcm_detaches_by_force_after_six_minutes_and_two_nodes_write_to_one_vo
         "{}",
         tell(&cut, &theirs)
     );
-    let ours = run(&cut, Subject::Shipped(shipped::launch, None));
-    assert!(ours.violations.is_empty(), "{}", tell(&cut, &ours));
+    well(&cut);
 
     // The same wait for a machine that is off costs six minutes and breaks no volume.
     let off = lost(Fault::PowerOff { node: 0, back: None });

@@ -5,7 +5,8 @@ use pod_safety_simulator::campaign::{Fault, Fencing, Malfunction, Plan, Plant};
 use pod_safety_simulator::checker::Invariant;
 use pod_safety_simulator::world::{Subject, run};
 
-use crate::fencing::{BEGIN, BLIND, LONG, plan, seen, told, well};
+use crate::fencing::{BEGIN, BLIND, LONG, plan, seen};
+use crate::runs::{told, well};
 use crate::shipped;
 
 /// Its copies are behind by so many seconds at most.

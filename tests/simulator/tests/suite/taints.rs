@@ -3,14 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use pod_safety_simulator::campaign::{Extras, Fault, Plan, tell};
+use pod_safety_simulator::campaign::{Extras, Fault, Plan};
 use pod_safety_simulator::checker::Invariant;
-use pod_safety_simulator::world::{Baseline, Outcome, Subject, run};
+use pod_safety_simulator::world::{Outcome, run};
 
-use crate::shipped;
-
-const SHIPPED: Subject = Subject::Shipped(shipped::launch, None);
-const KCM: Subject = Subject::Baseline(Baseline::KubeControllerManager);
+use crate::runs::{self, KCM, well};
 
 /// When the node is tainted, in seconds.
 const TAINTED: u64 = 40;
@@ -23,17 +20,7 @@ const FAILOVER: u64 = 30;
 /// `data-0` for 20 s, `data-1` for no time, `data-2` for ever, `data-3` for 150 s, and
 /// `data-4` says nothing.
 fn plan(faults: Vec<(u64, Fault)>) -> Plan {
-    Plan {
-        seed: 1,
-        servers: 2,
-        nodes: 1,
-        replicas: 2,
-        pods: 5,
-        lease_collected_after: 15,
-        heal_at: 260,
-        with: Extras { taints: true, ..Extras::default() },
-        faults,
-    }
+    Plan { nodes: 1, pods: 5, with: Extras { taints: true, ..Extras::default() }, ..runs::plan(faults) }
 }
 
 const fn added(key: usize) -> Fault {
@@ -46,9 +33,7 @@ fn tainted(faults: Vec<(u64, Fault)>) -> Plan {
 
 /// In which seconds pods were asked to end, by name, in a run that breaks no rule.
 fn ends(plan: &Plan) -> BTreeMap<String, Vec<u64>> {
-    let outcome = run(plan, SHIPPED);
-    assert!(outcome.violations.is_empty(), "{}", tell(plan, &outcome));
-    asked(&outcome)
+    asked(&well(plan))
 }
 
 fn asked(outcome: &Outcome) -> BTreeMap<String, Vec<u64>> {
@@ -88,8 +73,7 @@ fn each_pod_ends_when_it_bears_the_taint_no_longer() {
 #[test]
 fn a_node_that_is_cut_off_is_tainted_and_its_pods_end_one_by_one() {
     let cut = Plan { heal_at: 500, ..plan(vec![(40, Fault::CutNode { node: 0, seconds: 500 })]) };
-    let outcome = run(&cut, SHIPPED);
-    assert!(outcome.violations.is_empty(), "{}", tell(&cut, &outcome));
+    let outcome = well(&cut);
     // Its first try meets a node that has changed.
     let at = outcome.timeline.iter().rfind(|(_, what)| what == "node-lifecycle taints node-0");
     let at = at.map_or(0, |(at, _)| at.as_secs());
@@ -170,8 +154,7 @@ fn our_wall_clocks_may_jump_either_way() {
 fn a_node_that_flaps_ends_those_whose_time_was_over_and_no_others() {
     let cut = |at| (at, Fault::CutNode { node: 0, seconds: 70 });
     let flaps = Plan { heal_at: 400, ..plan(vec![cut(40), cut(150), cut(260)]) };
-    let outcome = run(&flaps, SHIPPED);
-    assert!(outcome.violations.is_empty(), "{}", tell(&flaps, &outcome));
+    let outcome = well(&flaps);
     let ends = asked(&outcome);
     assert!(!ends.contains_key("data-3") && !ends.contains_key("data-2"), "they bear it longer: {ends:?}");
     assert!(ends.contains_key("data-1"), "it bears it for no time: {ends:?}");

@@ -7,7 +7,7 @@ use pod_safety_simulator::campaign::twins;
 use pod_safety_simulator::checker::{Moment, first_difference};
 use pod_safety_simulator::world::{Baseline, Subject, recorded};
 
-use crate::shipped;
+use crate::shipped::SHIPPED;
 
 const SEEDS: u64 = 60;
 
@@ -16,8 +16,7 @@ fn a_dead_node_and_a_silent_one_are_treated_the_same() {
     let (mut acts, mut removals) = (0, 0);
     for seed in 0..SEEDS {
         let (dead, alive) = twins(seed);
-        let [dead, alive] =
-            [dead, alive].map(|plan| recorded(&plan, Subject::Shipped(shipped::launch, None)).0);
+        let [dead, alive] = [dead, alive].map(|plan| recorded(&plan, SHIPPED).0);
         let difference = first_difference(&dead.tape, &alive.tape);
         assert!(difference.is_none(), "seed {seed}: {difference:#?}");
         acts += dead.tape.iter().filter(|moment| moment.act).count();
@@ -49,8 +48,7 @@ fn a_node_that_shows_itself_makes_a_difference_and_it_is_seen_first() {
                 *seconds = (*seconds).min(50);
             }
         }
-        let [dead, alive] =
-            [dead, alive].map(|plan| recorded(&plan, Subject::Shipped(shipped::launch, None)).0);
+        let [dead, alive] = [dead, alive].map(|plan| recorded(&plan, SHIPPED).0);
         if let Some((_, one, other)) = first_difference(&dead.tape, &alive.tape) {
             let by_observation = [one, other].into_iter().flatten().any(|moment| !moment.act);
             assert!(by_observation, "seed {seed}: {one:#?} {other:#?}");

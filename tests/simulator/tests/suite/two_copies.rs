@@ -7,11 +7,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use pod_safety_simulator::campaign::{Entry, Plan, tell};
-use pod_safety_simulator::world::{Outcome, Subject, run};
+use pod_safety_simulator::world::{Outcome, run};
 
-use crate::shipped;
-
-const SHIPPED: Subject = Subject::Shipped(shipped::launch, None);
+use crate::shipped::SHIPPED;
 
 /// For how long two processes of one identity ran at once, by the ledger as it was told: who started when and where,
 /// and who ended.

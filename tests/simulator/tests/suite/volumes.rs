@@ -6,13 +6,11 @@ mod objects;
 use std::time::Duration;
 
 use pod_safety_simulator::campaign::{Extras, Fault, Fencing, Guarding, Keeper, Plan, draw, tell};
-use pod_safety_simulator::world::{
-    Blow, Moment, Occasion, Outcome, Strike, Subject, recorded, run, stricken,
-};
+use pod_safety_simulator::world::{Blow, Moment, Occasion, Outcome, Strike, recorded, run, stricken};
 
-use crate::{asked, shipped};
-
-const SHIPPED: Subject = Subject::Shipped(shipped::launch, None);
+use crate::asked;
+use crate::runs::{self, seen, told, well};
+use crate::shipped::SHIPPED;
 
 /// When things begin to happen, in seconds.
 const BEGIN: u64 = 40;
@@ -22,57 +20,18 @@ const LONG: u64 = 500;
 const GATED: Guarding = Guarding { gate: true, excludes: false, one_pod: false, two: false };
 const OPEN: Guarding = Guarding { gate: false, ..GATED };
 const TWO: Guarding = Guarding { two: true, ..GATED };
-const FENCED: Fencing = Fencing {
-    always: true,
-    tells: true,
-    required: true,
-    backup: false,
-    power_on: true,
-    pair: false,
-    corroborated: false,
-    behind_seconds: None,
-    agents: None,
-    not_ready_seconds: None,
-};
+const FENCED: Fencing = Fencing::STRICT;
 
 fn plan(guarding: Guarding, fencing: Option<Fencing>, faults: Vec<(u64, Fault)>) -> Plan {
-    Plan {
-        seed: 1,
-        servers: 2,
-        nodes: 3,
-        replicas: 2,
-        pods: 3,
-        lease_collected_after: 15,
-        heal_at: BEGIN + LONG + 20,
-        with: Extras {
-            attached_volumes: true,
-            guarded_volumes: Some(guarding),
-            taints: true,
-            nodes: Keeper::Ours,
-            fencing,
-            ..Extras::default()
-        },
-        faults,
-    }
-}
-
-/// A run that breaks no rule.
-#[track_caller]
-fn well(plan: &Plan) -> Outcome {
-    let outcome = run(plan, SHIPPED);
-    assert!(outcome.violations.is_empty(), "{}", tell(plan, &outcome));
-    outcome
-}
-
-/// How often something happened.
-fn seen(outcome: &Outcome, probe: &str) -> u64 {
-    outcome.probes.get(probe).copied().unwrap_or_default()
-}
-
-/// When lines with these words were told, in seconds.
-fn told(outcome: &Outcome, words: &[&str]) -> Vec<u64> {
-    let lines = outcome.timeline.iter().filter(|(_, line)| words.iter().all(|word| line.contains(word)));
-    lines.map(|(at, _)| at.as_secs()).collect()
+    let with = Extras {
+        attached_volumes: true,
+        guarded_volumes: Some(guarding),
+        taints: true,
+        nodes: Keeper::Ours,
+        fencing,
+        ..Extras::default()
+    };
+    Plan { pods: 3, heal_at: BEGIN + LONG + 20, with, ..runs::plan(faults) }
 }
 
 /// All pods run on `node-1` in this seed.

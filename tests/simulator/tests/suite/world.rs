@@ -3,45 +3,18 @@
 use pod_safety_simulator::campaign::{
     Ailment, Extras, Fault, Fencing, Keeper, Malfunction, Plan, draw, tell,
 };
-use pod_safety_simulator::world::{Outcome, Subject, run};
+use pod_safety_simulator::world::{Outcome, run};
 
-use crate::shipped;
-
-const SHIPPED: Subject = Subject::Shipped(shipped::launch, None);
+use crate::fencing::BLIND;
+use crate::runs::{self, seen, told, well};
+use crate::shipped::SHIPPED;
 
 /// When things begin to happen, in seconds.
 const BEGIN: u64 = 40;
 
 fn plan(faults: Vec<(u64, Fault)>) -> Plan {
-    Plan {
-        seed: 1,
-        servers: 2,
-        nodes: 3,
-        replicas: 2,
-        pods: 4,
-        lease_collected_after: 2,
-        heal_at: 260,
-        with: Extras { taints: true, nodes: Keeper::Ours, ..Extras::default() },
-        faults,
-    }
-}
-
-/// A run that breaks no rule.
-#[track_caller]
-fn well(plan: &Plan) -> Outcome {
-    let outcome = run(plan, SHIPPED);
-    assert!(outcome.violations.is_empty(), "{}", tell(plan, &outcome));
-    outcome
-}
-
-/// In which seconds a line with these words was told.
-fn told(outcome: &Outcome, words: &[&str]) -> Vec<u64> {
-    let lines = outcome.timeline.iter().filter(|(_, line)| words.iter().all(|word| line.contains(word)));
-    lines.map(|(at, _)| at.as_secs()).collect()
-}
-
-fn seen(outcome: &Outcome, probe: &str) -> u64 {
-    outcome.probes.get(probe).copied().unwrap_or_default()
+    let with = Extras { taints: true, nodes: Keeper::Ours, ..Extras::default() };
+    Plan { lease_collected_after: 2, with, ..runs::plan(faults) }
 }
 
 /// All pods of the StatefulSet are deleted while `node-0` is ill.
@@ -133,18 +106,7 @@ fn a_kubelet_that_begins_anew_registers_and_has_a_lease_and_a_mirror_pod_again()
 }
 
 /// Each machine has two power supplies, and an outlet for each.
-const PAIR: Fencing = Fencing {
-    always: true,
-    tells: false,
-    required: false,
-    backup: false,
-    power_on: true,
-    pair: true,
-    corroborated: false,
-    behind_seconds: None,
-    agents: None,
-    not_ready_seconds: None,
-};
+const PAIR: Fencing = Fencing { pair: true, ..BLIND };
 
 fn paired(faults: Vec<(u64, Fault)>) -> Plan {
     let with = Extras { taints: true, nodes: Keeper::Ours, fencing: Some(PAIR), ..Extras::default() };

@@ -4,3 +4,8 @@
 mod process;
 
 pub(crate) use process::launch;
+
+use pod_safety_simulator::world::Subject;
+
+/// Without a bug.
+pub(crate) const SHIPPED: Subject = Subject::Shipped(launch, None);

@@ -5,13 +5,15 @@ use pod_safety_simulator::campaign::{Fault, Guarding, Plan, Plant, Trouble, draw
 use pod_safety_simulator::checker::Invariant;
 use pod_safety_simulator::world::{Outcome, Subject, run};
 
-use super::{BEGIN, FENCED, GATED, HOME, LONG, OPEN, plan, seen, told, well};
+use super::{BEGIN, FENCED, GATED, HOME, LONG, OPEN, plan};
+use crate::runs::{seen, told, well};
+use crate::shipped::launch;
 
 /// This bug breaks this rule in this plan, which breaks none without it.
 #[track_caller]
 fn catches(plant: Plant, invariant: Invariant, plan: &Plan) {
     drop(well(plan));
-    let outcome = run(plan, Subject::Shipped(super::shipped::launch, Some(plant)));
+    let outcome = run(plan, Subject::Shipped(launch, Some(plant)));
     let broken = outcome.violations.iter().any(|violation| violation.invariant == invariant);
     assert!(broken, "{plant:?} breaks no {invariant}: {}", tell(plan, &outcome));
 }

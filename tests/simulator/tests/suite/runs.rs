@@ -1,0 +1,42 @@
+//! What tests of several subjects begin with, and what they ask of a run.
+
+use pod_safety_simulator::campaign::{Extras, Fault, Plan, tell};
+use pod_safety_simulator::world::{Baseline, Outcome, Subject, run};
+
+use crate::shipped::SHIPPED;
+
+pub(crate) const KCM: Subject = Subject::Baseline(Baseline::KubeControllerManager);
+
+/// A world with nothing extra.
+pub(crate) fn plan(faults: Vec<(u64, Fault)>) -> Plan {
+    Plan {
+        seed: 1,
+        servers: 2,
+        nodes: 3,
+        replicas: 2,
+        pods: 4,
+        lease_collected_after: 15,
+        heal_at: 260,
+        with: Extras::default(),
+        faults,
+    }
+}
+
+/// A run that breaks no rule.
+#[track_caller]
+pub(crate) fn well(plan: &Plan) -> Outcome {
+    let outcome = run(plan, SHIPPED);
+    assert!(outcome.violations.is_empty(), "{}", tell(plan, &outcome));
+    outcome
+}
+
+/// When lines with these words were told, in seconds.
+pub(crate) fn told(outcome: &Outcome, words: &[&str]) -> Vec<u64> {
+    let lines = outcome.timeline.iter().filter(|(_, line)| words.iter().all(|word| line.contains(word)));
+    lines.map(|(at, _)| at.as_secs()).collect()
+}
+
+/// How often something happened.
+pub(crate) fn seen(outcome: &Outcome, probe: &str) -> u64 {
+    outcome.probes.get(probe).copied().unwrap_or_default()
+}
