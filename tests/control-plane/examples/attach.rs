@@ -16,7 +16,7 @@ use k8s_openapi::api::storage::v1::VolumeAttachment;
 use kube::Client;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use pod_safety_control_plane::objects::{self, NodeExt as _, PodExt as _};
-use pod_safety_control_plane::{AuditLog, ControlPlane, Options, chart, helm, seen, until};
+use pod_safety_control_plane::{ControlPlane, chart, helm, seen, until};
 use serde_json::json;
 
 const NAMESPACE: &str = "shop";
@@ -32,9 +32,7 @@ fn say(line: &str) -> Result<()> {
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let audit = AuditLog::of(ACCOUNT)?;
-    let plane =
-        ControlPlane::start(Options { apiserver_args: audit.apiserver_args(), ..Options::default() }).await?;
+    let (audit, plane) = ControlPlane::audited(ACCOUNT).await?;
     let kubeconfig = plane.install_pod_safety().await?;
     let api = plane.admin();
     plane.namespace(NAMESPACE).await?;

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use pod_safety_control_plane::{
-    AuditLog, Component, ControlPlane, Options, PodSafety, eventually, observe, seen, until,
+    AuditLog, Component, ControlPlane, PodSafety, eventually, observe, seen, until,
 };
 use tokio::task::JoinSet;
 
@@ -108,9 +108,7 @@ fn seconds(time: Duration) -> String {
 
 impl Cluster {
     async fn start(guarded: bool) -> Result<Self> {
-        let audit = AuditLog::of(ATTACH_DETACH)?;
-        let options = Options { apiserver_args: audit.apiserver_args(), ..Options::default() };
-        let plane = ControlPlane::start(options).await?;
+        let (audit, plane) = ControlPlane::audited(ATTACH_DETACH).await?;
         let kubeconfig = plane.install_pod_safety().await?;
         plane.namespace(NAMESPACE).await?;
         let hosts = vec![Host::new("w1", None), Host::new("w2", None)];
@@ -165,17 +163,11 @@ impl Cluster {
 
     async fn until_runs(&self, node: &str) -> Result<()> {
         Ok(until(&format!("the database runs on {node}"), async || {
-            let pod = observe::find_pod(&self.plane.admin(), NAMESPACE, "db-0")
-                .await
-                .map_err(|error| error.to_string())?;
-            let pod = pod.ok_or("there is no pod")?;
-            let there = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(node);
-            let runs = pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running");
+            let pod = observe::find_pod(&self.plane.admin(), NAMESPACE, "db-0").await;
+            let pod = pod.map_err(|error| error.to_string())?.ok_or("there is no pod")?;
+            let runs = observe::runs(&pod);
             let held = self.ours.is_some().then_some("with the guard");
-            seen(
-                there && runs && pod.metadata.deletion_timestamp.is_none(),
-                format!("{there} {runs} {held:?}"),
-            )
+            seen(runs.as_ref().is_some_and(|(there, _)| there == node), format!("{runs:?} {held:?}"))
         })
         .await?)
     }

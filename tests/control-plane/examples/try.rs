@@ -95,9 +95,7 @@ async fn start(plane: &ControlPlane) -> Result<PodSafety> {
     let kubeconfig = plane.install_pod_safety().await?;
     let args = ["--pod-gc-quarantine=5s", "--terminated-pod-gc-threshold=3"];
     say(&format!("$ pod-safety run {}\n", args.join(" ")))?;
-    let mut started = plane.pod_safety("pod-safety", &kubeconfig, args).await?;
-    started.leads().await?;
-    Ok(started)
+    Ok(plane.pod_safety_that_leads(&kubeconfig, args).await?)
 }
 
 /// Plays the kubelets that live, until the pods of both deleted Nodes are gone. Gives back what held queue-0 while its kubelet

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::Error;
+use crate::{ControlPlane, Error, Options};
 
 /// As many renewals of a lease as there are in the five seconds of design §8.
 const AFTER_PROOF: usize = 10;
 
-/// An audit log of one user's requests. Make it before the control plane and keep it as long.
+/// An audit log of one user's requests: see [`ControlPlane::audited`].
 pub struct AuditLog {
     folder: TempDir,
 }
@@ -37,9 +37,17 @@ impl AuditEntry {
     }
 }
 
+impl ControlPlane {
+    /// Starts the usual one, with a record of what `user` asks. Keep that as long.
+    pub async fn audited(user: &str) -> Result<(AuditLog, Self), Error> {
+        let audit = AuditLog::of(user)?;
+        let options = Options { apiserver_args: audit.apiserver_args(), ..Options::default() };
+        Ok((audit, Self::start(options).await?))
+    }
+}
+
 impl AuditLog {
-    /// A log of what `user` asks.
-    pub fn of(user: &str) -> Result<Self, Error> {
+    fn of(user: &str) -> Result<Self, Error> {
         let folder = tempfile::tempdir().map_err(Error::file("create a folder in", &std::env::temp_dir()))?;
         let log = Self { folder };
         let policy = json!({
@@ -60,8 +68,7 @@ impl AuditLog {
         self.folder.path().join("audit.log")
     }
 
-    /// For [`Options::apiserver_args`](crate::Options::apiserver_args).
-    pub fn apiserver_args(&self) -> Vec<String> {
+    fn apiserver_args(&self) -> Vec<String> {
         vec![
             format!("--audit-policy-file={}", self.policy().display()),
             format!("--audit-log-path={}", self.log().display()),

@@ -17,6 +17,14 @@ pub async fn find_pod(client: &Client, namespace: &str, name: &str) -> Result<Op
     found.map_err(Error::api(format!("look for pod {namespace}/{name}")))
 }
 
+/// The node and the UID of a pod that runs, and is not being deleted.
+#[must_use]
+pub fn runs(pod: &Pod) -> Option<(String, String)> {
+    let running = pod.status.as_ref()?.phase.as_deref() == Some("Running");
+    let stays = running && pod.metadata.deletion_timestamp.is_none();
+    stays.then_some((pod.spec.as_ref()?.node_name.clone()?, pod.metadata.uid.clone()?))
+}
+
 /// The names of the pods of a namespace, in order.
 pub async fn pod_names(client: &Client, namespace: &str) -> Result<Vec<String>, Error> {
     let list = Api::<Pod>::namespaced(client.clone(), namespace).list(&ListParams::default()).await;

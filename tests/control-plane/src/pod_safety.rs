@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::port::Port;
-use crate::{ControlPlane, Error, Output, PATIENCE, Program, raw};
+use crate::{ControlPlane, Error, Output, PATIENCE, Program, raw, until};
 
 /// Timing by which tests need not wait: a quarantine of 3 s, and a lease that was given back is taken at once. One that
 /// was not is missed no sooner than anywhere else: a machine that is busy must be no change of the leader.
@@ -74,7 +74,17 @@ impl ControlPlane {
         self.pod_safety_with(name, kubeconfig, args, &[]).await
     }
 
-    /// The same, with more in its environment.
+    /// Starts one under its usual name, and waits until it leads.
+    pub async fn pod_safety_that_leads<A>(&self, kubeconfig: &Path, args: A) -> Result<PodSafety, Error>
+    where
+        A: IntoIterator<Item: AsRef<OsStr>>,
+    {
+        let mut ours = self.pod_safety("pod-safety", kubeconfig, args).await?;
+        ours.leads().await?;
+        Ok(ours)
+    }
+
+    /// Starts it with more in its environment.
     pub async fn pod_safety_with<A>(
         &self,
         name: &str,
@@ -166,6 +176,17 @@ impl PodSafety {
     pub async fn holds(&self, pod: &str) -> Result<Vec<Value>, Error> {
         let decisions = self.debug("/debug/decisions").await?;
         Ok(of_pod(&decisions["holds"], |hold| &hold["subject"]["pod"]["name"], pod))
+    }
+
+    /// Waits until it holds the pod for this reason; gives back the sentence.
+    pub async fn until_held(&self, pod: &str, reason: &str) -> Result<String, Error> {
+        until(&format!("{pod} is held because of {reason}"), async || {
+            let holds = self.holds(pod).await.map_err(|error| format!("{error:?}"))?;
+            let hold = holds.iter().find(|hold| hold["reason"] == reason);
+            let message = hold.and_then(|hold| hold["message"].as_str()).map(str::to_owned);
+            message.ok_or_else(|| format!("{holds:?}"))
+        })
+        .await
     }
 
     /// A page of `/debug`.

@@ -146,6 +146,30 @@ fn spec(kind: Kind, name: &str, replicas: i32) -> Value {
     }
 }
 
+/// A StatefulSet of one pod that begins on this node, and may go anywhere.
+#[must_use]
+pub fn stateful_set_near(namespace: &str, name: &str, node: &str) -> Value {
+    let mut spec = spec(STATEFUL_SET, name, 1);
+    spec["template"]["spec"]["affinity"] = affinity_to(node);
+    json!({ "apiVersion": "apps/v1", "kind": "StatefulSet", "spec": spec,
+        "metadata": { "namespace": namespace, "name": name } })
+}
+
+/// The affinity of pods that would rather run on this node.
+#[must_use]
+pub fn affinity_to(node: &str) -> Value {
+    let here = json!({ "key": "kubernetes.io/hostname", "operator": "In", "values": [node] });
+    let preferred = json!([{ "weight": 100, "preference": { "matchExpressions": [here] } }]);
+    json!({ "nodeAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": preferred } })
+}
+
+/// The tolerations of pods that are deleted a second after their node is lost.
+#[must_use]
+pub fn brief_tolerations() -> Value {
+    let bears = |key: &str| json!({ "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 1 });
+    json!([bears("node.kubernetes.io/unreachable"), bears("node.kubernetes.io/not-ready")])
+}
+
 /// Asks for another number of pods, as `kubectl scale` does.
 pub async fn scale(
     client: &Client,

@@ -77,9 +77,7 @@ async fn of_the_release(plane: &ControlPlane) -> BTreeSet<String> {
 
 #[tokio::test]
 async fn it_is_installed_run_upgraded_rolled_back_and_removed() {
-    let audit = AuditLog::of(ACCOUNT).unwrap();
-    let options = Options { apiserver_args: audit.apiserver_args(), ..Options::default() };
-    let plane = ControlPlane::start(options).await.unwrap();
+    let (audit, plane) = ControlPlane::audited(ACCOUNT).await.unwrap();
 
     let notes = upgrade(&plane, "mode=guard").await;
     assert!(notes.contains("in mode guard") && notes.contains("only warn for now"), "{notes}");

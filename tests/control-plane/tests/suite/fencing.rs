@@ -21,17 +21,67 @@ mod watchdog;
 mod whole;
 
 use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
 
+use pod_safety_control_plane::rigs::Rigs;
 use pod_safety_control_plane::workloads::{self, STATEFUL_SET};
-use pod_safety_control_plane::{AuditLog, ControlPlane, objects, observe, seen, until};
+use pod_safety_control_plane::{AuditLog, Component, ControlPlane, PodSafety, objects, observe, seen, until};
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
 use crate::commands::apply;
+use machine::Machine;
 
 const NAMESPACE: &str = "shop";
 /// Who ours is at the API server.
 const ACCOUNT: &str = "system:serviceaccount:pod-safety:pod-safety";
 const CONTROLLERS: &str = "--controllers=pod-gc,node-lifecycle,taint-eviction,fencing";
+
+/// The leader, in the place of kube-controller-manager's controllers of nodes.
+async fn leader(plane: &ControlPlane, kubeconfig: &Path, more: &[&str]) -> PodSafety {
+    let args = [&["--mode=replace", CONTROLLERS, "--node-monitor-grace-period=8s"], more].concat();
+    plane.pod_safety_that_leads(kubeconfig, args).await.unwrap()
+}
+
+/// A leader that has real fence agents, beside controllers of Kubernetes and its scheduler.
+async fn leader_beside(
+    plane: &ControlPlane,
+    kubeconfig: &Path,
+    controllers: &str,
+    rigs: &Rigs,
+) -> ([Component; 2], PodSafety) {
+    let theirs = [
+        plane.kube_controller_manager(controllers, &[]).await.unwrap(),
+        plane.kube_scheduler(&[]).await.unwrap(),
+    ];
+    let agents = format!("--fence-agents-path={}", rigs.agents().display());
+    (theirs, leader(plane, kubeconfig, &[&agents, "--allow-fence-dummy"]).await)
+}
+
+/// The kubelets of these machines.
+fn kubelets<'a>(plane: &ControlPlane, machines: impl IntoIterator<Item = &'a Arc<Machine>>) -> JoinSet<()> {
+    machines.into_iter().map(|machine| Arc::clone(machine).live(plane.admin())).collect()
+}
+
+/// Machines to which pods of others can go.
+fn spares() -> [Arc<Machine>; 3] {
+    ["spare-1", "spare-2", "spare-3"].map(|name| Machine::new(name, || true))
+}
+
+/// A machine whose switch is a file, and the device of that.
+async fn switched(plane: &ControlPlane, rigs: &Rigs, name: &str) -> Arc<Machine> {
+    let file = rigs.file(&format!("{name}.power"));
+    std::fs::write(&file, "on").unwrap();
+    let parameters = json!({ name: { "status_file": file } });
+    let spec = json!({ "driver": "Agent", "agent": "fence_dummy", "nodeParameters": parameters });
+    apply(plane, &device_of(name, name, spec)).await;
+    Machine::of_file(name, file, "on")
+}
+
+async fn incidents(plane: &ControlPlane) -> Vec<Value> {
+    plane.list("nodefences").await.unwrap().into_iter().map(|fence| fence["status"].clone()).collect()
+}
 
 async fn fence_of(plane: &ControlPlane, node: &str) -> Option<Value> {
     plane.list("nodefences").await.unwrap().into_iter().find(|fence| fence["spec"]["node"]["name"] == node)
@@ -52,14 +102,8 @@ async fn stateful_pod(plane: &ControlPlane, name: &str, node: &str) {
     let owner = workloads::put(&api, STATEFUL_SET, NAMESPACE, name, 1, None).await.unwrap();
     let mut pod = objects::PodExt::on_node(objects::pod(NAMESPACE, &format!("{name}-0")), node);
     pod.metadata.owner_references = Some(vec![owner]);
-    let bears = |key: &str| {
-        serde_json::from_value(
-            json!({ "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 1 }),
-        )
-        .unwrap()
-    };
-    let keys = ["node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready"];
-    pod.spec.get_or_insert_default().tolerations = Some(keys.map(bears).to_vec());
+    let tolerations = serde_json::from_value(workloads::brief_tolerations()).unwrap();
+    pod.spec.get_or_insert_default().tolerations = Some(tolerations);
     objects::create_pod(&api, &pod).await.unwrap();
     until("the pod runs", async || {
         let pod = observe::find_pod(&api, NAMESPACE, &format!("{name}-0")).await;
@@ -74,8 +118,7 @@ async fn until_released(plane: &ControlPlane, pod: &str) {
     until(&format!("{pod} is released"), async || {
         let found = observe::find_pod(&plane.admin(), NAMESPACE, pod).await;
         let found = found.map_err(|error| format!("{error:?}"))?;
-        let fences: Vec<_> =
-            plane.list("nodefences").await.unwrap().iter().map(|one| one["status"].clone()).collect();
+        let fences = incidents(plane).await;
         seen(found.is_none(), format!("{:?}: {fences:?}", found.map(|pod| pod.metadata.deletion_timestamp)))
     })
     .await
@@ -118,6 +161,18 @@ fn secret(name: &str, password: &str) -> Value {
     json!({ "apiVersion": "v1", "kind": "Secret",
         "metadata": { "namespace": "pod-safety", "name": name, "annotations": lent },
         "stringData": { "password": password } })
+}
+
+/// A device of all nodes.
+pub(crate) fn device(name: &str, spec: Value) -> Value {
+    json!({ "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceDevice",
+        "metadata": { "namespace": "pod-safety", "name": name }, "spec": spec })
+}
+
+pub(crate) fn device_of(name: &str, node: &str, spec: Value) -> Value {
+    let mut device = device(name, spec);
+    device["spec"]["nodeSelector"] = json!({ "matchLabels": { "kubernetes.io/hostname": node } });
+    device
 }
 
 fn policy(name: &str, node: &str, device: &str) -> Value {

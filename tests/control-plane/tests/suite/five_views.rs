@@ -15,8 +15,9 @@ use pod_safety_control_plane::{ControlPlane, Options, PodSafety, observe, seen a
 use serde_json::json;
 
 use crate::commands::{apply, run};
+use crate::fencing::device_of;
 use crate::prometheus::HASTY;
-use crate::prometheus::causes::{device, policy};
+use crate::prometheus::causes::policy;
 use crate::prometheus::kubelets::Kubelets;
 use crate::prometheus::server::Prometheus;
 use crate::questions::{browser::Browser, pod, ui};
@@ -95,7 +96,7 @@ async fn three_nodes_are_lost_with_a_pod_each(plane: &ControlPlane, kubelets: &K
     let nobody = json!({ "address": "https://127.0.0.1:1", "insecure": "true" });
     let short = json!({ "powerOff": "1s", "powerOn": "1s", "status": "1s" });
     let bmc = json!({ "driver": "Redfish", "nodeParameters": { "lost": nobody }, "timeouts": short });
-    apply(plane, &device("bmc", "lost", &bmc)).await;
+    apply(plane, &device_of("bmc", "lost", bmc)).await;
 }
 
 /// It may read everything, and may not write its Lease.
@@ -134,7 +135,7 @@ async fn with_a_leader_all_say_the_same(
     std::fs::write(&switch, "on").unwrap();
     let dummy = json!({ "driver": "Agent", "agent": "fence_dummy", "nodeParameters": { "liar": { "status_file": switch } },
         "timeouts": { "powerOff": "10s", "powerOn": "10s", "status": "10s" } });
-    apply(&stage.plane, &device("dummy", "liar", &dummy)).await;
+    apply(&stage.plane, &device_of("dummy", "liar", dummy)).await;
     for (node, device) in [("lost", "bmc"), ("liar", "dummy")] {
         apply(&stage.plane, &policy(node, device)).await;
     }

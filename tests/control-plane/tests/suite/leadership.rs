@@ -11,7 +11,7 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 use pod_safety_control_plane::objects::{self, PodExt as _};
 use pod_safety_control_plane::{
-    AuditEntry, AuditLog, ControlPlane, MISSED_SOON, Options, PodSafety, observe, seen, until,
+    AuditEntry, AuditLog, ControlPlane, MISSED_SOON, PodSafety, observe, seen, until,
 };
 use serde_json::json;
 
@@ -112,9 +112,7 @@ struct Scene {
 
 impl Scene {
     async fn start() -> Self {
-        let audit = AuditLog::of(STANDBY).unwrap();
-        let options = Options { apiserver_args: audit.apiserver_args(), ..Options::default() };
-        let plane = ControlPlane::start(options).await.unwrap();
+        let (audit, plane) = ControlPlane::audited(STANDBY).await.unwrap();
         let kubeconfig = plane.install_pod_safety().await.unwrap();
         let recorded = plane.user_kubeconfig(STANDBY, &["system:masters"]).unwrap();
         Self { plane, kubeconfig, recorded, audit }

@@ -82,8 +82,7 @@ async fn ours_holds_a_running_pod_when_its_node_is_deleted() {
     node_with_a_lease_of_its_own(api).await.unwrap();
     let runs = running_member(&plane, api).await.unwrap();
     let kubeconfig = plane.install_pod_safety().await.unwrap();
-    let mut ours = plane.pod_safety("pod-safety", &kubeconfig, ["--pod-gc-quarantine=5s"]).await.unwrap();
-    ours.leads().await.unwrap();
+    let ours = plane.pod_safety_that_leads(&kubeconfig, ["--pod-gc-quarantine=5s"]).await.unwrap();
     its_node_is_deleted(api, async {
         let began = Instant::now();
         while began.elapsed() < HELD {
@@ -131,8 +130,7 @@ async fn ours_signals_first_where_the_lease_is_collected_with_its_node() {
     kubelet::register(api, &objects::node(NODE)).await.unwrap();
     let runs = running_member(&plane, api).await.unwrap();
     let kubeconfig = plane.install_pod_safety().await.unwrap();
-    let mut ours = plane.pod_safety("pod-safety", &kubeconfig, ["--pod-gc-quarantine=5s"]).await.unwrap();
-    ours.leads().await.unwrap();
+    let ours = plane.pod_safety_that_leads(&kubeconfig, ["--pod-gc-quarantine=5s"]).await.unwrap();
     observe::delete_node(api, NODE).await.unwrap();
     let collected = async || {
         let renewed = kubelet::renew(api, NODE).await.map_err(|error| error.to_string())?;

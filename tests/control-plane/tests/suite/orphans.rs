@@ -65,17 +65,6 @@ async fn until_gone(api: &Client, names: &[&str]) {
     }
 }
 
-/// Waits until it holds the pod for this reason; gives back the sentence.
-async fn until_held(ours: &PodSafety, pod: &str, reason: &str) -> String {
-    until(&format!("{pod} is held because of {reason}"), async || {
-        let holds = ours.holds(pod).await.map_err(|error| format!("{error:?}"))?;
-        let hold = holds.iter().find(|hold| hold["reason"] == reason);
-        hold.map(|hold| hold["message"].as_str().unwrap().to_owned()).ok_or_else(|| format!("{holds:?}"))
-    })
-    .await
-    .unwrap()
-}
-
 async fn every_kind_of_pod_goes_after_the_quarantine_and_not_before(api: &Client, ours: &PodSafety) {
     let node = "node-kinds";
     let pods = [
@@ -113,9 +102,9 @@ async fn what_a_finalizer_keeps_shows_kcms_condition_and_is_left_alone(api: &Cli
         objects::pod("shop", "kept-done").on_node(node).with_phase("Succeeded").with_finalizer(finalizer);
     node_with(api, node, &[running("kept", node).with_finalizer(finalizer), done]).await;
     observe::delete_node(api, node).await.unwrap();
-    let message = until_held(ours, "kept", "Finalizers").await;
+    let message = ours.until_held("kept", "Finalizers").await.unwrap();
     assert!(message.contains(finalizer), "{message}");
-    until_held(ours, "kept-done", "Finalizers").await;
+    ours.until_held("kept-done", "Finalizers").await.unwrap();
 
     let kept = observe::find_pod(api, "shop", "kept").await.unwrap().unwrap();
     let version = kept.metadata.resource_version.clone();
@@ -205,7 +194,7 @@ async fn a_kubelet_that_renews_its_lease_keeps_its_pods_until_it_stops(api: &Cli
         Instant::now()
     };
     let check = async {
-        let message = until_held(ours, "alive", "KubeletAlive").await;
+        let message = ours.until_held("alive", "KubeletAlive").await.unwrap();
         let said = "node node-alive does not exist, but its kubelet still runs: its Lease was renewed";
         assert!(message.starts_with(said), "{message}");
         let event = observe::event(api, "shop", "alive", "ForceDeleteHeld").await.unwrap();
@@ -240,11 +229,11 @@ async fn a_kubelet_that_answers_is_left_to_end_its_pod(api: &Client, ours: &PodS
     let answer = PodStatus { observed_generation: pod.metadata.generation, ..PodStatus::default() };
     objects::set_pod_status(api, "shop", "connected", &answer).await.unwrap();
     if versions::pods_have_generations() {
-        let message = until_held(ours, "connected", "KubeletAlive").await;
+        let message = ours.until_held("connected", "KubeletAlive").await.unwrap();
         assert!(message.contains("it reported on a pod"), "{message}");
     }
     // It is silent for two quarantines, and need not say anything: the pod has its grace.
-    until_held(ours, "connected", "AwaitsKubelet").await;
+    ours.until_held("connected", "AwaitsKubelet").await.unwrap();
     tokio::time::sleep(QUARANTINE).await;
     assert!(is_there(api, "connected").await);
     observe::delete_pod(api, "shop", "connected", true).await.unwrap();

@@ -90,9 +90,7 @@ async fn budgeted(plane: &ControlPlane, api: &Client) {
 
 #[tokio::test]
 async fn every_right_is_used_and_none_is_missing() {
-    let audit = AuditLog::of(USER).unwrap();
-    let options = Options { apiserver_args: audit.apiserver_args(), ..Options::default() };
-    let plane = ControlPlane::start(options).await.unwrap();
+    let (audit, plane) = ControlPlane::audited(USER).await.unwrap();
     let api = &plane.admin();
     let kubeconfig = plane.install_pod_safety().await.unwrap();
     observe_mode_writes_nothing(&plane, &audit, &kubeconfig).await;
@@ -100,8 +98,7 @@ async fn every_right_is_used_and_none_is_missing() {
     budgeted(&plane, api).await;
     // No kubelet renews the heartbeat of the worker.
     let replace = ["--mode=replace", "--node-monitor-grace-period=2s"];
-    let mut ours = plane.pod_safety("pod-safety", &kubeconfig, replace).await.unwrap();
-    ours.leads().await.unwrap();
+    let mut ours = plane.pod_safety_that_leads(&kubeconfig, replace).await.unwrap();
     let calculated = async || {
         let look = budgets::look(api, "budgeted", "fleet").await.map_err(|error| format!("{error:?}"))?;
         seen((look.desired, look.observed) == (2, look.generation), look.to_string())

@@ -42,16 +42,6 @@ async fn pod(api: &Client, name: &str) -> Option<Pod> {
     observe::find_pod(api, "default", name).await.unwrap()
 }
 
-async fn until_held(ours: &PodSafety, pod: &str, reason: &str) -> String {
-    until(&format!("{pod} is held because of {reason}"), async || {
-        let holds = ours.holds(pod).await.map_err(|error| format!("{error:?}"))?;
-        let hold = holds.iter().find(|hold| hold["reason"] == reason);
-        hold.map(|hold| hold["message"].as_str().unwrap().to_owned()).ok_or_else(|| format!("{holds:?}"))
-    })
-    .await
-    .unwrap()
-}
-
 async fn until_gone(api: &Client, name: &str) {
     let gone = async || seen(pod(api, name).await.is_none(), "it is still there");
     until(&format!("pod {name} is gone"), gone).await.unwrap();
@@ -59,7 +49,7 @@ async fn until_gone(api: &Client, name: &str) {
 
 /// Marked Failed and deleted, by a rule without a condition.
 async fn assert_released_but_kept(api: &Client, ours: &PodSafety, name: &str, reason: &str) {
-    until_held(ours, name, "Finalizers").await;
+    ours.until_held(name, "Finalizers").await.unwrap();
     let kept = pod(api, name).await.unwrap();
     assert_eq!(kept.metadata.deletion_grace_period_seconds, Some(0));
     let status = kept.status.unwrap();
@@ -85,8 +75,7 @@ async fn without_and_with_trust_in_the_taint() {
     pods_on(api, "ready", &["ready-ends"]).await;
     pods_on(api, "well", &["well-ends"]).await;
 
-    let mut ours = plane.pod_safety("pod-safety", &kubeconfig, [] as [&str; 0]).await.unwrap();
-    ours.leads().await.unwrap();
+    let mut ours = plane.pod_safety_that_leads(&kubeconfig, [] as [&str; 0]).await.unwrap();
     scenarios![
         a_pod_that_no_node_took_is_released(api, &ours),
         a_taint_alone_is_no_proof(api, &ours),
@@ -95,8 +84,7 @@ async fn without_and_with_trust_in_the_taint() {
     ours.terminate().await.unwrap();
 
     let trust = ["--trust-out-of-service-taint"];
-    let mut ours = plane.pod_safety("pod-safety", &kubeconfig, trust).await.unwrap();
-    ours.leads().await.unwrap();
+    let ours = plane.pod_safety_that_leads(&kubeconfig, trust).await.unwrap();
     scenarios![
         a_trusted_taint_on_a_node_that_is_not_ready_releases_what_terminates(api, &ours),
         a_ready_node_is_in_service(&ours),
@@ -121,7 +109,7 @@ async fn a_pod_that_no_node_took_is_released(api: &Client, ours: &PodSafety) {
 
 async fn a_taint_alone_is_no_proof(api: &Client, ours: &PodSafety) {
     for name in ["off-ends", "blank-ends"] {
-        let message = until_held(ours, name, "OutOfServiceWithoutEvidence").await;
+        let message = ours.until_held(name, "OutOfServiceWithoutEvidence").await.unwrap();
         assert!(message.contains("--trust-out-of-service-taint"), "{message}");
     }
     let event = observe::event(api, "default", "off-ends", "ForceDeleteHeld").await.unwrap();
@@ -134,7 +122,7 @@ async fn a_taint_alone_is_no_proof(api: &Client, ours: &PodSafety) {
 }
 
 async fn a_ready_node_is_in_service(ours: &PodSafety) {
-    let message = until_held(ours, "ready-ends", "OutOfServiceButReady").await;
+    let message = ours.until_held("ready-ends", "OutOfServiceButReady").await.unwrap();
     assert!(message.contains("is Ready: it is in service"), "{message}");
 }
 

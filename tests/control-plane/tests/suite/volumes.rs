@@ -18,11 +18,12 @@ use std::time::{Duration, Instant};
 
 use pod_safety_control_plane::rigs::Rigs;
 use pod_safety_control_plane::{
-    AuditEntry, AuditLog, Component, ControlPlane, Options, PodSafety, observe, seen, until,
+    AuditEntry, AuditLog, Component, ControlPlane, PodSafety, observe, seen, until,
 };
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
+use crate::fencing::device_of;
 use hosts::{DRIVER, Host};
 use objects::{NAMESPACE, apply, attachments, database, policies, volume};
 
@@ -45,9 +46,7 @@ async fn scene(more: &[&str]) -> Scene {
     let rigs = Rigs::new().await.unwrap();
     let power = rigs.file("w1.power");
     std::fs::write(&power, "on").unwrap();
-    let audit = AuditLog::of(ACCOUNT).unwrap();
-    let options = Options { apiserver_args: audit.apiserver_args(), ..Options::default() };
-    let plane = ControlPlane::start(options).await.unwrap();
+    let (audit, plane) = ControlPlane::audited(ACCOUNT).await.unwrap();
     let kubeconfig = plane.install_pod_safety().await.unwrap();
     policies(&plane).await;
     plane.namespace(NAMESPACE).await.unwrap();
@@ -75,8 +74,7 @@ async fn scene(more: &[&str]) -> Scene {
         "--allow-fence-dummy",
     ];
     let args = [&args[..], more].concat();
-    let mut ours = plane.pod_safety("pod-safety", &kubeconfig, args).await.unwrap();
-    ours.leads().await.unwrap();
+    let ours = plane.pod_safety_that_leads(&kubeconfig, args).await.unwrap();
     Scene { plane, audit, ours, hosts, rigs, _theirs: theirs, _running: running }
 }
 
@@ -107,16 +105,13 @@ async fn until_held(plane: &ControlPlane, volume: &str, by: &str, refused: bool)
 
 async fn until_runs(scene: &Scene, node: &str) {
     until(&format!("the database runs on {node}"), async || {
-        let pod = observe::find_pod(&scene.plane.admin(), NAMESPACE, "db-0")
-            .await
-            .map_err(|error| format!("{error:?}"))?;
-        let pod = pod.ok_or("there is no pod")?;
-        let runs = pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running");
-        let there = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(node);
+        let pod = observe::find_pod(&scene.plane.admin(), NAMESPACE, "db-0").await;
+        let pod = pod.map_err(|error| format!("{error:?}"))?.ok_or("there is no pod")?;
+        let runs = observe::runs(&pod);
         let at = attachments(&scene.plane).await;
         seen(
-            runs && there && pod.metadata.deletion_timestamp.is_none(),
-            format!("{runs} {there} {at:?} {:?}", lease(&scene.plane, "data").await),
+            runs.as_ref().is_some_and(|(there, _)| there == node),
+            format!("{runs:?} {at:?} {:?}", lease(&scene.plane, "data").await),
         )
     })
     .await
@@ -205,11 +200,9 @@ fn policy(level: &str, device: &str) -> Value {
 async fn with_the_proof_it_moves(scene: &Scene) -> Duration {
     let plane = &scene.plane;
     let power = scene.rigs.file("w1.power");
-    apply(plane, &json!({
-        "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceDevice", "metadata": { "namespace": "pod-safety", "name": "w1" },
-        "spec": { "driver": "Agent", "agent": "fence_dummy", "nodeParameters": { "w1": { "status_file": power.to_str().unwrap() } },
-            "nodeSelector": { "matchLabels": { "kubernetes.io/hostname": "w1" } } },
-    })).await;
+    let switch = json!({ "w1": { "status_file": power } });
+    let spec = json!({ "driver": "Agent", "agent": "fence_dummy", "nodeParameters": switch });
+    apply(plane, &device_of("w1", "w1", spec)).await;
     apply(plane, &policy("power", "w1")).await;
     until("there is evidence", async || {
         let (proofs, fences) =

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::machine::Machine;
-use super::{CONTROLLERS, apply};
+use super::{CONTROLLERS, apply, device};
 
 /// The users of the chart.
 const CONTROLLERS_USER: u32 = 65_532;
@@ -137,15 +137,8 @@ async fn attack_a_fence_agent_opens_neither_the_memory_nor_the_token_of_the_cont
         wanted.push_str(&format!("token {}\n", kubeconfig.display()));
     }
     std::fs::write(stage.path("wanted"), wanted).unwrap();
-    apply(
-        &plane,
-        &json!({
-            "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceDevice",
-            "metadata": { "namespace": "pod-safety", "name": "spy" },
-            "spec": { "driver": "Agent", "agent": "fence_spy", "monitorSeconds": 1 },
-        }),
-    )
-    .await;
+    let spec = json!({ "driver": "Agent", "agent": "fence_spy", "monitorSeconds": 1 });
+    apply(&plane, &device("spy", spec)).await;
     let got = until("the agent is through", async || {
         let got = std::fs::read_to_string(stage.path("out/got"));
         got.map_err(|error| error.to_string())

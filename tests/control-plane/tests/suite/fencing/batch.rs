@@ -12,13 +12,14 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::ListParams;
 use pod_safety_control_plane::rigs::Rigs;
-use pod_safety_control_plane::{Component, ControlPlane, Options, PodSafety, seen, until};
+use pod_safety_control_plane::{
+    Component, ControlPlane, Options, PodSafety, observe, seen, until, workloads,
+};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::machine::Machine;
-use super::sick::device;
-use super::{CONTROLLERS, NAMESPACE, apply, policy, until_phase};
+use super::{NAMESPACE, apply, kubelets, leader_beside, policy, spares, switched, until_phase};
 
 /// Whose machine can be switched off, and whose cannot.
 const SWITCHED: &str = "switched";
@@ -37,9 +38,6 @@ struct Scene {
 
 /// As docs/batch.md has it: one pod at a time, and a disruption is no failure. One failure would end the Job.
 fn job(name: &str, node: &str) -> Value {
-    let bears = |key: &str| json!({ "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 1 });
-    let here = json!({ "key": "kubernetes.io/hostname", "operator": "In", "values": [node] });
-    let preferred = json!([{ "weight": 100, "preference": { "matchExpressions": [here] } }]);
     json!({
         "apiVersion": "batch/v1", "kind": "Job", "metadata": { "namespace": NAMESPACE, "name": name },
         "spec": {
@@ -50,8 +48,8 @@ fn job(name: &str, node: &str) -> Value {
             "template": { "spec": {
                 "restartPolicy": "Never",
                 "containers": [{ "name": "main", "image": "registry.example/main:1" }],
-                "tolerations": [bears("node.kubernetes.io/unreachable"), bears("node.kubernetes.io/not-ready")],
-                "affinity": { "nodeAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": preferred } },
+                "tolerations": workloads::brief_tolerations(),
+                "affinity": workloads::affinity_to(node),
             } },
         },
     })
@@ -62,25 +60,10 @@ async fn scene() -> Scene {
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     let kubeconfig = plane.install_pod_safety().await.unwrap();
     plane.namespace(NAMESPACE).await.unwrap();
-    let file = rigs.file("switched.power");
-    std::fs::write(&file, "on").unwrap();
-    apply(&plane, &device(SWITCHED, &file)).await;
-    let switched = Machine::of_file(SWITCHED, file, "on");
+    let switched = switched(&plane, &rigs, SWITCHED).await;
     let nobody = Machine::new(NOBODY, || true);
-    let spares = ["spare-1", "spare-2", "spare-3"].map(|name| Machine::new(name, || true));
-    let mut kubelets = JoinSet::new();
-    for machine in [Arc::clone(&switched), Arc::clone(&nobody)].into_iter().chain(spares) {
-        kubelets.spawn(machine.live(plane.admin()));
-    }
-    let theirs = [
-        plane.kube_controller_manager("job-controller", &[]).await.unwrap(),
-        plane.kube_scheduler(&[]).await.unwrap(),
-    ];
-    let agents = format!("--fence-agents-path={}", rigs.agents().display());
-    let args =
-        ["--mode=replace", CONTROLLERS, "--node-monitor-grace-period=8s", &agents, "--allow-fence-dummy"];
-    let mut ours = plane.pod_safety("pod-safety", &kubeconfig, args).await.unwrap();
-    ours.leads().await.unwrap();
+    let kubelets = kubelets(&plane, spares().iter().chain([&switched, &nobody]));
+    let (theirs, ours) = leader_beside(&plane, &kubeconfig, "job-controller", &rigs).await;
     Scene { plane, _ours: ours, switched, nobody, _theirs: theirs, _kubelets: kubelets, _rigs: rigs }
 }
 
@@ -106,15 +89,8 @@ impl Scene {
     async fn until_runs(&self, name: &str, fits: impl Fn(&str) -> bool) -> String {
         until(&format!("the pod of {name} runs where it should"), async || {
             let pods = self.pods(name).await;
-            let runs = |pod: &&Pod| {
-                let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
-                let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-                node.is_some_and(&fits)
-                    && phase == Some("Running")
-                    && pod.metadata.deletion_timestamp.is_none()
-            };
-            let found = pods.iter().find(runs).and_then(|pod| pod.metadata.uid.clone());
-            found.ok_or_else(|| {
+            let found = pods.iter().filter_map(observe::runs).find(|(node, _)| fits(node));
+            found.map(|(_, uid)| uid).ok_or_else(|| {
                 format!("{:?}", pods.iter().map(|pod| (&pod.spec, &pod.status)).collect::<Vec<_>>())
             })
         })

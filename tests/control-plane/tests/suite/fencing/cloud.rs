@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::machine::Machine;
-use super::{CONTROLLERS, NAMESPACE, apply, secret, stateful_pod, until_phase, until_released};
+use super::{NAMESPACE, apply, leader, secret, stateful_pod, until_phase, until_released};
 
 /// A node of another cloud, whose instance has a name that is no id of this one.
 const ELSEWHERE: &str = "elsewhere";
@@ -27,16 +27,13 @@ struct Scene {
 
 /// What docs/fence-devices.md shows.
 fn device() -> Value {
-    json!({
-        "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceDevice",
-        "metadata": { "namespace": "pod-safety", "name": "aws" },
-        "spec": {
-            "driver": "Agent", "agent": "fence_aws",
-            "parameters": { "region": "{{.Instance.Region}}", "plug": "{{.Instance.ID}}", "access_key": "AKIAIOSFODNN7EXAMPLE" },
-            "secretParameters": [{ "parameter": "secret_key", "secret": "aws", "key": "password" }],
-            "timeouts": { "powerOff": "60s", "powerOn": "60s", "status": "20s" },
-        },
-    })
+    let spec = json!({
+        "driver": "Agent", "agent": "fence_aws",
+        "parameters": { "region": "{{.Instance.Region}}", "plug": "{{.Instance.ID}}", "access_key": "AKIAIOSFODNN7EXAMPLE" },
+        "secretParameters": [{ "parameter": "secret_key", "secret": "aws", "key": "password" }],
+        "timeouts": { "powerOff": "60s", "powerOn": "60s", "status": "20s" },
+    });
+    super::device("aws", spec)
 }
 
 /// One for all nodes.
@@ -87,9 +84,7 @@ async fn scene() -> Scene {
     let agents = format!("--fence-agents-path={}", cloud.agents().display());
     // Its instances have only just booted.
     let behind = "--fence-provider-behind=1s";
-    let args = ["--mode=replace", CONTROLLERS, "--node-monitor-grace-period=8s", &agents, behind];
-    let mut ours = plane.pod_safety("pod-safety", &kubeconfig, args).await.unwrap();
-    ours.leads().await.unwrap();
+    let ours = leader(&plane, &kubeconfig, &[&agents, behind]).await;
     Scene { plane, cloud, nodes, _ours: ours, _kubelets: kubelets }
 }
 

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use super::machine::Machine;
 use super::whole::device;
-use super::{CONTROLLERS, NAMESPACE, apply, fence_of, policy, secret, stateful_pod};
+use super::{NAMESPACE, apply, fence_of, kubelets, leader, policy, secret, stateful_pod};
 
 /// What may be switched off, and what may not: a node each.
 const CANARY: &str = "canary";
@@ -32,10 +32,8 @@ async fn scene() -> Scene {
     let kubeconfig = plane.install_pod_safety().await.unwrap();
     let switch = Arc::clone(&ipmi);
     let canary = Machine::new(CANARY, move || switch.is_on().unwrap_or(false));
-    let mut kubelets = JoinSet::new();
-    for node in [Arc::clone(&canary), Machine::new(OTHER, || true), Machine::new("third", || true)] {
-        kubelets.spawn(node.live(plane.admin()));
-    }
+    let others = [OTHER, "third"].map(|name| Machine::new(name, || true));
+    let kubelets = kubelets(&plane, others.iter().chain([&canary]));
     plane.namespace(NAMESPACE).await.unwrap();
     apply(&plane, &secret("bmc", PASSWORD)).await;
     for node in [CANARY, OTHER] {
@@ -43,9 +41,7 @@ async fn scene() -> Scene {
         apply(&plane, &policy(node, node, node)).await;
     }
     let agents = format!("--fence-agents-path={}", rigs.agents().display());
-    let args = ["--mode=replace", CONTROLLERS, "--node-monitor-grace-period=8s", &agents];
-    let mut ours = plane.pod_safety("pod-safety", &kubeconfig, args).await.unwrap();
-    ours.leads().await.unwrap();
+    let ours = leader(&plane, &kubeconfig, &[&agents]).await;
     Scene { plane, _ours: ours, ipmi, canary, _kubelets: kubelets }
 }
 

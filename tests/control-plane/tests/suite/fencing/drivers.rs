@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use pod_safety_control_plane::workloads::{Kind, define};
-use pod_safety_control_plane::{AuditLog, ControlPlane, Options, PodSafety, observe, seen, until};
+use pod_safety_control_plane::{AuditLog, ControlPlane, PodSafety, observe, seen, until};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::machine::Machine;
 use super::{
-    ACCOUNT, CONTROLLERS, NAMESPACE, apply, fence_of, granted_and_used, stateful_pod, until_phase,
-    until_released,
+    ACCOUNT, NAMESPACE, apply, device_of, fence_of, granted_and_used, kubelets, leader, stateful_pod,
+    until_phase, until_released,
 };
 
 /// Where templates and devices are.
@@ -84,15 +84,6 @@ fn role() -> Value {
     })
 }
 
-fn device(name: &str, node: &str, spec: Value) -> Value {
-    let mut spec = spec;
-    spec["nodeSelector"] = json!({ "matchLabels": { "kubernetes.io/hostname": node } });
-    json!({
-        "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceDevice",
-        "metadata": { "namespace": OPS, "name": name }, "spec": spec,
-    })
-}
-
 fn far(kind: &str) -> Value {
     let reference =
         json!({ "apiVersion": "fence-agents-remediation.medik8s.io/v1alpha1", "kind": kind, "name": "far" });
@@ -110,9 +101,7 @@ fn policy(node: &str, when: &str) -> Value {
 }
 
 async fn scene() -> Scene {
-    let audit = AuditLog::of(ACCOUNT).unwrap();
-    let options = Options { apiserver_args: audit.apiserver_args(), ..Options::default() };
-    let plane = ControlPlane::start(options).await.unwrap();
+    let (audit, plane) = ControlPlane::audited(ACCOUNT).await.unwrap();
     let kubeconfig = plane.install_pod_safety().await.unwrap();
     for kind in KINDS {
         define(&plane.admin(), kind, "Namespaced", &json!({ "status": {} })).await.unwrap();
@@ -122,10 +111,7 @@ async fn scene() -> Scene {
         plane.bind_pod_safety(role).await.unwrap();
     }
     let nodes = ["w1", "w2", "w3", "w4"].map(|name| Machine::new(name, || true)).to_vec();
-    let mut kubelets = JoinSet::new();
-    for node in &nodes {
-        kubelets.spawn(Arc::clone(node).live(plane.admin()));
-    }
+    let kubelets = kubelets(&plane, &nodes);
     plane.namespace(NAMESPACE).await.unwrap();
     let template = json!({
         "apiVersion": "fence-agents-remediation.medik8s.io/v1alpha1", "kind": "FenceAgentsRemediationTemplate",
@@ -137,9 +123,7 @@ async fn scene() -> Scene {
     })
     .await
     .unwrap();
-    let args = ["--mode=replace", CONTROLLERS, "--node-monitor-grace-period=8s"];
-    let mut ours = plane.pod_safety("pod-safety", &kubeconfig, args).await.unwrap();
-    ours.leads().await.unwrap();
+    let ours = leader(&plane, &kubeconfig, &[]).await;
     let admin = plane.admin_kubeconfig();
     Scene { plane, audit, ours, nodes, admin, _kubelets: kubelets }
 }
@@ -157,7 +141,7 @@ async fn other_remediators_ask_and_are_asked_machines_are_deleted_and_people_are
 }
 
 async fn a_device_says_what_the_cluster_does_not_serve(scene: &Scene) {
-    apply(&scene.plane, &device("w4", "w4", far("SelfNodeRemediationTemplate"))).await;
+    apply(&scene.plane, &device_of("w4", "w4", far("SelfNodeRemediationTemplate"))).await;
     until("it says so", async || {
         let device = scene.get("fencedevices", OPS, "w4").await.ok_or("there is none")?;
         let conditions = device["status"]["conditions"].as_array().ok_or("no status")?;
@@ -169,15 +153,18 @@ async fn a_device_says_what_the_cluster_does_not_serve(scene: &Scene) {
     })
     .await
     .unwrap();
-    let mixed = device("mixed", "w4", json!({ "driver": "Machine", "parameters": { "ip": "1" } }));
+    let mixed = device_of("mixed", "w4", json!({ "driver": "Machine", "parameters": { "ip": "1" } }));
     let refused = scene.plane.kubectl_with(&["apply", "-f", "-"], &mixed.to_string()).await.unwrap();
     assert!(refused.stderr.contains("are for the drivers Agent and Redfish"), "{}", refused.stderr);
 }
 
 /// A tenant wants node w1 switched off, and would have every node looked at through a device of their own.
 async fn attack_nothing_is_followed_in_a_tenants_namespace(scene: &Scene) {
-    let mut spy =
-        device("w1", "w1", json!({ "driver": "Redfish", "parameters": { "address": "https://192.0.2.1" } }));
+    let mut spy = device_of(
+        "w1",
+        "w1",
+        json!({ "driver": "Redfish", "parameters": { "address": "https://192.0.2.1" } }),
+    );
     spy["metadata"]["namespace"] = json!(NAMESPACE);
     apply(&scene.plane, &spy).await;
     let wish = json!({
@@ -200,7 +187,7 @@ async fn attack_nothing_was_answered_there(scene: &Scene) {
 
 async fn a_remediation_is_answered_by_asking_another_remediator(scene: &Scene) {
     stateful_pod(&scene.plane, "db", "w1").await;
-    apply(&scene.plane, &device("w1", "w1", far("FenceAgentsRemediationTemplate"))).await;
+    apply(&scene.plane, &device_of("w1", "w1", far("FenceAgentsRemediationTemplate"))).await;
     apply(&scene.plane, &policy("w1", "Manual")).await;
     scene.nodes[0].cut_off().await;
     // As NodeHealthCheck does.
@@ -269,7 +256,7 @@ async fn a_machine_is_deleted_and_gone_before_it_is_evidence(scene: &Scene) {
     let mut spec = json!({ "driver": "Machine", "identityCheck": "Required" });
     spec["timeouts"] = json!({ "powerOff": "60s" });
     spec["monitorSeconds"] = json!(1);
-    apply(&scene.plane, &device("w2", "w2", spec)).await;
+    apply(&scene.plane, &device_of("w2", "w2", spec)).await;
     until("attack: a Machine that does not name the node is not its", async || {
         let device = scene.get("fencedevices", OPS, "w2").await.ok_or("there is none")?;
         let text = device["status"].to_string();
@@ -315,7 +302,7 @@ async fn a_machine_is_deleted_and_gone_before_it_is_evidence(scene: &Scene) {
 
 async fn a_person_is_asked_at_once(scene: &Scene) {
     stateful_pod(&scene.plane, "log", "w3").await;
-    apply(&scene.plane, &device("w3", "w3", json!({ "driver": "Manual" }))).await;
+    apply(&scene.plane, &device_of("w3", "w3", json!({ "driver": "Manual" }))).await;
     apply(&scene.plane, &policy("w3", "WhenNeeded")).await;
     scene.nodes[2].cut_off().await;
     let fence = until_phase(&scene.plane, "w3", "AwaitingOperator").await;

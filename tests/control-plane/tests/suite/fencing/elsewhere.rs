@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Pod;
 use pod_safety_control_plane::rigs::{PASSWORD, Redfish, Rigs, USER};
-use pod_safety_control_plane::{AuditLog, Component, ControlPlane, Options, PodSafety, observe, until};
+use pod_safety_control_plane::{AuditLog, Component, ControlPlane, PodSafety, observe, until, workloads};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use super::machine::Machine;
-use super::{ACCOUNT, CONTROLLERS, NAMESPACE, apply, fence_of, policy, secret, until_phase};
+use super::{ACCOUNT, NAMESPACE, apply, device_of, fence_of, leader_beside, policy, secret, until_phase};
 
 /// A pod that waits for ever is watched for so long: the others were released within a fraction of it.
 const FOR_EVER: Duration = Duration::from_secs(20);
@@ -63,18 +63,6 @@ struct Scene {
     _running: JoinSet<()>,
 }
 
-fn device(node: &str, spec: Value) -> Value {
-    let mut device = json!({
-        "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceDevice",
-        "metadata": { "namespace": "pod-safety", "name": format!("of-{node}") },
-        "spec": { "nodeSelector": { "matchLabels": { "kubernetes.io/hostname": node } } },
-    });
-    for (key, value) in spec.as_object().unwrap() {
-        device["spec"][key] = value.clone();
-    }
-    device
-}
-
 fn policy_of(node: &str) -> Value {
     let mut policy = policy(node, node, &format!("of-{node}"));
     policy["spec"]["brakes"] = json!({ "cooldownSeconds": 0, "maxConcurrent": 4, "maxUnhealthyPercent": 60 });
@@ -83,28 +71,9 @@ fn policy_of(node: &str) -> Value {
 
 /// A database of one pod, that would rather run on this node.
 fn database(node: &str) -> Value {
-    let name = format!("db-{node}");
-    let labels = json!({ "app": name });
-    let bears = |key: &str| json!({ "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 1 });
-    let here = json!({ "key": "kubernetes.io/hostname", "operator": "In", "values": [node] });
-    json!({
-        "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": { "namespace": NAMESPACE, "name": name },
-        "spec": {
-            "replicas": 1, "serviceName": name, "selector": { "matchLabels": labels },
-            "template": {
-                "metadata": { "labels": labels },
-                "spec": {
-                    "containers": [{ "name": "main", "image": "registry.example/main:1" }],
-                    "tolerations": [
-                        bears("node.kubernetes.io/unreachable"), bears("node.kubernetes.io/not-ready"),
-                    ],
-                    "affinity": { "nodeAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": [
-                        { "weight": 100, "preference": { "matchExpressions": [here] } },
-                    ] } },
-                },
-            },
-        },
-    })
+    let mut set = workloads::stateful_set_near(NAMESPACE, &format!("db-{node}"), node);
+    set["spec"]["template"]["spec"]["tolerations"] = workloads::brief_tolerations();
+    set
 }
 
 async fn machines(rigs: &Rigs, switchboard: &Switchboard) -> BTreeMap<&'static str, Arc<Machine>> {
@@ -132,9 +101,7 @@ async fn scene() -> Scene {
     running.spawn(switchboard.serve(listener));
     let service = rigs.redfish(&[("native", &native), ("redfish", &redfish)], Some(&tells)).await.unwrap();
 
-    let audit = AuditLog::of(ACCOUNT).unwrap();
-    let options = Options { apiserver_args: audit.apiserver_args(), ..Options::default() };
-    let plane = ControlPlane::start(options).await.unwrap();
+    let (audit, plane) = ControlPlane::audited(ACCOUNT).await.unwrap();
     let kubeconfig = plane.install_pod_safety().await.unwrap();
     plane.namespace(NAMESPACE).await.unwrap();
     for machine in machines.values() {
@@ -147,29 +114,21 @@ async fn scene() -> Scene {
         "address": service.address(), "username": USER, "ca": rigs.authority().unwrap(), "system": system(&native),
     });
     let spec = json!({ "driver": "Redfish", "identityCheck": "Required", "parameters": parameters, "secretParameters": password });
-    apply(&plane, &device("native", spec)).await;
+    apply(&plane, &device_of("of-native", "native", spec)).await;
     let of_redfish = json!({
         "ip": "127.0.0.1", "ipport": service.port().to_string(), "username": USER, "systems_uri": system(&redfish),
         "ssl_insecure": "true",
     });
     let spec = json!({ "driver": "Agent", "agent": "fence_redfish", "nodeParameters": { "redfish": of_redfish }, "secretParameters": password });
-    apply(&plane, &device("redfish", spec)).await;
+    apply(&plane, &device_of("of-redfish", "redfish", spec)).await;
     let of_agent = json!({ "status_file": rigs.file("agent.power").to_str().unwrap() });
     let spec = json!({ "driver": "Agent", "agent": "fence_dummy", "nodeParameters": { "agent": of_agent } });
-    apply(&plane, &device("agent", spec)).await;
+    apply(&plane, &device_of("of-agent", "agent", spec)).await;
     for node in ["native", "redfish", "agent", "nobody"] {
         apply(&plane, &policy_of(node)).await;
     }
 
-    let theirs = [
-        plane.kube_controller_manager("statefulset-controller", &[]).await.unwrap(),
-        plane.kube_scheduler(&[]).await.unwrap(),
-    ];
-    let agents = format!("--fence-agents-path={}", rigs.agents().display());
-    let args =
-        ["--mode=replace", CONTROLLERS, "--node-monitor-grace-period=8s", &agents, "--allow-fence-dummy"];
-    let mut ours = plane.pod_safety("pod-safety", &kubeconfig, args).await.unwrap();
-    ours.leads().await.unwrap();
+    let (theirs, ours) = leader_beside(&plane, &kubeconfig, "statefulset-controller", &rigs).await;
     Scene { plane, audit, ours, machines, _redfish: service, _theirs: theirs, _running: running }
 }
 
@@ -177,18 +136,10 @@ async fn pod_of(scene: &Scene, node: &str) -> Option<Pod> {
     observe::find_pod(&scene.plane.admin(), NAMESPACE, &format!("db-{node}-0")).await.unwrap()
 }
 
-/// Where it runs, if it does, and who it is.
-fn runs(pod: &Pod) -> Option<(String, String)> {
-    let running = pod.status.as_ref()?.phase.as_deref() == Some("Running");
-    let stays = running && pod.metadata.deletion_timestamp.is_none();
-    let (node, uid) = (pod.spec.as_ref()?.node_name.clone()?, pod.metadata.uid.clone()?);
-    stays.then_some((node, uid))
-}
-
 async fn until_at_home(scene: &Scene, node: &'static str) -> String {
     apply(&scene.plane, &database(node)).await;
     until(&format!("the database of {node} runs there"), async || {
-        match pod_of(scene, node).await.as_ref().and_then(runs) {
+        match pod_of(scene, node).await.as_ref().and_then(observe::runs) {
             Some((at, uid)) if at == node => Ok(uid),
             Some(other) => {
                 // On a busy machine its home was not heard for a moment, so the scheduler chose another one.
@@ -218,7 +169,7 @@ async fn until_elsewhere(scene: &Scene, node: &'static str, uid: &str) -> Durati
     .unwrap();
     assert!(!machine.has_power(), "evidence says off, and it is");
     let (at, new) = until(&format!("the database of {node} runs elsewhere"), async || {
-        match pod_of(scene, node).await.as_ref().and_then(runs) {
+        match pod_of(scene, node).await.as_ref().and_then(observe::runs) {
             Some((at, new)) if new != uid => Ok((at, new)),
             other => Err(format!("{other:?}")),
         }

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use pod_safety_control_plane::workloads::{Kind, define};
-use pod_safety_control_plane::{AuditLog, ControlPlane, Options, PodSafety, observe, seen, tool, until};
+use pod_safety_control_plane::{AuditLog, ControlPlane, PodSafety, observe, seen, tool, until};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::machine::Machine;
 use super::{
-    ACCOUNT, CONTROLLERS, NAMESPACE, apply, fence_of, granted_and_used, stateful_pod, until_phase,
-    until_released,
+    ACCOUNT, NAMESPACE, apply, device_of, fence_of, granted_and_used, kubelets, leader, stateful_pod,
+    until_phase, until_released,
 };
 
 const OPS: &str = "pod-safety";
@@ -48,9 +48,7 @@ pub(super) async fn published(plane: &ControlPlane, file: &str) {
 }
 
 async fn scene() -> Scene {
-    let audit = AuditLog::of(ACCOUNT).unwrap();
-    let options = Options { apiserver_args: audit.apiserver_args(), ..Options::default() };
-    let plane = ControlPlane::start(options).await.unwrap();
+    let (audit, plane) = ControlPlane::audited(ACCOUNT).await.unwrap();
     let kubeconfig = plane.install_pod_safety().await.unwrap();
     published(&plane, "karpenter.sh_nodeclaims.yaml").await;
     published(&plane, "cluster.x-k8s.io_machines.yaml").await;
@@ -62,15 +60,10 @@ async fn scene() -> Scene {
     }
     // Where all nodes are lost, no pod is evicted: most of them stay well.
     let nodes = ["w1", "w2", "w3", "w4", "w5", "w6", "w7"].map(|name| Machine::new(name, || true)).to_vec();
-    let mut kubelets = JoinSet::new();
-    for node in &nodes {
-        kubelets.spawn(Arc::clone(node).live(plane.admin()));
-    }
+    let kubelets = kubelets(&plane, &nodes);
     plane.namespace(NAMESPACE).await.unwrap();
     // By default nodes are tainted ten seconds after each other: the third would wait for twenty.
-    let args = ["--mode=replace", CONTROLLERS, "--node-monitor-grace-period=8s", "--node-eviction-rate=10"];
-    let mut ours = plane.pod_safety("pod-safety", &kubeconfig, args).await.unwrap();
-    ours.leads().await.unwrap();
+    let ours = leader(&plane, &kubeconfig, &["--node-eviction-rate=10"]).await;
     Scene { plane, audit, _ours: ours, nodes, _kubelets: kubelets }
 }
 
@@ -104,16 +97,8 @@ impl Scene {
     /// The node is lost, and its pod waits for the device of this driver.
     async fn lose(&self, number: usize, driver: &str) -> Instant {
         let node = &self.nodes[number].name;
-        apply(
-            &self.plane,
-            &json!({
-                "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceDevice",
-                "metadata": { "namespace": OPS, "name": node },
-                "spec": { "driver": driver, "identityCheck": "Required", "monitorSeconds": 5, "timeouts": { "powerOff": "5m" },
-                    "nodeSelector": { "matchLabels": { "kubernetes.io/hostname": node } } },
-            }),
-        )
-        .await;
+        let spec = json!({ "driver": driver, "identityCheck": "Required", "monitorSeconds": 5, "timeouts": { "powerOff": "5m" } });
+        apply(&self.plane, &device_of(node, node, spec)).await;
         until("the device is ready", async || {
             let device = self.plane.find("fencedevices", OPS, node).await.unwrap().ok_or("none")?;
             let power = device["status"]["targets"][0]["power"].clone();

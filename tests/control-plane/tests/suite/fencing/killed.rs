@@ -258,15 +258,12 @@ pub(super) fn policy(rounds: usize) -> Value {
 }
 
 pub(super) fn device(folder: &Path) -> Value {
-    json!({
-        "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceDevice",
-        "metadata": { "namespace": "pod-safety", "name": "all" },
-        "spec": {
-            "driver": "Agent", "agent": "fence_dummy", "monitorSeconds": 0,
-            "parameters": { "status_file": format!("{}/{{{{.Node.Name}}}}", folder.display()) },
-            "timeouts": { "powerOff": "15s", "powerOn": "15s", "status": "8s" },
-        },
-    })
+    let spec = json!({
+        "driver": "Agent", "agent": "fence_dummy", "monitorSeconds": 0,
+        "parameters": { "status_file": format!("{}/{{{{.Node.Name}}}}", folder.display()) },
+        "timeouts": { "powerOff": "15s", "powerOn": "15s", "status": "8s" },
+    });
+    super::device("all", spec)
 }
 
 /// A pod of a StatefulSet that was asked to end, on a machine of which nobody hears any more.

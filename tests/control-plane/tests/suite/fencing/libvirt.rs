@@ -1,17 +1,15 @@
 //! Nodes that are machines of libvirt: QEMU's processes, which are there or not.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use pod_safety_control_plane::rigs::hypervisor::{self, Hypervisor};
 use pod_safety_control_plane::rigs::{PASSWORD, Rigs};
 use pod_safety_control_plane::{ControlPlane, Options, seen, until};
 use serde_json::{Value, json};
-use tokio::task::JoinSet;
 
 use super::cloud::{policy_of_all, target};
 use super::machine::Machine;
-use super::{CONTROLLERS, NAMESPACE, apply, secret, stateful_pod, until_released};
+use super::{NAMESPACE, apply, kubelets, leader, secret, stateful_pod, until_released};
 
 const ONE: &str = "5a0f3a52-0c7e-4cb2-9c0e-6d9f0b1f3c01";
 const TWO: &str = "5a0f3a52-0c7e-4cb2-9c0e-6d9f0b1f3c02";
@@ -19,16 +17,13 @@ const NONE: &str = "5a0f3a52-0c7e-4cb2-9c0e-6d9f0b1f3c03";
 
 /// What docs/quickstart-cloud.md shows.
 fn device(hypervisor: &Hypervisor) -> Value {
-    json!({
-        "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceDevice",
-        "metadata": { "namespace": "pod-safety", "name": "kvm-1" },
-        "spec": {
-            "driver": "Agent", "agent": "fence_virsh",
-            "parameters": { "plug": "{{.Instance.ID}}", "ip": "127.0.0.1", "ipport": hypervisor.port().to_string(), "username": hypervisor::USER },
-            "secretParameters": [{ "parameter": "password", "secret": "kvm-1", "key": "password" }],
-            "timeouts": { "powerOff": "60s", "powerOn": "60s", "status": "20s" },
-        },
-    })
+    let spec = json!({
+        "driver": "Agent", "agent": "fence_virsh",
+        "parameters": { "plug": "{{.Instance.ID}}", "ip": "127.0.0.1", "ipport": hypervisor.port().to_string(), "username": hypervisor::USER },
+        "secretParameters": [{ "parameter": "password", "secret": "kvm-1", "key": "password" }],
+        "timeouts": { "powerOff": "60s", "powerOn": "60s", "status": "20s" },
+    });
+    super::device("kvm-1", spec)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -42,18 +37,13 @@ async fn a_pod_is_released_when_the_process_of_its_machine_is_gone() {
         |name, uuid| Machine::in_cloud(name, &format!("libvirt:///{uuid}"), move || hypervisor::runs(uuid));
     let (lost, neighbour) = (machine("w1", ONE), machine("w2", TWO));
     let unknown = Machine::in_cloud("w3", &format!("libvirt:///{NONE}"), || true);
-    let mut kubelets = JoinSet::new();
-    for machine in [&lost, &neighbour, &unknown] {
-        kubelets.spawn(Arc::clone(machine).live(plane.admin()));
-    }
+    let _kubelets = kubelets(&plane, [&lost, &neighbour, &unknown]);
     plane.namespace(NAMESPACE).await.unwrap();
     for object in [secret("kvm-1", PASSWORD), device(&hypervisor), policy_of_all("kvm-1")] {
         apply(&plane, &object).await;
     }
     let agents = format!("--fence-agents-path={}", hypervisor.agents().display());
-    let args = ["--mode=replace", CONTROLLERS, "--node-monitor-grace-period=8s", &agents];
-    let mut ours = plane.pod_safety("pod-safety", &kubeconfig, args).await.unwrap();
-    ours.leads().await.unwrap();
+    let _ours = leader(&plane, &kubeconfig, &[&agents]).await;
     for name in ["w1", "w2"] {
         let target = target(&plane, name).await;
         assert_eq!((&target["power"], &target["problem"]), (&json!("On"), &Value::Null), "{target}");

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use pod_safety_control_plane::rigs::Rigs;
-use pod_safety_control_plane::{Component, ControlPlane, Options, Output, PodSafety, observe, seen, until};
+use pod_safety_control_plane::{
+    Component, ControlPlane, Options, Output, PodSafety, observe, seen, until, workloads,
+};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::machine::Machine;
-use super::sick::{database, device};
-use super::{CONTROLLERS, NAMESPACE, apply, fence_of, policy, until_phase};
+use super::{NAMESPACE, apply, fence_of, kubelets, leader_beside, policy, spares, switched, until_phase};
 
 const NODE: &str = "sick";
 const PAUSE: &str = "pod-safety.dev/pause-fencing";
@@ -31,27 +32,13 @@ async fn scene() -> Scene {
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     let kubeconfig = plane.install_pod_safety().await.unwrap();
     plane.namespace(NAMESPACE).await.unwrap();
-    let file = rigs.file("power");
-    std::fs::write(&file, "on").unwrap();
-    apply(&plane, &device(NODE, &file)).await;
+    let machine = switched(&plane, &rigs, NODE).await;
     let mut all = policy(NODE, NODE, NODE);
     (all["spec"]["when"], all["spec"]["brakes"]["collateralSeconds"]) = (json!("Always"), json!(0));
     apply(&plane, &all).await;
-    let machine = Machine::of_file(NODE, file, "on");
-    let spares = ["spare-1", "spare-2", "spare-3"].map(|name| Machine::new(name, || true));
-    let mut kubelets = JoinSet::new();
-    for machine in [Arc::clone(&machine)].into_iter().chain(spares) {
-        kubelets.spawn(machine.live(plane.admin()));
-    }
-    let theirs = [
-        plane.kube_controller_manager("statefulset-controller,disruption-controller", &[]).await.unwrap(),
-        plane.kube_scheduler(&[]).await.unwrap(),
-    ];
-    let agents = format!("--fence-agents-path={}", rigs.agents().display());
-    let args =
-        ["--mode=replace", CONTROLLERS, "--node-monitor-grace-period=8s", &agents, "--allow-fence-dummy"];
-    let mut ours = plane.pod_safety("pod-safety", &kubeconfig, args).await.unwrap();
-    ours.leads().await.unwrap();
+    let kubelets = kubelets(&plane, spares().iter().chain([&machine]));
+    let (theirs, ours) =
+        leader_beside(&plane, &kubeconfig, "statefulset-controller,disruption-controller", &rigs).await;
     Scene { plane, _ours: ours, machine, _theirs: theirs, _kubelets: kubelets, _rigs: rigs }
 }
 
@@ -111,7 +98,7 @@ fn lifecycle(node: &Node) -> [String; 3] {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_is_maintained_the_whole_way_however_often_the_command_is_killed() {
     let scene = scene().await;
-    apply(&scene.plane, &database("db")).await;
+    apply(&scene.plane, &workloads::stateful_set_near(NAMESPACE, "db", NODE)).await;
     until("the database runs there", async || {
         let pod = observe::find_pod(&scene.plane.admin(), NAMESPACE, "db-0").await.unwrap();
         let running = pod.as_ref().and_then(|pod| pod.status.as_ref()?.phase.clone());

@@ -8,12 +8,17 @@ use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use pod_safety_control_plane::rigs::Rigs;
-use pod_safety_control_plane::{AuditLog, Component, ControlPlane, Options, PodSafety, observe, seen, until};
+use pod_safety_control_plane::{
+    AuditLog, Component, ControlPlane, PodSafety, observe, seen, until, workloads,
+};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::machine::Machine;
-use super::{ACCOUNT, CONTROLLERS, NAMESPACE, apply, fence_of, granted_and_used, policy, until_phase};
+use super::{
+    ACCOUNT, NAMESPACE, apply, fence_of, granted_and_used, incidents, kubelets, leader_beside, policy,
+    spares, switched, until_phase,
+};
 
 const SICK: &str = "sick";
 /// How long the condition must last, as the policy says.
@@ -31,18 +36,6 @@ struct Scene {
     _rigs: Rigs,
 }
 
-/// A switch in a file.
-pub(super) fn device(node: &str, file: &std::path::Path) -> Value {
-    json!({
-        "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceDevice",
-        "metadata": { "namespace": "pod-safety", "name": node },
-        "spec": {
-            "driver": "Agent", "agent": "fence_dummy", "nodeParameters": { node: { "status_file": file } },
-            "nodeSelector": { "matchLabels": { "kubernetes.io/hostname": node } },
-        },
-    })
-}
-
 fn policy_of(node: &str) -> Value {
     let mut policy = policy(node, node, node);
     policy["spec"]["when"] = json!("Always");
@@ -54,54 +47,18 @@ fn policy_of(node: &str) -> Value {
     policy
 }
 
-/// A StatefulSet of one pod that begins on the sick node, and may go anywhere.
-pub(super) fn database(name: &str) -> Value {
-    let labels = json!({ "app": name });
-    let here = json!({ "key": "kubernetes.io/hostname", "operator": "In", "values": [SICK] });
-    let preferred = json!([{ "weight": 100, "preference": { "matchExpressions": [here] } }]);
-    json!({
-        "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": { "namespace": NAMESPACE, "name": name },
-        "spec": {
-            "replicas": 1, "serviceName": name, "selector": { "matchLabels": labels },
-            "template": { "metadata": { "labels": labels }, "spec": {
-                "containers": [{ "name": "main", "image": "registry.example/main:1" }],
-                "affinity": { "nodeAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": preferred } },
-            } },
-        },
-    })
-}
-
 async fn scene() -> Scene {
     let rigs = Rigs::new().await.unwrap();
-    let audit = AuditLog::of(ACCOUNT).unwrap();
-    let options = Options { apiserver_args: audit.apiserver_args(), ..Options::default() };
-    let plane = ControlPlane::start(options).await.unwrap();
+    let (audit, plane) = ControlPlane::audited(ACCOUNT).await.unwrap();
     let kubeconfig = plane.install_pod_safety().await.unwrap();
     plane.namespace(NAMESPACE).await.unwrap();
-    let mut kubelets = JoinSet::new();
-    let mut switched = [SICK, "lost"].map(|name| {
-        let file = rigs.file(&format!("{name}.power"));
-        std::fs::write(&file, "on").unwrap();
-        (Machine::of_file(name, file.clone(), "on"), file)
-    });
-    for (machine, file) in &mut switched {
-        apply(&plane, &device(&machine.name, file)).await;
-        apply(&plane, &policy_of(&machine.name)).await;
+    let (sick, lost) = (switched(&plane, &rigs, SICK).await, switched(&plane, &rigs, "lost").await);
+    for node in [SICK, "lost"] {
+        apply(&plane, &policy_of(node)).await;
     }
-    let [(sick, _), (lost, _)] = switched;
-    let spares = ["spare-1", "spare-2", "spare-3"].map(|name| Machine::new(name, || true));
-    for machine in [Arc::clone(&sick), Arc::clone(&lost)].into_iter().chain(spares) {
-        kubelets.spawn(machine.live(plane.admin()));
-    }
-    let theirs = [
-        plane.kube_controller_manager("statefulset-controller,disruption-controller", &[]).await.unwrap(),
-        plane.kube_scheduler(&[]).await.unwrap(),
-    ];
-    let agents = format!("--fence-agents-path={}", rigs.agents().display());
-    let args =
-        ["--mode=replace", CONTROLLERS, "--node-monitor-grace-period=8s", &agents, "--allow-fence-dummy"];
-    let mut ours = plane.pod_safety("pod-safety", &kubeconfig, args).await.unwrap();
-    ours.leads().await.unwrap();
+    let kubelets = kubelets(&plane, spares().iter().chain([&sick, &lost]));
+    let (theirs, ours) =
+        leader_beside(&plane, &kubeconfig, "statefulset-controller,disruption-controller", &rigs).await;
     Scene { plane, audit, _ours: ours, sick, lost, _theirs: theirs, _kubelets: kubelets, _rigs: rigs }
 }
 
@@ -121,26 +78,12 @@ impl Scene {
     }
 
     /// Where it runs, and its UID.
-    async fn runs(&self, pod: &str) -> Option<(String, String)> {
-        let pod = observe::find_pod(&self.plane.admin(), NAMESPACE, pod).await.unwrap()?;
-        let running = pod.status.as_ref()?.phase.as_deref() == Some("Running");
-        let stays = running && pod.metadata.deletion_timestamp.is_none();
-        stays.then_some((pod.spec?.node_name?, pod.metadata.uid?))
-    }
-
     async fn until_runs(&self, pod: &str, fits: impl Fn(&str, &str) -> bool) -> (String, String) {
-        until(&format!("{pod} runs where it should"), async || match self.runs(pod).await {
-            Some((node, uid)) if fits(&node, &uid) => Ok((node, uid)),
-            other => {
-                let fences: Vec<_> = self
-                    .plane
-                    .list("nodefences")
-                    .await
-                    .unwrap()
-                    .iter()
-                    .map(|one| one["status"].clone())
-                    .collect();
-                Err(format!("{other:?}: {fences:#?}"))
+        until(&format!("{pod} runs where it should"), async || {
+            let pod = observe::find_pod(&self.plane.admin(), NAMESPACE, pod).await.unwrap();
+            match pod.as_ref().and_then(observe::runs) {
+                Some((node, uid)) if fits(&node, &uid) => Ok((node, uid)),
+                other => Err(format!("{other:?}: {:#?}", incidents(&self.plane).await)),
             }
         })
         .await
@@ -176,11 +119,11 @@ impl Scene {
 async fn a_node_that_shows_a_condition_is_drained_fenced_with_proof_and_brought_back_once() {
     let scene = scene().await;
     for name in ["web", "db"] {
-        apply(&scene.plane, &database(name)).await;
+        apply(&scene.plane, &workloads::stateful_set_near(NAMESPACE, name, SICK)).await;
     }
     let budget = json!({ "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
         "metadata": { "namespace": NAMESPACE, "name": "db" },
-        "spec": { "minAvailable": 1, "selector": { "matchLabels": { "app": "db" } } } });
+        "spec": { "minAvailable": 1, "selector": { "matchLabels": { "workload": "db" } } } });
     apply(&scene.plane, &budget).await;
     let (_, db) = scene.until_runs("db-0", |node, _| node == SICK).await;
     let (_, web) = scene.until_runs("web-0", |node, _| node == SICK).await;

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
-use super::apply;
+use super::{apply, device, incidents};
 
 /// How many there are, and how many are lost at first, and in the end.
 const NODES: usize = 250;
@@ -53,10 +53,6 @@ fn shot(switches: &Path) -> Vec<String> {
     all.filter(|name| std::fs::read_to_string(switches.join(name)).unwrap().trim() != "on").collect()
 }
 
-async fn incidents(plane: &ControlPlane) -> Vec<Value> {
-    plane.list("nodefences").await.unwrap().into_iter().map(|fence| fence["status"].clone()).collect()
-}
-
 fn gate(status: &Value, name: &str) -> Option<String> {
     let gate = status["gates"].as_array()?.iter().find(|gate| gate["name"] == name)?;
     (gate["holds"] == true).then(|| gate["message"].as_str().unwrap_or_default().to_owned())
@@ -75,11 +71,7 @@ fn switches() -> TempDir {
 
 async fn set_up(plane: &ControlPlane, switches: &Path) {
     let file = format!("{}/{{{{.Node.Name}}}}", switches.display());
-    let device = json!({
-        "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceDevice",
-        "metadata": { "namespace": "pod-safety", "name": "switches" },
-        "spec": { "driver": "Agent", "agent": "fence_dummy", "parameters": { "status_file": file } },
-    });
+    let spec = json!({ "driver": "Agent", "agent": "fence_dummy", "parameters": { "status_file": file } });
     let policy = json!({
         "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FencePolicy", "metadata": { "name": "all" },
         "spec": {
@@ -96,7 +88,7 @@ async fn set_up(plane: &ControlPlane, switches: &Path) {
         async move { objects::create_node(&api, &objects::node(&name(number))).await.unwrap() }
     });
     join_all(created).await;
-    apply(plane, &device).await;
+    apply(plane, &device("switches", spec)).await;
     apply(plane, &policy).await;
 }
 
@@ -115,8 +107,7 @@ async fn of_two_hundred_nodes_that_are_lost_at_once_none_is_shot_and_the_brakes_
     let agents = format!("--fence-agents-path={}", rigs.agents().display());
     // Who says that nodes are lost is another one here: ours would hold that back by itself.
     let args = ["--mode=guard", "--controllers=pod-gc,fencing", &agents, "--allow-fence-dummy"];
-    let mut ours = plane.pod_safety("pod-safety", &kubeconfig, args).await.unwrap();
-    ours.leads().await.unwrap();
+    let ours = plane.pod_safety_that_leads(&kubeconfig, args).await.unwrap();
 
     alive.lock().unwrap().retain(|name| *name >= self::name(LOST));
     say(&api, (0..LOST).map(name), "Unknown").await;

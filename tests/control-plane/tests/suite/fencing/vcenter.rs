@@ -12,20 +12,17 @@ use tokio::task::JoinSet;
 
 use super::cloud::{policy_of_all, target};
 use super::machine::Machine;
-use super::{CONTROLLERS, NAMESPACE, apply, secret, stateful_pod, until_released};
+use super::{NAMESPACE, apply, leader, secret, stateful_pod, until_released};
 
 /// What docs/quickstart-cloud.md shows.
 fn device(vcenter: &Vcenter) -> Value {
-    json!({
-        "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceDevice",
-        "metadata": { "namespace": "pod-safety", "name": "vsphere" },
-        "spec": {
-            "driver": "Agent", "agent": "fence_vmware_soap",
-            "parameters": { "plug": "{{.Instance.ID}}", "ip": "127.0.0.1", "ipport": vcenter.port().to_string(), "username": "admin", "ssl": "true" },
-            "secretParameters": [{ "parameter": "password", "secret": "vsphere", "key": "password" }],
-            "timeouts": { "powerOff": "60s", "powerOn": "60s", "status": "20s" },
-        },
-    })
+    let spec = json!({
+        "driver": "Agent", "agent": "fence_vmware_soap",
+        "parameters": { "plug": "{{.Instance.ID}}", "ip": "127.0.0.1", "ipport": vcenter.port().to_string(), "username": "admin", "ssl": "true" },
+        "secretParameters": [{ "parameter": "password", "secret": "vsphere", "key": "password" }],
+        "timeouts": { "powerOff": "60s", "powerOn": "60s", "status": "20s" },
+    });
+    super::device("vsphere", spec)
 }
 
 /// A machine that has power while vSphere says so.
@@ -66,9 +63,7 @@ async fn a_machine_of_vsphere_is_switched_by_the_provider_id_of_its_node() {
         apply(&plane, &object).await;
     }
     let agents = format!("--fence-agents-path={}", vcenter.agents().display());
-    let args = ["--mode=replace", CONTROLLERS, "--node-monitor-grace-period=8s", &agents];
-    let mut ours = plane.pod_safety("pod-safety", &kubeconfig, args).await.unwrap();
-    ours.leads().await.unwrap();
+    let _ours = leader(&plane, &kubeconfig, &[&agents]).await;
     for machine in [&lost, &neighbour] {
         let target = target(&plane, &machine.name).await;
         assert_eq!((&target["power"], &target["problem"]), (&json!("On"), &Value::Null), "{target}");

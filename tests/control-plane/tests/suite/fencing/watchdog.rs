@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use super::cloud::target;
 use super::machine::Machine;
-use super::{CONTROLLERS, NAMESPACE, apply, policy, stateful_pod, until_phase, until_released};
+use super::{NAMESPACE, apply, device_of, leader, policy, stateful_pod, until_phase, until_released};
 use guarded::{Guarded, TIMEOUT};
 
 const NODE: &str = "guarded";
@@ -19,14 +19,11 @@ const DEVICE: &str = "watchdogs";
 
 /// What docs/watchdog-lease.md shows, with a shorter time for the reset.
 fn device() -> Value {
-    json!({
-        "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceDevice",
-        "metadata": { "namespace": "pod-safety", "name": DEVICE },
-        "spec": {
-            "driver": "WatchdogLease", "watchdogLease": { "classes": ["Hardware"], "resetSeconds": 1 },
-            "nodeSelector": { "matchLabels": { "kubernetes.io/hostname": NODE } }, "monitorSeconds": 2,
-        },
-    })
+    let spec = json!({
+        "driver": "WatchdogLease", "watchdogLease": { "classes": ["Hardware"], "resetSeconds": 1 },
+        "monitorSeconds": 2,
+    });
+    device_of(DEVICE, NODE, spec)
 }
 
 struct Scene {
@@ -50,9 +47,7 @@ async fn scene() -> Scene {
     apply(&plane, &device()).await;
     apply(&plane, &policy(NODE, NODE, DEVICE)).await;
     let reports = "--agent-reports-from=pod-safety";
-    let args = ["--mode=replace", CONTROLLERS, "--node-monitor-grace-period=8s", reports];
-    let mut ours = plane.pod_safety("pod-safety", &kubeconfig, args).await.unwrap();
-    ours.leads().await.unwrap();
+    let ours = leader(&plane, &kubeconfig, &[reports]).await;
     Scene { plane, _ours: ours, node, _tasks: tasks, _folder: folder }
 }
 

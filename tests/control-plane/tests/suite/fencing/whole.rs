@@ -6,14 +6,14 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use pod_safety_control_plane::rigs::{Ipmi, PASSWORD, Rigs, USER};
-use pod_safety_control_plane::{AuditLog, ControlPlane, Options, PodSafety, Program, observe, seen, until};
+use pod_safety_control_plane::{AuditLog, ControlPlane, PodSafety, Program, observe, seen, until};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::machine::Machine;
 use super::{
-    ACCOUNT, CONTROLLERS, NAMESPACE, apply, fence_of, granted_and_used, policy, secret, stateful_pod,
-    until_phase, until_released,
+    ACCOUNT, CONTROLLERS, NAMESPACE, apply, device_of, fence_of, granted_and_used, kubelets, leader, policy,
+    secret, stateful_pod, until_phase, until_released,
 };
 
 /// What must appear nowhere.
@@ -21,17 +21,13 @@ const SECRETS: [&str; 2] = [PASSWORD, "not-the-password"];
 
 /// The management controller of one node.
 pub(super) fn device(name: &str, node: &str, port: u16, secret: &str) -> Value {
-    json!({
-        "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceDevice",
-        "metadata": { "namespace": "pod-safety", "name": name },
-        "spec": {
-            "driver": "Agent", "agent": "fence_ipmilan",
-            "nodeSelector": { "matchLabels": { "kubernetes.io/hostname": node } },
-            "nodeParameters": { node: { "ip": "127.0.0.1", "ipport": port.to_string(), "username": USER, "lanplus": "1", "cipher": "3" } },
-            "secretParameters": [{ "parameter": "password", "secret": secret, "key": "password" }],
-            "timeouts": { "powerOff": "20s", "powerOn": "20s", "status": "10s" },
-        },
-    })
+    let spec = json!({
+        "driver": "Agent", "agent": "fence_ipmilan",
+        "nodeParameters": { node: { "ip": "127.0.0.1", "ipport": port.to_string(), "username": USER, "lanplus": "1", "cipher": "3" } },
+        "secretParameters": [{ "parameter": "password", "secret": secret, "key": "password" }],
+        "timeouts": { "powerOff": "20s", "powerOn": "20s", "status": "10s" },
+    });
+    device_of(name, node, spec)
 }
 
 struct Scene {
@@ -51,9 +47,7 @@ async fn scene() -> Scene {
     let rigs = Rigs::new().await.unwrap();
     let ipmi = Arc::new(rigs.ipmi("w1").await.unwrap());
     let other = rigs.ipmi("other").await.unwrap();
-    let audit = AuditLog::of(ACCOUNT).unwrap();
-    let options = Options { apiserver_args: audit.apiserver_args(), ..Options::default() };
-    let plane = ControlPlane::start(options).await.unwrap();
+    let (audit, plane) = ControlPlane::audited(ACCOUNT).await.unwrap();
     let kubeconfig = plane.install_pod_safety().await.unwrap();
     let switch = Arc::clone(&ipmi);
     let nodes = vec![
@@ -62,10 +56,7 @@ async fn scene() -> Scene {
         Machine::new("w3", || true),
         Machine::new("w4", || true),
     ];
-    let mut kubelets = JoinSet::new();
-    for node in &nodes {
-        kubelets.spawn(Arc::clone(node).live(plane.admin()));
-    }
+    let kubelets = kubelets(&plane, &nodes);
     apply(&plane, &secret("bmc", PASSWORD)).await;
     apply(&plane, &secret("wrong", "not-the-password")).await;
     apply(&plane, &device("bmc-w1", "w1", ipmi.port(), "bmc")).await;
@@ -80,9 +71,7 @@ async fn scene() -> Scene {
     let socket = rigs.file("agents.sock");
     let runs = plane.fence_agents("fence-agents", &rigs.agents(), &socket).await.unwrap();
     let socket = format!("--fence-agents-socket={}", socket.display());
-    let args = ["--mode=replace", CONTROLLERS, "--node-monitor-grace-period=8s", &socket];
-    let mut ours = plane.pod_safety("pod-safety", &kubeconfig, args).await.unwrap();
-    ours.leads().await.unwrap();
+    let ours = leader(&plane, &kubeconfig, &[&socket]).await;
     Scene { plane, kubeconfig, audit, ours, agents: runs, ipmi, _other: other, nodes, _kubelets: kubelets }
 }
 

@@ -7,6 +7,7 @@ use pod_safety_control_plane::{budgets, observe, seen, until};
 use serde_json::{Value, json};
 
 use super::{NAMESPACE, Scene};
+use crate::fencing::device_of;
 
 /// Several times what the hurried alert wants.
 const MANY: usize = 60;
@@ -74,15 +75,6 @@ fn chosen(node: &str) -> Value {
     json!({ "matchLabels": { "kubernetes.io/hostname": node } })
 }
 
-pub(crate) fn device(name: &str, node: &str, spec: &Value) -> Value {
-    let mut device = json!({
-        "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceDevice",
-        "metadata": { "namespace": "pod-safety", "name": name }, "spec": spec,
-    });
-    device["spec"]["nodeSelector"] = chosen(node);
-    device
-}
-
 pub(crate) fn policy(node: &str, device: &str) -> Value {
     json!({
         "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FencePolicy", "metadata": { "name": node },
@@ -101,10 +93,10 @@ const LOST: [&str; 7] = ["lost", "blocked", "paused", "liar", "zone-1", "zone-2"
 pub(super) async fn nodes_are_lost_and_fenced_or_not(scene: &Scene) {
     // Nobody listens there.
     let nobody = json!({ "address": "https://127.0.0.1:1", "insecure": "true" });
-    scene.apply(&device("bmc", "lost", &json!({ "driver": "Redfish", "nodeParameters": { "lost": nobody }, "timeouts": { "powerOff": "1s", "powerOn": "1s", "status": "1s" } }))).await;
+    scene.apply(&device_of("bmc", "lost", json!({ "driver": "Redfish", "nodeParameters": { "lost": nobody }, "timeouts": { "powerOff": "1s", "powerOn": "1s", "status": "1s" } }))).await;
     let switch = json!({ "status_file": scene.switch });
     let dummy = json!({ "driver": "Agent", "agent": "fence_dummy", "nodeParameters": { "liar": switch }, "timeouts": { "powerOff": "10s", "powerOn": "10s", "status": "10s" } });
-    scene.apply(&device("dummy", "liar", &dummy)).await;
+    scene.apply(&device_of("dummy", "liar", dummy)).await;
     scene.fires("PodSafetyFenceDeviceSilent", "has not reported for 15 minutes: 1.").await;
     let mut paused = policy("paused", "dummy");
     paused["spec"]["paused"] = "the test says so".into();

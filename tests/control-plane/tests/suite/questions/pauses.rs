@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::apply;
 use crate::commands::{ends_with, json_of, run};
+use crate::fencing::device;
 
 /// Each ends with this code and says this, on stderr if it is an error.
 async fn says(plane: &ControlPlane, code: i32, args: &[&str], words: &str) {
@@ -65,11 +66,9 @@ pub(super) async fn a_pause_is_kept_with_who_and_why_and_ends_by_a_persons_word(
 }
 
 pub(super) async fn a_report_has_what_may_be_read_and_no_login(plane: &ControlPlane) {
-    let device = json!({ "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceDevice",
-        "metadata": { "namespace": "pod-safety", "name": "bmc" },
-        "spec": { "driver": "Agent", "agent": "fence_ipmilan", "parameters": { "ip": "10.0.0.1" },
-            "secretParameters": [{ "parameter": "password", "secret": "bmc", "key": "password" }] } });
-    apply(plane, &device).await;
+    let spec = json!({ "driver": "Agent", "agent": "fence_ipmilan", "parameters": { "ip": "10.0.0.1" },
+        "secretParameters": [{ "parameter": "password", "secret": "bmc", "key": "password" }] });
+    apply(plane, &device("bmc", spec)).await;
     let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "namespace": "pod-safety", "name": "bmc" },
         "stringData": { "password": "hunter2" } });
     apply(plane, &secret).await;

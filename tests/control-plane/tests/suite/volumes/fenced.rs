@@ -12,6 +12,7 @@ use super::detached::{attachments_of, nodes, pod, two_of_a_node_that_is_cut_off,
 use super::hosts::DRIVER;
 use super::objects::{NAMESPACE, apply};
 use super::{FOR_EVER, Scene, lease, policy, scene, until_held};
+use crate::fencing::device_of;
 
 const VERSION: &str = "csiaddons.openshift.io/v1alpha1";
 /// Of CSI-Addons, with their scopes.
@@ -39,11 +40,9 @@ async fn storage(plane: &ControlPlane) {
         "spec": { "driver": { "name": DRIVER, "nodeID": "w1" } } })).await;
     let clients = json!({ "networkFenceClientStatus": [{ "networkFenceClassName": CLASS, "ClientDetails": [{ "id": "w1", "cidrs": [ADDRESS] }] }] });
     says(plane, "csiaddonsnode", "w1", &clients).await;
-    apply(plane, &json!({
-        "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceDevice", "metadata": { "namespace": "pod-safety", "name": "storage" },
-        "spec": { "driver": "NetworkFence", "networkFence": { "className": CLASS, "namespace": NAMESPACE }, "monitorSeconds": 1,
-            "nodeSelector": { "matchLabels": { "kubernetes.io/hostname": "w1" } } },
-    })).await;
+    let fence = json!({ "className": CLASS, "namespace": NAMESPACE });
+    let spec = json!({ "driver": "NetworkFence", "networkFence": fence, "monitorSeconds": 1 });
+    apply(plane, &device_of("storage", "w1", spec)).await;
     apply(plane, &policy("storage", "storage")).await;
     until("the addresses of w1 are recorded", async || {
         let device = plane.find("fencedevice", "pod-safety", "storage").await.unwrap().unwrap();

@@ -70,8 +70,7 @@ async fn evidence_that_is_over_before_it_is_used_releases_nothing_and_is_told() 
     database(&plane).await;
     let relay = plane.relay("road", &kubeconfig).await.unwrap();
     let args = ["--controllers=*,volume-guard", "--pod-gc-quarantine=6s"];
-    let mut ours = plane.pod_safety("pod-safety", relay.kubeconfig(), args).await.unwrap();
-    ours.leads().await.unwrap();
+    let _ours = plane.pod_safety_that_leads(relay.kubeconfig(), args).await.unwrap();
     until_held(&plane, "data", NODE, false).await;
     let pod = async || observe::find_pod(&plane.admin(), NAMESPACE, "db-0").await.unwrap();
 

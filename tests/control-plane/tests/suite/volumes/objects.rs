@@ -1,6 +1,6 @@
 //! A database on an exclusive volume, and what the chart has for such volumes.
 
-use pod_safety_control_plane::{ControlPlane, chart, helm};
+use pod_safety_control_plane::{ControlPlane, chart, helm, workloads};
 use serde_json::{Value, json};
 
 use super::hosts::DRIVER;
@@ -49,25 +49,12 @@ pub(super) async fn volume_of(plane: &ControlPlane, name: &str, driver: &str) {
 
 /// A database of one pod with the volume `data`, that would rather run on `w1`.
 pub(super) fn database(replicas: u32) -> Value {
-    let bears = |key: &str| json!({ "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 1 });
-    let here = json!({ "key": "kubernetes.io/hostname", "operator": "In", "values": ["w1"] });
-    json!({
-        "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": { "namespace": NAMESPACE, "name": "db" },
-        "spec": {
-            "replicas": replicas, "serviceName": "db", "selector": { "matchLabels": { "app": "db" } },
-            "template": {
-                "metadata": { "labels": { "app": "db" } },
-                "spec": {
-                    "containers": [{ "name": "main", "image": "registry.example/main:1" }],
-                    "volumes": [{ "name": "data", "persistentVolumeClaim": { "claimName": "data" } }],
-                    "tolerations": [bears("node.kubernetes.io/unreachable"), bears("node.kubernetes.io/not-ready")],
-                    "affinity": { "nodeAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": [
-                        { "weight": 100, "preference": { "matchExpressions": [here] } },
-                    ] } },
-                },
-            },
-        },
-    })
+    let mut set = workloads::stateful_set_near(NAMESPACE, "db", "w1");
+    set["spec"]["replicas"] = json!(replicas);
+    let pod = &mut set["spec"]["template"]["spec"];
+    pod["volumes"] = json!([{ "name": "data", "persistentVolumeClaim": { "claimName": "data" } }]);
+    pod["tolerations"] = workloads::brief_tolerations();
+    set
 }
 
 pub(super) async fn attachments(plane: &ControlPlane) -> Vec<(String, bool)> {
