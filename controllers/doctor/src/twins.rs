@@ -60,7 +60,7 @@ pub fn twins(kcm: &Kcm, mode: Option<Mode>, ours: &[Name]) -> Vec<Symptom> {
 
 /// What it was told to run, beside what we run.
 fn compared(all: &[Vec<String>], mode: Mode, ours: &[Name]) -> Symptom {
-    let names = Name::ALL.into_iter().filter(|name| !name.of_kcm().is_empty() && ours.contains(name));
+    let names = Name::ALL.iter().copied().filter(|name| !name.of_kcm().is_empty() && ours.contains(name));
     let runs = |name: &Name| all.iter().any(|arguments| runs(arguments, name.of_kcm()));
     let (both, neither): (Vec<Name>, Vec<Name>) = names.partition(runs);
     let words = |names: &[Name]| {

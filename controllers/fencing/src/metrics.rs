@@ -88,7 +88,7 @@ impl FencingMetrics {
         let mut counts: BTreeMap<Phase, i64> = BTreeMap::new();
         view.fences().for_each(|fence| *counts.entry(fence.status.phase).or_default() += 1);
         for phase in Phase::ALL {
-            let count = counts.get(&phase).copied().unwrap_or_default();
+            let count = counts.get(phase).copied().unwrap_or_default();
             self.incidents.with_label_values(&[phase.name()]).set(count);
         }
     }
@@ -127,11 +127,12 @@ impl FencingMetrics {
     }
 
     fn show_devices(&self, view: &View<'_>) {
-        let (mut counts, mut unanswered) = (DeviceState::ALL.map(|state| (state, 0_i64)), 0_i64);
+        let mut counts: Vec<_> = DeviceState::ALL.iter().map(|state| (state, 0_i64)).collect();
+        let mut unanswered = 0_i64;
         let mut problems = PROBLEMS.map(|problem| (problem, 0_i64));
         for device in view.devices() {
             let state = device.state();
-            counts.iter_mut().filter(|(one, _)| *one == state).for_each(|(_, count)| *count += 1);
+            counts.iter_mut().filter(|(one, _)| **one == state).for_each(|(_, count)| *count += 1);
             let silent = device.status.targets.iter().filter(|target| target.power == "Unknown");
             unanswered += silent.map(|_| 1).sum::<i64>();
             for target in &device.status.targets {

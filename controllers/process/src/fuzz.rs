@@ -323,13 +323,13 @@ fn every_controller_decides_about_any_objects() {
     fuzz!(700, |draw| {
         let world = World::listed();
         world.wall(BEGINS, at(0));
-        for kind in Kind::ALL.into_iter().filter(|_| !draw.once_in(4)) {
+        for &kind in Kind::ALL.iter().filter(|_| !draw.once_in(4)) {
             world.apply(kind, &seed(kind), at(0));
         }
         let (mut second, mut received) = (0, 0);
         let mode = *draw.one_of(MODES).unwrap();
         for _ in 0..=draw.below(CHANGES) {
-            let kind = *draw.one_of(&Kind::ALL).unwrap();
+            let kind = *draw.one_of(Kind::ALL).unwrap();
             match draw.below(12) {
                 0 => world.remove(
                     kind,

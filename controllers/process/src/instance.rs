@@ -208,7 +208,7 @@ async fn serve(admin: Admin, listen: Listen, env: &Env) -> Result<(), AdminError
 /// What the controllers must know of the cluster, each kind once.
 fn kinds(controllers: &[Name]) -> Vec<Kind> {
     let wanted = |kind: &Kind| controllers.iter().any(|name| name.kinds().contains(kind));
-    Kind::ALL.into_iter().filter(wanted).collect()
+    Kind::ALL.iter().copied().filter(wanted).collect()
 }
 
 fn start_controllers(

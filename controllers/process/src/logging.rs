@@ -15,7 +15,8 @@ pub(crate) enum Format {
     Json,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Clone, Copy, Debug, ValueEnum, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub(crate) enum Level {
     /// Errors that prevent work
     Error,
@@ -27,22 +28,11 @@ pub(crate) enum Level {
     Debug,
 }
 
-impl Level {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Error => "error",
-            Self::Warn => "warn",
-            Self::Info => "info",
-            Self::Debug => "debug",
-        }
-    }
-}
-
 /// Starts logging. Our own crates by `level`; libraries only when they fail, for
 /// each failure of theirs is also an error of ours.
 pub(crate) fn start(format: Format, level: Level) {
-    let filter =
-        EnvFilter::new(format!("off,pod_safety={level},pod_safety_shared={level}", level = level.name()));
+    let level: &str = level.into();
+    let filter = EnvFilter::new(format!("off,pod_safety={level},pod_safety_shared={level}"));
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(|| Entry(io::stderr()))

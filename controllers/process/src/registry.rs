@@ -11,7 +11,7 @@ use crate::taint_eviction::TaintEviction;
 use crate::volume_guard::VolumeGuard;
 
 /// A controller of this project.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::VariantArray)]
 pub enum Name {
     /// Pod garbage collection.
     PodGc,
@@ -40,14 +40,7 @@ pub enum BadControllers {
 
 impl Name {
     /// Every controller, in the order of their issues.
-    pub const ALL: [Self; 6] = [
-        Self::PodGc,
-        Self::Disruption,
-        Self::NodeLifecycle,
-        Self::TaintEviction,
-        Self::Fencing,
-        Self::VolumeGuard,
-    ];
+    pub const ALL: &[Self] = <Self as strum::VariantArray>::VARIANTS;
 
     /// Our name.
     #[must_use]
@@ -100,7 +93,7 @@ impl Name {
     }
 
     fn parse(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|name| name.ours() == word || name.of_kcm().contains(&word))
+        Self::ALL.iter().copied().find(|name| name.ours() == word || name.of_kcm().contains(&word))
     }
 }
 
@@ -109,7 +102,7 @@ fn known() -> String {
         [] => name.ours().to_owned(),
         twins => format!("{} (or {})", name.ours(), twins.join(", ")),
     };
-    Name::ALL.map(describe).join(", ")
+    Name::ALL.iter().copied().map(describe).collect::<Vec<_>>().join(", ")
 }
 
 /// Reads `--controllers` as kube-controller-manager does: a name switches one
@@ -132,7 +125,7 @@ pub fn wanted(words: &[String]) -> Result<Vec<Name>, BadControllers> {
         }
     }
     let wanted = |name: &Name| on.contains(name) || (all && name.is_on_by_default() && !off.contains(name));
-    let list: Vec<Name> = Name::ALL.into_iter().filter(wanted).collect();
+    let list: Vec<Name> = Name::ALL.iter().copied().filter(wanted).collect();
     if list.is_empty() { Err(BadControllers::None) } else { Ok(list) }
 }
 

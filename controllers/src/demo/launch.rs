@@ -35,7 +35,7 @@ pub(crate) fn launch(launched: Launched) -> Task {
         Name::PodGc => true,
     };
     let config = Config {
-        controllers: Name::ALL.into_iter().filter(runs).collect(),
+        controllers: Name::ALL.iter().copied().filter(runs).collect(),
         mode: match settings.nodes {
             Keeper::Ours => Mode::Replace,
             Keeper::Guarded => Mode::Guard,

@@ -44,7 +44,7 @@ impl World {
         world.cache.select();
         world.cache.fence();
         world.cache.guard();
-        for kind in Kind::ALL.into_iter().filter(|kind| !unread.contains(kind)) {
+        for &kind in Kind::ALL.iter().filter(|kind| !unread.contains(kind)) {
             world.list(kind, at(0));
         }
         world
@@ -69,7 +69,7 @@ impl World {
 
     /// The API server says at `now` that every kind is as it was.
     pub fn hear(&self, now: Mono) {
-        for kind in Kind::ALL {
+        for &kind in Kind::ALL {
             self.cache.heard(kind, now);
         }
     }

@@ -94,7 +94,21 @@ pub enum Trigger {
 }
 
 /// The phase of an incident.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
 pub enum Phase {
     /// Its gates are checked.
     #[default]
@@ -124,30 +138,12 @@ impl Phase {
 
     /// Its word.
     #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Pending => "Pending",
-            Self::Fencing => "Fencing",
-            Self::Fenced => "Fenced",
-            Self::Recovering => "Recovering",
-            Self::Done => "Done",
-            Self::Cancelled => "Cancelled",
-            Self::Superseded => "Superseded",
-            Self::AwaitingOperator => "AwaitingOperator",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 
     /// Every phase, for metrics.
-    pub const ALL: [Self; 8] = [
-        Self::Pending,
-        Self::Fencing,
-        Self::Fenced,
-        Self::Recovering,
-        Self::Done,
-        Self::Cancelled,
-        Self::Superseded,
-        Self::AwaitingOperator,
-    ];
+    pub const ALL: &[Self] = <Self as strum::VariantArray>::VARIANTS;
 }
 
 /// The state of an incident.

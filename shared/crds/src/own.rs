@@ -111,7 +111,7 @@ impl<S: OwnSpec> Own<S> {
 pub type Device = Own<FenceDeviceSpec>;
 
 /// What is known of a device: one word for metrics, `status` and `doctor`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 pub enum DeviceState {
     /// At the last status check every node was reported.
     Ready,
@@ -125,17 +125,12 @@ pub enum DeviceState {
 
 impl DeviceState {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Ready, Self::NotReady, Self::NotTrusted, Self::Unseen];
+    pub const ALL: &[Self] = <Self as strum::VariantArray>::VARIANTS;
 
     /// Its word.
     #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Ready => "Ready",
-            Self::NotReady => "NotReady",
-            Self::NotTrusted => "NotTrusted",
-            Self::Unseen => "Unseen",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 

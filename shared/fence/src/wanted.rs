@@ -26,7 +26,8 @@ pub struct Fencing {
 }
 
 /// What is done. Each writes the status that it carries, at the version that was seen, or nothing.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, strum::IntoStaticStr, strum::VariantNames)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Step {
     /// An incident begins.
     Open(Box<NodeFenceSpec>),
@@ -68,36 +69,12 @@ pub struct Target {
 impl Step {
     /// Its name in logs and metrics: closed.
     #[must_use]
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::Open(_) => "open",
-            Self::Write(_) => "write",
-            Self::Drain(..) => "drain",
-            Self::Attempt(_) => "attempt",
-            Self::Look(_) => "look",
-            Self::Prove(_) => "prove",
-            Self::ProveStorage(_) => "prove-storage",
-            Self::Taint(_) => "taint",
-            Self::Untaint(_) => "untaint",
-            Self::Withdraw(_) => "withdraw",
-            Self::Contradict(_) => "contradict",
-        }
+    pub fn name(&self) -> &'static str {
+        self.into()
     }
 
     /// The names of all steps, for metrics; `monitor` and `remediate` are steps of their own.
-    pub const NAMES: [&'static str; 11] = [
-        "open",
-        "write",
-        "drain",
-        "attempt",
-        "look",
-        "prove",
-        "prove-storage",
-        "taint",
-        "untaint",
-        "withdraw",
-        "contradict",
-    ];
+    pub const NAMES: &[&str] = <Self as strum::VariantNames>::VARIANTS;
 
     /// Whether it waits for devices to switch a machine: for minutes, where others do that.
     #[must_use]

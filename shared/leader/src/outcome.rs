@@ -10,7 +10,8 @@ use crate::model::Rv;
 use crate::wire;
 
 /// How an intent ended.
-#[derive(Debug)]
+#[derive(Debug, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Outcome {
     /// The pod is removed.
     Released(EvidenceKind),
@@ -45,22 +46,8 @@ pub enum Outcome {
 impl Outcome {
     /// Its name in metrics.
     #[must_use]
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::Released(_) => "released",
-            Self::FinalizersRemain(_) => "finalizers_remain",
-            Self::Ending => "ending",
-            Self::Written => "written",
-            Self::NoEffect => "no_effect",
-            Self::Heard => "heard",
-            Self::Withdrawn => "withdrawn",
-            Self::Gone => "gone",
-            Self::Changed => "changed",
-            Self::Refused(_) => "refused",
-            Self::Expired => "expired",
-            Self::NotLeader => "not_leader",
-            Self::Failed(_) => "failed",
-        }
+    pub fn name(&self) -> &'static str {
+        self.into()
     }
 
     /// What a request came to that the API server answered with this error.

@@ -42,7 +42,7 @@ pub use volume::{
 pub use workload::{Scale, Workload, WorkloadKind};
 
 /// The kinds that the cache can follow. Closed: it labels metrics and sync states.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, strum::VariantArray)]
 pub enum Kind {
     /// Pods of all namespaces.
     Pods,
@@ -82,25 +82,7 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind, in the order of their sync states.
-    pub const ALL: [Self; 17] = [
-        Self::Pods,
-        Self::Nodes,
-        Self::NodeLeases,
-        Self::Budgets,
-        Self::Deployments,
-        Self::ReplicaSets,
-        Self::StatefulSets,
-        Self::ReplicationControllers,
-        Self::FenceDevices,
-        Self::FencePolicies,
-        Self::NodeFences,
-        Self::FenceEvidences,
-        Self::Remediations,
-        Self::Volumes,
-        Self::Claims,
-        Self::Attachments,
-        Self::VolumeLeases,
-    ];
+    pub const ALL: &[Self] = <Self as strum::VariantArray>::VARIANTS;
 
     /// The name that logs, metrics and RBAC use.
     #[must_use]

@@ -229,7 +229,7 @@ impl Authority {
             transport,
             identity,
         } = parts;
-        metrics.knows_steps(Step::NAMES.into_iter().chain(["monitor", "remediate", "review"]));
+        metrics.knows_steps(Step::NAMES.iter().copied().chain(["monitor", "remediate", "review"]));
         let scales = Scales::start(connection.clone(), Arc::clone(&cache), env.clone());
         let authority = Arc::new(Self {
             connection,

@@ -9,8 +9,9 @@ use crate::clock::Mono;
 use crate::model::{BudgetKey, PodKey, Uid, VolumeKey};
 
 /// How far a controller goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, strum::IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum Mode {
     /// Decides and reports, writes nothing.
     Observe,
@@ -23,12 +24,8 @@ pub enum Mode {
 impl Mode {
     /// Its word on the command line and in metrics.
     #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Observe => "observe",
-            Self::Guard => "guard",
-            Self::Replace => "replace",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 

@@ -15,13 +15,15 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 mod uuid;
 
 pub use uuid::MachineUuid;
 
 /// By which means a device is reached.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Driver {
     /// An executable of the fence-agents project, by its name: `fence_ipmilan`.
     Agent(Arc<str>),
@@ -32,16 +34,14 @@ pub enum Driver {
 impl Driver {
     /// Its name in metrics.
     #[must_use]
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::Agent(_) => "agent",
-            Self::Redfish => "redfish",
-        }
+    pub fn name(&self) -> &'static str {
+        self.into()
     }
 }
 
 /// What is wanted of a machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Act {
     /// It should be off.
     Off,
@@ -54,12 +54,8 @@ pub enum Act {
 impl Act {
     /// Its word in statuses and metrics.
     #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::On => "on",
-            Self::Look => "look",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 

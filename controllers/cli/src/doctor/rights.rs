@@ -125,7 +125,7 @@ mod tests {
         let words = |mode, controllers: &[Name]| -> Vec<String> {
             needed(mode, controllers).iter().map(ToString::to_string).collect()
         };
-        let all = words(Mode::Replace, &Name::ALL);
+        let all = words(Mode::Replace, Name::ALL);
         for right in [
             "delete pods",
             "patch pods/status",
@@ -146,7 +146,7 @@ mod tests {
             );
         }
         assert!(all.iter().any(|one| one.contains("pod-safety-volumes")), "{all:?}");
-        let observe = words(Mode::Observe, &Name::ALL);
+        let observe = words(Mode::Observe, Name::ALL);
         assert!(
             !observe.iter().any(|one| one.starts_with("delete") || one.starts_with("patch")),
             "{observe:?}"

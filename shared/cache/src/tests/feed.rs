@@ -457,7 +457,7 @@ async fn a_kind_that_may_not_be_read_keeps_no_other_from_being_followed() {
         }
     });
     let (cache, metrics) = (Arc::new(Cache::default()), metrics());
-    follow(&Kind::ALL, &api.connection(), &cache, &env, &metrics).unwrap();
+    follow(Kind::ALL, &api.connection(), &cache, &env, &metrics).unwrap();
     pass(30.0).await;
     let guard = cache.read();
     let view = guard.view();

@@ -15,7 +15,7 @@ fn every_kind_says_which_version_came() {
     let life = json!({ "name": "n", "uid": "uid-n", "bootID": "boot-1" });
     let trigger = json!({ "kind": "Person", "reason": "r" });
     let spec = json!({ "driver": "Agent", "levels": [], "node": life, "policy": "p", "trigger": trigger, "kind": "PowerOff", "by": "b" });
-    for kind in Kind::ALL {
+    for &kind in Kind::ALL {
         let object = named("x").within("ns").rv(8).set("/spec", spec.clone());
         let raw = Raw::from_body(Encoding::Json, object.0.to_string().into()).unwrap();
         let version = listed().receive(kind, &raw, at(1));
@@ -26,7 +26,7 @@ fn every_kind_says_which_version_came() {
 /// What a list leaves out is gone, and what of it cannot be read is unknown.
 #[test]
 fn every_kind_counts_what_its_last_list_had() {
-    for kind in Kind::ALL {
+    for &kind in Kind::ALL {
         let cache = listed();
         for (there, counted) in [(false, (0, 0)), (true, (1, 1)), (true, (1, 1)), (false, (0, 0))] {
             of_kind!(kind, T => {

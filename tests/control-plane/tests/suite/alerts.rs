@@ -231,8 +231,8 @@ fn only_words_that_the_program_has_are_asked_for() {
     let reasons: BTreeSet<_> = every_hold().into_iter().chain(Unproved::reasons()).collect();
     let words = [
         ("reason", reasons),
-        ("phase", Phase::ALL.map(Phase::name).into()),
-        ("step", Step::NAMES.into()),
+        ("phase", Phase::ALL.iter().copied().map(Phase::name).collect()),
+        ("step", Step::NAMES.iter().copied().collect()),
         ("evidence", EVIDENCE.into()),
         ("mode", ["observe", "guard", "replace"].into()),
     ];
