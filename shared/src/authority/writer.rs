@@ -19,6 +19,7 @@ use pod_safety_fence::witness;
 use pod_safety_fence::{Fencing, Judge, Looker, Monitor, PolicyReview, Remediate, Step};
 use pod_safety_leader::outcome::Outcome;
 use pod_safety_proof::Force;
+use strum::EnumCount as _;
 use tokio::sync::Notify;
 
 use super::claim::{Delete, Intent};
@@ -130,16 +131,9 @@ enum Work {
 
 #[derive(Default)]
 struct State {
-    queue: FairQueue<Class, Work>,
+    /// One for each [`Staff`].
+    queues: [FairQueue<Class, Work>; Staff::COUNT],
     drain: Drain,
-    /// The queue of [`NODE_WRITERS`].
-    nodes: FairQueue<Class, Work>,
-    /// The queue of [`FENCERS`].
-    fencing: FairQueue<Class, Work>,
-    /// The queue of [`SWITCHERS`].
-    switching: FairQueue<Class, Work>,
-    /// The queue of [`LOOKERS`].
-    looking: FairQueue<Class, Work>,
     fences: Fences,
     ledger: Ledger<forces::Basis>,
     witnessing: BTreeSet<Arc<str>>,
@@ -149,13 +143,7 @@ struct State {
 
 impl State {
     const fn queue_of(&mut self, staff: Staff) -> &mut FairQueue<Class, Work> {
-        match staff {
-            Staff::Others => &mut self.queue,
-            Staff::Nodes => &mut self.nodes,
-            Staff::Fencers => &mut self.fencing,
-            Staff::Switchers => &mut self.switching,
-            Staff::Lookers => &mut self.looking,
-        }
+        &mut self.queues[staff as usize]
     }
 }
 
@@ -173,11 +161,8 @@ pub struct Authority {
     transport: Arc<dyn FenceTransport>,
     identity: String,
     state: Mutex<State>,
-    work: Notify,
-    work_on_nodes: Notify,
-    work_on_fences: Notify,
-    work_on_switches: Notify,
-    work_on_looks: Notify,
+    /// One for each [`Staff`]: there is work.
+    bells: [Notify; Staff::COUNT],
     busy: AtomicUsize,
     idle: Notify,
 }
@@ -244,11 +229,7 @@ impl Authority {
             transport,
             identity,
             state: Mutex::default(),
-            work: Notify::new(),
-            work_on_nodes: Notify::new(),
-            work_on_fences: Notify::new(),
-            work_on_switches: Notify::new(),
-            work_on_looks: Notify::new(),
+            bells: Default::default(),
             busy: AtomicUsize::new(0),
             idle: Notify::new(),
         });
@@ -305,7 +286,7 @@ impl Authority {
             return Submitted::Later(now + WITNESS_AGAIN);
         }
         let work = Work::Witness { node: Arc::clone(&node), owner: Arc::clone(owner) };
-        if state.queue.push(Class::Witness, &node, work).is_err() {
+        if state.queue_of(Staff::Others).push(Class::Witness, &node, work).is_err() {
             state.witnessing.remove(&node);
             return Submitted::Later(now + state.drain.room_in());
         }
@@ -314,22 +295,15 @@ impl Authority {
     }
 
     fn count(&self, state: &State) {
-        let apart = [&state.nodes, &state.fencing, &state.switching, &state.looking];
-        let queued = state.queue.len() + apart.iter().map(|queue| queue.len()).sum::<usize>();
+        let queued: usize = state.queues.iter().map(FairQueue::len).sum();
         self.metrics.queued.set(i64::try_from(queued).unwrap_or(i64::MAX));
     }
 
     /// Forgets what waits: leadership is lost, and whoever leads decides anew.
     pub fn abandon(&self) {
         let mut state = self.state.lock();
-        let all = [
-            state.queue.clear(),
-            state.nodes.clear(),
-            state.fencing.clear(),
-            state.switching.clear(),
-            state.looking.clear(),
-        ];
-        for work in all.into_iter().flatten() {
+        let all: Vec<Work> = state.queues.iter_mut().flat_map(FairQueue::clear).collect();
+        for work in all {
             match work {
                 Work::Witness { node, .. } => drop(state.witnessing.remove(&node)),
                 Work::Force { force, .. } => state.ledger.released(&force.pod.uid),
@@ -362,30 +336,25 @@ impl Authority {
     }
 
     const fn bell(&self, staff: Staff) -> &Notify {
-        match staff {
-            Staff::Others => &self.work,
-            Staff::Nodes => &self.work_on_nodes,
-            Staff::Fencers => &self.work_on_fences,
-            Staff::Switchers => &self.work_on_switches,
-            Staff::Lookers => &self.work_on_looks,
-        }
+        &self.bells[staff as usize]
     }
 
     async fn write_for_ever(&self, staff: Staff) {
         loop {
             let batch = {
                 let mut state = self.state.lock();
-                let nodes_wait = state.nodes.len() > 0;
+                let nodes_wait = state.queue_of(Staff::Nodes).len() > 0;
                 let batch = if matches!(staff, Staff::Others) {
-                    let batch = state.queue.pop_but(nodes_wait.then_some(Class::PodOfLostNode));
+                    let others = state.queue_of(staff);
+                    let batch = others.pop_but(nodes_wait.then_some(Class::PodOfLostNode));
                     state.drain.took(batch.as_ref().map_or(0, Vec::len), self.env.now());
                     batch
                 } else {
                     state.queue_of(staff).pop()
                 };
                 self.count(&state);
-                if matches!(staff, Staff::Nodes) && state.nodes.len() == 0 {
-                    self.work.notify_one();
+                if matches!(staff, Staff::Nodes) && state.queue_of(staff).len() == 0 {
+                    self.bell(Staff::Others).notify_one();
                 }
                 batch
             };

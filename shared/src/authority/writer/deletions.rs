@@ -10,7 +10,7 @@ use pod_safety_leader::outcome::{Outcome, READS_TOO_SLOW};
 use super::super::claim::Cause;
 use super::super::delete::{delete, told};
 use super::super::ledger::{Admission, Ledger};
-use super::{Authority, Class, Delete, Owner, Submitted, Work};
+use super::{Authority, Class, Delete, Owner, Staff, Submitted, Work};
 use crate::cache::{self, Lookup};
 use crate::client::{ApiError, Call};
 use crate::clock::Mono;
@@ -88,7 +88,7 @@ impl Authority {
         }
         let lane = Arc::clone(delete.cause.node());
         let work = Work::Delete { delete, owner: Arc::clone(owner) };
-        if state.queue.push(Class::Delete, &lane, work).is_err() {
+        if state.queue_of(Staff::Others).push(Class::Delete, &lane, work).is_err() {
             state.deletions.ledger.released(&uid);
             return Submitted::Later(now + state.drain.room_in());
         }

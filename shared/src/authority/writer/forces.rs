@@ -10,7 +10,7 @@ use super::super::act;
 use super::super::claim::ClaimKind;
 use super::super::ledger::Admission;
 use super::super::verify::{FORCE_DELETE_REFUSED, Verifier};
-use super::{Authority, Class, Owner, Submitted, Work};
+use super::{Authority, Class, Owner, Staff, Submitted, Work};
 use crate::clock::Mono;
 use crate::events::{About, Event, EventType, Speaker};
 use crate::model::{Pod, Rv};
@@ -42,7 +42,8 @@ impl Authority {
         let class = if keeps_identity { Class::ForceOfIdentity(kind) } else { Class::Force(kind) };
         let lane = Arc::clone(force.claim.node().unwrap_or(&force.pod.namespace));
         let uid = force.pod.uid.clone();
-        if state.queue.push(class, &lane, Work::Force { force, owner: Arc::clone(owner) }).is_err() {
+        let work = Work::Force { force, owner: Arc::clone(owner) };
+        if state.queue_of(Staff::Others).push(class, &lane, work).is_err() {
             state.ledger.released(&uid);
             return Submitted::Later(now + state.drain.room_in());
         }

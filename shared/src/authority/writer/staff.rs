@@ -27,14 +27,14 @@ pub(super) enum Class {
     Monitor,
 }
 
-/// Who carries it out.
-#[derive(Clone, Copy)]
+/// Who carries it out, out of a queue of its own.
+#[derive(Clone, Copy, strum::EnumCount)]
 pub(super) enum Staff {
+    Others,
     Nodes,
     Fencers,
     Switchers,
     Lookers,
-    Others,
 }
 
 impl Staff {

@@ -11,7 +11,7 @@ use pod_safety_leader::send::Means;
 use super::super::ledger::{Admission, Ledger};
 use super::super::node::Done;
 use super::super::update::{Basis, Past, Update, UpdateKind, write};
-use super::{Authority, Class, Owner, Submitted, Work};
+use super::{Authority, Class, Owner, Staff, Submitted, Work};
 use crate::clock::Mono;
 use crate::model::{BudgetStatus, Uid};
 use crate::record::{LogEvent, error_chain};
@@ -95,16 +95,16 @@ impl Authority {
             Admission::Admitted => {}
         }
         let (lane, work) = (Arc::clone(update.lane()), Work::Update { uid: uid.clone() });
-        let queued = match update.kind() {
-            UpdateKind::Node => state.nodes.push(Class::Node, &lane, work),
-            UpdateKind::PodOfLostNode => state.queue.push(Class::PodOfLostNode, &lane, work),
+        let (staff, class) = match update.kind() {
+            UpdateKind::Node => (Staff::Nodes, Class::Node),
+            UpdateKind::PodOfLostNode => (Staff::Others, Class::PodOfLostNode),
             UpdateKind::Budget
             | UpdateKind::NotDisrupted
             | UpdateKind::Volume
             | UpdateKind::Ungate
-            | UpdateKind::Forget => state.queue.push(Class::Update, &lane, work),
+            | UpdateKind::Forget => (Staff::Others, Class::Update),
         };
-        if queued.is_err() {
+        if state.queue_of(staff).push(class, &lane, work).is_err() {
             state.updates.ledger.released(&uid);
             return Submitted::Later(now + state.drain.room_in());
         }
