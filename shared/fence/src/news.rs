@@ -49,14 +49,8 @@ impl Acting<'_> {
                 name: Arc::from(&*device.name),
                 uid: uid.clone(),
             };
-            self.events.record(Event {
-                speaker: Speaker::Ours,
-                about: About::Device(key),
-                kind,
-                reason,
-                code: None,
-                message: condition.message.clone(),
-            });
+            let message = condition.message.clone();
+            self.events.record(Event::new(Speaker::Ours, About::Device(key), kind, reason, message));
         }
     }
 }

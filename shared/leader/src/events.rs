@@ -135,6 +135,18 @@ pub struct Event {
 }
 
 impl Event {
+    /// One without a code.
+    #[must_use]
+    pub const fn new(
+        speaker: Speaker,
+        about: About,
+        kind: EventType,
+        reason: &'static str,
+        message: String,
+    ) -> Self {
+        Self { speaker, about, kind, reason, code: None, message }
+    }
+
     fn said(&self) -> Said {
         (self.about.clone(), self.reason, self.code)
     }

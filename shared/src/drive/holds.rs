@@ -140,7 +140,7 @@ impl Holds {
         }
         let (about, message) = (About::Pod(pod.clone()), format!("Cancelling deletion of Pod {pod}"));
         let (speaker, reason) = TAINT_MANAGER_EVICTION;
-        self.events.record(Event { speaker, about, kind: EventType::Normal, reason, code: None, message });
+        self.events.record(Event::new(speaker, about, EventType::Normal, reason, message));
     }
 
     /// Tells people of every hold that is in force: a new leader does, for nobody
@@ -170,8 +170,7 @@ impl Holds {
         let Some((kind, reason)) = event else { return };
         let message =
             if reason == FORCE_DELETE_HELD { format!("{held}: {message}") } else { message.to_owned() };
-        let speaker = Speaker::Ours;
-        self.events.record(Event { speaker, about, kind, reason, code: None, message });
+        self.events.record(Event::new(Speaker::Ours, about, kind, reason, message));
     }
 
     fn write(&self, controller: &'static str, subject: &Subject, hold: &impl HoldReason, at: Timestamp) {

@@ -203,14 +203,8 @@ impl Authority {
             Cause::NodeGone { .. } => "DeletionFailed",
         };
         let about = About::Pod(wished.pod.clone());
-        self.events.record(Event {
-            speaker: Speaker::Ours,
-            about,
-            kind: EventType::Warning,
-            reason,
-            code,
-            message,
-        });
+        let (speaker, kind) = (Speaker::Ours, EventType::Warning);
+        self.events.record(Event { speaker, about, kind, reason, code, message });
     }
 
     fn tell(&self, wished: &Delete, outcome: &Outcome, controller: &'static str) {
@@ -223,14 +217,7 @@ impl Authority {
                     Cause::Taint { .. } => format!("Marking for deletion Pod {pod}"),
                     Cause::NodeGone { .. } => wished.cause.to_string(),
                 };
-                self.events.record(Event {
-                    speaker,
-                    about,
-                    kind: EventType::Normal,
-                    reason,
-                    code: None,
-                    message,
-                });
+                self.events.record(Event::new(speaker, about, EventType::Normal, reason, message));
                 (Action::Deleted, recorded, wished.cause.to_string())
             }
             Outcome::Failed(error) => {

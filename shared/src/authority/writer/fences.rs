@@ -189,8 +189,7 @@ impl Authority {
             (Outcome::Written, Reply::Say(status), Some(node)) => {
                 let (kind, reason, message) = said(status);
                 let about = About::Node(node.clone());
-                let event = Event { speaker: Speaker::Ours, about, kind, reason, code: None, message };
-                self.events.record(event);
+                self.events.record(Event::new(Speaker::Ours, about, kind, reason, message));
             }
             (Outcome::Failed(error), ..) => {
                 let Remediate { namespace, name, .. } = wish;
@@ -279,14 +278,7 @@ impl Authority {
         };
         if let (Some(uid), false) = (uid.clone(), is_for_the_log) {
             let about = About::Node(NodeKey { name: Arc::clone(&fencing.node), uid });
-            self.events.record(Event {
-                speaker: Speaker::Ours,
-                about,
-                kind,
-                reason,
-                code: None,
-                message: message.clone(),
-            });
+            self.events.record(Event::new(Speaker::Ours, about, kind, reason, message.clone()));
         }
         let record = Record {
             at: self.env.clock.wall(),

@@ -27,14 +27,7 @@ impl Authority {
             let (speaker, reason) = NODE_NOT_READY;
             let message = format!("Node {} status is now: {reason}", update.node.name);
             let about = About::Node(update.node.clone());
-            self.events.record(Event {
-                speaker,
-                about,
-                kind: EventType::Normal,
-                reason,
-                code: None,
-                message,
-            });
+            self.events.record(Event::new(speaker, about, EventType::Normal, reason, message));
         }
         if !done.is_nothing() {
             self.write_down(update, Action::Marked, done.reason(), done.to_string(), controller);
@@ -64,6 +57,6 @@ impl Authority {
         }
         let (speaker, reason) = NODE_NOT_READY;
         let (about, message) = (About::Pod(pod.clone()), "Node is not ready".to_owned());
-        self.events.record(Event { speaker, about, kind: EventType::Warning, reason, code: None, message });
+        self.events.record(Event::new(speaker, about, EventType::Warning, reason, message));
     }
 }
