@@ -16,7 +16,7 @@ mod twins;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use pod_safety_explain::{Policies, Running, plural, span};
+use pod_safety_explain::{Policies, Running, plural, span, text};
 use pod_safety_shared::authority::Right;
 use pod_safety_shared::cache::View;
 use pod_safety_shared::model::{Budget, Readiness};
@@ -199,13 +199,7 @@ pub fn leader(running: &Running, wall: Timestamp) -> Symptom {
         ),
         (Some(leader), false) => {
             let others = running.standbys;
-            fine(
-                "Leader",
-                format!(
-                    "{leader} leads, {}",
-                    if others == 1 { "1 standby".to_owned() } else { format!("{others} standbys") }
-                ),
-            )
+            fine("Leader", format!("{leader} leads, {}", plural(others, "standby")))
         }
     }
 }
@@ -264,9 +258,6 @@ pub fn policies(policies: Policies, wall: Timestamp) -> Symptom {
 
 /// StatefulSets whose pods have no grace.
 pub fn graceless(sets: &[Value]) -> Symptom {
-    let text = |set: &Value, pointer: &str| {
-        set.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
-    };
     let is_zero = |set: &&Value| {
         set.pointer("/spec/template/spec/terminationGracePeriodSeconds").and_then(Value::as_i64) == Some(0)
     };

@@ -92,6 +92,15 @@ pub struct Finding {
     pub detail: String,
 }
 
+pub(super) fn finding(
+    r#type: &'static str,
+    name: &str,
+    met: Option<bool>,
+    detail: impl Into<String>,
+) -> Finding {
+    Finding { r#type, name: name.to_owned(), met, detail: detail.into() }
+}
+
 /// Who may do something about it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Actor {

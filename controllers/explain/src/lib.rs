@@ -60,7 +60,7 @@ pub use node::{explain_node, state};
 pub use overview::{Blocked, Overall, Overview, Trouble, Zone};
 pub use pauses::Paused;
 pub use pod::explain_pod;
-pub use scene::{Attachment, Policies, Running, Said, Scene, Settings, object, pod_object};
+pub use scene::{Attachment, Policies, Running, Said, Scene, Settings, object, pod_object, text};
 pub use set::explain_set;
 pub use verdict::{asks, explain, owner_of};
 pub use volume::{Volume, explain_volume};

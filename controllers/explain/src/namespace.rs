@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use pod_safety_shared::model::Pod;
 use serde_json::Value;
 
-use super::answer::{Answer, Item, Judgement, Next, Standing, since, span};
+use super::answer::{Answer, Item, Judgement, Next, Standing, plural, since, span};
 use super::pod::explain_pod;
 use super::scene::Scene;
 
@@ -150,18 +150,14 @@ fn verdict(namespace: &Value, items: &[Item], contents: &Contents) -> Judgement 
         0 => Judgement::new(
             Standing::Waiting,
             "BeingEmptied",
-            format!("{} left, and nothing blocks their deletion.{said}", things(items.len())),
+            format!("{} left, and nothing blocks their deletion.{said}", plural(items.len(), "object")),
         ),
         count => Judgement::new(
             Standing::Blocked,
             items[0].verdict.reason,
-            format!("{} it, of {} left.{said}", holds(count), things(items.len())),
+            format!("{} it, of {} left.{said}", holds(count), plural(items.len(), "object")),
         ),
     }
-}
-
-fn things(count: usize) -> String {
-    if count == 1 { "1 object".to_owned() } else { format!("{count} objects") }
 }
 
 fn holds(count: usize) -> String {

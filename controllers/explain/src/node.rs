@@ -8,7 +8,7 @@ use pod_safety_shared::drive::HoldReason;
 use pod_safety_shared::drive::Subject;
 use pod_safety_shared::model::{Kind, Node, Pod, Readiness, SUSPECT_TAINT};
 
-use super::answer::{Answer, Judgement, Standing};
+use super::answer::{Answer, Judgement, Standing, plural};
 use super::pauses::Paused;
 use super::pod::explain_pod;
 use super::scene::{Scene, object};
@@ -85,9 +85,7 @@ impl<'a> Pods<'a> {
     }
 
     fn words(&self) -> String {
-        let count = self.all.len();
-        let plural = if count == 1 { "" } else { "s" };
-        format!("{count} pod{plural}")
+        plural(self.all.len(), "pod")
     }
 
     fn items(&self, scene: &Scene<'_>) -> Vec<super::Item> {

@@ -6,12 +6,8 @@ use pod_safety_shared::authority::{Lack, rehearsal_name};
 use pod_safety_shared::cache::Lookup;
 use pod_safety_shared::model::{Fence, Kind, Node, Own, Pod, Policy, Proof, Readiness};
 
-use super::answer::{Answer, Finding, moment, since, span};
+use super::answer::{Answer, Finding, finding, moment, since, span};
 use super::scene::Scene;
-
-fn finding(r#type: &'static str, name: &str, met: Option<bool>, detail: impl Into<String>) -> Finding {
-    Finding { r#type, name: name.to_owned(), met, detail: detail.into() }
-}
 
 /// What would prove that this pod stopped.
 pub(super) fn of_pod(pod: &Pod, name: &str, scene: &Scene<'_>) -> Vec<Finding> {

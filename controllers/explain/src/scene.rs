@@ -95,7 +95,7 @@ impl Said {
     /// Reads an Event of the core API.
     #[must_use]
     pub fn of(event: &Value) -> Option<Self> {
-        let text = |pointer: &str| event.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let text = |pointer: &str| text(event, pointer);
         let time = |pointer: &str| text(pointer).parse::<Timestamp>().ok();
         let last = time("/series/lastObservedTime").or_else(|| time("/lastTimestamp"));
         let at = last.or_else(|| time("/eventTime")).or_else(|| time("/metadata/creationTimestamp"))?;
@@ -117,6 +117,12 @@ impl Said {
             warning: text("/type") == "Warning",
         })
     }
+}
+
+/// The text in an object at this JSON pointer; empty if there is none.
+#[must_use]
+pub fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// How an object is named: `pod/shop/orders-1`, `node/worker-b1`.

@@ -6,12 +6,12 @@ use serde_json::Value;
 use super::answer::{Answer, Item, Judgement, Standing};
 use super::history;
 use super::pod::explain_pod;
-use super::scene::{Scene, object};
+use super::scene::{Scene, object, text};
 
 /// Answers for a StatefulSet, as the API has it.
 #[must_use]
 pub fn explain_set(set: &Value, scene: &Scene<'_>) -> Answer {
-    let text = |pointer: &str| set.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let text = |pointer: &str| text(set, pointer);
     let number = |pointer: &str| set.pointer(pointer).and_then(Value::as_i64);
     let (namespace, name, uid) = (text("/metadata/namespace"), text("/metadata/name"), text("/metadata/uid"));
     let replicas = number("/spec/replicas").unwrap_or(1);

@@ -2,7 +2,7 @@
 
 use pod_safety_shared::model::{Kind, Node, Readiness};
 
-use super::answer::{Finding, since, span};
+use super::answer::{Finding, finding, since, span};
 use super::scene::Scene;
 
 /// Where signs of life come from, and when each was last seen.
@@ -11,14 +11,12 @@ pub(super) fn signals(node: &Node, scene: &Scene<'_>) -> Vec<Finding> {
     let seen = |at: Option<jiff::Timestamp>| {
         at.map_or("never".to_owned(), |at| format!("{} ago", span(since(at, scene.wall))))
     };
-    let finding =
-        |r#type, name: &str, met, detail: String| Finding { r#type, name: name.to_owned(), met, detail };
     let lease = if scene.has(Kind::NodeLeases) {
         let renewed = scene.view.lease(&node.name);
         let words = renewed.map_or("there is none".to_owned(), |at| format!("renewed {}", seen(at)));
         finding("Lease", "Lease", Some(!silent && renewed.is_some()), words)
     } else {
-        finding("Lease", "Lease", None, "not read".to_owned())
+        finding("Lease", "Lease", None, "not read")
     };
     let status =
         finding("NodeStatus", "node status", Some(!silent), format!("reported {}", seen(node.heartbeat)));

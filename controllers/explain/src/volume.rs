@@ -10,7 +10,7 @@ use super::answer::{Answer, Item, Judgement, Standing};
 use super::history;
 use super::node::explain_node;
 use super::pod::explain_pod;
-use super::scene::{Attachment, Scene, object, pod_object};
+use super::scene::{Attachment, Scene, object, pod_object, text};
 
 /// A volume and all that is about it, as the API has it. What nobody could read is not there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -80,10 +80,6 @@ impl Volume {
             (None, None) => "",
         }
     }
-}
-
-fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
-    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
 fn item(attachment: &Attachment) -> Item {

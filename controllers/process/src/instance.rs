@@ -92,26 +92,11 @@ struct Running {
 }
 
 /// Runs until `stop` is set, then finishes what is under way and gives the lease
-/// back.
+/// back. The demonstration is shown its holds.
 ///
 /// # Errors
 /// Why it could not start.
 pub async fn run(
-    config: Config,
-    connection: Connection,
-    transport: Arc<dyn FenceTransport>,
-    env: Env,
-    metrics: Metrics,
-    stop: watch::Receiver<bool>,
-) -> Result<(), StartError> {
-    run_shown(config, connection, transport, env, metrics, stop, |_| ()).await
-}
-
-/// As [`run`], and shows its holds to somebody who looks on: the demonstration.
-///
-/// # Errors
-/// Why it could not start.
-pub async fn run_shown(
     config: Config,
     connection: Connection,
     transport: Arc<dyn FenceTransport>,

@@ -480,7 +480,7 @@ async fn run(config: Config, connect: &ConnectOptions, agents: RunAgents) -> any
     let devices = Arc::new(Devices::new(env.clone(), agents));
     let watched = watch_agents(Arc::clone(&devices), env.clone(), metrics.clone());
     env.spawner.spawn("fence agents", Box::pin(watched));
-    let work = instance::run(config, connection, devices, env, metrics, stop);
+    let work = instance::run(config, connection, devices, env, metrics, stop, |_| ());
     tokio::pin!(work);
     let told = async {
         tokio::select! {

@@ -2,7 +2,7 @@
 //! `pod-safety run`, with the world's clock, tasks and connection. The simulator's
 //! own tests start it by this very file.
 
-use pod_safety_process::instance::{Config, run_shown};
+use pod_safety_process::instance::{self, Config};
 use pod_safety_process::registry::Name;
 use pod_safety_process::{disruption, node_lifecycle, pod_gc, volume_guard};
 use pod_safety_shared::clock::Task;
@@ -63,7 +63,7 @@ pub(crate) fn launch(launched: Launched) -> Task {
     };
     Box::pin(async move {
         let show = |holds: &std::sync::Arc<_>| drop(shown.set(std::sync::Arc::clone(holds)));
-        let ended = run_shown(config, connection, transport, env, metrics, stop, show).await;
+        let ended = instance::run(config, connection, transport, env, metrics, stop, show).await;
         // One that does not start does nothing, which the checker's liveness finds too.
         debug_assert!(ended.is_ok(), "the process did not start: {ended:?}");
     })

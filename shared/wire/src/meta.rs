@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::de::IgnoredAny;
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -88,7 +88,7 @@ pub(super) struct ListMeta {
 
 /// A JSON object of which only the keys are kept.
 mod map_keys {
-    use super::{Deserializer, IgnoredAny, MapAccess, MapKey, SerializeMap, Serializer, Visitor};
+    use super::{BTreeMap, Deserializer, IgnoredAny, MapKey, SerializeMap, Serializer, null_is_empty_map};
 
     pub(super) fn serialize<S: Serializer>(keys: &[MapKey], serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(keys.len()))?;
@@ -99,23 +99,7 @@ mod map_keys {
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<MapKey>, D::Error> {
-        struct Keys;
-        impl<'de> Visitor<'de> for Keys {
-            type Value = Vec<MapKey>;
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("an object or null")
-            }
-            fn visit_unit<E>(self) -> Result<Self::Value, E> {
-                Ok(Vec::new())
-            }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut keys = Vec::new();
-                while let Some((key, IgnoredAny)) = map.next_entry()? {
-                    keys.push(MapKey { key });
-                }
-                Ok(keys)
-            }
-        }
-        deserializer.deserialize_any(Keys)
+        let map: BTreeMap<String, IgnoredAny> = null_is_empty_map(deserializer)?;
+        Ok(map.into_keys().map(|key| MapKey { key }).collect())
     }
 }

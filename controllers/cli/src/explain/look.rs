@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use jiff::Timestamp;
-use pod_safety_explain::{Attachment, Policies, Running, Said, Scene, Settings};
+use pod_safety_explain::{Attachment, Policies, Running, Said, Scene, Settings, text};
 use pod_safety_process::registry::Name;
 use pod_safety_shared::api::{PAUSE_ANNOTATION, Pause};
 use pod_safety_shared::cache::{Snapshot, Unread};
@@ -413,20 +413,18 @@ fn account_of(namespace: &str, name: &str) -> Option<String> {
 
 /// Who leads, by the lease.
 fn lead(running: &mut Running, lease: &Value, pods: &[Value], wall: Timestamp) {
-    let text = |value: &Value, pointer: &str| {
-        value.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
-    };
     let holder = text(lease, "/spec/holderIdentity");
     let renewed = text(lease, "/spec/renewTime").parse::<Timestamp>().ok();
     let seconds = lease.pointer("/spec/leaseDurationSeconds").and_then(Value::as_i64).unwrap_or(0);
     let over = renewed.is_none_or(|at| wall.as_second() > at.as_second().saturating_add(seconds));
-    let name = holder.rsplit_once('_').map_or(holder.as_str(), |(pod, _)| pod).to_owned();
+    let name = holder.rsplit_once('_').map_or(holder, |(pod, _)| pod);
     if over {
         running.stale = renewed.filter(|_| !name.is_empty());
     } else if !name.is_empty() {
         let pod = pods.iter().find(|pod| text(pod, "/metadata/name") == name);
-        running.leader_node = pod.map(|pod| text(pod, "/spec/nodeName")).filter(|node| !node.is_empty());
-        running.leader = Some(name.clone());
+        let node = pod.map(|pod| text(pod, "/spec/nodeName")).filter(|node| !node.is_empty());
+        running.leader_node = node.map(str::to_owned);
+        running.leader = Some(name.to_owned());
     }
     let ready = |pod: &&Value| {
         let conditions = pod.pointer("/status/conditions").and_then(Value::as_array);

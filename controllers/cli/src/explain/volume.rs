@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context, bail};
-use pod_safety_explain::{Answer, Volume, explain_volume};
+use pod_safety_explain::{Answer, Volume, explain_volume, text};
 use pod_safety_shared::client::ApiError;
 use pod_safety_shared::model::{Kind, VOLUME_LEASES};
 use serde_json::Value;
@@ -55,10 +55,6 @@ async fn owner(session: &Session, name: &str, refused: &mut Vec<String>) -> Opti
             .push(format!("{refusal}: it is not known which node the volume guard recorded as its owner."));
         None
     })
-}
-
-fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
-    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// An object; none if it is not there.
