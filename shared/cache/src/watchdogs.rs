@@ -11,6 +11,10 @@ use crate::model::Uid;
 /// Marks of more pods than this are not kept: far more than are stuck at one time, and a mark that is gone is made anew.
 const MOST_MARKS: usize = 10_000;
 
+/// More Leases than this are not known, and nodes of an autoscaler come and go: more than a cluster has nodes. One that was forgotten
+/// is waited for anew.
+const MOST_KNOWN: usize = 200_000;
+
 /// What this process knows of watchdog Leases, by their paths; and the rounds from which reports about pods count.
 #[derive(Debug, Default)]
 pub struct Watchdogs {
@@ -21,7 +25,11 @@ pub struct Watchdogs {
 impl Watchdogs {
     /// What it knows of this one.
     pub fn with<T>(&self, path: &str, then: impl FnOnce(&mut Watch) -> T) -> T {
-        then(self.known.lock().entry(path.into()).or_default())
+        let mut known = self.known.lock();
+        if known.len() >= MOST_KNOWN && !known.contains_key(path) {
+            known.clear();
+        }
+        then(known.entry(path.into()).or_default())
     }
 
     /// The mark of a pod.
@@ -37,5 +45,20 @@ impl Watchdogs {
             marks.clear();
         }
         marks.insert(pod.clone(), mark);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leases_of_nodes_that_came_and_went_take_no_memory_without_end() {
+        let known = Watchdogs::default();
+        for number in 0..=MOST_KNOWN {
+            known.with(&number.to_string(), |_| ());
+            known.with("it is looked at all the time", |_| ());
+        }
+        assert!(known.known.lock().len() < 10);
     }
 }

@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -197,13 +198,33 @@ pub struct Recorder {
     news: Arc<Notify>,
     env: Env,
     metrics: AuthorityMetrics,
+    /// How many objects are being written at the moment.
+    writing: Arc<AtomicUsize>,
+}
+
+/// Until it is dropped, Events are written at most each [`WHILE_BUSY`].
+#[derive(Debug)]
+pub struct Busy(Arc<AtomicUsize>);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 impl Recorder {
     /// A recorder whose Events wait until [`Recorder::write_for_ever`] runs.
     #[must_use]
     pub fn new(env: Env, metrics: AuthorityMetrics) -> Self {
-        Self { waiting: Arc::default(), news: Arc::default(), env, metrics }
+        let (waiting, news, writing) = Default::default();
+        Self { waiting, news, env, metrics, writing }
+    }
+
+    /// An object is being written.
+    #[must_use]
+    pub fn busy(&self) -> Busy {
+        self.writing.fetch_add(1, Ordering::SeqCst);
+        Busy(Arc::clone(&self.writing))
     }
 
     /// Takes an Event, unless the same was said of late or too many wait.
@@ -249,7 +270,7 @@ impl Recorder {
                     self.waiting.lock().said.remove(&event.said());
                 }
                 Some(recorded) => {
-                    if self.metrics.in_flight.get() > 0 {
+                    if self.writing.load(Ordering::SeqCst) > 0 {
                         self.env.sleep(WHILE_BUSY).await;
                     }
                     let call = self.call(&recorded, component, &instance);

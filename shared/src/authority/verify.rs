@@ -42,6 +42,9 @@ pub(super) struct Verifier<'a> {
     pub(super) judge: Judge<'a>,
     /// What an earlier claim of this turn found about its node: it serves other pods of it until it expires.
     pub(super) found: Option<NodeEvidence>,
+    /// What the devices of this evidence did not confirm: they are not looked at again for each pod of a turn, for one that does not
+    /// answer takes its whole timeout.
+    pub(super) unconfirmed: Option<(Arc<str>, Refusal)>,
 }
 
 impl Verifier<'_> {
@@ -84,11 +87,22 @@ impl Verifier<'_> {
         let found = match claim {
             Claim::NodeGone { .. } => self.node_gone(node).await,
             Claim::OutOfService { .. } => self.out_of_service(node).await,
-            Claim::Fenced { proof, .. } => self.judge.fenced(node, proof).await,
+            Claim::Fenced { proof, .. } => self.fenced(node, proof).await,
             Claim::NeverScheduled | Claim::KubeletTerminated | Claim::PodsEnded { .. } => return Ok(()),
         };
         self.found = Some(self.unless_refuted(node, found)?);
         Ok(())
+    }
+
+    async fn fenced(&mut self, node: &Arc<str>, proof: &Arc<str>) -> Result<NodeEvidence, Unproved> {
+        if let Some((_, refusal)) = self.unconfirmed.as_ref().filter(|(of, _)| of == proof) {
+            return Err(refusal.clone().into());
+        }
+        let found = self.judge.fenced(node, proof).await;
+        if let Err(Unproved::Refused(refusal @ Refusal::PowerStateUnconfirmed(_))) = &found {
+            self.unconfirmed = Some((Arc::clone(proof), refusal.clone()));
+        }
+        found
     }
 
     /// A sign that the kubelet runs refutes the first read: the quarantine starts anew.

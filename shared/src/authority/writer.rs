@@ -51,6 +51,10 @@ pub const WRITERS: usize = MOST;
 /// for nodes. As many as the others, so that a rack of a hundred nodes is six or seven turns, of four requests each.
 pub const NODE_WRITERS: usize = 16;
 
+/// How many turns run at once that look at devices before they write: as many nodes may have devices that do not answer, until pods of
+/// other fenced nodes wait for them.
+const RELEASERS: usize = 16;
+
 /// How many steps of incidents are taken at once: they read, write, and look at the devices of one node.
 pub const FENCERS: usize = 16;
 
@@ -235,6 +239,7 @@ impl Authority {
         });
         let staff = [
             (Staff::Others, WRITERS),
+            (Staff::Releasers, RELEASERS),
             (Staff::Nodes, NODE_WRITERS),
             (Staff::Fencers, FENCERS),
             (Staff::Switchers, SWITCHERS),
@@ -373,7 +378,7 @@ impl Authority {
     fn verifier(&self) -> Verifier<'_> {
         let Self { connection, cache, env, policy, transport, .. } = self;
         let judge = Judge::new(Looker::new(connection, cache, env, &**transport));
-        Verifier { connection, cache, env, policy, judge, found: None }
+        Verifier { connection, cache, env, policy, judge, found: None, unconfirmed: None }
     }
 
     /// One turn.
@@ -390,12 +395,14 @@ impl Authority {
                 }
                 _ => None,
             };
+            // To look at devices, and to switch them, takes minutes and writes little.
+            let _busy = matches!(staff, Staff::Others | Staff::Nodes).then(|| self.events.busy());
             self.busy.fetch_add(1, Ordering::SeqCst);
             self.metrics.in_flight.inc();
             match work {
                 Work::Witness { node, owner } => self.witness(&node, &owner).await,
                 Work::Force { force, owner } => {
-                    let outcome = self.force(&mut verifier, &force).await;
+                    let outcome = self.force(staff, &mut verifier, &force).await;
                     self.ended(&force, &outcome, &owner);
                 }
                 Work::Delete { delete, owner } => self.delete(delete, &owner, &mut looked_at).await,

@@ -122,7 +122,7 @@ impl Court {
     fn judge(&self) -> Verifier<'_> {
         let Self { connection, env, policy, world, .. } = self;
         let judge = Judge::new(Looker::new(connection, world.cache(), env, &NoTransport));
-        Verifier { connection, cache: world.cache(), env, policy, judge, found: None }
+        Verifier { connection, cache: world.cache(), env, policy, judge, found: None, unconfirmed: None }
     }
 
     async fn verify(&self, force: &Force) -> Result<Evidence<PodVersion>, Unproved> {

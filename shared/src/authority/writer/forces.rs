@@ -41,9 +41,9 @@ impl Authority {
         let kind = ClaimKind::of(&force.claim);
         let class = if keeps_identity { Class::ForceOfIdentity(kind) } else { Class::Force(kind) };
         let lane = Arc::clone(force.claim.node().unwrap_or(&force.pod.namespace));
-        let uid = force.pod.uid.clone();
+        let (staff, uid) = (Staff::of_force(&force), force.pod.uid.clone());
         let work = Work::Force { force, owner: Arc::clone(owner) };
-        if state.queue_of(Staff::Others).push(class, &lane, work).is_err() {
+        if state.queue_of(staff).push(class, &lane, work).is_err() {
             state.ledger.released(&uid);
             return Submitted::Later(now + state.drain.room_in());
         }
@@ -51,11 +51,16 @@ impl Authority {
         Submitted::Accepted
     }
 
-    pub(super) async fn force(&self, verifier: &mut Verifier<'_>, force: &Force) -> Outcome {
+    pub(super) async fn force(&self, staff: Staff, verifier: &mut Verifier<'_>, force: &Force) -> Outcome {
         let evidence = match verifier.verify(force).await {
             Ok(evidence) => evidence,
             Err(Unproved::Refused(Refusal::PodChanged)) => return Outcome::Changed,
             Err(refusal) => return Outcome::Refused(refusal),
+        };
+        // While devices are looked at nothing is written.
+        let _turn = match staff {
+            Staff::Releasers => Some((self.connection.turn().await, self.events.busy())),
+            _ => None,
         };
         act::force(&self.connection, &self.env, &self.leadership, evidence).await
     }

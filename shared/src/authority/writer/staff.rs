@@ -1,7 +1,10 @@
 //! Whose turn it is, and which writers take it.
 
+use pod_safety_proof::{Claim, FencedBy, Force};
+
 use super::super::claim::{ClaimKind, Intent};
 use super::super::update::Update;
+use super::super::volume::VolumeChange;
 
 /// A queue turn's class: first reads, then each kind of claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,6 +34,9 @@ pub(super) enum Class {
 #[derive(Clone, Copy, strum::EnumCount)]
 pub(super) enum Staff {
     Others,
+    /// What looks at devices before it writes. A device that does not answer takes its whole timeout, and whatever needs none must
+    /// not wait for that.
+    Releasers,
     Nodes,
     Fencers,
     Switchers,
@@ -40,22 +46,40 @@ pub(super) enum Staff {
 impl Staff {
     pub(super) const fn of(intent: &Intent) -> Self {
         match intent {
-            Intent::Update(Update::Node(_)) => Self::Nodes,
+            Intent::Update(update) => Self::of_update(update),
+            Intent::Force(force) => Self::of_force(force),
             Intent::Fence(fencing) if fencing.step.switches() => Self::Switchers,
             Intent::Fence(_) | Intent::Remediate(_) | Intent::Review(_) => Self::Fencers,
             Intent::Monitor(_) => Self::Lookers,
-            Intent::Update(
-                Update::Budget { .. }
-                | Update::PodOfLostNode { .. }
-                | Update::NotDisrupted { .. }
-                | Update::Volume(_)
-                | Update::Forget(_)
-                | Update::Ungate { .. },
-            )
-            | Intent::Witness { .. }
-            | Intent::Force(_)
-            | Intent::Delete(_)
-            | Intent::Scale { .. } => Self::Others,
+            Intent::Witness { .. } | Intent::Delete(_) | Intent::Scale { .. } => Self::Others,
+        }
+    }
+
+    pub(super) const fn of_force(force: &Force) -> Self {
+        match force.claim {
+            Claim::Fenced { .. } => Self::Releasers,
+            Claim::NodeGone { .. }
+            | Claim::NeverScheduled
+            | Claim::KubeletTerminated
+            | Claim::PodsEnded { .. }
+            | Claim::OutOfService { .. } => Self::Others,
+        }
+    }
+
+    pub(super) const fn of_update(update: &Update) -> Self {
+        match update {
+            Update::Node(_) => Self::Nodes,
+            Update::Volume(volume) => match volume.change {
+                VolumeChange::Break { by: FencedBy::Evidence { .. } | FencedBy::Storage(_), .. } => {
+                    Self::Releasers
+                }
+                _ => Self::Others,
+            },
+            Update::Budget { .. }
+            | Update::PodOfLostNode { .. }
+            | Update::NotDisrupted { .. }
+            | Update::Forget(_)
+            | Update::Ungate { .. } => Self::Others,
         }
     }
 }

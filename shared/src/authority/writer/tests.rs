@@ -553,3 +553,25 @@ async fn a_pod_of_a_gone_node_costs_two_reads_and_two_writes_and_its_neighbours_
         "node n does not exist: two quorum reads 40s apart did not find it, and its Lease was not renewed since"
     );
 }
+
+/// Found in review: with eight nodes whose devices hang, no pod of any node was released for minutes.
+#[tokio::test(start_paused = true)]
+async fn bug_devices_that_do_not_answer_kept_the_pods_of_other_nodes() {
+    let pool = pool(Leadership::alone(), |asked| match asked.path.contains("/fenceevidences/") {
+        true => Answer::not_found().late(Duration::from_secs(20)),
+        false => well(asked),
+    });
+    for node in 0..2 * RELEASERS {
+        for place in 0..4 {
+            let object = pod(&format!("p-{node}-{place}")).on(&format!("n-{node}")).terminating();
+            pool.world.apply(Kind::Pods, &object.0, pool.env.now());
+            let node = format!("n-{node}");
+            let claim = Claim::Fenced { node: node.into(), proof: "e".into(), newest: "1".parse().unwrap() };
+            assert_eq!(pool.submit(&object, claim), Submitted::Accepted);
+        }
+    }
+    pass(1.0).await;
+    pool.submit_ended(&ended_pod("a"));
+    pass(1.0).await;
+    assert_eq!(pool.ended(), ["a released"]);
+}

@@ -95,16 +95,16 @@ impl Authority {
             Admission::Admitted => {}
         }
         let (lane, work) = (Arc::clone(update.lane()), Work::Update { uid: uid.clone() });
-        let (staff, class) = match update.kind() {
-            UpdateKind::Node => (Staff::Nodes, Class::Node),
-            UpdateKind::PodOfLostNode => (Staff::Others, Class::PodOfLostNode),
+        let class = match update.kind() {
+            UpdateKind::Node => Class::Node,
+            UpdateKind::PodOfLostNode => Class::PodOfLostNode,
             UpdateKind::Budget
             | UpdateKind::NotDisrupted
             | UpdateKind::Volume
             | UpdateKind::Ungate
-            | UpdateKind::Forget => (Staff::Others, Class::Update),
+            | UpdateKind::Forget => Class::Update,
         };
-        if state.queue_of(staff).push(class, &lane, work).is_err() {
+        if state.queue_of(Staff::of_update(&update)).push(class, &lane, work).is_err() {
             state.updates.ledger.released(&uid);
             return Submitted::Later(now + state.drain.room_in());
         }

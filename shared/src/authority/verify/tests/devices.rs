@@ -149,7 +149,7 @@ impl Rig {
     pub(super) fn judge(&self) -> Verifier<'_> {
         let Self { connection, env, policy, world, devices, .. } = self;
         let judge = Judge::new(Looker::new(connection, world.cache(), env, devices));
-        Verifier { connection, cache: world.cache(), env, policy, judge, found: None }
+        Verifier { connection, cache: world.cache(), env, policy, judge, found: None, unconfirmed: None }
     }
 
     async fn verify(&self, force: &Force) -> Result<Evidence<PodVersion>, Unproved> {
@@ -578,4 +578,18 @@ async fn other_evidence_of_devices_counts_where_that_which_is_named_does_not_hol
         "PowerStateUnconfirmed",
         "nothing else is there"
     );
+}
+
+/// A device that does not answer takes its whole timeout: it would for each pod of the node.
+#[tokio::test(start_paused = true)]
+async fn what_devices_did_not_confirm_they_are_not_asked_again_in_the_same_turn() {
+    let hangs = || Looks { answer: Err(DeviceError::TimedOut { after: Duration::from_secs(20) }), ..off() };
+    let rig = Rig::with(|rig| drop(rig.devices.looks.insert("b", hangs())));
+    let mut judge = rig.judge();
+    for _ in 0..3 {
+        assert_eq!(reason(judge.verify(&on("a", "n").force(fenced("n"))).await), "PowerStateUnconfirmed");
+    }
+    assert_eq!(rig.devices.asked.lock().len(), 2, "one look at each");
+    assert_eq!(reason(rig.verify(&on("a", "n").force(fenced("n"))).await), "PowerStateUnconfirmed");
+    assert_eq!(rig.devices.asked.lock().len(), 4, "the next turn looks again");
 }
