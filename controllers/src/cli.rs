@@ -93,7 +93,7 @@ fn usage(error: &clap::Error) -> ExitCode {
     let rendered = error.render();
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            let _closed = print(rendered.to_string().as_bytes());
+            let _closed = print(&rendered.to_string());
             ExitCode::SUCCESS
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {

@@ -151,7 +151,7 @@ impl Output {
         document: &impl Serialize,
         table: impl FnOnce() -> String,
     ) -> anyhow::Result<()> {
-        super::print(self.text(document, table)?.as_bytes()).context("writing to stdout")
+        super::print(&self.text(document, table)?).context("writing to stdout")
     }
 
     /// `document` as text, or what people see.

@@ -109,12 +109,9 @@ impl Args {
             "It stays off until someone starts it."
         };
         let node = &self.node;
-        print(
-            format!(
-                "fenceevidence/{evidence} written: for the next {minutes} minutes the terminating pods of {node} are force deleted, unless its FencePolicy says minimumEvidence: Verified. {after}\n"
-            )
-            .as_bytes(),
-        )?;
+        print(&format!(
+            "fenceevidence/{evidence} written: for the next {minutes} minutes the terminating pods of {node} are force deleted, unless its FencePolicy says minimumEvidence: Verified. {after}\n"
+        ))?;
         Ok(Exit::Fine)
     }
 

@@ -160,7 +160,7 @@ impl Args {
         };
         match follow(session, &name, ends, ended).await? {
             Some(Phase::Done) => {
-                print(format!("It is back and still cordoned: kubectl uncordon {node}\n").as_bytes())?;
+                print(&format!("It is back and still cordoned: kubectl uncordon {node}\n"))?;
                 return Ok(Exit::Fine);
             }
             Some(_) => return Ok(Exit::Blocked),
@@ -190,7 +190,7 @@ pub(crate) async fn follow(
         if (status.phase, &status.message) != (told.0, &told.1) {
             let after = env.now().since(began).as_secs();
             let line = format!("{after:>4}s  {}: {}", status.phase.name(), status.message);
-            print(format!("{}\n", clean::line(&line)).as_bytes())?;
+            print(&format!("{}\n", clean::line(&line)))?;
             told = (status.phase, status.message);
         }
         if ended(told.0) {

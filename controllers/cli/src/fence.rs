@@ -87,10 +87,9 @@ impl FenceArgs {
         let fence =
             people::ask_to_fence(&session.connection, &examined, &by, &self.reason, self.dry_run).await?;
         let (node, done) = (&self.node, if self.dry_run { "what would be done" } else { "the progress" });
-        print(
-            format!("nodefence/{fence} written. See {done}: pod-safety explain node {node}, or kubectl get nodefence {fence} -w\n")
-                .as_bytes(),
-        )?;
+        print(&format!(
+            "nodefence/{fence} written. See {done}: pod-safety explain node {node}, or kubectl get nodefence {fence} -w\n"
+        ))?;
         Ok(Exit::Fine)
     }
 
@@ -147,12 +146,9 @@ impl CancelArgs {
             session.announce();
             let node = people::examine(&session.connection, &session.env, &self.node).await?.node;
             let fence = people::cancel(&session.connection, &node).await?;
-            print(
-                format!(
-                    "nodefence/{fence} cancelled: no new attempt is begun; attempts in flight are not interrupted\n"
-                )
-                .as_bytes(),
-            )?;
+            print(&format!(
+                "nodefence/{fence} cancelled: no new attempt is begun; attempts in flight are not interrupted\n"
+            ))?;
             Ok(Exit::Fine)
         })
     }
@@ -169,7 +165,7 @@ impl WithdrawArgs {
                 let line = format!(
                     "fenceevidence/{evidence} is invalidated: no pod is force deleted on it any more"
                 );
-                print(format!("{}\n", clean::line(&line)).as_bytes())?;
+                print(&format!("{}\n", clean::line(&line)))?;
             }
             Ok(Exit::Fine)
         })

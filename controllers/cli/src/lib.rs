@@ -186,11 +186,8 @@ const fn fine((): ()) -> Exit {
 ///
 /// # Errors
 /// Standard output cannot be written.
-pub fn print(bytes: &[u8]) -> std::io::Result<()> {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => print_as_it_is(called::words(text).as_bytes()),
-        Err(_) => print_as_it_is(bytes),
-    }
+pub fn print(text: &str) -> std::io::Result<()> {
+    print_as_it_is(called::words(text).as_bytes())
 }
 
 /// Writes to stdout, without control characters. A reader that went away (`| head`) is no error.

@@ -146,6 +146,11 @@ impl Paint {
         if self.color { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
     }
 
+    /// A line with the mark of `tone` before it and in its colour, broken where it does not fit.
+    pub(crate) fn marked(self, tone: Tone, text: &str) -> String {
+        self.tone(tone, &self.wrap(&format!("{} {text}", self.mark(tone)), 2)) + "\n"
+    }
+
     /// Aligned columns; the whole row has the colour of its tone. Where they do not fit, each row is a paragraph.
     pub(crate) fn table(self, head: &[&str], rows: &[(Tone, Vec<String>)]) -> String {
         let cells = |row: &[String]| row.iter().map(|cell| clean::line(cell).into_owned()).collect();

@@ -91,7 +91,7 @@ impl PauseArgs {
                 scope.object(),
                 flag(&scope)
             );
-            print(said.as_bytes())?;
+            print(&said)?;
             Ok(Exit::Fine)
         })
     }
@@ -109,7 +109,7 @@ impl ResumeArgs {
                 "{} is resumed: it is fenced again when it is lost. It was paused because: {was}",
                 scope.object()
             );
-            print(format!("{}\n", clean::line(&said)).as_bytes())?;
+            print(&format!("{}\n", clean::line(&said)))?;
             Ok(Exit::Fine)
         })
     }

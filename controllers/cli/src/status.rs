@@ -166,12 +166,8 @@ fn head(running: &Running, server: &str, wall: jiff::Timestamp) -> String {
 
 fn page(overview: &Overview, running: &Running, server: &str, wall: jiff::Timestamp, paint: Paint) -> String {
     let (tone, seen) = promise(overview);
-    let promise = format!("{} at most one pod per stable identity: {seen}", paint.mark(tone));
-    let mut text = format!(
-        "{}\n{}\n",
-        paint.wrap(&head(running, server, wall), 2),
-        paint.tone(tone, &paint.wrap(&promise, 2))
-    );
+    let promise = paint.marked(tone, &format!("at most one pod per stable identity: {seen}"));
+    let mut text = format!("{}\n{promise}", paint.wrap(&head(running, server, wall), 2));
     if !overview.zones.is_empty() {
         text.push('\n');
         text.push_str(&zones(&overview.zones, paint));
@@ -209,8 +205,8 @@ fn page(overview: &Overview, running: &Running, server: &str, wall: jiff::Timest
                 "it is not known whether something needs a person, because not everything could be read",
             ),
         };
-        let line = paint.wrap(&format!("{} {words}", paint.mark(tone)), 2);
-        let _infallible = write!(text, "\n{}\n", paint.tone(tone, &line));
+        text.push('\n');
+        text.push_str(&paint.marked(tone, words));
     }
     if let Some(day) = &overview.last_day {
         let _infallible = writeln!(text, "\n{}", paint.wrap(&day.words(), 2));
@@ -219,8 +215,7 @@ fn page(overview: &Overview, running: &Running, server: &str, wall: jiff::Timest
         text.push('\n');
     }
     for missing in &overview.missing {
-        let line = paint.wrap(&format!("{} {missing}", paint.mark(Tone::Attention)), 2);
-        let _infallible = writeln!(text, "{}", paint.tone(Tone::Attention, &line));
+        text.push_str(&paint.marked(Tone::Attention, missing));
     }
     text
 }
@@ -261,8 +256,7 @@ fn troubles(troubles: &[&Trouble], paint: Paint) -> String {
     let mut text = String::new();
     for trouble in troubles {
         let tone = if trouble.blocks { Tone::Bad } else { Tone::Attention };
-        let line = format!("{} {}   {}", paint.mark(tone), trouble.object, trouble.message);
-        let _infallible = writeln!(text, "{}", paint.tone(tone, &paint.wrap(&line, 2)));
+        text.push_str(&paint.marked(tone, &format!("{}   {}", trouble.object, trouble.message)));
         text.push_str(&paint.command(&trouble.command));
     }
     text
@@ -272,8 +266,7 @@ fn troubles(troubles: &[&Trouble], paint: Paint) -> String {
 fn paused(paused: &[Paused], wall: jiff::Timestamp, paint: Paint) -> String {
     let mut text = String::new();
     for one in paused {
-        let line = format!("{} {}   {}", paint.mark(Tone::Attention), one.object, one.words(wall));
-        let _infallible = writeln!(text, "{}", paint.tone(Tone::Attention, &paint.wrap(&line, 2)));
+        text.push_str(&paint.marked(Tone::Attention, &format!("{}   {}", one.object, one.words(wall))));
         text.push_str(&paint.command(&one.command));
     }
     text

@@ -42,6 +42,6 @@ impl Args {
             }
             Output::Json => format!("{}\n", serde_json::to_string(&version).map_err(std::io::Error::other)?),
         };
-        super::print(text.as_bytes())
+        super::print(&text)
     }
 }

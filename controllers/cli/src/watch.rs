@@ -43,7 +43,7 @@ impl WatchArgs {
     ) -> anyhow::Result<Exit> {
         let mut shown = ask().await?;
         if !self.watch {
-            print(shown.text.as_bytes())?;
+            print(&shown.text)?;
             return Ok(shown.exit);
         }
         let screen = std::io::stdout().is_terminal();
@@ -60,7 +60,7 @@ impl WatchArgs {
                     (true, false) => format!("{wall:.0} {}\n", clean::line(now)),
                     (false, _) => now.clone(),
                 };
-                print(text.as_bytes())?;
+                print(&text)?;
                 last.clone_from(now);
             }
             env.sleep(PERIOD).await;

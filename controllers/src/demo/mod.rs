@@ -148,7 +148,7 @@ impl Args {
             self;
         let mut scenarios = shipped()?;
         if list_scenarios {
-            pod_safety_cli::print(list(&scenarios).as_bytes())?;
+            pod_safety_cli::print(&list(&scenarios))?;
             return Ok(true);
         }
         if let Some(seed) = seed {

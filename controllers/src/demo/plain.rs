@@ -31,15 +31,12 @@ pub(super) fn play(
     let Scenario { name, title, about, plan, .. } = scenario;
     let (label, seed) = (contender.label(), plan.seed);
     let about = Paint::plain().within(COLUMNS).wrap(about, 0);
-    print(format!("{name}: {title}\n\n{about}\n\nrules: {label}; seed {seed}\n\n").as_bytes())?;
+    print(&format!("{name}: {title}\n\n{about}\n\nrules: {label}; seed {seed}\n\n"))?;
     let outcome = told(scenario, contender, speed, hosting)?;
-    print(verdict(contender, &outcome).as_bytes())?;
+    print(&verdict(contender, &outcome))?;
     let comparison = compare(plan, launch);
     let sentences = comparison.sentences().join("\n");
-    print(
-        format!("\nthe same fault and seed with each set of rules:\n\n{sentences}\n\n{comparison}")
-            .as_bytes(),
-    )?;
+    print(&format!("\nthe same fault and seed with each set of rules:\n\n{sentences}\n\n{comparison}"))?;
     let ours = comparison.outcome(Contender::PodSafety).context("pod-safety's own run did not finish")?;
     Ok(ours.broken.is_empty())
 }
@@ -56,15 +53,15 @@ pub(super) fn told(
     let stage = Stage::open(&hosting.plan(&scenario.plan), contender.subject(launch), pace)
         .context("starting a thread")?;
     if let Some(url) = hosting.host(&stage)? {
-        print(format!("kubectl --server {url}\n").as_bytes())?;
+        print(&format!("kubectl --server {url}\n"))?;
         if let Some(file) = hosting.kubeconfig() {
-            print(format!("export KUBECONFIG={}\n", file.display()).as_bytes())?;
+            print(&format!("export KUBECONFIG={}\n", file.display()))?;
         }
     }
     while let Some(snapshot) = stage.wait() {
         let lines = snapshot.news.iter().map(|(at, what)| format!("{:>9.3}s  {what}\n", at.as_secs_f64()));
         let lines: String = lines.collect();
-        print(lines.as_bytes())?;
+        print(&lines)?;
     }
     stage.end().context("the simulation did not finish")
 }

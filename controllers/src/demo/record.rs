@@ -50,7 +50,7 @@ pub(super) fn play(show: Show, file: &Path) -> anyhow::Result<()> {
     let seconds = film.lasts.as_secs();
     let said =
         format!("wrote {name}: {seconds} seconds of {WIDTH}x{HEIGHT}; play it with: asciinema play {name}\n");
-    print(said.as_bytes())?;
+    print(&said)?;
     Ok(())
 }
 

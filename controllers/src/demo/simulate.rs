@@ -38,14 +38,14 @@ impl SimulateArgs {
         let text = std::fs::read_to_string(&file).map_err(unreadable)?;
         let scenario = parse(&name, &text).map_err(BadUse::from)?;
         let outcome = plain::told(&scenario, scenario.subject, speed, Hosting::at(None, None))?;
-        print(plain::verdict(scenario.subject, &outcome).as_bytes())?;
+        print(&plain::verdict(scenario.subject, &outcome))?;
         for stuck in &outcome.stuck {
             let reason = stuck.reason.as_deref().unwrap_or("no reason is given");
-            print(format!("stuck: {} {}; {reason}\n", stuck.identity, stuck.how).as_bytes())?;
+            print(&format!("stuck: {} {}; {reason}\n", stuck.identity, stuck.how))?;
         }
         let missed = scenario.expect.missed(&outcome);
         for line in &missed {
-            print(format!("not as expected: {line}\n").as_bytes())?;
+            print(&format!("not as expected: {line}\n"))?;
         }
         Ok(missed.is_empty())
     }

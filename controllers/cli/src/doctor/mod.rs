@@ -258,8 +258,7 @@ fn page(symptoms: &[Symptom], paint: Paint) -> String {
             Health::Unknown | Health::Attention => Tone::Attention,
             Health::Problem => Tone::Bad,
         };
-        let line = paint.wrap(&format!("{} {check}: {what}", paint.mark(tone)), 2);
-        let _infallible = writeln!(text, "{}", paint.tone(tone, &line));
+        text.push_str(&paint.marked(tone, &format!("{check}: {what}")));
         if !why.is_empty() {
             let _infallible = writeln!(text, "{}", paint.wrap(&format!("    why   {why}"), 10));
         }

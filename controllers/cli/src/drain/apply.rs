@@ -119,7 +119,7 @@ impl Apply {
         }
         text.push_str(&page::table(&rows, self.paint));
         text.push_str(&format!("{and} See the plan: pod-safety drain {}\n", self.node));
-        print(text.as_bytes()).context("writing to stdout")?;
+        print(&text).context("writing to stdout")?;
         let safety = rows.iter().any(|row| row.action == Action::Unsafe);
         Ok(if safety { Exit::Refused } else { Exit::Blocked })
     }
@@ -243,12 +243,12 @@ impl Apply {
 
     fn tell(&self, line: &Line) -> anyhow::Result<()> {
         let text = self.live.line(line, self.session.env.clock.wall());
-        print(text.as_bytes()).context("writing to stdout")
+        print(&text).context("writing to stdout")
     }
 
     /// How far it is, for whoever watches.
     fn show(&self, work: &Work) -> anyhow::Result<()> {
-        print(self.live.progress(work.count()).as_bytes())?;
+        print(&self.live.progress(work.count()))?;
         std::io::stdout().flush().context("writing to stdout")
     }
 }

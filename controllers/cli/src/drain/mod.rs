@@ -40,17 +40,8 @@ pub struct Args {
     #[arg(long)]
     apply: bool,
 
-    /// A pod that stays; may be given more than once
-    #[arg(long, value_name = "NAMESPACE/POD", value_parser = pod_name)]
-    skip: Vec<(String, String)>,
-
-    /// Evict pods with emptyDir volumes too: their data is lost
-    #[arg(long)]
-    delete_emptydir_data: bool,
-
-    /// Evict pods without a controller too: they do not come back
-    #[arg(long)]
-    evict_unmanaged: bool,
+    #[command(flatten)]
+    consent: ConsentArgs,
 
     /// With --apply: exit with code 5 after this time; the node stays cordoned. Default: no limit
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true, requires = "apply")]
@@ -68,8 +59,34 @@ pub struct Args {
     cluster: ConnectArgs,
 }
 
+/// What may be lost by a drain, and what stays.
+#[derive(Debug, ClapArgs)]
+pub(super) struct ConsentArgs {
+    /// A pod that stays; may be given more than once
+    #[arg(long, value_name = "NAMESPACE/POD", value_parser = pod_name)]
+    skip: Vec<(String, String)>,
+
+    /// Evict pods with emptyDir volumes too: their data is lost
+    #[arg(long)]
+    delete_emptydir_data: bool,
+
+    /// Evict pods without a controller too: they do not come back
+    #[arg(long)]
+    evict_unmanaged: bool,
+}
+
+impl ConsentArgs {
+    pub(super) fn consent(&self) -> Consent {
+        Consent {
+            skip: self.skip.iter().cloned().collect(),
+            delete_emptydir_data: self.delete_emptydir_data,
+            evict_unmanaged: self.evict_unmanaged,
+        }
+    }
+}
+
 /// Reads `NAMESPACE/POD`.
-pub(super) fn pod_name(text: &str) -> Result<(String, String), String> {
+fn pod_name(text: &str) -> Result<(String, String), String> {
     let (namespace, pod) = text.split_once('/').ok_or("allowed is NAMESPACE/POD, such as shop/api-0")?;
     Ok((name(namespace)?, name(pod)?))
 }
@@ -82,11 +99,7 @@ impl Args {
     async fn run(self) -> anyhow::Result<Exit> {
         let session = open(&self.cluster.options()).await?;
         let paint = Paint::of_stdout(self.color);
-        let consent = Consent {
-            skip: self.skip.iter().cloned().collect(),
-            delete_emptydir_data: self.delete_emptydir_data,
-            evict_unmanaged: self.evict_unmanaged,
-        };
+        let consent = self.consent.consent();
         let look = Look::at(&session, &self.node).await?;
         let mut plan = look.plan(&self.node, &consent)?;
         if self.apply {
@@ -114,7 +127,7 @@ pub(super) async fn show(
     let mut plan = look.plan(node, consent)?;
     look.ask(session, &mut plan).await;
     look.place(&mut plan);
-    super::print(session.headed(&page::page(&plan, paint)).as_bytes())?;
+    super::print(&session.headed(&page::page(&plan, paint)))?;
     Ok(exit_of(&plan))
 }
 

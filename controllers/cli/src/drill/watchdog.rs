@@ -54,7 +54,7 @@ impl Args {
             return refuse("the confirmation did not match");
         }
         people::revoke(connection, &device.named, node, &promise).await?;
-        print(b"The grant is revoked. Waiting until the machine has been reset and its agent is back.\n")?;
+        print("The grant is revoked. Waiting until the machine has been reset and its agent is back.\n")?;
         let ends = env.now() + self.timeout.unwrap_or(Duration::from_mins(15));
         let Some(next) = next_boot(session, examined, &device, &promise, ends).await? else {
             say(&format!(
@@ -68,7 +68,7 @@ impl Args {
             Ok(words) => {
                 people::has_passed(connection, &device, drilled).await?;
                 let line = format!("{words}. FenceDevice {} accepts it now", device.named);
-                print(format!("{}\n", clean::line(&line)).as_bytes())?;
+                print(&format!("{}\n", clean::line(&line)))?;
                 Ok(Exit::Fine)
             }
             Err(words) => {

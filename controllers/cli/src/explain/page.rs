@@ -56,9 +56,8 @@ pub(crate) fn page(answer: &Answer, output: Output, paint: Paint) -> String {
     let facts: Vec<&str> =
         std::iter::once(answer.object.as_str()).chain(answer.facts.iter().map(String::as_str)).collect();
     let tone = tone_of(answer.verdict.standing);
-    let verdict = format!("{} {}", paint.mark(tone), sentence(&answer.verdict));
-    let mut text =
-        format!("{}\n{}\n", paint.wrap(&facts.join("   "), 2), paint.tone(tone, &paint.wrap(&verdict, 2)));
+    let verdict = paint.marked(tone, &sentence(&answer.verdict));
+    let mut text = format!("{}\n{verdict}", paint.wrap(&facts.join("   "), 2));
     section(&mut text, paint, "HOW IT GOT HERE (UTC)", &history(&answer.history, paint));
     section(&mut text, paint, "SIGNS OF LIFE", &findings(&answer.signals, paint));
     section(&mut text, paint, "PROOF THAT IT STOPPED (one is enough)", &findings(&answer.evidence, paint));
@@ -76,8 +75,7 @@ pub(crate) fn page(answer: &Answer, output: Output, paint: Paint) -> String {
         let _infallible = writeln!(text, "{}", paint.wrap(&format!("- {note}"), 2));
     }
     for missing in &answer.missing {
-        let line = paint.wrap(&format!("{} {missing}", paint.mark(Tone::Attention)), 2);
-        let _infallible = writeln!(text, "{}", paint.tone(Tone::Attention, &line));
+        text.push_str(&paint.marked(Tone::Attention, missing));
     }
     if !answer.next.is_empty() {
         section(&mut text, paint, "NEXT", &next(answer, paint));

@@ -186,9 +186,7 @@ fn page(moments: &[Moment], missing: &[String], paint: Paint) -> String {
     let mut text = paint.table(head, &rows);
     text.push_str(&format!("{} in all\n", span(total(moments))));
     for missing in missing {
-        let line = paint.wrap(&format!("{} {missing}", paint.mark(Tone::Attention)), 2);
-        text.push_str(&paint.tone(Tone::Attention, &line));
-        text.push('\n');
+        text.push_str(&paint.marked(Tone::Attention, missing));
     }
     text
 }

@@ -54,19 +54,19 @@ pub(super) async fn begin(work: &Work) -> anyhow::Result<Exit> {
     let said = format!(
         "node/{node} is in maintenance: cordoned, drained{power}, and not fenced. When the work is done: pod-safety maintain {node} --finish --reason TEXT\n"
     );
-    print(said.as_bytes())?;
+    print(&said)?;
     Ok(Exit::Fine)
 }
 
 async fn plan(work: &Work) -> anyhow::Result<Exit> {
-    let exit = drain::show(&work.session, &work.args.node, &work.args.consent(), work.paint).await?;
+    let exit = drain::show(&work.session, &work.args.node, &work.args.consent.consent(), work.paint).await?;
     let off = if work.args.power_off {
         "its machine is switched off by its FencePolicy and kept off; "
     } else {
         ""
     };
     let said = format!("After the drain {off}fencing of it is paused until --finish. Nothing was changed.\n");
-    print(said.as_bytes())?;
+    print(&said)?;
     Ok(exit)
 }
 
@@ -82,13 +82,14 @@ async fn is_being_switched_off(work: &Work, examined: &Examined) -> anyhow::Resu
 async fn empty(work: &Work, examined: &Examined) -> anyhow::Result<Exit> {
     let (session, node) = (&work.session, &work.args.node);
     let look = Look::at(session, node).await?;
-    let plan = look.plan(node, &work.args.consent())?;
+    let plan = look.plan(node, &work.args.consent.consent())?;
     work.report(
         &examined.node,
         &[(DRAIN_IN_PROGRESS, true, "AdminRequested"), (DRAINED, false, "AdminRequested")],
     )
     .await?;
-    let done = drain::apply(session, node, work.args.consent(), work.paint, work.args.timeout, plan).await;
+    let done =
+        drain::apply(session, node, work.args.consent.consent(), work.paint, work.args.timeout, plan).await;
     let drained = matches!(done, Ok(Exit::Fine));
     let reason = if drained { "DrainCompleted" } else { "DrainStopped" };
     work.report(&examined.node, &[(DRAIN_IN_PROGRESS, false, reason), (DRAINED, drained, reason)]).await?;
@@ -119,7 +120,7 @@ async fn pause(work: &Work) -> anyhow::Result<()> {
     match people::pause(&work.session.connection, &work.scope(), &pause).await {
         Err(PeopleError::Paused { why, .. }) if !why.starts_with(PAUSED_FOR) => {
             let said = format!("fencing of it was paused already, and stays so after --finish: {why}");
-            print(format!("{}\n", clean::line(&said)).as_bytes())?;
+            print(&format!("{}\n", clean::line(&said)))?;
             Ok(())
         }
         Err(PeopleError::Paused { .. }) => Ok(()),

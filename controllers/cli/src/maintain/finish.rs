@@ -40,7 +40,7 @@ pub(super) async fn finish(work: &Work) -> anyhow::Result<Exit> {
     let over = [MAINTENANCE_IN_PROGRESS, DRAINED, DRAIN_IN_PROGRESS].map(|kind| (kind, false, OVER));
     work.report(&examined.node, &over).await?;
     uncordon(&session.connection, node, &examined.node.uid, session.env.now() + PATIENCE).await?;
-    print(format!("node/{node} is back in service: Ready and uncordoned\n").as_bytes())?;
+    print(&format!("node/{node} is back in service: Ready and uncordoned\n"))?;
     Ok(Exit::Fine)
 }
 
@@ -50,7 +50,7 @@ async fn say_who_switches_it_on(work: &Work, examined: &Examined) -> anyhow::Res
         Recovery::PowerOn => "it is switched on now",
         Recovery::Hold => "switch it on: its FencePolicy says recovery: Hold",
     };
-    print(format!("node/{}: {by}\n", work.args.node).as_bytes())?;
+    print(&format!("node/{}: {by}\n", work.args.node))?;
     Ok(())
 }
 
@@ -68,7 +68,7 @@ async fn until_back(work: &Work, ends: Mono) -> anyhow::Result<Option<Examined>>
         }
         if !told {
             told = true;
-            print(format!("waiting for node/{node} to be Ready …\n").as_bytes())?;
+            print(&format!("waiting for node/{node} to be Ready …\n"))?;
         }
         session.env.sleep(LOOK_EACH).await;
     }
@@ -80,7 +80,7 @@ async fn resume(work: &Work) -> anyhow::Result<()> {
     match people::paused(connection, &work.scope()).await? {
         None => Ok(()),
         Some(why) if !why.starts_with(PAUSED_FOR) => {
-            print(format!("{}\n", clean::line(&format!("fencing of it stays paused: {why}"))).as_bytes())?;
+            print(&format!("{}\n", clean::line(&format!("fencing of it stays paused: {why}"))))?;
             Ok(())
         }
         Some(_) => match people::resume(connection, &work.scope(), &work.signed(work.reason.clone())).await {

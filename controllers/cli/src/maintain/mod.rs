@@ -14,12 +14,12 @@ mod finish;
 use std::time::Duration;
 
 use clap::Args as ClapArgs;
-use pod_safety_drain::Consent;
 use pod_safety_shared::api::{Incarnation, Pause};
 use pod_safety_shared::authority::people::{self, Lifecycle, Scope};
 
 use super::cluster::{ConnectArgs, Session, name, open};
 use super::confirm_down::{reason, refused};
+use super::drain::ConsentArgs;
 use super::paint::{Color, Paint};
 use super::{Exit, duration};
 use crate::block_on;
@@ -58,17 +58,8 @@ pub struct Args {
     #[arg(long)]
     finish: bool,
 
-    /// A pod that stays; may be given more than once
-    #[arg(long, value_name = "NAMESPACE/POD", value_parser = super::drain::pod_name)]
-    skip: Vec<(String, String)>,
-
-    /// Evict pods with emptyDir volumes too: their data is lost
-    #[arg(long)]
-    delete_emptydir_data: bool,
-
-    /// Evict pods without a controller too: they do not come back
-    #[arg(long)]
-    evict_unmanaged: bool,
+    #[command(flatten)]
+    consent: ConsentArgs,
 
     /// Exit with code 5 after this time
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true, default_value = "1h")]
@@ -96,14 +87,6 @@ struct Work {
 impl Args {
     pub(super) fn main(self) -> anyhow::Result<Exit> {
         refused(block_on(self.run()))
-    }
-
-    fn consent(&self) -> Consent {
-        Consent {
-            skip: self.skip.iter().cloned().collect(),
-            delete_emptydir_data: self.delete_emptydir_data,
-            evict_unmanaged: self.evict_unmanaged,
-        }
     }
 
     async fn run(self) -> anyhow::Result<Exit> {

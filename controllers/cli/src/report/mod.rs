@@ -146,7 +146,7 @@ impl Args {
         pods(&session, &mut folder, self.log_lines).await;
         let readme = readme(&folder, session.target(), &seen.server, at);
         folder.write("README.md", &readme);
-        print(parting(&folder, session.target()).as_bytes())?;
+        print(&parting(&folder, session.target()))?;
         Ok(if folder.missing.is_empty() { Exit::Fine } else { Exit::Unknown })
     }
 }
