@@ -47,18 +47,8 @@ fn main() -> ExitCode {
     }
 }
 
-async fn run(flags: Run) -> Result<(), String> {
-    let times = flags.times()?;
-    let mut terminate = signal(SignalKind::terminate()).map_err(|error| error.to_string())?;
-    realtime::ask().into_iter().for_each(say);
-    let marks = marks(&flags.gate)?;
-    let Some(_lock) = wait_for_the_lock(&marks, &mut terminate).await? else { return Ok(()) };
-    let token = flags.account.join("token");
-    let read =
-        |path: &Path| fs::read(path).map_err(|error| format!("{}: {error} (--account)", path.display()));
-    let uid = host::node_of(&String::from_utf8_lossy(&read(&token)?))?;
-    let boot = host::boot(&flags.proc, uid)?;
-    let server = Server::new(flags.server.clone(), flags.port, &read(&flags.account.join("ca.crt"))?)?;
+/// Where the pods of this node are, if the agent can guard them there.
+fn cgroups(flags: &Run) -> Result<Cgroups, String> {
     let cgroups = Cgroups::find(&flags.cgroups, &flags.proc).ok_or_else(|| {
         format!("--cgroups {}: there are none: is it mounted into this container?", flags.cgroups.display())
     })?;
@@ -77,6 +67,22 @@ async fn run(flags: Run) -> Result<(), String> {
             pod.uid
         ));
     }
+    Ok(cgroups)
+}
+
+async fn run(flags: Run) -> Result<(), String> {
+    let times = flags.times()?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(|error| error.to_string())?;
+    realtime::ask().into_iter().for_each(say);
+    let marks = marks(&flags.gate)?;
+    let Some(_lock) = wait_for_the_lock(&marks, &mut terminate).await? else { return Ok(()) };
+    let token = flags.account.join("token");
+    let read =
+        |path: &Path| fs::read(path).map_err(|error| format!("{}: {error} (--account)", path.display()));
+    let uid = host::node_of(&String::from_utf8_lossy(&read(&token)?))?;
+    let boot = host::boot(&flags.proc, uid)?;
+    let server = Server::new(flags.server.clone(), flags.port, &read(&flags.account.join("ca.crt"))?)?;
+    let cgroups = cgroups(&flags)?;
     let kubelet = Kubelet::new(&flags.proc, &flags.cgroups, &flags.kubelet_process, flags.gated);
     let found =
         Found { predecessor: marks.promised(&boot.id), stopped: marks.is_closed() || kubelet.is_stopped() };
