@@ -63,7 +63,10 @@ fn gone(name: &Arc<str>, scene: &Scene<'_>) -> Option<Answer> {
     let mut answer = Answer::new(object("node", "", name), verdict);
     answer.facts = vec!["there is no such Node".to_owned(), pods.words()];
     answer.items = pods.items(scene);
-    answer.next("If the machine still runs: stop its kubelet, or let it register its Node again.", "");
+    answer.next(
+        "If the machine still runs: stop its kubelet, or restart it, so that it registers its Node again.",
+        "",
+    );
     Some(answer)
 }
 

@@ -137,7 +137,7 @@ pub enum Hold {
     },
     /// So much of its zone is lost that it is rather the zone.
     #[error(
-        "{not_ready} of {of} nodes of {} are not ready, more than {percent} % (brakes.maxUnhealthyZonePercent). More likely the zone has a problem than each of them. Bring nodes back, or fence by hand and confirm it",
+        "{not_ready} of {of} nodes of {} are not ready, more than {percent} % (brakes.maxUnhealthyZonePercent). The zone itself probably has a problem. Bring nodes back, or power machines off by hand and confirm that: pod-safety confirm-down NODE --reason TEXT",
         zone_words(zone)
     )]
     ZoneInTrouble {

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::absence::Absence;
 use super::sync::Unfresh;
-use super::table::Entry;
+use super::table::{Entry, Table};
 use super::zones::ZoneCount;
 use super::{Inner, KindState, Left, ScaleAnswer};
 use crate::api::{Grade, Incarnation, KindOfEvidence};
@@ -44,6 +44,20 @@ pub struct View<'a> {
 impl std::fmt::Debug for View<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("View").finish_non_exhaustive()
+    }
+}
+
+fn counts<T>(table: &Table<T>) -> (usize, usize) {
+    (table.len(), table.undecodable())
+}
+
+/// `gap`: why one that is not found may be there all the same.
+fn lookup<'a, T>(found: Option<&'a Entry<T>>, gap: Option<&'a str>) -> Lookup<'a, T> {
+    match (found, gap) {
+        (Some(Entry::Known(known)), _) => Lookup::Known(known),
+        (Some(Entry::Undecodable(why)), _) => Lookup::Unknown(why),
+        (None, Some(gap)) => Lookup::Unknown(gap),
+        (None, None) => Lookup::Absent,
     }
 }
 
@@ -313,14 +327,8 @@ impl<'a> View<'a> {
     #[must_use]
     pub fn workload(&self, kind: WorkloadKind, uid: &Uid) -> Lookup<'a, Workload> {
         let table = self.inner.workloads.of(kind);
-        match table.get(uid) {
-            Some(Entry::Known(workload)) => Lookup::Known(workload),
-            Some(Entry::Undecodable(why)) => Lookup::Unknown(why),
-            None if table.unidentified() > 0 => {
-                Lookup::Unknown("some objects of its kind cannot be decoded, not even their names")
-            }
-            None => Lookup::Absent,
-        }
+        let gap = "some objects of its kind cannot be decoded, not even their names";
+        lookup(table.get(uid), (table.unidentified() > 0).then_some(gap))
     }
 
     /// What the scale of a pod's controller said when it was last asked.
@@ -331,39 +339,30 @@ impl<'a> View<'a> {
     }
 
     fn count_workloads(&self, kind: WorkloadKind) -> (usize, usize) {
-        let table = self.inner.workloads.of(kind);
-        (table.len(), table.undecodable())
+        counts(self.inner.workloads.of(kind))
     }
 
     /// How many objects of a kind there are, and how many of them are unreadable.
     #[must_use]
     pub fn count(&self, kind: Kind) -> (usize, usize) {
         match kind {
-            Kind::Pods => (self.inner.pods.len(), self.inner.pods.undecodable()),
-            Kind::Nodes => (self.inner.nodes.len(), self.inner.nodes.undecodable()),
-            Kind::NodeLeases => (self.inner.leases.len(), self.inner.leases.undecodable()),
-            Kind::Budgets => (self.inner.budgets.len(), self.inner.budgets.undecodable()),
+            Kind::Pods => counts(&self.inner.pods),
+            Kind::Nodes => counts(&self.inner.nodes),
+            Kind::NodeLeases => counts(&self.inner.leases),
+            Kind::Budgets => counts(&self.inner.budgets),
             Kind::Deployments => self.count_workloads(WorkloadKind::Deployment),
             Kind::ReplicaSets => self.count_workloads(WorkloadKind::ReplicaSet),
             Kind::StatefulSets => self.count_workloads(WorkloadKind::StatefulSet),
             Kind::ReplicationControllers => self.count_workloads(WorkloadKind::ReplicationController),
-            Kind::FenceDevices => (self.inner.ours.devices.len(), self.inner.ours.devices.undecodable()),
-            Kind::FencePolicies => (self.inner.ours.policies.len(), self.inner.ours.policies.undecodable()),
-            Kind::NodeFences => {
-                (self.inner.ours.fences.table.len(), self.inner.ours.fences.table.undecodable())
-            }
-            Kind::FenceEvidences => {
-                (self.inner.ours.proofs.table.len(), self.inner.ours.proofs.table.undecodable())
-            }
-            Kind::Remediations => {
-                (self.inner.ours.remediations.table.len(), self.inner.ours.remediations.table.undecodable())
-            }
-            Kind::Volumes => (self.inner.volumes.volumes.len(), self.inner.volumes.volumes.undecodable()),
-            Kind::Claims => (self.inner.volumes.claims.len(), self.inner.volumes.claims.undecodable()),
-            Kind::Attachments => {
-                (self.inner.volumes.attachments.len(), self.inner.volumes.attachments.undecodable())
-            }
-            Kind::VolumeLeases => (self.inner.volumes.leases.len(), self.inner.volumes.leases.undecodable()),
+            Kind::FenceDevices => counts(&self.inner.ours.devices),
+            Kind::FencePolicies => counts(&self.inner.ours.policies),
+            Kind::NodeFences => counts(&self.inner.ours.fences.table),
+            Kind::FenceEvidences => counts(&self.inner.ours.proofs.table),
+            Kind::Remediations => counts(&self.inner.ours.remediations.table),
+            Kind::Volumes => counts(&self.inner.volumes.volumes),
+            Kind::Claims => counts(&self.inner.volumes.claims),
+            Kind::Attachments => counts(&self.inner.volumes.attachments),
+            Kind::VolumeLeases => counts(&self.inner.volumes.leases),
         }
     }
 
@@ -375,14 +374,9 @@ impl<'a> View<'a> {
     /// The PersistentVolume of this name.
     #[must_use]
     pub fn volume(&self, name: &str) -> Lookup<'a, Volume> {
-        match self.inner.volumes.volume(name) {
-            Some(Entry::Known(volume)) => Lookup::Known(volume),
-            Some(Entry::Undecodable(why)) => Lookup::Unknown(why),
-            None if self.inner.volumes.volumes.unidentified() > 0 => {
-                Lookup::Unknown("some PersistentVolumes cannot be decoded, not even their names")
-            }
-            None => Lookup::Absent,
-        }
+        let gap = "some PersistentVolumes cannot be decoded, not even their names";
+        let has_gap = self.inner.volumes.volumes.unidentified() > 0;
+        lookup(self.inner.volumes.volume(name), has_gap.then_some(gap))
     }
 
     /// The PersistentVolume of this name, or as it was when it went, as long as it has a Lease and this process saw it go.
@@ -394,14 +388,9 @@ impl<'a> View<'a> {
     /// The claim of this namespace and name.
     #[must_use]
     pub fn claim(&self, namespace: &Arc<str>, name: &Arc<str>) -> Lookup<'a, VolumeClaim> {
-        match self.inner.volumes.claim(namespace, name) {
-            Some(Entry::Known(claim)) => Lookup::Known(claim),
-            Some(Entry::Undecodable(why)) => Lookup::Unknown(why),
-            None if self.inner.volumes.claims.undecodable() > 0 => {
-                Lookup::Unknown("some PersistentVolumeClaims cannot be decoded")
-            }
-            None => Lookup::Absent,
-        }
+        let has_gap = self.inner.volumes.claims.undecodable() > 0;
+        let gap = has_gap.then_some("some PersistentVolumeClaims cannot be decoded");
+        lookup(self.inner.volumes.claim(namespace, name), gap)
     }
 
     /// The volume that a claim is bound to, as far as is known: one that it names, and that is not another claim's.

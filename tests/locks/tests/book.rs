@@ -8,6 +8,7 @@ use pod_safety_locks::{Source, manifest, repository, texts};
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
 const SUMMARY: &str = "docs/SUMMARY.md";
+const PAGES: [&str; 6] = ["CHANGELOG.md", "CONTRIBUTING.md", "README.md", "SECURITY.md", "charts", "docs"];
 const ARCHITECTURE: &str = "docs/architecture.md";
 
 /// A page, as a reader and a renderer see it.
@@ -235,9 +236,61 @@ fn anchor(heading: &str) -> String {
 }
 
 /// Every page that people read, by its path from the root.
+/// The files of this repository that a text names in backticks.
+fn named_files(text: &str) -> impl Iterator<Item = &str> {
+    const FOLDERS: [&str; 6] = ["charts/", "controllers/", "devices/", "docs/", "shared/", "tests/"];
+    const ENDINGS: [&str; 6] = [".json", ".md", ".rs", ".sh", ".txt", ".yaml"];
+    let plain =
+        |word: &&str| word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte));
+    let words = text.split('`').skip(1).step_by(2).filter(plain);
+    words
+        .filter(|word| FOLDERS.iter().any(|folder| word.starts_with(folder)))
+        .filter(|word| ENDINGS.iter().any(|ending| word.ends_with(ending)))
+}
+
+/// Found on a newcomer's walk: files that had moved long ago.
+#[test]
+fn bug_a_page_named_files_that_are_not_there() -> Result<()> {
+    let found: Vec<_> = named_files("`docs/gone.md` and `ls docs/x.md` and `README.md`").collect();
+    ensure!(found == ["docs/gone.md"], "a planted one is noticed: {found:?}");
+    let (mut count, mut gone) = (0, Vec::new());
+    for Source { path, text } in texts(&PAGES, &["md"])? {
+        for file in text.split("\n\n").flat_map(named_files) {
+            count += 1;
+            if !repository().join(file).exists() {
+                gone.push(format!("{path}: {file}"));
+            }
+        }
+    }
+    ensure!(count > 60, "{count} files: not all of them");
+    ensure!(gone.is_empty(), "no such files:\n{}", gone.join("\n"));
+    Ok(())
+}
+
+/// Found on a newcomer's walk: the page of what an installation creates was behind the chart.
+#[test]
+fn bug_the_page_of_what_changes_counted_other_objects_than_the_chart_has() -> Result<()> {
+    let render = std::fs::read_to_string(repository().join("tests/control-plane/golden/chart/default.yaml"))?;
+    let page = std::fs::read_to_string(repository().join("docs/what-changes.md"))?;
+    let of = |kind: &str| render.lines().filter(|line| *line == format!("kind: {kind}")).count();
+    let bound = of("ClusterRoleBinding");
+    for (row, count) in [
+        (
+            "ValidatingAdmissionPolicies and their bindings",
+            format!("{} each", of("ValidatingAdmissionPolicy")),
+        ),
+        ("ClusterRoles of the process", bound.to_string()),
+        ("ClusterRoles without a binding", (of("ClusterRole") - bound).to_string()),
+        ("FlowSchemas", of("FlowSchema").to_string()),
+        ("PriorityLevelConfigurations", of("PriorityLevelConfiguration").to_string()),
+    ] {
+        let line = page.lines().find(|line| line.starts_with(&format!("| {row}"))).context(row)?;
+        ensure!(line.ends_with(&format!("| {count} |")), "{line}: the chart has {count}");
+    }
+    Ok(())
+}
+
 fn pages() -> Result<BTreeMap<String, Page>> {
-    const PAGES: [&str; 6] =
-        ["CHANGELOG.md", "CONTRIBUTING.md", "README.md", "SECURITY.md", "charts", "docs"];
     let found = texts(&PAGES, &["md"])?;
     ensure!(found.len() > 60, "{} pages: not all of them", found.len());
     Ok(found.into_iter().map(|Source { path, text }| (path, read(&text))).collect())
