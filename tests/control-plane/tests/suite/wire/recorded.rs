@@ -83,6 +83,19 @@ fn lease() -> Thing {
     }
 }
 
+fn volume() -> Thing {
+    let claim = json!({ "kind": "PersistentVolumeClaim", "apiVersion": "v1", "namespace": "default", "name": "data-db-0",
+        "uid": "0aa0c0de-0000-4000-8000-000000000002" });
+    Thing {
+        name: "volume",
+        path: "/api/v1/persistentvolumes",
+        object: json!({ "metadata": metadata("vol"), "spec": { "capacity": { "storage": "1Gi" }, "claimRef": claim,
+            "accessModes": ["ReadWriteOncePod"], "storageClassName": "fast", "csi": { "driver": "d", "volumeHandle": "h" } } }),
+        status: Value::Null,
+        deleted: false,
+    }
+}
+
 /// What was recorded, as the selected version of Kubernetes has it.
 fn of_the_version(mut recorded: Value) -> Value {
     if !versions::pods_have_generations() {
@@ -147,7 +160,7 @@ async fn objects_that_have_everything_are_sent_as_they_were_recorded() {
     };
     let class = json!({ "metadata": { "name": "slow" }, "handler": "slow", "overhead": { "podFixed": { "cpu": "250m" } } });
     send(Method::POST, "/apis/node.k8s.io/v1/runtimeclasses", JSON, &class).await;
-    let things = [node(), pod(), lease()];
+    let things = [node(), pod(), lease(), volume()];
     for Thing { path, object, status, deleted, .. } in &things {
         send(Method::POST, path, JSON, object).await;
         let one = format!("{path}/{}", object["metadata"]["name"].as_str().unwrap());
@@ -159,10 +172,11 @@ async fn objects_that_have_everything_are_sent_as_they_were_recorded() {
             send(Method::DELETE, &one, JSON, &Value::Null).await;
         }
     }
-    let [node, pod, lease] = &things;
+    let [node, pod, lease, volume] = &things;
     compare::<wire::Pod>(api, pod).await;
     compare::<wire::PodNeeds>(api, pod).await;
     compare::<wire::Node>(api, node).await;
     compare::<wire::NodeRoom>(api, node).await;
     compare::<wire::Lease>(api, lease).await;
+    compare::<wire::PersistentVolume>(api, volume).await;
 }
