@@ -18,6 +18,7 @@ mod corroborate;
 mod drain;
 mod instances;
 mod limits;
+mod looks;
 mod mark;
 mod objects;
 
