@@ -264,3 +264,23 @@ async fn what_is_said_in_place_of_another_controller_bears_its_name_and_is_said_
     assert_eq!(first["source"]["component"], "taint-eviction-controller");
     assert_eq!(first["reportingComponent"], "taint-eviction-controller");
 }
+
+/// As many as there is room for are known; what may be said again anyway goes first.
+#[test]
+fn of_what_was_said_no_more_is_kept_than_there_is_room_for() {
+    let at = |seconds: u64| Mono::from_start(Duration::from_secs(seconds));
+    let (again, half) = (SAME_AGAIN.as_secs(), LIMIT / 2);
+    let mut waiting = Waiting::default();
+    for number in 0..LIMIT {
+        let second = if number < half { 0 } else { again / 2 };
+        assert!(waiting.says(&event(&number.to_string(), "R"), at(second)));
+    }
+    assert!(!waiting.says(&event("0", "R"), at(again - 1)));
+    assert!(waiting.says(&event("new", "R"), at(again)), "there is room, for half may be said again");
+    assert_eq!(waiting.said.len(), LIMIT - half + 1);
+    assert!(waiting.says(&event("0", "R"), at(again)), "at that moment it is time");
+    for number in 0..half {
+        waiting.says(&event(&format!("more-{number}"), "R"), at(again));
+    }
+    assert!(waiting.said.len() < half, "all of it was young, and is forgotten: {}", waiting.said.len());
+}
