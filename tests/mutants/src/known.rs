@@ -40,11 +40,17 @@ struct Suite {
 }
 
 impl Known {
-    /// What is known of the mutants of `own` by its tests and those of `users`.
+    /// What is known of the mutants of `own` by its tests and those of `users`, of the files as they are unless `all`.
     ///
     /// # Errors
     /// If git or the disk fails, or the file was made by another version of this program.
-    pub(crate) fn of(repository: &Path, work: &Path, own: Package, users: &[Package]) -> Result<Self> {
+    pub(crate) fn of(
+        repository: &Path,
+        work: &Path,
+        own: Package,
+        users: &[Package],
+        all: bool,
+    ) -> Result<Self> {
         let suites = std::iter::once(&own)
             .chain(users)
             .map(|(package, folder)| Ok((*package, state(repository, folder)?)))
@@ -55,6 +61,10 @@ impl Known {
             Err(_) => Kept::default(),
         };
         let now = suites.first().map_or(0, |(_, state)| *state);
+        if all {
+            let asked = |(package, _): &(&str, u64)| kept.suites.contains_key(*package);
+            return Ok(Self { suites: suites.into_iter().filter(asked).collect(), path, kept });
+        }
         if kept.state != now {
             kept = Kept { state: now, ..Kept::default() };
         }

@@ -70,6 +70,9 @@ struct Plan {
     /// How many mutants to judge at a time; as many as there are processors by default.
     #[arg(long)]
     jobs: Option<usize>,
+    /// Judge nothing: the tables are of what earlier runs said, whatever changed since. A mutant that is new is not in them.
+    #[arg(long)]
+    known: bool,
     /// Write the tables into this file, too.
     #[arg(long)]
     write: Option<PathBuf>,
@@ -100,8 +103,8 @@ fn main() -> Result<()> {
         }
         // Controllers do not use each other.
         let users = USERS.get(place + 1..).filter(|_| own.1.starts_with("shared")).unwrap_or_default();
-        let mut known = Known::of(repository, &work, *own, users)?;
-        if chosen.iter().any(|mutant| known.verdict(mutant).is_none()) {
+        let mut known = Known::of(repository, &work, *own, users, plan.known)?;
+        if !plan.known && chosen.iter().any(|mutant| known.verdict(mutant).is_none()) {
             // Each crate is compiled against the others as they are. Cargo knows a crate by its place in its workspace, so in
             // the folder of every day it would take these for those without mutants.
             let (tree, target) = (work.join("tree"), work.join("target"));
@@ -116,7 +119,7 @@ fn main() -> Result<()> {
                 eprintln!("missed: {}", mutant.name);
             }
         }
-        judged.extend(chosen.into_iter().map(|mutant| (mutant, known.verdict(mutant).flatten())));
+        judged.extend(chosen.into_iter().filter_map(|mutant| Some((mutant, known.verdict(mutant)?))));
     }
 
     let tables = report::tables(&judged, &equivalents)?;
