@@ -202,7 +202,7 @@ pub struct Recorder {
     writing: Arc<AtomicUsize>,
 }
 
-/// Until it is dropped, Events are written at most each [`WHILE_BUSY`].
+/// Until it is dropped, Events are written at most twice a second.
 #[derive(Debug)]
 pub struct Busy(Arc<AtomicUsize>);
 

@@ -157,3 +157,50 @@ async fn what_a_group_has_is_asked_again_after_half_a_minute() {
         assert_eq!(api.heard().len(), asked, "{seconds} s later");
     }
 }
+
+/// As the leader asks: one question of a group at a time, each controller once, and a group that hangs delays itself.
+#[tokio::test(start_paused = true)]
+async fn a_controller_is_asked_once_however_often_it_is_wanted_and_its_answer_is_kept() {
+    let (env, _wall) = env();
+    let api = Api::new(&env, |asked| async move { answers(&asked) });
+    let world = crate::testing::World::listed();
+    for (api_version, kind, name) in [
+        ("a.example/v1", "Fleet", "hangs"),
+        ("a.example/v1", "Fleet", "later"),
+        ("b.example/v1", "Herd", "b"),
+    ] {
+        world.apply(Kind::Pods, &pod(api_version, kind, name), env.now());
+    }
+    let scales = Scales::start(api.connection(), Arc::clone(world.cache()), env.clone());
+    let known = || {
+        let guard = world.read();
+        let named = |pod: &crate::model::Pod| {
+            Some((pod.controller.clone()?.name.to_string(), guard.view().scale(pod)?.scale.clone().ok()))
+        };
+        guard.view().all_pods().filter_map(named).collect::<BTreeMap<_, _>>()
+    };
+    let ask_all = || {
+        let guard = world.read();
+        guard
+            .view()
+            .all_pods()
+            .for_each(|pod| scales.ask(&pod.key.namespace, pod.controller.as_ref().unwrap()));
+    };
+    ask_all();
+    ask_all();
+    pass(1.0).await;
+    let asked = |end: &str| api.lines().iter().filter(|line| line.ends_with(end)).count();
+    assert_eq!(known(), BTreeMap::from([("b".to_owned(), Some(Scale::None))]), "the other group hangs");
+    assert_eq!((asked("/hangs/scale"), asked("/later/scale")), (1, 0));
+    pass(PATIENCE.as_secs_f64()).await;
+    let answered = [
+        ("later".to_owned(), Some(Scale::Absent)),
+        ("b".to_owned(), Some(Scale::None)),
+        ("hangs".to_owned(), None),
+    ];
+    assert_eq!(known(), BTreeMap::from(answered));
+    assert_eq!((asked("/hangs/scale"), asked("/later/scale")), (1, 1));
+    ask_all();
+    pass(1.0).await;
+    assert_eq!(asked("/hangs/scale"), 2, "who wants to know again asks again");
+}
