@@ -87,7 +87,7 @@ pub struct Run {
     /// The namespace of the Lease.
     #[arg(long, env = "POD_NAMESPACE", value_parser = name)]
     pub namespace: String,
-    /// The UID of the agent's own pod: it is not ended, and where its cgroup is, those of the other pods are.
+    /// The UID of the agent's own pod. The agent does not end it, and expects the cgroups of the other pods beside its cgroup.
     #[arg(long, env = "POD_UID", value_parser = name)]
     pub pod_uid: String,
     /// From one grant to the next, in seconds. No request takes longer than this.

@@ -123,7 +123,7 @@ fn volume(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config) -> Decis
     }
 }
 
-/// Whether the claim that it is bound to can be read. Then no other can be about it.
+/// Whether the claim that it is bound to can be read. Then a claim that cannot be read is not its claim.
 fn has_its_claim(volume: Option<&Volume>, view: &View<'_>) -> bool {
     let bound = volume.and_then(|volume| volume.claim.as_ref());
     bound.is_some_and(|bound| match view.claim(&bound.namespace, &bound.name) {

@@ -72,13 +72,9 @@ impl Holding<'_> {
             let until = sign.at + quarantine;
             return Standing::Missing { unasked: now >= until, until: Some(until) };
         }
-        // Others removed a pod, and its kubelet may hear of that alone: then its processes have the pod's grace.
-        let ends = view.ends_on_missing(volume, holder).filter(|ends| *ends > witness.asked_at());
-        if let Some(ends) = ends {
-            let again = if now < ends { ends } else { now + quarantine };
-            return Standing::Missing { unasked: now >= ends, until: Some(again) };
-        }
-        let until = witness.answered_at() + quarantine;
+        // Another client removed a pod. A kubelet that sees only the removal still gives the processes their grace period.
+        let ends = view.removed_pods_end_on_missing(volume, holder);
+        let until = ends.map_or(witness.answered_at(), |ends| ends.max(witness.answered_at())) + quarantine;
         if now < until {
             return Standing::Missing { unasked: false, until: Some(until) };
         }

@@ -268,17 +268,22 @@ impl Feed {
         }
     }
 
+    /// It sent an event, a bookmark, or all of a list.
     fn heard(&mut self, now: Mono) {
-        self.reached(now);
         self.around.cache.heard(self.kind, now);
+        self.contacted(now);
     }
 
-    /// It answered, and has sent nothing yet that was not known.
+    /// The API server answered: it opened a watch, or sent a page or an error. That is no news of every object.
     fn reached(&mut self, now: Mono) {
-        let Around { cache, env, metrics, .. } = &self.around;
+        self.around.cache.reached(self.kind, now);
+        self.contacted(now);
+    }
+
+    fn contacted(&mut self, now: Mono) {
+        let Around { env, metrics, .. } = &self.around;
         let wall = env.clock.wall();
         self.heard = now;
-        cache.reached(self.kind, now);
         let contact = self.contact.get_or_insert_with(|| metrics.last_contact_of(self.kind));
         contact.set(wall.as_duration().as_secs_f64());
         self.read_wall(now, wall);

@@ -180,6 +180,8 @@ pub(crate) struct Inner {
     volumes: Volumes,
     heartbeats: Heartbeats,
     absences: Absences,
+    /// Pods whose end is proved, until they are removed.
+    proved_ended: BTreeSet<Uid>,
     kinds: sync::Kinds,
     wall: Wall,
     interner: Interner,
@@ -341,6 +343,8 @@ pub trait Learns {
     fn witnessed(&self, node: &str, witness: Witness);
     /// Forgets what a quorum read said: it has been refuted.
     fn refuted(&self, node: &str);
+    /// There is evidence that the processes of this pod have ended, whoever removes it.
+    fn proved_ended(&self, pod: &Uid);
 }
 
 impl Learns for Cache {
@@ -360,6 +364,13 @@ impl Learns for Cache {
 
     fn refuted(&self, node: &str) {
         self.inner.write().absences.refuted(node);
+    }
+
+    fn proved_ended(&self, pod: &Uid) {
+        let mut inner = self.inner.write();
+        if inner.guards && inner.pods.known(pod).is_some() {
+            inner.proved_ended.insert(pod.clone());
+        }
     }
 }
 

@@ -25,7 +25,7 @@ pub struct Trouble {
 pub struct KindState {
     /// Listed in full at least once.
     pub synced: bool,
-    /// When the API server last said anything on it, bookmarks included.
+    /// When the API server last answered for this kind, also by only opening a watch.
     pub last_contact: Option<Mono>,
     /// When it last sent an event, a bookmark, or all of a list. That it opened a watch says nothing of any object.
     pub last_news: Option<Mono>,

@@ -256,23 +256,19 @@ impl<'a> View<'a> {
     }
 
     /// Whether a pod that is bound to a missing node may still write to this volume: where the kubelet did not fall silent
-    /// before, as long as the pod is there. So is the pod for which the volume was taken, whatever became of its claim. A pod that
-    /// was removed without its kubelet's word may run until it has ended ([`View::ends_on_missing`]), and a quarantine begins later.
+    /// before, as long as the pod is there. So is the pod for which the volume was taken, whatever became of its claim.
     #[must_use]
     pub fn is_used_on_missing(&self, volume: &str, holder: &Holder) -> bool {
         let taken_for = holder.pod.as_ref().and_then(|pod| self.pod(pod));
         let mut users = self.users_of(volume).chain(taken_for);
-        let asked = self.absence(&holder.node).and_then(|absence| absence.witness.as_ref());
-        let too_soon = |ends: Mono| asked.is_none_or(|first| first.asked_at() < ends);
         !self.fell_silent_before_its_node_went(&holder.node)
-            && (users.any(|pod| pod.node.as_ref() == Some(&holder.node) && pod.has_volumes())
-                || self.ends_on_missing(volume, holder).is_some_and(too_soon))
+            && users.any(|pod| pod.node.as_ref() == Some(&holder.node) && pod.has_volumes())
     }
 
-    /// When a pod of a missing node that was removed without its kubelet's word has ended, if that kubelet hears of the removal.
+    /// When the processes of pods of a missing node that others removed have terminated, if its kubelet sees the removal.
     #[must_use]
-    pub fn ends_on_missing(&self, volume: &str, holder: &Holder) -> Option<Mono> {
-        let ends = self.inner.volumes.ends(volume, &holder.node);
+    pub fn removed_pods_end_on_missing(&self, volume: &str, holder: &Holder) -> Option<Mono> {
+        let ends = self.inner.volumes.removed_pods_end(volume, &holder.node);
         ends.filter(|_| !self.fell_silent_before_its_node_went(&holder.node))
     }
 

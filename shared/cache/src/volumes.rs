@@ -9,7 +9,7 @@ use super::object::Tell;
 use super::table::{Entry, Table};
 use super::{Change, Inner};
 use crate::clock::Mono;
-use crate::model::{Attachment, Node, Pod, Uid, Volume, VolumeClaim, VolumeLease};
+use crate::model::{Attachment, Held, Node, Pod, Uid, Volume, VolumeClaim, VolumeLease};
 
 /// A claim: its namespace and name.
 type ClaimKey = (Arc<str>, Arc<str>);
@@ -53,8 +53,9 @@ struct File {
     attachments: BTreeSet<Uid>,
     claims: BTreeSet<ClaimKey>,
     left: BTreeMap<Arc<str>, Left>,
-    /// When the last pod that was removed without its kubelet's word has ended on a node whose kubelet hears of the removal.
-    ends: BTreeMap<Arc<str>, Mono>,
+    /// By node: when the processes of pods that were removed before their kubelet reported their end have terminated, if the kubelet
+    /// sees the removal.
+    removed_pods_end: BTreeMap<Arc<str>, Mono>,
     /// Its driver attaches: an attachment of it was seen.
     attaches: bool,
     /// As it was when its object went, while it has a Lease: kubelets go on to report it by that name.
@@ -131,8 +132,8 @@ impl Volumes {
         self.files.get(name)?.left.get(node).copied()
     }
 
-    pub(super) fn ends(&self, name: &str, node: &str) -> Option<Mono> {
-        self.files.get(name)?.ends.get(node).copied()
+    pub(super) fn removed_pods_end(&self, name: &str, node: &str) -> Option<Mono> {
+        self.files.get(name)?.removed_pods_end.get(node).copied()
     }
 
     pub(super) fn attaches(&self, name: &str) -> bool {
@@ -188,11 +189,13 @@ impl Volumes {
 
     /// The kubelet has unmounted it: that is its word for whatever used it.
     fn unmounted(&mut self, name: &Arc<str>, node: &Arc<str>, now: Mono) {
-        self.file(name).left.insert(Arc::clone(node), Left { at: now, word: Word::Unmounted });
+        let file = self.file(name);
+        file.left.insert(Arc::clone(node), Left { at: now, word: Word::Unmounted });
+        file.removed_pods_end.remove(node);
     }
 }
 
-/// Of a volume that is not known, nobody knows.
+/// `false` for a volume that is not known.
 fn is_of_another(volume: Option<&Volume>, (namespace, name): &ClaimKey, file: &ClaimFile) -> bool {
     volume.is_some_and(|volume| volume.is_of_another((namespace, name), file.claim.as_ref()))
 }
@@ -232,6 +235,9 @@ impl Inner {
         if !self.guards {
             return;
         }
+        if let (Some(before), None) = (before, after) {
+            self.removed(before, now);
+        }
         if let Some(before) = before {
             self.volumes.gated.remove(before.uid());
             for key in claims_of(before) {
@@ -254,14 +260,27 @@ impl Inner {
                     && let Some(node) = &before.node
                 {
                     self.volumes.leaves(&volume, node, Word::of(before, after), now);
-                    if after.is_none() && !before.is_over() {
-                        let ends = self.volumes.file(&volume).ends.entry(Arc::clone(node)).or_default();
-                        *ends = before.ends_if_removed(now).max(*ends);
-                    }
                 }
                 self.tell_of_volume(&volume, tell);
             }
             self.volumes.tidy_claim(&key);
+        }
+    }
+
+    /// A pod was removed. Whether its processes ended is known if its kubelet reported it, or by evidence.
+    fn removed(&mut self, pod: &Pod, now: Mono) {
+        let proved = self.proved_ended.remove(pod.uid());
+        let Some(node) = pod.node.as_ref().filter(|_| !proved && !pod.is_over()) else { return };
+        let taken_for = |name: &&Arc<str>| {
+            let held = self.volumes.lease(name).map(|lease| &lease.held);
+            matches!(held, Some(Held::By(holder)) if holder.pod.as_ref() == Some(pod.uid()))
+        };
+        let taken = self.volumes.held_by(node).filter(taken_for).cloned();
+        let used = claims_of(pod).filter_map(|key| self.volumes.bound(&key).cloned());
+        let volumes: BTreeSet<Arc<str>> = taken.chain(used).collect();
+        for name in volumes {
+            let ends = self.volumes.file(&name).removed_pods_end.entry(Arc::clone(node)).or_default();
+            *ends = pod.ends_if_removed(now).max(*ends);
         }
     }
 

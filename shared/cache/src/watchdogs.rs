@@ -11,8 +11,8 @@ use crate::model::Uid;
 /// Marks of more pods than this are not kept: far more than are stuck at one time, and a mark that is gone is made anew.
 const MOST_MARKS: usize = 10_000;
 
-/// More Leases than this are not known, and nodes of an autoscaler come and go: more than a cluster has nodes. One that was forgotten
-/// is waited for anew.
+/// At most this number of Leases is kept, more than a cluster has nodes: an autoscaler makes new ones. When it is reached all are
+/// forgotten, and each is waited for again.
 const MOST_KNOWN: usize = 200_000;
 
 /// What this process knows of watchdog Leases, by their paths; and the rounds from which reports about pods count.

@@ -189,7 +189,7 @@ async fn prove(acting: &Acting<'_>, target: &Target) -> Result<(), Outcome> {
     if read.is_some_and(|read| *read.incarnation() != *node) {
         return Err(Outcome::Changed);
     }
-    if !is_unmoved(&lease, verified.lease_renewed.as_ref())? {
+    if !is_unmoved(acting, node, &lease, verified.lease_renewed.as_ref())? {
         return unproved(acting, target).await;
     }
     let kind = proved_by(&verified.samples);

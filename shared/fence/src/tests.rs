@@ -500,6 +500,7 @@ async fn bug_a_lease_that_was_collected_between_the_looks_counted_as_renewed() {
             pass(2.0).await;
             let second = if renewed_meanwhile { 17 } else { 7 };
             scene.world.apply(Kind::NodeLeases, &lease("n", second).rv(4).0, scene.env.now());
+            scene.world.remove(Kind::NodeLeases, "lease-n", scene.env.now());
         };
         futures::join!(scene.ends(Step::Look(target(tried("off"))), "written"), watch);
         assert_eq!(scene.verified()["power"], power, "renewed meanwhile: {renewed_meanwhile}");
@@ -509,6 +510,9 @@ async fn bug_a_lease_that_was_collected_between_the_looks_counted_as_renewed() {
         ..There::default()
     };
     let scene = scene(there, |_, _| None);
+    scene.ends(Step::Prove(target(looked("Off"))), "changed").await;
+    assert!(scene.log().is_empty(), "the watch may have brought less than the read");
+    scene.world.remove(Kind::NodeLeases, "lease-n", scene.env.now());
     scene.ends(Step::Prove(target(looked("Off"))), "written").await;
     assert_eq!(scene.log(), [EVIDENCE, STATUS]);
 }

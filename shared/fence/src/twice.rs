@@ -58,10 +58,10 @@ async fn looks(
         .collect();
     // A kubelet that speaks while its machine is said to be off: the device reaches another one.
     let (before, after) = (renewed(&lease)?, read_lease(acting, node).await?);
-    // What a Lease that is gone said last, the watch has brought.
+    let is_unmoved = is_unmoved(acting, node, &after, before.as_ref())?;
     let sign = acting.means.cache.read().view().last_sign_of_life(&node.name);
     let spoke = after.is_absent() && sign.is_some_and(|sign| sign.at > began);
-    if spoke || !is_unmoved(&after, before.as_ref())? {
+    if spoke || !is_unmoved {
         let samples = seen.iter_mut().flat_map(|one| &mut one.samples);
         samples.filter(|sample| sample.is_off()).for_each(contradicted);
     }
@@ -80,9 +80,19 @@ async fn read_lease(acting: &Acting<'_>, node: &Incarnation) -> Result<LeaseRead
     Ok(look.lease)
 }
 
-/// Whether no kubelet has renewed it since. One that is gone was collected with its Node, which is no renewal.
-pub(super) fn is_unmoved(lease: &LeaseRead, before: Option<&String>) -> Result<bool, Outcome> {
-    Ok(lease.is_absent() || renewed(lease)?.as_ref() == before)
+/// Whether the Lease still has this renewTime, or is gone without another renewal: it was collected with its Node, or others deleted
+/// it. That the watch has brought, once it has brought its end.
+pub(super) fn is_unmoved(
+    acting: &Acting<'_>,
+    node: &Incarnation,
+    lease: &LeaseRead,
+    before: Option<&String>,
+) -> Result<bool, Outcome> {
+    if !lease.is_absent() {
+        return Ok(renewed(lease)?.as_ref() == before);
+    }
+    let is_seen = acting.means.cache.read().view().lease_is_gone(&node.name);
+    if is_seen { Ok(true) } else { Err(Outcome::Changed) }
 }
 
 fn renewed(lease: &LeaseRead) -> Result<Option<String>, Outcome> {

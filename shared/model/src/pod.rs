@@ -234,10 +234,16 @@ impl Pod {
         Some(deletion.first_seen + seconds(deletion.grace))
     }
 
-    /// When its processes have ended if its kubelet hears of its removal `now`: it gives them the pod's grace, from the first signal.
+    /// When its processes have terminated at the latest, if its kubelet sees the removal now. A kubelet that has not reported that it
+    /// saw the deletion gives them the whole grace of the pod from here.
     #[must_use]
     pub fn ends_if_removed(&self, now: Mono) -> Mono {
-        self.grace_ends().unwrap_or_else(|| now + seconds(self.own_grace))
+        let own = now + seconds(self.own_grace);
+        match self.grace_ends() {
+            Some(ends) if self.observed >= self.generation.max(1) => ends,
+            Some(ends) => ends.max(own),
+            None => own,
+        }
     }
 
     /// Whether this change was written by the pod's kubelet. Nobody else reports on containers, turns a pod ready or

@@ -42,8 +42,7 @@ use fences::Fences;
 use staff::{Class, Staff};
 use updates::Updates;
 
-/// How many turns run at once, where the API server answers soon enough. Each does one request at a time, so this is also the
-/// number of connections that write.
+/// How many turns run at once, where the API server answers soon enough. Each does one request at a time.
 pub const WRITERS: usize = MOST;
 
 /// How many turns of nodes run at once, by writers of their own: whoever a kubelet's silence is told to must not wait
@@ -51,9 +50,8 @@ pub const WRITERS: usize = MOST;
 /// for nodes. As many as the others, so that a rack of a hundred nodes is six or seven turns, of four requests each.
 pub const NODE_WRITERS: usize = 16;
 
-/// How many turns run at once that look at devices before they write: as many nodes may have devices that do not answer, until pods of
-/// other fenced nodes wait for them.
-const RELEASERS: usize = 16;
+/// How many turns that check devices run at once. Each may take a device's whole timeout.
+const DEVICE_CHECKERS: usize = 16;
 
 /// How many steps of incidents are taken at once: they read, write, and look at the devices of one node.
 pub const FENCERS: usize = 16;
@@ -239,7 +237,7 @@ impl Authority {
         });
         let staff = [
             (Staff::Others, WRITERS),
-            (Staff::Releasers, RELEASERS),
+            (Staff::DeviceCheckers, DEVICE_CHECKERS),
             (Staff::Nodes, NODE_WRITERS),
             (Staff::Fencers, FENCERS),
             (Staff::Switchers, SWITCHERS),

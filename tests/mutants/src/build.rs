@@ -119,7 +119,7 @@ pub(crate) fn build(
         let mut found = errors;
         if let Some(path) = program {
             let mut programs = vec![Program { package, path, folder: folder.clone() }];
-            // Without its tests a crate is another one, of which the compiler may take less. All users would say the same of it.
+            // Users link the crate without its tests, and then some mutants may not compile.
             for (package, folder) in users {
                 let (path, errors) = compile(tree, target, package)?;
                 programs.extend(path.map(|path| Program { package, path, folder: tree.join(folder) }));

@@ -84,8 +84,8 @@ impl Known {
         self.kept.viable.extend(each);
     }
 
-    /// Is the tests' word about a mutant missing? What other tests caught needs none.
-    pub(crate) fn lacks(&self, package: &str, mutant: &Mutant) -> bool {
+    /// Whether the tests of `package` still have to judge it.
+    pub(crate) fn must_judge(&self, package: &str, mutant: &Mutant) -> bool {
         let said = self.kept.suites.get(package).is_some_and(|suite| suite.verdicts.contains_key(&mutant.id));
         !said && self.verdict(mutant).is_none()
     }
@@ -103,7 +103,10 @@ impl Known {
         suite.state = self.suites.iter().find(|(name, _)| *name == package).map_or(0, |(_, state)| *state);
         suite.verdicts.extend(verdicts);
         std::fs::create_dir_all(self.path.parent().context("a file has a folder")?)?;
-        std::fs::write(&self.path, serde_json::to_vec(&self.kept)?)?;
+        // A run that is ended meanwhile leaves the file as it was.
+        let beside = self.path.with_extension("new");
+        std::fs::write(&beside, serde_json::to_vec(&self.kept)?)?;
+        std::fs::rename(&beside, &self.path)?;
         Ok(())
     }
 

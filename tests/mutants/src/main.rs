@@ -94,6 +94,8 @@ fn main() -> Result<()> {
     let work = std::path::absolute(&plan.work)?;
     let jobs = plan.jobs.or(std::thread::available_parallelism().ok().map(usize::from)).unwrap_or(1).max(1);
 
+    let unknown = mutants.iter().find(|mutant| USERS.iter().all(|(package, _)| *package != mutant.package));
+    ensure!(unknown.is_none(), "{} is not among the packages", unknown.map_or("", |mutant| &mutant.package));
     let mut judged = Vec::new();
     for (place, own) in USERS.iter().enumerate() {
         let all: Vec<_> = mutants.iter().filter(|mutant| mutant.package == own.0).collect();
@@ -145,7 +147,7 @@ fn judge_by(
 ) -> Result<()> {
     for program in programs {
         let left: Vec<_> =
-            mutants.iter().copied().filter(|mutant| known.lacks(program.package, mutant)).collect();
+            mutants.iter().copied().filter(|mutant| known.must_judge(program.package, mutant)).collect();
         if left.is_empty() {
             continue;
         }

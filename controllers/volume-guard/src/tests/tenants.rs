@@ -81,3 +81,20 @@ fn attack_a_claim_that_cannot_be_read_stops_no_volume_of_another_claim() {
         assert_eq!(stage.v(), expected);
     }
 }
+
+/// A tenant whose volume the missing node holds makes a pod there and removes it, again and again: that holds up its own volume alone.
+#[test]
+fn attack_pods_that_come_and_go_on_a_missing_node_begin_no_quarantine_anew() {
+    let mut stage = bound();
+    stage.lease("v", Some("b/uid-b/boot-1/uid-p"), true);
+    stage.lease("w", Some("b/uid-b/boot-1/uid-o"), true);
+    stage.world.remove(Kind::Nodes, "uid-b", at(2));
+    stage.world.witness("b", at(3));
+    for second in [10, 20, 30, 40] {
+        let pod = objects::pod("p").using("c").on("b").running().rv(second);
+        stage.put(Kind::Pods, pod, at(second));
+        stage.world.remove(Kind::Pods, "uid-p", at(second + 1));
+        assert_eq!(said(&stage.of_volume("v", second + 2)), ["VolumeUnproved"], "and no new first read");
+    }
+    assert_eq!(said(&stage.of_volume("w", 3 + QUARANTINE)), ["break: node gone"]);
+}

@@ -73,7 +73,10 @@ impl Feed {
                 Ok(Some(event)) => event,
             };
             let now = self.around.env.now();
-            self.heard(now);
+            match event {
+                Event::Error(_) => self.reached(now),
+                Event::Applied(_) | Event::Bookmark(_) | Event::Deleted(_) => self.heard(now),
+            }
             self.silent = 0;
             if let Some(end) = self.take(event, now) {
                 return end;

@@ -235,35 +235,44 @@ fn a_claim_that_says_what_it_said_tells_nothing() {
 #[test]
 fn bug_a_pod_that_was_removed_before_it_ended_used_its_volume_no_more() {
     let holder = Holder { node: "n".into(), node_uid: uid("uid-n"), boot_id: "b".into(), pod: None };
-    let graced = |seconds: i64| {
-        user("a", "n", "c").running().set("/spec/terminationGracePeriodSeconds", json!(seconds))
+    let graced =
+        |own: i64| user("a", "n", "c").running().set("/spec/terminationGracePeriodSeconds", json!(own));
+    let dying = |own: i64, grace: i64| {
+        graced(own).terminating().set("/metadata/deletionGracePeriodSeconds", json!(grace))
     };
-    let dying = || graced(60).terminating().set("/metadata/deletionGracePeriodSeconds", json!(60));
-    for (what, pod, ends) in [
-        ("that nobody says the grace of", user("a", "n", "c").running(), Some(33)),
-        ("with its own grace", graced(600), Some(603)),
-        ("whose grace runs since second 2", dying(), Some(62)),
-        (
-            "of which its kubelet reported the end",
-            dying().phase("Failed").set("/status/containerStatuses", json!([])),
-            None,
-        ),
+    let over = || dying(60, 60).phase("Failed").set("/status/containerStatuses", json!([]));
+    for (what, pod, proved, ends) in [
+        ("without a grace of its own", user("a", "n", "c").running(), false, Some(33)),
+        ("with its own grace", graced(600), false, Some(603)),
+        ("whose kubelet may not know of the deletion", dying(60, 60), false, Some(63)),
+        ("that is to end at once, and whose kubelet may not know", dying(600, 0), false, Some(603)),
+        ("whose kubelet knows", dying(600, 60).observed(3), false, Some(62)),
+        ("of which its kubelet reported the end", over(), false, None),
+        ("of which there is evidence", dying(600, 600), true, None),
     ] {
         let cache = used();
         cache.remove::<Node>(&uid("uid-n"), at(2));
         apply::<Pod>(&cache, &pod.rv(11), at(2));
-        cache.remove::<Pod>(&uid("uid-a"), at(3));
-        let on_missing = |asked: Option<u64>| {
-            asked.into_iter().for_each(|second| {
-                cache.witnessed("n", pod_safety_proof::Witness::for_decide_tests(at(second)))
-            });
-            cache.read().view().is_used_on_missing("v", &holder)
-        };
-        assert_eq!(cache.read().view().ends_on_missing("v", &holder), ends.map(at), "a pod {what}");
-        assert_eq!(on_missing(None), ends.is_some());
-        if let Some(ends) = ends {
-            assert!(on_missing(Some(ends - 1)), "a pod {what}");
-            assert!(!on_missing(Some(ends)), "a first read that was asked for when it had ended");
+        if proved {
+            cache.proved_ended(&uid("uid-a"));
         }
+        cache.remove::<Pod>(&uid("uid-a"), at(3));
+        let found = cache.read().view().removed_pods_end_on_missing("v", &holder);
+        assert_eq!(found, ends.map(at), "a pod {what}");
+        assert!(!cache.read().view().is_used_on_missing("v", &holder), "a pod {what}");
+        assert!(cache.inner.read().proved_ended.is_empty(), "a pod {what}");
     }
+}
+
+/// Its claim may go before it, or be made again.
+#[test]
+fn the_pod_for_which_a_volume_was_taken_uses_it_whatever_becomes_of_its_claim() {
+    let pod = Some(uid("uid-a"));
+    let holder = Holder { node: "n".into(), node_uid: uid("uid-n"), boot_id: "b".into(), pod };
+    let cache = used();
+    cache.remove::<Node>(&uid("uid-n"), at(2));
+    cache.remove::<VolumeClaim>(&uid("uid-c"), at(2));
+    assert!(cache.read().view().is_used_on_missing("v", &holder));
+    cache.remove::<Pod>(&uid("uid-a"), at(3));
+    assert_eq!(cache.read().view().removed_pods_end_on_missing("v", &holder), Some(at(33)));
 }

@@ -40,7 +40,12 @@ impl Verifier<'_> {
             FencedBy::NodeGone => {
                 let gone = self.node_gone(&holder.node).await?;
                 // A kubelet that was active until its Node went may run the pods that are bound to it.
-                let is_used = self.cache.read().view().is_used_on_missing(&update.volume, holder);
+                let is_used = {
+                    let (guard, now) = (self.cache.read(), self.env.now());
+                    let ends = guard.view().removed_pods_end_on_missing(&update.volume, holder);
+                    guard.view().is_used_on_missing(&update.volume, holder)
+                        || ends.is_some_and(|ends| now < ends + self.policy.quarantine)
+                };
                 judged(&HolderFacts::Gone(&gone, is_used))
             }
             FencedBy::Rebooted => {

@@ -11,6 +11,7 @@ use super::super::claim::ClaimKind;
 use super::super::ledger::Admission;
 use super::super::verify::{FORCE_DELETE_REFUSED, Verifier};
 use super::{Authority, Class, Owner, Staff, Submitted, Work};
+use crate::cache::Learns as _;
 use crate::clock::Mono;
 use crate::events::{About, Event, EventType, Speaker};
 use crate::model::{Pod, Rv};
@@ -57,11 +58,10 @@ impl Authority {
             Err(Unproved::Refused(Refusal::PodChanged)) => return Outcome::Changed,
             Err(refusal) => return Outcome::Refused(refusal),
         };
-        // While devices are looked at nothing is written.
-        let _turn = match staff {
-            Staff::Releasers => Some((self.connection.turn().await, self.events.busy())),
-            _ => None,
-        };
+        // The evidence holds whoever removes the pod.
+        self.cache.proved_ended(&force.pod.uid);
+        // The check of devices is over. Evidence expires in seconds, so this write waits for no turn behind others.
+        let _busy = matches!(staff, Staff::DeviceCheckers).then(|| self.events.busy());
         act::force(&self.connection, &self.env, &self.leadership, evidence).await
     }
 

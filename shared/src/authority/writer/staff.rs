@@ -34,9 +34,9 @@ pub(super) enum Class {
 #[derive(Clone, Copy, strum::EnumCount)]
 pub(super) enum Staff {
     Others,
-    /// What looks at devices before it writes. A device that does not answer takes its whole timeout, and whatever needs none must
-    /// not wait for that.
-    Releasers,
+    /// Force deletions and breaks of Leases that check devices first. A device that does not answer takes its whole timeout; other
+    /// writes do not wait for it.
+    DeviceCheckers,
     Nodes,
     Fencers,
     Switchers,
@@ -57,7 +57,7 @@ impl Staff {
 
     pub(super) const fn of_force(force: &Force) -> Self {
         match force.claim {
-            Claim::Fenced { .. } => Self::Releasers,
+            Claim::Fenced { .. } => Self::DeviceCheckers,
             Claim::NodeGone { .. }
             | Claim::NeverScheduled
             | Claim::KubeletTerminated
@@ -71,9 +71,17 @@ impl Staff {
             Update::Node(_) => Self::Nodes,
             Update::Volume(volume) => match volume.change {
                 VolumeChange::Break { by: FencedBy::Evidence { .. } | FencedBy::Storage(_), .. } => {
-                    Self::Releasers
+                    Self::DeviceCheckers
                 }
-                _ => Self::Others,
+                VolumeChange::Break {
+                    by: FencedBy::NodeGone | FencedBy::Rebooted | FencedBy::Detached,
+                    ..
+                }
+                | VolumeChange::Take { .. }
+                | VolumeChange::Refuse(_)
+                | VolumeChange::Allow
+                | VolumeChange::Release { .. }
+                | VolumeChange::Forget => Self::Others,
             },
             Update::Budget { .. }
             | Update::PodOfLostNode { .. }

@@ -561,7 +561,7 @@ async fn bug_devices_that_do_not_answer_kept_the_pods_of_other_nodes() {
         true => Answer::not_found().late(Duration::from_secs(20)),
         false => well(asked),
     });
-    for node in 0..2 * RELEASERS {
+    for node in 0..2 * DEVICE_CHECKERS {
         for place in 0..4 {
             let object = pod(&format!("p-{node}-{place}")).on(&format!("n-{node}")).terminating();
             pool.world.apply(Kind::Pods, &object.0, pool.env.now());
