@@ -16,7 +16,7 @@ pub struct Config {
     pub guards_volumes: bool,
     /// Incidents that a person only wants written down are decided about too. `explain` tells of the others alone.
     pub rehearsals: bool,
-    /// How long incidents and evidence are kept once nothing depends on them; `None`: for ever.
+    /// How long incidents and evidence are kept once nothing depends on them; `None`: indefinitely.
     pub history: Option<Duration>,
     /// So far the copies may be behind from which a provider answers.
     pub provider_behind: Duration,

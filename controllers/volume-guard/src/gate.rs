@@ -65,18 +65,15 @@ fn way<'a>(
     config: &Config,
 ) -> Result<Way<'a>, Hold> {
     let waits = |volume: &Arc<str>, why: String| Hold::Waits { volume: Arc::clone(volume), why };
-    let bound = match view.claim(&pod.key.namespace, claim) {
-        Lookup::Known(known) if known.volume.is_some() && view.volume_of(known).is_none() => {
-            return Err(waits(
-                claim,
-                "it names a PersistentVolume that is bound to another claim".to_owned(),
-            ));
-        }
-        Lookup::Known(known) => &known.volume,
+    let known = match view.claim(&pod.key.namespace, claim) {
+        Lookup::Known(known) => known,
         Lookup::Absent => return Err(waits(claim, "there is no claim of that name".to_owned())),
         Lookup::Unknown(why) => return Err(waits(claim, format!("the claim cannot be read: {why}"))),
     };
-    let Some(name) = bound else { return Ok(Way::Anywhere) };
+    let Some(name) = &known.volume else { return Ok(Way::Anywhere) };
+    if view.volume_of(known).is_none() {
+        return Err(waits(name, format!("claim {claim} names it, and it is bound to another claim")));
+    }
     let volume = match view.volume(name) {
         Lookup::Known(volume) => volume,
         Lookup::Absent => {

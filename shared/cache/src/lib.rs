@@ -343,7 +343,7 @@ pub trait Learns {
     fn witnessed(&self, node: &str, witness: Witness);
     /// Forgets what a quorum read said: it has been refuted.
     fn refuted(&self, node: &str);
-    /// There is evidence that the processes of this pod have ended, whoever removes it.
+    /// There is evidence that the processes of this pod have ended, whichever client removes it.
     fn proved_ended(&self, pod: &Uid);
 }
 

@@ -71,16 +71,16 @@ impl Kinds {
     }
 
     /// It answered.
-    pub(super) fn reached(&mut self, kind: Kind, now: Mono) {
+    pub(super) fn reached(&mut self, kind: Kind, now: Mono) -> &mut KindState {
         let state = self.state_mut(kind);
         state.last_contact = Some(now);
         state.trouble = None;
+        state
     }
 
     /// It sent an event, a bookmark, or all of a list.
     pub(super) fn heard(&mut self, kind: Kind, now: Mono) {
-        self.reached(kind, now);
-        let state = self.state_mut(kind);
+        let state = self.reached(kind, now);
         if state.last_news.is_none_or(|last| now.since(last) > BREAK) {
             state.unbroken_since = Some(now);
         }

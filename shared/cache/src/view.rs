@@ -391,11 +391,8 @@ impl<'a> View<'a> {
 
     /// The volume that a claim is bound to, as far as is known: one that it names, and that is not another claim's.
     #[must_use]
-    pub fn volume_of(&self, claim: &'a VolumeClaim) -> Option<&'a Arc<str>> {
-        let named = claim.volume.as_ref()?;
-        let volume = self.inner.volumes.known(named);
-        let key = (&*claim.namespace, &*claim.name);
-        Some(named).filter(|_| volume.is_none_or(|it| !it.is_of_another(key, Some(&claim.uid))))
+    pub fn volume_of(&self, claim: &VolumeClaim) -> Option<&'a Arc<str>> {
+        self.inner.volumes.bound(&(Arc::clone(&claim.namespace), Arc::clone(&claim.name)))
     }
 
     /// Whose a volume is, if it ever was anybody's.

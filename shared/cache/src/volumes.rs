@@ -150,7 +150,7 @@ impl Volumes {
     }
 
     /// The volume that a claim names, unless it is another claim's.
-    fn bound(&self, key: &ClaimKey) -> Option<&Arc<str>> {
+    pub(super) fn bound(&self, key: &ClaimKey) -> Option<&Arc<str>> {
         let name = self.named_by(key)?;
         let file = self.by_claim.get(key)?;
         Some(name).filter(|name| !is_of_another(self.known(name), key, file))

@@ -400,7 +400,7 @@ impl Authority {
             match work {
                 Work::Witness { node, owner } => self.witness(&node, &owner).await,
                 Work::Force { force, owner } => {
-                    let outcome = self.force(staff, &mut verifier, &force).await;
+                    let outcome = self.force(&mut verifier, &force).await;
                     self.ended(&force, &outcome, &owner);
                 }
                 Work::Delete { delete, owner } => self.delete(delete, &owner, &mut looked_at).await,

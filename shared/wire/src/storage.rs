@@ -72,7 +72,7 @@ message! {
         namespace: Option<String> = [string, optional, tag = "2"];
         /// Its name.
         name: Option<String> = [string, optional, tag = "3"];
-        /// Its UID; of a volume that is kept for a claim of that name, nobody says it.
+        /// Its UID; absent while the volume is only reserved for a claim of that name.
         uid: Option<String> = [string, optional, tag = "4"];
     }
 }

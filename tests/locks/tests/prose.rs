@@ -97,7 +97,7 @@ fn bug_a_command_to_type_lacked_its_reason() -> Result<()> {
         let rest = text.split(COMMAND).skip(1).map(|rest| rest.lines().next().unwrap_or_default());
         rest.filter(|rest| {
             let of_a_node = ["{n", "NODE", "' + ", "worker-"].iter().any(|node| rest.starts_with(node));
-            of_a_node && !rest.contains("--reason") && !rest.contains("-h")
+            of_a_node && !rest.contains("--reason")
         })
         .count()
     };

@@ -37,7 +37,7 @@ fn attack_a_claim_that_names_the_volume_of_another_claim_takes_it_nowhere() {
     let mut stage = bound();
     stage.node("b", not_ready);
     named_by_others(&stage);
-    assert!(stage.v().is_empty(), "nobody uses it");
+    assert!(stage.v().is_empty(), "it has no users");
     stage.pod("p", Some("a"), "c", |_| ());
     assert_eq!(stage.v(), ["take a/uid-a/boot-1/uid-p"], "as without them");
 }

@@ -127,7 +127,7 @@ fn a_pod_arrives_when_it_is_bound_and_says_since_when_it_is() {
     assert_eq!((pod.first_seen, pod.arrived, pod.bound), (at(5), at(45), NEW_YEAR + 40));
 }
 
-/// Before 1970 nobody added taints: a stamp of zero is none.
+/// A stamp of zero is no time.
 #[test]
 fn a_taint_of_the_year_1970_has_no_time() {
     let cache = listed();

@@ -55,7 +55,7 @@ async fn a_status_check_says_when_it_was_and_whether_the_machine_is_the_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_attempt_that_proves_nothing_says_so_to_whoever_reads_the_incident() {
+async fn an_attempt_that_proves_nothing_says_so_in_its_incident() {
     let spoke = There { renewed: Arc::new(|_| 9), ..There::default() };
     let scene_spoke = scene(spoke, |_, _| None);
     scene_spoke.take(Step::Prove(target(looked("Off")))).await;

@@ -52,16 +52,16 @@ impl Authority {
         Submitted::Accepted
     }
 
-    pub(super) async fn force(&self, staff: Staff, verifier: &mut Verifier<'_>, force: &Force) -> Outcome {
+    pub(super) async fn force(&self, verifier: &mut Verifier<'_>, force: &Force) -> Outcome {
         let evidence = match verifier.verify(force).await {
             Ok(evidence) => evidence,
             Err(Unproved::Refused(Refusal::PodChanged)) => return Outcome::Changed,
             Err(refusal) => return Outcome::Refused(refusal),
         };
-        // The evidence holds whoever removes the pod.
+        // The evidence holds, whichever client removes the pod.
         self.cache.proved_ended(&force.pod.uid);
-        // The check of devices is over. Evidence expires in seconds, so this write waits for no turn behind others.
-        let _busy = matches!(staff, Staff::DeviceCheckers).then(|| self.events.busy());
+        // Evidence expires in seconds, so what checked devices waits for no turn behind others.
+        let _busy = self.events.busy();
         act::force(&self.connection, &self.env, &self.leadership, evidence).await
     }
 

@@ -306,6 +306,19 @@ pub struct Extras {
 }
 
 impl Extras {
+    /// Guarded volumes that are attached, on nodes that our controllers keep.
+    #[must_use]
+    pub fn guarded(guarding: Guarding, fencing: Option<Fencing>) -> Self {
+        Self {
+            attached_volumes: true,
+            guarded_volumes: Some(guarding),
+            taints: true,
+            nodes: Keeper::Ours,
+            fencing,
+            ..Self::default()
+        }
+    }
+
     /// Whether it is a world like most.
     #[must_use]
     pub fn is_nothing(&self) -> bool {

@@ -171,14 +171,7 @@ pub fn guarded() -> Vec<Scenario> {
     let with = |gate: bool, fencing: Option<Fencing>, from: u64, mut scenario: Scenario| {
         let guarding = Guarding { gate, ..Guarding::default() };
         scenario.plan.nodes = 3;
-        scenario.plan.with = Extras {
-            attached_volumes: true,
-            guarded_volumes: Some(guarding),
-            taints: true,
-            nodes: Keeper::Ours,
-            fencing,
-            ..Extras::default()
-        };
+        scenario.plan.with = Extras::guarded(guarding, fencing);
         scenario.plan.heal_at = HEAL + 60;
         (scenario.from, scenario.until) = (second(from), second(from + 50));
         scenario

@@ -5,7 +5,7 @@ mod objects;
 
 use std::time::Duration;
 
-use pod_safety_simulator::campaign::{Extras, Fault, Fencing, Guarding, Keeper, Plan, draw, tell};
+use pod_safety_simulator::campaign::{Extras, Fault, Fencing, Guarding, Plan, draw, tell};
 use pod_safety_simulator::world::{Blow, Moment, Occasion, Outcome, Strike, recorded, run, stricken};
 
 use crate::asked;
@@ -23,14 +23,7 @@ const TWO: Guarding = Guarding { two: true, ..GATED };
 const FENCED: Fencing = Fencing::STRICT;
 
 fn plan(guarding: Guarding, fencing: Option<Fencing>, faults: Vec<(u64, Fault)>) -> Plan {
-    let with = Extras {
-        attached_volumes: true,
-        guarded_volumes: Some(guarding),
-        taints: true,
-        nodes: Keeper::Ours,
-        fencing,
-        ..Extras::default()
-    };
+    let with = Extras::guarded(guarding, fencing);
     Plan { pods: 3, heal_at: BEGIN + LONG + 20, with, ..runs::plan(faults) }
 }
 

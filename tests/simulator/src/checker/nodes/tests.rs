@@ -82,7 +82,7 @@ async fn lost(checker: &Checker) {
 }
 
 #[test]
-fn whoever_is_lost_is_called_so_and_stays_so() {
+fn a_lost_node_is_called_so_and_stays_so() {
     let well = async |checker: &Arc<Checker>| {
         lost(checker).await;
         seconds(checker, 300).await;
