@@ -114,7 +114,7 @@ fn volume(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config) -> Decis
         }
     }
     match lease.map(|lease| (&lease.held, lease)) {
-        None | Some((Held::Free, _)) => free(&case, view, now),
+        None | Some((Held::Free, _)) => free(&case, view, now, config.quarantine),
         Some((Held::Unreadable(identity), lease)) => {
             let hold = Hold::LeaseUnreadable { volume: Arc::clone(name), identity: identity.clone() };
             refuse(&case, lease, hold, None)

@@ -1,6 +1,7 @@
 //! A volume without a holder: the node that becomes its holder.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::holds::{Decision, Doubt, Hold};
 use pod_safety_shared::authority::{Refused, VolumeChange};
@@ -14,7 +15,7 @@ use super::detach::{barred, detachable, detached_from, kept_from};
 use super::uses::{Use, first_bound, first_pod, is_proved_off, uses};
 
 /// Without a holder: the node that uses it becomes the holder.
-pub(super) fn free(case: &Case<'_>, view: &View<'_>, now: Mono) -> Decision {
+pub(super) fn free(case: &Case<'_>, view: &View<'_>, now: Mono, quarantine: Duration) -> Decision {
     if !case.wanted {
         return case.write(VolumeChange::Forget);
     }
@@ -35,7 +36,14 @@ pub(super) fn free(case: &Case<'_>, view: &View<'_>, now: Mono) -> Decision {
         (!used.writes, !used.attachment, first_bound(used), Arc::clone(&node.name))
     });
     match chosen {
-        Some((_, used)) if let Some(other) = user_on_missing(case, view) => wait_for(case, used, other),
+        Some((_, used)) if let Some(other) = user_on_missing(case, view) => {
+            let node = other.node.as_deref().unwrap_or_default();
+            let may_run = "has no Node object, and may run until that pod is gone";
+            wait(case, used, format!("pod {} uses it on node {node}, which {may_run}", other.key))
+        }
+        Some((_, used)) if let Some((why, until)) = removed_on_missing(case.name, view, now, quarantine) => {
+            wait(case, used, why).and_recheck_at(until)
+        }
         Some((node, used)) => case.write(take(case, node, first_pod(used), view)),
         None => unused(case, view),
     }
@@ -63,12 +71,21 @@ fn user_on_missing<'a>(case: &Case<'_>, view: &View<'a>) -> Option<&'a Pod> {
     missing.find_map(|(_, used)| used.pods.first().copied())
 }
 
-fn wait_for(case: &Case<'_>, used: &Use<'_>, other: &Pod) -> Decision {
-    let node = other.node.as_deref().unwrap_or_default();
-    let why = format!(
-        "pod {} uses it on node {node}, which has no Node object, and may run until that pod is gone",
-        other.key
-    );
+/// Another client removed a pod on a node that is missing. A kubelet that sees only the removal still gives the processes their
+/// grace period. What to tell, and when that is over.
+pub(super) fn removed_on_missing(
+    volume: &str,
+    view: &View<'_>,
+    now: Mono,
+    quarantine: Duration,
+) -> Option<(String, Mono)> {
+    let (node, ends) = view.last_end_on_missing(volume)?;
+    let until = ends + quarantine;
+    let why = || format!("a pod that was removed on node {node}, which has no Node object, may still run");
+    (now < until).then(|| (why(), until))
+}
+
+fn wait(case: &Case<'_>, used: &Use<'_>, why: String) -> Decision {
     let hold = Hold::Waits { volume: Arc::clone(case.name), why };
     let waiting = used.pods.iter().map(|pod| (Subject::Pod(pod.key.clone()), hold.clone()));
     Decision { holds: waiting.collect(), ..Decision::default() }

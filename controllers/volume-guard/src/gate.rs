@@ -15,6 +15,7 @@ use pod_safety_shared::model::{Held, Node, Pod, Readiness, Sharing, Volume, Volu
 
 use super::case::{Case, LOOK_AGAIN, users};
 use super::config::Config;
+use super::free::removed_on_missing;
 use super::standing::{Holding, Standing};
 use super::uses::{is_kept_out, is_proved_off};
 
@@ -90,16 +91,15 @@ fn way<'a>(
             let case =
                 Case { name, volume: Some(volume), is_gone: false, wanted: true, detaches: false, lease };
             // Its Lease will say so in a moment, or when it can be written.
-            match users(&case, view, now)?.iter().find(|(_, used)| used.writes) {
-                Some((node, _)) => {
-                    Err(waits(name, format!("node {} has it, and is about to be its owner", node.name)))
-                }
-                None => match mounted_untold(volume, lease, view, now) {
-                    Some(node) => {
-                        Err(waits(name, format!("node {} reports that it has it mounted", node.name)))
-                    }
-                    None => first_of_free(pod, volume, view, now),
-                },
+            if let Some((node, _)) = users(&case, view, now)?.iter().find(|(_, used)| used.writes) {
+                return Err(waits(name, format!("node {} has it, and is about to be its owner", node.name)));
+            }
+            if let Some(node) = mounted_untold(volume, lease, view, now) {
+                return Err(waits(name, format!("node {} reports that it has it mounted", node.name)));
+            }
+            match removed_on_missing(name, view, now, config.quarantine) {
+                Some((why, _)) => Err(waits(name, why)),
+                None => first_of_free(pod, volume, view, now),
             }
         }
         Some(Held::Unreadable(_)) => Err(waits(name, "its Lease cannot be read".to_owned())),

@@ -136,6 +136,12 @@ impl Volumes {
         self.files.get(name)?.removed_pods_end.get(node).copied()
     }
 
+    /// By node.
+    pub(super) fn removed_pods_ends(&self, name: &str) -> impl Iterator<Item = (&Arc<str>, Mono)> {
+        let ends = self.files.get(name).into_iter().flat_map(|file| &file.removed_pods_end);
+        ends.map(|(node, at)| (node, *at))
+    }
+
     pub(super) fn attaches(&self, name: &str) -> bool {
         self.files.get(name).is_some_and(|file| file.attaches)
     }

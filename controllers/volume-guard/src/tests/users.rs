@@ -1,13 +1,13 @@
 //! Whose a volume becomes that is nobody's, and which volumes are nobody's business.
 
 use pod_safety_shared::drive::Subject;
-use pod_safety_shared::model::{Kind, VolumeKey};
+use pod_safety_shared::model::{DEFAULT_GRACE, Kind, VolumeKey};
 use pod_safety_shared::testing::at;
 use pod_safety_shared::testing::objects::Obj;
 use serde_json::json;
 
 use super::super::decide::UNTOLD;
-use super::stage::{Stage, classes, ended, in_use, not_ready, said};
+use super::stage::{QUARANTINE, Stage, classes, ended, in_use, not_ready, said};
 
 const A: &str = "a/uid-a/boot-1/uid-p";
 
@@ -233,4 +233,28 @@ fn bug_a_pod_on_a_node_that_is_missing_was_no_user_of_its_volume() {
         ["take b/uid-b/boot-1/uid-q"],
         "and nothing waits for longer than its pod is there"
     );
+}
+
+/// Review of safety: another client removed a pod of a missing node at once. The volume had no holder, so no grace was waited
+/// for, and the next pod got it beside processes that had just begun to end.
+#[test]
+fn bug_a_free_volume_was_given_away_while_a_pod_removed_on_a_missing_node_ended() {
+    let mut stage = Stage::new();
+    stage.pod("p", Some("gone"), "c", |_| ());
+    stage.pod("q", Some("b"), "c", |_| ());
+    stage.world.remove(Kind::Pods, "uid-p", at(2));
+    let until = 2 + DEFAULT_GRACE.unsigned_abs() + QUARANTINE;
+    let decision = stage.of_volume("v", until - 1);
+    assert_eq!(said(&decision), ["WaitsForVolume"]);
+    assert_eq!(
+        decision.holds[0].1.to_string(),
+        "the pod waits for volume v: a pod that was removed on node gone, which has no Node object, may still run"
+    );
+    assert_eq!(decision.recheck_at, Some(at(until)));
+    assert_eq!(said(&stage.of_volume("v", until)), ["take b/uid-b/boot-1/uid-q"]);
+
+    stage.world.remove(Kind::Pods, "uid-q", at(2));
+    stage.gated("r", "c");
+    assert_eq!(said(&stage.of_pod("r", until - 1)), ["WaitsForVolume"]);
+    assert_eq!(said(&stage.of_pod("r", until)), ["ungate r"]);
 }

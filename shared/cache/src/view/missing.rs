@@ -1,0 +1,35 @@
+//! Pods of nodes that are missing: their processes may write to volumes, and no kubelet says so.
+
+use std::sync::Arc;
+
+use super::{Lookup, View};
+use crate::clock::Mono;
+use crate::model::Holder;
+
+impl<'a> View<'a> {
+    /// Whether a pod that is bound to a missing node may still write to this volume: where the kubelet did not fall silent
+    /// before, as long as the pod is there. So is the pod for which the volume was taken, whatever became of its claim.
+    #[must_use]
+    pub fn is_used_on_missing(&self, volume: &str, holder: &Holder) -> bool {
+        let taken_for = holder.pod.as_ref().and_then(|pod| self.pod(pod));
+        let mut users = self.users_of(volume).chain(taken_for);
+        !self.fell_silent_before_its_node_went(&holder.node)
+            && users.any(|pod| pod.node.as_ref() == Some(&holder.node) && pod.has_volumes())
+    }
+
+    /// When the processes of pods of a missing node that others removed have terminated, if its kubelet sees the removal.
+    #[must_use]
+    pub fn removed_pods_end_on_missing(&self, volume: &str, holder: &Holder) -> Option<Mono> {
+        let ends = self.inner.volumes.removed_pods_end(volume, &holder.node);
+        ends.filter(|_| !self.fell_silent_before_its_node_went(&holder.node))
+    }
+
+    /// The same for a volume without a holder: the missing node on which they terminate last.
+    #[must_use]
+    pub fn last_end_on_missing(&self, volume: &str) -> Option<(&'a Arc<str>, Mono)> {
+        let missing = self.inner.volumes.removed_pods_ends(volume).filter(|(node, _)| {
+            matches!(self.node(node), Lookup::Absent) && !self.fell_silent_before_its_node_went(node)
+        });
+        missing.max_by_key(|(_, ends)| *ends)
+    }
+}
