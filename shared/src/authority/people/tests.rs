@@ -2,6 +2,7 @@
 
 mod acts;
 mod maintain;
+mod watchdog;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -69,11 +70,13 @@ async fn a_pause_is_written_with_who_and_since_when_against_what_was_read() {
         "spec": { "paused": said } });
     for ((scope, path), wanted) in [(node, of_node), (policy, of_policy)] {
         let (api, connection) = pausing(None, path).await;
+        assert_eq!(paused(&connection, &scope).await.unwrap(), None);
         pause(&connection, &scope, &by_anna("rack moves")).await.unwrap();
         assert_eq!(api.heard().pop().unwrap().json(), wanted);
         let none = resume(&connection, &scope, &by_anna("done")).await.unwrap_err();
         assert!(matches!(none, PeopleError::NotPaused { .. }), "{none}");
         let (api, connection) = pausing(Some(said), path).await;
+        assert_eq!(paused(&connection, &scope).await.unwrap().as_deref(), Some(said));
         assert_eq!(resume(&connection, &scope, &by_anna("done")).await.unwrap(), by_anna("rack moves"));
         let written = api.heard().pop().unwrap().json();
         let resumed = written["metadata"]["annotations"][RESUMED_ANNOTATION].as_str().unwrap().to_owned();
@@ -94,13 +97,14 @@ async fn a_pause_of_somebody_else_is_not_replaced_and_a_reason_fits_its_place() 
     assert!(there.to_string().contains("hands in it"), "{there}");
     let (other, connection) = pausing(None, "/api/v1/nodes/x").await;
     let signature = by_anna("").to_string().len();
-    let long = "x".repeat(Pause::LONGEST - signature + 1);
-    let error = pause(&connection, &node, &by_anna(&long)).await.unwrap_err();
-    assert!(matches!(error, PeopleError::TooLong { over: 1 }), "{error}");
+    let longest = "x".repeat(Pause::LONGEST - signature);
+    let error = pause(&connection, &node, &by_anna(&format!("{longest}xx"))).await.unwrap_err();
+    assert!(matches!(error, PeopleError::TooLong { over: 2 }), "{error}");
     assert!(
         [api.heard(), other.heard()].iter().flatten().all(|asked| asked.body.is_empty()),
         "nothing was written"
     );
+    pause(&connection, &node, &by_anna(&longest)).await.unwrap();
     let (_, connection) = pausing(None, "/nowhere").await;
     let gone = pause(&connection, &Scope::Policy("x".to_owned()), &by_anna("r")).await.unwrap_err();
     assert!(gone.to_string().contains("there is no FencePolicy x"), "{gone}");

@@ -5,12 +5,12 @@ use serde_json::Value;
 
 use super::*;
 use crate::api::DeviceRef;
-use crate::authority::people::{Drill, ask_to_test, devices, incident, rehearse, tested, tidy_up};
+use crate::authority::people::{Drill, ask_to_test, devices, incident, promise, rehearse, tested, tidy_up};
 
-const GROUP: &str = "/apis/pod-safety.dev/v1alpha1";
+pub(super) const GROUP: &str = "/apis/pod-safety.dev/v1alpha1";
 
 /// An API server that has these objects by path, and takes every write but those to what it has not.
-fn api_with(there: Value, refused: Option<(u16, &'static str)>) -> (Env, Api) {
+pub(super) fn api_with(there: Value, refused: Option<(u16, &'static str)>) -> (Env, Api) {
     let (env, _wall) = env();
     let api = Api::new(&env, move |asked| {
         let found = there.get(asked.path.as_str());
@@ -29,17 +29,17 @@ fn api_with(there: Value, refused: Option<(u16, &'static str)>) -> (Env, Api) {
     (env, api)
 }
 
-fn life(boot: &str) -> Incarnation {
+pub(super) fn life(boot: &str) -> Incarnation {
     Incarnation { name: "n".to_owned(), uid: "u".to_owned(), boot_id: boot.to_owned() }
 }
 
-fn seen() -> Examined {
+pub(super) fn seen() -> Examined {
     let labels = [("rack".to_owned(), "7".to_owned())].into();
     Examined { node: life("b"), labels, ready: false, cordoned: false, renewed: None }
 }
 
 /// How an act ended that should have failed.
-fn words<T>(ended: Result<T, PeopleError>) -> String {
+pub(super) fn words<T>(ended: Result<T, PeopleError>) -> String {
     match ended {
         Ok(_) => "it was done".to_owned(),
         Err(PeopleError::Nothing { kind, node }) => format!("nothing: {kind} of {node}"),
@@ -53,8 +53,8 @@ fn words<T>(ended: Result<T, PeopleError>) -> String {
 }
 
 const GONE: Option<(u16, &str)> = Some((404, "NotFound"));
-const CONFLICT: Option<(u16, &str)> = Some((409, "AlreadyExists"));
-const BROKEN: Option<(u16, &str)> = Some((500, "InternalError"));
+pub(super) const CONFLICT: Option<(u16, &str)> = Some((409, "AlreadyExists"));
+pub(super) const BROKEN: Option<(u16, &str)> = Some((500, "InternalError"));
 
 fn proofs() -> Value {
     let proof = |name: &str, node: Incarnation, invalid: bool| {
@@ -95,7 +95,7 @@ async fn what_holds_of_this_life_is_withdrawn_and_nothing_else() {
     }
 }
 
-fn policies() -> Value {
+pub(super) fn policies() -> Value {
     let policy = |name: &str, rack: &str, priority: i32| {
         json!({ "metadata": { "name": name }, "spec": { "nodeSelector": { "matchLabels": { "rack": rack } }, "priority": priority,
             "levels": [{ "name": "l", "devices": [{ "namespace": "x", "name": "y" }] }] } })
@@ -225,11 +225,12 @@ async fn a_device_is_listed_asked_to_be_looked_at_and_its_answer_is_told_from_an
 #[tokio::test(start_paused = true)]
 async fn a_pause_that_somebody_overtook_says_so_and_a_failure_is_a_failure() {
     let there = json!({ "/api/v1/nodes/x": { "metadata": { "name": "x", "resourceVersion": "7" } } });
-    for (refused, expected) in [(Some((409, "Conflict")), "changed: node/x"), (BROKEN, "failed: writing it")]
+    for (refused, expected, tries) in
+        [(Some((409, "Conflict")), "changed: node/x", 5), (BROKEN, "failed: writing it", 1)]
     {
         let (_, api) = api_with(there.clone(), refused);
         let said = pause(&api.connection(), &Scope::Node("x".to_owned()), &by_anna("r")).await;
-        assert_eq!(words(said), expected);
+        assert_eq!((words(said).as_str(), api.writes().len()), (expected, tries));
     }
 }
 
@@ -267,5 +268,18 @@ async fn bug_a_pause_that_a_kubelet_overtook_was_left_to_a_person() {
             Err(PeopleError::Paused { .. }) => assert_eq!(expected, "Paused"),
             other => assert_eq!(words(other), expected),
         }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_read_is_not_taken_for_something_that_is_not_there() {
+    let (env, _wall) = env();
+    let connection = Api::says(&env, |_| Answer::status(500, "InternalError", "etcd")).connection();
+    assert_eq!(words(incident(&connection, "f").await), "failed: reading the NodeFence");
+    let device = DeviceRef { namespace: "a".to_owned(), name: "x".to_owned() };
+    let promised = promise(&connection, &device, &life("b")).await;
+    assert_eq!(words(promised), "failed: reading the watchdog Lease");
+    for scope in [Scope::Node("x".to_owned()), Scope::Policy("x".to_owned())] {
+        assert_eq!(words(paused(&connection, &scope).await), "failed: reading the object to pause");
     }
 }

@@ -1,9 +1,13 @@
 //! What is said of a node while a person works on it, and what keeps its machine off.
 
+use pod_safety_fence::incident_name;
 use serde_json::Value;
 
+use super::acts::{GROUP, life, policies, seen};
 use super::*;
-use crate::authority::people::{DRAINED, Lifecycle, MAINTENANCE_IN_PROGRESS, kept_off, report};
+use crate::authority::people::{
+    DRAINED, Lifecycle, MAINTENANCE_IN_PROGRESS, ask_to_keep_off, is_being_fenced, kept_off, report,
+};
 
 #[tokio::test(start_paused = true)]
 async fn a_condition_says_since_when_it_is_so_and_not_when_it_was_said_again() {
@@ -42,8 +46,30 @@ async fn only_an_open_incident_of_the_node_keeps_its_machine_off() {
         fence("over", "n", true, "Done"),
         fence("of-another", "m", true, "Fenced"),
         fence("not-kept", "n", false, "Fenced"),
+        fence("over-too", "o", true, "Done"),
     ]);
     let (env, _wall) = env();
     let api = Api::says(&env, move |_| Answer::json(&json!({ "metadata": {}, "items": items })));
     assert_eq!(kept_off(&api.connection(), "n").await.unwrap(), ["ours"]);
+    for (node, open) in [("n", true), ("m", true), ("o", false)] {
+        assert_eq!(is_being_fenced(&api.connection(), node).await.unwrap(), open, "{node}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_is_kept_off_by_a_new_incident_or_by_the_one_that_is_there() {
+    let name = incident_name(&life("b"));
+    let changed = format!("PATCH {GROUP}/nodefences/{name}");
+    for (there, last) in [(false, format!("POST {GROUP}/nodefences")), (true, changed)] {
+        let (env, _wall) = env();
+        let api = Api::says(&env, move |asked| match asked.method.as_str() {
+            "GET" => Answer::json(&policies()[asked.path.as_str()]),
+            "POST" if there => Answer::status(409, "AlreadyExists", "no"),
+            _ => Answer::json(&json!({ "metadata": {} })),
+        });
+        let asked = ask_to_keep_off(&api.connection(), &seen(), "ada", "disks").await;
+        assert_eq!(asked.unwrap(), name);
+        assert_eq!(api.writes().pop().unwrap(), last);
+        assert_eq!(api.heard().pop().unwrap().json()["spec"]["keepOff"], json!(true));
+    }
 }
