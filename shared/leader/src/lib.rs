@@ -18,6 +18,8 @@ pub mod metrics;
 pub mod outcome;
 pub mod record;
 pub mod send;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 
 use pod_safety_cache::model;
 use pod_safety_client as client;

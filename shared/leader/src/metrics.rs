@@ -316,3 +316,22 @@ impl QueueMetrics {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mode_of_a_controller_and_a_step_that_was_never_taken_are_on_the_page() {
+        let metrics = Metrics::new().unwrap();
+        metrics.runs("pod-gc", "guard");
+        metrics.authority.knows_steps(["open"]);
+        let page = String::from_utf8(metrics.page().unwrap()).unwrap();
+        for line in [
+            r#"pod_safety_controller_mode{controller="pod-gc",mode="guard"} 1"#,
+            r#"pod_safety_fence_steps_total{outcome="written",step="open"} 0"#,
+        ] {
+            assert!(page.contains(line), "{line} in {page}");
+        }
+    }
+}

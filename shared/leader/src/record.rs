@@ -148,3 +148,6 @@ fn log(event: LogEvent, record: &Record) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -68,6 +68,17 @@ async fn a_standby_takes_over_when_the_lease_ends_and_not_a_look_later() {
     }
 }
 
+/// Pauses of 2 s, and up to a fifth more.
+#[tokio::test(start_paused = true)]
+async fn a_standby_looks_at_the_lease_of_a_leader_about_as_often_as_that_one_renews_it() {
+    let server = Server::held_by("leader", 1_000);
+    let mut one = Candidate::well(&server, "a");
+    let _ended = one.start();
+    pass(240.0).await;
+    let looks = one.api.lines().len();
+    assert!((101..=120).contains(&looks), "{looks} looks");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_held_lease_is_renewed_without_asking_and_keeps_its_other_fields() {
     let server = Server::held_by("", 1);

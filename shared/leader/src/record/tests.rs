@@ -1,0 +1,46 @@
+//! The log line of what was decided or done.
+
+use super::*;
+use crate::testing::Logged;
+
+fn record(action: Action) -> Record {
+    let pod = PodKey { namespace: "ns".into(), name: "a".into(), uid: Uid::new("uid-a").unwrap() };
+    let at = Timestamp::UNIX_EPOCH;
+    let (controller, reason, message) = ("pod-gc", "NodeGone", "it is gone".to_owned());
+    let (node, budget, node_uid) = (Some("n".into()), None, None);
+    Record { at, controller, action, pod: Some(pod), budget, node, node_uid, reason, message }
+}
+
+#[test]
+fn what_is_refused_or_fails_is_a_warning_and_what_passes_by_itself_is_not_seen_by_default() {
+    for (action, level, event) in [
+        (Action::Held, "INFO", "held"),
+        (Action::WouldForceDelete, "INFO", "would_force_delete"),
+        (Action::WouldDelete, "INFO", "would_delete"),
+        (Action::Refused, "WARN", "refused"),
+        (Action::ForceDeleted, "INFO", "pod_force_deleted"),
+        (Action::Deleted, "INFO", "pod_deleted"),
+        (Action::Marked, "INFO", "node_marked"),
+        (Action::Fenced, "INFO", "fence_updated"),
+        (Action::Guarded, "INFO", "volume_lease_written"),
+        (Action::Failed, "WARN", "failed"),
+        (Action::Dropped, "DEBUG", "dropped"),
+    ] {
+        let logged = Logged::begin();
+        Journal::default().write(record(action));
+        let said = format!(
+            r#"{level} it is gone event="{event}" controller="pod-gc" action={action:?} pod="ns/a" uid="uid-a" node="n" reason="NodeGone""#
+        );
+        assert_eq!(logged.lines(), [said]);
+    }
+}
+
+/// An object without a pod is known by its own UID.
+#[test]
+fn the_uid_of_a_line_is_that_of_the_pod_or_of_the_node() {
+    let logged = Logged::begin();
+    let node_uid = Uid::new("uid-n");
+    Journal::default().write(Record { pod: None, node_uid, ..record(Action::Marked) });
+    let lines = logged.lines();
+    assert!(lines[0].contains(r#" uid="uid-n" node="n" "#), "{lines:?}");
+}

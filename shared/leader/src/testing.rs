@@ -1,0 +1,57 @@
+//! What is logged while a test runs, on its thread.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tracing::field::Field;
+use tracing::span::{Attributes, Id, Record};
+use tracing::subscriber::{DefaultGuard, NoSubscriber, set_default};
+use tracing::{Dispatch, Event, Metadata, Subscriber};
+
+/// Keeps the lines of this thread until it is dropped.
+pub struct Logged {
+    lines: Arc<Mutex<Vec<String>>>,
+    _until: DefaultGuard,
+    /// Where there is one alone, tracing asks the thread that comes to a line first whether anybody wants it.
+    _second: Dispatch,
+}
+
+impl Logged {
+    /// From now on.
+    #[must_use]
+    pub fn begin() -> Self {
+        let (lines, second) = (Arc::default(), Dispatch::new(NoSubscriber::default()));
+        Self { _until: set_default(Lines(Arc::clone(&lines))), lines, _second: second }
+    }
+
+    /// The lines since the last question: level, text and fields.
+    #[must_use]
+    pub fn lines(&self) -> Vec<String> {
+        std::mem::take(&mut *self.lines.lock())
+    }
+}
+
+struct Lines(Arc<Mutex<Vec<String>>>);
+
+impl Subscriber for Lines {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut line = event.metadata().level().to_string();
+        event.record(&mut |field: &Field, value: &dyn Debug| match field.name() {
+            "message" => line.push_str(&format!(" {value:?}")),
+            name => line.push_str(&format!(" {name}={value:?}")),
+        });
+        self.0.lock().push(line);
+    }
+}
