@@ -30,6 +30,20 @@ async fn an_answer_is_read_as_its_content_type_says() {
     assert_eq!(raw.decode::<wire::Pod>().unwrap().metadata.unwrap().name.as_deref(), Some("a"));
 }
 
+#[tokio::test]
+async fn an_open_connection_says_which_cluster_it_is_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("kubeconfig");
+    let text = "clusters: [{ name: c, cluster: { server: 'https://10.0.0.1:6443' } }]\n\
+                contexts: [{ name: prod, context: { cluster: c, user: u } }]\n\
+                users: [{ name: u, user: { token: t } }]\ncurrent-context: prod\n";
+    std::fs::write(&path, text).unwrap();
+    let options = ConnectOptions { kubeconfig: Some(path), ..ConnectOptions::default() };
+    let metrics = ClientMetrics::register(&Registry::new()).unwrap();
+    let connection = Connection::open(&options, Env::real(1), metrics).await.unwrap();
+    assert_eq!(connection.target().to_string(), "context prod, https://10.0.0.1:6443");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_log_is_text_and_a_refusal_to_show_it_is_a_refusal() {
     let (_env, api) = api(|| Answer::plain(200, "one\ntwo\n"));
