@@ -210,6 +210,7 @@ mod tests {
             (32, 5_000, 30_000),
             (1_000, 65_000, 1_000),
             (4_000, 67_000, 5_000),
+            (4_000, 70_000, 1_000),
         ] {
             drain.took(done, at_time(at));
             assert_eq!(drain.room_in(), Duration::from_millis(room), "{done} at {at} ms");

@@ -226,7 +226,7 @@ impl Authority {
         }
     }
 
-    fn tell_fence(&self, fencing: &Fencing, outcome: &Outcome, controller: &'static str) {
+    pub(super) fn tell_fence(&self, fencing: &Fencing, outcome: &Outcome, controller: &'static str) {
         let (node, step) = (&fencing.node, fencing.step.name());
         match outcome {
             Outcome::Written => self.say_step(fencing, controller),
@@ -311,6 +311,17 @@ mod tests {
             fences.tidy(now);
         }
         assert_eq!(fences.0.len(), 7, "those of the last ten minutes");
+    }
+
+    #[test]
+    fn a_step_that_was_not_taken_is_tried_again_ever_more_rarely() {
+        let (mut fences, lane, mut now): (_, Arc<str>, _) = (Fences::default(), "n".into(), Mono::default());
+        for pause in [1, 2, 4, 8, 16, 30, 30] {
+            assert!(fences.take(&lane, now).is_ok());
+            let again = now + Duration::from_secs(pause);
+            assert_eq!(fences.end(&lane, &Outcome::Changed, Duration::ZERO, now), Some(again));
+            now = again;
+        }
     }
 
     /// The simulator found it: a status that says what it said before makes no event, so the device seemed to be due

@@ -1,5 +1,6 @@
 //! The pool: who is served, how many at once, and when again.
 
+mod again;
 mod deletions;
 mod fences;
 mod limits;

@@ -193,7 +193,7 @@ impl Authority {
     }
 }
 
-fn log_update(update: &Update, outcome: &Outcome, controller: &'static str) {
+pub(super) fn log_update(update: &Update, outcome: &Outcome, controller: &'static str) {
     let (uid, lane) = (update.uid(), update.lane());
     match (update, outcome) {
         // The journal has that line.

@@ -6,6 +6,22 @@ fn tainting() -> NodeUpdate {
     NodeUpdate { add: vec![(NOT_READY, Effect::NoSchedule)], ..update() }
 }
 
+#[test]
+fn the_word_for_what_was_done_is_that_of_what_matters_most() {
+    let taint = || vec![(NOT_READY, Effect::NoSchedule)];
+    let labelled = || Done { labels: vec!["a".to_owned()], ..Done::default() };
+    let reachable = || Done { unreachable: Some(false), ..labelled() };
+    for (done, word) in [
+        (Done { silent: true, added: taint(), ..reachable() }, "KubeletNotReporting"),
+        (Done { added: taint(), ..reachable() }, "Taints"),
+        (Done { removed: taint(), ..reachable() }, "Taints"),
+        (reachable(), "NodeUnreachable"),
+        (labelled(), "Labels"),
+    ] {
+        assert_eq!(done.reason(), word, "{done}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_node_that_went_or_came_back_as_another_is_gone() {
     for update in [silent(), tainting()] {

@@ -1,14 +1,23 @@
-//! Incidents do not wait for each other's devices.
+//! Incidents do not wait for each other's devices; what people hear of them, and when they are decided anew.
 
+use pod_safety_fence::Reply;
+use pod_safety_leader::outcome::Unproved;
+use pod_safety_leader::testing::Logged;
+use pod_safety_proof::Refusal;
 use serde_json::json;
 
+use super::words::{events, told};
 use super::*;
 use crate::api::{
-    Attempt, DeviceRef, FenceTrigger, Incarnation, NodeFenceSpec, NodeFenceStatus, Phase, Trigger,
+    Attempt, Condition, DeviceRef, Drain, FenceTrigger, Incarnation, NodeFenceSpec, NodeFenceStatus, Phase,
+    PodSafetyRemediationStatus, Trigger,
 };
 use crate::authority::{FenceKey, Fencing, Step, Target};
+use crate::client::ApiError;
+use crate::model::NodeKey;
+use crate::testing::objects::uid;
 
-fn target(node: &str, status: NodeFenceStatus) -> Target {
+pub(super) fn target(node: &str, status: NodeFenceStatus) -> Target {
     let trigger = FenceTrigger { kind: Trigger::Person, reason: "r".to_owned(), by: None, condition: None };
     let life = Incarnation { name: node.to_owned(), uid: format!("uid-{node}"), boot_id: "boot".to_owned() };
     let spec = NodeFenceSpec {
@@ -24,9 +33,38 @@ fn target(node: &str, status: NodeFenceStatus) -> Target {
     Target { fence, spec: Box::new(spec), status: Box::new(status) }
 }
 
+pub(super) fn step(node: &str, step: Step) -> Intent {
+    Intent::Fence(Box::new(Fencing { node: node.into(), step }))
+}
+
+/// A status that says so, and nothing else.
+fn says(message: &str) -> Target {
+    target("n", NodeFenceStatus { message: message.to_owned(), phase: Phase::Fencing, ..Default::default() })
+}
+
+/// A remediation of the node `n` that is answered so.
+pub(super) fn remediation(status: PodSafetyRemediationStatus) -> Intent {
+    let (namespace, name, rv) = ("ns".into(), "n".into(), "1".parse().unwrap());
+    let node = Some(NodeKey { name: "n".into(), uid: uid("uid-n") });
+    let reply = Reply::Say(Box::new(status));
+    Intent::Remediate(Box::new(Remediate { namespace, name, uid: uid("uid-r"), rv, node, reply }))
+}
+
+pub(super) fn look_through(device: &str) -> Intent {
+    let uid = Uid::new(&format!("uid-{device}")).unwrap();
+    let device = DeviceRef { namespace: "fencing".to_owned(), name: device.to_owned() };
+    Intent::Monitor(Box::new(Monitor { device, uid, nodes: Vec::new(), whole: true, test: None }))
+}
+
+/// One order to switch this node off.
+pub(super) fn attempt(node: &str) -> Step {
+    let attempts = vec![Attempt { act: "off".to_owned(), within_seconds: 600, ..Attempt::default() }];
+    Step::Attempt(target(node, NodeFenceStatus { phase: Phase::Fencing, attempts, ..Default::default() }))
+}
+
 impl Pool {
-    fn takes(&self, node: &str, step: Step) -> Submitted {
-        self.authority.submit(Intent::Fence(Box::new(Fencing { node: node.into(), step })), &self.owner)
+    fn takes(&self, node: &str, taken: Step) -> Submitted {
+        self.asks(step(node, taken))
     }
 }
 
@@ -45,14 +83,8 @@ async fn bug_attempts_and_looks_that_take_long_kept_the_steps_of_other_incidents
     let pool = pool(Leadership::alone(), hangs);
     for number in 0..=SWITCHERS {
         let name = format!("slow-{number}");
-        let attempts = vec![Attempt { act: "off".to_owned(), within_seconds: 600, ..Attempt::default() }];
-        let status = NodeFenceStatus { phase: Phase::Fencing, attempts, ..NodeFenceStatus::default() };
-        assert_eq!(pool.takes(&name, Step::Attempt(target(&name, status))), Submitted::Accepted);
-        let device = DeviceRef { namespace: "fencing".to_owned(), name: name.clone() };
-        let uid = Uid::new(&format!("uid-{name}")).unwrap();
-        let wish = Monitor { device, uid, nodes: Vec::new(), whole: true, test: None };
-        let monitor = Intent::Monitor(Box::new(wish));
-        pool.accepts(monitor);
+        assert_eq!(pool.takes(&name, attempt(&name)), Submitted::Accepted);
+        pool.accepts(look_through(&name));
     }
     pass(1.0).await;
     let done = |step: &str| {
@@ -69,4 +101,106 @@ async fn bug_attempts_and_looks_that_take_long_kept_the_steps_of_other_incidents
     assert_eq!(pool.takes("quick", Step::Write(target("quick", status))), Submitted::Accepted);
     pass(1.0).await;
     assert!(done("write"), "nobody else's machine was waited for");
+}
+
+/// An API server that takes everything.
+fn takes_all(_: &Asked) -> Answer {
+    Answer::json(&json!({ "metadata": { "name": "x", "uid": "u", "resourceVersion": "2" } }))
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_step_is_written_down_and_people_hear_of_all_but_looks_and_progress() {
+    let mut draining = says("m");
+    draining.status.drain = Some(Drain::default());
+    for (step, reason, event) in [
+        (Step::Open(says("m").spec), "FencingBegins", Some("Warning")),
+        (Step::Drain(says("m"), Vec::new()), "DrainBegins", Some("Warning")),
+        (Step::Drain(draining, Vec::new()), "DrainBegins", None),
+        (Step::Attempt(says("m")), "FenceAttempted", Some("Warning")),
+        (Step::Prove(says("m")), "Fenced", Some("Normal")),
+        (Step::ProveStorage(says("m")), "StorageFenced", Some("Normal")),
+        (Step::Contradict(says("m")), "EvidenceContradicted", Some("Warning")),
+        (Step::Withdraw(says("m")), "OutOfServiceTaintWithdrawn", Some("Warning")),
+        (Step::Untaint(says("m")), "NodeReturned", Some("Normal")),
+        (Step::Taint(says("m")), "OutOfServiceTaintAdded", Some("Normal")),
+        (Step::Write(says("m")), "Fencing", None),
+        (Step::Look(says("m")), "Looked", None),
+    ] {
+        let message = if matches!(step, Step::Open(_)) { "is to be fenced: r" } else { "m" };
+        let pool = pool(Leadership::alone(), takes_all);
+        let fencing = Fencing { node: "n".into(), step };
+        pool.authority.tell_fence(&fencing, &Outcome::Written, "fencing");
+        let record = pool.journal.last().remove(0);
+        assert_eq!((record.action, record.reason, &*record.message), (Action::Fenced, reason, message));
+        let expected: Vec<_> = event.map(|kind| (kind.to_owned(), reason.to_owned())).into_iter().collect();
+        assert_eq!(told(&pool).await, expected, "{reason}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_that_was_not_taken_is_logged_and_nothing_else() {
+    let pool = pool(Leadership::alone(), takes_all);
+    let fencing = Fencing { node: "n".into(), step: Step::Write(says("m")) };
+    for (outcome, line) in [
+        (
+            Outcome::Failed(ApiError::TimedOut { after: Duration::from_secs(30) }),
+            "WARN a step of fencing failed; trying again",
+        ),
+        (Outcome::Refused(Unproved::Refused(Refusal::NodeExists)), "WARN the evidence is not valid now"),
+        (Outcome::Heard, "WARN the node reported meanwhile: nothing was done to it"),
+        (Outcome::Changed, "DEBUG a step of fencing was not taken; deciding again"),
+    ] {
+        let log = Logged::begin();
+        pool.authority.tell_fence(&fencing, &outcome, "fencing");
+        let lines = log.lines();
+        assert!(lines.len() == 1 && lines[0].starts_with(line), "{line}: {lines:?}");
+    }
+    assert_eq!((pool.journal.last().len(), told(&pool).await.len()), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn people_hear_at_the_node_how_far_its_remediation_is() {
+    for (processing, succeeded, fence, kind, reason) in [
+        ("True", "Unknown", None, "Normal", "RemediationStarted"),
+        ("False", "True", Some("f"), "Normal", "RemediationFinished"),
+        ("False", "False", Some("f"), "Warning", "RemediationStopped"),
+        ("False", "False", None, "Warning", "RemediationCannotStart"),
+    ] {
+        let condition = |kind, status| Condition::after(&[], kind, status, "R", "m", "");
+        let conditions = vec![condition("Processing", processing), condition("Succeeded", succeeded)];
+        let status = PodSafetyRemediationStatus { fence: fence.map(str::to_owned), conditions };
+        let pool = pool(Leadership::alone(), takes_all);
+        pool.accepts(remediation(status));
+        pass(0.1).await;
+        let events = events(&pool).await;
+        assert_eq!((&events[0]["type"], &events[0]["reason"]), (&json!(kind), &json!(reason)));
+        assert_eq!(events[0]["message"], "[remediation] m");
+        assert_eq!(events[0]["involvedObject"]["uid"], "uid-n");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_remediation_that_cannot_be_answered_is_logged_and_answered_later() {
+    let pool = pool(Leadership::alone(), |_| Answer::plain(429, "slow down").retry_after(9));
+    let log = Logged::begin();
+    pool.accepts(remediation(PodSafetyRemediationStatus::default()));
+    pass(0.1).await;
+    let line = "WARN the status of a remediation was not written; trying again";
+    let lines = log.lines();
+    assert!(lines.iter().any(|logged| logged.starts_with(line)), "{lines:?}");
+    assert_eq!(pool.wakes(), [Mono::from_start(Duration::from_secs(9))], "as the API server asks");
+    assert_eq!(told(&pool).await, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_is_decided_about_anew_after_its_step_by_whoever_leads() {
+    for (leads, wakes) in [(true, vec![Mono::default()]), (false, Vec::new())] {
+        let pool = pool(Leadership::alone(), takes_all);
+        assert_eq!(pool.takes("n", Step::Write(says("m"))), Submitted::Accepted);
+        if !leads {
+            pool.leadership.end_for_tests();
+        }
+        pass(0.1).await;
+        assert_eq!(pool.wakes(), wakes, "leads: {leads}");
+    }
 }

@@ -9,7 +9,7 @@ use crate::model::{NOT_READY_TAINT, NodeKey};
 use crate::testing::Claimed as _;
 use crate::testing::objects::{lease, uid};
 
-fn taint(name: &str, rv: &str) -> NodeUpdate {
+pub(super) fn taint(name: &str, rv: &str) -> NodeUpdate {
     NodeUpdate {
         node: NodeKey { name: name.into(), uid: uid(&format!("uid-{name}")) },
         rv: rv.parse().unwrap(),
@@ -21,7 +21,7 @@ fn taint(name: &str, rv: &str) -> NodeUpdate {
     }
 }
 
-fn of_node(update: NodeUpdate) -> Intent {
+pub(super) fn of_node(update: NodeUpdate) -> Intent {
     Intent::Update(Update::Node(Box::new(update)))
 }
 
@@ -35,7 +35,7 @@ fn silent(name: &str) -> NodeUpdate {
     NodeUpdate { silent: Some(silence), ..taint(name, "5") }
 }
 
-fn of_pod(name: &str, not_ready: bool, unreachable: Option<bool>) -> Intent {
+pub(super) fn of_pod(name: &str, not_ready: bool, unreachable: Option<bool>) -> Intent {
     let pod = pod(name).force(Claim::KubeletTerminated).pod;
     let rv = "10".parse().unwrap();
     Intent::Update(Update::PodOfLostNode { pod, rv, generation: 3, not_ready, unreachable })
@@ -255,6 +255,33 @@ async fn pods_of_lost_nodes_wait_while_nodes_do() {
     assert!(!ended.iter().any(|line| line.contains("uid-p")), "{ended:?}");
     pass(10.0).await;
     assert_eq!(pool.ended().len(), 400, "then they have their turn");
+}
+
+/// The writers of pods sleep until then.
+#[tokio::test(start_paused = true)]
+async fn pods_of_lost_nodes_have_their_turn_as_soon_as_the_last_node_has_its_own() {
+    let pool = pool(Leadership::alone(), |asked| lost(asked).late(Duration::from_secs(1)));
+    for number in 0..=NODE_WRITERS {
+        pool.asks(of_node(taint(&format!("n{number}"), "5")));
+    }
+    pool.asks(of_pod("p", true, None));
+    pass(1.5).await;
+    let asked_of_pods = || pool.api.lines().iter().any(|line| line.contains("/pods/"));
+    assert!(!asked_of_pods(), "a node waits");
+    pass(1.0).await;
+    assert!(asked_of_pods(), "it has its turn");
+}
+
+#[tokio::test(start_paused = true)]
+async fn people_do_not_hear_of_a_pod_that_was_not_marked() {
+    let pool = pool(Leadership::alone(), |asked| match asked.method.as_str() {
+        "PATCH" => Answer::status(409, "Conflict", "the object has been modified"),
+        _ => lost(asked),
+    });
+    tell_people(&pool);
+    pool.asks(of_pod("a", true, None));
+    pass(0.5).await;
+    assert_eq!((pool.ended(), told(&pool).len()), (vec!["uid-a: changed".to_owned()], 0));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,14 +1,20 @@
 //! Statuses: one write of each object at a time, and none forgotten.
 
+use pod_safety_leader::testing::Logged;
 use serde_json::{Value, json};
 
+use super::super::updates::log_update;
+use super::nodes::{of_node, of_pod, taint};
+use super::volumes::update as of_volume;
 use super::*;
+use crate::authority::{Past, VolumeChange};
+use crate::client::ApiError;
 use crate::model::{Allowed, BudgetKey, BudgetStatus};
 use crate::testing::Claimed as _;
 use crate::testing::objects::uid;
 
 /// A status that rests on this version.
-fn status(rv: &str) -> Intent {
+pub(super) fn status(rv: &str) -> Intent {
     let pod = pod("a").force(Claim::KubeletTerminated).pod;
     Intent::Update(Update::NotDisrupted { pod, rv: rv.parse().unwrap(), generation: 1 })
 }
@@ -103,6 +109,20 @@ async fn body(update: Update) -> Value {
     pool.api.heard().into_iter().find(|asked| asked.method == "PATCH").unwrap().json()
 }
 
+fn of_budget(allowed: Option<Allowed>, over: Vec<Box<str>>, transition: bool) -> Update {
+    let budget = BudgetKey { namespace: "ns".into(), name: "b".into(), uid: uid("uid-b") };
+    let status = BudgetStatus {
+        observed_generation: 2,
+        disruptions_allowed: 1,
+        current_healthy: 3,
+        desired_healthy: 4,
+        expected_pods: 5,
+        disrupted: BTreeMap::new(),
+        allowed,
+    };
+    Update::Budget { budget, rv: "7".parse().unwrap(), status: Box::new(status), over, transition }
+}
+
 /// A strategic merge patch leaves alone what it does not name, so it names what changes and nothing else.
 #[tokio::test(start_paused = true)]
 async fn the_status_of_a_budget_names_the_entries_that_go_and_the_time_of_a_transition_alone() {
@@ -121,18 +141,7 @@ async fn the_status_of_a_budget_names_the_entries_that_go_and_the_time_of_a_tran
         (vec![], Some(allowed.clone()), false, json!({ "conditions": [condition] })),
         (vec![], Some(allowed), true, json!({ "conditions": [joined(&condition, &turned)] })),
     ] {
-        let budget = BudgetKey { namespace: "ns".into(), name: "b".into(), uid: uid("uid-b") };
-        let status = BudgetStatus {
-            observed_generation: 2,
-            disruptions_allowed: 1,
-            current_healthy: 3,
-            desired_healthy: 4,
-            expected_pods: 5,
-            disrupted: BTreeMap::new(),
-            allowed,
-        };
-        let (status, rv) = (Box::new(status), "7".parse().unwrap());
-        let written = body(Update::Budget { budget, rv, status, over, transition }).await;
+        let written = body(of_budget(allowed, over, transition)).await;
         assert_eq!(written["status"], joined(&numbers, &more));
     }
 }
@@ -151,4 +160,50 @@ async fn a_pod_that_nobody_ends_after_all_is_told_so_without_the_reason_of_befor
         "lastTransitionTime": "2026-11-21T12:00:00Z",
     });
     assert_eq!(written["status"]["conditions"], json!([condition]));
+}
+
+/// An update, how it ended, and how the line in the log begins, if there is one.
+fn logged() -> Vec<(Update, Outcome, &'static str)> {
+    let of = |intent| match intent {
+        Intent::Update(update) => update,
+        other => panic!("{other:?}"),
+    };
+    let failed = || Outcome::Failed(ApiError::TimedOut { after: Duration::from_secs(30) });
+    let node = || of(of_node(taint("n", "5")));
+    let cleared = || of(status("1"));
+    let ungate = Update::Ungate {
+        pod: pod("a").force(Claim::KubeletTerminated).pod,
+        rv: "1".parse().unwrap(),
+        pin: None,
+    };
+    let (name, rv) = ("f".into(), "1".parse().unwrap());
+    let past = Past { kind: Kind::NodeFences, node: "n".into(), name, uid: uid("uid-f"), rv };
+    vec![
+        (node(), Outcome::Written, ""),
+        (node(), failed(), ""),
+        (node(), Outcome::NoEffect, "WARN an update of a node had no effect: the node is already as wanted"),
+        (node(), Outcome::Heard, "WARN the kubelet reported meanwhile, so nothing was written"),
+        (node(), Outcome::Changed, "DEBUG a status was not written; deciding again"),
+        (of(of_volume(true, VolumeChange::Allow)), failed(), ""),
+        (cleared(), failed(), "WARN a status was not written; trying again"),
+        (cleared(), Outcome::NoEffect, "WARN an update of a status had no effect"),
+        (cleared(), Outcome::Written, "INFO the pod was not disrupted after all"),
+        (cleared(), Outcome::Changed, "DEBUG a status was not written; deciding again"),
+        (of_budget(None, Vec::new(), false), Outcome::Written, "DEBUG status written"),
+        (ungate, Outcome::Written, "INFO the pod's exclusive volumes are free"),
+        (Update::Forget(past), Outcome::Written, "INFO deleted: it is over"),
+        (of(of_pod("a", true, None)), Outcome::Written, "DEBUG conditions of a pod written"),
+    ]
+}
+
+/// What the journal writes down is not logged twice.
+#[test]
+fn what_became_of_an_update_is_logged_once_and_as_a_warning_only_if_somebody_should_look() {
+    for (update, outcome, expected) in logged() {
+        let log = Logged::begin();
+        log_update(&update, &outcome, "test");
+        let lines = log.lines();
+        assert_eq!(lines.len(), usize::from(!expected.is_empty()), "{update:?}: {lines:?}");
+        assert!(lines.iter().all(|line| line.starts_with(expected)), "{expected}: {lines:?}");
+    }
 }

@@ -64,13 +64,13 @@ async fn the_lease_of_a_volume_says_since_when_in_the_form_that_leases_have() {
     assert_eq!((&written["spec"]["acquireTime"], &written["spec"]["renewTime"]), (&noon, &noon));
 }
 
-/// The Events that were to be written about a pod: type and reason.
-async fn told(pool: &Pool) -> Vec<(String, String)> {
+/// The Events that were to be written: type and reason.
+pub(super) async fn told(pool: &Pool) -> Vec<(String, String)> {
     let word = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
     events(pool).await.iter().map(|event| (word(&event["type"]), word(&event["reason"]))).collect()
 }
 
-async fn events(pool: &Pool) -> Vec<serde_json::Value> {
+pub(super) async fn events(pool: &Pool) -> Vec<serde_json::Value> {
     let write = pool.authority.events.clone().write_for_ever(
         pool.api.connection(),
         Arc::clone(&pool.leadership),

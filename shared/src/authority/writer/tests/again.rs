@@ -1,0 +1,86 @@
+//! What may be asked for again, and when: after leadership was lost, after failures that are long past, and while the API server
+//! wants to be left alone.
+
+use super::deletions::wish;
+use super::fences::{attempt, look_through, remediation, step, target};
+use super::nodes::{of_node, taint};
+use super::updates::status;
+use super::*;
+use crate::authority::PolicyReview;
+use crate::testing::objects::uid;
+
+fn progress() -> Intent {
+    step("n", Step::Write(target("n", Default::default())))
+}
+
+fn review() -> Intent {
+    let (name, rv, status) = ("p".into(), "1".parse().unwrap(), Default::default());
+    Intent::Review(Box::new(PolicyReview { name, uid: uid("uid-p"), rv, status }))
+}
+
+/// Every writer sleeps until it is woken for its own.
+#[tokio::test(start_paused = true)]
+async fn what_waited_when_leadership_was_lost_is_done_when_it_is_asked_for_again() {
+    for (what, intent) in [
+        ("a deletion", wish("a", "10")),
+        ("a status", status("1")),
+        ("progress of an incident", progress()),
+        ("an attempt", step("n", attempt("n"))),
+        ("a look through a device", look_through("bmc")),
+        ("a remediation", remediation(Default::default())),
+        ("a review", review()),
+    ] {
+        let pool = pool(Leadership::alone(), well);
+        pass(0.1).await;
+        pool.accepts(intent.clone());
+        pool.authority.abandon();
+        pass(0.1).await;
+        assert_eq!(pool.api.lines(), [""; 0], "{what}");
+        pool.accepts(intent);
+        pass(0.1).await;
+        assert_ne!(pool.api.lines(), [""; 0], "{what}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_that_none_followed_for_ten_minutes_is_forgotten() {
+    let force = Intent::Force(ended_pod("a").force(Claim::KubeletTerminated));
+    for (what, intent) in [
+        ("a force deletion", force),
+        ("a deletion", wish("a", "10")),
+        ("a status", status("1")),
+        ("progress of an incident", progress()),
+    ] {
+        let pool = pool(Leadership::alone(), |_| Answer::status(500, "InternalError", "etcd"));
+        pool.world.apply(Kind::Pods, &ended_pod("a").0, pool.env.now());
+        let mut pauses = Vec::new();
+        for wait in [0.0, 1.1, 700.0] {
+            pass(wait).await;
+            pool.authority.tidy();
+            let now = pool.env.now();
+            pool.accepts(intent.clone());
+            pass(0.01).await;
+            pauses.push(pool.woken().since(now).as_secs());
+        }
+        assert_eq!(pauses, [1, 2, 1], "{what}");
+    }
+}
+
+/// A quarantine counts from the first read, and a machine that is fenced is not left half way.
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_wants_to_be_left_alone_is_asked_for_first_reads_and_fencing_alone() {
+    for (what, intent, at_once) in [
+        ("a first read", Intent::Witness { node: "n".into() }, true),
+        ("progress of an incident", progress(), true),
+        ("a node", of_node(taint("n", "5")), false),
+        ("a status", status("1"), false),
+    ] {
+        let (pool, _overloaded) = overloaded(9);
+        pool.submit_ended(&ended_pod("b"));
+        pass(0.1).await;
+        let before = pool.api.lines().len();
+        pool.accepts(intent);
+        pass(0.1).await;
+        assert_eq!(pool.api.lines().len() > before, at_once, "{what}");
+    }
+}
