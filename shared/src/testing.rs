@@ -5,7 +5,13 @@ mod parts;
 #[cfg(test)]
 pub(crate) mod toy;
 
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::cache::Unfresh;
 use crate::drive::{Decision, HoldReason};
+use crate::events::EventType;
+use crate::model::Kind;
 #[cfg(test)]
 pub(crate) use parts::{Claimed, parts};
 pub use pod_safety_cache::testing::{World, at, objects};
@@ -27,6 +33,22 @@ pub fn writes_anew(variable: &str) -> bool {
 #[must_use]
 pub fn reasons<H: HoldReason>(decision: &Decision<H>) -> Vec<&'static str> {
     decision.holds.iter().map(|(_, hold)| hold.reason()).collect()
+}
+
+/// That these are all holds of a controller, that each has this Event, if any, and that only those of these words count down.
+///
+/// # Panics
+/// It is otherwise.
+pub fn people_hear<H: HoldReason>(rows: Vec<(H, Option<(EventType, &'static str)>)>, counts_down: &[&str]) {
+    let kind = Kind::Pods;
+    let unfresh = [Unfresh::NotSynced { kind }, Unfresh::Stale { kind, silent: Duration::from_secs(90) }];
+    let rows: Vec<_> = rows.into_iter().chain(unfresh.map(|why| (H::from(why), None))).collect();
+    for (hold, event) in &rows {
+        let here = (hold.event(), hold.counts_down());
+        assert_eq!(here, (*event, counts_down.contains(&hold.reason())), "{hold}");
+    }
+    let said: BTreeSet<_> = rows.iter().map(|(hold, _)| hold.reason()).collect();
+    assert_eq!(said, H::words().into_iter().collect());
 }
 
 /// What Prometheus reads.

@@ -3,6 +3,7 @@
 mod conditions;
 mod edges;
 mod giving_up;
+mod heard;
 mod limits;
 mod pods;
 mod properties;

@@ -18,6 +18,7 @@ mod connected;
 mod containers;
 mod edges;
 mod fenced;
+mod heard;
 mod limits;
 mod overdue;
 mod properties;

@@ -1,6 +1,7 @@
 //! Sentences about decisions: who should end when, and who is left alone.
 
 mod edges;
+mod heard;
 mod properties;
 
 use std::sync::Arc;

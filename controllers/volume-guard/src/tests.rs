@@ -3,6 +3,7 @@
 mod detached;
 mod edges;
 mod gate;
+mod heard;
 mod holders;
 mod limits;
 mod stage;

@@ -1,0 +1,23 @@
+//! Of which holds people hear, and how.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::holds::Hold;
+use pod_safety_shared::drive::{FORCE_DELETE_HELD, NodeUnreadable};
+use pod_safety_shared::events::EventType::Warning;
+use pod_safety_shared::testing::people_hear;
+
+#[test]
+fn people_hear_by_an_event_only_of_a_node_that_cannot_be_read() {
+    let zone = || Arc::from("zone");
+    let unreadable = NodeUnreadable { node: "n".into(), why: "no version".to_owned() };
+    let rows = vec![
+        (Hold::NodeUnreadable(unreadable), Some((Warning, FORCE_DELETE_HELD))),
+        (Hold::LargeOutage { silent: 3, of: 4 }, None),
+        (Hold::ZoneDisrupted { zone: zone(), not_ready: 3, of: 4 }, None),
+        (Hold::EvictionOff, None),
+        (Hold::EvictionQueued { zone: zone(), ahead: 1, next: Duration::from_secs(10) }, None),
+    ];
+    people_hear(rows, &[]);
+}

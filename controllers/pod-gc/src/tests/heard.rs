@@ -1,0 +1,31 @@
+//! Of which holds people hear, and how.
+
+use std::sync::Arc;
+
+use super::*;
+use pod_safety_shared::drive::{FORCE_DELETE_HELD, NodeUnreadable};
+use pod_safety_shared::events::EventType::Warning;
+use pod_safety_shared::testing::people_hear;
+
+#[test]
+fn people_hear_of_what_does_not_pass_by_itself() {
+    let node = || Arc::from("n");
+    let left = Duration::from_secs(40);
+    let told = [
+        Hold::NodeUnreadable(NodeUnreadable { node: node(), why: "no version".to_owned() }),
+        Hold::KubeletAlive { node: node(), sign: Sign::LeaseRenewed, ago: left },
+        Hold::OutOfServiceWithoutEvidence { node: node() },
+        Hold::NoEvidence { node: node() },
+        Hold::OutOfServiceButReady { node: node() },
+        Hold::TerminalButRunning,
+        Hold::PhaseUnreadable,
+        Hold::EvidenceConflictsWithReady { node: node(), proof: "e".into() },
+    ];
+    let passing = [
+        Hold::Quarantine { node: node(), left },
+        Hold::AwaitsKubelet { node: node(), left },
+        Hold::Finalizers { finalizers: vec!["example.com/a".to_owned()] },
+    ];
+    let told = told.map(|hold| (hold, Some((Warning, FORCE_DELETE_HELD))));
+    people_hear(told.into_iter().chain(passing.map(|hold| (hold, None))).collect(), &[]);
+}

@@ -1,0 +1,20 @@
+//! Of which holds people hear, and how.
+
+use super::*;
+use pod_safety_shared::drive::{FORCE_DELETE_HELD, NodeUnreadable};
+use pod_safety_shared::events::EventType::Warning;
+use pod_safety_shared::testing::people_hear;
+
+#[test]
+fn people_hear_of_what_does_not_pass_by_itself() {
+    let (node, taint): (Arc<str>, _) = ("n".into(), "k:NoExecute".to_owned());
+    let unreadable = NodeUnreadable { node: Arc::clone(&node), why: "no version".to_owned() };
+    let operator = "Like".to_owned();
+    let unknown = Hold::TolerationUnreadable { node: Arc::clone(&node), taint: taint.clone(), operator };
+    let rows = vec![
+        (Hold::NodeUnreadable(unreadable), Some((Warning, FORCE_DELETE_HELD))),
+        (unknown, Some((Warning, "TaintEvictionHeld"))),
+        (Hold::Tolerated { node, taint, left: Duration::from_secs(300) }, None),
+    ];
+    people_hear(rows, &["Tolerated"]);
+}

@@ -1,0 +1,30 @@
+//! Of which holds people hear, and how.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::holds::{Doubt, Hold};
+use pod_safety_shared::events::EventType::{Normal, Warning};
+use pod_safety_shared::model::Kind;
+use pod_safety_shared::testing::people_hear;
+
+#[test]
+fn people_hear_of_a_volume_that_no_node_gets_and_of_a_pod_that_waits() {
+    let (volume, node): (fn() -> Arc<str>, fn() -> Arc<str>) = (|| "v".into(), || "n".into());
+    let word = || "w".to_owned();
+    let held = Some((Warning, "VolumeHeld"));
+    let unproved =
+        |detachable| Hold::NoEvidence { volume: volume(), node: node(), doubt: Doubt::NotReady, detachable };
+    let rows = vec![
+        (unproved(true), held),
+        (unproved(false), held),
+        (Hold::SeveralNodes { volume: volume(), nodes: vec![word()] }, held),
+        (Hold::LeaseUnreadable { volume: volume(), identity: "x".into() }, held),
+        (Hold::Waits { volume: volume(), why: word() }, Some((Normal, "WaitsForVolume"))),
+        (Hold::Detached { volume: volume(), node: node() }, None),
+        (Hold::Unconfirmed { volume: volume(), node: node(), left: Duration::from_secs(9) }, None),
+        (Hold::Unreadable { volume: volume(), what: word(), why: word() }, None),
+        (Hold::KindUnreadable { volume: volume(), kind: Kind::Pods, count: 1 }, None),
+    ];
+    people_hear(rows, &[]);
+}
