@@ -9,4 +9,5 @@ mod limits;
 mod stage;
 mod storage;
 mod tenants;
+mod untold;
 mod users;

@@ -1,0 +1,79 @@
+//! What follows while a judge was not asked, or a kubelet said nothing.
+
+use pod_safety_shared::model::Kind;
+use pod_safety_shared::testing::at;
+use pod_safety_shared::testing::objects::{Obj, volume_lease};
+use serde_json::{Value, json};
+
+use super::stage::{QUARANTINE, Stage, ended, in_use, not_ready, said};
+
+const A: &str = "a/uid-a/boot-1/uid-p";
+
+fn lost(node: &mut Value) {
+    not_ready(node);
+    in_use(node);
+}
+
+#[test]
+fn other_nodes_are_kept_out_before_the_judge_is_asked_and_people_read_why() {
+    let (mut off, mut gone) = (Stage::new(), Stage::new());
+    off.lease("v", Some(A), false);
+    off.node("a", not_ready);
+    off.proof("boot-1");
+    gone.lease("v", Some(A), false);
+    gone.world.remove(Kind::Nodes, "uid-a", at(2));
+    gone.world.witness("a", at(3));
+    for (stage, why) in [(off, "which is not Ready."), (gone, "which has no Node object.")] {
+        let decision = stage.of_volume("v", 3 + QUARANTINE);
+        assert_eq!(said(&decision), ["refuse", "VolumeUnproved"], "{why}");
+        let hold = decision.holds[0].1.to_string();
+        assert!(hold.contains(why), "{hold}");
+    }
+}
+
+/// The name by which a kubelet reports it is not known, so that it is not mounted is not known either.
+#[test]
+fn of_a_volume_that_this_process_never_saw_the_end_of_a_pod_says_nothing() {
+    let mut stage = Stage::new();
+    stage.claim("e", Some("x"));
+    stage.lease("x", Some(A), false);
+    stage.pod("p", Some("a"), "e", |pod| {
+        ended(pod);
+        *pod = Obj(pod.take()).terminating().set("/metadata/deletionGracePeriodSeconds", json!(30)).0;
+    });
+    stage.world.remove(Kind::Pods, "uid-p", at(3));
+    assert_eq!(said(&stage.of_volume("x", 3 + 599)), ["VolumeUnconfirmed"]);
+    assert_eq!(said(&stage.of_volume("x", 3 + 600)), ["release"]);
+}
+
+#[test]
+fn a_volume_that_another_node_waits_for_is_detached_first_when_its_holder_surely_uses_it_no_more() {
+    let mut stage = Stage::new();
+    stage.lease("v", Some(A), true);
+    stage.attachment("v", "a", true);
+    stage.pod("q", Some("b"), "c", |pod| pod["status"] = json!({ "phase": "Pending" }));
+    assert_eq!(said(&stage.of_volume("v", 1 + 599)), ["WaitsForVolume"]);
+    let free = said(&stage.of_volume("v", 1 + 600));
+    assert_eq!(free, ["refuse but to detach from a", "WaitsForVolume"]);
+}
+
+#[test]
+fn a_lost_node_that_writes_is_the_holder_unless_the_judge_has_relieved_it_or_it_is_kept_out() {
+    for (says, transitions, proved, expected) in [
+        ("it is proved off, and was never judged", 0, true, format!("take {A} refused")),
+        ("the judge has broken its Lease before", 1, true, "VolumeDetached".to_owned()),
+        ("it was detached, and nothing is proved", 0, false, "VolumeDetached".to_owned()),
+    ] {
+        let mut stage = Stage::new();
+        let detached = json!({ "pod-safety.dev/held": "true", "pod-safety.dev/detach-from": "uid-a" });
+        let lease =
+            volume_lease("v", None).labels(detached).set("/spec/leaseTransitions", json!(transitions));
+        stage.put(Kind::VolumeLeases, lease, at(1));
+        stage.node("a", lost);
+        stage.pod("p", Some("a"), "c", |_| ());
+        if proved {
+            stage.proof("boot-1");
+        }
+        assert_eq!(stage.v(), [expected], "{says}");
+    }
+}
