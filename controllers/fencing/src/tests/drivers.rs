@@ -244,7 +244,7 @@ fn a_provider_is_looked_at_when_this_boot_has_been_known_for_as_long_as_its_copi
             assert_eq!(stage.words("n"), ["?ProviderBehind"]);
             stage.until(299);
             assert_eq!(stage.words("n"), ["?ProviderBehind"]);
-            stage.until(301);
+            stage.until(300);
         }
         assert_eq!(stage.words("n"), ["look"], "{agent}");
     }

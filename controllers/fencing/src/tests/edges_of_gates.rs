@@ -29,7 +29,7 @@ fn who_cannot_begin_keeps_nobody_waiting_and_who_can_does() {
         stage.world.apply(Kind::NodeFences, &object, stage.mono());
     };
     type Edit = fn(&mut Value);
-    let rows: [(&str, Change, Edit, bool); 9] = [
+    let rows: [(&str, Change, Edit, bool); 10] = [
         ("as it is", |_| (), |_| (), false),
         ("it was cancelled", |_| (), |fence| fence["spec"]["cancelled"] = json!(true), true),
         (
@@ -43,6 +43,15 @@ fn who_cannot_begin_keeps_nobody_waiting_and_who_can_does() {
         ("it is a dry run", |_| (), |fence| fence["spec"]["dryRun"] = json!(true), true),
         ("it has no policy", |_| (), |fence| fence["spec"]["policy"] = json!("gone"), true),
         ("it is over", |_| (), |fence| fence["status"]["phase"] = json!("Done"), true),
+        (
+            "it would cost a pod that its budget needs",
+            |stage| {
+                stage.well("ns", "db-0", "m", &json!({ "app": "db" }));
+                stage.budget(2, 2);
+            },
+            |_| (),
+            true,
+        ),
         ("its node is heard again", |stage| stage.comes_back("m", "boot-m"), |_| (), true),
         ("its node is gone", |stage| stage.gone(Kind::Nodes, "m"), |_| (), false),
         (

@@ -311,6 +311,15 @@ fn gates_that_are_open_show_what_they_come_to() {
     }
 }
 
+#[test]
+fn who_asks_without_rehearsals_hears_of_the_incident_alone() {
+    let mut stage = Stage::lost();
+    stage.config.rehearsals = false;
+    stage.rehearsal("n");
+    assert_eq!(stage.act("n"), ["open by p"]);
+    assert_eq!(stage.words("n"), ["off 1 by bmc"]);
+}
+
 /// Whoever had looked at the plan of a node, and left that lying, had it never fenced.
 #[test]
 fn bug_a_dry_run_that_somebody_left_lying_kept_a_lost_node_from_being_fenced() {

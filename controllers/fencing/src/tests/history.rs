@@ -8,6 +8,9 @@ use pod_safety_shared::testing::objects::{BEGINS, Obj, named};
 use super::*;
 
 const DAY: Duration = Duration::from_hours(24);
+const SECOND: Duration = Duration::from_secs(1);
+/// Of what is of the beginning of the year 1970.
+const AGE: Duration = Duration::from_secs(BEGINS.unsigned_abs());
 
 /// An incident of `n` that is over, with its evidence, both of the year 1970, and another boot since.
 fn over() -> Stage {
@@ -34,8 +37,10 @@ const BOTH: [&str; 2] = ["nodefences", "fenceevidences"];
 #[test]
 fn an_incident_and_its_evidence_go_when_they_are_over_and_old_and_about_a_life_that_has_ended() {
     type Change = fn(&mut Stage);
-    let cases: [(&str, Change, &[&str]); 13] = [
+    let cases: [(&str, Change, &[&str]); 15] = [
         ("the machine has booted since", |_| (), &BOTH),
+        ("they are as old as they are kept", |stage| stage.config.history = Some(AGE), &[]),
+        ("they are a second older", |stage| stage.config.history = Some(AGE - SECOND), &BOTH),
         ("nothing was proved", |stage| stage.gone(Kind::FenceEvidences, "e"), &["nodefences"]),
         (
             "its evidence alone is left, and it is the life of now",

@@ -6,11 +6,15 @@ use pod_safety_shared::model::Uid;
 use super::*;
 
 fn reviewed(stage: &Stage) -> Option<FencePolicyStatus> {
-    let key = Key::Policy(Uid::new("uid-p").unwrap());
+    reviewed_of(stage, "p")
+}
+
+fn reviewed_of(stage: &Stage, name: &str) -> Option<FencePolicyStatus> {
+    let key = Key::Policy(Uid::new(&format!("uid-{name}")).unwrap());
     let decision = decide(&key, &stage.world.read().view(), stage.mono(), &stage.config);
     assert!(decision.recheck_at.is_some(), "nodes are counted again");
     decision.intents.into_iter().next().map(|intent| match intent {
-        Intent::Review(review) => review.status,
+        Intent::Review(review) if *review.name == *name => review.status,
         other => panic!("{other:?}"),
     })
 }
@@ -116,4 +120,5 @@ fn a_policy_that_another_one_overrules_has_no_node() {
     stage.other_policy("q", &other);
     let status = reviewed(&stage).unwrap();
     assert_eq!((status.nodes, status.conditions[0].reason.as_str()), (0, "NoNodes"));
+    assert_eq!(reviewed_of(&stage, "q").unwrap().nodes, 1);
 }

@@ -1,6 +1,6 @@
 //! Nodes that report, and are unhealthy by their policy.
 
-use pod_safety_shared::api::{ConditionStatus, Flapping, Shown, UnhealthyCondition};
+use pod_safety_shared::api::{Condition, ConditionStatus, Drain, Flapping, Shown, UnhealthyCondition};
 use pod_safety_shared::testing::at;
 use pod_safety_shared::testing::objects::{BEGINS, stamp};
 
@@ -129,7 +129,9 @@ fn a_node_that_flaps_is_unhealthy_and_one_whose_changes_are_old_is_not() {
     assert_eq!(spec.trigger.condition, None);
     stage.act("n");
     assert_eq!(stage.words("n"), ["off 1 by bmc"]);
-    stage.until(111);
+    stage.until(109);
+    assert_eq!(stage.words("n"), ["off 1 by bmc"]);
+    stage.until(110);
     assert_eq!(stage.words("n"), ["write Cancelled"], "the first change is too old");
     let mut stage = named();
     stage.policy(|policy| policy.unhealthy.flapping = Some(Flapping { changes: 3, within_seconds: 100 }));
@@ -276,6 +278,65 @@ fn nothing_is_drained_while_another_gate_is_closed_and_one_after_the_other() {
     assert_eq!(stage.words("k"), ["off 1 by bmc"], "who is lost does not wait for who reports");
 }
 
+/// Also after the brakes were tightened, and of those whose incident is over.
+#[test]
+fn a_drain_that_has_begun_goes_on_beside_others_and_takes_the_place_of_one_that_has_not_begun() {
+    let drained = |phase| NodeFenceStatus { phase, drain: Some(Drain::default()), ..Default::default() };
+    for (phase, may) in [(Phase::Pending, false), (Phase::Done, true)] {
+        let mut stage = draining();
+        stage.policy(|policy| policy.brakes.max_concurrent = 1);
+        stage.shows("m", DEADLOCK, Some("True"));
+        // It would cost too much now, so it does not go before the other.
+        stage.well("ns", "db-1", "m", &json!({ "app": "db" }));
+        stage.budget(2, 2);
+        stage.leave_alone("m");
+        stage.fence_for("m", trigger(), drained(phase));
+        assert_eq!(stage.words("n").contains(&"?Concurrency".to_owned()), !may, "{phase:?}");
+        stage.fence_for("n", trigger(), drained(Phase::Pending));
+        assert!(!stage.words("n").contains(&"?Concurrency".to_owned()), "it has its turn: {phase:?}");
+    }
+}
+
+#[test]
+fn who_is_lost_goes_before_who_reports_and_came_first() {
+    let mut stage = pending();
+    stage.policy(|policy| policy.brakes.max_concurrent = 1);
+    stage.loses("m");
+    stage.wait(60);
+    stage.fence("m", Trigger::Detected, NodeFenceStatus::default());
+    assert_eq!(stage.words("m"), ["off 1 by bmc"]);
+    assert_eq!(stage.words("n"), ["write Pending", "?Concurrency"]);
+}
+
+/// What its incident before this one was for, and whether anything was tried.
+#[test]
+fn only_an_attempt_for_the_same_reason_in_another_boot_is_a_repetition() {
+    for (kind, tried, holds) in [
+        (Trigger::Unhealthy, true, true),
+        (Trigger::Unhealthy, false, false),
+        (Trigger::Detected, true, false),
+    ] {
+        let mut stage = named();
+        let attempt = Attempt { id: 1, act: "off".to_owned(), at: stamp(0), ..Attempt::default() };
+        let fenced = Condition::after(&[], "Fenced", "True", "R", "m", &stamp(0));
+        let (attempts, conditions) = (if tried { vec![attempt] } else { Vec::new() }, vec![fenced]);
+        let over = NodeFenceStatus { phase: Phase::Done, attempts, conditions, ..Default::default() };
+        stage.fence("n", kind, over);
+        stage.comes_back("n", "boot-2");
+        stage.shows("n", DEADLOCK, Some("True"));
+        stage.fence_for("n", trigger(), NodeFenceStatus::default());
+        let held = stage.words("n").contains(&"?Repeated".to_owned());
+        assert_eq!(held, holds, "{kind:?}, tried: {tried}");
+    }
+    let mut stage = pending();
+    stage.act("n");
+    stage.edit(|_, status| status.attempts[0].at = stamp(0));
+    stage.answered("done");
+    stage.seen("On");
+    stage.wait(60);
+    assert_eq!(stage.words("n"), ["off 2 by bmc"], "its own attempt is none");
+}
+
 /// Where many nodes show a condition, it is more likely wrong than each of them is broken. Those that are lost are fenced
 /// all the same.
 #[test]
@@ -296,6 +357,10 @@ fn a_detector_that_calls_most_nodes_unhealthy_has_none_of_them_fenced() {
         stage.shows(name, DEADLOCK, Some("True"));
     }
     assert_eq!(stage.words("n"), ["write Pending", "?ZoneInTrouble"]);
+    for name in ["m", "k"] {
+        stage.change(name, |node| node["metadata"]["labels"]["topology.kubernetes.io/zone"] = json!("z"));
+    }
+    assert_eq!(stage.words("n"), ["off 1 by bmc"], "those are of another zone");
     let mut stage = pending();
     stage.control_plane(&["n", "m", "k"]);
     stage.shows("m", DEADLOCK, Some("True"));
