@@ -10,7 +10,7 @@ use pod_safety_shared::testing::people_hear;
 
 #[test]
 fn people_hear_of_a_volume_that_no_node_gets_and_of_a_pod_that_waits() {
-    let (volume, node): (fn() -> Arc<str>, fn() -> Arc<str>) = (|| "v".into(), || "n".into());
+    let (volume, node) = (|| Arc::from("v"), || Arc::from("n"));
     let word = || "w".to_owned();
     let held = Some((Warning, "VolumeHeld"));
     let unproved =
