@@ -204,3 +204,18 @@ async fn a_controller_is_asked_once_however_often_it_is_wanted_and_its_answer_is
     pass(1.0).await;
     assert_eq!(asked("/hangs/scale"), 2, "who wants to know again asks again");
 }
+
+#[tokio::test(start_paused = true)]
+async fn of_questions_no_more_wait_than_there_is_room_for_and_another_is_not_taken_for_asked() {
+    let (env, _wall) = env();
+    let api = Api::says(&env, |_| Answer::never());
+    let scales = Scales::start(api.connection(), Arc::clone(crate::testing::World::listed().cache()), env);
+    let (namespace, uid) = (Arc::from("ns"), objects::uid("uid"));
+    for number in 0..=LIMIT {
+        let name = number.to_string().into();
+        let (api_version, kind, uid) = ("a.example/v1".into(), "Fleet".into(), uid.clone());
+        scales.ask(&namespace, &Arc::new(Controller { api_version, kind, name, uid }));
+    }
+    let state = scales.state.lock();
+    assert_eq!((state.waiting.len(), state.known.len()), (LIMIT, LIMIT));
+}
