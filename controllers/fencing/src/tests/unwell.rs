@@ -286,9 +286,7 @@ fn a_drain_that_has_begun_goes_on_beside_others_and_takes_the_place_of_one_that_
         let mut stage = draining();
         stage.policy(|policy| policy.brakes.max_concurrent = 1);
         stage.shows("m", DEADLOCK, Some("True"));
-        // It would cost too much now, so it does not go before the other.
-        stage.well("ns", "db-1", "m", &json!({ "app": "db" }));
-        stage.budget(2, 2);
+        // It is held back itself, so it does not go before the other.
         stage.leave_alone("m");
         stage.fence_for("m", trigger(), drained(phase));
         assert_eq!(stage.words("n").contains(&"?Concurrency".to_owned()), !may, "{phase:?}");
