@@ -35,11 +35,11 @@ pub fn reasons<H: HoldReason>(decision: &Decision<H>) -> Vec<&'static str> {
     decision.holds.iter().map(|(_, hold)| hold.reason()).collect()
 }
 
-/// That these are all holds of a controller, that each has this Event, if any, and that only those of these words count down.
+/// Compares every hold of a controller with the Event that it should have. `counts_down` has the reasons of those that pass with time.
 ///
 /// # Panics
-/// It is otherwise.
-pub fn people_hear<H: HoldReason>(rows: Vec<(H, Option<(EventType, &'static str)>)>, counts_down: &[&str]) {
+/// If an Event differs, or a hold of the controller is not among the rows.
+pub fn assert_events<H: HoldReason>(rows: Vec<(H, Option<(EventType, &'static str)>)>, counts_down: &[&str]) {
     let kind = Kind::Pods;
     let unfresh = [Unfresh::NotSynced { kind }, Unfresh::Stale { kind, silent: Duration::from_secs(90) }];
     let rows: Vec<_> = rows.into_iter().chain(unfresh.map(|why| (H::from(why), None))).collect();

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::*;
 
 mod edges;
-mod heard;
+mod events;
 mod limits;
 
 const CONFIG: Config = Config { stale_pod_timeout: Duration::from_secs(120) };

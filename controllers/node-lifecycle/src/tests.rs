@@ -2,8 +2,8 @@
 
 mod conditions;
 mod edges;
+mod events;
 mod giving_up;
-mod heard;
 mod limits;
 mod pods;
 mod properties;

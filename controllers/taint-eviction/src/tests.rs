@@ -1,7 +1,7 @@
 //! Sentences about decisions: who should end when, and who is left alone.
 
 mod edges;
-mod heard;
+mod events;
 mod properties;
 
 use std::sync::Arc;

@@ -2,8 +2,8 @@
 
 mod detached;
 mod edges;
+mod events;
 mod gate;
-mod heard;
 mod holders;
 mod limits;
 mod stage;

@@ -13,7 +13,7 @@ use tracing::{Dispatch, Event, Metadata, Subscriber};
 pub struct Logged {
     lines: Arc<Mutex<Vec<String>>>,
     _until: DefaultGuard,
-    /// Where there is one alone, tracing asks the thread that comes to a line first whether anybody wants it.
+    /// With a single dispatcher, tracing caches whether a line is wanted, as the first thread that reaches it says.
     _second: Dispatch,
 }
 

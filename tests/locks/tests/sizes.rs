@@ -219,6 +219,31 @@ fn the_docs_say_how_large_each_crate_is() -> Result<()> {
     Ok(())
 }
 
+/// `docs/testing.md` has the tests by folder, to the nearest hundred lines. What is no code of the product is a test.
+#[test]
+fn the_docs_say_how_many_lines_of_tests_there_are() -> Result<()> {
+    let written = |source: &Source| {
+        source.text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("//")).count()
+    };
+    let product = texts(&["shared", "controllers", "devices"], &["rs"])?;
+    let ours: usize = product.iter().filter(is_product).map(code).sum();
+    let mut sizes =
+        vec![("in the crates of the product".to_owned(), product.iter().map(written).sum::<usize>() - ours)];
+    for folder in std::fs::read_dir(repository().join("tests"))? {
+        let name = format!("tests/{}", folder?.file_name().to_string_lossy());
+        let lines: usize = texts(&[&name], &["rs"])?.iter().map(written).sum();
+        sizes.extend((lines > 0).then(|| (format!("`{name}`"), lines)));
+    }
+    sizes.iter_mut().for_each(|(_, lines)| *lines = (*lines + 50) / 100 * 100);
+    sizes.sort_by_key(|(folder, lines)| (std::cmp::Reverse(*lines), folder.clone()));
+    let mut table = String::from("| tests | lines of code |\n|---|--:|\n");
+    sizes.iter().for_each(|(folder, lines)| table += &format!("| {folder} | {lines} |\n"));
+    table += &format!("| all | {} |\n", sizes.iter().map(|(_, lines)| lines).sum::<usize>());
+    let page = std::fs::read_to_string(repository().join("docs/testing.md"))?;
+    ensure!(page.contains(&table), "docs/testing.md should have this table:\n{table}");
+    Ok(())
+}
+
 #[test]
 fn code_is_counted_without_tests_and_comments() {
     let counted = |text: &str| code(&Source { path: String::new(), text: text.to_owned() });

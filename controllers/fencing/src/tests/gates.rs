@@ -312,7 +312,7 @@ fn gates_that_are_open_show_what_they_come_to() {
 }
 
 #[test]
-fn who_asks_without_rehearsals_hears_of_the_incident_alone() {
+fn without_rehearsals_only_the_incident_is_decided_about() {
     let mut stage = Stage::lost();
     stage.config.rehearsals = false;
     stage.rehearsal("n");

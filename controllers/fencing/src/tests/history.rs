@@ -9,7 +9,7 @@ use super::*;
 
 const DAY: Duration = Duration::from_hours(24);
 const SECOND: Duration = Duration::from_secs(1);
-/// Of what is of the beginning of the year 1970.
+/// Of an object that was created when 1970 began.
 const AGE: Duration = Duration::from_secs(BEGINS.unsigned_abs());
 
 /// An incident of `n` that is over, with its evidence, both of the year 1970, and another boot since.

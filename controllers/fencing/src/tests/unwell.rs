@@ -296,7 +296,7 @@ fn a_drain_that_has_begun_goes_on_beside_others_and_takes_the_place_of_one_that_
 }
 
 #[test]
-fn who_is_lost_goes_before_who_reports_and_came_first() {
+fn a_lost_node_goes_before_an_unhealthy_one_whose_incident_is_older() {
     let mut stage = pending();
     stage.policy(|policy| policy.brakes.max_concurrent = 1);
     stage.loses("m");

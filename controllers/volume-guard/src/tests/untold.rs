@@ -1,4 +1,4 @@
-//! What follows while a judge was not asked, or a kubelet said nothing.
+//! Decisions before the judge has read anything, and about volumes of which no kubelet reports.
 
 use pod_safety_shared::model::Kind;
 use pod_safety_shared::testing::at;
@@ -15,7 +15,7 @@ fn lost(node: &mut Value) {
 }
 
 #[test]
-fn other_nodes_are_kept_out_before_the_judge_is_asked_and_people_read_why() {
+fn other_nodes_are_refused_before_the_judge_has_read_anything_and_the_hold_says_why() {
     let (mut off, mut gone) = (Stage::new(), Stage::new());
     off.lease("v", Some(A), false);
     off.node("a", not_ready);
@@ -31,9 +31,9 @@ fn other_nodes_are_kept_out_before_the_judge_is_asked_and_people_read_why() {
     }
 }
 
-/// The name by which a kubelet reports it is not known, so that it is not mounted is not known either.
+/// Kubelets report a volume by a name that this process does not know, so it may still be mounted.
 #[test]
-fn of_a_volume_that_this_process_never_saw_the_end_of_a_pod_says_nothing() {
+fn the_end_of_a_pod_is_no_word_about_a_volume_that_this_process_never_saw() {
     let mut stage = Stage::new();
     stage.claim("e", Some("x"));
     stage.lease("x", Some(A), false);

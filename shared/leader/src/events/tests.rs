@@ -286,7 +286,7 @@ fn of_what_was_said_no_more_is_kept_than_there_is_room_for() {
 }
 
 #[test]
-fn the_same_may_be_said_again_to_the_second() {
+fn the_same_event_may_be_sent_again_after_exactly_ten_minutes() {
     let (mut waiting, event) = (Waiting::default(), event("a", "R"));
     for (second, says) in [(0, true), (599, false), (600, true), (1_199, false)] {
         assert_eq!(waiting.says(&event, Mono::from_start(Duration::from_secs(second))), says, "{second}");

@@ -1,5 +1,4 @@
-//! What may be asked for again, and when: after leadership was lost, after failures that are long past, and while the API server
-//! wants to be left alone.
+//! When the same may be submitted again: after leadership was lost, long after a failure, and while the API server is overloaded.
 
 use super::deletions::wish;
 use super::fences::{attempt, look_through, remediation, step, target};
@@ -68,7 +67,7 @@ async fn a_failure_that_none_followed_for_ten_minutes_is_forgotten() {
 
 /// A quarantine counts from the first read, and a machine that is fenced is not left half way.
 #[tokio::test(start_paused = true)]
-async fn an_api_server_that_wants_to_be_left_alone_is_asked_for_first_reads_and_fencing_alone() {
+async fn an_overloaded_api_server_gets_only_first_reads_and_fencing() {
     for (what, intent, at_once) in [
         ("a first read", Intent::Witness { node: "n".into() }, true),
         ("progress of an incident", progress(), true),

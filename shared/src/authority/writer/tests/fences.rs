@@ -109,7 +109,7 @@ fn takes_all(_: &Asked) -> Answer {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_step_is_written_down_and_people_hear_of_all_but_looks_and_progress() {
+async fn each_step_is_in_the_journal_and_all_but_looks_and_progress_are_events() {
     let mut draining = says("m");
     draining.status.drain = Some(Drain::default());
     for (step, reason, event) in [
@@ -159,7 +159,7 @@ async fn a_step_that_was_not_taken_is_logged_and_nothing_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn people_hear_at_the_node_how_far_its_remediation_is() {
+async fn the_node_has_events_of_its_remediation() {
     for (processing, succeeded, fence, kind, reason) in [
         ("True", "Unknown", None, "Normal", "RemediationStarted"),
         ("False", "True", Some("f"), "Normal", "RemediationFinished"),
@@ -193,7 +193,7 @@ async fn a_remediation_that_cannot_be_answered_is_logged_and_answered_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_is_decided_about_anew_after_its_step_by_whoever_leads() {
+async fn after_its_step_a_node_is_decided_about_again_if_this_process_leads() {
     for (leads, wakes) in [(true, vec![Mono::default()]), (false, Vec::new())] {
         let pool = pool(Leadership::alone(), takes_all);
         assert_eq!(pool.takes("n", Step::Write(says("m"))), Submitted::Accepted);

@@ -273,7 +273,7 @@ async fn pods_of_lost_nodes_have_their_turn_as_soon_as_the_last_node_has_its_own
 }
 
 #[tokio::test(start_paused = true)]
-async fn people_do_not_hear_of_a_pod_that_was_not_marked() {
+async fn a_pod_that_was_not_marked_has_no_event() {
     let pool = pool(Leadership::alone(), |asked| match asked.method.as_str() {
         "PATCH" => Answer::status(409, "Conflict", "the object has been modified"),
         _ => lost(asked),

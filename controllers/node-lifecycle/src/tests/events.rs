@@ -1,4 +1,4 @@
-//! Of which holds people hear, and how.
+//! Which holds have an Event.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,10 +6,10 @@ use std::time::Duration;
 use crate::holds::Hold;
 use pod_safety_shared::drive::{FORCE_DELETE_HELD, NodeUnreadable};
 use pod_safety_shared::events::EventType::Warning;
-use pod_safety_shared::testing::people_hear;
+use pod_safety_shared::testing::assert_events;
 
 #[test]
-fn people_hear_by_an_event_only_of_a_node_that_cannot_be_read() {
+fn only_a_node_that_cannot_be_read_has_an_event() {
     let zone = || Arc::from("zone");
     let unreadable = NodeUnreadable { node: "n".into(), why: "no version".to_owned() };
     let rows = vec![
@@ -19,5 +19,5 @@ fn people_hear_by_an_event_only_of_a_node_that_cannot_be_read() {
         (Hold::EvictionOff, None),
         (Hold::EvictionQueued { zone: zone(), ahead: 1, next: Duration::from_secs(10) }, None),
     ];
-    people_hear(rows, &[]);
+    assert_events(rows, &[]);
 }

@@ -1,4 +1,4 @@
-//! Of which holds people hear, and how.
+//! Which holds have an Event.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,10 +6,10 @@ use std::time::Duration;
 use crate::holds::{Doubt, Hold};
 use pod_safety_shared::events::EventType::{Normal, Warning};
 use pod_safety_shared::model::Kind;
-use pod_safety_shared::testing::people_hear;
+use pod_safety_shared::testing::assert_events;
 
 #[test]
-fn people_hear_of_a_volume_that_no_node_gets_and_of_a_pod_that_waits() {
+fn a_volume_that_no_node_gets_and_a_pod_that_waits_have_an_event() {
     let (volume, node) = (|| Arc::from("v"), || Arc::from("n"));
     let word = || "w".to_owned();
     let held = Some((Warning, "VolumeHeld"));
@@ -26,5 +26,5 @@ fn people_hear_of_a_volume_that_no_node_gets_and_of_a_pod_that_waits() {
         (Hold::Unreadable { volume: volume(), what: word(), why: word() }, None),
         (Hold::KindUnreadable { volume: volume(), kind: Kind::Pods, count: 1 }, None),
     ];
-    people_hear(rows, &[]);
+    assert_events(rows, &[]);
 }

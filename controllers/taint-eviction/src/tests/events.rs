@@ -1,12 +1,12 @@
-//! Of which holds people hear, and how.
+//! Which holds have an Event.
 
 use super::*;
 use pod_safety_shared::drive::{FORCE_DELETE_HELD, NodeUnreadable};
 use pod_safety_shared::events::EventType::Warning;
-use pod_safety_shared::testing::people_hear;
+use pod_safety_shared::testing::assert_events;
 
 #[test]
-fn people_hear_of_what_does_not_pass_by_itself() {
+fn holds_that_do_not_pass_by_themselves_have_an_event() {
     let (node, taint): (Arc<str>, _) = ("n".into(), "k:NoExecute".to_owned());
     let unreadable = NodeUnreadable { node: Arc::clone(&node), why: "no version".to_owned() };
     let operator = "Like".to_owned();
@@ -16,5 +16,5 @@ fn people_hear_of_what_does_not_pass_by_itself() {
         (unknown, Some((Warning, "TaintEvictionHeld"))),
         (Hold::Tolerated { node, taint, left: Duration::from_secs(300) }, None),
     ];
-    people_hear(rows, &["Tolerated"]);
+    assert_events(rows, &["Tolerated"]);
 }

@@ -1,14 +1,14 @@
-//! Of which holds people hear, and how.
+//! Which holds have an Event.
 
 use std::sync::Arc;
 
 use super::*;
 use pod_safety_shared::drive::{FORCE_DELETE_HELD, NodeUnreadable};
 use pod_safety_shared::events::EventType::Warning;
-use pod_safety_shared::testing::people_hear;
+use pod_safety_shared::testing::assert_events;
 
 #[test]
-fn people_hear_of_what_does_not_pass_by_itself() {
+fn holds_that_do_not_pass_by_themselves_have_an_event() {
     let node = || Arc::from("n");
     let left = Duration::from_secs(40);
     let told = [
@@ -27,5 +27,5 @@ fn people_hear_of_what_does_not_pass_by_itself() {
         Hold::Finalizers { finalizers: vec!["example.com/a".to_owned()] },
     ];
     let told = told.map(|hold| (hold, Some((Warning, FORCE_DELETE_HELD))));
-    people_hear(told.into_iter().chain(passing.map(|hold| (hold, None))).collect(), &[]);
+    assert_events(told.into_iter().chain(passing.map(|hold| (hold, None))).collect(), &[]);
 }

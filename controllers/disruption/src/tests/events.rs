@@ -1,11 +1,11 @@
-//! Of which holds people hear, and how.
+//! Which holds have an Event.
 
 use crate::holds::Hold;
 use pod_safety_shared::events::EventType::{Normal, Warning};
-use pod_safety_shared::testing::people_hear;
+use pod_safety_shared::testing::assert_events;
 
 #[test]
-fn people_hear_of_a_budget_what_its_owner_can_change() {
+fn holds_that_the_owner_of_a_budget_can_end_have_an_event() {
     let pods = || vec!["a".to_owned()];
     let failed = |selector| Hold::BudgetFailed { why: "w".to_owned(), selector };
     let rows = vec![
@@ -20,5 +20,5 @@ fn people_hear_of_a_budget_what_its_owner_can_change() {
         (Hold::DisruptionsNeverAllowed { desired: 3, expected: 3 }, None),
         (Hold::ScaleAsked { controller: "StatefulSet db".to_owned() }, None),
     ];
-    people_hear(rows, &[]);
+    assert_events(rows, &[]);
 }
