@@ -230,9 +230,12 @@ fn the_docs_say_how_many_lines_of_tests_there_are() -> Result<()> {
     let mut sizes =
         vec![("in the crates of the product".to_owned(), product.iter().map(written).sum::<usize>() - ours)];
     for folder in std::fs::read_dir(repository().join("tests"))? {
-        let name = format!("tests/{}", folder?.file_name().to_string_lossy());
-        let lines: usize = texts(&[&name], &["rs"])?.iter().map(written).sum();
-        sizes.extend((lines > 0).then(|| (format!("`{name}`"), lines)));
+        let folder = folder?;
+        let name = format!("tests/{}", folder.file_name().to_string_lossy());
+        let sources = if folder.path().is_dir() { texts(&[&name], &["rs"])? } else { Vec::new() };
+        if !sources.is_empty() {
+            sizes.push((format!("`{name}`"), sources.iter().map(written).sum()));
+        }
     }
     sizes.iter_mut().for_each(|(_, lines)| *lines = (*lines + 50) / 100 * 100);
     sizes.sort_by_key(|(folder, lines)| (std::cmp::Reverse(*lines), folder.clone()));
