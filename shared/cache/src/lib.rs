@@ -388,6 +388,20 @@ impl Inner {
         if self.selects { self.selection.replace_pod(before, after, now) } else { BTreeSet::new() }
     }
 
+    fn last_sign_of_life(&self, node: &str) -> Option<SignOfLife> {
+        let lease = self.heartbeats.get(node).and_then(|beat| beat.renewed_at);
+        let lease = lease.map(|at| SignOfLife { sign: Sign::LeaseRenewed, at });
+        let report = self.pod_index.last_report(node);
+        let report = report.map(|at| SignOfLife { sign: Sign::PodReported, at });
+        [lease, report].into_iter().flatten().max_by_key(|sign| sign.at)
+    }
+
+    fn fell_silent_before_its_node_went(&self, node: &str) -> bool {
+        let sign = self.last_sign_of_life(node).map(|sign| sign.at);
+        let before = self.absences.get(node).and_then(|absence| absence.before);
+        before.is_some_and(|before| before.fell_silent(sign))
+    }
+
     /// Every node that some pod names and nobody knows.
     fn notice_absences(&mut self, now: Mono) {
         for name in self.pod_index.nodes().chain(self.volumes.holders()) {

@@ -406,6 +406,7 @@ impl Object for Pod {
 
     fn take(inner: &mut Inner, uid: &Uid, now: Mono, tell: Tell<'_>) {
         if let Some(Entry::Known(pod)) = inner.pods.take(uid) {
+            inner.removed(&pod, now);
             inner.pod_index.remove(&pod);
             let budgets = inner.replace_pod(Some(&pod), None, now);
             if let Some(node) = &pod.node {

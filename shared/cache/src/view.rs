@@ -13,7 +13,7 @@ use super::table::{Entry, Table};
 use super::zones::ZoneCount;
 use super::{Inner, KindState, Left, ScaleAnswer};
 use crate::api::{Grade, Incarnation, KindOfEvidence};
-use pod_safety_proof::{Lack, Liveness, Now, Renewal, Said, Sign, SignOfLife, Witness};
+use pod_safety_proof::{Lack, Liveness, Now, Renewal, Said, SignOfLife, Witness};
 
 use crate::clock::Mono;
 use crate::model::{
@@ -229,11 +229,7 @@ impl<'a> View<'a> {
     /// there or not.
     #[must_use]
     pub fn last_sign_of_life(&self, node: &str) -> Option<SignOfLife> {
-        let lease = self.inner.heartbeats.get(node).and_then(|beat| beat.renewed_at);
-        let lease = lease.map(|at| SignOfLife { sign: Sign::LeaseRenewed, at });
-        let report = self.inner.pod_index.last_report(node);
-        let report = report.map(|at| SignOfLife { sign: Sign::PodReported, at });
-        [lease, report].into_iter().flatten().max_by_key(|sign| sign.at)
+        self.inner.last_sign_of_life(node)
     }
 
     /// Whether the kubelet of a missing node had been silent for a whole duration of its Lease when its Node went, and
@@ -241,8 +237,7 @@ impl<'a> View<'a> {
     /// before: unknown is not silent.
     #[must_use]
     pub fn fell_silent_before_its_node_went(&self, node: &str) -> bool {
-        let sign = self.last_sign_of_life(node).map(|sign| sign.at);
-        self.absence(node).and_then(|absence| absence.before).is_some_and(|before| before.fell_silent(sign))
+        self.inner.fell_silent_before_its_node_went(node)
     }
 
     /// See [`pod_safety_proof::silence_is_proof`].

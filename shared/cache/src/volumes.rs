@@ -45,6 +45,16 @@ impl Word {
     }
 }
 
+/// Pods of one node that were removed before their kubelet reported their end.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Removed {
+    /// When their processes have terminated, if the kubelet sees the removal.
+    pub(super) end: Mono,
+    /// Whether the kubelet had fallen silent before its Node went, each time. What is known of a missing node is forgotten with its last
+    /// pod.
+    pub(super) in_silence: bool,
+}
+
 /// Everything about the volume of one name.
 #[derive(Debug, Default)]
 struct File {
@@ -53,9 +63,8 @@ struct File {
     attachments: BTreeSet<Uid>,
     claims: BTreeSet<ClaimKey>,
     left: BTreeMap<Arc<str>, Left>,
-    /// By node: when the processes of pods that were removed before their kubelet reported their end have terminated, if the kubelet
-    /// sees the removal.
-    removed_pods_end: BTreeMap<Arc<str>, Mono>,
+    /// By node.
+    removed: BTreeMap<Arc<str>, Removed>,
     /// Its driver attaches: an attachment of it was seen.
     attaches: bool,
     /// As it was when its object went, while it has a Lease: kubelets go on to report it by that name.
@@ -132,14 +141,9 @@ impl Volumes {
         self.files.get(name)?.left.get(node).copied()
     }
 
-    pub(super) fn removed_pods_end(&self, name: &str, node: &str) -> Option<Mono> {
-        self.files.get(name)?.removed_pods_end.get(node).copied()
-    }
-
     /// By node.
-    pub(super) fn removed_pods_ends(&self, name: &str) -> impl Iterator<Item = (&Arc<str>, Mono)> {
-        let ends = self.files.get(name).into_iter().flat_map(|file| &file.removed_pods_end);
-        ends.map(|(node, at)| (node, *at))
+    pub(super) fn removed(&self, name: &str) -> impl Iterator<Item = (&Arc<str>, &Removed)> {
+        self.files.get(name).into_iter().flat_map(|file| &file.removed)
     }
 
     pub(super) fn attaches(&self, name: &str) -> bool {
@@ -197,7 +201,7 @@ impl Volumes {
     fn unmounted(&mut self, name: &Arc<str>, node: &Arc<str>, now: Mono) {
         let file = self.file(name);
         file.left.insert(Arc::clone(node), Left { at: now, word: Word::Unmounted });
-        file.removed_pods_end.remove(node);
+        file.removed.remove(node);
     }
 }
 
@@ -241,9 +245,6 @@ impl Inner {
         if !self.guards {
             return;
         }
-        if let (Some(before), None) = (before, after) {
-            self.removed(before, now);
-        }
         if let Some(before) = before {
             self.volumes.gated.remove(before.uid());
             for key in claims_of(before) {
@@ -274,7 +275,10 @@ impl Inner {
     }
 
     /// A pod was removed. Whether its processes ended is known if its kubelet reported it, or by evidence.
-    fn removed(&mut self, pod: &Pod, now: Mono) {
+    pub(super) fn removed(&mut self, pod: &Pod, now: Mono) {
+        if !self.guards {
+            return;
+        }
         let proved = self.proved_ended.remove(pod.uid());
         let Some(node) = pod.node.as_ref().filter(|_| !proved && !pod.is_over()) else { return };
         let taken_for = |name: &&Arc<str>| {
@@ -284,9 +288,12 @@ impl Inner {
         let taken = self.volumes.held_by(node).filter(taken_for).cloned();
         let used = claims_of(pod).filter_map(|key| self.volumes.bound(&key).cloned());
         let volumes: BTreeSet<Arc<str>> = taken.chain(used).collect();
+        let in_silence = self.fell_silent_before_its_node_went(node);
         for name in volumes {
-            let ends = self.volumes.file(&name).removed_pods_end.entry(Arc::clone(node)).or_default();
-            *ends = pod.ends_if_removed(now).max(*ends);
+            let (end, removed) = (pod.ends_if_removed(now), &mut self.volumes.file(&name).removed);
+            let new = Removed { end, in_silence };
+            let all = removed.entry(Arc::clone(node)).or_insert(new);
+            *all = Removed { end: all.end.max(end), in_silence: all.in_silence && in_silence };
         }
     }
 

@@ -20,16 +20,15 @@ impl<'a> View<'a> {
     /// When the processes of pods of a missing node that others removed have terminated, if its kubelet sees the removal.
     #[must_use]
     pub fn removed_pods_end_on_missing(&self, volume: &str, holder: &Holder) -> Option<Mono> {
-        let ends = self.inner.volumes.removed_pods_end(volume, &holder.node);
-        ends.filter(|_| !self.fell_silent_before_its_node_went(&holder.node))
+        let (_, removed) = self.inner.volumes.removed(volume).find(|(node, _)| **node == holder.node)?;
+        Some(removed.end).filter(|_| !self.fell_silent_before_its_node_went(&holder.node))
     }
 
     /// The same for a volume without a holder: the missing node on which they terminate last.
     #[must_use]
     pub fn last_end_on_missing(&self, volume: &str) -> Option<(&'a Arc<str>, Mono)> {
-        let missing = self.inner.volumes.removed_pods_ends(volume).filter(|(node, _)| {
-            matches!(self.node(node), Lookup::Absent) && !self.fell_silent_before_its_node_went(node)
-        });
-        missing.max_by_key(|(_, ends)| *ends)
+        let heard = self.inner.volumes.removed(volume).filter(|(_, removed)| !removed.in_silence);
+        let missing = heard.filter(|(node, _)| matches!(self.node(node), Lookup::Absent));
+        missing.map(|(node, removed)| (node, removed.end)).max_by_key(|(_, end)| *end)
     }
 }

@@ -297,7 +297,7 @@ fn unfile(inner: &mut Inner, uid: &Uid, after: Option<&Held>, now: Mono) {
         }
     }
     let file = inner.volumes.file(&name);
-    (file.left, file.removed_pods_end) = Default::default();
+    (file.left, file.removed) = Default::default();
     let node = inner.interner.intern(&holder.node);
     inner.recheck_absence(&node, now);
 }
