@@ -81,8 +81,10 @@ pub(super) fn removed_on_missing(
 ) -> Option<(String, Mono)> {
     let (node, ends) = view.last_end_on_missing(volume)?;
     let until = ends + quarantine;
-    let why = || format!("a pod that was removed on node {node}, which has no Node object, may still run");
-    (now < until).then(|| (why(), until))
+    (now < until).then(|| {
+        let why = format!("a pod that was removed on node {node}, which has no Node object, may still run");
+        (why, until)
+    })
 }
 
 fn wait(case: &Case<'_>, used: &Use<'_>, why: String) -> Decision {

@@ -100,6 +100,11 @@ const ALWAYS: [&str; 15] = [
     "shared/wire/src/messages.rs",
 ];
 
+/// Neither blank nor a comment; `line` is trimmed.
+fn is_written(line: &str) -> bool {
+    !line.is_empty() && !line.starts_with("//")
+}
+
 /// Lines that are code: no blank ones, no comments, no tests.
 fn code(source: &Source) -> usize {
     let mut lines = source.text.lines();
@@ -110,7 +115,7 @@ fn code(source: &Source) -> usize {
             || line.starts_with("#[cfg(feature = \"testing\")]")
         {
             skip_item(&mut lines);
-        } else if !line.is_empty() && !line.starts_with("//") {
+        } else if is_written(line) {
             count += 1;
         }
     }
@@ -207,28 +212,31 @@ fn the_docs_say_how_large_each_crate_is() -> Result<()> {
             lines <= CRATE_MOST,
             "{folder} has {lines} lines of code, and {CRATE_MOST} are a large crate"
         );
-        sizes.push(((lines + 50) / 100 * 100, folder));
+        sizes.push((format!("`{folder}`"), lines));
     }
-    sizes.sort_by_key(|(lines, folder)| (std::cmp::Reverse(*lines), *folder));
-    let all: usize = sizes.iter().map(|(lines, _)| lines).sum();
-    let mut table = String::from("| crate | lines of code |\n|---|--:|\n");
-    sizes.iter().for_each(|(lines, folder)| table += &format!("| `{folder}` | {lines} |\n"));
-    table += &format!("| all | {all} |\n");
-    let page = std::fs::read_to_string(repository().join("docs/architecture.md"))?;
-    ensure!(page.contains(&table), "docs/architecture.md should have this table:\n{table}");
+    has_the_sizes("docs/architecture.md", "crate", sizes)
+}
+
+/// Whether a page has the table of these sizes, the largest first, each to the nearest hundred lines.
+fn has_the_sizes(page: &str, head: &str, mut sizes: Vec<(String, usize)>) -> Result<()> {
+    sizes.iter_mut().for_each(|(_, lines)| *lines = (*lines + 50) / 100 * 100);
+    sizes.sort_by_key(|(what, lines)| (std::cmp::Reverse(*lines), what.clone()));
+    let mut table = format!("| {head} | lines of code |\n|---|--:|\n");
+    sizes.iter().for_each(|(what, lines)| table += &format!("| {what} | {lines} |\n"));
+    table += &format!("| all | {} |\n", sizes.iter().map(|(_, lines)| lines).sum::<usize>());
+    let text = std::fs::read_to_string(repository().join(page))?;
+    ensure!(text.contains(&table), "{page} should have this table:\n{table}");
     Ok(())
 }
 
 /// `docs/testing.md` has the tests by folder, to the nearest hundred lines. What is no code of the product is a test.
 #[test]
 fn the_docs_say_how_many_lines_of_tests_there_are() -> Result<()> {
-    let written = |source: &Source| {
-        source.text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("//")).count()
-    };
-    let product = texts(&["shared", "controllers", "devices"], &["rs"])?;
-    let ours: usize = product.iter().filter(is_product).map(code).sum();
-    let mut sizes =
-        vec![("in the crates of the product".to_owned(), product.iter().map(written).sum::<usize>() - ours)];
+    let written =
+        |source: &Source| source.text.lines().map(str::trim).filter(|line| is_written(line)).count();
+    let crates = ["shared", "controllers", "devices"];
+    let all: usize = texts(&crates, &["rs"])?.iter().map(written).sum();
+    let mut sizes = vec![("in the crates of the product".to_owned(), all - lines_of(&crates)?)];
     for folder in std::fs::read_dir(repository().join("tests"))? {
         let folder = folder?;
         let name = format!("tests/{}", folder.file_name().to_string_lossy());
@@ -237,14 +245,7 @@ fn the_docs_say_how_many_lines_of_tests_there_are() -> Result<()> {
             sizes.push((format!("`{name}`"), sources.iter().map(written).sum()));
         }
     }
-    sizes.iter_mut().for_each(|(_, lines)| *lines = (*lines + 50) / 100 * 100);
-    sizes.sort_by_key(|(folder, lines)| (std::cmp::Reverse(*lines), folder.clone()));
-    let mut table = String::from("| tests | lines of code |\n|---|--:|\n");
-    sizes.iter().for_each(|(folder, lines)| table += &format!("| {folder} | {lines} |\n"));
-    table += &format!("| all | {} |\n", sizes.iter().map(|(_, lines)| lines).sum::<usize>());
-    let page = std::fs::read_to_string(repository().join("docs/testing.md"))?;
-    ensure!(page.contains(&table), "docs/testing.md should have this table:\n{table}");
-    Ok(())
+    has_the_sizes("docs/testing.md", "tests", sizes)
 }
 
 #[test]

@@ -100,7 +100,7 @@ async fn nothing_is_deleted_when_the_node_is_not_as_the_cache_has_it() {
         ("it has another value", || Answer::json(&tainted("other").0), "a changed"),
         ("it is another node", || Answer::json(&tainted("").uid("another").0), "a changed"),
         ("it is not there", Answer::not_found, "a changed"),
-        ("nobody knows", || Answer::status(500, "InternalError", "etcd"), "a failed"),
+        ("the read fails", || Answer::status(500, "InternalError", "etcd"), "a failed"),
     ];
     for (sentence, answer, ended) in others {
         let pool = with_node(move |asked| if asked.method == "GET" { answer() } else { ending(asked) });

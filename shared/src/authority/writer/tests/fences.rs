@@ -1,4 +1,4 @@
-//! Incidents do not wait for each other's devices; what people hear of them, and when they are decided anew.
+//! Incidents do not wait for each other's devices; their Events, their log lines, and when they are decided again.
 
 use pod_safety_fence::Reply;
 use pod_safety_leader::outcome::Unproved;
@@ -72,8 +72,7 @@ impl Pool {
 fn hangs(asked: &Asked) -> Answer {
     let hour = Duration::from_hours(1);
     let slow = asked.path.contains("/nodes/slow-") || asked.path.contains("/fencedevices/slow-");
-    let answer = Answer::json(&json!({ "metadata": { "name": "x", "uid": "u", "resourceVersion": "2" } }));
-    if slow { answer.late(hour) } else { answer }
+    if slow { takes_all(asked).late(hour) } else { takes_all(asked) }
 }
 
 /// A machine that Cluster API deletes, or another remediator reboots, takes ten minutes; a device with hundreds of nodes

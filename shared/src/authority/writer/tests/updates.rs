@@ -198,7 +198,7 @@ fn logged() -> Vec<(Update, Outcome, &'static str)> {
 
 /// What the journal writes down is not logged twice.
 #[test]
-fn what_became_of_an_update_is_logged_once_and_as_a_warning_only_if_somebody_should_look() {
+fn the_outcome_of_an_update_is_logged_once_and_what_an_operator_should_see_as_a_warning() {
     for (update, outcome, expected) in logged() {
         let log = Logged::begin();
         log_update(&update, &outcome, "test");
