@@ -286,6 +286,15 @@ mod tests {
         }
     }
 
+    #[test]
+    fn what_others_put_into_their_namespaces_does_not_count() {
+        let (env, _wall) = env();
+        let snapshot = Snapshot::empty(&env);
+        snapshot.fence_from(["pod-safety".to_owned()].into());
+        let from = |namespace: &str| snapshot.view().view().fences_from(namespace);
+        assert_eq!((from("pod-safety"), from("tenant")), (true, false));
+    }
+
     /// Whoever looks once did not hear the node fall silent: its stamps say when.
     #[tokio::test(start_paused = true)]
     async fn how_long_a_node_is_silent_is_said_by_its_stamps() {

@@ -61,4 +61,18 @@ mod tests {
         }
         assert!(known.known.lock().len() < 10);
     }
+
+    #[test]
+    fn all_leases_are_forgotten_when_there_are_too_many_and_not_before() {
+        let known = Watchdogs::default();
+        let kept = || known.known.lock().len();
+        for number in 0..MOST_KNOWN {
+            known.with(&number.to_string(), |_| ());
+        }
+        assert_eq!(kept(), MOST_KNOWN);
+        known.with("0", |_| ());
+        assert_eq!(kept(), MOST_KNOWN, "this one is known");
+        known.with("one more", |_| ());
+        assert_eq!(kept(), 1);
+    }
 }

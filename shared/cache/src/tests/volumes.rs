@@ -264,6 +264,32 @@ fn bug_a_pod_that_was_removed_before_it_ended_used_its_volume_no_more() {
     }
 }
 
+#[test]
+fn evidence_that_a_pod_has_ended_is_kept_where_volumes_are_guarded_and_while_the_pod_is_there() {
+    let unguarded = listed();
+    apply::<Pod>(&unguarded, &pod("a").on("n"), at(1));
+    for (what, cache, ended, kept) in [
+        ("a pod that uses a volume", used(), "uid-a", 1),
+        ("a pod that was removed before", used(), "uid-gone", 0),
+        ("no volume is guarded", unguarded, "uid-a", 0),
+    ] {
+        cache.proved_ended(&uid(ended));
+        assert_eq!(cache.inner.read().proved_ended.len(), kept, "{what}");
+    }
+}
+
+/// The cache may list Leases before nodes.
+#[test]
+fn a_node_that_holds_a_volume_is_missing_from_the_list_of_nodes_on() {
+    let cache = Cache::default();
+    cache.guard();
+    list::<VolumeLease>(&cache, &[lease("v", "n/uid-n/b/uid-a")], at(1));
+    let since = || cache.read().view().absence("n").map(|absence| absence.since);
+    assert_eq!(since(), None);
+    list::<Node>(&cache, &[], at(5));
+    assert_eq!(since(), Some(at(5)));
+}
+
 /// Its claim may go before it, or be made again.
 #[test]
 fn the_pod_for_which_a_volume_was_taken_uses_it_whatever_becomes_of_its_claim() {
