@@ -82,7 +82,8 @@ pub(super) fn removed_on_missing(
     let (node, ends) = view.last_end_on_missing(volume)?;
     let until = ends + quarantine;
     (now < until).then(|| {
-        let why = format!("a pod that was removed on node {node}, which has no Node object, may still run");
+        let until_then = "may still run until its grace period and the quarantine are over";
+        let why = format!("a pod that was removed on node {node}, which has no Node object, {until_then}");
         (why, until)
     })
 }

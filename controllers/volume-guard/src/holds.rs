@@ -21,8 +21,9 @@ pub enum Hold {
     Unfresh(#[from] Unfresh),
     /// The heart of it: its holder may still write.
     #[error(
-        "volume {volume} was taken by node {node}, which {doubt}. There is no evidence that it no longer writes, so no other node may attach it{}. It is free when the node reports again and unmounts it, or when the node is proved off: by a FencePolicy (kubectl get nodefences shows its progress), or by your confirmation (pod-safety confirm-down {node} --reason TEXT)",
-        detaching(detachable)
+        "volume {volume} was taken by node {node}, which {doubt}. There is no evidence that it no longer writes, so no other node may attach it{}. It is free when {}the node reports again and unmounts it, or when the node is proved off: by a FencePolicy (kubectl get nodefences shows its progress), or by your confirmation (pod-safety confirm-down {node} --reason TEXT)",
+        detaching(detachable),
+        by_itself(doubt)
     )]
     #[strum(serialize = "VolumeUnproved")]
     NoEvidence {
@@ -141,6 +142,14 @@ const fn detaching(detachable: &bool) -> &'static str {
         ", but it may be detached, and then it is free, because its storage accepts writes only from attached nodes"
     } else {
         ", nor may it be detached"
+    }
+}
+
+/// What frees it without evidence of a machine.
+const fn by_itself(doubt: &Doubt) -> &'static str {
+    match doubt {
+        Doubt::Missing => "no pod that uses it is left there and the quarantine is over, when ",
+        Doubt::NotReady | Doubt::OutOfService | Doubt::Unreadable(_) | Doubt::Replaced => "",
     }
 }
 

@@ -23,11 +23,16 @@ fn other_nodes_are_refused_before_the_judge_has_read_anything_and_the_hold_says_
     gone.lease("v", Some(A), false);
     gone.world.remove(Kind::Nodes, "uid-a", at(2));
     gone.world.witness("a", at(3));
-    for (stage, why) in [(off, "which is not Ready."), (gone, "which has no Node object.")] {
+    let by_itself =
+        "no pod that uses it is left there and the quarantine is over, when the node reports again";
+    for (stage, why, free) in [
+        (off, "which is not Ready.", "the node reports again"),
+        (gone, "which has no Node object.", by_itself),
+    ] {
         let decision = stage.of_volume("v", 3 + QUARANTINE);
         assert_eq!(said(&decision), ["refuse", "VolumeUnproved"], "{why}");
         let hold = decision.holds[0].1.to_string();
-        assert!(hold.contains(why), "{hold}");
+        assert!(hold.contains(why) && hold.contains(&format!("It is free when {free}")), "{hold}");
     }
 }
 

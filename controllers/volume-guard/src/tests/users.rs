@@ -248,7 +248,7 @@ fn bug_a_free_volume_was_given_away_while_a_pod_removed_on_a_missing_node_ended(
     assert_eq!(said(&decision), ["WaitsForVolume"]);
     assert_eq!(
         decision.holds[0].1.to_string(),
-        "the pod waits for volume v: a pod that was removed on node gone, which has no Node object, may still run"
+        "the pod waits for volume v: a pod that was removed on node gone, which has no Node object, may still run until its grace period and the quarantine are over"
     );
     assert_eq!(decision.recheck_at, Some(at(until)));
     assert_eq!(said(&stage.of_volume("v", until)), ["take b/uid-b/boot-1/uid-q"]);

@@ -11,11 +11,14 @@ mod fenced;
 mod hosts;
 mod late;
 mod objects;
+mod removed;
 mod storm;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use k8s_openapi::api::core::v1::Pod;
+use pod_safety_control_plane::objects::{self as pods, PodExt as _};
 use pod_safety_control_plane::rigs::Rigs;
 use pod_safety_control_plane::{
     AuditEntry, AuditLog, Component, ControlPlane, PodSafety, observe, seen, until,
@@ -76,6 +79,14 @@ async fn scene(more: &[&str]) -> Scene {
     let args = [&args[..], more].concat();
     let ours = plane.pod_safety_that_leads(&kubeconfig, args).await.unwrap();
     Scene { plane, audit, ours, hosts, rigs, _theirs: theirs, _running: running }
+}
+
+/// A pod that runs on this node and uses the volume `data`.
+fn user(name: &str, node: &str) -> Pod {
+    let mut pod = pods::pod(NAMESPACE, name).on_node(node).with_phase("Running");
+    let claimed = json!({ "name": "data", "persistentVolumeClaim": { "claimName": "data" } });
+    pod.spec.as_mut().unwrap().volumes = Some(vec![serde_json::from_value(claimed).unwrap()]);
+    pod
 }
 
 async fn lease(plane: &ControlPlane, volume: &str) -> Option<Value> {

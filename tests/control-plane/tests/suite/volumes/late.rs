@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::hosts::DRIVER;
 use super::objects::{NAMESPACE, apply, volume};
-use super::{lease, until_held};
+use super::{lease, until_held, user};
 
 /// Evidence lasts for two seconds from when it was asked for (`VALID_FOR` of the kernel).
 const TOO_LONG: Duration = Duration::from_secs(3);
@@ -37,10 +37,7 @@ async fn database(plane: &ControlPlane) {
         "spec": { "attacher": DRIVER, "nodeName": NODE, "source": { "persistentVolumeName": "data" } } }))
     .await;
     plane.say("volumeattachment", "", "data", &json!({ "attached": true })).await.unwrap();
-    let pod = objects::pod(NAMESPACE, "db-0").on_node(NODE).with_phase("Running");
-    let mut pod = pod.owned_by_stateful_set("db", "5b0a4f0e-0000-4000-8000-000000000001");
-    let claimed = json!({ "name": "data", "persistentVolumeClaim": { "claimName": "data" } });
-    pod.spec.as_mut().unwrap().volumes = Some(vec![serde_json::from_value(claimed).unwrap()]);
+    let pod = user("db-0", NODE).owned_by_stateful_set("db", "5b0a4f0e-0000-4000-8000-000000000001");
     objects::create_pod(api, &pod).await.unwrap();
 }
 
