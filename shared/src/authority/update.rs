@@ -121,12 +121,12 @@ impl Update {
         }
     }
 
-    /// In whose lane it waits: each namespace has one, and each node.
+    /// In whose lane it waits: each namespace has one, each node, and each volume.
     pub(super) const fn lane(&self) -> &std::sync::Arc<str> {
         match self {
             Self::Budget { budget, .. } => &budget.namespace,
             Self::Node(update) => &update.node.name,
-            Self::Volume(update) => &update.volume,
+            Self::Volume(update) => update.lane(),
             Self::Forget(past) => &past.node,
             Self::PodOfLostNode { pod, .. } | Self::NotDisrupted { pod, .. } | Self::Ungate { pod, .. } => {
                 &pod.namespace
@@ -271,7 +271,11 @@ fn budget_status(status: &BudgetStatus, over: &[Box<str>], transition: Option<Ti
 }
 
 /// Writes it, within the leader's term; gives back how that went, and what was done to a node.
-pub(super) async fn write(means: &Means<'_>, verifier: &Verifier<'_>, update: &Update) -> (Outcome, Done) {
+pub(super) async fn write(
+    means: &Means<'_>,
+    verifier: &mut Verifier<'_>,
+    update: &Update,
+) -> (Outcome, Done) {
     let wall = means.env.clock.wall();
     let call = match update {
         Update::Node(update) => return node::write(means, update).await,

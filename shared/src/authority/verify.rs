@@ -33,17 +33,17 @@ pub struct Policy {
     pub exclusive_backends: BTreeSet<String>,
 }
 
-/// Reads for one batch of claims about one node.
+/// Reads for one turn of claims: of pods and of volumes of one node.
 pub(super) struct Verifier<'a> {
     pub(super) connection: &'a Connection,
     pub(super) cache: &'a Cache,
     pub(super) env: &'a Env,
     pub(super) policy: &'a Policy,
     pub(super) judge: Judge<'a>,
-    /// What an earlier claim of this turn found about its node: it serves other pods of it until it expires.
+    /// What an earlier claim of this turn found about its node: it serves others about that node until it expires.
     pub(super) found: Option<NodeEvidence>,
-    /// What the devices of this evidence did not confirm: they are not looked at again for each pod of a turn, for one that does not
-    /// answer takes its whole timeout.
+    /// What the devices of this evidence did not confirm: they are not looked at again for each claim of a turn, for one that does
+    /// not answer takes its whole timeout.
     pub(super) unconfirmed: Option<(Arc<str>, Refusal)>,
 }
 
@@ -59,17 +59,18 @@ impl Verifier<'_> {
             return self.pods_ended(force, node).await;
         }
         self.fits(force)?;
-        if let Some(node) = force.claim.node() {
-            self.read_node(node, &force.claim).await?;
-        }
-        let judged = {
-            let guard = self.cache.read();
+        let (cache, env) = (self.cache, self.env);
+        let judged = |found: Option<&NodeEvidence>| {
+            let guard = cache.read();
             let view = guard.view();
-            proof::pod(force, view.pod(&force.pod.uid), self.found.as_ref(), &view, self.env.now())
+            proof::pod(force, view.pod(&force.pod.uid), found, &view, env.now())
         };
         match force.claim.node() {
-            Some(node) => self.unless_refuted(node, judged.map_err(Unproved::from)),
-            None => Ok(judged?),
+            Some(node) => {
+                let judged = judged(Some(self.of_node(node, &force.claim).await?));
+                self.unless_refuted(node, judged.map_err(Unproved::from))
+            }
+            None => Ok(judged(None)?),
         }
     }
 
@@ -79,19 +80,24 @@ impl Verifier<'_> {
         proof::fits(force, guard.view().pod(&force.pod.uid))
     }
 
-    async fn read_node(&mut self, node: &Arc<str>, claim: &Claim) -> Result<(), Unproved> {
-        if self.found.as_ref().is_some_and(|found| proof::serves(found, claim, self.env.now())) {
-            return Ok(());
-        }
-        self.found = None;
-        let found = match claim {
-            Claim::NodeGone { .. } => self.node_gone(node).await,
-            Claim::OutOfService { .. } => self.out_of_service(node).await,
-            Claim::Fenced { proof, .. } => self.fenced(node, proof).await,
-            Claim::NeverScheduled | Claim::KubeletTerminated | Claim::PodsEnded { .. } => return Ok(()),
+    /// Evidence about a node: what an earlier claim of this turn found, while it serves, or what is read now.
+    async fn of_node(&mut self, node: &Arc<str>, claim: &Claim) -> Result<&NodeEvidence, Unproved> {
+        let now = self.env.now();
+        let found = match self.found.take().filter(|found| proof::serves(found, claim, now)) {
+            Some(found) => found,
+            None => {
+                let found = match claim {
+                    Claim::NodeGone { .. } => self.node_gone(node).await,
+                    Claim::OutOfService { .. } => self.out_of_service(node).await,
+                    Claim::Fenced { proof, .. } => self.fenced(node, proof).await,
+                    Claim::NeverScheduled | Claim::KubeletTerminated | Claim::PodsEnded { .. } => {
+                        Err(Refusal::ClaimMismatch("it is not about a node").into())
+                    }
+                };
+                self.unless_refuted(node, found)?
+            }
         };
-        self.found = Some(self.unless_refuted(node, found)?);
-        Ok(())
+        Ok(self.found.insert(found))
     }
 
     async fn fenced(&mut self, node: &Arc<str>, proof: &Arc<str>) -> Result<NodeEvidence, Unproved> {

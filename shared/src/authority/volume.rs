@@ -97,6 +97,21 @@ pub enum VolumeChange {
     Forget,
 }
 
+impl VolumeUpdate {
+    /// In whose lane it waits. Breaks are about nodes: those of one node rest on the same evidence, so they share what is read for
+    /// it, and a device that does not answer is waited for once.
+    pub(super) const fn lane(&self) -> &Arc<str> {
+        match &self.change {
+            VolumeChange::Break { holder, .. } => &holder.node,
+            VolumeChange::Take { .. }
+            | VolumeChange::Refuse(_)
+            | VolumeChange::Allow
+            | VolumeChange::Release { .. }
+            | VolumeChange::Forget => &self.volume,
+        }
+    }
+}
+
 impl VolumeChange {
     /// Its name in metrics and Events.
     #[must_use]
@@ -131,7 +146,7 @@ fn path(volume: Option<&str>) -> String {
 /// Carries it out; a break with what the judge found.
 pub(super) async fn write(
     means: &Means<'_>,
-    verifier: &Verifier<'_>,
+    verifier: &mut Verifier<'_>,
     update: &VolumeUpdate,
 ) -> (Outcome, Option<EvidenceKind>) {
     let wall = means.env.clock.wall();

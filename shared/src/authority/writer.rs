@@ -404,7 +404,7 @@ impl Authority {
                     self.ended(&force, &outcome, &owner);
                 }
                 Work::Delete { delete, owner } => self.delete(delete, &owner, &mut looked_at).await,
-                Work::Update { uid } => self.update(&uid).await,
+                Work::Update { uid } => self.update(&mut verifier, &uid).await,
                 Work::Fence { fencing, owner } => self.fence(&fencing, &owner).await,
                 Work::Monitor { wish, owner } => self.monitor(&wish, &owner).await,
                 Work::Remediate { wish, owner } => self.remediate(&wish, &owner).await,

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use pod_safety_fence::witness::look;
-use pod_safety_proof::{self as proof, Detachment, Evidence, FencedBy, HolderFacts, LeaseVersion, Refusal};
+use pod_safety_proof::{
+    self as proof, Claim, Detachment, Evidence, FencedBy, HolderFacts, LeaseVersion, Refusal,
+};
 
 use super::super::volume::VolumeUpdate;
 use super::{Unproved, Verifier};
@@ -15,7 +17,7 @@ use crate::wire::{self, Decode, WireError};
 impl Verifier<'_> {
     /// Evidence that a node writes no more to a volume that it took, which is not over yet.
     pub(in crate::authority) async fn writes_no_more(
-        &self,
+        &mut self,
         update: &VolumeUpdate,
         holder: &Holder,
         by: &FencedBy,
@@ -25,7 +27,7 @@ impl Verifier<'_> {
     }
 
     async fn judge_holder(
-        &self,
+        &mut self,
         update: &VolumeUpdate,
         holder: &Holder,
         by: &FencedBy,
@@ -38,23 +40,26 @@ impl Verifier<'_> {
             |facts: &HolderFacts<'_>| proof::volume(lease, holder, by, facts).map_err(Unproved::from);
         match by {
             FencedBy::NodeGone => {
-                let gone = self.node_gone(&holder.node).await?;
+                let (cache, env, quarantine) = (self.cache, self.env, self.policy.quarantine);
+                let claim = Claim::NodeGone { node: Arc::clone(&holder.node) };
+                let gone = self.of_node(&holder.node, &claim).await?;
                 // A kubelet that was active until its Node went may run the pods that are bound to it.
                 let is_used = {
-                    let (guard, now) = (self.cache.read(), self.env.now());
+                    let (guard, now) = (cache.read(), env.now());
                     let ends = guard.view().removed_pods_end_on_missing(&update.volume, holder);
                     guard.view().is_used_on_missing(&update.volume, holder)
-                        || ends.is_some_and(|ends| now < ends + self.policy.quarantine)
+                        || ends.is_some_and(|ends| now < ends + quarantine)
                 };
-                judged(&HolderFacts::Gone(&gone, is_used))
+                judged(&HolderFacts::Gone(gone, is_used))
             }
             FencedBy::Rebooted => {
                 let look = look(self.connection, self.env, &holder.node).await.map_err(Unproved::Read)?;
                 judged(&HolderFacts::Rebooted(&look))
             }
-            FencedBy::Evidence { proof, newest: _ } => {
-                let found = self.judge.fenced(&holder.node, proof).await?;
-                judged(&HolderFacts::Fenced(&found))
+            FencedBy::Evidence { proof, newest } => {
+                let (node, proof) = (Arc::clone(&holder.node), Arc::clone(proof));
+                let claim = Claim::Fenced { node, proof, newest: *newest };
+                judged(&HolderFacts::Fenced(self.of_node(&holder.node, &claim).await?))
             }
             FencedBy::Detached => judged(&HolderFacts::Detached(&self.detachment(update, holder).await?)),
             FencedBy::Storage(proof) => {

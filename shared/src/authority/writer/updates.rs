@@ -11,6 +11,7 @@ use pod_safety_leader::send::Means;
 use super::super::ledger::{Admission, Ledger};
 use super::super::node::Done;
 use super::super::update::{Basis, Past, Update, UpdateKind, write};
+use super::super::verify::Verifier;
 use super::{Authority, Class, Owner, Staff, Submitted, Work};
 use crate::clock::Mono;
 use crate::model::{BudgetStatus, Uid};
@@ -113,11 +114,11 @@ impl Authority {
         Submitted::Accepted
     }
 
-    pub(super) async fn update(&self, uid: &Uid) {
+    pub(super) async fn update(&self, verifier: &mut Verifier<'_>, uid: &Uid) {
         let Some((update, owner)) = self.state.lock().updates.begin(uid) else { return };
         let Self { connection, cache, env, leadership, .. } = self;
         let means = Means { connection, cache, env, leadership };
-        let (outcome, done) = write(&means, &self.verifier(), &update).await;
+        let (outcome, done) = write(&means, verifier, &update).await;
         let now = self.env.now();
         let (again, others) = {
             let mut state = self.state.lock();

@@ -146,6 +146,17 @@ impl Rig {
         self.there.lock().get_mut(path).unwrap().pointer_mut(parent).unwrap()[key] = to;
     }
 
+    /// This device does not answer, and takes its whole timeout for that.
+    pub(super) fn hangs(&mut self, device: &'static str) {
+        let answer = Err(DeviceError::TimedOut { after: Duration::from_secs(20) });
+        self.devices.looks.insert(device, Looks { answer, ..off() });
+    }
+
+    /// How often a device was asked.
+    pub(super) fn asked(&self) -> usize {
+        self.devices.asked.lock().len()
+    }
+
     pub(super) fn judge(&self) -> Verifier<'_> {
         let Self { connection, env, policy, world, devices, .. } = self;
         let judge = Judge::new(Looker::new(connection, world.cache(), env, devices));
@@ -583,13 +594,12 @@ async fn other_evidence_of_devices_counts_where_that_which_is_named_does_not_hol
 /// A device that does not answer takes its whole timeout: it would for each pod of the node.
 #[tokio::test(start_paused = true)]
 async fn what_devices_did_not_confirm_they_are_not_asked_again_in_the_same_turn() {
-    let hangs = || Looks { answer: Err(DeviceError::TimedOut { after: Duration::from_secs(20) }), ..off() };
-    let rig = Rig::with(|rig| drop(rig.devices.looks.insert("b", hangs())));
+    let rig = Rig::with(|rig| rig.hangs("b"));
     let mut judge = rig.judge();
     for _ in 0..3 {
         assert_eq!(reason(judge.verify(&on("a", "n").force(fenced("n"))).await), "PowerStateUnconfirmed");
     }
-    assert_eq!(rig.devices.asked.lock().len(), 2, "one look at each");
+    assert_eq!(rig.asked(), 2, "one look at each");
     assert_eq!(reason(rig.verify(&on("a", "n").force(fenced("n"))).await), "PowerStateUnconfirmed");
-    assert_eq!(rig.devices.asked.lock().len(), 4, "the next turn looks again");
+    assert_eq!(rig.asked(), 4, "the next turn looks again");
 }

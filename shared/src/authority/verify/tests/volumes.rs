@@ -55,6 +55,25 @@ async fn a_fenced_node_gives_up_only_the_volumes_that_it_took_in_the_life_that_e
     assert_eq!(found, Err("EvidenceInvalid"), "evidence that was withdrawn");
 }
 
+/// Each volume of a node had its own look: of a node with as many volumes as there are writers that check devices, and a device that
+/// does not answer, all of them waited, and no other node's pods or volumes were released.
+#[tokio::test(start_paused = true)]
+async fn bug_each_volume_of_a_node_waited_for_the_same_device() {
+    let holder = holder("uid-n", "boot-1");
+    for (what, rig, expected) in [
+        ("answer", Rig::with(|_| ()), "PowerOff"),
+        ("hang", Rig::with(|rig| rig.hangs("b")), "PowerStateUnconfirmed"),
+    ] {
+        let mut judge = rig.judge();
+        for _ in 0..3 {
+            let found = judge.writes_no_more(&update(&holder, &fenced()), &holder, &fenced()).await;
+            let found = found.map_or_else(|refusal| refusal.reason(), |found| found.kind().name());
+            assert_eq!(found, expected, "devices that {what}");
+        }
+        assert_eq!(rig.asked(), 2, "devices that {what}: one look at each");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_boot_ends_what_the_same_node_wrote_before() {
     for (what, holder, boot, expected) in [
@@ -177,4 +196,22 @@ async fn a_node_that_is_gone_gives_up_a_volume_when_no_pod_of_a_kubelet_that_was
         let found = judged(&rig, &holder("uid-n", "boot-1"), FencedBy::NodeGone).await;
         assert_eq!(found.map(|(kind, _)| kind), expected, "{what}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_volume_of_a_removed_pod_is_free_when_its_grace_period_and_the_quarantine_are_over() {
+    let rig = Rig::with(|rig| {
+        rig.there.lock().retain(|path, _| path != NODE && !path.contains("/leases/"));
+        rig.world.apply(Kind::Claims, &objects::claim("c", Some("v")).0, rig.env.now());
+        rig.world.apply(Kind::Pods, &objects::pod("p").running().on("n").using("c").0, rig.env.now());
+        rig.world.remove(Kind::Pods, "uid-p", rig.env.now());
+        // Something else keeps the absence of the node known.
+        rig.world.apply(Kind::Pods, &objects::pod("q").on("n").0, rig.env.now());
+    });
+    rig.world.witness("n", rig.env.now());
+    let found = async || judged(&rig, &holder("uid-n", "boot-1"), FencedBy::NodeGone).await;
+    pass(30.0 + QUARANTINE.as_secs_f64() - 0.1).await;
+    assert_eq!(found().await, Err("KubeletNotAsked"));
+    pass(0.1).await;
+    assert!(found().await.is_ok());
 }

@@ -114,6 +114,22 @@ async fn a_break_is_written_only_if_the_life_is_over_and_counts() {
     );
 }
 
+/// A node of a hundred volumes has one turn of many, and not a hundred turns.
+#[test]
+fn breaks_wait_in_the_lane_of_their_node_and_other_changes_in_that_of_their_volume() {
+    let over = |by: FencedBy| VolumeChange::Break { holder: holder("b"), by, refused: None };
+    for (change, lane) in [
+        (over(FencedBy::NodeGone), "n"),
+        (over(FencedBy::Storage("e".into())), "n"),
+        (VolumeChange::Take { holder: holder("b"), refused: None }, "v"),
+        (VolumeChange::Release { refused: None }, "v"),
+        (VolumeChange::Allow, "v"),
+    ] {
+        let Intent::Update(update) = update(true, change) else { unreachable!("an update") };
+        assert_eq!(&**update.lane(), lane, "{update:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_is_refused_is_asked_for_again_later() {
     let pool = pool(Leadership::alone(), in_life("b"));
