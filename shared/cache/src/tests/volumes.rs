@@ -265,6 +265,17 @@ fn bug_a_pod_that_was_removed_before_it_ended_used_its_volume_no_more() {
 }
 
 #[test]
+fn of_two_pods_that_were_removed_on_a_missing_node_one_that_may_run_delays_a_volume() {
+    let cache = used();
+    apply::<Pod>(&cache, &user("b", "n", "c").running(), at(1));
+    cache.remove::<Node>(&uid("uid-n"), at(2));
+    cache.remove::<Pod>(&uid("uid-a"), at(3));
+    cache.fell_silent_first("n");
+    cache.remove::<Pod>(&uid("uid-b"), at(4));
+    assert!(cache.read().view().last_end_on_missing("v").is_some());
+}
+
+#[test]
 fn evidence_that_a_pod_has_ended_is_kept_where_volumes_are_guarded_and_while_the_pod_is_there() {
     let unguarded = listed();
     apply::<Pod>(&unguarded, &pod("a").on("n"), at(1));

@@ -4,13 +4,14 @@ mod found;
 mod hosts;
 mod made;
 mod paths;
+mod refused;
 mod watchdogs;
 
 use super::*;
 use crate::api::{ActedOn, DeviceDriver, KindOfEvidence, Sample, proved_by};
 use crate::storage_evidence_name;
 
-/// Objects by their paths; writes are done to them. A collection answers with what was posted.
+/// Objects by their paths; writes are done to them. A collection answers with what was posted, and a Status refuses a read.
 #[derive(Clone, Default)]
 struct Store(Arc<Mutex<BTreeMap<String, Value>>>);
 
@@ -34,7 +35,9 @@ impl Store {
         if asked.method == "GET" {
             // A list of two pages: the second lies under the token of the first.
             let page = asked.parameter("continue").map(|token| format!("{path}?continue={token}"));
-            return all.get(page.as_deref().unwrap_or(path)).map(Says::json);
+            let there = all.get(page.as_deref().unwrap_or(path))?;
+            let refused = there["code"].as_u64().and_then(|code| u16::try_from(code).ok());
+            return Some(refused.map_or_else(|| Says::json(there), |code| Says::coded(code, there)));
         }
         if asked.method == "POST" && all.contains_key(path) {
             let mut object = asked.json();
@@ -193,6 +196,7 @@ async fn an_object_whose_time_is_over_is_told_so_made_anew_and_goes_when_all_is_
     scene.tries().await;
     let outcome = attempted(&scene).outcome.unwrap();
     assert!(outcome.contains("belongs to another owner"), "{outcome}");
+    assert_eq!(store.get(MADE), Some(json!({ "metadata": { "uid": "other" } })), "and is told nothing");
 }
 
 #[tokio::test(start_paused = true)]
@@ -228,6 +232,10 @@ async fn a_machine_is_off_when_it_is_gone_and_not_while_it_is_being_deleted() {
     assert!(store.get(MACHINE).unwrap()["metadata"]["deletionTimestamp"].is_string());
     let attempt = attempted(&scene);
     assert_eq!(seen(&scene, attempt.clone()).await.power, "Unknown", "its provider may still have it");
+    store.change(MACHINE, |machine| {
+        drop(machine["metadata"].as_object_mut().unwrap().remove("deletionTimestamp"))
+    });
+    assert_eq!(seen(&scene, attempt.clone()).await.power, "On", "nobody deletes it");
     store.0.lock().remove(MACHINE);
     let gone = seen(&scene, attempt.clone()).await;
     assert_eq!((gone.power.as_str(), proved_by(&gone.samples)), ("Off", KindOfEvidence::Decommissioned));

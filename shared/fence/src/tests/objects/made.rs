@@ -76,6 +76,15 @@ async fn a_machine_or_a_claim_is_evidence_when_it_is_gone_and_not_while_it_is_be
     assert!(karpenter(&claims).get(&format!("{CLAIMS}/default-y8")).is_some());
 }
 
+/// Its status names its Node by the UID, so that a machine of which the provider said nothing yet is known, too.
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_names_the_uid_of_its_node_needs_no_provider_id() {
+    let store = openshift();
+    store.change(OPENSHIFT, |machine| machine["spec"]["providerID"] = json!(""));
+    scene_of(&store, "OpenShiftMachine").tries().await;
+    assert!(store.get(OPENSHIFT).unwrap()["metadata"]["deletionTimestamp"].is_string());
+}
+
 /// Karpenter, or a person, deletes it: that is waited for, and not asked again.
 #[tokio::test(start_paused = true)]
 async fn a_deletion_that_others_began_is_waited_for_and_not_begun_again() {
