@@ -29,6 +29,9 @@ pub mod chance;
 pub mod checker;
 pub mod comparison;
 pub mod differential;
+#[cfg(test)]
+#[path = "../tests/suite/paused/mod.rs"]
+mod paused;
 pub mod scenario;
 pub mod serve;
 pub mod world;

@@ -13,6 +13,7 @@ use super::{
     ApiServer, Asked, Conduct, Course, Door, Etcd, Fate, Following, Kind, Prompt, Reach, parse_event,
 };
 use crate::chance::Chance;
+use crate::paused;
 
 const NODES: &str = "/api/v1/nodes";
 const PODS: &str = "/api/v1/namespaces/default/pods";
@@ -104,9 +105,6 @@ fn fields(answer: &(u16, Value)) -> Vec<&str> {
     let causes = answer.1["details"]["causes"].as_array().unwrap();
     causes.iter().map(|cause| cause["field"].as_str().unwrap()).collect()
 }
-
-#[path = "../../tests/suite/paused/mod.rs"]
-mod paused;
 
 mod deleting;
 mod evicting;

@@ -13,6 +13,7 @@ use super::{Listener, attend, gate, parse_address};
 use crate::api::{ApiServer, Conduct, Etcd, Fate, Prompt};
 use crate::chance::Chance;
 use crate::differential::{Generator, Session, Side};
+use crate::paused;
 
 fn asked(target: &str) -> Request<Bytes> {
     Request::get(target).body(Bytes::new()).unwrap()
@@ -58,9 +59,10 @@ impl Conduct for Lost {
     }
 }
 
-/// Servers of one cluster: one for each conduct.
+/// Servers of one cluster: one for each conduct. What they stamp is by the clock of the test: two runs are compared, and a second
+/// of the calendar may begin between them.
 fn servers(conducts: Vec<Arc<dyn Conduct>>) -> (Arc<Etcd>, Vec<Arc<ApiServer>>) {
-    let env = Env::real(1);
+    let env = paused::env(1);
     let etcd = Etcd::new(Chance::new(1), &[], jiff::Timestamp::UNIX_EPOCH);
     let start = |conduct| ApiServer::start("api", &etcd, env.clone(), conduct);
     let servers = conducts.into_iter().map(start).collect();
@@ -131,6 +133,8 @@ async fn run(attended: bool) -> (Vec<Bytes>, Duration) {
 async fn a_gate_through_which_nobody_comes_changes_nothing() {
     let with = run(true).await;
     assert!(with.0.len() > 10);
+    let stamped = String::from_utf8_lossy(&with.0[0]).contains("2027-01-01T00:00:00Z");
+    assert!(stamped, "by the clock of the test");
     assert_eq!(run(false).await, with);
 }
 
