@@ -235,7 +235,7 @@ async fn a_machine_is_off_when_it_is_gone_and_not_while_it_is_being_deleted() {
     store.change(MACHINE, |machine| {
         drop(machine["metadata"].as_object_mut().unwrap().remove("deletionTimestamp"))
     });
-    assert_eq!(seen(&scene, attempt.clone()).await.power, "On", "nobody deletes it");
+    assert_eq!(seen(&scene, attempt.clone()).await.power, "On", "it is not being deleted");
     store.0.lock().remove(MACHINE);
     let gone = seen(&scene, attempt.clone()).await;
     assert_eq!((gone.power.as_str(), proved_by(&gone.samples)), ("Off", KindOfEvidence::Decommissioned));

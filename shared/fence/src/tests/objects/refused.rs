@@ -31,7 +31,7 @@ async fn a_machine_that_cannot_be_read_is_not_gone() {
     }
 }
 
-/// The object of an incident may have been made by somebody else before.
+/// A NetworkFence of the name that an incident uses may exist already, with another owner.
 #[tokio::test(start_paused = true)]
 async fn the_network_fence_of_another_owner_proves_nothing_and_is_not_lifted() {
     let (store, spec) = network(&["10.0.0.1/32"]);

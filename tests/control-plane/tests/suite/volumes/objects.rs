@@ -40,11 +40,16 @@ pub(super) async fn volume_of(plane: &ControlPlane, name: &str, driver: &str) {
             "persistentVolumeReclaimPolicy": "Retain", "csi": { "driver": driver, "volumeHandle": name },
             "claimRef": { "namespace": NAMESPACE, "name": name } },
     })).await;
-    apply(plane, &json!({
-        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": { "namespace": NAMESPACE, "name": name },
+    apply(plane, &claim(NAMESPACE, name)).await;
+}
+
+/// A claim that names the volume of its own name.
+pub(super) fn claim(namespace: &str, name: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": { "namespace": namespace, "name": name },
         "spec": { "accessModes": ["ReadWriteOnce"], "storageClassName": "", "volumeName": name,
             "resources": { "requests": { "storage": "1Gi" } } },
-    })).await;
+    })
 }
 
 /// A database of one pod with the volume `data`, that would rather run on `w1`.

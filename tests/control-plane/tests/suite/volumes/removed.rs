@@ -1,5 +1,5 @@
-//! The pod of a node without a Node object is removed by another client. Its kubelet may just have begun to end it, so its
-//! volume waits for the pod's grace period and a quarantine: without a holder, and held by that node.
+//! The pod of a node without a Node object is removed by another client. Its kubelet may just have begun to terminate it, so
+//! its volume waits for the pod's grace period and a quarantine: without a holder, and held by that node.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use pod_safety_control_plane::objects::{self, PodExt as _};
 use pod_safety_control_plane::{ControlPlane, Options, PodSafety, observe, seen, until};
 use serde_json::{Value, json};
 
-use super::objects::{NAMESPACE, apply, volume};
+use super::objects::{NAMESPACE, apply, claim, volume};
 use super::{lease, until_held, user};
 use crate::commands::ends_with;
 
@@ -37,10 +37,7 @@ async fn bound(plane: &ControlPlane) {
 /// A tenant names the volume in a claim of its own, and has pods with that claim on a node, and on one that is missing.
 async fn attack(plane: &ControlPlane, node: &str) {
     plane.namespace("tenant").await.unwrap();
-    apply(plane, &json!({ "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": { "namespace": "tenant", "name": "data" },
-        "spec": { "accessModes": ["ReadWriteOnce"], "storageClassName": "", "volumeName": "data",
-            "resources": { "requests": { "storage": "1Gi" } } } }))
-    .await;
+    apply(plane, &claim("tenant", "data")).await;
     for (name, node) in [("thief", node), ("ghost", "gone")] {
         let mut pod = user(name, node);
         pod.metadata.namespace = Some("tenant".to_owned());
