@@ -14,6 +14,8 @@ MINUTES ?= 10
 export MINUTES
 
 TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
+# README's first command as it stands, beside what the tests build: with their dependencies, and a program of its own.
+AS_TYPED := CARGO_TARGET_DIR=$(TARGET)/typed CARGO_BUILD_BUILD_DIR=$(TARGET)
 # As in the container image, without the demonstration; the suites start it. Tests of the demonstration need the other one.
 PROGRAM := $(TARGET)/debug/as-shipped/pod-safety
 # The suites wait for the program, not for its speed. The crates below it are built as the tests need them, so that each is
@@ -29,10 +31,10 @@ help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
 
 demo: ## a simulated cluster in trouble, live in this terminal; needs Rust alone
-	@cargo run --quiet --release --locked -- demo
+	@cargo run --locked -- demo
 
 try: install ## a small cluster on this machine with pod-safety in it, to look at
-	@cargo run --quiet --locked -p pod-safety-control-plane --example try
+	@cargo run --quiet --locked --profile test -p pod-safety-control-plane --example try
 
 test: install lint build ## everything that CI checks, on a fresh machine too; .config/nextest.toml says what runs beside what
 	@$(call timed,documentation tests) cargo test --quiet --workspace --doc --locked
@@ -48,9 +50,10 @@ test-all: install lint build ## the same and what only repeats earlier proof: im
 	@$(call timed,mutants) $(MAKE) --no-print-directory mutants SHARD=$$((10#$$(date +%j) % 8))/8
 
 build: # all tests, and the program as it is shipped, which the suites start
-	@$(call timed,program) cargo build --quiet --locked --workspace --bin pod-safety $(PROGRAM_BUILD)
+	@$(call timed,program) cargo build --quiet --locked --profile test --workspace --bin pod-safety $(PROGRAM_BUILD)
 	@mkdir -p $(dir $(PROGRAM)) && ln -f $(TARGET)/debug/pod-safety $(PROGRAM)
 	@$(call timed,tests built) cargo test --quiet --workspace --locked --no-run
+	@$(call timed,demo) $(AS_TYPED) cargo run --quiet --locked -- version >/dev/null
 
 install: ## what the tests need beyond Rust, Go and Debian; quick when it is there
 	@$(call timed,install) ./tests/install.sh
@@ -80,9 +83,9 @@ test-nodes: install ## the short set on real nodes: kubelets, containers, partit
 # Not part of `test`: two hours. ROUNDS and SEED are of the faults by chance.
 test-nodes-all: install ## every scenario three ways, then faults by chance; writes the table of docs/real-nodes-results.md
 	@./tests/real-nodes/scripts/tools.sh >/dev/null
-	@cargo run --quiet --locked -p pod-safety-real-nodes -- --helm
-	@cargo run --quiet --locked -p pod-safety-real-nodes -- --hollow
-	@cargo run --quiet --locked -p pod-safety-real-nodes -- --rounds $(or $(ROUNDS),50) --seed $(or $(SEED),1) --table docs/real-nodes-results.md
+	@cargo run --quiet --locked --profile test -p pod-safety-real-nodes -- --helm
+	@cargo run --quiet --locked --profile test -p pod-safety-real-nodes -- --hollow
+	@cargo run --quiet --locked --profile test -p pod-safety-real-nodes -- --rounds $(or $(ROUNDS),50) --seed $(or $(SEED),1) --table docs/real-nodes-results.md
 
 campaign: ## simulated clusters for MINUTES (10) from a seed drawn by chance; EXHAUSTIVE=1: `make perturb`
 	@cargo run --release --quiet --locked -p pod-safety-simulator --example campaign -- $(if $(EXHAUSTIVE),perturb)

@@ -162,7 +162,7 @@ fn called_in_constant(error: &Message) -> Option<String> {
 
 /// The test program, or what the compiler has against it.
 fn compile(tree: &Path, target: &Path, package: &str) -> Result<(Option<PathBuf>, Vec<Message>)> {
-    let unoptimised = |of: &str| format!("--config=profile.dev.package.{of}.opt-level=0");
+    let unoptimised = |of: &str| format!("--config=profile.test.package.{of}.opt-level=0");
     let output = Command::new(env!("CARGO"))
         .args([
             "test",

@@ -1,0 +1,67 @@
+//! README's first command, typed in a terminal as it stands: cargo knows what it runs, builds it, and the demo's first picture
+//! appears. `make build` has built it.
+
+use std::io::{Read, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use pod_safety_locks::documents::commands;
+use pod_safety_locks::repository;
+
+/// The agent of nodes became a second program, and cargo asked which one was meant.
+#[test]
+fn bug_readmes_first_command_could_not_determine_which_binary_to_run() -> Result<()> {
+    let commands = commands()?;
+    let of_readme = |place: &str| place.starts_with("README.md:");
+    let first = commands.iter().find(|one| of_readme(&one.place) && one.text.starts_with("cargo "));
+    let first = first.context("README types no cargo command")?;
+    ensure!(first.text.ends_with(" demo"), "{}: {} does not run the demo", first.place, first.text);
+    let mut terminal = typed(&first.text)?;
+    let mut screen = terminal.stdout.take().context("stdout")?;
+    let (mut drawn, mut part) = (Vec::new(), [0; 4096]);
+    while !shows(&drawn, "data-0") {
+        let read = screen.read(&mut part)?;
+        ensure!(read > 0, "{} ended: {}", first.text, String::from_utf8_lossy(&drawn));
+        drawn.extend(part.iter().take(read));
+    }
+    ensure!(shows(&drawn, "\x1b[?1049h"), "it drew no picture: {}", String::from_utf8_lossy(&drawn));
+    terminal.stdin.take().context("stdin")?.write_all(b"q")?;
+    screen.read_to_end(&mut drawn)?;
+    ensure!(terminal.wait()?.success(), "{} failed when it was closed", first.text);
+    Ok(())
+}
+
+fn shows(drawn: &[u8], what: &str) -> bool {
+    drawn.windows(what.len()).any(|part| part == what.as_bytes())
+}
+
+/// In a terminal, at the root of the repository. What it compiles lies in the run's own folder, where the tests' dependencies are;
+/// the program is put into another one, so that no other test meets a program that is just replaced.
+fn typed(line: &str) -> Result<Child> {
+    let run = target()?;
+    let mut terminal = Command::new("script");
+    terminal.args([
+        "--quiet",
+        "--return",
+        "--command",
+        &format!("stty rows 24 cols 80; exec {line}"),
+        "/dev/null",
+    ]);
+    // What cargo says to this test about its package would be a change for the build scripts of dependencies.
+    for (name, _) in std::env::vars_os() {
+        let own = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_CRATE_", "CARGO_BIN_"];
+        if own.iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
+            terminal.env_remove(name);
+        }
+    }
+    terminal.env("CARGO_TARGET_DIR", run.join("typed")).env("CARGO_BUILD_BUILD_DIR", &run);
+    terminal.current_dir(repository()).stdin(Stdio::piped()).stdout(Stdio::piped());
+    terminal.spawn().context("script, of every Debian")
+}
+
+/// The folder in which cargo built this test: its program is `debug/deps/first_command-…` there.
+fn target() -> Result<PathBuf> {
+    let program = std::env::current_exe()?;
+    program.ancestors().nth(3).map(Path::to_owned).context("this program is in no target folder")
+}
