@@ -40,7 +40,7 @@ fn arguments(container: &Value) -> Vec<String> {
 }
 
 /// Starts the binary as the Deployment has it, with the service account's token.
-async fn start(plane: &ControlPlane, name: &str, kubeconfig: &Path) -> PodSafety {
+pub(crate) async fn start(plane: &ControlPlane, name: &str, kubeconfig: &Path) -> PodSafety {
     let deployment = get(plane, &["deployment", "pod-safety"]).await;
     let spec = &deployment["spec"]["template"]["spec"];
     assert_eq!(spec["serviceAccountName"], "pod-safety");

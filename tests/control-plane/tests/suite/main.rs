@@ -21,6 +21,7 @@ mod drain;
 mod evictions;
 mod explain;
 mod fencing;
+mod first_hour;
 mod five_views;
 mod harness;
 mod leadership;
