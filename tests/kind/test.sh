@@ -160,6 +160,7 @@ mkdir -p "$seen"
 step "a clean checkout" clean_checkout
 "$here/up.sh" "$checkout"
 step "what is installed fits, and can be upgraded" installed
+step "a process is queried" "$here/forwarded.sh"
 step "Prometheus in the cluster" prometheus
 step "a StatefulSet" stateful_set
 step "its node is cut off; the pod is asked to end" cut

@@ -5,7 +5,7 @@ mod words;
 
 use anyhow::{Result, bail, ensure};
 
-pub use ways::{Command, Way, commands, commands_of, idle_exceptions};
+pub use ways::{Command, Elsewhere, NOT_HERE, Way, commands, commands_of, idle_exceptions};
 pub use words::{split, with_stand_ins, words};
 
 use crate::{Source, texts};

@@ -13,26 +13,55 @@ const FILTERS: [&str; 12] =
 const ALONE: [&str; 8] =
     ["completion", "demo", "fence-agents", "man", "manifests", "run", "simulate", "version"];
 
-/// How commands begin that no test here can run, and why. One that begins no command of the documentation fails the test.
-const NOT_HERE: &[(&str, &str)] = &[
-    ("docker exec ", "needs the nodes of kind: make test-kind"),
-    ("kind create cluster", "needs Docker: make test-kind"),
-    ("kind load docker-image", "needs Docker: make test-kind"),
-    ("tests/kind/bmc.sh", "needs the nodes of kind: make test-kind"),
-    (
-        "pod-safety drill --watchdog",
-        "needs an agent on the node: fencing::watchdog of the control-plane suite runs it",
+/// Commands that no test of `make test` can run, and what types them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Elsewhere {
+    /// How they begin.
+    pub begins: &'static str,
+    /// What they need.
+    pub needs: &'static str,
+    /// The file that types them, or the folder of scripts.
+    pub typed_in: &'static str,
+    /// What stands there.
+    pub typed_as: &'static str,
+}
+
+const KIND: &str = "tests/kind";
+
+/// One that begins no command of the documentation fails the test, and so does one that nothing types.
+pub const NOT_HERE: &[Elsewhere] = &[
+    elsewhere("docker exec ", "the nodes of kind", KIND, "docker exec"),
+    elsewhere("kind create cluster", "Docker", KIND, "kind create cluster"),
+    elsewhere("kind load docker-image", "Docker", KIND, "kind load docker-image"),
+    elsewhere("tests/kind/bmc.sh", "the nodes of kind", KIND, "bmc.sh"),
+    elsewhere("helm -n pod-safety test", "a kubelet that runs its pod", KIND, "test pod-safety"),
+    elsewhere(
+        "kubectl -n pod-safety rollout status",
+        "a kubelet that reports pods Ready",
+        KIND,
+        "rollout status",
     ),
-    ("helm -n pod-safety test", "its pod needs a kubelet: make test-nodes"),
-    ("kubectl -n pod-safety rollout status", "no pod is Ready without a kubelet: make test-kind"),
-    ("kubectl -n pod-safety port-forward", "needs a kubelet"),
-    ("kubectl -n pod-safety top", "needs metrics-server"),
-    ("export KUBECONFIG=", "each test chooses its cluster"),
+    elsewhere("kubectl -n pod-safety port-forward", "a kubelet", KIND, "port-forward"),
+    elsewhere(
+        "pod-safety drill --watchdog",
+        "an agent on the node",
+        "tests/control-plane/tests/suite/fencing/watchdog.rs",
+        "--watchdog",
+    ),
 ];
+
+const fn elsewhere(
+    begins: &'static str,
+    needs: &'static str,
+    typed_in: &'static str,
+    typed_as: &'static str,
+) -> Elsewhere {
+    Elsewhere { begins, needs, typed_in, typed_as }
+}
 
 /// What a person is told whose command is of no kind.
 const WHAT_TO_DO: &str = "write it as pod-safety, kubectl, helm, curl, make or cargo, or add how it begins to NOT_HERE in \
-    tests/locks/src/documents/ways.rs, with the reason why no test can run it";
+    tests/locks/src/documents/ways.rs, with what it needs and what types it";
 
 /// Which test runs a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,8 +74,8 @@ pub enum Way {
     Build,
     /// The binary's: its flags are read.
     Flags,
-    /// None, for this reason.
-    NotHere(&'static str),
+    /// None of `make test`.
+    NotHere(Elsewhere),
 }
 
 /// A command, as a person copies it.
@@ -89,12 +118,12 @@ pub fn commands_of(block: &Block) -> Result<Vec<Command>> {
 #[must_use]
 pub fn idle_exceptions(commands: &[Command]) -> Vec<&'static str> {
     let idle = |begins: &&str| !commands.iter().any(|command| command.text.starts_with(begins));
-    NOT_HERE.iter().map(|(begins, _)| *begins).filter(idle).collect()
+    NOT_HERE.iter().map(|one| one.begins).filter(idle).collect()
 }
 
 fn way(text: &str) -> Result<Way> {
-    if let Some((_, reason)) = NOT_HERE.iter().find(|(begins, _)| text.starts_with(begins)) {
-        return Ok(Way::NotHere(reason));
+    if let Some(elsewhere) = NOT_HERE.iter().find(|one| text.starts_with(one.begins)) {
+        return Ok(Way::NotHere(*elsewhere));
     }
     let mut way = None;
     for program in split(text, &["|"]) {
@@ -103,6 +132,8 @@ fn way(text: &str) -> Result<Way> {
             ["kubectl", "pod-safety", rest @ ..] | ["pod-safety", rest @ ..] => {
                 if rest.first().is_some_and(|first| ALONE.contains(first)) { Way::Flags } else { Way::Demo }
             }
+            // What follows is for the cluster of the served demonstration.
+            ["export", variable] if variable.starts_with("KUBECONFIG=") => Way::Demo,
             ["kubectl" | "helm" | "curl", ..] => Way::ControlPlane,
             ["make" | "cargo", ..] => Way::Build,
             [filter, ..] if FILTERS.contains(filter) => continue,

@@ -46,6 +46,9 @@ const NAMES: [(&str, &str); 9] = [
 /// The pod that waits for proof, until it is known.
 const WAITS: &str = "the-pod-that-waits";
 
+/// As docs/simulator.md calls it.
+const KUBECONFIG: &str = "demo.kubeconfig";
+
 /// Commands that go on until they are stopped.
 const GO_ON: [&str; 3] = ["pod-safety ui", " -w", " --watch"];
 /// So long they are looked at.
@@ -81,7 +84,7 @@ impl Served {
         });
         tells.recv().unwrap();
         let home = TempDir::new().unwrap();
-        std::fs::write(home.path().join("config"), listener.kubeconfig()).unwrap();
+        std::fs::write(home.path().join(KUBECONFIG), listener.kubeconfig()).unwrap();
         std::fs::create_dir(home.path().join("bin")).unwrap();
         let served = Self { listener, home };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -108,7 +111,7 @@ impl Served {
         command
             .env("PATH", path)
             .env("HOME", self.home.path())
-            .env("KUBECONFIG", self.home.path().join("config"));
+            .env("KUBECONFIG", self.home.path().join(KUBECONFIG));
         let output = command.stdin(Stdio::null()).output().unwrap();
         println!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         output
@@ -187,11 +190,12 @@ fn every_pod_safety_command_of_the_documentation_is_answered() {
     }
 }
 
-/// The confirmation that a person would type, as a flag; and a free port.
+/// The confirmation that a person would type, as a flag; a free port; and what uses a variable that was set.
 fn rest_of(line: &str) -> &'static str {
     match line {
         _ if line.contains(" confirm-down ") => " --confirm 'node-0 is off'",
         _ if line.contains(" fence ") && !line.contains("--dry-run") => " --confirm 'switch off node-0'",
+        _ if line.starts_with("export ") => " && pod-safety status",
         _ if line.contains(" ui") => " --address 127.0.0.1:0",
         _ => "",
     }
