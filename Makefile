@@ -25,7 +25,7 @@ NEXTEST := .cache/bin/cargo-nextest nextest run --workspace --locked
 # Of Kubernetes, beside the one that all tests run with.
 OTHER_VERSIONS := $(shell cat tests/control-plane/tools/kubernetes/versions)
 
-.PHONY: help demo try test test-all build mutants install fmt lint unit control-plane test-nodes test-nodes-all campaign perturb fuzz bench docs image kind kind-shell kind-delete test-kind advisories clean
+.PHONY: help demo try test test-all build mutants install fmt lint unit control-plane test-nodes test-nodes-all campaign perturb fuzz bench docs image kind kind-shell kind-delete test-kind advisories workflows clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -146,6 +146,10 @@ test-kind: install ## install it there, lose a node, fence it, look with Prometh
 # and what it finds depends on the day, not on the commit.
 advisories: $(CARGO_DENY) ## known vulnerabilities in what we depend on (needs the network)
 	@$(CARGO_DENY) check advisories
+
+# Not part of `test`: .ci/run is one of the steps, and others take hours.
+workflows: ## each `run:` step of .github/workflows, in order, on a clean clone, but for a few; ONLY='release command' takes one job
+	@cargo run --quiet --locked --profile test -p pod-safety-locks --example workflows -- $(ONLY)
 
 clean: ## remove build output (the installed tools in .cache stay)
 	@cargo clean

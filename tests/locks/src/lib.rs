@@ -2,6 +2,7 @@
 
 pub mod documents;
 pub mod refused;
+pub mod workflows;
 
 use std::path::{Path, PathBuf};
 

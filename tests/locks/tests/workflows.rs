@@ -1,0 +1,36 @@
+//! What the workflows type: `make workflows` runs it, but for a short list.
+
+use anyhow::{Result, ensure};
+use pod_safety_locks::workflows::{NOT_HERE, jobs};
+
+#[test]
+fn a_shell_can_run_each_step_of_the_workflows_but_for_the_listed_ones() -> Result<()> {
+    let steps: Vec<_> = jobs()?.into_iter().flat_map(|job| job.steps).collect();
+    ensure!(steps.len() > 10, "{} steps", steps.len());
+    for (part, _) in NOT_HERE {
+        let with = steps.iter().filter(|step| step.run.contains(part)).count();
+        ensure!(with == 1, "{part}: {with} steps have it, take it from the list or say which one is meant");
+    }
+    let here = steps.iter().filter(|step| step.needs().is_none()).count();
+    ensure!(here > steps.len() / 2, "{here} of {} steps can be run", steps.len());
+    Ok(())
+}
+
+/// What is shorter than a minute is run here, too: a broken line is found before a release is tagged.
+#[test]
+fn the_short_steps_of_a_release_succeed() -> Result<()> {
+    let steps = jobs()?.into_iter().flat_map(|job| job.steps);
+    let short: Vec<_> = steps.filter(|step| SHORT.iter().any(|part| step.run.contains(part))).collect();
+    ensure!(short.len() == SHORT.len(), "{short:?}");
+    let folder = tempfile::tempdir()?;
+    for step in short {
+        let output =
+            pod_safety_locks::workflows::shell(&step, &pod_safety_locks::repository(), folder.path())?
+                .output()?;
+        ensure!(output.status.success(), "{}: {}\n{output:?}", step.place, step.run);
+    }
+    Ok(())
+}
+
+const SHORT: [&str; 3] =
+    ["Cargo.toml | head -1)\" = \"$GITHUB_REF_NAME\"", "is approved", "number=${GITHUB_REF_NAME#v}"];
