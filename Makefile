@@ -23,9 +23,10 @@ PROGRAM := $(TARGET)/debug/as-shipped/pod-safety
 PROGRAM_BUILD := --no-default-features --features pod-safety-shared/testing
 NEXTEST := .cache/bin/cargo-nextest nextest run --workspace --locked
 # Of Kubernetes, beside the one that all tests run with.
+KUBERNETES_VERSION := $(shell sed -n 's|^\tk8s.io/kubernetes v|v|p' tests/control-plane/tools/kubernetes/go.mod)
 OTHER_VERSIONS := $(shell cat tests/control-plane/tools/kubernetes/versions)
 
-.PHONY: help demo try test test-all build mutants install fmt lint unit control-plane test-nodes test-nodes-all campaign perturb fuzz bench docs image kind kind-shell kind-delete test-kind advisories workflows clean
+.PHONY: help demo try test test-all build mutants install fmt lint unit control-plane test-nodes test-nodes-all campaign perturb fuzz bench docs image image-agents kind kind-shell kind-delete test-kind advisories workflows clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -80,12 +81,13 @@ test-nodes: install ## the short set on real nodes: kubelets, containers, partit
 	@./tests/real-nodes/scripts/tools.sh >/dev/null
 	@cargo test --locked -p pod-safety-real-nodes
 
-# Not part of `test`: two hours. ROUNDS and SEED are of the faults by chance.
+# Not part of `test`: two hours. ROUNDS and SEED are of the faults by chance. A run that passes writes its record, as those of bench, mutants and test-kind do.
 test-nodes-all: install ## every scenario three ways, then faults by chance; writes the table of docs/real-nodes-results.md
-	@./tests/real-nodes/scripts/tools.sh >/dev/null
-	@cargo run --quiet --locked --profile test -p pod-safety-real-nodes -- --helm
-	@cargo run --quiet --locked --profile test -p pod-safety-real-nodes -- --hollow
-	@cargo run --quiet --locked --profile test -p pod-safety-real-nodes -- --rounds $(or $(ROUNDS),50) --seed $(or $(SEED),1) --table docs/real-nodes-results.md
+	@./tests/real-nodes/scripts/tools.sh >/dev/null; \
+	cargo run --quiet --locked --profile test -p pod-safety-real-nodes -- --helm; \
+	cargo run --quiet --locked --profile test -p pod-safety-real-nodes -- --hollow; \
+	cargo run --quiet --locked --profile test -p pod-safety-real-nodes -- --rounds $(or $(ROUNDS),50) --seed $(or $(SEED),1) --table docs/real-nodes-results.md; \
+	tests/records/write.sh test-nodes-all outcome=passed seconds=$$SECONDS kubernetes=$(KUBERNETES_VERSION) figure="rounds by chance: $(or $(ROUNDS),50), seed $(or $(SEED),1)"
 
 campaign: ## simulated clusters for MINUTES (10) from a seed drawn by chance; EXHAUSTIVE=1: `make perturb`
 	@cargo run --release --quiet --locked -p pod-safety-simulator --example campaign -- $(if $(EXHAUSTIVE),perturb)
@@ -106,10 +108,12 @@ mutants: ## changes in the code that safety rests on which no unit test notices
 	@mkdir -p $(TARGET)/mutants
 	@.cache/bin/cargo-mutants mutants --list --json $(foreach place,$(or $(FILES),$(MUTATED)),--file '$(place)') >$(TARGET)/mutants/list.json
 	@cargo run --quiet --locked -p pod-safety-mutants -- $(TARGET)/mutants/list.json --work $(TARGET)/mutants $(if $(JOBS),--jobs $(JOBS)) \
-		$(if $(SHARD),--shard $(SHARD),$(if $(FILES),,--write docs/mutants.md))
+		$(if $(SHARD),--shard $(SHARD),$(if $(FILES),,--write docs/mutants.md)) $(if $(SHARD)$(FILES),,; \
+	tests/records/write.sh mutants outcome=passed seconds=$$SECONDS)
 
-bench: install ## the numbers, beside kube-controller-manager's, on this machine
-	@cargo run --release --locked -p pod-safety-bench
+bench: install ## two hours: the numbers, beside kube-controller-manager's; writes docs/benchmarks.md and its file of numbers
+	@cargo run --release --locked -p pod-safety-bench -- --docs docs; \
+	tests/records/write.sh bench outcome=passed seconds=$$SECONDS kubernetes=$(KUBERNETES_VERSION)
 
 # No tool of `make install`, for only this needs it. mdbook is of the version for which mdbook-mermaid was made: another one is a
 # warning. In the book, links out of docs/ lead to the repository.
@@ -125,9 +129,12 @@ docs: ## docs/ as a book, in target/book/index.html
 	@said=$$(PATH="$(CURDIR)/.cache/bin:$$PATH" mdbook build --dest-dir $(BOOK) $(BOOK)-source 2>&1) || { echo "$$said"; exit 1; }; \
 	! grep -iE 'warn|error' <<<"$$said"
 
-image: ## build both container images, $(IMAGE) and $(IMAGE)-agents (needs a container engine; RUST_IMAGE names the compiler's)
-	@docker build --build-arg REVISION="$$(git rev-parse HEAD)" $(if $(RUST_IMAGE),--build-arg RUST_IMAGE=$(RUST_IMAGE)) --tag $(IMAGE) .
-	@docker build --build-arg REVISION="$$(git rev-parse HEAD)" $(if $(RUST_IMAGE),--build-arg RUST_IMAGE=$(RUST_IMAGE)) --target agents --tag $(IMAGE)-agents .
+BUILD_IMAGE = docker build --build-arg REVISION="$$(git rev-parse HEAD)" $(if $(RUST_IMAGE),--build-arg RUST_IMAGE=$(RUST_IMAGE))
+image: ## build the container image, pod-safety:dev (or IMAGE); needs a container engine; RUST_IMAGE names the compiler's
+	@$(BUILD_IMAGE) --tag $(IMAGE) .
+
+image-agents: ## build the image of the sidecar, pod-safety:dev-agents, with Debian's fence agents
+	@$(BUILD_IMAGE) --target agents --tag $(IMAGE)-agents .
 
 kind: ## a kind cluster of three nodes with pod-safety in it, to play with; needs Docker, or Debian and root
 	@./tests/kind/up.sh
@@ -138,8 +145,8 @@ kind-shell: ## a shell in which kubectl, helm and docker mean that cluster
 kind-delete: ## take it away again
 	@./tests/kind/down.sh
 
-# Not part of `test`: it takes minutes, and the first time half an hour where no images can be pulled.
-test-kind: install ## install it there, lose a node, fence it, look with Prometheus; says how long each step took
+# Not part of `test`: it takes ten minutes, and the first time half an hour where no images can be pulled.
+test-kind: install ## install it there as README says, lose a node, fence it, look with Prometheus; writes tests/records/test-kind.toml
 	@./tests/kind/test.sh
 
 # Not part of `test`: the advisory database is fetched from its public repository, so this needs the network,

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Builds pod-safety's image from the Dockerfile, and prints the names of the images that a cluster is made of.
+# Prints the names of the images that others are built on.
 #
-#   tests/kind/images.sh pod-safety [FOLDER]     the image under test, of this checkout or another
-#   tests/kind/images.sh debian                  a small Debian, for what else is built here
+#   tests/kind/images.sh rust        the compiler's image, for the Dockerfile
+#   tests/kind/images.sh debian      a small Debian, for what else is built here
 #
 # Where Docker can pull, the bases are the published ones; where not, they are made of what is on this machine.
 set -euo pipefail
@@ -25,6 +25,27 @@ debian() {
     printf '%s\n' "$image"
 }
 
+# Name and version of the program that the Dockerfile installs by cargo.
+installs() { sed -n 's/.*cargo install .*--version \([^ ]*\) .* \([^ ]*\) \\$/\2 \1/p' "$repository/Dockerfile"; }
+
+# The sources of all crates of the lock file, and of that program by its own lock file.
+vendor() { # folder
+    local program version tool
+    read -r program version <<<"$(installs)"
+    [ -n "$version" ] || die "the Dockerfile installs no program by cargo install --version"
+    # Outside of the repository, or cargo would take it for a member of the workspace.
+    tool=$(mktemp -d)
+    mkdir "$tool/src"
+    touch "$tool/src/lib.rs"
+    printf '[package]\nname = "tool"\nedition = "2024"\n[dependencies]\n%s = "=%s"\n' "$program" "$version" >"$tool/Cargo.toml"
+    cargo vendor --quiet --manifest-path "$tool/Cargo.toml" "$tool/crates" >/dev/null
+    # It has a lock file and no workspace of its own.
+    mv "$tool/crates/$program" "$tool/program"
+    cargo vendor --quiet --locked --manifest-path "$tool/Cargo.toml" --sync "$tool/program/Cargo.toml" \
+        --sync "$repository/Cargo.toml" "$1" >/dev/null
+    rm -rf "$tool"
+}
+
 # The compiler's image that the Dockerfile names, or one like it.
 rust() {
     local published debian image
@@ -34,7 +55,7 @@ rust() {
         return
     fi
     debian=$(debian)
-    image=pod-safety-kind/rust:$( (cat "$repository/Cargo.lock" "$here/images/"{rust.Dockerfile,cargo.toml} && rustc -V && printf '%s' "$debian") | address)
+    image=pod-safety-kind/rust:$( (cat "$repository/Cargo.lock" "$here/images/"{rust.Dockerfile,cargo.toml} && rustc -V && printf '%s' "$debian" "$(installs)") | address)
     if ! has "$image"; then
         say "making the compiler's image of this machine's compiler and crates"
         local context
@@ -42,7 +63,7 @@ rust() {
         trap 'rm -rf "$context"' EXIT
         mkdir "$context/toolchain"
         cp -r "$(rustc --print sysroot)"/{bin,lib} "$context/toolchain/"
-        cargo vendor --quiet --locked --manifest-path "$repository/Cargo.toml" "$context/crates" >/dev/null
+        vendor "$context/crates"
         cp "$here/images/cargo.toml" "$context"
         docker build --quiet --build-arg DEBIAN="$debian" --file "$here/images/rust.Dockerfile" --tag "$image" "$context" >/dev/null
         rm -rf "$context"
@@ -51,16 +72,8 @@ rust() {
     printf '%s\n' "$image"
 }
 
-pod_safety() { # checkout
-    local image=pod-safety:dev rust
-    rust=$(rust)
-    say "building $image from the Dockerfile, on $rust"
-    "$here/with.sh" make --no-print-directory --directory "$1" image IMAGE="$image" RUST_IMAGE="$rust" >&2
-    printf '%s\n' "$image"
-}
-
 case ${1:-} in
     debian) debian ;;
-    pod-safety) pod_safety "${2:-$repository}" ;;
-    *) die "usage: images.sh debian|pod-safety [FOLDER]" ;;
+    rust) rust ;;
+    *) die "usage: images.sh debian|rust" ;;
 esac

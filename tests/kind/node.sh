@@ -28,21 +28,16 @@ cp -r "$programs"/{kubelet,kubeadm,kube-proxy,coredns,kind-base,kubernetes-versi
 cp "$tools"/{kubectl,etcd,kube-apiserver,kube-controller-manager,kube-scheduler} "$context"
 
 build() { # stage, name
-    docker build --quiet --build-arg DEBIAN="$debian" --file "$context/node.Dockerfile" --target "$1" --tag "$2" "$context" >/dev/null
+    docker build --quiet --build-arg DEBIAN="$debian" --build-arg PAUSE="$pause" --file "$context/node.Dockerfile" --target "$1" --tag "$2" "$context" >/dev/null
 }
 
 # By the names that this version of kubeadm asks for.
-registry=registry.k8s.io
-declare -A inside=(
-    [kube-apiserver]=$registry/kube-apiserver:$version
-    [kube-controller-manager]=$registry/kube-controller-manager:$version
-    [kube-scheduler]=$registry/kube-scheduler:$version
-    [kube-proxy]=$registry/kube-proxy:$version
-    [etcd]=$registry/etcd:3.6.8-0
-    [coredns]=$registry/coredns/coredns:v1.14.2
-    [pause]=$registry/pause:3.10.2
-    [pod-network]=pod-safety-kind/pod-network:local
-)
+declare -A inside=([pod-network]=pod-safety-kind/pod-network:local)
+while read -r image; do
+    stage=${image##*/}
+    inside[${stage%:*}]=$image
+done <"$programs/images"
+pause=${inside[pause]:?kubeadm names no pause image}
 for stage in "${!inside[@]}"; do build "$stage" "${inside[$stage]}"; done
 build node "$node-empty"
 

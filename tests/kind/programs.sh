@@ -4,19 +4,18 @@
 #
 #   tests/kind/programs.sh [node|kubelet]       kubelet: nothing else, not even kind
 #
-# Kubernetes has the version that tests/control-plane/tools pins: its go.mod is taken as it is, so nothing can differ.
+# Kubernetes has the version that tests/control-plane/tools pins: its go.mod is taken as it is, so nothing can differ. coredns has
+# the version that this kubeadm asks for; the file `images` has all that it asks for.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 source "$here/state.sh"
 
-# coredns is the one that this kubeadm asks for, and is not pulled by any other name.
 kind=v0.33.0
-coredns=v1.14.2
 
 module=$here/../control-plane/tools/kubernetes
 kubernetes=$(sed -n 's|^\tk8s.io/kubernetes v|v|p' "$module/go.mod")
 [[ $kubernetes =~ ^v([0-9]+)\.([0-9]+)\. ]] || die "$module/go.mod does not pin k8s.io/kubernetes"
-folder=$kind_cache/programs-kubernetes-$kubernetes-kind-$kind-coredns-$coredns
+folder=$kind_cache/programs-kubernetes-$kubernetes-kind-$kind
 mkdir -p "$folder"
 
 exec 9>"$folder/lock"
@@ -52,6 +51,11 @@ fi
 installed kind "sigs.k8s.io/kind@$kind"
 if [ "${1:-}" = node ]; then
     for program in kubelet kubeadm kube-proxy; do of_kubernetes "$program"; done
+    # Asked for a version by name, it asks no server.
+    "$folder/kubeadm" config images list --kubernetes-version "$kubernetes" >"$scratch/images"
+    coredns=$(sed -n 's|.*/coredns:||p' "$scratch/images")
+    [ -n "$coredns" ] || die "kubeadm $kubernetes names no coredns: $(cat "$scratch/images")"
+    mv "$scratch/images" "$folder/images"
     installed coredns "github.com/coredns/coredns@$coredns"
     # kind's own scripts for the inside of a node are in its module.
     [ -d "$folder/kind-base" ] || {

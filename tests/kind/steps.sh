@@ -1,36 +1,17 @@
-# Sourced: steps with names, and how long each took.
+# Sourced: steps with names, what must hold after each, and how long each took. They are written down for the record of the run.
 
-steps_names=()
-steps_seconds=()
+steps_taken=$kind_state/steps
 
-step() { # name, command…
-    local name=$1 begin=$EPOCHREALTIME
-    shift
-    say "== $name"
-    "$@"
-    step_ended "$name" "$begin"
-}
-
-# The same, for what a command prints.
-step_into() { # variable, name, command…
-    local -n into=$1
-    local name=$2 begin=$EPOCHREALTIME
+step() { # name, what must hold, command…
+    local name=$1 holds=$2 begin=$EPOCHREALTIME
     shift 2
     say "== $name"
-    into=$("$@")
-    step_ended "$name" "$begin"
-}
-
-step_ended() { # name, when it began
-    steps_names+=("$1")
-    steps_seconds+=("$(awk -v begin="$2" -v end="$EPOCHREALTIME" 'BEGIN { printf "%.1f", end - begin }')")
+    "$@"
+    awk -v OFS='\t' -v name="$name" -v holds="$holds" -v begin="$begin" -v end="$EPOCHREALTIME" \
+        'BEGIN { printf "%.1f\t%s\t%s\n", end - begin, name, holds }' >>"$steps_taken"
 }
 
 steps_took() {
-    local at
-    printf '\n| step | s |\n|---|---:|\n'
-    for at in "${!steps_names[@]}"; do
-        printf '| %s | %s |\n' "${steps_names[at]}" "${steps_seconds[at]}"
-    done
-    printf '| together | %s |\n' "$(printf '%s\n' "${steps_seconds[@]}" | awk '{ sum += $1 } END { printf "%.1f", sum }')"
+    printf '\n'
+    awk -F '\t' '{ printf "%8.1f s  %s\n", $1, $2; sum += $1 } END { printf "%8.1f s  together\n", sum }' "$steps_taken"
 }

@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# `make test-kind`: what a person would do, in a real kind cluster, and what must come of it. pod-safety is installed from
-# a clean checkout; the node of a StatefulSet's pod loses its network and goes on running; nothing is replaced without
+# `make test-kind`: what a person would do, in a real kind cluster, and what must come of it. The commands of README and
+# docs/kind.md are read from a clean checkout and typed as they stand. First README's installation beside kube-controller-manager.
+# Then, in mode `replace`, the node of a StatefulSet's pod loses its network and goes on running; nothing is replaced without
 # proof; with a power switch pod-safety switches the node off, the pod runs elsewhere, the node comes back; Prometheus
-# has seen it. Then everything is deleted, also when it fails or is interrupted (KEEP=1 leaves it).
+# has seen it. Then everything is deleted, also when it fails or is interrupted (KEEP=1 leaves it). A run that passes writes
+# tests/records/test-kind.toml.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 source "$here/state.sh"
 source "$here/steps.sh"
-with() { "$here/with.sh" "$@"; }
+source "$here/prepare.sh"
 kubectl() { with kubectl "$@"; }
 seen=$kind_state/seen
 checkout=$kind_state/checkout
@@ -59,6 +61,56 @@ shows() { # expression
 clean_checkout() {
     rm -rf "$checkout"
     git clone --quiet "$repository" "$checkout"
+    commit=$(git -C "$checkout" rev-parse HEAD)
+}
+
+# The first `console` block of a page with this command, without its comments.
+block() { # page, command
+    awk -v command="$2" '/^```/ { if (index(text, command)) { printf "%s", text; exit } inside = /^```console/; text = ""; next }
+        inside { sub(/ +# .*/, ""); text = text $0 "\n" }' "$checkout/$1" | grep . || die "$1 has no console block with: $2"
+}
+
+# A line of docs/kind.md. The scripts that it names are this checkout's: they know this cluster.
+typed() { # how it begins, and a node in the place of pod-safety-worker
+    local line
+    line=$(block docs/kind.md "$1" | grep -m1 -F "$1")
+    (cd "$repository" && with bash -euo pipefail -c "${line/pod-safety-worker/${2:-pod-safety-worker}}")
+}
+
+in_checkout() { (cd "$checkout" && with bash -euo pipefail -c "$1"); }
+
+# README's commands, each a step. A plain cluster of kind, whose kube-controller-manager has all of its controllers.
+readme() {
+    local line lines
+    mapfile -t lines < <(block README.md "kind create cluster --name $kind_cluster")
+    [ "${#lines[@]}" -gt 3 ] || die "README installs with ${#lines[@]} commands"
+    for line in "${lines[@]}"; do
+        step "\`$line\`" "from README, as it stands" in_checkout "$line" </dev/null
+    done
+}
+
+# What is green must be true: an ordinary pod runs, a budget has a status, and `doctor` says who does what.
+plain() {
+    kubectl --namespace pod-safety wait --for=condition=Available deployment/pod-safety --timeout=120s
+    kubectl create deployment ordinary --image="$(pause "$kind_cluster-control-plane")"
+    kubectl create poddisruptionbudget ordinary --selector=app=ordinary --min-available=1
+    kubectl rollout status deployment/ordinary --timeout=90s
+    within 60 "the budget has a status" is pdb/ordinary '{.status.currentHealthy}' 1
+    # With the rights of the person who installed it, and the program of the image.
+    local verdict=0
+    with docker rm --force pod-safety-program >/dev/null 2>&1 || true
+    with docker create --name pod-safety-program pod-safety:dev >/dev/null
+    with docker cp pod-safety-program:/pod-safety "$kind_state/pod-safety"
+    with docker rm pod-safety-program >/dev/null
+    with "$kind_state/pod-safety" doctor --color=never >"$seen/doctor.txt" || verdict=$?
+    cat "$seen/doctor.txt" >&2
+    [ "$verdict" = 0 ] || [ "$verdict" = 3 ] || die "doctor ended with $verdict"
+    grep -q kube-controller-manager "$seen/doctor.txt" || die "doctor does not say what kube-controller-manager does here"
+}
+
+# The name of the image that holds a pod's namespaces, on a node.
+pause() { # node
+    with docker exec "$1" ctr --namespace k8s.io images ls -q | grep -m1 '^registry.k8s.io/pause:'
 }
 
 prometheus() {
@@ -77,6 +129,8 @@ prometheus() {
 
 # What a person would trip over after the installation.
 installed() {
+    [ "$(kubectl get nodes -o jsonpath='{range .items[*]}{.status.nodeInfo.systemUUID}{"\n"}{end}' | sort -u | wc -l)" = 3 ] ||
+        die "nodes share a UUID, so no device can tell which machine is which: $(kubectl get nodes -o jsonpath='{.items[*].status.nodeInfo.systemUUID}')"
     with helm --namespace pod-safety get notes pod-safety | grep -q 'already has these controllers disabled' ||
         die "kube-controller-manager does the same work: charts/kind-cluster.yaml is not what the chart asks for"
     [ "$(kubectl --namespace pod-safety get pods --field-selector=status.phase=Running -l app.kubernetes.io/name=pod-safety -o jsonpath='{range .items[*]}{.spec.nodeName}{"\n"}{end}' | sort -u | wc -l)" = 2 ] ||
@@ -86,11 +140,10 @@ installed() {
 }
 
 stateful_set() {
-    local image
-    image=$(with docker exec "$kind_cluster-worker" ctr --namespace k8s.io images ls -q | grep -m1 '^registry.k8s.io/pause:')
-    sed "s|IMAGE|$image|" "$here/workload.yaml" | kubectl apply --filename -
+    typed 'sed '
     kubectl rollout status statefulset/db --timeout=60s
     first=$(uid)
+    version=$(of "node/$kind_cluster-worker" '{.status.nodeInfo.kubeletVersion}')
     node=$(of pod/db-0 '{.spec.nodeName}')
     container=$(of pod/db-0 '{.status.containerStatuses[0].containerID}')
     container=${container#containerd://}
@@ -104,7 +157,7 @@ runs_on_lost_node() {
 
 # Cut off, the node goes on running: that is why silence proves nothing.
 cut() {
-    with docker exec "$node" ip link set eth0 down
+    typed 'docker exec ' "$node"
     within 60 "$node is lost" is "node/$node" "$ready" Unknown
     within 60 "db-0 is asked to end" kubectl wait --for=jsonpath='{.metadata.deletionTimestamp}' pod/db-0 --timeout=1s
 }
@@ -119,8 +172,7 @@ nothing_without_proof() {
 }
 
 fenced() {
-    "$here/bmc.sh" up >"$kind_state/fencing.yaml"
-    kubectl apply --filename "$kind_state/fencing.yaml"
+    typed 'tests/kind/bmc.sh up'
     within 120 "there is evidence that $node is off" kubectl wait --for=jsonpath='{.spec.kind}'=PowerOff fenceevidences --all --timeout=1s
     within 60 "db-0 runs again" replaced
     local elsewhere
@@ -157,17 +209,30 @@ trap 'exit 130' INT TERM
 "$here/down.sh"
 rm -rf "$seen"
 mkdir -p "$seen"
-step "a clean checkout" clean_checkout
-"$here/up.sh" "$checkout"
-step "what is installed fits, and can be upgraded" installed
-step "a process is queried" "$here/forwarded.sh"
-step "Prometheus in the cluster" prometheus
-step "a StatefulSet" stateful_set
-step "its node is cut off; the pod is asked to end" cut
-step "20 s in which nothing may be replaced" nothing_without_proof
-step "a power switch; the node is switched off, the pod runs elsewhere" fenced
-step "the node is back, the incident done" back
-step "Prometheus has seen it" prometheus_saw_it
-step "what a person would look at" look
-[ -n "${KEEP:-}" ] || step "everything is deleted" "$here/down.sh"
+rm -f "$steps_taken"
+begin=$EPOCHSECONDS
+step "a clean checkout" "\`git clone\` of the last commit; everything below comes from it" clean_checkout
+prepare
+readme
+step "an ordinary pod and a budget" "the pod runs, the budget has a status, \`doctor\` says who does what" plain
+step "the plain cluster is deleted" "" with kind delete cluster --quiet --name "$kind_cluster"
+IN_TEST=1 "$here/up.sh" "$checkout"
+step "what is installed fits, and can be upgraded" \
+    "each node has a UUID of its own; kube-controller-manager runs without its four; the replicas run on two nodes; \`helm upgrade\` goes through" installed
+step "a process is queried" "the commands of the runbooks, as they stand" "$here/forwarded.sh"
+step "Prometheus in the cluster" "it reads both replicas" prometheus
+step "a StatefulSet" "its pod runs on a worker" stateful_set
+cable=$EPOCHSECONDS
+step "its node is cut off; the pod is deleted gracefully" "Ready is Unknown, the pod Terminating" cut
+step "20 s in which nothing may be replaced" \
+    "the pod is the same, its process *runs* on the node that is cut off, the metrics show the hold" nothing_without_proof
+step "a power switch" "it says \`ForceOff, then Off\`; FenceEvidence \`PowerOff\`; the pod runs on the other worker" fenced
+cable=$((EPOCHSECONDS - cable))
+step "the node is back" "another boot id, no taints, the incident \`Done\`, no Warning Events, the first pod's process is gone" back
+step "Prometheus has seen it" \
+    "one release, by \`PowerOff\`; the lost node, and later none; one leader; the mode; the time to the evidence" prometheus_saw_it
+look
+[ -n "${KEEP:-}" ] || step "everything is deleted" "" "$here/down.sh"
 steps_took
+"$here/../records/write.sh" test-kind commit="$commit" outcome=passed seconds=$((EPOCHSECONDS - begin)) kubernetes="$version" \
+    figure="from the pulled cable to the new pod: $cable s" steps="$steps_taken"

@@ -33,14 +33,18 @@ COPY kubectl pod-network.sh /usr/local/bin/
 ENTRYPOINT ["/usr/local/bin/pod-network.sh"]
 
 FROM ${DEBIAN} AS node
+# The name of the image that holds a pod's namespaces.
+ARG PAUSE
 # Of systemd's units only those that are chosen below: nothing of a node's inside is for udev, consoles or file systems.
+# Without an id that all nodes would share: each draws its own.
 RUN rm -rf /etc/systemd/system/*.wants/* \
     && cd /lib/systemd/system \
     && rm -f multi-user.target.wants/* local-fs.target.wants/* basic.target.wants/* \
         sockets.target.wants/*udev* sockets.target.wants/*initctl* sysinit.target.wants/systemd-tmpfiles-setup.service \
     && printf 'ReadKMsg=no\n' >>/etc/systemd/journald.conf \
     && ln -sf /usr/lib/systemd/systemd /sbin/init \
-    && systemctl mask systemd-binfmt.service
+    && systemctl mask systemd-binfmt.service \
+    && rm -f /etc/machine-id /var/lib/dbus/machine-id
 COPY kind-base/ /
 COPY kubelet kubeadm kubectl /usr/bin/
 COPY kubelet.conf /kind/kubelet.conf.d/machine.conf
@@ -52,7 +56,7 @@ RUN chmod 755 /usr/local/bin/entrypoint /kind/bin/* \
     && ln -s /usr/bin/containerd /usr/bin/ctr /usr/bin/containerd-shim-runc-v2 /usr/local/bin/ \
     && mkdir -p /opt/cni /etc/kubernetes/manifests && ln -s /usr/lib/cni /opt/cni/bin \
     && sed -i -e 's/restrict_oom_score_adj = false/restrict_oom_score_adj = true/' \
-        -e 's|sandbox_image = .*|sandbox_image = "registry.k8s.io/pause:3.10.2"|' /etc/containerd/config.toml \
+        -e 's|sandbox_image = .*|sandbox_image = "'"$PAUSE"'"|' /etc/containerd/config.toml \
     && sed -i 's|$| --config-dir=/kind/kubelet.conf.d|' /etc/default/kubelet \
     && ctr oci spec | jq 'del(.process.rlimits)' >/etc/containerd/cri-base.json \
     && systemctl enable kubelet.service containerd.service undo-mount-hacks.service
