@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Runs the last steps of the Dockerfile's stage `agents` on a Debian of packages, because no image can be pulled everywhere, and
 # prints what they add in MB. Each agent of docs/quickstart-cloud.md must print its metadata there, as the user of the image.
-# usage: tests/image/agents.sh ["PACKAGES"]; needs root, and the network.
+# usage: tests/image/agents.sh ["PACKAGES"]; needs root, and the network. Without PACKAGES it writes tests/records/image-agents.toml.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+begin=$SECONDS
 die() { printf 'agents.sh: %s\n' "$*" >&2; exit 1; }
 [ "$(id -u)" = 0 ] || die "only root can make a Debian of packages"
 
@@ -29,7 +30,8 @@ megabytes() { rm -rf "$root"/var/cache/apt/* && du -sm "$root" | cut -f1; }
 before=$(megabytes)
 env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive PACKAGES="${1:-}" chroot "$root" sh -euc "$run" >"$scratch/log" 2>&1 ||
     die "the packages cannot be installed: $(tail -3 "$scratch/log")"
-printf 'the packages add %s MB\n' "$(($(megabytes) - before))"
+adds="$(($(megabytes) - before)) MB"
+printf 'the packages add %s\n' "$adds"
 
 mapfile -t agents < <(sed -n 's/^ *agent: \(fence_[a-z_]*\)$/\1/p' docs/quickstart-cloud.md)
 [ "${#agents[@]}" -gt 5 ] || die "docs/quickstart-cloud.md names ${#agents[@]} agents"
@@ -40,3 +42,6 @@ done
 # Some agents start ssh, which does nothing for a user without a name.
 chroot --userspec="$user" "$root" ssh -G localhost >/dev/null || die "ssh does not run as $user"
 printf 'agents that run as %s: %s\n' "$user" "${agents[*]}"
+
+[ -n "${1:-}" ] || tests/records/write.sh image-agents outcome=passed seconds=$((SECONDS - begin)) figure="the packages add: $adds" \
+    figure="agents that run: ${agents[*]}"

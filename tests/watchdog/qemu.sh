@@ -1,31 +1,48 @@
 #!/usr/bin/env bash
-# A real driver resets a real kernel: the figures of docs/watchdog-lease.md, printed as its tables. Needs qemu-system-x86_64, cpio and a static
-# busybox, and takes Debian's kernel from its package. Give it a folder to work in.
+# A real driver resets a real kernel: the figures of docs/watchdog-lease.md, printed as its tables. Then what `pod-safety-agent check` says of
+# each device, its drill, and `pod-safety-agent run` beside a pod, a kubelet and an API server with one Lease; and the agent's unit tests on
+# cgroups of version 2. QEMU, the kernel, busybox and cpio come from Debian's packages, and are unpacked, not installed. Writes
+# tests/records/watchdog.toml.
 #
-#   tests/watchdog/qemu.sh FOLDER [AGENT [TESTS]]
-#
-# With the path of a static pod-safety-agent it also shows what `pod-safety-agent check` says of each device, its drill, and `pod-safety-agent
-# run` beside a pod, a kubelet and an API server with one Lease; that needs python3 and openssl. With the path of its static unit tests they
-# run on cgroups of version 2.
+#   tests/watchdog/qemu.sh [FOLDER]     works in target/watchdog, or there
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 source tests/packages.sh
 
-WORK=${1:?a folder to work in}
+BEGIN=$SECONDS
+WORK=${1:-target/watchdog}
 # The pod of the agent itself.
 OWN=0aaaaaaa-1b7e-4d51-9c6e-6d1f2a3b4c5d
-AGENT=${2:-}
-TESTS=${3:-}
+rm -rf "$WORK"/log-*
 mkdir -p "$WORK"
 WORK=$(cd "$WORK" && pwd)
 
-if ! compgen -G "$WORK/root/boot/vmlinuz-*" >/dev/null; then
-    update_packages
-    kernel=$(apt-cache depends linux-image-amd64 | awk '/Depends: linux-image/ { print $2; exit }')
-    unpack_packages "$WORK/root" "$kernel"
-fi
+unpacked() { # folder, what must be in it, packages…
+    compgen -G "$WORK/$1/$2" >/dev/null || unpack_packages "$WORK/$1" "${@:3}"
+}
+update_packages
+unpacked root 'boot/vmlinuz-*' "$(apt-cache depends linux-image-amd64 | awk '/Depends: linux-image/ { print $2; exit }')"
+unpacked busybox 'bin/busybox' busybox-static
+command -v cpio >/dev/null || unpacked cpio 'bin/cpio' cpio
+PATH=$PATH:$WORK/cpio/bin
 kernel=$(compgen -G "$WORK/root/boot/vmlinuz-*" | head -1)
 drivers=$WORK/root/lib/modules/${kernel##*/vmlinuz-}/kernel/drivers
+
+QEMU=(qemu-system-x86_64)
+if ! command -v qemu-system-x86_64 >/dev/null; then
+    # With what it is linked to and reads, as the tests with a hypervisor have it.
+    usr=$(tests/control-plane/tools/hypervisor.sh unpacked)/usr
+    QEMU=(env LD_LIBRARY_PATH="$usr/lib/x86_64-linux-gnu:$usr/lib/x86_64-linux-gnu/pulseaudio" "$usr/bin/qemu-system-x86_64" -L "$usr/share/qemu" -L "$usr/share/seabios")
+fi
+
+# Static, as in the image: there is no C library in the machine.
+export RUSTFLAGS="-C target-feature=+crt-static"
+built=${CARGO_TARGET_DIR:-$PWD/target}/$(rustc --print host-tuple)
+cargo build --quiet --locked --target host-tuple --profile agent -p pod-safety-agent
+AGENT=$built/agent/pod-safety-agent
+TESTS=$(cargo test --quiet --locked --target host-tuple -p pod-safety-agent --lib --no-run --message-format json |
+    python3 -c 'import json, sys; print(*(one["executable"] for one in map(json.loads, sys.stdin) if one.get("executable")))')
+unset RUSTFLAGS
 
 # A program of the machine that puts itself into a cgroup.
 in_cgroup() { # name, cgroup, what it does
@@ -39,11 +56,11 @@ initramfs() { # module
     local root=$WORK/initramfs
     rm -rf "$root"
     mkdir -p "$root"/{bin,dev,proc,sys,account}
-    cp "$(command -v busybox)" "$root/bin/busybox"
+    cp "$WORK/busybox/bin/busybox" "$root/bin/busybox"
     cp "$drivers/watchdog/watchdog.ko" "$drivers/watchdog/$1.ko" "$drivers/net/ethernet/intel/e1000/e1000.ko" "$root/"
-    [ -z "$AGENT" ] || cp "$AGENT" "$root/bin/pod-safety-agent"
-    [ -z "$AGENT" ] || cp "$WORK"/account/{token,ca.crt} "$root/account/"
-    [ -z "$TESTS" ] || cp "$TESTS" "$root/bin/unit-tests"
+    cp "$AGENT" "$root/bin/pod-safety-agent"
+    cp "$WORK"/account/{token,ca.crt} "$root/account/"
+    cp "$TESTS" "$root/bin/unit-tests"
     in_cgroup pod kubepods/pod3f0b9d2e-1b7e-4d51-9c6e-6d1f2a3b4c5d 'while :; do echo POD; busybox usleep 200000; done'
     in_cgroup kubelet system.slice/kubelet.service 'busybox sleep 1000'
     cat >"$root/init" <<SCRIPT
@@ -110,7 +127,7 @@ qemu() { # what, more arguments
     shift
     # Not KVM: a timer is what is tested, and any machine can do this. The default processor has no RDRAND: its kernel has no random numbers
     # for minutes, and the agent waits for them.
-    timeout 180 qemu-system-x86_64 -accel tcg -cpu max -m 256 -display none -no-reboot -nodefaults -serial stdio -device i6300esb \
+    timeout 180 "${QEMU[@]}" -accel tcg -cpu max -m 256 -display none -no-reboot -nodefaults -serial stdio -device i6300esb \
         -kernel "$kernel" -initrd "$WORK/initramfs.gz" -append "console=ttyS0 quiet panic=0 what=$what port=${port:-}" "$@"
 }
 
@@ -211,16 +228,24 @@ guarded() { # what
         }' "$WORK/grants"
 }
 
-[ -z "$AGENT" ] || account
+account
+# Each line is a figure of the record.
+figures=()
+figure() { # driver, what, seconds
+    printf '| %s | %s | %s |\n' "$@"
+    figures+=("figure=$1, $2: $3")
+}
 for module in i6300esb softdog; do
     initramfs "$module"
-    [ -z "$TESTS" ] || qemu cgroups
-    [ -z "$AGENT" ] || qemu check | sed "s/^/$module: /"
-    for what in ${AGENT:+drill} open stopped killed paused; do
-        printf '| %s | %s | %s |\n' "$module" "$what" "$(measured "$what")"
+    qemu cgroups | tee "$WORK/log-cgroups-$module"
+    grep -q 'test result: ok. [1-9]' "$WORK/log-cgroups-$module" || packages_die "the unit tests fail on cgroups of version 2"
+    qemu check | sed "s/^/$module: /"
+    for what in drill open stopped killed paused; do
+        figure "$module" "$what" "$(measured "$what")"
     done
-    [ -n "$AGENT" ] || continue
     for what in agent-{armed,stopped,killed,stopped-killed,outage,revoked}; do
-        printf '| %s | %s | %s |\n' "$module" "$what" "$(guarded "$what")"
+        figure "$module" "$what" "$(guarded "$what")"
     done
 done
+kernel=${kernel##*/vmlinuz-}
+tests/records/write.sh watchdog outcome=passed seconds=$((SECONDS - BEGIN)) figure="Kernel of the machine: $kernel" "${figures[@]}"

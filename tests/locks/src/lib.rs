@@ -1,6 +1,7 @@
 //! What the tests of the locks read: the repository's manifests, sources and pages.
 
 pub mod documents;
+pub mod records;
 pub mod refused;
 pub mod workflows;
 

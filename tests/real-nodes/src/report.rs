@@ -31,6 +31,9 @@ const HEAD: &str = "# What came of it on real nodes
 
 Written by `make test-nodes-all`; [real-nodes.md](real-nodes.md) says how to read it.
 
+<!-- record: test-nodes-all -->
+<!-- end of record -->
+
 ";
 
 /// About what may be unsafe with pod-safety.
