@@ -133,7 +133,8 @@ fn the_tables_of_the_watchdog_are_those_of_its_record() -> Result<()> {
                     ("runs on", _) => "with the machine",
                     (ended, _) => ended,
                 };
-                format!("| {says} | {pod} | {hard} | {soft} |").replace("not", "never")
+                let reset = |seconds: &str| seconds.replace("not", "never");
+                format!("| {says} | {pod} | {} | {} |", reset(hard), reset(soft))
             }
             _ => anyhow::bail!("{what}: {hard:?} and {soft:?}"),
         };
@@ -164,7 +165,8 @@ fn a_change_is_noticed_unless_the_list_names_it_as_it_is() -> Result<()> {
         why: "a comment".to_owned(),
     };
     let then = Record { files: map(&[("a", "1"), ("b/", "2")]), ..record("bench")? };
-    let cases: [(&str, &[(&str, &str)], Vec<Changed>, &str); 9] = [
+    type Case<'a> = (&'a str, &'a [(&'a str, &'a str)], Vec<Changed>, &'a str);
+    let cases: [Case<'_>; 9] = [
         ("as it was", &[("a", "1"), ("b/", "2")], vec![], ""),
         ("changed", &[("a", "7"), ("b/", "2")], vec![], "bench: a has changed: now = \"7\""),
         ("new", &[("a", "1"), ("b/", "2"), ("c", "3")], vec![], "c has changed"),

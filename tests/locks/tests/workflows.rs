@@ -9,7 +9,7 @@ fn a_shell_can_run_each_step_of_the_workflows_but_for_the_listed_ones() -> Resul
     ensure!(steps.len() > 10, "{} steps", steps.len());
     for (part, _) in NOT_HERE {
         let with = steps.iter().filter(|step| step.run.contains(part)).count();
-        ensure!(with == 1, "{part}: {with} steps have it, take it from the list or say which one is meant");
+        ensure!(with > 0, "no step has {part}: take it from the list");
     }
     let here = steps.iter().filter(|step| step.needs().is_none()).count();
     ensure!(here > steps.len() / 2, "{here} of {} steps can be run", steps.len());
