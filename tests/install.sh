@@ -18,7 +18,7 @@ esac
 # Each with the package that has it.
 programs="git:git make:make cc:gcc python3:python3 pip3:python3-pip flock:util-linux setpriv:util-linux unshare:util-linux
     nsenter:util-linux script:bsdutils mount:mount ip:iproute2 ss:iproute2 pgrep:procps modprobe:kmod hostname:hostname
-    awk:mawk openssl:openssl ssh:openssh-client ssh-keygen:openssh-client chroot:coreutils sha256sum:coreutils xargs:findutils tar:tar z3:z3"
+    awk:mawk wget:wget openssl:openssl ssh:openssh-client ssh-keygen:openssh-client chroot:coreutils sha256sum:coreutils xargs:findutils tar:tar z3:z3"
 missing=()
 for one in $programs; do
     command -v "${one%%:*}" >/dev/null || missing+=("${one##*:}")
