@@ -111,9 +111,13 @@ mutants: ## changes in the code that safety rests on which no unit test notices
 		$(if $(SHARD),--shard $(SHARD),$(if $(FILES),,--write docs/mutants.md)) $(if $(SHARD)$(FILES),,; \
 	tests/records/write.sh mutants outcome=passed seconds=$$SECONDS)
 
-bench: install ## two hours: the numbers, beside kube-controller-manager's; writes docs/benchmarks.md and its file of numbers
+bench: install ## two hours: the numbers beside kube-controller-manager's; writes docs/benchmarks.md, its picture and its file of numbers
 	@cargo run --release --locked -p pod-safety-bench -- --docs docs; \
 	tests/records/write.sh bench outcome=passed seconds=$$SECONDS kubernetes=$(KUBERNETES_VERSION)
+
+scale: ## 40 minutes: made-up clusters of up to 130,000 nodes; writes the tables and pictures of docs/scale.md
+	@cargo build --quiet --release --locked -p pod-safety -p pod-safety-bench --no-default-features
+	@$(TARGET)/release/pod-safety-bench sizes --pod-safety $(TARGET)/release/pod-safety
 
 # No tool of `make install`, for only this needs it. mdbook is of the version for which mdbook-mermaid was made: another one is a
 # warning. In the book, links out of docs/ lead to the repository.

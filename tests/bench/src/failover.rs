@@ -15,13 +15,14 @@ use crate::plan::{Phase, Plan};
 use crate::results::{Results, Sample};
 
 const NAMESPACE: &str = "default";
+pub(crate) const DECIDED: &str = "until the next leader has decided, s";
 const LOOKS_EACH: Duration = Duration::from_millis(100);
 /// kube-controller-manager lists all that it needs after it has become the leader.
 const WITHIN: Duration = Duration::from_secs(600);
 /// Where in its period of renewals the leader dies: another time in each round.
 const LATER_EACH_ROUND: Duration = Duration::from_millis(700);
 
-/// Each contender with its defaults: a Lease of 15 s, and a look each 2 s.
+/// Each contender with its own defaults of leader election.
 pub(crate) async fn run(
     cluster: &mut Cluster,
     starter: &mut Starter,
@@ -32,7 +33,7 @@ pub(crate) async fn run(
         for &contender in &plan.contenders {
             let seconds = one(cluster, starter, contender, round).await?;
             let sample = Sample::of(Phase::Failover, contender.name(), "its leader is killed");
-            results.add(sample.with("until the next leader has decided, s", seconds));
+            results.add(sample.with(DECIDED, seconds));
         }
     }
     Ok(())

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use pod_safety_control_plane::{client, usage};
 
 use crate::bare::{self, Answers};
@@ -20,17 +20,14 @@ const LOOKS_EACH: Duration = Duration::from_millis(250);
 /// Measures how the pods of a lost zone are removed, on a cluster that is made up.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Mass {
-    /// How many nodes there were
-    #[arg(long, value_name = "COUNT", default_value = "130000")]
-    nodes: usize,
-
-    /// How many pods on them
-    #[arg(long, value_name = "COUNT", default_value = "1300000")]
-    pods: usize,
-
-    /// How many Nodes of one zone are no more
-    #[arg(long, value_name = "COUNT", default_value = "33000")]
-    lost: usize,
+    /// How many nodes there were, how many pods on them, and how many Nodes of one zone are gone
+    #[arg(
+        long,
+        value_name = "NODES:PODS:LOST",
+        value_delimiter = ',',
+        default_value = "30000:900000:7500,65000:975000:16500,130000:1300000:33000"
+    )]
+    sizes: Vec<Zone>,
 
     /// How many connections the bare loop has
     #[arg(long, value_name = "COUNT", default_value = "16")]
@@ -45,7 +42,25 @@ pub(crate) struct Mass {
     pod_safety: PathBuf,
 }
 
-impl Mass {
+/// A cluster of which one zone is lost.
+#[derive(Clone, Copy, Debug)]
+struct Zone {
+    nodes: usize,
+    pods: usize,
+    lost: usize,
+}
+
+impl std::str::FromStr for Zone {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let numbers = text.split(':').map(str::parse).collect::<Result<Vec<usize>, _>>()?;
+        let [nodes, pods, lost] = *numbers else { bail!("{text} is not NODES:PODS:LOST") };
+        Ok(Self { nodes, pods, lost })
+    }
+}
+
+impl Zone {
     async fn server(&self) -> Result<Server> {
         let heartbeats = self.nodes / 10;
         let args =
@@ -63,9 +78,22 @@ impl Mass {
 }
 
 pub(crate) async fn run(plan: Mass) -> Result<String> {
-    let orphans = Arc::new(plan.orphans());
+    let mut table = format!(
+        "| nodes lost | orphans | first removed, s after it was ready | last, s | pods/s from first to last | bare loop, {} connections, \
+         pods/s | own CPU of a pod, ms | most intents that waited | memory when ready, MiB | peak, MiB |\n\
+         |--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n",
+        plan.connections
+    );
+    for zone in &plan.sizes {
+        table += &measure(&plan, zone).await?;
+    }
+    Ok(table)
+}
+
+async fn measure(plan: &Mass, zone: &Zone) -> Result<String> {
+    let orphans = Arc::new(zone.orphans());
     let bare = {
-        let server = plan.server().await?;
+        let server = zone.server().await?;
         let (client, began) = (client(&server.kubeconfig()).await?, Instant::now());
         say("the bare loop");
         bare::remove_all(&client, Answers::Json, synthetic::PODS.to_owned(), &orphans, plan.connections)
@@ -73,10 +101,10 @@ pub(crate) async fn run(plan: Mass) -> Result<String> {
         number(orphans.len()) / began.elapsed().as_secs_f64()
     };
     say("pod-safety");
-    let server = plan.server().await?;
+    let server = zone.server().await?;
     let mut ours = Ours::start(&plan.pod_safety, &server.kubeconfig(), &plan.flags).await?;
     let (ready, synced) = (Instant::now(), ours.mib("VmRSS")?);
-    let (before, all) = (usage::cpu_seconds(ours.pid)?, number(plan.pods));
+    let (before, all) = (usage::cpu_seconds(ours.pid)?, number(zone.pods));
     let (mut first, mut queued) = (None, 0.0_f64);
     let took = loop {
         tokio::time::sleep(LOOKS_EACH).await;
@@ -93,17 +121,12 @@ pub(crate) async fn run(plan: Mass) -> Result<String> {
     let rate = number(orphans.len()) / (took.saturating_sub(first)).as_secs_f64();
     let cpu = usage::cpu_seconds(ours.pid)? - before;
     Ok(format!(
-        "| nodes lost | orphans | first removed, s after it was ready | last, s | pods/s from first to last | bare loop, {} connections, \
-         pods/s | ratio | own CPU of a pod, ms | most intents that waited | memory when ready, MiB | peak, MiB |\n\
-         |--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n\
-         | {} of {} | {} | {:.1} | {:.1} | {rate:.0} | {bare:.0} | {:.2} | {:.2} | {queued:.0} | {synced:.0} | {:.0} |\n",
-        plan.connections,
-        plan.lost,
-        plan.nodes,
+        "| {} of {} | {} | {:.1} | {:.1} | {rate:.0} | {bare:.0} | {:.2} | {queued:.0} | {synced:.0} | {:.0} |\n",
+        zone.lost,
+        zone.nodes,
         orphans.len(),
         first.as_secs_f64(),
         took.as_secs_f64(),
-        rate / bare,
         1e3 * cpu / number(orphans.len()),
         ours.mib("VmHWM")?,
     ))

@@ -6,9 +6,10 @@ use anyhow::{Context as _, Result};
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
 
-use crate::results::each_once;
+use crate::page;
 
 const PAGE: &str = "scale.md";
+const KCM: &str = "kube-controller-manager";
 const WIDTH: u32 = 640;
 const HEIGHT: u32 = 360;
 const COLORS: [RGBColor; 2] = [RGBColor(0x1b, 0x6e, 0xc2), RGBColor(0xc2, 0x4b, 0x1b)];
@@ -25,40 +26,60 @@ enum Axis {
 /// Points by what they are of.
 type Series = Vec<(String, Vec<(f64, f64)>)>;
 
-/// Draws the pictures of a page anew.
+/// Draws pages and pictures anew.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Draw {
-    /// The folder of the page, and of its pictures
+    /// The folder of the pages, and of their pictures
     #[arg(long, value_name = "FOLDER", default_value = "docs")]
     docs: std::path::PathBuf,
 }
 
 pub(crate) fn run(plan: &Draw) -> Result<String> {
+    page::draw(&plan.docs)?;
+    draw_scale(&plan.docs)
+}
+
+/// The pictures of the page of sizes, and their names.
+pub(crate) fn draw_scale(docs: &Path) -> Result<String> {
     let mut written = String::new();
-    for (file, picture) in pictures(&plan.docs)? {
-        std::fs::write(plan.docs.join(&file), picture)?;
+    for (file, picture) in pictures(docs)? {
+        std::fs::write(docs.join(&file), picture)?;
         written.push_str(&file);
         written.push('\n');
     }
     Ok(written)
 }
 
+/// The tables of the page, by how they begin: made-up clusters of all sizes, nodes that fall silent there, and a real API server.
+const SIZES: &str = "| nodes | pods | heartbeats/s |";
+const SILENT: &str = "| nodes | silent at once |";
+const BESIDE: &str = "| program | nodes | pods |";
+
 /// Files of the folder, and what belongs into them.
 fn pictures(docs: &Path) -> Result<Vec<(String, String)>> {
     use Axis::{Even, Tens};
     let file = docs.join(PAGE);
     let page = std::fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
-    let beside = |column| series(&page, "| program | nodes |", 0, (2, column));
-    let heartbeats = |column| series(&page, "| nodes | pods | heartbeats/s |", usize::MAX, (2, column));
-    let lost = series(&page, "| program | nodes | pods | one node", 0, (1, 5))?;
-    let removal = series(&page, "| program | nodes | pods | 60 s", 0, (1, 6))?;
+    let all = |_: &[&str]| true;
+    let ours = |table, columns, of: fn(&[&str]) -> bool| {
+        Ok::<_, anyhow::Error>(vec![("pod-safety".to_owned(), points(&page, table, columns, of)?)])
+    };
+    let kcm = |columns| {
+        let of = |cells: &[&str]| cells[0] == KCM;
+        Ok::<_, anyhow::Error>(vec![(KCM.to_owned(), points(&page, BESIDE, columns, of)?)])
+    };
+    let on_real = |columns| points(&page, BESIDE, columns, |cells| cells[0] != KCM);
+    let memory = [ours(SIZES, (1, 5), all)?, kcm((2, 4))?].concat();
+    let start = [ours(SIZES, (1, 3), all)?, kcm((2, 3))?].concat();
+    let lost = [ours(SILENT, (0, 3), |cells| cells[1] == "100" && !cells[3].is_empty())?, kcm((1, 6))?].concat();
+    let removal = [vec![("pod-safety".to_owned(), on_real((1, 5))?)], kcm((1, 5))?].concat();
     let all = [
-        ("scale-memory.svg", "Memory at its peak", ["thousands of pods", "MiB"], beside(5)?, 1e-3, Even),
+        ("scale-memory.svg", "Memory at its peak", ["thousands of pods", "MiB"], memory, 1e-3, Even),
         (
             "scale-start.svg",
             "From the start of the process to synced caches",
             ["thousands of pods", "s"],
-            beside(3)?,
+            start,
             1e-3,
             Even,
         ),
@@ -66,7 +87,7 @@ fn pictures(docs: &Path) -> Result<Vec<(String, String)>> {
             "scale-heartbeats.svg",
             "Own CPU for heartbeats",
             ["heartbeats/s", "% of a core"],
-            heartbeats(8)?,
+            ours(SIZES, (2, 8), all)?,
             1.0,
             Even,
         ),
@@ -95,8 +116,13 @@ fn pictures(docs: &Path) -> Result<Vec<(String, String)>> {
         .collect()
 }
 
-/// Two columns of the table that begins so, as points of what column `name` says, in the order of the first.
-fn series(page: &str, head: &str, name: usize, columns: (usize, usize)) -> Result<Series> {
+/// Two columns of the rows `of` the table that begins so, in the order of the first.
+fn points(
+    page: &str,
+    head: &str,
+    columns: (usize, usize),
+    of: impl Fn(&[&str]) -> bool,
+) -> Result<Vec<(f64, f64)>> {
     let table = page.split_once(head).with_context(|| format!("no table {head}"))?.1;
     let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
     let mut points = Vec::new();
@@ -106,17 +132,12 @@ fn series(page: &str, head: &str, name: usize, columns: (usize, usize)) -> Resul
             let text = cells.get(at).with_context(|| format!("no column {at} in {row}"))?;
             text.replace(',', "").parse().with_context(|| format!("{text:?} is no number in {row}"))
         };
-        let name = cells.get(name).map_or("pod-safety", |name| *name).to_owned();
-        points.push((name, (cell(columns.0)?, cell(columns.1)?)));
+        if of(&cells) {
+            points.push((cell(columns.0)?, cell(columns.1)?));
+        }
     }
-    let names = each_once(points.iter().map(|(name, _)| name.clone()));
-    let of = |name: String| {
-        let own = points.iter().filter(|(of, _)| *of == name);
-        let mut own: Vec<_> = own.map(|(_, point)| *point).collect();
-        own.sort_by(|one, other| one.0.total_cmp(&other.0));
-        (name, own)
-    };
-    Ok(names.into_iter().map(of).collect())
+    points.sort_by(|one, other| one.0.total_cmp(&other.0));
+    Ok(points)
 }
 
 /// Points and lines between them.
@@ -190,14 +211,12 @@ mod tests {
     }
 
     #[test]
-    fn a_table_gives_points_by_name_in_order() {
+    fn a_table_gives_points_in_order() {
         let page = "| program | nodes | s |\n|---|--:|--:|\n| ours | 20 | 1,000 |\n| kcm | 5 | 7 |\n| ours | 10 | 3 |\n\n| ours | 1 | 1 |\n";
-        let wanted = vec![
-            ("ours".to_owned(), vec![(10.0, 3.0), (20.0, 1000.0)]),
-            ("kcm".to_owned(), vec![(5.0, 7.0)]),
-        ];
-        assert_eq!(series(page, "| program | nodes |", 0, (1, 2)).unwrap(), wanted);
-        assert!(series(page, "| nothing |", 0, (1, 2)).is_err());
-        assert!(series("| a |\n|---|\n| x |\n", "| a |", 9, (0, 0)).is_err(), "no number");
+        let of = |name: &'static str| points(page, "| program | nodes |", (1, 2), move |cells| cells[0] == name);
+        assert_eq!(of("ours").unwrap(), [(10.0, 3.0), (20.0, 1000.0)]);
+        assert_eq!(of("kcm").unwrap(), [(5.0, 7.0)]);
+        assert!(points(page, "| nothing |", (1, 2), |_| true).is_err());
+        assert!(points("| a |\n|---|\n| x |\n", "| a |", (0, 0), |_| true).is_err(), "no number");
     }
 }

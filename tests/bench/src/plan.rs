@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::agents::Agents;
 use crate::bare::Answers;
@@ -13,6 +13,7 @@ use crate::mass::Mass;
 use crate::pictures::Draw;
 use crate::scale::Scale;
 use crate::silent::Silent;
+use crate::sizes::Sizes;
 use crate::synthetic::Serve;
 
 /// Both contenders wait this long before they remove the pods of a missing node.
@@ -53,7 +54,7 @@ pub(crate) struct Plan {
     pub(crate) ghosts: u16,
 
     /// For how long nothing changes in the quiet phase
-    #[arg(long, value_name = "MINUTES", default_value = "5", default_value_if("quick", "true", "0.05"))]
+    #[arg(long, value_name = "MINUTES", default_value = "2", default_value_if("quick", "true", "0.05"))]
     quiet_minutes: f64,
 
     /// How often what is quick is repeated, for the median
@@ -62,7 +63,7 @@ pub(crate) struct Plan {
     pub(crate) rounds: u16,
 
     /// Numbers of connections of the bare loop
-    #[arg(long, value_name = "COUNTS", value_delimiter = ',', default_value = "8,16,32,64")]
+    #[arg(long, value_name = "COUNTS", value_delimiter = ',', default_value = "16")]
     #[arg(default_value_if("quick", "true", "8,32"))]
     pub(crate) connections: Vec<usize>,
 
@@ -77,7 +78,7 @@ pub(crate) struct Plan {
     pub(crate) budget_namespaces: Vec<u16>,
 
     /// For how long the statuses of budgets are waited for before it is said how many were right
-    #[arg(long, value_name = "MINUTES", value_parser = clap::value_parser!(u16).range(1..), default_value = "60")]
+    #[arg(long, value_name = "MINUTES", value_parser = clap::value_parser!(u16).range(1..), default_value = "5")]
     budget_limit_minutes: u16,
 
     /// Only these phases
@@ -101,7 +102,7 @@ pub(crate) struct Plan {
     #[serde(skip)]
     pub(crate) pod_safety: Option<PathBuf>,
 
-    /// Also writes benchmarks.json there, and the tables into its benchmarks.md
+    /// Also writes benchmarks.json, benchmarks.svg and benchmarks.md there
     #[arg(long, value_name = "FOLDER")]
     #[serde(skip)]
     pub(crate) docs: Option<PathBuf>,
@@ -120,12 +121,14 @@ pub(crate) enum Command {
     Mass(Mass),
     /// Measures how soon nodes are found lost whose kubelets fall silent, and by a standby, on such clusters
     Silent(Silent),
-    /// Draws the pictures of docs/scale.md from its tables
+    /// Measures on clusters that are made up, at every size, and writes docs/scale.md
+    Sizes(Sizes),
+    /// Makes docs/benchmarks.md of its numbers anew, and the pictures of both pages
     Draw(Draw),
 }
 
 /// A part of the benchmark.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Phase {
     /// From the start of a process to its synced caches
@@ -149,6 +152,23 @@ pub(crate) enum Phase {
     /// The first part of that of nodes
     #[value(skip)]
     Losses,
+}
+
+impl Phase {
+    /// As `--only` has it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Quiet => "quiet",
+            Self::Heartbeats => "heartbeats",
+            Self::Failover => "failover",
+            Self::Removal => "removal",
+            Self::Bare => "bare",
+            Self::Budgets => "budgets",
+            Self::Nodes | Self::Losses => "nodes",
+            Self::Tenants => "tenants",
+        }
+    }
 }
 
 impl Plan {
@@ -220,10 +240,10 @@ mod tests {
         let plan = plan(&[]);
         assert_eq!((plan.nodes, plan.pods, plan.ghosts), (5_000, 150_000, 50));
         assert_eq!(plan.orphans, [1_000, 10_000]);
-        assert_eq!((plan.quiet(), plan.quarantine()), (Duration::from_secs(300), QUARANTINE));
+        assert_eq!((plan.quiet(), plan.quarantine()), (Duration::from_secs(120), QUARANTINE));
         assert_eq!((phases(&plan).len(), plan.removers().count()), (9, 2));
         assert_eq!((&*plan.budgets, &*plan.budget_namespaces), (&[1_000, 5_000][..], &[1, 100][..]));
-        assert_eq!((plan.connections.len(), plan.rounds), (4, 3));
+        assert_eq!((plan.connections.len(), plan.rounds), (1, 3));
     }
 
     #[test]

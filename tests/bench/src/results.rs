@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use crate::cluster::Cluster;
 use crate::contender::Running;
@@ -29,27 +29,45 @@ pub(crate) const LONGEST: &str = "longest, ms";
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Results {
-    pub(crate) machine: Machine,
-    pub(crate) versions: Vec<String>,
+    #[serde(flatten)]
+    pub(crate) origin: Origin,
     pub(crate) plan: Plan,
     pub(crate) samples: Vec<Sample>,
 }
 
+/// Which command measured which code where.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Origin {
+    pub(crate) command: String,
+    pub(crate) commit: String,
+    pub(crate) date: String,
+    pub(crate) machine: Machine,
+    pub(crate) versions: Vec<String>,
+}
+
+impl Origin {
+    /// This command, on the tree as it is.
+    pub(crate) fn this(versions: Vec<String>) -> Self {
+        let flags = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
+        let git = std::process::Command::new("git")
+            .args(["-C", env!("CARGO_MANIFEST_DIR"), "describe", "--always", "--dirty", "--abbrev=8"])
+            .output();
+        let commit = git.map_or_else(|_| String::new(), |git| String::from_utf8_lossy(&git.stdout).trim().to_owned());
+        let date = jiff::Timestamp::now().strftime("%Y-%m-%d").to_string();
+        Self { command: format!("pod-safety-bench {flags}"), commit, date, machine: Machine::this(), versions }
+    }
+}
+
 /// One measurement: who, of what, and its numbers in the order in which tables show them. A number that cannot be
 /// said is not there.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Sample {
     pub(crate) phase: Phase,
     pub(crate) who: String,
     pub(crate) scene: String,
-    #[serde(serialize_with = "as_map")]
-    pub(crate) values: Vec<(&'static str, f64)>,
-    #[serde(skip_serializing_if = "Requests::is_empty")]
+    pub(crate) values: Vec<(String, f64)>,
+    #[serde(default, skip_serializing_if = "Requests::is_empty")]
     pub(crate) requests: Requests,
-}
-
-fn as_map<S: Serializer>(values: &[(&str, f64)], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_map(values.iter().map(|(name, value)| (name, value)))
 }
 
 impl Sample {
@@ -59,11 +77,11 @@ impl Sample {
     }
 
     /// Also this number, instead of one of that name.
-    pub(crate) fn with(mut self, name: &'static str, value: impl Into<Option<f64>>) -> Self {
+    pub(crate) fn with(mut self, name: &str, value: impl Into<Option<f64>>) -> Self {
         if let Some(value) = value.into() {
-            match self.values.iter_mut().find(|(of, _)| *of == name) {
+            match self.values.iter_mut().find(|(of, _)| of == name) {
                 Some((_, old)) => *old = value,
-                None => self.values.push((name, value)),
+                None => self.values.push((name.to_owned(), value)),
             }
         }
         self
@@ -77,7 +95,7 @@ impl Sample {
     }
 
     pub(crate) fn value(&self, name: &str) -> Option<f64> {
-        self.values.iter().find(|(of, _)| *of == name).map(|(_, value)| *value)
+        self.values.iter().find(|(of, _)| of == name).map(|(_, value)| *value)
     }
 }
 
@@ -88,19 +106,27 @@ impl Results {
     }
 
     pub(crate) fn of(&self, phase: Phase, scene: &str, who: &str) -> impl Iterator<Item = &Sample> {
-        let these = move |one: &&Sample| one.phase == phase && one.scene == scene && one.who == who;
-        self.samples.iter().filter(these)
+        of(&self.samples, phase, scene, who)
     }
 
     /// The median of the numbers of this name.
     pub(crate) fn median(&self, phase: Phase, scene: &str, who: &str, name: &str) -> Option<f64> {
-        median(self.of(phase, scene, who).filter_map(|one| one.value(name)))
+        median_of(&self.samples, phase, scene, who, name)
     }
 
     /// Each scene once, in the order in which they were first measured.
     pub(crate) fn scenes(&self) -> Vec<(Phase, &str)> {
         each_once(self.samples.iter().map(|sample| (sample.phase, &*sample.scene)))
     }
+}
+
+fn of<'a>(samples: &'a [Sample], phase: Phase, scene: &str, who: &str) -> impl Iterator<Item = &'a Sample> {
+    samples.iter().filter(move |one| one.phase == phase && one.scene == scene && one.who == who)
+}
+
+/// The median of the numbers of this name.
+pub(crate) fn median_of(samples: &[Sample], phase: Phase, scene: &str, who: &str, name: &str) -> Option<f64> {
+    median(of(samples, phase, scene, who).filter_map(|one| one.value(name)))
 }
 
 pub(crate) fn each_once<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
@@ -175,13 +201,20 @@ fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
 }
 
 /// The machine, as far as numbers depend on it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Machine {
     /// What this process may use.
     pub(crate) cores: usize,
     pub(crate) processor: String,
     pub(crate) memory_gib: u64,
     pub(crate) kernel: String,
+}
+
+impl std::fmt::Display for Machine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { cores, processor, memory_gib, kernel } = self;
+        write!(f, "{cores} cores of {processor}, {memory_gib} GiB, {kernel}")
+    }
 }
 
 impl Machine {

@@ -31,12 +31,12 @@ pub(crate) struct Scale {
         long,
         value_name = "NODESxPODS",
         value_delimiter = ',',
-        default_value = "5000x30,30000x30,65000x15,130000x8,130000x0"
+        default_value = "1000x30,5000x0,5000x30,10000x30,30000x30,65000x15,130000x0,130000x8"
     )]
     sizes: Vec<Size>,
 
     /// For how long heartbeats are measured
-    #[arg(long, value_name = "SECONDS", default_value = "60")]
+    #[arg(long, value_name = "SECONDS", default_value = "30")]
     seconds: u64,
 
     /// Heartbeats in each second, instead of a tenth of the nodes

@@ -25,7 +25,7 @@ use watcher::{Told, Watcher, watch};
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// How many statuses became right in the time that there was.
-const RIGHT: &str = "statuses right when that time was over";
+pub(crate) const RIGHT: &str = "statuses right when that time was over";
 
 const TELL_EVERY: Duration = Duration::from_secs(60);
 

@@ -1,0 +1,300 @@
+//! `docs/benchmarks.md`, made of `docs/benchmarks.json`: what was promised and what counts beside kube-controller-manager, as a table
+//! and a picture. The file has every measurement.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::budgets::RIGHT;
+use crate::contender::Contender::{Kcm, Ours};
+use crate::failover::DECIDED;
+use crate::plan::Phase;
+use crate::report::{bare_loops, dash, ratio, shown, table};
+use crate::results::{
+    API_CPU, OF_A_CORE, OWN_CPU, Origin, P99, PEAK, RATE, RESIDENT, Results, STATUSES, SYNCED, Sample,
+    each_once, median_of,
+};
+
+const PAGE: &str = "benchmarks.md";
+const NUMBERS: &str = "benchmarks.json";
+const PICTURE: &str = "benchmarks.svg";
+/// `NAME` of the markers of this page.
+const PLACE: &str = "benchmarks";
+
+/// Which of two numbers is better.
+#[derive(Clone, Copy, PartialEq)]
+enum Better {
+    Less,
+    More,
+}
+
+#[derive(Clone, Copy)]
+enum Wanted {
+    Nothing,
+    /// So many times as good as kube-controller-manager.
+    Times(f64),
+    AtMost(f64),
+}
+
+struct Row {
+    phase: Phase,
+    number: &'static str,
+    /// On the page.
+    says: &'static str,
+    better: Better,
+    wanted: Wanted,
+}
+
+const fn row(phase: Phase, number: &'static str, says: &'static str, better: Better, wanted: Wanted) -> Row {
+    Row { phase, number, says, better, wanted }
+}
+
+/// For every scene of the phase that has this number.
+const ROWS: [Row; 13] = [
+    row(Phase::Start, PEAK, "memory at its peak, MiB", Better::Less, Wanted::Times(20.0)),
+    row(Phase::Start, SYNCED, "until caches are synced, s", Better::Less, Wanted::Times(2.0)),
+    row(Phase::Start, OWN_CPU, "own CPU, s", Better::Less, Wanted::Nothing),
+    row(Phase::Start, API_CPU, "API server CPU, s", Better::Less, Wanted::Times(1.0)),
+    row(Phase::Quiet, RESIDENT, "memory at the end, MiB", Better::Less, Wanted::Times(20.0)),
+    row(Phase::Quiet, OF_A_CORE, "own CPU, % of a core", Better::Less, Wanted::AtMost(1.0)),
+    row(Phase::Heartbeats, OF_A_CORE, "own CPU, % of a core", Better::Less, Wanted::AtMost(1.0)),
+    row(Phase::Failover, DECIDED, "until the next one has decided, s", Better::Less, Wanted::Nothing),
+    row(Phase::Removal, RATE, "removed, pods/s", Better::More, Wanted::Times(15.0)),
+    row(Phase::Budgets, STATUSES, "until all statuses are right, s", Better::Less, Wanted::Times(20.0)),
+    row(Phase::Nodes, P99, "p99, ms", Better::Less, Wanted::Nothing),
+    row(Phase::Losses, P99, "p99, ms", Better::Less, Wanted::AtMost(200.0)),
+    row(Phase::Tenants, PEAK, "memory at its peak, MiB", Better::Less, Wanted::Nothing),
+];
+
+/// What a removal must reach of the bare loop's rate.
+const OF_BARE: f64 = 0.8;
+
+/// The file of numbers.
+#[derive(Default, Serialize, Deserialize)]
+struct Record {
+    runs: Vec<Run>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Run {
+    #[serde(flatten)]
+    origin: Origin,
+    samples: Vec<Sample>,
+}
+
+/// A line of the table, and how many times as good as kube-controller-manager it is.
+struct Line {
+    cells: [String; 6],
+    times: Option<f64>,
+}
+
+/// Writes a run into the documentation. What it measured takes the place of what earlier runs had measured of the same.
+pub(crate) fn write(folder: &Path, results: Results) -> Result<()> {
+    let mut record = read(folder)?;
+    let measured: Vec<_> = results.samples.iter().map(|one| (one.phase, one.who.clone())).collect();
+    for run in &mut record.runs {
+        run.samples.retain(|one| !measured.contains(&(one.phase, one.who.clone())));
+    }
+    record.runs.retain(|run| !run.samples.is_empty());
+    record.runs.push(Run { origin: results.origin, samples: results.samples });
+    std::fs::write(folder.join(NUMBERS), serde_json::to_string_pretty(&record)? + "\n")?;
+    draw(folder)
+}
+
+/// Makes the page and its picture anew of the file of numbers.
+pub(crate) fn draw(folder: &Path) -> Result<()> {
+    let (page, picture) = made(folder)?;
+    std::fs::write(folder.join(PAGE), page)?;
+    Ok(std::fs::write(folder.join(PICTURE), picture)?)
+}
+
+fn read(folder: &Path) -> Result<Record> {
+    let file = folder.join(NUMBERS);
+    let Ok(text) = std::fs::read_to_string(&file) else { return Ok(Record::default()) };
+    serde_json::from_str(&text).with_context(|| format!("reading {}", file.display()))
+}
+
+/// The page and the picture, as they should be.
+fn made(folder: &Path) -> Result<(String, String)> {
+    let record = read(folder)?;
+    let samples: Vec<Sample> = record.runs.iter().flat_map(|run| run.samples.iter().cloned()).collect();
+    let lines = lines(&samples);
+    let picture = picture(&lines);
+    let head = ["", "pod-safety", "KCM", "better by", "wanted", "reached"];
+    let rows = lines.into_iter().map(|line| line.cells);
+    let text = format!("{}\n{}", origins(&record), table(head, rows));
+    let file = folder.join(PAGE);
+    let page = std::fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
+    Ok((filled(&page, PLACE, &text)?, picture))
+}
+
+/// `page` with `text` between the markers of this name.
+pub(crate) fn filled(page: &str, name: &str, text: &str) -> Result<String> {
+    let (begin, end) =
+        (format!("<!-- measured: {name} -->"), format!("<!-- measured: to here, {name} -->"));
+    let lacks = |marker: &str| format!("the page lacks the line {marker:?}");
+    let (before, rest) = page.split_once(&begin).with_context(|| lacks(&begin))?;
+    let (_, after) = rest.split_once(&end).with_context(|| lacks(&end))?;
+    Ok(format!("{before}{begin}\n\n{text}\n{end}{after}"))
+}
+
+/// Which run measured what.
+fn origins(record: &Record) -> String {
+    let mut text = String::new();
+    for Run { origin, samples } in &record.runs {
+        let phases = each_once(samples.iter().map(|one| one.phase.name())).join(", ");
+        let Origin { command, commit, date, machine, versions } = origin;
+        let versions = versions.join(", ");
+        let _infallible =
+            writeln!(text, "- {phases}: commit `{commit}`, {date}, `{command}`; {machine}; {versions}");
+    }
+    text
+}
+
+fn lines(samples: &[Sample]) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for row in &ROWS {
+        let of_phase = samples.iter().filter(|one| one.phase == row.phase);
+        let has = of_phase.filter(|one| {
+            let is_ours_and_missed = one.who == Ours.name() && row.phase == Phase::Losses;
+            one.value(row.number).is_some() || is_ours_and_missed
+        });
+        for scene in each_once(has.map(|one| one.scene.as_str())) {
+            lines.push(line(samples, row, scene));
+            lines.extend((row.phase == Phase::Removal).then(|| beside_the_bare_loop(samples, scene)).flatten());
+        }
+    }
+    lines
+}
+
+fn line(samples: &[Sample], row: &Row, scene: &str) -> Line {
+    let of = |who: &str, number: &str| median_of(samples, row.phase, scene, who, number);
+    let (ours, kcm) = (of(Ours.name(), row.number), of(Kcm.name(), row.number));
+    // What was not done in time is what it takes at least.
+    let unfinished = of(Kcm.name(), RIGHT).filter(|right| of(Ours.name(), RIGHT) > Some(*right));
+    let sign = if unfinished.is_some() { "> " } else { "" };
+    let times = match row.better {
+        Better::Less => ratio(kcm, ours),
+        Better::More => ratio(ours, kcm),
+    };
+    let promised = row.number != STATUSES || scene.ends_with("one namespace");
+    let (wanted, reached) = match row.wanted {
+        Wanted::Times(limit) if promised => (format!("≥ {limit} ×"), times.map(|times| times >= limit)),
+        Wanted::AtMost(limit) => (format!("≤ {limit}"), Some(ours.is_some_and(|ours| ours <= limit))),
+        Wanted::Nothing | Wanted::Times(_) => (dash(), None),
+    };
+    let cells = [
+        format!("{scene}: {}", row.says),
+        shown(ours),
+        format!("{sign}{}", shown(kcm)),
+        times.map_or_else(dash, |times| format!("{sign}{} ×", shown(Some(times)))),
+        wanted,
+        yes_or_no(reached),
+    ];
+    Line { cells, times }
+}
+
+/// pod-safety's rate as a part of that of the fastest bare loop of the scene.
+fn beside_the_bare_loop(samples: &[Sample], scene: &str) -> Option<Line> {
+    let loops = bare_loops(samples).into_iter().filter(|(_, of)| *of == scene);
+    let rates = loops.filter_map(|(who, _)| median_of(samples, Phase::Bare, scene, who, RATE));
+    let part = ratio(median_of(samples, Phase::Removal, scene, Ours.name(), RATE), rates.max_by(f64::total_cmp))?;
+    let cells = [
+        format!("{scene}: part of the bare loop's pods/s"),
+        shown(Some(part)),
+        dash(),
+        dash(),
+        format!("≥ {OF_BARE}"),
+        yes_or_no(Some(part >= OF_BARE)),
+    ];
+    Some(Line { cells, times: None })
+}
+
+fn yes_or_no(reached: Option<bool>) -> String {
+    match reached {
+        None => dash(),
+        Some(true) => "yes".to_owned(),
+        Some(false) => "**no**".to_owned(),
+    }
+}
+
+const ROW: f64 = 22.0;
+const BARS_AT: f64 = 460.0;
+const WIDTH: f64 = 800.0;
+/// The length of a bar that stands for ten times.
+const TEN: f64 = 66.0;
+
+/// A bar for each line that has a ratio, by powers of ten.
+fn picture(lines: &[Line]) -> String {
+    let bars: Vec<_> = lines.iter().filter_map(|line| Some((line, line.times?))).collect();
+    let height = ROW * (crate::results::number(bars.len()) + 2.0);
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" font-family=\"sans-serif\" font-size=\"12\">\n\
+         <rect width=\"{WIDTH}\" height=\"{height}\" fill=\"#fff\"/>\n\
+         <text x=\"{BARS_AT}\" y=\"20\" font-weight=\"bold\">times as good as kube-controller-manager (each step is ten times)</text>\n"
+    );
+    for (place, (line, times)) in bars.iter().enumerate() {
+        let y = ROW * (crate::results::number(place) + 1.5);
+        let length = (times.log10() * TEN).max(1.0);
+        let [what, _, _, better, ..] = &line.cells;
+        let _infallible = writeln!(
+            svg,
+            "<text x=\"{:.0}\" y=\"{:.0}\" text-anchor=\"end\">{}</text>\
+             <rect x=\"{BARS_AT}\" y=\"{y:.0}\" width=\"{length:.0}\" height=\"16\" fill=\"#1b6ec2\"/>\
+             <text x=\"{:.0}\" y=\"{:.0}\">{}</text>",
+            BARS_AT - 8.0,
+            y + 12.0,
+            escaped(what),
+            BARS_AT + length + 6.0,
+            y + 12.0,
+            escaped(better),
+        );
+    }
+    svg + "</svg>\n"
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder() -> std::path::PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
+    }
+
+    /// `pod-safety-bench draw` makes them.
+    #[test]
+    fn the_page_and_its_picture_are_those_of_the_numbers() {
+        let (page, picture) = made(&folder()).unwrap();
+        for (file, wanted) in [(PAGE, page), (PICTURE, picture)] {
+            let there = std::fs::read_to_string(folder().join(file)).unwrap_or_default();
+            assert!(there == wanted, "docs/{file} is not of {NUMBERS}; run pod-safety-bench draw");
+        }
+    }
+
+    #[test]
+    fn only_what_is_between_the_markers_changes() {
+        let (begin, end) = ("<!-- measured: x -->", "<!-- measured: to here, x -->");
+        let page = format!("# Title\n\n{begin}\nold\n{end}\n\nend\n");
+        let once = filled(&page, "x", "| new |\n").unwrap();
+        assert_eq!(once, format!("# Title\n\n{begin}\n\n| new |\n\n{end}\n\nend\n"));
+        assert_eq!(filled(&once, "x", "| new |\n").unwrap(), once);
+        assert!(filled("# Title", "x", "").is_err() && filled(begin, "x", "").is_err(), "no place for them");
+    }
+
+    #[test]
+    fn what_was_not_done_in_time_is_a_bound() {
+        let sample = |who: &str, seconds: f64, right: f64| {
+            Sample::of(Phase::Budgets, who, "9 budgets in one namespace").with(STATUSES, seconds).with(RIGHT, right)
+        };
+        let samples = [sample(Ours.name(), 10.0, 9.0), sample(Kcm.name(), 300.0, 4.0)];
+        let lines = lines(&samples);
+        let wanted = ["10.0", "> 300", "> 30.0 ×", "≥ 20 ×", "yes"];
+        assert_eq!(lines[0].cells[1..], wanted);
+    }
+}
