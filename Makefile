@@ -26,7 +26,7 @@ NEXTEST := .cache/bin/cargo-nextest nextest run --workspace --locked
 KUBERNETES_VERSION := $(shell sed -n 's|^\tk8s.io/kubernetes v|v|p' tests/control-plane/tools/kubernetes/go.mod)
 OTHER_VERSIONS := $(shell cat tests/control-plane/tools/kubernetes/versions)
 
-.PHONY: help demo try test test-all build mutants install fmt lint unit control-plane test-nodes test-nodes-all campaign perturb fuzz bench docs image image-agents kind kind-shell kind-delete test-kind advisories workflows clean
+.PHONY: help demo try test test-all build mutants install fmt lint unit control-plane test-nodes test-nodes-all campaign perturb fuzz bench scale docs image image-agents kind kind-shell kind-delete test-kind advisories workflows clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'

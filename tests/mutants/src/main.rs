@@ -8,7 +8,7 @@
 //! - `judge`: which tests reach which mutant, and whether one of them fails; `known`: what earlier runs said
 //! - `report`: tables, and the floor
 //!
-//! `docs/mutants.md` has what came out.
+//! `docs/mutants.md` has what came out, and `missed.txt` each mutant that is missed.
 #![expect(
     clippy::disallowed_methods,
     clippy::print_stderr,
@@ -33,7 +33,7 @@ use crate::judge::Verdict;
 use crate::known::{Known, Package};
 use crate::list::Mutant;
 
-/// The tables stand behind this line.
+/// The table stands behind this line.
 const MARK: &str = "<!-- made by make mutants -->\n";
 
 /// Each package with its folder. What a package's own tests miss, those of the packages after it may notice, where they use it.
@@ -70,10 +70,10 @@ struct Plan {
     /// How many mutants to judge at a time; as many as there are processors by default.
     #[arg(long)]
     jobs: Option<usize>,
-    /// Judge nothing: the tables are of what earlier runs said, whatever changed since. A mutant that is new is not in them.
+    /// Judge nothing: the table is of what earlier runs said, whatever changed since. A mutant that is new is not in them.
     #[arg(long)]
     known: bool,
-    /// Write the tables into this file, too.
+    /// Write the table into this file, and the list of the missed into `tests/mutants/missed.txt`.
     #[arg(long)]
     write: Option<PathBuf>,
 }
@@ -124,17 +124,29 @@ fn main() -> Result<()> {
         judged.extend(chosen.into_iter().filter_map(|mutant| Some((mutant, known.verdict(mutant)?))));
     }
 
-    let tables = report::tables(&judged, &equivalents)?;
-    std::io::stdout().write_all(tables.as_bytes())?;
+    let (table, missed) = (report::table(&judged)?, report::list_of_missed(&judged, &equivalents)?);
+    std::io::stdout().write_all(format!("{table}\n{missed}").as_bytes())?;
     if let Some(path) = &plan.write {
         let text = std::fs::read_to_string(path)?;
-        let (before, _) = text.split_once(MARK).context("the file has no place for the tables")?;
-        std::fs::write(path, format!("{before}{MARK}\n{tables}"))?;
+        let (before, _) = text.split_once(MARK).context("the file has no place for the table")?;
+        std::fs::write(path, format!("{before}{MARK}\nCommit {}.\n\n{table}", commit(repository)?))?;
+        std::fs::write(repository.join("tests/mutants/missed.txt"), missed)?;
     }
     match report::complaints(&judged, &equivalents).as_slice() {
         [] => Ok(()),
         complaints => bail!("{}", complaints.join("\n")),
     }
+}
+
+/// The commit of the tree with its date, and whether the tree differs from it.
+fn commit(repository: &Path) -> Result<String> {
+    let git = |arguments: &[&str]| -> Result<String> {
+        let output = std::process::Command::new("git").arg("-C").arg(repository).args(arguments).output()?;
+        ensure!(output.status.success(), "git: {}", String::from_utf8_lossy(&output.stderr));
+        Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+    };
+    let name = git(&["describe", "--always", "--dirty", "--abbrev=8"])?;
+    Ok(format!("`{name}`, {}", git(&["log", "-1", "--format=%cs"])?))
 }
 
 /// Has the tests of each program judge what those before it missed, and are not known to.

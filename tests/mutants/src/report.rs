@@ -58,8 +58,8 @@ fn crate_of(mutant: &Mutant) -> &str {
     mutant.file.split_once("/src/").map_or(&mutant.file, |(folder, _)| folder)
 }
 
-/// The tables of `docs/mutants.md`.
-pub(crate) fn tables(judged: &Judged<'_>, equivalents: &BTreeMap<String, String>) -> Result<String, Error> {
+/// The table of `docs/mutants.md`.
+pub(crate) fn table(judged: &Judged<'_>) -> Result<String, Error> {
     let mut text = String::new();
     writeln!(text, "| crate | mutants | unviable | caught | by time | missed | caught of viable |")?;
     writeln!(text, "|---|--:|--:|--:|--:|--:|--:|")?;
@@ -70,10 +70,19 @@ pub(crate) fn tables(judged: &Judged<'_>, equivalents: &BTreeMap<String, String>
     }
     let on_path = |mutant: &Mutant| PATHS.contains(&mutant.file.as_str());
     writeln!(text, "| of these, where none may be missed | {} |", row(judged, on_path))?;
-    writeln!(text, "| all | {} |\n\n## Missed\n\n| mutant | why |\n|---|---|", row(judged, |_| true))?;
+    writeln!(text, "| all | {} |", row(judged, |_| true))?;
+    Ok(text)
+}
+
+/// Each mutant that was missed, and below it why that may be so: `missed.txt`.
+pub(crate) fn list_of_missed(
+    judged: &Judged<'_>,
+    equivalents: &BTreeMap<String, String>,
+) -> Result<String, Error> {
+    let mut text = String::new();
     for mutant in missed(judged) {
         let why = equivalents.get(&mutant.id).map_or("no test notices it", String::as_str);
-        writeln!(text, "| `{}` | {} |", mutant.name.replace('|', "\\|"), why.replace('|', "\\|"))?;
+        writeln!(text, "{}\n    {why}", mutant.name)?;
     }
     Ok(text)
 }

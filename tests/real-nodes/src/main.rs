@@ -156,13 +156,21 @@ fn main() -> Result<ExitCode> {
     let Part { report, wrong } = beside::play(&ways, &world)?;
     std::io::stdout().write_all(report.markdown().as_bytes())?;
     if let Some(path) = &args.table {
-        std::fs::write(path, report.page()).with_context(|| format!("writing {}", path.display()))?;
+        std::fs::write(path, report.page(&commit()?)).with_context(|| format!("writing {}", path.display()))?;
     }
     for line in &wrong {
         say(&format!("WRONG: {line}"));
     }
     say(&format!("{:.0} s, {} wrong", start.elapsed().as_secs_f64(), wrong.len()));
     Ok(if wrong.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The commit of the tree, and its date.
+fn commit() -> Result<String> {
+    let format = ["log", "-1", "--abbrev=8", "--format=`%h`, %cs"];
+    let output = Command::new("git").args(["-C", env!("CARGO_MANIFEST_DIR")]).args(format).output()?;
+    ensure!(output.status.success(), "git: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }
 
 async fn inside(args: &Args) -> Result<ExitCode> {
@@ -333,12 +341,12 @@ async fn storm(cluster: &mut Cluster, args: &Args, part: &mut Part) -> Result<()
     }
     if rounds > 0 {
         let [undisturbed, recovers, waits, broken] = counts;
-        let with = if args.with_agents { " of machines with agents" } else { "" };
+        let with = if args.with_agents { " with agents" } else { "" };
+        let shortest = report::shortest(&handovers).map_or_else(|| "–".to_owned(), |time| format!("{time:.1} s"));
         let line = format!(
-            "Seed {seed}, {rounds} rounds by chance{with} under `replace`: {undisturbed} undisturbed, {recovers} recovered, {waits} waited and said what for, {broken} unsafe.{}",
-            report::margins(&handovers, outlived)
+            "| {seed} | {rounds}{with} | {undisturbed} | {recovers} | {waits} | {broken} | {shortest} |"
         );
-        say(&line);
+        say(&format!("{line}{}", report::margins(&handovers, outlived)));
         report.rounds.push(line);
     }
     Ok(())

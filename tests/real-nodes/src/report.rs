@@ -27,18 +27,17 @@ struct Found {
 }
 
 /// Above the table in its file.
-const HEAD: &str = "# What came of it on real nodes
+const HEAD: &str = "# Results on real nodes
 
-Written by `make test-nodes-all`; [real-nodes.md](real-nodes.md) says how to read it.
+`make test-nodes-all` writes this page; [real-nodes.md](real-nodes.md#how-to-read-the-table) says how to read it.
 
 <!-- record: test-nodes-all -->
 <!-- end of record -->
-
 ";
 
 /// About what may be unsafe with pod-safety.
-const WHY: &str = "Without a second fact a switch that lies about a machine that is cut off is believed; with one, as in the rows that \
-    ask for it, it is not. [What is not covered](real-nodes.md#what-is-not-covered) says more.";
+const WHY: &str = "A switch that lies about a machine that is cut off is believed where no second fact is required \
+    ([why](real-nodes.md#what-is-not-covered)).";
 
 impl Report {
     pub(crate) fn add(&mut self, scenario: &Scenario, way: Way, finding: Finding) {
@@ -60,9 +59,9 @@ impl Report {
         })
     }
 
-    /// As a page of the documentation.
-    pub(crate) fn page(&self) -> String {
-        format!("{HEAD}{}\n\n{}", self.unsafe_with_us(), self.markdown())
+    /// As a page of the documentation, about the tree of `commit`.
+    pub(crate) fn page(&self, commit: &str) -> String {
+        format!("{HEAD}\nCommit {commit}. {}\n\n{}", self.unsafe_with_us(), self.markdown())
     }
 
     fn unsafe_with_us(&self) -> String {
@@ -74,41 +73,38 @@ impl Report {
         if names.is_empty() {
             return "No row is unsafe with pod-safety.".to_owned();
         }
-        format!("**Unsafe with pod-safety: \"{}\".** {WHY}", names.join("\", \""))
+        format!("**Unsafe with pod-safety: {}.** {WHY}", names.join("; "))
     }
 
-    /// A line for each scenario, a cell for each way; below it, what was violated and what was said.
+    /// A line for each scenario, a cell for each way; below it, what was said, and what rounds by chance came to.
     pub(crate) fn markdown(&self) -> String {
-        let mut text =
-            "| scenario | asked by | plain | guard | replace |\n|---|---|---|---|---|\n".to_owned();
+        let mut text = "| scenario | plain | guard | replace |\n|---|---|---|---|\n".to_owned();
         for (scenario, ways) in self.lines() {
             let cells =
                 Way::ALL.map(|way| ways.get(&way).map_or_else(|| "–".to_owned(), |finding| cell(finding)));
-            let _infallible =
-                writeln!(text, "| {} | {} | {} |", scenario.name, scenario.of, cells.join(" | "));
+            // A complaint of users has a number.
+            let of = if scenario.of.contains('#') { format!(" ({})", scenario.of) } else { String::new() };
+            let _infallible = writeln!(text, "| {}{of} | {} |", scenario.name, cells.join(" | "));
         }
-        text += "\n| scenario | way | what was seen and said |\n|---|---|---|\n";
+        text += "\nWhat pod-safety said of an identity that waited, and which acts admission denied:\n\n";
         for (scenario, ways) in self.lines() {
-            for (way, finding) in ways {
-                let violations = finding.violations.iter().map(ToString::to_string);
-                let all: Vec<_> = violations.chain(finding.said.iter().cloned()).collect();
-                if !all.is_empty() {
-                    let all = all.join("; ").replace(['\n', '|'], " ");
-                    let _infallible = writeln!(text, "| {} | {} | {} |", scenario.name, way.name(), all);
-                }
+            let said: BTreeSet<_> = ways.values().flat_map(|finding| &finding.said).collect();
+            if !said.is_empty() {
+                let said = said.into_iter().map(String::as_str).collect::<Vec<_>>().join("; ").replace(['\n', '|'], " ");
+                let _infallible = writeln!(text, "- {}: {said}", scenario.name);
             }
         }
-        let outlived: Vec<_> =
-            self.found.iter().filter_map(|one| Some((one, one.finding.outlived?))).collect();
-        if !outlived.is_empty() {
-            text += "\n| scenario with agents | way | the longest that a copy ran after the last grant of its node's agent | T |\n|---|---|--:|--:|\n";
+        let outlived = self.found.iter().map(|one| one.finding.outlived).fold(None, Outlived::longer);
+        if let Some(outlived) = outlived {
+            let _infallible = writeln!(text, "\nWith agents, {outlived}. T counts from a later moment.");
         }
-        for (Found { scenario, way, .. }, Outlived { seconds, bound }) in outlived {
-            let _infallible =
-                writeln!(text, "| {scenario} | {} | {seconds:.1} s | {bound:.1} s |", way.name());
+        if !self.rounds.is_empty() {
+            text += "\nRounds of faults by chance, under `replace`:\n\n\
+                | seed | rounds | undisturbed | recovered | waited | unsafe | shortest time between two copies |\n\
+                |--:|--:|--:|--:|--:|--:|--:|\n";
         }
         for line in &self.rounds {
-            let _infallible = writeln!(text, "\n{line}");
+            let _infallible = writeln!(text, "{line}");
         }
         text
     }
@@ -118,16 +114,15 @@ impl Report {
 pub(crate) fn cell(finding: &Finding) -> String {
     let time = finding.recovered.map(|time| format!("{:.0} s", time.as_secs_f64()));
     let after = match finding.calm {
-        Some(calm) => format!("{:.0} s after the repair", calm.as_secs_f64()),
-        None => "not by the repair alone".to_owned(),
+        Some(calm) => format!("person + {:.0} s", calm.as_secs_f64()),
+        None => "person, restart".to_owned(),
     };
     match (finding.outcome, time) {
         (Outcome::Undisturbed, _) => "undisturbed".to_owned(),
-        (Outcome::Recovers, Some(time)) => format!("{time}, nobody needed"),
-        (Outcome::Recovers | Outcome::Waits, _) => format!("waits for a person; {after}"),
+        (Outcome::Recovers, Some(time)) => time,
+        (Outcome::Recovers | Outcome::Waits, _) => after,
         (Outcome::Unsafe, time) => {
-            let what = damage(&finding.violations);
-            format!("**unsafe: {what}**; {}", time.unwrap_or_else(|| format!("waits for a person; {after}")))
+            format!("**unsafe for {:.0} s**, {}", damage(&finding.violations), time.unwrap_or(after))
         }
     }
 }
@@ -135,7 +130,7 @@ pub(crate) fn cell(finding: &Finding) -> String {
 /// How late the last line of an earlier copy was, and how soon after it the next one began.
 pub(crate) fn margins(handovers: &[Handover], outlived: Option<Outlived>) -> String {
     let ended = handovers.iter().map(|one| one.ended).reduce(f64::max);
-    let between = handovers.iter().map(|one| one.began - one.ended).reduce(f64::min);
+    let between = shortest(handovers);
     let mut text = ended.zip(between).map_or_else(String::new, |(ended, between)| format!(
         " {} times an identity went to another copy: the latest copy ended {ended:.1} s after the first fault, and no copy began sooner than {between:.1} s after the end of the one before.",
         handovers.len()
@@ -146,14 +141,12 @@ pub(crate) fn margins(handovers: &[Handover], outlived: Option<Outlived>) -> Str
     text
 }
 
-/// How many identities had two copies, and for how long at most.
-fn damage(violations: &[Violation]) -> String {
-    let identities: BTreeSet<_> = violations.iter().map(Violation::identity).collect();
-    let longest = violations.iter().map(Violation::seconds).fold(0.0, f64::max);
-    let copies = if identities.len() == 1 {
-        "two copies of one identity"
-    } else {
-        "two copies each of several identities"
-    };
-    format!("{copies} for {longest:.1} s")
+/// The shortest time from the end of a copy to the beginning of the next.
+pub(crate) fn shortest(handovers: &[Handover]) -> Option<f64> {
+    handovers.iter().map(|one| one.began - one.ended).reduce(f64::min)
+}
+
+/// For how long an identity had two copies, at most.
+fn damage(violations: &[Violation]) -> f64 {
+    violations.iter().map(Violation::seconds).fold(0.0, f64::max)
 }

@@ -273,19 +273,13 @@ fn commit_plant(plant: Plant, invariant: Invariant) -> Result<()> {
 
 const TEETH: &str = "# Planted bugs
 
-The checker of `tests/simulator` is worth what it catches. Each bug below is planted into the shipped process at the seam below its
-client, or by its settings (`tests/simulator/src/world/planted.rs`); no product code knows of it. A bug counts as caught when the
-rule that names it is broken. The clean tree breaks no rule on the same seeds (`tests/campaign.rs` runs more of them), nor on the
-smallest plan of each bug (`tests/simulator/corpus/plant-*.json`).
+Each bug below is planted into the shipped process, at the seam below its client or by its settings
+([`planted.rs`](../tests/simulator/src/world/planted.rs)); no product code knows of it. It counts as caught when the rule that names it is broken. The clean
+tree breaks no rule on the same seeds, nor on the smallest plan of each bug (`plant-*.json` of [the corpus](../tests/simulator/corpus)).
 
-Seeds to detection are counted from seed 0; `plan` means that 200 seeds do not show it, and its plan in the corpus does. The number
-beside `plan` counts the seeds to the drawn plan of which that is the smallest; without one it was made by hand.
-Written by `cargo run -p pod-safety-simulator --example campaign -- teeth`;
-`tests/planted.rs` fails when a bug is missing here or takes more than four times as many seeds, and forty; of a rare one it runs
-that drawn plan, and the one in the corpus.
-
-| bug | what it does | caught by | seeds |
-|---|---|---|---:|
+In parentheses: the seeds to detection, from seed 0. `plan`: 200 seeds do not show it, and its plan in the corpus does; the number beside it counts the seeds to the
+drawn plan of which that is the smallest, and without one it was made by hand. `cargo run -p pod-safety-simulator --example campaign -- teeth` writes this page.
+`make test` fails when a bug is missing here, or takes more than four times as many seeds, and forty.
 ";
 
 fn measure(names: &[&str]) -> Result<ExitCode> {
@@ -313,7 +307,7 @@ fn entry_of(plant: Plant) -> String {
 }
 
 fn measure_teeth() -> Result<ExitCode> {
-    let (mut text, mut missed) = (TEETH.to_owned(), Vec::new());
+    let (mut by_rule, mut missed) = (BTreeMap::<String, String>::new(), Vec::new());
     for (plant, invariant) in Plant::ALL {
         let subject = Subject::Shipped(shipped::launch, Some(plant));
         let found = first_seed_that_breaks(invariant, 0..SEEDS, subject);
@@ -324,7 +318,8 @@ fn measure_teeth() -> Result<ExitCode> {
         };
         match seeds {
             Some(seeds) => {
-                let _written = writeln!(text, "| `{plant:?}` | {} | {invariant} | {seeds} |", plant.what());
+                let of_rule = by_rule.entry(invariant.to_string()).or_default();
+                let _written = writeln!(of_rule, "- `{plant:?}` ({seeds}): {}", plant.what());
             }
             None => missed.push(plant),
         }
@@ -332,6 +327,7 @@ fn measure_teeth() -> Result<ExitCode> {
     if !missed.is_empty() {
         bail!("not caught within {SEEDS} seeds: {missed:?}");
     }
-    std::fs::write(teeth(), text)?;
+    let rules = by_rule.iter().map(|(rule, bugs)| format!("\n**{rule}**\n\n{bugs}"));
+    std::fs::write(teeth(), TEETH.to_owned() + &rules.collect::<String>())?;
     Ok(ExitCode::SUCCESS)
 }

@@ -42,7 +42,7 @@ impl Outcome {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
-    /// Whose question it is: a line of the proposal's section on testing, or a complaint of users.
+    /// Whose question it is: a complaint of users, with its number, or a part of the cluster that fails.
     pub(crate) of: &'static str,
     /// Whose machine has the fault.
     pub(crate) identity: &'static str,

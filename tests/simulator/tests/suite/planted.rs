@@ -1,6 +1,7 @@
 //! The checker has teeth: each planted bug is caught by the invariant that names
 //! it, and what people use today is found guilty.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
@@ -15,30 +16,32 @@ use crate::runs::{self, KCM, well};
 use crate::shipped;
 use crate::teeth;
 
-/// A bug that is not found within so many seeds is not found.
+/// A bug that is not found within this many seeds is not found.
 const SEEDS: u64 = 400;
 
-/// The rows of the committed table: bug, invariant, seeds to detection.
-fn table() -> Result<Vec<(String, String, String)>> {
+/// The committed page: invariant and seeds to detection of each bug.
+fn page() -> Result<BTreeMap<String, (String, String)>> {
     let text = std::fs::read_to_string(teeth())?;
-    let mut rows = Vec::new();
-    for line in text.lines().filter(|line| line.starts_with("| `")) {
-        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
-        let [name, _, invariant, seeds] = cells.as_slice() else { anyhow::bail!("not a row: {line}") };
-        rows.push((name.trim_matches('`').to_owned(), (*invariant).to_owned(), (*seeds).to_owned()));
+    let (mut rule, mut bugs) = (String::new(), BTreeMap::new());
+    for line in text.lines() {
+        if let Some(name) = line.strip_prefix("**").and_then(|line| line.strip_suffix("**")) {
+            name.clone_into(&mut rule);
+        } else if let Some((bug, rest)) = line.strip_prefix("- `").and_then(|line| line.split_once("` (")) {
+            let (seeds, _) = rest.split_once("): ").with_context(|| format!("not a bug: {line}"))?;
+            bugs.insert(bug.to_owned(), (rule.clone(), seeds.to_owned()));
+        }
     }
-    Ok(rows)
+    Ok(bugs)
 }
 
 #[test]
 fn every_planted_bug_is_caught_by_the_invariant_that_names_it() -> Result<()> {
-    let rows = table()?;
-    let named = Plant::ALL.map(|(plant, invariant)| (format!("{plant:?}"), invariant.to_string()));
-    let listed: Vec<_> =
-        rows.iter().map(|(plant, invariant, _)| (plant.clone(), invariant.clone())).collect();
-    ensure!(listed == named, "docs/simulator-teeth.md lists other bugs than there are: {listed:?}");
+    let page = page()?;
+    ensure!(page.len() == Plant::ALL.len(), "docs/simulator-teeth.md lists other bugs than there are: {page:?}");
     let mut missed = Vec::new();
-    for ((plant, invariant), (_, _, committed)) in Plant::ALL.into_iter().zip(rows) {
+    for (plant, invariant) in Plant::ALL {
+        let (rule, committed) = page.get(&format!("{plant:?}")).with_context(|| format!("{plant:?} is missing"))?;
+        ensure!(*rule == invariant.to_string(), "{plant:?} is listed at {rule}");
         if let Some(drawn) = committed.strip_prefix("plan") {
             missed.extend(missed_by_plan(plant, invariant, drawn)?);
             continue;
