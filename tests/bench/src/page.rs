@@ -132,8 +132,7 @@ fn made(folder: &Path) -> Result<(String, String)> {
 
 /// `page` with `text` between the markers of this name.
 pub(crate) fn filled(page: &str, name: &str, text: &str) -> Result<String> {
-    let (begin, end) =
-        (format!("<!-- measured: {name} -->"), format!("<!-- measured: to here, {name} -->"));
+    let (begin, end) = (format!("<!-- measured: {name} -->"), format!("<!-- measured: to here, {name} -->"));
     let lacks = |marker: &str| format!("the page lacks the line {marker:?}");
     let (before, rest) = page.split_once(&begin).with_context(|| lacks(&begin))?;
     let (_, after) = rest.split_once(&end).with_context(|| lacks(&end))?;
@@ -163,7 +162,9 @@ fn lines(samples: &[Sample]) -> Vec<Line> {
         });
         for scene in each_once(has.map(|one| one.scene.as_str())) {
             lines.push(line(samples, row, scene));
-            lines.extend((row.phase == Phase::Removal).then(|| beside_the_bare_loop(samples, scene)).flatten());
+            lines.extend(
+                (row.phase == Phase::Removal).then(|| beside_the_bare_loop(samples, scene)).flatten(),
+            );
         }
     }
     lines
@@ -200,7 +201,8 @@ fn line(samples: &[Sample], row: &Row, scene: &str) -> Line {
 fn beside_the_bare_loop(samples: &[Sample], scene: &str) -> Option<Line> {
     let loops = bare_loops(samples).into_iter().filter(|(_, of)| *of == scene);
     let rates = loops.filter_map(|(who, _)| median_of(samples, Phase::Bare, scene, who, RATE));
-    let part = ratio(median_of(samples, Phase::Removal, scene, Ours.name(), RATE), rates.max_by(f64::total_cmp))?;
+    let part =
+        ratio(median_of(samples, Phase::Removal, scene, Ours.name(), RATE), rates.max_by(f64::total_cmp))?;
     let cells = [
         format!("{scene}: part of the bare loop's pods/s"),
         shown(Some(part)),
@@ -290,7 +292,9 @@ mod tests {
     #[test]
     fn what_was_not_done_in_time_is_a_bound() {
         let sample = |who: &str, seconds: f64, right: f64| {
-            Sample::of(Phase::Budgets, who, "9 budgets in one namespace").with(STATUSES, seconds).with(RIGHT, right)
+            Sample::of(Phase::Budgets, who, "9 budgets in one namespace")
+                .with(STATUSES, seconds)
+                .with(RIGHT, right)
         };
         let samples = [sample(Ours.name(), 10.0, 9.0), sample(Kcm.name(), 300.0, 4.0)];
         let lines = lines(&samples);

@@ -71,7 +71,8 @@ fn pictures(docs: &Path) -> Result<Vec<(String, String)>> {
     let on_real = |columns| points(&page, BESIDE, columns, |cells| cells[0] != KCM);
     let memory = [ours(SIZES, (1, 5), all)?, kcm((2, 4))?].concat();
     let start = [ours(SIZES, (1, 3), all)?, kcm((2, 3))?].concat();
-    let lost = [ours(SILENT, (0, 3), |cells| cells[1] == "100" && !cells[3].is_empty())?, kcm((1, 6))?].concat();
+    let lost =
+        [ours(SILENT, (0, 3), |cells| cells[1] == "100" && !cells[3].is_empty())?, kcm((1, 6))?].concat();
     let removal = [vec![("pod-safety".to_owned(), on_real((1, 5))?)], kcm((1, 5))?].concat();
     let all = [
         ("scale-memory.svg", "Memory at its peak", ["thousands of pods", "MiB"], memory, 1e-3, Even),
@@ -213,7 +214,8 @@ mod tests {
     #[test]
     fn a_table_gives_points_in_order() {
         let page = "| program | nodes | s |\n|---|--:|--:|\n| ours | 20 | 1,000 |\n| kcm | 5 | 7 |\n| ours | 10 | 3 |\n\n| ours | 1 | 1 |\n";
-        let of = |name: &'static str| points(page, "| program | nodes |", (1, 2), move |cells| cells[0] == name);
+        let of =
+            |name: &'static str| points(page, "| program | nodes |", (1, 2), move |cells| cells[0] == name);
         assert_eq!(of("ours").unwrap(), [(10.0, 3.0), (20.0, 1000.0)]);
         assert_eq!(of("kcm").unwrap(), [(5.0, 7.0)]);
         assert!(points(page, "| nothing |", (1, 2), |_| true).is_err());

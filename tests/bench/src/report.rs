@@ -34,11 +34,7 @@ pub(crate) fn markdown(results: &Results) -> String {
         bare(results),
     );
     let requests = table(["requests", "of", ""], requests(results));
-    [frame, beside, bare, requests]
-        .into_iter()
-        .filter(|part| !part.is_empty())
-        .collect::<Vec<_>>()
-        .join("\n")
+    [frame, beside, bare, requests].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
 }
 
 /// Without rows there is no table.

@@ -52,9 +52,16 @@ impl Origin {
         let git = std::process::Command::new("git")
             .args(["-C", env!("CARGO_MANIFEST_DIR"), "describe", "--always", "--dirty", "--abbrev=8"])
             .output();
-        let commit = git.map_or_else(|_| String::new(), |git| String::from_utf8_lossy(&git.stdout).trim().to_owned());
+        let commit =
+            git.map_or_else(|_| String::new(), |git| String::from_utf8_lossy(&git.stdout).trim().to_owned());
         let date = jiff::Timestamp::now().strftime("%Y-%m-%d").to_string();
-        Self { command: format!("pod-safety-bench {flags}"), commit, date, machine: Machine::this(), versions }
+        Self {
+            command: format!("pod-safety-bench {flags}"),
+            commit,
+            date,
+            machine: Machine::this(),
+            versions,
+        }
     }
 }
 

@@ -20,9 +20,9 @@ use crate::plan::{Phase, Plan};
 use crate::results::{Meter, Results, Sample, number};
 
 const NAMESPACE: &str = "tenant";
-/// So many requests of a tenant are under way together.
+/// How many requests of a tenant are under way together.
 const AT_ONCE: usize = 16;
-/// As in the review that found them: more than etcd takes for one object is refused.
+/// Close to what etcd takes for one object; more is refused.
 const FAT_PODS: usize = 10;
 const LABELS: usize = 90_000;
 /// A probe of Kubernetes each ten seconds would miss what lasts shorter.

@@ -248,7 +248,7 @@ fn named_files(text: &str) -> impl Iterator<Item = &str> {
         .filter(|word| ENDINGS.iter().any(|ending| word.ends_with(ending)))
 }
 
-/// Found on a newcomer's walk: files that had moved long ago.
+/// Files move.
 #[test]
 fn bug_a_page_named_files_that_are_not_there() -> Result<()> {
     let found: Vec<_> = named_files("`docs/gone.md` and `ls docs/x.md` and `README.md`").collect();
@@ -267,7 +267,7 @@ fn bug_a_page_named_files_that_are_not_there() -> Result<()> {
     Ok(())
 }
 
-/// Found on a newcomer's walk: the page of what an installation creates was behind the chart.
+/// The page of what an installation creates counts what the chart has.
 #[test]
 fn bug_the_page_of_what_changes_counted_other_objects_than_the_chart_has() -> Result<()> {
     let render = std::fs::read_to_string(repository().join("tests/control-plane/golden/chart/default.yaml"))?;

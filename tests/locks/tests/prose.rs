@@ -89,7 +89,7 @@ fn a_planted_sentence_is_noticed() {
     );
 }
 
-/// Found on a newcomer's walk: Events, denials and pages named a command that fails without its reason.
+/// `confirm-down` fails without its reason, in Events, denials and pages, too.
 #[test]
 fn bug_a_command_to_type_lacked_its_reason() -> Result<()> {
     const COMMAND: &str = "pod-safety confirm-down ";

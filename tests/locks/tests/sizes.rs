@@ -3,12 +3,11 @@
 use anyhow::{Context, Result, ensure};
 use pod_safety_locks::{Source, manifest, repository, texts};
 
-/// Lines of code of the kernel, at most. It only shrinks, but for a kind of evidence: `PodsEnded` took 75. The structure of record
-/// wants 800.
+/// Lines of code of the kernel, at most. It only shrinks, but for a new kind of evidence. The target is 800.
 const KERNEL_MOST: usize = 1_525;
 /// A file longer than this has two subjects.
 const FILE_MOST: usize = 400;
-/// Files that are longer, with what they had when this test was written. They only shrink.
+/// Files that are longer, and how long they may be. They only shrink.
 const LONGER: [(&str, usize); 2] =
     [("controllers/process/src/run.rs", 449), ("shared/cache/src/view.rs", 450)];
 

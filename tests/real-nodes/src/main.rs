@@ -156,7 +156,8 @@ fn main() -> Result<ExitCode> {
     let Part { report, wrong } = beside::play(&ways, &world)?;
     std::io::stdout().write_all(report.markdown().as_bytes())?;
     if let Some(path) = &args.table {
-        std::fs::write(path, report.page(&commit()?)).with_context(|| format!("writing {}", path.display()))?;
+        std::fs::write(path, report.page(&commit()?))
+            .with_context(|| format!("writing {}", path.display()))?;
     }
     for line in &wrong {
         say(&format!("WRONG: {line}"));
@@ -342,7 +343,8 @@ async fn storm(cluster: &mut Cluster, args: &Args, part: &mut Part) -> Result<()
     if rounds > 0 {
         let [undisturbed, recovers, waits, broken] = counts;
         let with = if args.with_agents { " with agents" } else { "" };
-        let shortest = report::shortest(&handovers).map_or_else(|| "–".to_owned(), |time| format!("{time:.1} s"));
+        let shortest =
+            report::shortest(&handovers).map_or_else(|| "–".to_owned(), |time| format!("{time:.1} s"));
         let line = format!(
             "| {seed} | {rounds}{with} | {undisturbed} | {recovers} | {waits} | {broken} | {shortest} |"
         );

@@ -90,7 +90,12 @@ impl Report {
         for (scenario, ways) in self.lines() {
             let said: BTreeSet<_> = ways.values().flat_map(|finding| &finding.said).collect();
             if !said.is_empty() {
-                let said = said.into_iter().map(String::as_str).collect::<Vec<_>>().join("; ").replace(['\n', '|'], " ");
+                let said = said
+                    .into_iter()
+                    .map(String::as_str)
+                    .collect::<Vec<_>>()
+                    .join("; ")
+                    .replace(['\n', '|'], " ");
                 let _infallible = writeln!(text, "- {}: {said}", scenario.name);
             }
         }

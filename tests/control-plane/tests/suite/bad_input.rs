@@ -229,7 +229,7 @@ async fn flags_of_kcm(sections: &[&str]) -> Vec<String> {
     flags
 }
 
-/// B4: "so that a command line can be carried over". Left out are flags of other controllers and of cloud providers.
+/// A command line of kube-controller-manager can be carried over. Left out are flags of other controllers and of cloud providers.
 #[tokio::test]
 async fn what_kube_controller_manager_takes_for_these_controllers_and_its_client_is_taken() {
     const OF_OTHERS: [&str; 11] = [

@@ -267,7 +267,7 @@ fn mounts(pod: &Value, is_wanted: impl Fn(&Value) -> bool) -> Vec<(&str, &str)> 
     mounts.map(|(container, mount)| (container, mount["mountPath"].as_str().unwrap())).collect()
 }
 
-/// Finding 12 of the security review: agents ran in the container of the controllers, as their user.
+/// Agents have a container and a user of their own.
 #[tokio::test]
 async fn attack_fence_agents_share_neither_token_nor_user_nor_processes_with_the_controllers() {
     let on = "--set=controllers.fencing.agents.enabled=true";

@@ -1,5 +1,5 @@
-//! Hole H-3 of kube-controller-manager, shown on the real one (the test whose name ends in `_live`), and the same pod in the
-//! hands of ours.
+//! kube-controller-manager removes pods of a deleted Node while its kubelet runs: shown on the real one (the test whose name ends
+//! in `_live`), and the same pod with ours.
 //!
 //! Somebody deletes the Node of a machine that runs. Its kubelet renews its Lease and reports its container as
 //! running. Whoever removes the pod now gives its name away: the StatefulSet controller starts the next one, and

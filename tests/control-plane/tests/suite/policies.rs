@@ -196,7 +196,7 @@ async fn taints_and_deletions_of_nodes(scene: &Scene) {
         (DEV, Some("Unknown"), false, None, "delete", refused),
         (DEV, Some("False"), false, None, "delete", refused),
         (WILD, Some("Unknown"), false, Some("."), "delete", refused),
-        // A1: its kubelet lives, and cannot show it when its Node is gone.
+        // Its kubelet lives, and cannot show it when its Node is gone.
         (DEV, Some("True"), false, None, "delete", refused),
         (DEV, Some("True"), false, None, "cordon and delete", None),
         (DEV, Some("Unknown"), false, None, "cordon and delete", refused),

@@ -1,4 +1,4 @@
-//! Hole H-1 of kube-controller-manager, shown on the real one (tests whose names end in `_live`), and the same script
+//! kube-controller-manager deletes by name: shown on the real one (tests whose names end in `_live`), and the same script
 //! against ours.
 //!
 //! A StatefulSet replaces its pod under the same name. A force deletion of the old pod that is still on its way

@@ -85,7 +85,7 @@ fn excuse(state: &State, other: &Process, new: &Process) -> Option<&'static str>
     let excused = volumes.all(|volume| {
         // Its guard had evidence that was honest.
         let relieved = other.relieved.contains(volume);
-        // A detachment that was refused leaves it there, and keeps nobody else from the volume (hole H-7).
+        // A detachment that was refused leaves it there, and keeps nobody else from the volume.
         twice |= !relieved;
         relieved || state.storage.remained_on(volume, &new.node)
     });

@@ -283,7 +283,7 @@ fn l7_a_pod_that_cannot_end_is_shown() {
     assert_eq!(waits(16, holds_of("u2", "NoEvidence")), [Invariant::Stuck], "another pod is");
 }
 
-/// Found by seed 786: the machine came back, and its kubelet's API server lagged.
+/// Seed 786: the machine came back, and its kubelet's API server lagged.
 #[test]
 fn bug_a_kubelet_that_begins_with_the_past_is_not_held_against_whoever_removed_the_pod() {
     let returned = |removed: bool| {

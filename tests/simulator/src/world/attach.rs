@@ -54,7 +54,7 @@ pub(crate) struct AttachDetach {
     attached: BTreeMap<Place, Option<Duration>>,
     /// What waits for a volume that is attached elsewhere.
     waiting: BTreeSet<Place>,
-    /// What was to be detached and could not be: upstream calls that uncertain, and keeps nobody else from it (hole H-7).
+    /// What was to be detached and could not be: upstream calls that uncertain, and keeps nobody else from it.
     uncertain: BTreeSet<Place>,
     /// What is written, and could not be called attached yet: its driver tries again.
     uncalled: BTreeSet<Place>,
@@ -312,7 +312,7 @@ impl AttachDetach {
 }
 
 /// Where a pod's volumes are wanted: a pod that ended, or that is deleted and reports
-/// no running container, wants nothing (hole H-8).
+/// no running container, wants nothing.
 fn wanted(pod: &Value) -> Vec<Place> {
     let node = word(pod, "/spec/nodeName");
     let ended = matches!(word(pod, "/status/phase"), "Failed" | "Succeeded");

@@ -103,7 +103,7 @@ impl PodGc {
     }
 
     /// `markFailedAndDeletePodWithCondition`: the patch names the UID, the deletion
-    /// only the name (hole H-1).
+    /// only the name.
     async fn delete(&self, pod: &Value) {
         let uid = word(pod, "/metadata/uid");
         let path = format!(

@@ -4,7 +4,7 @@
 //!
 //! One worker, twenty requests a second. A budget is looked at when a pod that it
 //! selects changes, when it changes itself, and when an entry of it expires; never
-//! because a workload was scaled (W-DC2). Entries are kept by the names of pods
+//! because a workload was scaled (W-DC2 of `controllers/disruption`). Entries are kept by the names of pods
 //! (W-DC6). Of the finders there are those of ReplicaSet and StatefulSet.
 
 use std::collections::{BTreeMap, VecDeque};

@@ -1,6 +1,6 @@
 //! The baseline's taint eviction, as kube-controller-manager 1.37 does it: a timer for
 //! each pod by namespace and name, set when this process first saw the taint, left as it
-//! is whatever changes, and nothing looked at when it fires (holes H-2, W-TE2 to W-TE4).
+//! is whatever changes, and nothing looked at when it fires (W-TE2 to W-TE4 of `controllers/taint-eviction`).
 //!
 //! In a world in which nobody adds taints but its node lifecycle, every pod tolerates
 //! that for 300 s, as `DefaultTolerationSeconds` has it.

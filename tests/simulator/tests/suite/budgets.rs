@@ -69,7 +69,7 @@ fn the_pods_of_a_living_kubelet_whose_node_was_deleted_stay_ready() {
 }
 
 #[test]
-fn weak_spot_w_dc2_kcm_is_not_woken_by_scaling_and_ours_is() {
+fn kcm_is_not_woken_by_scaling_and_ours_is() {
     let late = vec![
         (90, Fault::StallWorkloads { seconds: 30 }),
         (91, Fault::Scale { workload: 0, replicas: 5 }),

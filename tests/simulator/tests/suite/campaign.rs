@@ -91,9 +91,9 @@ fn a_seed_gives_the_same_run_each_time() {
     }
 }
 
-/// A1: a person who deleted the Node of a machine that ran, connected even, vouched for it once its Lease was collected.
+/// A person who deleted the Node of a machine that ran, connected even, vouched for it once its Lease was collected.
 #[test]
-fn bug_a1_a_connected_kubelet_whose_lease_was_collected_was_not_asked_to_end_its_pods() {
+fn bug_a_connected_kubelet_whose_lease_was_collected_was_not_asked_to_end_its_pods() {
     let plan = |collected| Plan {
         seed: 1,
         servers: 1,

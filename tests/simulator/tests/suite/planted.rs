@@ -37,10 +37,14 @@ fn page() -> Result<BTreeMap<String, (String, String)>> {
 #[test]
 fn every_planted_bug_is_caught_by_the_invariant_that_names_it() -> Result<()> {
     let page = page()?;
-    ensure!(page.len() == Plant::ALL.len(), "docs/simulator-teeth.md lists other bugs than there are: {page:?}");
+    ensure!(
+        page.len() == Plant::ALL.len(),
+        "docs/simulator-teeth.md lists other bugs than there are: {page:?}"
+    );
     let mut missed = Vec::new();
     for (plant, invariant) in Plant::ALL {
-        let (rule, committed) = page.get(&format!("{plant:?}")).with_context(|| format!("{plant:?} is missing"))?;
+        let (rule, committed) =
+            page.get(&format!("{plant:?}")).with_context(|| format!("{plant:?} is missing"))?;
         ensure!(*rule == invariant.to_string(), "{plant:?} is listed at {rule}");
         if let Some(drawn) = committed.strip_prefix("plan") {
             missed.extend(missed_by_plan(plant, invariant, drawn)?);
@@ -122,7 +126,7 @@ fn plan(faults: Vec<(u64, Fault)>) -> Plan {
 }
 
 #[test]
-fn hole_h3_kcm_removes_the_pods_of_a_living_kubelet_and_ours_holds_them() {
+fn kcm_removes_the_pods_of_a_living_kubelet_and_ours_holds_them() {
     let plan = plan(vec![(60, Fault::DeleteNode { node: 0 })]);
     let kcm = run(&plan, KCM);
     println!("{}", tell(&plan, &kcm));
@@ -131,7 +135,7 @@ fn hole_h3_kcm_removes_the_pods_of_a_living_kubelet_and_ours_holds_them() {
 }
 
 #[test]
-fn hole_h1_kcm_removes_the_successor_by_name_and_ours_does_not() {
+fn kcm_removes_the_successor_by_name_and_ours_does_not() {
     // The API server shows the past while the pod that it shows as Failed is
     // replaced under its name.
     let faults = (0..3)
@@ -153,7 +157,7 @@ fn hole_h1_kcm_removes_the_successor_by_name_and_ours_does_not() {
 /// ready, whether that writes or not, and given to the next: W-AD3 of the peer's
 /// weak spots.
 #[test]
-fn hole_h6_kcm_detaches_by_force_after_six_minutes_and_two_nodes_write_to_one_volume() {
+fn kcm_detaches_by_force_after_six_minutes_and_two_nodes_write_to_one_volume() {
     let lost = |how: Fault| Plan {
         heal_at: 520,
         with: Extras { attached_volumes: true, ..Extras::default() },

@@ -174,7 +174,7 @@ fn a_new_leader_whose_cache_is_behind_ends_nobody_for_a_taint_that_went() {
 }
 
 #[test]
-fn hole_h2_the_successor_under_the_same_name_is_not_ended_in_its_place() {
+fn the_successor_under_the_same_name_is_not_ended_in_its_place() {
     for seed in 0..8 {
         let replaced = Plan {
             seed,

@@ -1,5 +1,4 @@
-//! Plans by which two processes of one identity ran (A1 and A2 of issue 20): the ledger of processes shows that they do not any
-//! more, whatever the referee excuses.
+//! Plans by which two processes of one identity must not run: the ledger of processes shows it, whatever the checker excuses.
 #![expect(clippy::unwrap_used, reason = "tests fail loudly")]
 
 use std::collections::BTreeMap;
@@ -46,14 +45,14 @@ fn known(name: &str) -> (Plan, Outcome) {
 }
 
 #[test]
-fn bug_a1_two_processes_ran_when_the_node_of_a_living_kubelet_was_deleted() {
-    let (plan, outcome) = known("bug-a1-node-of-a-living-kubelet");
+fn bug_two_processes_ran_when_the_node_of_a_living_kubelet_was_deleted() {
+    let (plan, outcome) = known("bug-node-of-a-living-kubelet");
     assert!(both_ran(&outcome).is_empty(), "{}", tell(&plan, &outcome));
     assert!(outcome.probes.contains_key("kubelet completed a deletion"), "{:?}", outcome.probes);
 }
 
 #[test]
-fn bug_a2_two_processes_ran_when_a_device_of_a_sick_node_that_renews_reached_another_machine() {
-    let (plan, outcome) = known("bug-a2-wrong-device-of-a-sick-node");
+fn bug_two_processes_ran_when_a_device_of_a_sick_node_that_renews_reached_another_machine() {
+    let (plan, outcome) = known("bug-wrong-device-of-a-sick-node");
     assert!(both_ran(&outcome).is_empty(), "{}", tell(&plan, &outcome));
 }

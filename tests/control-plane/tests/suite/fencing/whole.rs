@@ -262,7 +262,7 @@ async fn without_the_process_that_runs_agents_it_is_said(scene: &mut Scene) {
     assert!(tested.stdout.contains("AgentsUnavailable"), "{tested:?}");
 }
 
-/// C9: the incident of w1 is over, and its machine has booted since; that of w3 waits for a person.
+/// The incident of w1 is over, and its machine has booted since; that of w3 waits for a person.
 async fn what_is_over_and_old_goes_and_what_matters_stays(scene: &mut Scene) {
     let args = ["--mode=replace", CONTROLLERS, "--node-monitor-grace-period=8s", "--fencing-history=1s"];
     scene.ours = scene.plane.pod_safety("next", &scene.kubeconfig, args).await.unwrap();

@@ -8,7 +8,7 @@ use super::admission::{
 use super::volumes::attachment;
 use crate::versions;
 
-/// The review's ways round: a node that somebody else calls Ready can be cordoned and deleted while its pods run, and one that
+/// A node that somebody else calls Ready can be cordoned and deleted while its pods run, and one that
 /// is created with the taint is off for kube-controller-manager.
 pub(super) async fn attack_a_node_is_called_ready_or_comes_with_the_taint(scene: &Scene) {
     let refused = Some("node");

@@ -61,7 +61,7 @@ async fn attack_a_person_takes_the_name_that_evidence_of_a_machine_needs(scene: 
     }
 }
 
-/// Finding 9 of the security review: an incident was opened in the name of another person, or as if it had been found.
+/// Nobody opens an incident in the name of another person, or as if a controller had found it.
 pub(super) async fn fences(scene: &Scene) {
     for (number, (who, by, kind, refusal)) in [
         (OPERATOR, Some(OPERATOR), "Person", None),

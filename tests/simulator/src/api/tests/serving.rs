@@ -89,7 +89,7 @@ async fn what_is_not_known_is_said_and_counted() {
     assert_eq!(cluster.etcd.unimplemented().len(), 4);
 }
 
-/// Found by 40,000 random operations: the newest list looks in the index by node,
+/// The newest list looks in the index by node,
 /// any other in the whole namespace, and each says that more comes if more is there.
 #[test]
 fn the_newest_list_by_node_looks_in_an_index() {

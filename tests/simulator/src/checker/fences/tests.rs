@@ -260,7 +260,7 @@ fn a_persons_word_releases_while_it_holds_and_the_kubelet_is_silent() {
     }
 }
 
-/// C1: what a device cannot answer is no excuse where a person has confirmed the node.
+/// What a device cannot answer is no excuse where a person has confirmed the node.
 #[test]
 fn l2_a_persons_word_is_made_use_of_though_the_device_fails() {
     inside(|checker| {
@@ -308,7 +308,7 @@ fn a_kubelet_is_waited_for_as_long_as_it_may_take_to_end_a_pod_and_no_longer() {
     }
 }
 
-/// Found by seed 7691: a pod was judged, its Node was deleted, and its release was called one for want of the Node.
+/// Seed 7691: a pod was judged, its Node was deleted, and its release was called one for want of the Node.
 #[test]
 fn what_was_read_of_a_node_counts_for_two_seconds_after_it_was_deleted() {
     inside(|checker| {

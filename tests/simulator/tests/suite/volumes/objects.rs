@@ -28,7 +28,7 @@ fn an_attacher_that_starts_anew_over_lost_nodes_takes_no_volume_from_them() {
         faults.extend((0..3).map(|pod| (BEGIN + 32, Fault::ForceDelete { pod })));
         faults.push((BEGIN + 36, Fault::RestartAttacher));
         let outcome = well(&plan(guarding, None, faults));
-        // No Node says what is attached to it: upstream keeps nobody else from that (hole H-7).
+        // No Node says what is attached to it: upstream keeps nobody else from that.
         assert!(seen(&outcome, "after its restart an attacher knew nothing of an attachment") > 0);
         let refused = seen(&outcome, "an attachment was refused by admission");
         assert!(guarding.gate || refused > 0, "{:#?}", outcome.timeline);
@@ -48,7 +48,7 @@ fn an_attacher_that_starts_anew_among_well_nodes_goes_on() {
     assert_eq!(seen(&outcome, "a volume was taken"), 4);
 }
 
-/// Found by seed 20534: the rule called it an end when a machine was registered anew under its running pods.
+/// Seed 20534: the rule called it an end when a machine was registered anew under its running pods.
 #[test]
 fn bug_a_machine_that_is_registered_anew_has_ended_nothing() {
     let faults = vec![
@@ -96,7 +96,7 @@ fn a_volume_that_is_torn_out_under_its_user_stays_its_nodes() {
         let outcome = well(&plan(guarding, None, faults.clone()));
         assert_eq!(seen(&outcome, "the Lease of a volume that is gone was forgotten"), 0);
         assert_eq!(seen(&outcome, "a volume was made anew under its name"), 1);
-        // Once more since a volume is held as well when its pod was removed by force while it is mounted.
+        // One of them because its pod was removed by force while it is mounted.
         assert_eq!(seen(&outcome, "a volume was held"), 4, "{:#?}", outcome.timeline);
     }
     let gone = plan(OPEN, None, vec![(BEGIN, Fault::RenewVolume { pod: 0, force: true })]);
