@@ -58,15 +58,6 @@ pub(crate) enum Violation {
 }
 
 impl Violation {
-    /// Whose.
-    pub(crate) fn identity(&self) -> &str {
-        match self {
-            Self::TwoRan { identity, .. }
-            | Self::WroteOn { identity, .. }
-            | Self::NotAlone { identity, .. } => identity,
-        }
-    }
-
     /// For how long, where that is known.
     pub(crate) fn seconds(&self) -> f64 {
         match self {

@@ -79,12 +79,20 @@ impl Report {
     /// A line for each scenario, a cell for each way; below it, what was said, and what rounds by chance came to.
     pub(crate) fn markdown(&self) -> String {
         let mut text = "| scenario | plain | guard | replace |\n|---|---|---|---|\n".to_owned();
-        for (scenario, ways) in self.lines() {
+        let is_calm = |ways: &BTreeMap<Way, &Finding>| {
+            ways.values().all(|finding| finding.outcome == Outcome::Undisturbed)
+        };
+        for (scenario, ways) in self.lines().filter(|(_, ways)| !is_calm(ways)) {
             let cells =
                 Way::ALL.map(|way| ways.get(&way).map_or_else(|| "–".to_owned(), |finding| cell(finding)));
             // A complaint of users has a number.
             let of = if scenario.of.contains('#') { format!(" ({})", scenario.of) } else { String::new() };
             let _infallible = writeln!(text, "| {}{of} | {} |", scenario.name, cells.join(" | "));
+        }
+        let calm: Vec<_> =
+            self.lines().filter(|(_, ways)| is_calm(ways)).map(|(scenario, _)| scenario.name).collect();
+        if !calm.is_empty() {
+            let _infallible = writeln!(text, "\nUndisturbed in every way: {}.", calm.join("; "));
         }
         text += "\nWhat pod-safety said of an identity that waited, and which acts admission denied:\n\n";
         for (scenario, ways) in self.lines() {
