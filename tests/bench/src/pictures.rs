@@ -52,7 +52,7 @@ pub(crate) fn draw_scale(docs: &Path) -> Result<String> {
 
 /// The tables of the page, by how they begin: made-up clusters of all sizes, nodes that fall silent there, and a real API server.
 const SIZES: &str = "| nodes | pods | heartbeats/s |";
-const SILENT: &str = "| nodes | silent at once |";
+const SILENT: &str = "| nodes | lost at once |";
 const BESIDE: &str = "| program | nodes | pods |";
 
 /// Files of the folder, and what belongs into them.
@@ -88,13 +88,13 @@ fn pictures(docs: &Path) -> Result<Vec<(String, String)>> {
             "scale-heartbeats.svg",
             "Own CPU for heartbeats",
             ["heartbeats/s", "% of a core"],
-            ours(SIZES, (2, 8), all)?,
+            ours(SIZES, (2, 6), all)?,
             1.0,
             Even,
         ),
         (
             "scale-lost-nodes.svg",
-            "100 nodes fall silent: grace period over to Unknown, p99",
+            "100 nodes are lost: grace period over to Unknown, p99",
             ["thousands of nodes", "ms"],
             lost,
             1e-3,

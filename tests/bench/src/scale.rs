@@ -78,15 +78,12 @@ struct Row {
     start: f64,
     start_cpu: f64,
     peak_mib: f64,
-    steady_mib: f64,
-    own_mib: f64,
     share: f64,
 }
 
 pub(crate) async fn run(plan: Scale) -> Result<String> {
     let mut table = String::from(
-        "| nodes | pods | heartbeats/s | start, s | … own CPU, s | peak, MiB | 15 s later, MiB | … of it no program pages, MiB | \
-         own CPU with heartbeats, % of a core | µs per heartbeat |\n|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n",
+        "| nodes | pods | heartbeats/s | start, s | … own CPU, s | peak, MiB | own CPU with heartbeats, % of a core | µs per heartbeat |\n|---:|---:|---:|---:|---:|---:|---:|---:|\n",
     );
     for &size in &plan.sizes {
         let row = measure(&plan, size).await?;
@@ -99,11 +96,11 @@ pub(crate) async fn run(plan: Scale) -> Result<String> {
 
 impl Row {
     fn line(&self) -> String {
-        let Self { size, heartbeats, start, start_cpu, peak_mib, steady_mib, own_mib, share } = self;
+        let Self { size, heartbeats, start, start_cpu, peak_mib, share } = self;
         let pods = size.nodes * size.pods_each;
         let each = share * 1e6 / crate::results::number(*heartbeats).max(1.0);
         format!(
-            "| {} | {pods} | {heartbeats} | {start:.2} | {start_cpu:.2} | {peak_mib:.0} | {steady_mib:.0} | {own_mib:.0} | {:.2} | \
+            "| {} | {pods} | {heartbeats} | {start:.2} | {start_cpu:.2} | {peak_mib:.0} | {:.2} | \
              {each:.1} |",
             size.nodes,
             share * 100.0
@@ -225,14 +222,14 @@ async fn measure(plan: &Scale, size: Size) -> Result<Row> {
     let (before, since) = (usage::cpu_seconds(ours.pid)?, Instant::now());
     tokio::time::sleep(Duration::from_secs(plan.seconds)).await;
     let share = (usage::cpu_seconds(ours.pid)? - before) / since.elapsed().as_secs_f64();
-    let (peak_mib, steady_mib, own_mib) = (ours.mib("VmHWM")?, ours.mib("VmRSS")?, ours.mib("RssAnon")?);
+    let peak_mib = ours.mib("VmHWM")?;
     for (resource, count) in [("pods", pods), ("nodes", nodes), ("leases", nodes)] {
         let has = ours.metric(&cached(resource)).await?;
         let wanted = crate::results::number(count);
         ensure!((has - wanted).abs() < 0.5, "pod-safety has {has} {resource} of {count}");
     }
     let (start, start_cpu) = ours.start;
-    Ok(Row { size, heartbeats, start, start_cpu, peak_mib, steady_mib, own_mib, share })
+    Ok(Row { size, heartbeats, start, start_cpu, peak_mib, share })
 }
 
 pub(crate) async fn wait<T>(look: impl AsyncFn() -> Option<T>) -> Result<T> {

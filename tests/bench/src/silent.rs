@@ -58,7 +58,7 @@ struct Scene {
 
 pub(crate) async fn run(plan: Silent) -> Result<String> {
     let mut table = String::from(
-        "| nodes | silent at once | p50, ms | p99, ms | longest, ms | own CPU, s | peak, MiB | leader killed: until the next one marks, s |\n\
+        "| nodes | lost at once | p50, ms | p99, ms | longest, ms | own CPU, s | peak, MiB | leader killed: until the next one marks, s |\n\
          |---:|---:|---:|---:|---:|---:|---:|---:|\n",
     );
     for &nodes in &plan.nodes {

@@ -273,13 +273,14 @@ fn commit_plant(plant: Plant, invariant: Invariant) -> Result<()> {
 
 const TEETH: &str = "# Planted bugs
 
-Each bug below is planted into the shipped process, at the seam below its client or by its settings
-([`planted.rs`](../tests/simulator/src/world/planted.rs)); no product code knows of it. It counts as caught when the rule that names it is broken. The clean
-tree breaks no rule on the same seeds, nor on the smallest plan of each bug (`plant-*.json` of [the corpus](../tests/simulator/corpus)).
+Each bug below is planted into the shipped process, at the seam below its client or by its settings; no product code knows of it.
+[`plant.rs`](../tests/simulator/src/campaign/plant.rs) says what each does. It counts as caught when the rule that names it ([the rules](simulator.md#the-rules)) is broken. The
+clean tree breaks no rule on the same seeds, nor on the smallest plan of each bug (`plant-*.json` of [the corpus](../tests/simulator/corpus)).
 
-In parentheses: the seeds to detection, from seed 0. `plan`: 200 seeds do not show it, and its plan in the corpus does; the number beside it counts the seeds to the
+Behind each name: the seeds to detection, from seed 0. `plan`: 200 seeds do not show it, and its plan in the corpus does; the number beside it counts the seeds to the
 drawn plan of which that is the smallest, and without one it was made by hand. `cargo run -p pod-safety-simulator --example campaign -- teeth` writes this page.
 `make test` fails when a bug is missing here, or takes more than four times as many seeds, and forty.
+
 ";
 
 fn measure(names: &[&str]) -> Result<ExitCode> {
@@ -298,7 +299,7 @@ fn in_corpus(plant: Plant, invariant: Invariant) -> Result<Option<String>> {
     let Ok(text) = std::fs::read(corpus().join(format!("{}.json", entry_of(plant)))) else { return Ok(None) };
     let seed = serde_json::from_slice::<Entry>(&text)?.plan.seed;
     let drawn = run(&draw(seed), Subject::Shipped(shipped::launch, Some(plant)));
-    Ok(Some(if drawn.breaks(invariant) { format!("plan, {}", seed + 1) } else { "plan".to_owned() }))
+    Ok(Some(if drawn.breaks(invariant) { format!("plan {}", seed + 1) } else { "plan".to_owned() }))
 }
 
 /// The name of a bug's plan in the corpus.
@@ -307,7 +308,7 @@ fn entry_of(plant: Plant) -> String {
 }
 
 fn measure_teeth() -> Result<ExitCode> {
-    let (mut by_rule, mut missed) = (BTreeMap::<String, String>::new(), Vec::new());
+    let (mut by_rule, mut missed) = (BTreeMap::<String, Vec<String>>::new(), Vec::new());
     for (plant, invariant) in Plant::ALL {
         let subject = Subject::Shipped(shipped::launch, Some(plant));
         let found = first_seed_that_breaks(invariant, 0..SEEDS, subject);
@@ -318,8 +319,7 @@ fn measure_teeth() -> Result<ExitCode> {
         };
         match seeds {
             Some(seeds) => {
-                let of_rule = by_rule.entry(invariant.to_string()).or_default();
-                let _written = writeln!(of_rule, "- `{plant:?}` ({seeds}): {}", plant.what());
+                by_rule.entry(invariant.to_string()).or_default().push(format!("`{plant:?}` {seeds}"));
             }
             None => missed.push(plant),
         }
@@ -327,7 +327,7 @@ fn measure_teeth() -> Result<ExitCode> {
     if !missed.is_empty() {
         bail!("not caught within {SEEDS} seeds: {missed:?}");
     }
-    let rules = by_rule.iter().map(|(rule, bugs)| format!("\n**{rule}**\n\n{bugs}"));
+    let rules = by_rule.iter().map(|(rule, bugs)| format!("- {rule}: {}\n", bugs.join(", ")));
     std::fs::write(teeth(), TEETH.to_owned() + &rules.collect::<String>())?;
     Ok(ExitCode::SUCCESS)
 }

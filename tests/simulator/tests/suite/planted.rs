@@ -22,13 +22,11 @@ const SEEDS: u64 = 400;
 /// The committed page: invariant and seeds to detection of each bug.
 fn page() -> Result<BTreeMap<String, (String, String)>> {
     let text = std::fs::read_to_string(teeth())?;
-    let (mut rule, mut bugs) = (String::new(), BTreeMap::new());
-    for line in text.lines() {
-        if let Some(name) = line.strip_prefix("**").and_then(|line| line.strip_suffix("**")) {
-            name.clone_into(&mut rule);
-        } else if let Some((bug, rest)) = line.strip_prefix("- `").and_then(|line| line.split_once("` (")) {
-            let (seeds, _) = rest.split_once("): ").with_context(|| format!("not a bug: {line}"))?;
-            bugs.insert(bug.to_owned(), (rule.clone(), seeds.to_owned()));
+    let mut bugs = BTreeMap::new();
+    for (rule, listed) in text.lines().filter_map(|line| line.strip_prefix("- ")?.split_once(": ")) {
+        for bug in listed.split(", ") {
+            let (name, seeds) = bug.split_once("` ").with_context(|| format!("not a bug: {bug}"))?;
+            bugs.insert(name.trim_start_matches('`').to_owned(), (rule.to_owned(), seeds.to_owned()));
         }
     }
     Ok(bugs)
@@ -69,14 +67,14 @@ fn every_planted_bug_is_caught_by_the_invariant_that_names_it() -> Result<()> {
     Ok(())
 }
 
-/// What does not catch a rare bug: its plan in the corpus, or the drawn one of which that is the smallest (`, 930` is seed 929).
+/// What does not catch a rare bug: its plan in the corpus, or the drawn one of which that is the smallest (` 930` is seed 929).
 fn missed_by_plan(plant: Plant, invariant: Invariant, drawn: &str) -> Result<Vec<String>> {
     let name = format!("corpus/plant-{}.json", format!("{plant:?}").to_lowercase());
     let text = std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(name))?;
     let entry: Entry = serde_json::from_slice(&text)?;
     ensure!(entry.expect.values().flatten().any(|rule| *rule == invariant.to_string()));
     let mut missed = entry.surprises(shipped::launch);
-    if let Some(seeds) = drawn.strip_prefix(", ") {
+    if let Some(seeds) = drawn.strip_prefix(' ') {
         let seed = seeds.parse::<u64>()?.saturating_sub(1);
         if !run(&draw(seed), Subject::Shipped(shipped::launch, Some(plant))).breaks(invariant) {
             missed.push(format!("{plant:?} in the plan drawn from seed {seed}"));
