@@ -25,7 +25,6 @@ mod shipped;
 mod teeth;
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -327,7 +326,8 @@ fn measure_teeth() -> Result<ExitCode> {
     if !missed.is_empty() {
         bail!("not caught within {SEEDS} seeds: {missed:?}");
     }
-    let rules = by_rule.iter().map(|(rule, bugs)| format!("- {rule}: {}\n", bugs.join(", ")));
-    std::fs::write(teeth(), TEETH.to_owned() + &rules.collect::<String>())?;
+    let rules: Vec<_> =
+        by_rule.iter().map(|(rule, bugs)| format!("- {rule}: {}\n", bugs.join(", "))).collect();
+    std::fs::write(teeth(), TEETH.to_owned() + &rules.concat())?;
     Ok(ExitCode::SUCCESS)
 }
