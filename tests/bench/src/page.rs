@@ -124,7 +124,7 @@ fn made(folder: &Path) -> Result<(String, String)> {
     let picture = picture(&lines);
     let head = ["", "pod-safety", "KCM", "better by", "wanted", "reached"];
     let rows = lines.into_iter().map(|line| line.cells);
-    let text = format!("{}\n{}", origins(&record), table(head, rows));
+    let text = format!("{}\n{}\n", table(head, rows), origins(&record).trim_end());
     let file = folder.join(PAGE);
     let page = std::fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
     Ok((filled(&page, PLACE, &text)?, picture))
@@ -139,15 +139,19 @@ pub(crate) fn filled(page: &str, name: &str, text: &str) -> Result<String> {
     Ok(format!("{before}{begin}\n\n{text}\n{end}{after}"))
 }
 
-/// Which run measured what.
+/// Which run measured what. What all runs have in common is said once.
 fn origins(record: &Record) -> String {
+    let place = |origin: &Origin| format!("{}; {}", origin.machine, origin.versions.join(", "));
+    let places = each_once(record.runs.iter().map(|run| place(&run.origin)));
     let mut text = String::new();
-    for Run { origin, samples } in &record.runs {
-        let phases = each_once(samples.iter().map(|one| one.phase.name())).join(", ");
-        let Origin { command, commit, date, machine, versions } = origin;
-        let versions = versions.join(", ");
-        let _infallible =
-            writeln!(text, "- {phases}: commit `{commit}`, {date}, `{command}`; {machine}; {versions}");
+    for on in places {
+        let _infallible = writeln!(text, "On {on}:\n");
+        for Run { origin, samples } in record.runs.iter().filter(|run| place(&run.origin) == on) {
+            let phases = each_once(samples.iter().map(|one| one.phase.name())).join(", ");
+            let Origin { command, commit, date, .. } = origin;
+            let _infallible = writeln!(text, "- {phases}: commit `{commit}`, {date}, `{command}`");
+        }
+        text.push('\n');
     }
     text
 }
@@ -182,7 +186,9 @@ fn line(samples: &[Sample], row: &Row, scene: &str) -> Line {
     };
     let promised = row.number != STATUSES || scene.ends_with("one namespace");
     let (wanted, reached) = match row.wanted {
-        Wanted::Times(limit) if promised => (format!("≥ {limit} ×"), times.map(|times| times >= limit)),
+        Wanted::Times(limit) if promised && kcm.is_some() => {
+            (format!("≥ {limit} ×"), times.map(|times| times >= limit))
+        }
         Wanted::AtMost(limit) => (format!("≤ {limit}"), Some(ours.is_some_and(|ours| ours <= limit))),
         Wanted::Nothing | Wanted::Times(_) => (dash(), None),
     };
