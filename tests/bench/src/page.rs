@@ -144,6 +144,9 @@ fn origins(record: &Record) -> String {
     let place = |origin: &Origin| format!("{}; {}", origin.machine, origin.versions.join(", "));
     let places = each_once(record.runs.iter().map(|run| place(&run.origin)));
     let mut text = String::new();
+    if record.runs.len() > 1 {
+        text += "Measured in parts; `make bench` measures all of it in one run.\n\n";
+    }
     for on in places {
         let _infallible = writeln!(text, "On {on}:\n");
         for Run { origin, samples } in record.runs.iter().filter(|run| place(&run.origin) == on) {
@@ -241,7 +244,7 @@ fn picture(lines: &[Line]) -> String {
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" font-family=\"sans-serif\" font-size=\"12\">\n\
          <rect width=\"{WIDTH}\" height=\"{height}\" fill=\"#fff\"/>\n\
-         <text x=\"{BARS_AT}\" y=\"20\" font-weight=\"bold\">times as good as kube-controller-manager (each step is ten times)</text>\n"
+         <text x=\"16\" y=\"20\" font-weight=\"bold\">How many times as good as kube-controller-manager, by powers of ten</text>\n"
     );
     for (place, (line, times)) in bars.iter().enumerate() {
         let y = ROW * (crate::results::number(place) + 1.5);

@@ -61,6 +61,7 @@ fn pictures(docs: &Path) -> Result<Vec<(String, String)>> {
     let file = docs.join(PAGE);
     let page = std::fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
     let all = |_: &[&str]| true;
+    let with_pods = |cells: &[&str]| cells[1] != "0";
     let ours = |table, columns, of: fn(&[&str]) -> bool| {
         Ok::<_, anyhow::Error>(vec![("pod-safety".to_owned(), points(&page, table, columns, of)?)])
     };
@@ -69,8 +70,8 @@ fn pictures(docs: &Path) -> Result<Vec<(String, String)>> {
         Ok::<_, anyhow::Error>(vec![(KCM.to_owned(), points(&page, BESIDE, columns, of)?)])
     };
     let on_real = |columns| points(&page, BESIDE, columns, |cells| cells[0] != KCM);
-    let memory = [ours(SIZES, (1, 5), all)?, kcm((2, 4))?].concat();
-    let start = [ours(SIZES, (1, 3), all)?, kcm((2, 3))?].concat();
+    let memory = [ours(SIZES, (1, 5), with_pods)?, kcm((2, 4))?].concat();
+    let start = [ours(SIZES, (1, 3), with_pods)?, kcm((2, 3))?].concat();
     let lost =
         [ours(SILENT, (0, 3), |cells| cells[1] == "100" && !cells[3].is_empty())?, kcm((1, 6))?].concat();
     let removal = [vec![("pod-safety".to_owned(), on_real((1, 5))?)], kcm((1, 5))?].concat();
