@@ -168,7 +168,9 @@ fn lines(samples: &[Sample]) -> Vec<Line> {
             one.value(row.number).is_some() || is_ours_and_missed
         });
         for scene in each_once(has.map(|one| one.scene.as_str())) {
-            lines.push(line(samples, row, scene));
+            let line = line(samples, row, scene);
+            let is_beside_kcm = matches!(row.wanted, Wanted::Times(_));
+            lines.extend((!is_beside_kcm || line.times.is_some()).then_some(line));
             lines.extend(
                 (row.phase == Phase::Removal).then(|| beside_the_bare_loop(samples, scene)).flatten(),
             );
