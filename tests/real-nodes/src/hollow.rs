@@ -1,6 +1,6 @@
 //! The simulator's kubelet beside a real one: the same scripts, played on both, and what the API shows of pod, Node and Lease
-//! in between, in one form without times. A difference is mended in the simulator, or stands in `differences` with its reason;
-//! one that is not there fails, and so does one that stands there and is none any more.
+//! in between, in one form without times. A difference fails unless `differences` lists it with its
+//! reason, and so does a listed one that does not occur.
 //!
 //! Both are asked by the same client and heard by the same watches (`record`); `side` is what each does in a way of its own.
 

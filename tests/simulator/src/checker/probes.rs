@@ -161,8 +161,8 @@ const SOMETIMES: [(&str, u64); 147] = [
 /// Fewer are a look at some worlds: what happens seven times in most of them may happen in none of these.
 const FEWEST_SEEDS: u64 = 100;
 
-/// What happened too rarely in a campaign of `seeds` seeds: name, count, and what
-/// was wanted. Fewer seeds than the table is for want proportionally less, and
+/// What happened too rarely in a campaign of `seeds` seeds: name, count, and the
+/// least count. Fewer seeds than the table is for want proportionally less, and
 /// nothing of what would come out below three.
 #[must_use]
 pub fn unreached(probes: &BTreeMap<String, u64>, seeds: u64) -> Vec<(&'static str, u64, u64)> {

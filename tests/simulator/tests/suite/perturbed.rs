@@ -74,15 +74,15 @@ fn broken_by(scenario: &str, strike: &Strike) -> Option<usize> {
     Some(stricken(&scenario.plan, SHIPPED, strike).0.violations.len())
 }
 
-/// The first run of all strikes found it: the rule of failover allowed for one look of the standby, and there are two,
-/// for it may have seen the dead leader's last renewal as late as it then sees its end.
+/// The rule of failover must allow for two looks of the standby: it may have seen the dead leader's last renewal as late as it
+/// then sees its end.
 #[test]
 fn bug_a_standby_that_saw_the_last_renewal_a_look_late_was_called_slow() {
     let strike = Strike { replica: 0, occasion: Occasion::Call, number: 4, blow: Blow::Error { code: 429 } };
     assert_eq!(broken_by("terminated and unscheduled pods", &strike), Some(0));
 }
 
-/// The second run found it: after a conflict that nothing had caused, the budget waited for an event in vain.
+/// After a conflict that nothing had caused, no event wakes the budget.
 #[test]
 fn bug_a_conflict_without_a_cause_left_a_budget_wrong_for_half_a_minute() {
     let strike = Strike { replica: 1, occasion: Occasion::Call, number: 53, blow: Blow::Error { code: 409 } };
