@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# How silent a node is whose grants have ended: an experiment for docs/watchdog-lease.md, printed as its table. A gate at the node's uplink
+# How silent a node is whose grants have ended: an experiment, printed as a table. A gate at the node's uplink
 # lets packets out until a deadline, which each grant raises. Needs root, network namespaces, and a kernel with nf_tables and TCX (6.6). Takes
 # nft from its package. Give it a folder to work in.
 #

@@ -60,9 +60,10 @@ mod tests {
                             "size": { "type": "integer", "minimum": 1.0, "maximum": 9.0 } } } },
                         "labels": { "type": "object", "additionalProperties": { "type": "string" } },
                         "nodeSelector": { "type": "object", "properties": { "matchLabels": {} } },
+                        "whole": { "type": "object", "properties": { "size": { "type": "integer", "minimum": 1.0, "maximum": 9.0 } } },
                     },
                     "x-kubernetes-validations": [{ "message": "grade is not both", "rule": "true" }],
-                } } } },
+                }, "status": { "properties": { "phase": { "type": "string" } } } } } },
             }],
         } });
         let page = reference::page(&[crd]);
@@ -73,13 +74,12 @@ A thing.
 
 Cluster. Short name: `t`. Columns of `kubectl get`: Age.
 
-| field | type | |
-|---|---|---|
-| `spec.grade` | string, required | a \\| b &lt;c> One of `Low`, `High`. Default: `Low`. |
-| `spec.labels` | map of string |  |
-| `spec.nodeSelector` | object |  |
-| `spec.parts` | list of object | At most 8. |
-| `spec.parts[].size` | integer | 1 to 9. |
+- `spec.grade` (string, required): a | b &lt;c> One of `Low`, `High`. Default: `Low`.
+- `spec.labels` (map of string)
+- `spec.nodeSelector` (object)
+- `spec.parts` (list of object): At most 8.
+- `spec.parts[].size` (integer): 1 to 9.
+- `spec.whole` (object): Fields as in `spec.parts[]`.
 
 The API server also checks:
 

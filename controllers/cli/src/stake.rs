@@ -111,7 +111,7 @@ fn page(scene: &Scene<'_>, node: &str, claims: &Claims, paint: Paint) -> String 
     }
     text.push('\n');
     if !rows.is_empty() {
-        text.push_str(&paint.table(&["POD", "OWNER", "VOLUME CLAIMS", "BUDGETS", ""], &rows));
+        text.push_str(&paint.table(&["POD", "OWNER", "VOLUME CLAIMS", "PDBS", ""], &rows));
     }
     if pods.len() > SHOWN {
         text.push_str(&format!("and {} more\n", pods.len() - SHOWN));

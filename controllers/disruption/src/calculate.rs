@@ -100,7 +100,7 @@ pub const fn asks_owners(wanted: &Wanted) -> bool {
 /// Calculates the status of a budget from the pods that it selects.
 ///
 /// # Errors
-/// What must be mended, or asked again, first: see [`fail_safe`].
+/// What must be corrected, or asked again, first: see [`fail_safe`].
 pub fn calculate(budget: &Budget, members: &[Member], now: Mono) -> Result<Calculated, CannotCalculate> {
     if let Err(bad) = &budget.selector {
         return Err(CannotCalculate::Selector(bad.to_string()));
@@ -202,8 +202,8 @@ fn scales(members: &[Member]) -> Result<i32, CannotCalculate> {
     Ok(scales.into_values().fold(0, i32::saturating_add))
 }
 
-/// Weak spot W-DC5 mended: KCM gives up the whole budget when one pod's controller
-/// has no number of pods. Here such a pod is neither expected nor healthy, as if
+/// KCM gives up the whole budget when one pod's controller has no number of pods
+/// (weak spot W-DC5). Here such a pod is neither expected nor healthy, as if
 /// the budget did not select it.
 fn does_not_count(budget: &Budget, member: &Member) -> bool {
     asks_owners(&budget.wanted) && odd(member).is_some()
@@ -241,8 +241,8 @@ fn disrupted(budget: &Budget, members: &[Member], now: Mono) -> Expected {
     found
 }
 
-/// Weak spot W-DC6 mended: the entry of a pod that was evicted says nothing about
-/// the one that has its name now. Where we did not see whom it was written for,
+/// The entry of a pod that was evicted says nothing about the one that has its name
+/// now (weak spot W-DC6 of KCM). Where we did not see whom it was written for,
 /// the API server's times tell.
 fn is_about(entry: &Disrupted, member: &Member) -> bool {
     match &entry.pod {

@@ -43,7 +43,7 @@ impl Controller for Disruption {
     }
 
     /// Beside KCM's own controller it would be two hands on one status, which
-    /// differ where a weak spot is mended: each would undo the other's.
+    /// differ at KCM's weak spots: each would undo the other's.
     fn acts(&self, mode: Mode) -> bool {
         mode == Mode::Replace
     }

@@ -41,7 +41,7 @@ pub enum Health {
     Unknown,
     /// It should be known.
     Attention,
-    /// It must be mended.
+    /// It must be fixed.
     Problem,
 }
 
@@ -283,13 +283,13 @@ pub fn graceless(sets: &[Value]) -> Symptom {
 /// Budgets that block for ever.
 pub fn budgets(never: &[&Budget]) -> Symptom {
     if never.is_empty() {
-        return fine("Budgets", "none blocks permanently");
+        return fine("PodDisruptionBudgets", "none blocks permanently");
     }
     let names: Vec<String> = never.iter().map(|budget| budget.key.to_string()).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let what = format!("never allow an eviction: {}", shown(&names));
     found(
-        "Budgets",
+        "PodDisruptionBudgets",
         Health::Attention,
         what,
         "drains of their nodes never finish",

@@ -2,7 +2,7 @@
 //!
 //! Whoever adds the out-of-service taint takes it away again. If he forgets, all is well until the node is not Ready for
 //! a moment: then kube-controller-manager detaches its volumes and force deletes its pods, though they run. It is said,
-//! and never mended: nobody but its owner knows what it still stands for.
+//! and never corrected: nobody but its owner knows what it still stands for.
 
 use std::sync::Arc;
 use std::time::Duration;

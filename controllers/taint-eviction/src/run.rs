@@ -55,7 +55,7 @@ impl Controller for TaintEviction {
     const KINDS: &'static [Kind] = NEEDS;
 
     /// Beside KCM's own controller it would tell every deletion twice, and be the only
-    /// one to delete where a weak spot is mended.
+    /// one to delete at KCM's weak spots.
     fn acts(&self, mode: Mode) -> bool {
         mode == Mode::Replace
     }

@@ -169,8 +169,8 @@ pub struct NetworkFence {
     pub namespace: String,
 }
 
-/// Which promises of node agents count, and for how long they are waited for: `3 (W + g)(1 + rho) + R + P` after a grant was last
-/// seen, where W is the timeout that the watchdog reports.
+/// Which promises of node agents count, and for how long they are waited for after a grant was last seen: three times the timeout
+/// that the watchdog reports and `tick_seconds`, stretched by `drift_ppm`, and then `reset_seconds` and `pause_seconds`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = ("!('Virtual' in self.classes) || self.pauseSeconds > 0", "a watchdog stands still while its virtual machine is paused: pauseSeconds must say for how long the hypervisor may pause it"))]
@@ -184,19 +184,19 @@ pub struct WatchdogLease {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub drilled: Vec<DrilledWatchdog>,
-    /// g: how much later than W the watchdog may fire, in seconds.
+    /// How much later than its timeout the watchdog may fire, in seconds.
     #[serde(default = "tick_seconds")]
     #[schemars(range(min = 1, max = 600))]
     pub tick_seconds: u32,
-    /// rho: how much slower than the controller's clock the watchdog may run, in millionths.
+    /// How much slower than the controller's clock the watchdog may run, in millionths.
     #[serde(default = "drift_ppm")]
     #[schemars(range(min = 1_000, max = 500_000))]
     pub drift_ppm: u32,
-    /// R: from the reset until no write is in flight to a disk any more, in seconds. Add the time of a crash dump, if there is one.
+    /// From the reset until no write is in flight to a disk any more, in seconds. Add the time of a crash dump, if there is one.
     #[serde(default = "reset_seconds")]
     #[schemars(range(min = 1, max = 3_600))]
     pub reset_seconds: u32,
-    /// P: for how many seconds in total a hypervisor may pause the machine. Only for the class `Virtual`.
+    /// For how many seconds in total a hypervisor may pause the machine. Only for the class `Virtual`.
     #[serde(default)]
     #[schemars(range(min = 0, max = 3_600))]
     pub pause_seconds: u32,

@@ -139,7 +139,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Cuts the node off, and deletes the pod by force once it is asked to end. Since then.
+    /// Cuts the node off, and deletes the pod by force once it is asked to end: the time of that deletion.
     async fn lose(&self) -> Result<Instant> {
         self.hosts.first().context("no host")?.cut_off().await;
         until("the pod is asked to end", async || {

@@ -1,4 +1,5 @@
-//! README, docs and chart use the words of docs/glossary.md: phrases that they replaced are refused.
+//! README, docs and chart use the words of docs/glossary.md: phrases that they replaced are refused. Pages and comments say what is, and
+//! not how it came to be. README and docs are short.
 
 use anyhow::{Result, ensure};
 use pod_safety_locks::{Source, repository};
@@ -43,6 +44,28 @@ const PHRASES: &[(&str, &str)] = &[
     ("so long", "say how long"),
     ("so many", "say how many"),
 ];
+
+/// Phrases of a diary. Say what is, measured at one commit by one command. A capital letter stands at the beginning of a sentence alone.
+const DIARY: [&str; 14] = [
+    "Since then",
+    "found it on its first run",
+    "formerly",
+    "has been fixed",
+    "has not been run yet",
+    "is mended",
+    "mended",
+    "run again after",
+    "the first run found",
+    "turned out",
+    "used to be",
+    "was fixed",
+    "was wanted",
+    "were wanted",
+];
+
+/// Words of README, and of README and docs together, as `wc -w` counts them.
+const README_MOST: usize = 1_200;
+const PAGES_MOST: usize = 65_000;
 
 /// Files that quote what programs print, and the glossary, which names what it replaces.
 const NOT_READ: [&str; 6] = [
@@ -117,6 +140,85 @@ fn every_file_that_is_not_read_is_there() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn no_page_and_no_comment_is_a_diary() -> Result<()> {
+    let mut pages = pages()?;
+    pages.extend(pod_safety_locks::sources()?.iter().map(comments));
+    let found: Vec<String> = pages.iter().flat_map(told).collect();
+    ensure!(found.is_empty(), "say what is, and not how it came to be:\n{}", found.join("\n"));
+    Ok(())
+}
+
+#[test]
+fn a_planted_memory_is_noticed() {
+    let source = |path: &str, text: &str| Source { path: path.to_owned(), text: text.to_owned() };
+    for (page, count) in [
+        ("The race was\nfixed.", 1),
+        ("Since then it holds.", 1),
+        ("One worker, since then by default. It is used to begin.", 0),
+        ("`mended`", 0),
+    ] {
+        assert_eq!(told(&source("docs/x.md", page)).len(), count, "{page}");
+    }
+    let code = "/// A rule that turned\n/// out well.\nlet x = \"was wanted\"; // which is mended\nlet url = \"https://used to be\";\n";
+    assert_eq!(
+        told(&comments(&source("x.rs", code))),
+        ["x.rs:3: \"is mended\"", "x.rs:3: \"mended\"", "x.rs:1: \"turned out\""]
+    );
+}
+
+#[test]
+fn readme_and_docs_are_short() -> Result<()> {
+    let words = |pages: &[&str]| -> Result<usize> {
+        let pages = pod_safety_locks::texts(pages, &["md"])?;
+        Ok(pages.iter().map(|page| page.text.split_whitespace().count()).sum())
+    };
+    let (readme, all) = (words(&["README.md"])?, words(&["README.md", "docs"])?);
+    ensure!(readme <= README_MOST, "README.md has {readme} words, at most {README_MOST}");
+    ensure!(all <= PAGES_MOST, "README.md and docs have {all} words, at most {PAGES_MOST}");
+    Ok(())
+}
+
+/// The comments of a source, each at its line and column, and blanks in place of the code.
+fn comments(source: &Source) -> Source {
+    let mut text = String::with_capacity(source.text.len());
+    for line in source.text.split_inclusive('\n') {
+        let own = line.trim_start().starts_with("//");
+        let begins = if own { line.find("//") } else { line.find(" // ").map(|at| at + 1) };
+        let (code, comment) = line.split_at(begins.unwrap_or(line.trim_end_matches('\n').len()));
+        text.push_str(&" ".repeat(code.len()));
+        // A sentence goes on behind the slashes of the next line.
+        let slashes = comment.bytes().take_while(|byte| b"/!".contains(byte)).count();
+        text.push_str(&" ".repeat(slashes));
+        text.push_str(&comment[slashes..]);
+    }
+    Source { path: source.path.clone(), text }
+}
+
+/// Place and phrase of what a page or a comment tells like a diary.
+fn told(source: &Source) -> Vec<String> {
+    let blanked = unquoted(source);
+    let (mut words, mut at) = (Vec::new(), 0);
+    for (number, line) in (1..).zip(source.text.split_inclusive('\n')) {
+        let plain =
+            |word: &'_ str| word.trim_matches(|letter: char| letter.is_ascii_punctuation()).to_owned();
+        words.extend(blanked[at..at + line.len()].split_whitespace().map(|word| (number, plain(word))));
+        at += line.len();
+    }
+    let mut found = Vec::new();
+    for phrase in DIARY {
+        let (first, rest) = phrase.split_at(1);
+        let capital = first.to_ascii_uppercase() + rest;
+        for begins in words.windows(phrase.split(' ').count()) {
+            let said = begins.iter().map(|(_, word)| word.as_str()).collect::<Vec<_>>().join(" ");
+            if said == phrase || said == capital {
+                found.push(format!("{}:{}: {phrase:?}", source.path, begins[0].0));
+            }
+        }
+    }
+    found
+}
+
 /// Place, phrase and replacement of each refused phrase.
 fn refused(source: &Source) -> Vec<String> {
     let text = prose(source);
@@ -139,6 +241,10 @@ fn is_word(text: &str, at: usize, length: usize) -> bool {
 
 /// The text in lower case and on one line, with blanks in place of what is quoted. Each byte keeps its place.
 fn prose(source: &Source) -> String {
+    unquoted(source).to_ascii_lowercase()
+}
+
+fn unquoted(source: &Source) -> String {
     let is_page = source.path.ends_with(".md");
     let (mut in_block, mut in_quotes) = (false, false);
     let mut blanked = String::with_capacity(source.text.len());
@@ -153,7 +259,7 @@ fn prose(source: &Source) -> String {
             blank_quotes(line, &mut in_quotes, &mut blanked);
         }
     }
-    blanked.to_ascii_lowercase()
+    blanked
 }
 
 /// Appends the line with blanks in place of what stands in backticks, and of its end.
@@ -170,10 +276,13 @@ fn blank_quotes(line: &str, in_quotes: &mut bool, blanked: &mut String) {
     }
 }
 
+fn pages() -> Result<Vec<Source>> {
+    pod_safety_locks::texts(&["CONTRIBUTING.md", "README.md", "SECURITY.md", "docs"], &["md"])
+}
+
 /// Everything that is read by people who use pod-safety. The change log names old words.
 fn texts() -> Result<Vec<Source>> {
-    let mut found =
-        pod_safety_locks::texts(&["CONTRIBUTING.md", "README.md", "SECURITY.md", "docs"], &["md"])?;
+    let mut found = pages()?;
     found.extend(pod_safety_locks::texts(&["charts"], &["json", "md", "tpl", "txt", "yaml"])?);
     found.retain(|source| !NOT_READ.contains(&source.path.as_str()));
     ensure!(found.len() > 80, "{} files: not all of them", found.len());

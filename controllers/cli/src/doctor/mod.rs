@@ -152,7 +152,7 @@ async fn examine(session: &Session) -> anyhow::Result<Vec<Symptom>> {
             checks::budgets(&scene.view.budgets().filter(never).collect::<Vec<_>>())
         } else {
             checks::not_checked(
-                "Budgets",
+                "PodDisruptionBudgets",
                 "PodDisruptionBudgets, pods or their controllers could not be listed",
             )
         });

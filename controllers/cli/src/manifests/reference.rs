@@ -4,29 +4,34 @@ use serde_json::Value;
 
 const HEAD: &str = "# Custom resources
 
-Every field of the API `pod-safety.dev/v1alpha1`, as `kubectl explain` shows it in a cluster. [fencing.md](fencing.md) and
-[fence-devices.md](fence-devices.md) say how to use them.
+The fields of each `spec` of the API `pod-safety.dev/v1alpha1`. `kubectl explain --recursive` shows what only pod-safety writes, too.
+[fencing.md](fencing.md) and [fence-devices.md](fence-devices.md) say how to use them.
 
 <!-- Made from the types in shared/crds by a test of controllers/cli/src/manifests.rs. Do not edit. -->
 ";
 
-/// What Kubernetes itself defines: a reader knows it.
-const KNOWN: [&str; 2] = ["conditions", "nodeSelector"];
+/// Whose fields are not listed: what Kubernetes itself defines, and what only pod-safety writes, into a FenceEvidence.
+const KNOWN: [&str; 5] = ["conditions", "corroborated", "nodeSelector", "samples", "storage"];
 
 /// The whole page.
 pub(super) fn page(crds: &[Value]) -> String {
-    crds.iter().fold(HEAD.to_owned(), |page, crd| page + "\n" + &section(crd))
+    let mut seen = Vec::new();
+    crds.iter().fold(HEAD.to_owned(), |page, crd| page + "\n" + &section(crd, &mut seen))
 }
 
-fn section(crd: &Value) -> String {
+/// The fields of an object, and where its lines are: they stand on the page once.
+type Seen = Vec<(Value, String)>;
+
+fn section(crd: &Value, seen: &mut Seen) -> String {
     let (names, version) = (&crd["spec"]["names"], &crd["spec"]["versions"][0]);
     let schema = &version["schema"]["openAPIV3Schema"];
     let (mut rows, mut rules) = (Vec::new(), Vec::new());
-    for part in ["spec", "status"] {
-        fields(&schema["properties"][part], part, &mut rows);
-    }
+    fields(&schema["properties"]["spec"], "spec", &mut rows, seen);
     collect_rules(schema, &mut rules);
     let (kind, scope) = (words(&names["kind"]), words(&crd["spec"]["scope"]));
+    seen.iter_mut()
+        .filter(|(_, at)| at.ends_with('`'))
+        .for_each(|(_, at)| at.push_str(&format!(" of {kind}")));
     let about = description(&schema["properties"]["spec"]);
     let short = texts(&names["shortNames"], "").join("`, `");
     let columns = match texts(&version["additionalPrinterColumns"], "name").as_slice() {
@@ -37,26 +42,32 @@ fn section(crd: &Value) -> String {
         [] => String::new(),
         rules => format!("\nThe API server also checks:\n\n- {}\n", rules.join("\n- ")),
     };
-    let rows = rows.concat();
-    format!(
-        "## {kind}\n\n{about}\n\n{scope}. Short name: `{short}`.{columns}\n\n| field | type | |\n|---|---|---|\n{rows}{rules}"
-    )
+    let rows = if rows.is_empty() { String::new() } else { format!("\n{}", rows.concat()) };
+    format!("## {kind}\n\n{about}\n\n{scope}. Short name: `{short}`.{columns}\n{rows}{rules}")
 }
 
-/// One row for each field below `schema`, those of its own fields included.
-fn fields(schema: &Value, path: &str, rows: &mut Vec<String>) {
+/// One line for each field below `schema`, those of its own fields included.
+fn fields(schema: &Value, path: &str, rows: &mut Vec<String>, seen: &mut Seen) {
     let required = texts(&schema["required"], "");
     for (name, field) in schema["properties"].as_object().into_iter().flatten() {
         let path = format!("{path}.{name}");
         let must = if required.contains(name) { ", required" } else { "" };
-        rows.push(format!("| `{path}` | {}{must} | {} |\n", kind(field), cell(field)));
-        if !KNOWN.contains(&name.as_str()) {
-            let (inner, path) = match (&field["items"], &field["additionalProperties"]) {
-                (items @ Value::Object(_), _) => (items, format!("{path}[]")),
-                (_, values @ Value::Object(_)) => (values, format!("{path}.*")),
-                _ => (field, path),
-            };
-            fields(inner, &path, rows);
+        let (inner, below) = match (&field["items"], &field["additionalProperties"]) {
+            (items @ Value::Object(_), _) => (items, format!("{path}[]")),
+            (_, values @ Value::Object(_)) => (values, format!("{path}.*")),
+            _ => (field, path.clone()),
+        };
+        let own = &inner["properties"];
+        let shown = seen.iter().find(|(one, _)| own.is_object() && one == own).map(|(_, at)| at.clone());
+        let more = shown.as_ref().map(|at| format!(" Fields as in {at}.")).unwrap_or_default();
+        let said = [cell(field), more].concat();
+        let said = if said.is_empty() { said } else { format!(": {}", said.trim_start()) };
+        rows.push(format!("- `{path}` ({}{must}){said}\n", kind(field)));
+        if shown.is_none() && !KNOWN.contains(&name.as_str()) {
+            if own.is_object() {
+                seen.push((own.clone(), format!("`{below}`")));
+            }
+            fields(inner, &below, rows, seen);
         }
     }
 }
@@ -97,10 +108,10 @@ fn cell(field: &Value) -> String {
     said.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
-/// In one line, without what Markdown would read as a table or as HTML.
+/// In one line, without what Markdown would read as HTML.
 fn description(schema: &Value) -> String {
     let said = words(&schema["description"]).split_whitespace().collect::<Vec<_>>().join(" ");
-    said.replace('|', "\\|").replace('<', "&lt;")
+    said.replace('<', "&lt;")
 }
 
 fn collect_rules(schema: &Value, rules: &mut Vec<String>) {

@@ -114,7 +114,7 @@ fn a_pod_that_ends_or_bears_no_gate_of_ours_is_left_alone() {
     assert!(gate(&stage, "q").is_empty());
 }
 
-/// C3: the rollout that would have mended a pod waited for that pod.
+/// C3: the rollout that would have corrected a pod waited for that pod.
 #[test]
 fn an_unschedulable_pod_does_not_hold_back_the_next_pod_of_an_attachable_volume() {
     let conditions = |status: &'static str, reason: &'static str| {

@@ -25,7 +25,7 @@ struct Scene {
     _kubelets: JoinSet<()>,
 }
 
-/// What docs/fence-devices.md shows.
+/// What docs/quickstart-cloud.md shows.
 fn device() -> Value {
     let spec = json!({
         "driver": "Agent", "agent": "fence_aws",

@@ -1,0 +1,124 @@
+//! What stands on two sides, in pages and in what they are about, is the same on both.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result, ensure};
+use pod_safety_locks::documents::commands;
+use pod_safety_locks::{repository, sources, texts};
+
+fn read(path: &str) -> Result<String> {
+    std::fs::read_to_string(repository().join(path)).with_context(|| path.to_owned())
+}
+
+/// What stands between `begins` and `ends`, each time.
+fn between<'a>(text: &'a str, begins: &'a str, ends: &'a str) -> Vec<&'a str> {
+    text.split(begins).skip(1).filter_map(|rest| Some(rest.split_once(ends)?.0)).collect()
+}
+
+#[test]
+fn bug_the_page_of_the_policies_said_twelve_and_listed_eleven() -> Result<()> {
+    const NUMBERS: [&str; 16] = [
+        "no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven",
+        "twelve", "thirteen", "fourteen", "fifteen",
+    ];
+    let page = read("docs/admission.md")?;
+    let (_, table) = page.split_once("| policy | value | denies |").context("the table of the policies")?;
+    let table = table.split("\n\n").next().unwrap_or_default();
+    let listed: BTreeSet<&str> = between(table, "\n| `", "`").into_iter().collect();
+    let templates = texts(&["charts/pod-safety/templates/admission"], &["yaml"])?;
+    let documents = templates.iter().flat_map(|template| template.text.split("\n---"));
+    let made: BTreeSet<&str> = documents
+        .filter(|document| document.contains("kind: ValidatingAdmissionPolicy\n"))
+        .flat_map(|document| between(document, "include \"pod-safety.policyMeta\" (list . \"", "\""))
+        .collect();
+    ensure!(listed == made, "docs/admission.md lists {listed:?}, the chart has {made:?}");
+    let by_default = read("tests/control-plane/golden/chart/default.yaml")?;
+    let by_default = by_default.lines().filter(|line| *line == "kind: ValidatingAdmissionPolicy").count();
+    let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
+    for said in [
+        format!("has {} ValidatingAdmissionPolicies", NUMBERS[made.len()]),
+        format!("By default {} are rendered", NUMBERS[by_default]),
+    ] {
+        ensure!(page.contains(&said), "docs/admission.md should say: {said}");
+    }
+    Ok(())
+}
+
+/// `kind load` without the name of a cluster means the one called kind.
+#[test]
+fn bug_an_image_was_loaded_into_a_cluster_that_no_page_creates() -> Result<()> {
+    let all = commands()?;
+    let loads: Vec<_> = all.iter().filter(|command| command.text.starts_with("kind load ")).collect();
+    let config = read("charts/kind-cluster.yaml")?;
+    ensure!(!loads.is_empty() && config.contains("\nname: pod-safety\n"), "no page loads an image");
+    for load in loads {
+        ensure!(load.text.contains("--name pod-safety"), "{}: {}", load.place, load.text);
+    }
+    for made in all.iter().filter(|command| command.text.starts_with("kind create cluster")) {
+        let named = ["--name pod-safety", "--config charts/kind-cluster.yaml"];
+        ensure!(named.iter().any(|name| made.text.contains(name)), "{}: {}", made.place, made.text);
+    }
+    Ok(())
+}
+
+#[test]
+fn bug_two_pages_listed_what_stays_after_an_uninstall_and_each_lacked_something() -> Result<()> {
+    let page = read("docs/install.md")?;
+    let (_, list) = page.split_once("stay after\n`helm uninstall`:").context("the list")?;
+    let list = list.split("\n\n").nth(1).context("the table")?;
+    let written = read("shared/model/src/node.rs")?;
+    let mut left: Vec<&str> = between(&written, "_TAINT: &str = \"", "\"");
+    left.extend(between(&written, "_CONDITION: &str = \"", "\""));
+    left.retain(|name| name.starts_with("pod-safety.dev/"));
+    ensure!(left.len() > 1, "{left:?}: not all marks of nodes");
+    left.extend(["node.kubernetes.io/out-of-service", "delete lease pod-safety", "delete namespace", "crd"]);
+    // What aggregates rules has them from kube-controller-manager, which writes such a role again.
+    let roles = read("charts/pod-safety/files/rbac.yaml")?;
+    let aggregates = |role: &&str| role.contains("\naggregationRule:");
+    left.extend(roles.split("\n---\n").filter(aggregates).flat_map(|role| between(role, "  name: ", "\n")));
+    for name in left {
+        ensure!(list.contains(name), "docs/install.md does not list what stays after an uninstall: {name}");
+    }
+    for other in
+        texts(&["README.md", "docs"], &["md"])?.iter().filter(|other| !other.path.contains("install"))
+    {
+        let lists = other.text.contains("kubectl -n kube-system delete lease pod-safety");
+        ensure!(!lists, "{} repeats the list of docs/install.md", other.path);
+    }
+    Ok(())
+}
+
+/// The API server, the help and the message of a refusal give the same limits.
+#[test]
+fn bug_the_validity_of_a_confirmation_had_two_limits() -> Result<()> {
+    let crds = read("charts/pod-safety/files/crds.yaml")?;
+    let (_, field) = crds.split_once("validSeconds:").context("validSeconds")?;
+    let bound = |name: &str| between(field, name, ".").first().and_then(|one| one.trim().parse::<u64>().ok());
+    let least = bound("minimum:").context("minimum")?;
+    let most = bound("maximum:").context("maximum")?;
+    let (least, most) = (format!("{}m", least / 60), format!("{}h", most / 3600));
+    let command = read("controllers/cli/src/confirm_down.rs")?;
+    for said in [format!("from {least} to {most}"), format!("between {least} and {most}")] {
+        ensure!(command.contains(&said), "confirm_down.rs does not say: {said}");
+    }
+    Ok(())
+}
+
+/// What commands print names a PodDisruptionBudget as the glossary does.
+#[test]
+fn bug_commands_printed_a_word_that_the_glossary_replaces() -> Result<()> {
+    let glossary = read("docs/glossary.md")?;
+    ensure!(glossary.contains("| PodDisruptionBudget | always with this name, or PDB | budget"), "the row");
+    let printed = ["\"Budgets\"", "\"BUDGETS\"", "\"BUDGET\"", "\"Budget\""];
+    let mut found = Vec::new();
+    for source in sources()?.iter().filter(|source| source.path.starts_with("controllers/")) {
+        found.extend(
+            printed
+                .iter()
+                .filter(|word| source.text.contains(**word))
+                .map(|word| format!("{}: {word}", source.path)),
+        );
+    }
+    ensure!(found.is_empty(), "say PodDisruptionBudget, or PDB:\n{}", found.join("\n"));
+    Ok(())
+}
