@@ -11,6 +11,9 @@ use pod_safety_shared::lease::LeaseConfig;
 use pod_safety_simulator::campaign::Keeper;
 use pod_safety_simulator::world::Launched;
 
+/// As whom the API server of the world would know it.
+const ACCOUNT: &str = "system:serviceaccount:kube-system:pod-safety";
+
 /// Starts a process with the settings of the world.
 pub(crate) fn launch(launched: Launched) -> Task {
     let Launched { connection, env, transport, metrics, stop, identity, settings, shown } = launched;
@@ -60,6 +63,7 @@ pub(crate) fn launch(launched: Launched) -> Task {
         traces: None,
         admin: None,
         identity,
+        user: std::sync::Arc::new(ACCOUNT.to_owned().into()),
     };
     Box::pin(async move {
         let show = |holds: &std::sync::Arc<_>| drop(shown.set(std::sync::Arc::clone(holds)));
