@@ -191,6 +191,24 @@ async fn a_remediation_that_cannot_be_answered_is_logged_and_answered_later() {
     assert_eq!(told(&pool).await, []);
 }
 
+/// A status that was denied filled the log with the same sentence for ever.
+#[tokio::test(start_paused = true)]
+async fn bug_a_failure_that_lasts_is_logged_ever_less_often_and_with_its_count() {
+    let pool = pool(Leadership::alone(), |_| {
+        Answer::status(403, "Forbidden", "ValidatingAdmissionPolicy 'pod-safety-fence' denied")
+    });
+    let log = Logged::begin();
+    for _ in 0..9 {
+        pool.accepts(remediation(PodSafetyRemediationStatus::default()));
+        pass(31.0).await;
+    }
+    let lines = log.lines();
+    let counts: Vec<&str> =
+        lines.iter().filter_map(|line| line.split("failures=").nth(1)?.split(' ').next()).collect();
+    assert_eq!(counts, ["1", "2", "4", "8"], "{lines:?}");
+    assert!(lines.iter().all(|line| line.contains("'pod-safety-fence'")), "{lines:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn after_its_step_a_node_is_decided_about_again_if_this_process_leads() {
     for (leads, wakes) in [(true, vec![Mono::default()]), (false, Vec::new())] {
