@@ -11,13 +11,14 @@ use jiff::SignedDuration;
 use pod_safety_explain::asks;
 use pod_safety_shared::authority::{Scaled, ask_scales};
 use pod_safety_shared::cache::{Snapshot, View};
-use pod_safety_shared::client::{ConnectOptions, Connection, Prefer, Target};
+use pod_safety_shared::client::{ApiError, ConnectOptions, Connection, Prefer, Target};
 use pod_safety_shared::clock::Env;
 use pod_safety_shared::metrics::Metrics;
 use pod_safety_shared::model::{Budget, Kind, is_kubernetes_name};
 use serde::Serialize;
 
 use super::paint::{Color, Paint};
+use super::waiting::waiting;
 use super::{Exit, duration, say};
 
 /// Which cluster a person means: kubectl's own flags. They work before the subcommand, too ([`flags_first`]).
@@ -264,7 +265,12 @@ pub(crate) async fn open(options: &ConnectOptions) -> anyhow::Result<Session> {
     let env = Env::real(super::random());
     let metrics = Metrics::new().context("setting up metrics")?;
     let connection = Connection::open(options, env.clone(), metrics.client).await?;
-    Ok(Session { connection, env })
+    let reached = waiting(|| format!("the API server: {}", connection.target()), connection.server()).await;
+    match reached {
+        // What it refuses to say of itself is not needed to talk to it.
+        Ok(_) | Err(ApiError::Refused { .. }) => Ok(Session { connection, env }),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Reads a name that becomes part of a URL.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use anyhow::bail;
 use clap::{Args as ClapArgs, Subcommand};
 use pod_safety_shared::api::{DeviceDriver, DeviceRef, TargetStatus};
 use pod_safety_shared::authority::people::{self, Device, PeopleError};
@@ -10,8 +11,10 @@ use pod_safety_shared::model::Kind;
 use serde::Serialize;
 
 use super::cluster::{ConnectArgs, PrintArgs, Session, name, open};
+use super::doctor::{say_why, silent_because};
 use super::paint::{Paint, Tone};
-use super::{API_VERSION, Exit, clean, duration, say};
+use super::waiting::waiting;
+use super::{API_VERSION, Exit, clean, duration, plural};
 use crate::block_on;
 
 /// How often it is looked whether the answer is there.
@@ -36,9 +39,9 @@ enum Command {
 
 #[derive(Debug, ClapArgs)]
 struct TestArgs {
-    /// NAMESPACE/NAME of one, or the name alone. Default: all
+    /// NAMESPACE/NAME of each, or the name alone. Default: all
     #[arg(value_name = "DEVICE", value_parser = device)]
-    device: Option<(Option<String>, String)>,
+    devices: Vec<Named>,
 
     /// Only devices of this namespace
     #[arg(short, long, value_name = "NAME", value_parser = name)]
@@ -67,8 +70,11 @@ struct TestArgs {
     cluster: ConnectArgs,
 }
 
+/// A device as a person names it: its namespace, if that was said, and its name.
+type Named = (Option<String>, String);
+
 /// Reads `NAMESPACE/NAME`, or `NAME`.
-fn device(text: &str) -> Result<(Option<String>, String), String> {
+fn device(text: &str) -> Result<Named, String> {
     match text.split_once('/') {
         Some((namespace, device)) => Ok((Some(name(namespace)?), name(device)?)),
         None => Ok((None, name(text)?)),
@@ -236,11 +242,18 @@ pub(crate) async fn test_all(
     timeout: Duration,
 ) -> anyhow::Result<(Vec<Tested>, Exit)> {
     let all = devices.iter().map(|device| test(session, device, target, timeout));
+    let what = || {
+        let devices = plural(devices.len(), "FenceDevice");
+        format!("the leader of pod-safety to check {devices}, for at most {}s", timeout.as_secs())
+    };
     let mut found = Vec::new();
-    for answer in futures::future::join_all(all).await {
+    for answer in waiting(what, futures::future::join_all(all)).await {
         found.extend(answer?);
     }
     let any = |problem: &str| found.iter().any(|one| one.problem == problem);
+    if any("Unanswered") {
+        say_why(&silent_because(session).await);
+    }
     let exit = match found.iter().all(|one| one.message.is_empty()) {
         true => Exit::Fine,
         false if any("Unanswered") => Exit::TimedOut,
@@ -270,6 +283,22 @@ pub(crate) fn page(found: &[Tested], paint: Paint) -> String {
     text
 }
 
+fn is_within(device: &Device, namespace: &Option<String>) -> bool {
+    namespace.as_ref().is_none_or(|namespace| device.named.namespace == *namespace)
+}
+
+fn is_named(device: &Device, (namespace, name): &Named) -> bool {
+    is_within(device, namespace) && device.named.name == *name
+}
+
+/// Why no device is tested, of so many that there are.
+fn nothing_to_test(there: usize) -> String {
+    match there {
+        0 => "there is no FenceDevice in this cluster: no node can be fenced. How to make one: kubectl explain fencedevice.spec".to_owned(),
+        _ => format!("none of the {} has this namespace and these labels; kubectl get fencedevices -A --show-labels", plural(there, "FenceDevice")),
+    }
+}
+
 impl Args {
     pub(crate) fn main(self) -> anyhow::Result<Exit> {
         let Self { command: Command::Test(args) } = self;
@@ -282,24 +311,22 @@ impl TestArgs {
         let session = open(&self.cluster.options()).await?;
         session.announce();
         let chosen = session.selected(Kind::FenceDevices, self.selector.as_deref()).await?;
-        let is_within = |device: &Device, namespace: &Option<String>| {
-            namespace.as_ref().is_none_or(|namespace| device.named.namespace == *namespace)
-        };
         let is_meant = |device: &Device| {
             let key = || (device.named.namespace.clone(), device.named.name.clone());
             (self.all_namespaces || is_within(device, &self.namespace))
                 && chosen.as_ref().is_none_or(|chosen| chosen.contains(&key()))
-                && self.device.as_ref().is_none_or(|(namespace, name)| {
-                    is_within(device, namespace) && device.named.name == *name
-                })
+                && (self.devices.is_empty() || self.devices.iter().any(|named| is_named(device, named)))
         };
         let all = people::devices(&session.connection).await?;
+        let there = all.len();
         let meant: Vec<_> = all.into_iter().filter(is_meant).collect();
-        if let (Some((_, name)), true) = (&self.device, meant.is_empty()) {
-            return Err(PeopleError::NoDevice(name.clone()).into());
+        let absent = |named: &&Named| !meant.iter().any(|device| is_named(device, named));
+        if let Some((namespace, name)) = self.devices.iter().find(absent) {
+            let named = namespace.iter().map(|namespace| format!("{namespace}/")).collect::<String>() + name;
+            return Err(PeopleError::NoDevice(named).into());
         }
         if meant.is_empty() {
-            say("pod-safety: there is no such FenceDevice");
+            bail!("{}", nothing_to_test(there));
         }
         let (found, exit) = test_all(&session, &meant, self.target.as_deref(), self.timeout).await?;
         let cluster = session.target();
@@ -344,5 +371,14 @@ mod tests {
         assert_eq!(device("ns/bmc"), Ok((Some("ns".to_owned()), "bmc".to_owned())));
         assert_eq!(device("bmc"), Ok((None, "bmc".to_owned())));
         assert!(device("ns/").is_err() && device("a/b/c").is_err());
+    }
+
+    /// An empty table and the code 0 were the answer to a cluster without a device, and a second device was refused.
+    #[test]
+    fn bug_no_device_was_an_empty_table_and_a_second_one_was_refused() {
+        use clap::Parser as _;
+        assert!(crate::Cli::try_parse_from(["pod-safety", "devices", "test", "a/b", "c/d", "e"]).is_ok());
+        assert!(nothing_to_test(0).starts_with("there is no FenceDevice in this cluster"));
+        assert!(nothing_to_test(2).starts_with("none of the 2 FenceDevices has"));
     }
 }

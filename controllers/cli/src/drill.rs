@@ -23,8 +23,10 @@ use super::cluster::{ConnectArgs, PrintArgs, Session, name, open};
 use super::confirm_down::{reason, refused};
 use super::consent::consents;
 use super::devices::{self, Tested};
+use super::doctor::{say_why, silent_because};
 use super::drain::look::Look;
 use super::paint::{Paint, Tone};
+use super::waiting::waiting;
 use super::{API_VERSION, Exit, clean, duration, print, say};
 use crate::block_on;
 
@@ -115,9 +117,10 @@ impl Args {
         let timeout = self.timeout.unwrap_or(Duration::from_mins(2));
         let by = people::whoami(&session.connection).await?;
         let name = people::rehearse(&session.connection, &examined, &by, &self.reason).await?;
+        let what = || format!("the leader of pod-safety to write a plan, for at most {}s", timeout.as_secs());
         let seen = tokio::select! {
             biased;
-            seen = planned(&session, &name, timeout) => seen,
+            seen = waiting(what, planned(&session, &name, timeout)) => seen,
             interrupted = tokio::signal::ctrl_c() => interrupted.context("waiting for Ctrl-C").map(|()| None),
         };
         // Whatever came of it, it is not left lying.
@@ -125,9 +128,8 @@ impl Args {
             people::tidy_up(&session.connection, &drill).await?;
         }
         let Some(drill) = seen? else {
-            say(
-                "pod-safety: no controller wrote a plan. Check that a leader runs the controller fencing (--mode guard or replace)",
-            );
+            say(&format!("pod-safety: no plan was written within {}s", timeout.as_secs()));
+            say_why(&silent_because(&session).await);
             return Ok(Exit::TimedOut);
         };
         let meant = devices_of(&session, &examined).await?;
@@ -183,6 +185,7 @@ pub(crate) async fn follow(
     let Session { connection, env } = session;
     let began = env.now();
     let mut told = (Phase::Pending, String::new());
+    let mut is_silent = true;
     while env.now() < ends {
         let Some(Drill { status, .. }) = people::incident(connection, name).await? else {
             anyhow::bail!("nodefence/{name} was deleted in the meantime");
@@ -192,6 +195,11 @@ pub(crate) async fn follow(
             let line = format!("{after:>4}s  {}: {}", status.phase.name(), status.message);
             print(&format!("{}\n", clean::line(&line)))?;
             told = (status.phase, status.message);
+            is_silent = false;
+        }
+        if is_silent && env.now().since(began) > LOOK_EACH * 2 {
+            is_silent = false;
+            say(&format!("waiting for the leader of pod-safety to begin with nodefence/{name} …"));
         }
         if ended(told.0) {
             return Ok(Some(told.0));

@@ -39,6 +39,7 @@ mod stake;
 mod status;
 mod ui;
 mod version;
+mod waiting;
 mod watch;
 
 use std::io::Write;

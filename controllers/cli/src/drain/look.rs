@@ -13,6 +13,7 @@ use pod_safety_shared::model::{Kind, Uid};
 use pod_safety_shared::wire;
 
 use crate::cluster::Session;
+use crate::waiting::waiting;
 
 /// What a plan reads.
 const KINDS: [Kind; 7] = [
@@ -48,7 +49,8 @@ impl Look {
             Kind::Nodes => rooms.extend(raw.decode().ok().and_then(Room::of)),
             _ => {}
         };
-        let snapshot = Snapshot::read(&session.connection, &session.env, &KINDS, None, &mut each).await?;
+        let reading = Snapshot::read(&session.connection, &session.env, &KINDS, None, &mut each);
+        let snapshot = waiting(|| "all nodes and pods to be read".to_owned(), reading).await?;
         let look = Self { snapshot, needs, rooms };
         match look.snapshot.view().view().node(node) {
             Lookup::Known(_) => {}
