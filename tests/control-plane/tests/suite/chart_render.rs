@@ -307,12 +307,13 @@ async fn attack_fence_agents_share_neither_token_nor_user_nor_processes_with_the
 }
 
 /// Flags without a value in the chart, and why.
-const LEFT: [&str; 17] = [
+const LEFT: [&str; 18] = [
     "--help",
     "--version",
     "--kubeconfig",                 // the pod's service account
     "--context",                    // the same
     "--master",                     // the same
+    "--as",                         // the same
     "--node-name",                  // its variable, from spec.nodeName
     "--node-suspect-after",         // empty: half of another
     "--exclusive-storage-classes",  // empty: none

@@ -151,8 +151,8 @@ fn bug_the_served_demonstration_lacked_what_commands_ask_for() {
     let status = served.answer("pod-safety status");
     assert!(!status.contains("does not have") && !status.contains("not known"), "{status}");
     let doctor = served.answer("pod-safety doctor");
-    // The processes have no pods, by whose arguments the mode is known.
-    let doctor = doctor.replace("Twins: not checked", "").replace("1 not checked", "");
+    // No kube-controller-manager runs there.
+    let doctor = doctor.replace("KubeControllerManager: not checked", "").replace("1 not checked", "");
     assert!(!doctor.contains("not checked") && !doctor.contains("missing: "), "{doctor}");
     let set = served.json("kubectl get sts data");
     assert_eq!(set["status"]["readyReplicas"], plan.pods, "{set}");
