@@ -202,9 +202,10 @@ async fn bug_a_failure_that_lasts_is_logged_ever_less_often_and_with_its_count()
         pool.accepts(remediation(PodSafetyRemediationStatus::default()));
         pass(31.0).await;
     }
-    let lines = log.lines();
-    let counts: Vec<&str> =
-        lines.iter().filter_map(|line| line.split("failures=").nth(1)?.split(' ').next()).collect();
+    let lines = log.lines().into_iter().filter(|line| line.contains("the status of a remediation"));
+    let lines: Vec<String> = lines.collect();
+    let count = |line: &String| line.split_once("failures=")?.1.split(' ').next().map(str::to_owned);
+    let counts: Vec<String> = lines.iter().filter_map(count).collect();
     assert_eq!(counts, ["1", "2", "4", "8"], "{lines:?}");
     assert!(lines.iter().all(|line| line.contains("'pod-safety-fence'")), "{lines:?}");
 }
