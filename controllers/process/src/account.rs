@@ -90,7 +90,7 @@ pub fn named(policies: &[Value], bindings: &[Value]) -> Vec<Named> {
         let conditions = policy["spec"]["matchConditions"].as_array().into_iter().flatten();
         let condition =
             conditions.filter(|one| one["name"] == CONDITION).find_map(|one| one["expression"].as_str());
-        let quoted = condition.and_then(|text| Some(text.get(text.find('"')?..=text.rfind('"')?)?));
+        let quoted = condition.and_then(|text| text.get(text.find('"')?..=text.rfind('"')?));
         if let Some(account) = quoted.and_then(|text| serde_json::from_str(text).ok()) {
             all.push(Named { policy: name.to_owned(), account });
         }
