@@ -9,17 +9,13 @@ use pod_safety_shared::client::Target;
 use pod_safety_shared::model::Kind;
 use serde::Serialize;
 
-use super::cluster::{ConnectArgs, PrintArgs, Session, name, open};
+use super::cluster::{ConnectArgs, PrintArgs, Session, name};
+use super::helped::{Named, NotThere};
 use super::paint::{Paint, Tone};
-use super::{API_VERSION, Exit, clean, duration, say};
-use crate::block_on;
+use super::{API_VERSION, Exit, clean, duration};
 
 /// How often it is looked whether the answer is there.
 const LOOK_EACH: Duration = Duration::from_secs(1);
-
-/// At the end of `--help`.
-const EXIT_CODES: &str = "Exits with 0 if every device answered for every node, 1 after an error, 2 for wrong usage, 3 if \
-    something is wrong with one, 5 if there was no answer in time.";
 
 #[derive(Debug, ClapArgs)]
 pub struct Args {
@@ -30,19 +26,15 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Check fence devices now, through the controller that uses them: power is read, nothing is switched
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = crate::exit::help("devices test"))]
     Test(TestArgs),
 }
 
 #[derive(Debug, ClapArgs)]
 struct TestArgs {
-    /// NAMESPACE/NAME of one, or the name alone. Default: all
+    /// NAMESPACE/NAME, or the name alone; may be given more than once. Default: all
     #[arg(value_name = "DEVICE", value_parser = device)]
-    device: Option<(Option<String>, String)>,
-
-    /// Only devices of this namespace
-    #[arg(short, long, value_name = "NAME", value_parser = name)]
-    namespace: Option<String>,
+    devices: Vec<(Option<String>, String)>,
 
     /// All namespaces (the default)
     #[arg(short = 'A', long, conflicts_with = "namespace")]
@@ -197,6 +189,26 @@ fn without_answer(device: &DeviceRef, node: &str, problem: &str, message: String
     tested(device, TargetStatus { node, power, identity, problem, message, ..TargetStatus::default() })
 }
 
+impl Tested {
+    pub(crate) const fn is_wrong(&self) -> bool {
+        !self.message.is_empty()
+    }
+}
+
+/// What its status says of a node, which is of its last status check.
+pub(crate) fn known(device: &Device, node: &str) -> Tested {
+    let of_node = device.status.targets.iter().find(|target| target.node == node);
+    match of_node {
+        Some(target) => tested(&device.named, target.clone()),
+        None if device.spec.driver == DeviceDriver::Manual => {
+            tested(&device.named, TargetStatus { node: node.to_owned(), ..TargetStatus::default() })
+        }
+        None => {
+            without_answer(&device.named, node, "NotForNode", "it was not checked for this node".to_owned())
+        }
+    }
+}
+
 /// Asks one device, and waits until it is answered.
 async fn test(
     session: &Session,
@@ -273,34 +285,40 @@ pub(crate) fn page(found: &[Tested], paint: Paint) -> String {
 impl Args {
     pub(crate) fn main(self) -> anyhow::Result<Exit> {
         let Self { command: Command::Test(args) } = self;
-        block_on(args.run())
+        let cluster = args.cluster.clone();
+        cluster.reach("devices test", async |session| args.run(session).await)
     }
 }
 
 impl TestArgs {
-    async fn run(self) -> anyhow::Result<Exit> {
-        let session = open(&self.cluster.options()).await?;
+    async fn run(self, session: Session) -> anyhow::Result<Exit> {
         session.announce();
         let chosen = session.selected(Kind::FenceDevices, self.selector.as_deref()).await?;
         let is_within = |device: &Device, namespace: &Option<String>| {
             namespace.as_ref().is_none_or(|namespace| device.named.namespace == *namespace)
         };
+        let is_named = |device: &Device, (namespace, name): &(Option<String>, String)| {
+            is_within(device, namespace) && device.named.name == *name
+        };
         let is_meant = |device: &Device| {
             let key = || (device.named.namespace.clone(), device.named.name.clone());
-            (self.all_namespaces || is_within(device, &self.namespace))
+            (self.all_namespaces || is_within(device, &self.cluster.namespace))
                 && chosen.as_ref().is_none_or(|chosen| chosen.contains(&key()))
-                && self.device.as_ref().is_none_or(|(namespace, name)| {
-                    is_within(device, namespace) && device.named.name == *name
-                })
+                && (self.devices.is_empty() || self.devices.iter().any(|one| is_named(device, one)))
         };
         let all = people::devices(&session.connection).await?;
         let meant: Vec<_> = all.into_iter().filter(is_meant).collect();
-        if let (Some((_, name)), true) = (&self.device, meant.is_empty()) {
-            return Err(PeopleError::NoDevice(name.clone()).into());
+        for (namespace, name) in &self.devices {
+            if !meant.iter().any(|device| is_named(device, &(namespace.clone(), name.clone()))) {
+                let namespace = namespace.as_deref().or(self.cluster.namespace.as_deref());
+                return Err(NotThere::new(Named::Device, namespace, name).into());
+            }
         }
-        if meant.is_empty() {
-            say("pod-safety: there is no such FenceDevice");
-        }
+        // What tests nothing has not found that all is well.
+        anyhow::ensure!(
+            !meant.is_empty(),
+            "no FenceDevice was tested: none is there, or none has this namespace and these labels; kubectl get fencedevices -A shows which there are"
+        );
         let (found, exit) = test_all(&session, &meant, self.target.as_deref(), self.timeout).await?;
         let cluster = session.target();
         let document = Document { api_version: API_VERSION, kind: "DeviceTest", cluster, items: &found };
