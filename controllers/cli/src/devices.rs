@@ -10,19 +10,15 @@ use pod_safety_shared::client::Target;
 use pod_safety_shared::model::Kind;
 use serde::Serialize;
 
-use super::cluster::{ConnectArgs, PrintArgs, Session, name, open};
+use super::cluster::{ConnectArgs, PrintArgs, Session, name};
 use super::doctor::{say_why, silent_because};
+use super::helped::{Named, NotThere};
 use super::paint::{Paint, Tone};
 use super::waiting::waiting;
 use super::{API_VERSION, Exit, clean, duration, plural};
-use crate::block_on;
 
 /// How often it is looked whether the answer is there.
 const LOOK_EACH: Duration = Duration::from_secs(1);
-
-/// At the end of `--help`.
-const EXIT_CODES: &str = "Exits with 0 if every device answered for every node, 1 after an error, 2 for wrong usage, 3 if \
-    something is wrong with one, 5 if there was no answer in time.";
 
 #[derive(Debug, ClapArgs)]
 pub struct Args {
@@ -33,19 +29,15 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Check fence devices now, through the controller that uses them: power is read, nothing is switched
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = crate::exit::help("devices test"))]
     Test(TestArgs),
 }
 
 #[derive(Debug, ClapArgs)]
 struct TestArgs {
-    /// NAMESPACE/NAME of each, or the name alone. Default: all
+    /// NAMESPACE/NAME, or the name alone; may be given more than once. Default: all
     #[arg(value_name = "DEVICE", value_parser = device)]
-    devices: Vec<Named>,
-
-    /// Only devices of this namespace
-    #[arg(short, long, value_name = "NAME", value_parser = name)]
-    namespace: Option<String>,
+    devices: Vec<Asked>,
 
     /// All namespaces (the default)
     #[arg(short = 'A', long, conflicts_with = "namespace")]
@@ -71,10 +63,10 @@ struct TestArgs {
 }
 
 /// A device as a person names it: its namespace, if that was said, and its name.
-type Named = (Option<String>, String);
+type Asked = (Option<String>, String);
 
 /// Reads `NAMESPACE/NAME`, or `NAME`.
-fn device(text: &str) -> Result<Named, String> {
+fn device(text: &str) -> Result<Asked, String> {
     match text.split_once('/') {
         Some((namespace, device)) => Ok((Some(name(namespace)?), name(device)?)),
         None => Ok((None, name(text)?)),
@@ -203,6 +195,26 @@ fn without_answer(device: &DeviceRef, node: &str, problem: &str, message: String
     tested(device, TargetStatus { node, power, identity, problem, message, ..TargetStatus::default() })
 }
 
+impl Tested {
+    pub(crate) const fn is_wrong(&self) -> bool {
+        !self.message.is_empty()
+    }
+}
+
+/// What its status says of a node, which is of its last status check.
+pub(crate) fn known(device: &Device, node: &str) -> Tested {
+    let of_node = device.status.targets.iter().find(|target| target.node == node);
+    match of_node {
+        Some(target) => tested(&device.named, target.clone()),
+        None if device.spec.driver == DeviceDriver::Manual => {
+            tested(&device.named, TargetStatus { node: node.to_owned(), ..TargetStatus::default() })
+        }
+        None => {
+            without_answer(&device.named, node, "NotForNode", "it was not checked for this node".to_owned())
+        }
+    }
+}
+
 /// Asks one device, and waits until it is answered.
 async fn test(
     session: &Session,
@@ -287,7 +299,7 @@ fn is_within(device: &Device, namespace: &Option<String>) -> bool {
     namespace.as_ref().is_none_or(|namespace| device.named.namespace == *namespace)
 }
 
-fn is_named(device: &Device, (namespace, name): &Named) -> bool {
+fn is_named(device: &Device, (namespace, name): &Asked) -> bool {
     is_within(device, namespace) && device.named.name == *name
 }
 
@@ -302,32 +314,32 @@ fn nothing_to_test(there: usize) -> String {
 impl Args {
     pub(crate) fn main(self) -> anyhow::Result<Exit> {
         let Self { command: Command::Test(args) } = self;
-        block_on(args.run())
+        let cluster = args.cluster.clone();
+        cluster.reach("devices test", async |session| args.run(session).await)
     }
 }
 
 impl TestArgs {
-    async fn run(self) -> anyhow::Result<Exit> {
-        let session = open(&self.cluster.options()).await?;
+    async fn run(self, session: Session) -> anyhow::Result<Exit> {
         session.announce();
         let chosen = session.selected(Kind::FenceDevices, self.selector.as_deref()).await?;
         let is_meant = |device: &Device| {
             let key = || (device.named.namespace.clone(), device.named.name.clone());
-            (self.all_namespaces || is_within(device, &self.namespace))
+            (self.all_namespaces || is_within(device, &self.cluster.namespace))
                 && chosen.as_ref().is_none_or(|chosen| chosen.contains(&key()))
-                && (self.devices.is_empty() || self.devices.iter().any(|named| is_named(device, named)))
+                && (self.devices.is_empty() || self.devices.iter().any(|one| is_named(device, one)))
         };
         let all = people::devices(&session.connection).await?;
         let there = all.len();
         let meant: Vec<_> = all.into_iter().filter(is_meant).collect();
-        let absent = |named: &&Named| !meant.iter().any(|device| is_named(device, named));
-        if let Some((namespace, name)) = self.devices.iter().find(absent) {
-            let named = namespace.iter().map(|namespace| format!("{namespace}/")).collect::<String>() + name;
-            return Err(PeopleError::NoDevice(named).into());
+        for (namespace, name) in &self.devices {
+            if !meant.iter().any(|device| is_named(device, &(namespace.clone(), name.clone()))) {
+                let namespace = namespace.as_deref().or(self.cluster.namespace.as_deref());
+                return Err(NotThere::new(Named::Device, namespace, name).into());
+            }
         }
-        if meant.is_empty() {
-            bail!("{}", nothing_to_test(there));
-        }
+        // What tests nothing has not found that all is well.
+        anyhow::ensure!(!meant.is_empty(), "{}", nothing_to_test(there));
         let (found, exit) = test_all(&session, &meant, self.target.as_deref(), self.timeout).await?;
         let cluster = session.target();
         let document = Document { api_version: API_VERSION, kind: "DeviceTest", cluster, items: &found };

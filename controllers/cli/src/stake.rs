@@ -1,4 +1,4 @@
-//! What is at stake on a node: its pods, their volumes and budgets, shown before a person types a phrase. Reads only.
+//! What is at stake on a node: its pods, their volumes and PDBs, shown before a person types a phrase. Reads only.
 //!
 //! What cannot be read is named, and keeps nobody from acting: a person in an emergency may have few rights.
 
@@ -23,7 +23,7 @@ type Claims = BTreeMap<(String, String), Vec<String>>;
 
 /// What is on a node.
 pub(crate) struct Stake {
-    /// For a person: pods, volumes, budgets, pauses.
+    /// For a person: pods, volumes, PDBs, pauses.
     pub(crate) page: String,
     /// How many of its pods were asked to end.
     pub(crate) terminating: usize,
@@ -164,7 +164,7 @@ mod tests {
         let claims: Claims = [(key(&pod), claims(&pod))].into();
         let said = stage.scene(|scene| page(scene, "worker-b1", &claims, Paint::plain()));
         let golden = "2 pods on worker-b1
-POD            OWNER               VOLUME CLAIMS                     BUDGETS
+POD            OWNER               VOLUME CLAIMS                     PDBS
 shop/orders-0  StatefulSet/orders  -                                 -
 shop/orders-1  StatefulSet/orders  data-orders-1, orders-1-scratch   -        Terminating
 ";

@@ -2,24 +2,25 @@
 
 use std::fmt::Write as _;
 
+use anyhow::bail;
 use clap::Args as ClapArgs;
 use pod_safety_explain::{Blocked, Overall, Overview, Paused, Running, Trouble, Zone, since, span};
 use pod_safety_shared::client::Target;
 use serde::Serialize;
 
-use super::cluster::{ConnectArgs, PrintArgs, Session, headed, open};
+use super::cluster::{ConnectArgs, PrintArgs, Session, headed};
 use super::explain::Look;
+use super::helped::{Named, NotThere};
 use super::paint::{Paint, Tone};
 use super::watch::{Shown, WatchArgs};
 use super::{API_VERSION, Exit, plural};
-use crate::block_on;
 
-/// At the end of `--help`.
-const EXIT_CODES: &str = "Exits with 0 if nothing blocks, 1 after an error, 2 for wrong usage, 3 if something is blocked \
-    until a person acts, 6 if not everything could be read: pod-safety status && deploy.";
+/// What `-n` means here.
+const NAMESPACE: &str =
+    "Only pods, PodDisruptionBudgets and fence devices of this namespace; nodes are shown all";
 
 #[derive(Debug, ClapArgs)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = crate::exit::help("status"), mut_arg("namespace", |arg| arg.help(NAMESPACE)))]
 pub struct Args {
     #[command(flatten)]
     watch: WatchArgs,
@@ -39,6 +40,9 @@ struct Document<'a> {
     kind: &'static str,
     verdict: Overall,
     cluster: &'a Target,
+    /// Whose pods it shows alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    namespace: Option<&'a str>,
     server_version: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     mode: Option<&'static str>,
@@ -54,14 +58,14 @@ struct Document<'a> {
 
 impl Args {
     pub(crate) fn main(self) -> anyhow::Result<Exit> {
-        block_on(self.run())
+        let cluster = self.cluster.clone();
+        cluster.reach("status", async |session| self.run(session).await)
     }
 
-    async fn run(self) -> anyhow::Result<Exit> {
-        let session = open(&self.cluster.options()).await?;
+    async fn run(self, session: Session) -> anyhow::Result<Exit> {
         let paint = self.print.paint();
         let ask = async || {
-            let seen = Seen::by(&session).await?;
+            let seen = Seen::within(&session, self.cluster.namespace.as_deref()).await?;
             let overview = &seen.overview;
             let people = || seen.text(paint);
             let text = self.print.output.text(&seen.document(), people)?;
@@ -81,6 +85,8 @@ const fn exit(verdict: Overall) -> Exit {
 
 /// What was seen at once.
 pub(crate) struct Seen {
+    /// Whose pods it shows alone; none: those of all.
+    namespace: Option<String>,
     overview: Overview,
     running: Running,
     pub(crate) server: String,
@@ -91,18 +97,36 @@ pub(crate) struct Seen {
 impl Seen {
     /// What this session may read now.
     pub(crate) async fn by(session: &Session) -> anyhow::Result<Self> {
-        let own = session.connection.default_namespace();
+        Self::within(session, None).await
+    }
+
+    /// The same with the pods and PodDisruptionBudgets of one namespace alone.
+    async fn within(session: &Session, namespace: Option<&str>) -> anyhow::Result<Self> {
+        let own = namespace.unwrap_or_else(|| session.connection.default_namespace());
         let mut look = Look::at(session, Some(own)).await?;
         look.ask_pauses(session, None).await;
         let mut overview = look.scene(Overview::of);
+        if let Some(namespace) = namespace {
+            // A namespace that is mistyped has no trouble.
+            let path = format!("/api/v1/namespaces/{namespace}");
+            if session.whole(&path).await.is_err_and(|error| error.is_not_found()) {
+                bail!(NotThere::new(Named::Namespace, None, namespace));
+            }
+            overview = look.scene(|scene| overview.only_in(namespace, scene));
+        }
         overview.missing = look.missing();
         let target = session.target().clone();
-        Ok(Self { overview, running: look.running, server: look.server, wall: look.wall, target })
+        let namespace = namespace.map(str::to_owned);
+        Ok(Self { namespace, overview, running: look.running, server: look.server, wall: look.wall, target })
     }
 
     /// The same for people.
     pub(crate) fn text(&self, paint: Paint) -> String {
-        headed(&self.target, &page(&self.overview, &self.running, &self.server, self.wall, paint))
+        let page = page(&self.overview, &self.running, &self.server, self.wall, paint);
+        let within = self.namespace.as_ref().map(|namespace| {
+            format!("Pods, PDBs and fence devices of namespace {namespace}; nodes of the whole cluster\n")
+        });
+        headed(&self.target, &format!("{}{page}", within.unwrap_or_default()))
     }
 
     /// What needs a person, as `explain` is asked about it: kind, namespace, name.
@@ -115,12 +139,13 @@ impl Seen {
 
     /// The same for programs.
     pub(crate) fn document(&self) -> impl Serialize {
-        let Self { overview, running, server, wall: _, target } = self;
+        let Self { namespace, overview, running, server, wall: _, target } = self;
         Document {
             api_version: API_VERSION,
             kind: "Status",
             verdict: overview.verdict(),
             cluster: target,
+            namespace: namespace.as_deref(),
             server_version: server,
             mode: running.mode.map(|mode| mode.name()),
             leader: running.leader.as_deref(),
@@ -333,8 +358,14 @@ shop       orders-1  worker-b1  3m10s  proof that worker-b1 stopped
             "status: 3 of 4 nodes Ready, 1 thing for a person, blocked pods: shop/orders-1"
         );
         let wall = "2026-11-21T10:23:05Z".parse().unwrap();
-        let seen =
-            Seen { overview, running: stage.running, server: "v1.37.2".to_owned(), wall, target: target() };
+        let seen = Seen {
+            namespace: None,
+            overview,
+            running: stage.running,
+            server: "v1.37.2".to_owned(),
+            wall,
+            target: target(),
+        };
         assert!(
             documentation.contains(&seen.text(Paint::plain())),
             "docs/commands.md does not name the cluster"
@@ -396,6 +427,7 @@ shop       orders-1  worker-b1  3m10s  proof that worker-b1 stopped
             assert_eq!(text.contains('✔'), promised, "{unread:?}: {text}");
             let wall = stage.scene(|scene| scene.wall);
             let seen = Seen {
+                namespace: None,
                 overview,
                 running: stage.running,
                 server: String::new(),

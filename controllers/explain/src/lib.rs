@@ -23,6 +23,7 @@
 //! | `fate` | what becomes of a pod, by the controllers that decide |
 //! | `claimed` | a pod that is claimed to have ended, and why its force delete was refused |
 //! | `overview`, `day` | the whole cluster, and its last 24 hours |
+//! | `plan` | what fencing would do if a person asked for it |
 //! | `pauses` | what is not fenced because somebody asked for it |
 //! | `proof`, `signals`, `history`, `actors` | which proof is there and which is missing; what shows that a node lives; how it got here; who may act |
 //! | `explained`, `verdict`, `eviction`, `ways` | budgets |
@@ -39,6 +40,7 @@ mod namespace;
 mod node;
 mod overview;
 mod pauses;
+mod plan;
 mod pod;
 mod proof;
 mod scene;
@@ -59,6 +61,7 @@ pub use namespace::{Content, Contents, explain_namespace};
 pub use node::{explain_node, state};
 pub use overview::{Blocked, Overall, Overview, Trouble, Zone};
 pub use pauses::Paused;
+pub use plan::plan_of;
 pub use pod::explain_pod;
 pub use scene::{Attachment, Policies, Running, Said, Scene, Settings, object, pod_object, text};
 pub use set::explain_set;

@@ -14,7 +14,7 @@ use super::history::asked_at;
 use super::node::{explain_node, state, zone_name};
 use super::pauses::Paused;
 use super::pod::explain_pod;
-use super::scene::{Scene, object, pod_object};
+use super::scene::{Scene, object};
 use super::{Verdict, explain};
 
 /// A zone.
@@ -124,6 +124,25 @@ impl Overview {
             .troubles
             .sort_by(|one, other| (!one.blocks, &one.object).cmp(&(!other.blocks, &other.object)));
         overview
+    }
+
+    /// The same with the pods, PodDisruptionBudgets and FenceDevices of one namespace; nodes are of the whole cluster.
+    #[must_use]
+    pub fn only_in(mut self, namespace: &str, scene: &Scene<'_>) -> Self {
+        self.blocked.retain(|one| one.namespace == namespace);
+        let is_of_another = |object: &str| match object.split('/').collect::<Vec<_>>().as_slice() {
+            [_, of, _] => *of != namespace,
+            _ => false,
+        };
+        self.troubles.retain(|trouble| !is_of_another(&trouble.object));
+        let is_held = |pod: &Pod| self.blocked.iter().any(|one| *one.pod == *pod.key.name);
+        let pods =
+            || scene.view.all_pods().filter(|pod| *pod.key.namespace == *namespace && pod.keeps_identity());
+        self.identities = self.identities.map(|_| pods().count());
+        self.wait_for_proof = self
+            .wait_for_proof
+            .map(|_| pods().filter(|pod| !pod.waits_for_finalizers() && is_held(pod)).count());
+        self
     }
 
     /// How the cluster stands. What was not read is not clear.
@@ -336,6 +355,6 @@ fn needs(pod: &Pod, answer: &Answer) -> String {
         "KubeletAlive" => format!("the kubelet of {node}, which has no Node, to stop"),
         "TerminationOverdue" | "NodeNotReady" => format!("the kubelet of {node} to terminate it"),
         "NoLeader" | "Observe" => "pod-safety to act".to_owned(),
-        _ => format!("see pod-safety explain {}", pod_object(pod)),
+        _ => format!("see pod-safety explain pod -n {} {}", pod.key.namespace, pod.key.name),
     }
 }

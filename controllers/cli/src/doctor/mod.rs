@@ -25,21 +25,18 @@ use pod_safety_shared::record::error_chain;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::cluster::{ConnectArgs, PrintArgs, Session, open};
+use super::cluster::{ConnectArgs, PrintArgs, Session};
 use super::explain::{Look, OURS};
 use super::paint::{Paint, Tone};
 use super::{API_VERSION, Exit, clean, plural};
-use crate::block_on;
 pub(crate) use account::{say_why, silent_because};
 
 /// What is needed to say that a budget never allows an eviction.
 const OF_BUDGETS: [Kind; 4] = [Kind::Budgets, Kind::Pods, Kind::ReplicaSets, Kind::StatefulSets];
 
-/// At the end of `--help`.
-const EXIT_CODES: &str = "Exits with 0 if all is well, 1 after an error, 2 for wrong usage, 3 if something must be fixed, 6 if a check could not be made.";
 
 #[derive(Debug, ClapArgs)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = crate::exit::help("doctor"))]
 pub struct Args {
     #[command(flatten)]
     print: PrintArgs,
@@ -61,11 +58,11 @@ struct Document<'a> {
 
 impl Args {
     pub(super) fn main(self) -> anyhow::Result<Exit> {
-        block_on(self.run())
+        let cluster = self.cluster.clone();
+        cluster.reach("doctor", async |session| self.run(session).await)
     }
 
-    async fn run(self) -> anyhow::Result<Exit> {
-        let session = open(&self.cluster.options()).await?;
+    async fn run(self, session: Session) -> anyhow::Result<Exit> {
         let symptoms = examine(&session).await?;
         let paint = self.print.paint();
         let document = Document::of(&symptoms, session.target());

@@ -13,6 +13,7 @@ use pod_safety_shared::model::{Kind, Uid};
 use pod_safety_shared::wire;
 
 use crate::cluster::Session;
+use crate::helped::{Named, NotThere};
 use crate::waiting::waiting;
 
 /// What a plan reads.
@@ -55,7 +56,7 @@ impl Look {
         match look.snapshot.view().view().node(node) {
             Lookup::Known(_) => {}
             Lookup::Unknown(why) => bail!("node {node} cannot be read: {why}"),
-            Lookup::Absent => bail!("there is no node {node}"),
+            Lookup::Absent => bail!(NotThere::new(Named::Node, None, node)),
         }
         // What budgets let through with every pod healthy rests on all of their pods.
         let scales = session.ask_scales(&look.snapshot, |view| {

@@ -15,6 +15,8 @@ use pod_safety_shared::model::{Kind, Node};
 use serde_json::Value;
 
 use crate::cluster::Session;
+use crate::helped::{Named, NotThere};
+use crate::rights::VIEW;
 use crate::run;
 use crate::waiting::waiting;
 
@@ -208,7 +210,7 @@ impl Look {
         match session.whole(&format!("/apis/apps/v1/namespaces/{namespace}/statefulsets/{name}")).await {
             Ok(set) => Ok(set),
             Err(error) if error.is_not_found() => {
-                bail!("there is no statefulset {name} in namespace {namespace}")
+                bail!(NotThere::new(Named::Set, Some(namespace), name))
             }
             Err(error) => Err(error).context("reading the StatefulSet"),
         }
@@ -253,7 +255,7 @@ impl Look {
             .collect();
         if !ours.is_empty() {
             all.push(format!(
-                "You may not list {}: the state of fencing and the evidence are not known.",
+                "You may not list {}: the state of fencing and the evidence are not known. The ClusterRole {VIEW}, which is part of view, lets you.",
                 ours.join(", ")
             ));
         }

@@ -10,32 +10,47 @@ use pod_safety_shared::client::Target;
 use serde::Serialize;
 
 use super::page::clock;
-use super::{BadUse, Look, What, answer, name, one_name};
-use crate::block_on;
-use crate::cluster::{ConnectArgs, PrintArgs, Session, open};
+use super::{BadUse, Look, NAMESPACE, Subject, What, answer, name, node_or_pod};
+use crate::cluster::{ConnectArgs, PrintArgs, Session};
 use crate::paint::{Paint, Tone};
 use crate::watch::{Shown, WatchArgs};
-use crate::{API_VERSION, Exit};
+use crate::{API_VERSION, Exit, duration};
 
 /// So far it is looked back if nothing is named.
-const DAY: SignedDuration = SignedDuration::from_hours(24);
+pub(crate) const DAY: Duration = Duration::from_hours(24);
+
+/// Objects tell of what is long past, Events of an hour.
+const LONGEST: Duration = Duration::from_hours(720);
+
+fn since_when(text: &str) -> Result<Duration, String> {
+    duration::between(
+        text,
+        Duration::from_secs(1),
+        LONGEST,
+        "allowed is 1s to 720h, written such as 30m or 3h",
+    )
+}
+
+fn before(at: Timestamp, since: Duration) -> Timestamp {
+    let since = SignedDuration::try_from(since).unwrap_or(SignedDuration::MAX);
+    at.saturating_sub(since).unwrap_or(Timestamp::MIN)
+}
 
 #[derive(Debug, ClapArgs)]
-#[command(
-    after_help = "Exits with 0, 1 after an error, 2 for wrong usage, 6 if parts of it could not be read."
-)]
+#[command(after_help = crate::exit::help("timeline"), mut_arg("namespace", |arg| arg.help(NAMESPACE)))]
 pub struct TimelineArgs {
-    /// The kind: pod (po) or node (no); or kind and name, as in node/NAME. Without it: the last 24 hours of the whole cluster
-    #[arg(value_name = "KIND[/NAME]", value_parser = What::parse)]
-    what: Option<(What, Option<String>)>,
+    /// The kind: pod (po) or node (no); or kind and name, as in node/NAME; or the name of a node or a pod alone. Without it:
+    /// the whole cluster
+    #[arg(value_name = "KIND[/NAME]", value_parser = Subject::parse)]
+    what: Option<Subject>,
 
     /// Which one
     #[arg(value_name = "NAME", value_parser = name)]
     name: Option<String>,
 
-    /// The namespace of a pod. Default: that of the kubeconfig's context, else the only one that has such a pod
-    #[arg(short, long, value_name = "NAME", value_parser = name)]
-    namespace: Option<String>,
+    /// Only what happened in so much time until now, such as 3h. Default: of the whole cluster 24h, of one object all of it
+    #[arg(long, value_name = "DURATION", value_parser = since_when, allow_hyphen_values = true)]
+    since: Option<Duration>,
 
     #[command(flatten)]
     watch: WatchArgs,
@@ -71,25 +86,39 @@ struct Step<'a> {
 
 impl TimelineArgs {
     pub(crate) fn main(self) -> anyhow::Result<Exit> {
-        let Some(what) = self.what.clone() else { return block_on(self.run(None)) };
-        let (what, name) = one_name(what, self.name.clone())?;
-        if !matches!(what, What::Pod | What::Node) {
-            bail!(BadUse::NoTimeline(what.word()));
+        let cluster = self.cluster.clone();
+        let Some(what) = self.what.clone() else {
+            return cluster.reach("timeline", async |session| self.run(session, None).await);
+        };
+        let (what, name) = what.with(self.name.clone())?;
+        if let Some(other) = what.filter(|what| !matches!(what, What::Pod | What::Node)) {
+            bail!(BadUse::NoTimeline(other.word()));
         }
-        let Some(name) = name else { bail!(BadUse::NoName(what.word())) };
-        block_on(self.run(Some((what, name))))
+        let Some(name) = name else { bail!(BadUse::NoName(what.map_or("object", What::word))) };
+        cluster.reach("timeline", async |session| {
+            let what = match what {
+                Some(what) => what,
+                None => node_or_pod(&session, self.cluster.namespace.as_deref(), &name).await?,
+            };
+            self.run(session, Some((what, name))).await
+        })
     }
 
-    async fn run(self, of: Option<(What, String)>) -> anyhow::Result<Exit> {
-        let session = open(&self.cluster.options()).await?;
+    async fn run(self, session: Session, of: Option<(What, String)>) -> anyhow::Result<Exit> {
         let paint = self.print.paint();
         let ask = async || {
             let told = match &of {
                 Some((what, name)) => {
-                    let answer = answer(&session, *what, name, self.namespace.as_deref(), false).await?;
+                    let namespace = self.cluster.namespace.as_deref();
+                    let mut answer = answer(&session, *what, name, namespace, false).await?;
+                    if let Some(since) = self.since {
+                        let (session, _version) = session.by_its_clock().await;
+                        let from = before(session.env.clock.wall(), since);
+                        answer.history.retain(|moment| moment.at >= from);
+                    }
                     Told { object: answer.object, history: answer.history, missing: answer.missing }
                 }
-                None => Told::of_all(&session).await?,
+                None => Told::of_all(&session, self.since.unwrap_or(DAY)).await?,
             };
             let people = || session.headed(&told.text(paint));
             let text = self.print.output.text(&told.document(session.target()), people)?;
@@ -108,12 +137,12 @@ pub(crate) struct Told {
 }
 
 impl Told {
-    /// The last 24 hours of the whole cluster.
-    pub(crate) async fn of_all(session: &Session) -> anyhow::Result<Self> {
+    /// What happened in the whole cluster in so much time.
+    pub(crate) async fn of_all(session: &Session, within: Duration) -> anyhow::Result<Self> {
         let mut look = Look::at(session, Some(session.connection.default_namespace())).await?;
         look.hear_everywhere(session).await;
         look.ask_pauses(session, None).await;
-        let since = look.wall.saturating_sub(DAY).unwrap_or(Timestamp::MIN);
+        let since = before(look.wall, within);
         let history = look.scene(|scene| timeline(since, scene));
         Ok(Self { object: "cluster".to_owned(), history, missing: look.missing() })
     }

@@ -260,7 +260,7 @@ async fn what_is_not_there_or_not_clear_is_one_sentence(plane: &ControlPlane) {
     for (code, args, says) in [
         (1, &["explain", "pod", "nosuch"][..], "there is no pod nosuch"),
         (1, &["explain", "node", "nosuch"], "there is no node nosuch"),
-        (1, &["explain", "sts", "-n", NS, "nosuch"], "there is no statefulset nosuch in namespace shop"),
+        (1, &["explain", "sts", "-n", NS, "nosuch"], "there is no StatefulSet nosuch in namespace shop"),
         (1, &["explain", "namespace", "nosuch"], "there is no namespace nosuch"),
         (1, &["explain", "pod", "orders-1"], "2 pods are named orders-1, in the namespaces shop and stage"),
         (2, &["explain", "pod"], "which pod?"),
