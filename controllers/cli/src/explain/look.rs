@@ -37,6 +37,9 @@ pub(crate) const OURS: &str = "labelSelector=app.kubernetes.io/name=pod-safety";
 /// So many Events of a namespace are read: those beyond are of other times.
 const EVENTS: usize = 1_000;
 
+/// So many pods that took over a name are read whole.
+const SUCCESSORS: usize = 50;
+
 /// So many nodes are asked why they pause: who has more pauses a FencePolicy.
 const PAUSES: usize = 50;
 
@@ -55,6 +58,7 @@ pub(crate) struct Look {
     pub(crate) pods: Vec<Value>,
     said: Vec<Said>,
     attachments: Vec<Attachment>,
+    successors: Vec<Value>,
     pauses: Vec<(Arc<str>, Pause)>,
     unread: Vec<Unread>,
     /// The kinds of `unread`, but those that this cluster does not have.
@@ -103,6 +107,7 @@ impl Look {
             pods,
             said: Vec::new(),
             attachments: Vec::new(),
+            successors: Vec::new(),
             pauses: Vec::new(),
             refused_kinds: unread.iter().filter(|one| !is_absent(one)).map(|one| one.error.kind).collect(),
             unread,
@@ -131,6 +136,25 @@ impl Look {
                 self.refused.push(format!("{refusal}: it is not known which node holds which volume."));
                 false
             }
+        }
+    }
+
+    /// The pod of this name whole, for when it was scheduled and Ready. Without the right to read it that is not told.
+    pub(crate) async fn ask_successor(&mut self, session: &Session, namespace: &str, name: &str) {
+        if let Ok(pod) = session.whole(&format!("/api/v1/namespaces/{namespace}/pods/{name}")).await {
+            self.successors.push(pod);
+        }
+    }
+
+    /// The pods that took over the names of pods that were force deleted.
+    pub(crate) async fn ask_successors(&mut self, session: &Session) {
+        let removed = self.said.iter().filter(|one| one.reason == "ForceDeleted");
+        let names: BTreeSet<(String, String)> = removed
+            .filter_map(|one| one.object.strip_prefix("pod/")?.split_once('/'))
+            .map(|(namespace, name)| (namespace.to_owned(), name.to_owned()))
+            .collect();
+        for (namespace, name) in names.into_iter().take(SUCCESSORS) {
+            self.ask_successor(session, &namespace, &name).await;
         }
     }
 
@@ -221,6 +245,7 @@ impl Look {
             policies: self.policies,
             said: &self.said,
             attachments: &self.attachments,
+            successors: &self.successors,
             pauses: &self.pauses,
             unread: &self.refused_kinds,
         })
@@ -372,6 +397,7 @@ async fn running(session: &Session, wall: Timestamp, refused: &mut Vec<String>) 
         .and_then(account)
         .unwrap_or_else(|| "system:serviceaccount:pod-safety:pod-safety".to_owned());
     let controllers = config.as_ref().map_or(Vec::new(), |config| config.controllers.clone());
+    running.without_fencing = !controllers.is_empty() && !controllers.contains(&Name::Fencing);
     let fenced_from = config.as_ref().map(|config| config.fencing_namespaces.clone()).unwrap_or_default();
     let settings = config.map_or_else(Settings::default, |config| Settings {
         mode: config.mode,
