@@ -1,5 +1,7 @@
 //! What is read for an answer, as far as whoever asks may read it.
 
+mod successors;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -36,9 +38,6 @@ pub(crate) const OURS: &str = "labelSelector=app.kubernetes.io/name=pod-safety";
 
 /// So many Events of a namespace are read: those beyond are of other times.
 const EVENTS: usize = 1_000;
-
-/// So many pods that took over a name are read whole.
-const SUCCESSORS: usize = 50;
 
 /// So many nodes are asked why they pause: who has more pauses a FencePolicy.
 const PAUSES: usize = 50;
@@ -136,25 +135,6 @@ impl Look {
                 self.refused.push(format!("{refusal}: it is not known which node holds which volume."));
                 false
             }
-        }
-    }
-
-    /// The pod of this name whole, for when it was scheduled and Ready. Without the right to read it that is not told.
-    pub(crate) async fn ask_successor(&mut self, session: &Session, namespace: &str, name: &str) {
-        if let Ok(pod) = session.whole(&format!("/api/v1/namespaces/{namespace}/pods/{name}")).await {
-            self.successors.push(pod);
-        }
-    }
-
-    /// The pods that took over the names of pods that were force deleted.
-    pub(crate) async fn ask_successors(&mut self, session: &Session) {
-        let removed = self.said.iter().filter(|one| one.reason == "ForceDeleted");
-        let names: BTreeSet<(String, String)> = removed
-            .filter_map(|one| one.object.strip_prefix("pod/")?.split_once('/'))
-            .map(|(namespace, name)| (namespace.to_owned(), name.to_owned()))
-            .collect();
-        for (namespace, name) in names.into_iter().take(SUCCESSORS) {
-            self.ask_successor(session, &namespace, &name).await;
         }
     }
 
