@@ -155,17 +155,7 @@ fn verdict(node: &Node, pods: &Pods<'_>, scene: &Scene<'_>) -> Judgement {
                 word("it is proved off: its terminating pods are removed.".to_owned()),
             ),
         },
-        "NotReady" => {
-            let text = "its kubelet reports that the node is not ready.";
-            match soon::next_step(node, scene) {
-                Some(step) => Judgement::new(
-                    Standing::Waiting,
-                    step.reason,
-                    word(format!("{text} {}.", sentence(&step.words))),
-                ),
-                None => Judgement::new(standing(waiting), "NotReady", word(text.to_owned())),
-            }
-        }
+        "NotReady" => not_ready(node, waiting, &wait, scene),
         _ if proof::dry_run(node, scene).is_some() => {
             Judgement::new(standing(waiting), "DryRun", word(DRY_RUN.to_owned()))
         }
@@ -181,6 +171,17 @@ fn verdict(node: &Node, pods: &Pods<'_>, scene: &Scene<'_>) -> Judgement {
                 Judgement::new(standing(waiting), reason, word(text))
             }
         },
+    }
+}
+
+fn not_ready(node: &Node, waiting: usize, wait: &str, scene: &Scene<'_>) -> Judgement {
+    let text = "its kubelet reports that the node is not ready.";
+    match soon::next_step(node, scene) {
+        Some(step) => {
+            let text = format!("{text} {}. {wait}", sentence(&step.words));
+            Judgement::new(Standing::Waiting, step.reason, text)
+        }
+        None => Judgement::new(standing(waiting), "NotReady", format!("{text} {wait}")),
     }
 }
 
