@@ -16,8 +16,14 @@ use super::scene::{Said, Scene, object, pod_object};
 /// So many Events of one object are told: a person reads the last ones.
 const EVENTS: usize = 8;
 
+/// That a pod is held, before the reason.
+const HELD: &str = "held: ";
+
 /// So many pods are named that one node holds.
 const HELD_SHOWN: usize = 3;
+
+/// Such Events repeat what a NodeFence, its evidence and the taints of its node say.
+const TOLD_BY_INCIDENTS: [&str; 3] = ["FenceAttempted", "Fenced", "OutOfServiceTaintAdded"];
 
 /// That a pod was deleted gracefully.
 pub(super) const REQUESTED: &str = "deletion requested";
@@ -114,8 +120,8 @@ pub fn timeline(since: Timestamp, scene: &Scene<'_>) -> Vec<Moment> {
     objects.sort_unstable();
     objects.dedup();
     for object in objects {
-        let said: Vec<&Said> = scene.said_of(object).into_iter().filter(|one| held(one).is_none()).collect();
-        moments.extend(told_of(&said).into_iter().map(|moment| moment.to(object)));
+        let said = said(object, scene).into_iter().filter(|one| !one.what.starts_with(HELD));
+        moments.extend(said.map(|moment| moment.to(object)));
     }
     moments.retain(|moment| moment.at >= since && moment.at <= scene.wall);
     // What happened in one second stays in the order in which it was told.
@@ -196,9 +202,11 @@ fn steps(fence: &Fence) -> Vec<Moment> {
     moments
 }
 
-/// The last Events of an object, each once.
+/// The last Events of an object, each once. What its incidents and evidence tell is not told again.
 pub(super) fn said(object: &str, scene: &Scene<'_>) -> Vec<Moment> {
-    told_of(&scene.said_of(object))
+    let known = object.strip_prefix("node/").is_some_and(|node| scene.view.fences_of(node).next().is_some());
+    let is_new = |one: &&Said| !known || !TOLD_BY_INCIDENTS.contains(&one.reason.as_str());
+    told_of(&scene.said_of(object).into_iter().filter(is_new).collect::<Vec<_>>())
 }
 
 /// The last of these Events, each once.
@@ -220,7 +228,7 @@ pub(super) fn told_of(said: &[&Said]) -> Vec<Moment> {
 fn told_by(one: &Said) -> Moment {
     if let Some((code, node)) = held(one) {
         let node = node.map_or(String::new(), |node| format!("node {node}"));
-        return Moment::new(one.first, format!("held: {code}"), node);
+        return Moment::new(one.first, format!("{HELD}{code}"), node);
     }
     let times = if one.count > 1 { format!("{} times, {}", one.count, one.by) } else { one.by.clone() };
     Moment::new(one.at, one.reason.clone(), format!("{} ({times})", one.message))
@@ -250,7 +258,7 @@ fn held_by_node(scene: &Scene<'_>) -> Vec<Moment> {
         pods.truncate(HELD_SHOWN);
         let first = said.iter().map(|one| one.first).min()?;
         let detail = format!("{}{more}", pods.join(", "));
-        Some(Moment::new(first, format!("held: {code}"), detail).to(&object("node", "", node)))
+        Some(Moment::new(first, format!("{HELD}{code}"), detail).to(&object("node", "", node)))
     };
     all.into_iter().filter_map(row).collect()
 }

@@ -275,6 +275,20 @@ mod tests {
     }
 
     #[test]
+    fn what_an_incident_tells_is_not_told_again_by_events() {
+        let mut stage = Stage::lost();
+        stage.policy("Asserted");
+        stage.said("node/worker-b1", "FenceAttempted", "Switching it off");
+        let told = |stage: &Stage| {
+            let answer = stage.scene(|scene| explain_node(&Arc::from("worker-b1"), scene)).unwrap();
+            answer.history.iter().any(|one| one.what == "FenceAttempted")
+        };
+        assert!(told(&stage), "there is no incident");
+        stage.fence("Fenced", &[("2026-11-21T10:15:10Z", None)]);
+        assert!(!told(&stage));
+    }
+
+    #[test]
     fn what_happened_on_several_days_has_dates_in_all_rows() {
         let moment = |at: &str| Moment::new(at.parse().unwrap(), "x", "");
         let text =
