@@ -172,7 +172,7 @@ mod tests {
         let claims: Claims = [(key(&pod), claims(&pod))].into();
         let said = stage.scene(|scene| page(scene, "worker-b1", &claims, Paint::plain()));
         let golden = "2 pods on worker-b1
-POD            OWNER               VOLUME CLAIMS                     BUDGETS
+POD            OWNER               VOLUME CLAIMS                     PDBS
 shop/orders-0  StatefulSet/orders  -                                 -
 shop/orders-1  StatefulSet/orders  data-orders-1, orders-1-scratch   -        Terminating
 ";
