@@ -6,6 +6,8 @@ use clap::Args as ClapArgs;
 use pod_safety_shared::api::Grade;
 use pod_safety_shared::authority::people::{self, Examined, PeopleError, Word};
 
+use pod_safety_explain::ONLY_IF_SEEN;
+
 use super::cluster::{ConnectArgs, Session, name};
 use super::consent::{consents, refused_at_once};
 use super::paint::Paint;
@@ -158,8 +160,8 @@ impl Args {
             }
         };
         format!(
-            "{}\nWhat follows:\n- {released}\n- If its processes still run, a second copy of its pods writes to the same volumes.\n- {power}\n- To keep pod-safety from fencing or starting it while you work on it: pod-safety pause {node} --reason TEXT\n\nMake sure that the machine is off, or that it cannot reach its storage and its clients.",
-            stake.page,
+            "{}\nWhat follows:\n- {released}\n- If its processes still run, a second copy of its pods writes to the same volumes.\n- {power}\n- To keep pod-safety from fencing or starting it while you work on it: pod-safety pause {node} --reason TEXT\n\n{}\n{ONLY_IF_SEEN}:",
+            stake.page, stake.how,
         )
     }
 }
@@ -194,8 +196,12 @@ mod tests {
         let words = format!("x n --reason=r {flags}");
         let Alone { args } = Alone::try_parse_from(words.split_whitespace()).unwrap();
         let spec: FencePolicySpec = serde_json::from_value(policy).unwrap();
-        let stake =
-            Stake { page: "2 pods on n\n".to_owned(), terminating: 1, policy: Some(("p".to_owned(), spec)) };
+        let stake = Stake {
+            page: "2 pods on n\n".to_owned(),
+            terminating: 1,
+            policy: Some(("p".to_owned(), spec)),
+            how: "Look.".to_owned(),
+        };
         args.follows(&stake)
     }
 
@@ -229,7 +235,9 @@ mod tests {
             ("", json!({ "levels": levels, "minimumEvidence": "Verified" }), "no pod is force deleted"),
         ] {
             let said = follows(flags, policy);
-            for says in [says, "2 pods on n", "pod-safety pause n --reason TEXT"] {
+            for says in
+                [says, "2 pods on n", "pod-safety pause n --reason TEXT", "Look.\nOnly if you or a person"]
+            {
                 assert!(said.contains(says), "{flags}: {says}: not in\n{said}");
             }
             for columns in [80, 100] {

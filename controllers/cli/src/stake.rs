@@ -4,9 +4,10 @@
 
 use std::collections::BTreeMap;
 
-use pod_safety_explain::{Paused, Scene, owner_of};
+use pod_safety_explain::{Paused, Scene, how, owner_of};
 use pod_safety_shared::api::{FencePolicySpec, Recovery};
 use pod_safety_shared::authority::people::Examined;
+use pod_safety_shared::cache::Lookup;
 use pod_safety_shared::model::{Kind, Pod};
 use serde_json::Value;
 
@@ -29,6 +30,8 @@ pub(crate) struct Stake {
     pub(crate) terminating: usize,
     /// The FencePolicy that chooses it.
     pub(crate) policy: Option<(String, FencePolicySpec)>,
+    /// How a person sees whether its machine has power.
+    pub(crate) how: String,
 }
 
 impl Stake {
@@ -64,8 +67,13 @@ impl Stake {
                 ));
             }
             let policy = scene.view.policy_of(&examined.labels);
+            let how = match scene.view.node(node) {
+                Lookup::Known(node) => how(node, scene),
+                Lookup::Unknown(_) | Lookup::Absent => String::new(),
+            };
             Self {
                 page,
+                how,
                 terminating: on(scene, node).filter(|pod| pod.deletion.is_some()).count(),
                 policy: policy.map(|policy| (policy.name.to_string(), policy.spec.clone())),
             }

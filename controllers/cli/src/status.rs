@@ -191,7 +191,7 @@ fn head(running: &Running, server: &str, wall: jiff::Timestamp) -> String {
 
 fn page(overview: &Overview, running: &Running, server: &str, wall: jiff::Timestamp, paint: Paint) -> String {
     let (tone, seen) = promise(overview);
-    let promise = paint.marked(tone, &format!("at most one pod per stable identity: {seen}"));
+    let promise = paint.marked(tone, &format!("StatefulSet pods and the like: {seen}"));
     let mut text = format!("{}\n{promise}", paint.wrap(&head(running, server, wall), 2));
     if !overview.zones.is_empty() {
         text.push('\n');
@@ -224,10 +224,10 @@ fn page(overview: &Overview, running: &Running, server: &str, wall: jiff::Timest
     // What there is to know says enough, but not that the rest is well.
     if !waits && (overview.troubles.is_empty() || overview.verdict() != Overall::Clear) {
         let (tone, words) = match overview.verdict() {
-            Overall::Clear => (Tone::Good, "nothing needs a person"),
+            Overall::Clear => (Tone::Good, "Nothing needs a person"),
             Overall::Unknown | Overall::Blocked => (
                 Tone::Attention,
-                "it is not known whether something needs a person, because not everything could be read",
+                "It is not known whether something needs a person, because not everything could be read",
             ),
         };
         text.push('\n');
@@ -250,13 +250,12 @@ fn promise(overview: &Overview) -> (Tone, String) {
     match (overview.identities, overview.wait_for_proof) {
         (Some(identities), Some(waiting)) => {
             let tone = if waiting == 0 { Tone::Good } else { Tone::Attention };
-            (
-                tone,
-                format!(
-                    "{} with a stable identity, {waiting} held until there is proof",
-                    plural(identities, "pod")
-                ),
-            )
+            let waits = match waiting {
+                0 => "none waits for proof".to_owned(),
+                1 => "1 waits for proof that the old pod stopped".to_owned(),
+                _ => format!("{waiting} wait for proof that the old pods stopped"),
+            };
+            (tone, format!("{identities}, {waits}"))
         }
         (None, _) | (_, None) => {
             (Tone::Attention, "not checked, because pods, nodes or Leases could not be read".to_owned())
@@ -334,7 +333,7 @@ mod tests {
         let (overview, text) = told(&stage);
         assert_eq!(overview.verdict(), Overall::Blocked);
         let golden = "Kubernetes v1.37.2   mode guard   leader pod-safety-x, 1 standby
-! at most one pod per stable identity: 2 pods with a stable identity, 1 held until there is proof
+! StatefulSet pods and the like: 2, 1 waits for proof that the old pod stopped
 
 ZONE    READY  LOST  BRAKE
 zone-a  2/2    0     off
@@ -348,7 +347,7 @@ BLOCKED PODS
 NAMESPACE  POD       NODE       SINCE  NEEDS
 shop       orders-1  worker-b1  3m10s  proof that worker-b1 stopped
 
-24 h   0 proved off   0 back   0 for a person
+Last 24 h: no node was proved off.
 ";
         assert_eq!(text, golden);
         let documentation = include_str!("../../../docs/commands.md");
@@ -386,7 +385,7 @@ shop       orders-1  worker-b1  3m10s  proof that worker-b1 stopped
         stage.pod_with("orders-0", "worker-a1", staged::ready);
         let (overview, text) = told(&stage);
         assert_eq!(exit(overview.verdict()), Exit::Fine, "{text}");
-        assert!(text.contains("✔ nothing needs a person"), "{text}");
+        assert!(text.contains("✔ Nothing needs a person"), "{text}");
     }
 
     /// `doctor` and an alert named a device that could fence nothing, and here nothing needed a person.
@@ -400,7 +399,7 @@ shop       orders-1  worker-b1  3m10s  proof that worker-b1 stopped
         assert_eq!((&*trouble.object, trouble.reason), ("fencedevice/fence/ipmi-b1", "Unseen"));
         assert!(text.contains("! fencedevice/fence/ipmi-b1   Not checked since"), "{text}");
         assert!(text.contains("TO KNOW\n") && !text.contains("NEEDS A PERSON"), "{text}");
-        assert!(!text.contains("nothing needs a person"), "{text}");
+        assert!(!text.contains("Nothing needs a person"), "{text}");
         assert_eq!(exit(overview.verdict()), Exit::Fine, "{text}");
     }
 
@@ -420,7 +419,7 @@ shop       orders-1  worker-b1  3m10s  proof that worker-b1 stopped
             let (overview, text) = told(&stage);
             assert_eq!(exit(overview.verdict()), Exit::Unknown, "{unread:?}: {text}");
             assert!(
-                text.contains("! it is not known whether something needs a person"),
+                text.contains("! It is not known whether something needs a person"),
                 "{unread:?}: {text}"
             );
             let promised = [Kind::Budgets, Kind::NodeFences].contains(&unread[0]);
@@ -453,7 +452,7 @@ shop       orders-1  worker-b1  3m10s  proof that worker-b1 stopped
     #[test]
     fn the_last_day_is_one_line_with_its_numbers() {
         let stage = Stage::well();
-        assert!(told(&stage).1.contains("\n24 h   0 proved off   0 back   0 for a person\n"));
+        assert!(told(&stage).1.contains("\nLast 24 h: no node was proved off.\n"));
         let day = "2026-11-21T0";
         for (name, hour, minutes, back) in [("a", 1, 1, true), ("b", 2, 2, true), ("c", 3, 4, false)] {
             let (began, proved) = (format!("{day}{hour}:00:00Z"), format!("{day}{hour}:0{minutes}:00Z"));
@@ -465,14 +464,67 @@ shop       orders-1  worker-b1  3m10s  proof that worker-b1 stopped
         stage.incident("waits", "2026-11-21T08:00:00Z", &[("Stalled", "2026-11-21T08:30:00Z")]);
         let text = told(&stage).1;
         assert!(
-            text.contains("24 h   3 proved off, median 2m00s, slowest 4m00s   2 back   1 for a person\n"),
+            text.contains("Last 24 h: 3 nodes proved off (within 2m00s in the median, 4m00s at most); 2 nodes back; 1 node waits for a person.\n"),
             "{text}"
         );
-        stage.proof_since("2026-11-21T01:00:30Z", None);
+        for kind in [Kind::NodeFences, Kind::FenceEvidences] {
+            let unread = Stage::without(&[kind]);
+            assert!(!told(&unread).1.contains("24 h"), "what was not read is not counted");
+        }
+    }
+
+    /// The line said 0, and the page above it that the node is proved off. Behind that stood why no incident was begun.
+    #[test]
+    fn bug_a_node_that_was_confirmed_without_an_incident_was_not_counted() {
+        let stage = Stage::lost();
+        stage.proof_since("2026-11-21T10:21:00Z", None);
+        stage.policy("Asserted");
         let text = told(&stage).1;
-        assert!(text.contains("3 proved off (3 by confirmation)"), "{text}");
-        let unread = Stage::without(&[Kind::NodeFences]);
-        assert!(!told(&unread).1.contains("24 h"), "what was not read is not counted");
+        assert!(text.contains("Last 24 h: 1 node proved off, 1 of them by a person.\n"), "{text}");
+        assert!(text.contains("ConfirmedDown") && !text.contains("FenceNotNeeded"), "{text}");
+        stage.proof_since("2026-11-21T10:21:00Z", Some(("2026-11-21T10:22:00Z", "wrong plug")));
+        assert!(told(&stage).1.contains("Last 24 h: no node was proved off.\n"), "it was taken back");
+    }
+
+    /// It needed a person, by exit code 3, ten seconds before pod-safety switched it off.
+    #[test]
+    fn bug_a_node_that_is_fenced_without_a_person_needed_one() {
+        let stage = Stage::lost();
+        stage.policy_after(550, None);
+        let (overview, text) = told(&stage);
+        let golden = "
+TO KNOW
+! node/worker-b1   Lost, last reported 9m00s ago, 1 pod held until there is proof. pod-safety switches it off in 10s (FencePolicy rack-b)
+    pod-safety explain node worker-b1
+";
+        assert!(text.contains(golden) && exit(overview.verdict()) == Exit::Fine, "{text}");
+        assert!(text.contains("2, 1 waits for proof") || text.contains("1, 1 waits for proof"), "{text}");
+        let documentation = include_str!("../../../docs/commands.md");
+        assert!(documentation.contains(golden.trim()), "docs/commands.md shows another node");
+        for change in [
+            |stage: &mut Stage| stage.running = Running::default(),
+            |stage: &mut Stage| stage.running.without_fencing = true,
+            |stage: &mut Stage| stage.running.mode = Some(pod_safety_shared::drive::Mode::Observe),
+        ] {
+            let mut stage = Stage::lost();
+            stage.policy_after(550, None);
+            change(&mut stage);
+            assert_eq!(exit(told(&stage).0.verdict()), Exit::Blocked, "nobody fences it");
+        }
+    }
+
+    /// Every device of the only policy lacked its Secret: that was to know, with exit code 0.
+    #[test]
+    fn bug_fencing_that_cannot_work_needed_no_person() {
+        let stage = Stage::well();
+        stage.pod_with("orders-0", "worker-a1", staged::ready);
+        stage.policy_after(60, Some("Secret pod-safety/bmc does not exist"));
+        let (overview, text) = told(&stage);
+        let golden = "NEEDS A PERSON
+✖ fencepolicy/rack-b   It can fence no node: device fence/ipmi-b1: Secret pod-safety/bmc does not exist
+    pod-safety doctor
+";
+        assert!(text.contains(golden) && exit(overview.verdict()) == Exit::Blocked, "{text}");
     }
 
     #[test]
@@ -498,6 +550,6 @@ PAUSED
         stage.running = Running::default();
         let (overview, text) = told(&stage);
         assert_eq!(overview.verdict(), Overall::Blocked, "{text}");
-        assert!(text.contains("✖ pod-safety   no leader"), "{text}");
+        assert!(text.contains("✖ pod-safety   No leader"), "{text}");
     }
 }

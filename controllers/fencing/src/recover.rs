@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::holds::{Decision, Hold};
 use pod_safety_shared::api::{Attempt, DeviceRef, KindOfEvidence, NodeFenceStatus, Phase, Recovery};
-use pod_safety_shared::authority::{Lack, Step};
+use pod_safety_shared::authority::{Lack, Step, incident_name};
 use pod_safety_shared::model::{Node, Policy, Proof, Readiness};
 
 use super::doubt::{BOOT_TAKES, doubt};
@@ -27,6 +27,22 @@ fn evidence<'a>(incident: &Incident<'a>) -> Option<&'a Proof> {
     let named = incident.status().evidence.as_deref()?;
     let found = incident.view.proofs_of(&incident.name).find(|proof| *proof.name == *named);
     found.filter(|proof| proof.spec.node == incident.fence.spec.node)
+}
+
+/// Whether what it rests on holds still; `None`: nothing was proved.
+pub(super) fn is_proved(incident: &Incident<'_>) -> Option<bool> {
+    let invalid = |proof: &Proof| proof.status.invalidated.is_some();
+    if incident.status().evidence.is_some() {
+        return match evidence(incident).filter(|proof| !invalid(proof)) {
+            None => Some(false),
+            // A confirmation that expired can be given again.
+            Some(proof) => incident.view.said(proof, incident.now).holds().is_ok().then_some(true),
+        };
+    }
+    // It was found off, and what said so had been withdrawn before.
+    let name = incident_name(&incident.fence.spec.node);
+    let ours = incident.view.proofs_of(&incident.name).find(|proof| *proof.name == *name);
+    ours.filter(|proof| invalid(proof)).map(|_| false)
 }
 
 /// What is said against evidence that holds, while a person is waited for.

@@ -65,7 +65,7 @@ pub enum PeopleError {
         name: String,
     },
     /// There is nothing to take back.
-    #[error("there is no {kind} about the present incarnation of node {node}")]
+    #[error("there is no {kind} about the present boot of node {node}")]
     Nothing {
         /// The kind.
         kind: &'static str,

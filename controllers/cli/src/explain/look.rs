@@ -1,5 +1,7 @@
 //! What is read for an answer, as far as whoever asks may read it.
 
+mod successors;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -61,6 +63,7 @@ pub(crate) struct Look {
     pub(crate) lease: Option<Value>,
     said: Vec<Said>,
     attachments: Vec<Attachment>,
+    successors: Vec<Value>,
     pauses: Vec<(Arc<str>, Pause)>,
     unread: Vec<Unread>,
     /// The kinds of `unread`, but those that this cluster does not have.
@@ -110,6 +113,7 @@ impl Look {
             lease,
             said: Vec::new(),
             attachments: Vec::new(),
+            successors: Vec::new(),
             pauses: Vec::new(),
             refused_kinds: unread.iter().filter(|one| !is_absent(one)).map(|one| one.error.kind).collect(),
             unread,
@@ -228,6 +232,7 @@ impl Look {
             policies: self.policies,
             said: &self.said,
             attachments: &self.attachments,
+            successors: &self.successors,
             pauses: &self.pauses,
             unread: &self.refused_kinds,
         })
@@ -392,6 +397,7 @@ async fn running(session: &Session, wall: Timestamp, refused: &mut Vec<String>) 
         running.mode = Some(leader.mode);
         controllers = leader.controllers;
     }
+    running.without_fencing = !controllers.is_empty() && !controllers.contains(&Name::Fencing);
     let settings = config.map_or_else(Settings::default, |config| Settings {
         mode: running.mode.unwrap_or(config.mode),
         pod_gc: config.pod_gc,

@@ -307,6 +307,7 @@ async fn answer(
         What::Pod => {
             let pod = found(&look, given, own, name)?;
             look.hear(session, &pod.key.namespace, "Pod", name).await;
+            look.ask_successor(session, &pod.key.namespace, name).await;
             // Who may delete it is said of those that end, who holds its volume of those that begin.
             if pod.deletion.is_some() {
                 look.ask_policies(session).await;

@@ -5,11 +5,11 @@ use std::time::Duration;
 use anyhow::bail;
 use clap::Args as ClapArgs;
 use jiff::{SignedDuration, Timestamp};
-use pod_safety_explain::{Moment, since, span, timeline};
+use pod_safety_explain::{Answer, Moment, since, span, timeline};
 use pod_safety_shared::client::Target;
 use serde::Serialize;
 
-use super::page::clock;
+use super::page::{are_dated, clock};
 use super::{BadUse, Look, NAMESPACE, Subject, What, answer, name, node_or_pod};
 use crate::cluster::{ConnectArgs, PrintArgs, Session};
 use crate::paint::{Paint, Tone};
@@ -110,13 +110,13 @@ impl TimelineArgs {
             let told = match &of {
                 Some((what, name)) => {
                     let namespace = self.cluster.namespace.as_deref();
-                    let mut answer = answer(&session, *what, name, namespace, false).await?;
+                    let mut told = Told::of(answer(&session, *what, name, namespace, false).await?);
                     if let Some(since) = self.since {
                         let (session, _version) = session.by_its_clock().await;
                         let from = before(session.env.clock.wall(), since);
-                        answer.history.retain(|moment| moment.at >= from);
+                        told.history.retain(|moment| moment.at >= from);
                     }
-                    Told { object: answer.object, history: answer.history, missing: answer.missing }
+                    told
                 }
                 None => Told::of_all(&session, self.since.unwrap_or(DAY)).await?,
             };
@@ -137,10 +137,20 @@ pub(crate) struct Told {
 }
 
 impl Told {
+    /// Of one object, with what became of those that had its name before.
+    fn of(answer: Answer) -> Self {
+        let Answer { object, before, history, missing, .. } = answer;
+        let mut history: Vec<Moment> =
+            before.map(|before| before.history).unwrap_or_default().into_iter().chain(history).collect();
+        history.sort_by_key(|moment| moment.at);
+        Self { object, history, missing }
+    }
+
     /// What happened in the whole cluster in so much time.
     pub(crate) async fn of_all(session: &Session, within: Duration) -> anyhow::Result<Self> {
         let mut look = Look::at(session, Some(session.connection.default_namespace())).await?;
         look.hear_everywhere(session).await;
+        look.ask_successors(session).await;
         look.ask_pauses(session, None).await;
         let since = before(look.wall, within);
         let history = look.scene(|scene| timeline(since, scene));
@@ -191,9 +201,10 @@ fn total(moments: &[Moment]) -> Duration {
 }
 
 fn page(moments: &[Moment], missing: &[String], paint: Paint) -> String {
-    let Some(last) = moments.last() else {
+    if moments.is_empty() {
         return "Nothing is known about it. Events are kept for an hour.\n".to_owned();
-    };
+    }
+    let dated = are_dated(moments);
     let several = moments.iter().any(|moment| !moment.object.is_empty());
     let row = |step: &Step<'_>| {
         let after = match step.after_seconds {
@@ -201,7 +212,7 @@ fn page(moments: &[Moment], missing: &[String], paint: Paint) -> String {
             seconds => format!("+{}", span(Duration::from_secs(seconds))),
         };
         let Moment { at, object, what, detail } = step.moment;
-        let mut cells = vec![clock(*at, last.at), after, object.clone(), what.clone(), detail.clone()];
+        let mut cells = vec![clock(*at, dated), after, object.clone(), what.clone(), detail.clone()];
         if !several {
             cells.remove(2);
         }
@@ -254,6 +265,65 @@ mod tests {
 "
         );
         assert!(told("2026-11-21T10:23:05Z").is_empty());
+    }
+
+    /// It ended with the removal of the old pod, and its deletion was not told any more.
+    #[test]
+    fn bug_the_timeline_ended_before_the_pod_was_back() {
+        let mut stage = Stage::lost();
+        stage.is_back(true);
+        let since = "2026-11-20T10:23:05Z".parse().unwrap();
+        let text = page(&stage.scene(|scene| timeline(since, scene)), &[], Paint::plain());
+        let told = stage.scene(|scene| {
+            let pod = scene.view.all_pods().find(|pod| *pod.key.name == *"orders-1").unwrap();
+            Told::of(pod_safety_explain::explain_pod(pod, scene))
+        });
+        assert_eq!(text, "TIME (UTC)  AFTER   OBJECT             WHAT
+10:14:05            node/worker-b1     last heartbeat of worker-b1
+10:14:55    +50s    node/worker-b1     worker-b1 counts as lost     50s after its last heartbeat
+10:14:55            node/worker-b1     worker-b1 is tainted         node.kubernetes.io/unreachable:NoExecute
+10:15:05    +10s    pod/shop/orders-1  NodeNotReady                 Node is not ready (pod-safety)
+10:19:55    +4m50s  pod/shop/orders-1  deletion requested
+10:20:25    +30s    node/worker-b1     held: NoEvidence             shop/orders-1
+10:22:35    +2m10s  pod/shop/orders-1  ForceDeleted                 node worker-b1 was powered off: FenceEvidence worker-b1-e (pod-safety)
+10:22:37    +2s     pod/shop/orders-1  scheduled to worker-a1
+10:22:45    +8s     pod/shop/orders-1  Ready on worker-a1           orders-1 was away for 8m40s
+8m40s in all
+");
+        assert_eq!(told.text(Paint::plain()), "TIME (UTC)  AFTER   WHAT
+10:14:05            last heartbeat of worker-b1
+10:14:55    +50s    worker-b1 counts as lost     50s after its last heartbeat
+10:14:55            worker-b1 is tainted         node.kubernetes.io/unreachable:NoExecute
+10:15:05    +10s    NodeNotReady                 Node is not ready (pod-safety)
+10:19:55    +4m50s  deletion requested
+10:20:25    +30s    held: NoEvidence             node worker-b1
+10:22:35    +2m10s  ForceDeleted                 node worker-b1 was powered off: FenceEvidence worker-b1-e (pod-safety)
+10:22:37    +2s     scheduled to worker-a1
+10:22:45    +8s     Ready on worker-a1           orders-1 was away for 8m40s
+8m40s in all
+");
+    }
+
+    #[test]
+    fn what_an_incident_tells_is_not_told_again_by_events() {
+        let mut stage = Stage::lost();
+        stage.policy("Asserted");
+        stage.said("node/worker-b1", "FenceAttempted", "Switching it off");
+        let told = |stage: &Stage| {
+            let answer = stage.scene(|scene| explain_node(&Arc::from("worker-b1"), scene)).unwrap();
+            answer.history.iter().any(|one| one.what == "FenceAttempted")
+        };
+        assert!(told(&stage), "there is no incident");
+        stage.fence("Fenced", &[("2026-11-21T10:15:10Z", None)]);
+        assert!(!told(&stage));
+    }
+
+    #[test]
+    fn what_happened_on_several_days_has_dates_in_all_rows() {
+        let moment = |at: &str| Moment::new(at.parse().unwrap(), "x", "");
+        let text =
+            page(&[moment("2026-11-20T23:59:59Z"), moment("2026-11-21T00:00:09Z")], &[], Paint::plain());
+        assert!(text.contains("2026-11-20 23:59:59") && text.contains("2026-11-21 00:00:09"), "{text}");
     }
 
     #[test]

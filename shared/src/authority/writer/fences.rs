@@ -266,7 +266,7 @@ impl Authority {
     fn say_step(&self, fencing: &Fencing, controller: &'static str) {
         let spec = fencing.step.spec();
         let message = match &fencing.step {
-            Step::Open(spec) => format!("is to be fenced: {}", spec.trigger.reason),
+            Step::Open(spec) => format!("node {} is to be fenced: {}", fencing.node, spec.trigger.reason),
             step => step.target().map(|target| target.status.message.clone()).unwrap_or_default(),
         };
         let (event, kind, reason) = match &fencing.step {

@@ -125,7 +125,7 @@ async fn each_step_is_in_the_journal_and_all_but_looks_and_progress_are_events()
         (Step::Write(says("m")), "Fencing", None),
         (Step::Look(says("m")), "Looked", None),
     ] {
-        let message = if matches!(step, Step::Open(_)) { "is to be fenced: r" } else { "m" };
+        let message = if matches!(step, Step::Open(_)) { "node n is to be fenced: r" } else { "m" };
         let pool = pool(Leadership::alone(), takes_all);
         let fencing = Fencing { node: "n".into(), step };
         pool.authority.tell_fence(&fencing, &Outcome::Written, "fencing");
