@@ -22,6 +22,7 @@ mod duties;
 mod installation;
 mod kcm;
 mod kinds;
+mod simulation;
 
 use std::time::Duration;
 
@@ -40,6 +41,7 @@ pub use duties::{Duties, budget_statuses, node_lifecycle, taint_eviction};
 pub use installation::Installation;
 pub use kcm::{Kcm, kube_controller_manager};
 pub use kinds::crds;
+pub use simulation::of_cluster;
 
 /// The oldest and the newest minor version of Kubernetes that this version is tested with.
 pub const MINORS: (u32, u32) = (32, 37);

@@ -163,7 +163,7 @@ async fn examine(session: &Session) -> anyhow::Result<Vec<Symptom>> {
         ),
     });
     symptoms.extend(look.missing().into_iter().map(|sentence| checks::unread("YourRBAC", sentence)));
-    Ok(symptoms)
+    Ok(checks::of_cluster(&server.version, symptoms))
 }
 
 /// Of the chart, by the labels of its Deployment.
