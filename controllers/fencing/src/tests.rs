@@ -8,6 +8,7 @@ mod edges_of_gates;
 mod gates;
 mod history;
 mod limits;
+mod places;
 mod policy;
 mod progress;
 mod properties;
