@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use anyhow::bail;
 use clap::{Args as ClapArgs, Subcommand};
 use pod_safety_shared::api::{DeviceDriver, DeviceRef, TargetStatus};
 use pod_safety_shared::authority::people::{self, Device, PeopleError};

@@ -15,7 +15,7 @@ use super::history::asked_at;
 use super::node::{explain_node, state, zone_name};
 use super::pauses::Paused;
 use super::pod::explain_pod;
-use super::scene::{Scene, object, pod_object};
+use super::scene::{Scene, object};
 use super::soon;
 use super::{Verdict, explain};
 

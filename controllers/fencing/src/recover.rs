@@ -105,15 +105,20 @@ pub(super) fn back(incident: &Incident<'_>, node: &Node) -> Decision {
     if let Some(waits) = incident.waits_for_attempt() {
         return waits;
     }
-    let pods = incident.pods_waiting();
+    let tainted = incident.status().tainted;
+    let pods = incident.pods_of_former_boot(node);
+    if pods > 0 && tainted {
+        // There is no evidence about this boot: kube-controller-manager must not take the taint for proof.
+        let message = "the node is back with a new boot; its kubelet ends the pods of the former one";
+        let status = NodeFenceStatus { tainted: false, ..incident.with(incident.status().phase, message) };
+        return incident.step(Step::Untaint, status);
+    }
     if pods > 0 {
-        // The kubelet that came back ends them.
         return incident.hold(Hold::WaitsForPods { node: name, pods });
     }
     if let Some(decision) = incident.keeps_fenced() {
         return decision;
     }
-    let tainted = incident.status().tainted;
     let status = NodeFenceStatus {
         tainted: false,
         gates: Vec::new(),

@@ -9,6 +9,7 @@ mod gates;
 mod history;
 mod limits;
 mod outlook;
+mod places;
 mod policy;
 mod progress;
 mod properties;

@@ -34,7 +34,6 @@ pub(crate) use account::{say_why, silent_because};
 /// What is needed to say that a budget never allows an eviction.
 const OF_BUDGETS: [Kind; 4] = [Kind::Budgets, Kind::Pods, Kind::ReplicaSets, Kind::StatefulSets];
 
-
 #[derive(Debug, ClapArgs)]
 #[command(after_help = crate::exit::help("doctor"))]
 pub struct Args {
