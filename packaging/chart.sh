@@ -14,5 +14,9 @@ sed -i "/^    agents:/,/^      path:/ s|^        digest: .*|        digest: $age
 grep -qx "  repository: $repository" "$values"
 grep -qx "  digest: $digest" "$values"
 grep -qx "        digest: $agents" "$values"
+# What NOTES tells people to type names this chart, as the registry has it: beside the images.
+published="oci://${repository%/*}/charts/pod-safety"
+sed -i "s|^  pod-safety.dev/chart: .*|  pod-safety.dev/chart: $published|" "$scratch/pod-safety/Chart.yaml"
+grep -qx "  pod-safety.dev/chart: $published" "$scratch/pod-safety/Chart.yaml"
 helm package "$scratch/pod-safety" --version "$version" --app-version "$version" --destination "$folder" >&2
 echo "$folder/pod-safety-$version.tgz"

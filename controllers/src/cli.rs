@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use pod_safety_cli::{Exit, USAGE, called, ended, flags_first, print, print_as_it_is, say};
+use pod_safety_cli::{Exit, USAGE, called, ended, exit_codes, flags_first, print, print_as_it_is, say};
 use pod_safety_process::{fence_agents, run};
 
 #[cfg(feature = "demo")]
@@ -12,15 +12,19 @@ use crate::demo;
 use crate::man;
 
 /// At the end of `--help`.
-const AFTER_HELP: &str = "kubectl's flags --context, --kubeconfig, --as, --as-group, --request-timeout and -n work before the \
-    command and after it.";
+fn after_help() -> String {
+    format!(
+        "kubectl's flags --context, --kubeconfig, --as, --as-group, --request-timeout and -n work before and after every command that asks a cluster.\n\n{}",
+        exit_codes()
+    )
+}
 
 /// Keeps at most one pod running per StatefulSet identity, through any partition.
 ///
 /// pod-safety runs Kubernetes controllers that delete pods gracefully,
 /// and force delete a pod only with proof that its processes have terminated.
 #[derive(Debug, Parser)]
-#[command(name = "pod-safety", version, propagate_version = true, max_term_width = 100, after_help = AFTER_HELP)]
+#[command(name = "pod-safety", version, propagate_version = true, max_term_width = 100, after_help = after_help())]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -101,15 +105,18 @@ fn usage(error: &clap::Error) -> ExitCode {
             ExitCode::from(USAGE)
         }
         _ => {
-            let text = rendered.to_string();
-            let lines =
-                text.lines().take_while(|line| !line.starts_with("For more") && !line.starts_with("Usage:"));
-            let lines = lines.map(str::trim).filter(|line| !line.is_empty());
-            let line = lines.collect::<Vec<_>>().join(" ").replace(" tip: ", "; ");
-            say(&format!("pod-safety: {} (see --help)", line.trim_start_matches("error: ")));
+            say(&one_line(&rendered.to_string()));
             ExitCode::from(USAGE)
         }
     }
+}
+
+/// What is wrong and what is allowed, without the usage. That a mistyped flag may be meant as a value is never so.
+fn one_line(text: &str) -> String {
+    let lines = text.lines().take_while(|line| !line.starts_with("For more") && !line.starts_with("Usage:"));
+    let lines = lines.map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("tip: to pass "));
+    let line = lines.collect::<Vec<_>>().join(" ").replace(" tip: ", "; ");
+    format!("pod-safety: {} (see --help)", line.trim_start_matches("error: "))
 }
 
 #[cfg(test)]
@@ -121,6 +128,31 @@ mod tests {
     #[test]
     fn the_definition_of_the_command_line_is_sound() {
         Cli::command().debug_assert();
+    }
+
+    /// "to pass '--apply' as a value, use '-- --apply'" misled; and a speed below zero was called a flag.
+    #[test]
+    fn bug_wrong_usage_was_answered_with_a_tip_that_does_not_help() {
+        let mut rows = vec![
+            ("maintain n --apply", "unexpected argument '--apply' found"),
+            ("drain n --aply", "a similar argument exists: '--apply'"),
+            ("confirm-down n --reason r --valid-for 59s", "too short; allowed is 1m to 168h"),
+            ("confirm-down n --reason r --valid-for 169h", "too long; allowed is 1m to 168h"),
+            ("confirm-down n --reason r --valid-for -5m", "negative; allowed is 1m to 168h"),
+        ];
+        if cfg!(feature = "demo") {
+            rows.push(("demo --speed -1", "not a speed; allowed is 0.1 to 1000"));
+        }
+        for (line, says) in rows {
+            let words = std::iter::once("pod-safety").chain(line.split(' '));
+            let text = one_line(&Cli::try_parse_from(words).unwrap_err().to_string());
+            assert!(text.contains(says) && !text.contains("as a value"), "{line}: {text}");
+        }
+        let valid = |text: &str| {
+            let line = format!("pod-safety confirm-down n --reason r --valid-for {text}");
+            Cli::try_parse_from(line.split(' ')).is_ok()
+        };
+        assert!(valid("1m") && valid("168h") && valid("25h"));
     }
 
     /// By these names hints know a command, and commands of people are tried with hostile texts.

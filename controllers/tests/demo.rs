@@ -28,8 +28,8 @@ fn demo_without_a_terminal_tells_judges_and_compares() {
     assert_eq!((code, complaint.as_str()), (Some(0), ""), "{said}");
     for line in [
         "power-loss: a machine loses power for good",
-        "fault: node-0 loses power",
-        "on evidence NodeGone",
+        "node-0 loses power",
+        "its Node is gone, and its kubelet has not reported since",
         "verdict: pod-safety broke no rule in ",
         "the same fault and seed with each set of rules:",
         "With pod-safety: data-",
@@ -50,7 +50,7 @@ fn the_default_scenario_is_a_database_whose_node_stops_answering() {
     assert_eq!((code, complaint.as_str()), (Some(0), ""), "{said}");
     assert!(said.starts_with("database: a database's node stops answering"), "{said}");
     for line in [
-        "fault: node-0 loses its network",
+        "node-0 loses its network",
         "With pod-safety: data-0 was away for ",
         "With kube-controller-manager alone: data-0 is still away after 15 min, and no pod ran twice.",
         "With a script that uses --force: data-0 was away for ",

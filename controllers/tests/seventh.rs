@@ -70,7 +70,7 @@ impl Controller for Toy {
         if pod.deletion.is_none() {
             return Decision::hold(Subject::Pod(pod.key.clone()), Hold::NotDeleted);
         }
-        let force = Force { pod: pod.key.clone(), rv: pod.rv, claim: Claim::NeverScheduled };
+        let force = Force { pod: pod.key.clone(), rv: pod.rv, claim: Claim::NeverScheduled, requested: None };
         Decision { intents: vec![Intent::Force(force)], ..Decision::default() }
     }
 }

@@ -1,5 +1,5 @@
 {{- define "pod-safety.fullname" -}}
-{{- $name := .Chart.Name -}}
+{{- $name := default .Chart.Name .Values.nameOverride -}}
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
 {{- else if contains $name .Release.Name -}}

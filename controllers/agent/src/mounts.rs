@@ -28,7 +28,9 @@ impl std::fmt::Display for Mount {
 #[must_use]
 pub fn of_volumes(proc: &Path, kubelet: &Path, own: &str) -> Option<Vec<Mount>> {
     // As the first process of the host sees them.
-    let table = fs::read_to_string(proc.join("1/mountinfo")).ok()?;
+    let table = fs::read(proc.join("1/mountinfo")).ok()?;
+    // Pods choose names of folders that are no UTF-8. What is compared below is what the kubelet and the kernel name.
+    let table = String::from_utf8_lossy(&table);
     let mut found: Vec<Mount> = table.lines().filter_map(read).collect();
     let mine = kubelet.join("pods").join(own);
     let guarded = |mount: &Mount| {
@@ -107,5 +109,19 @@ mod tests {
             ]
         );
         assert_eq!(of_volumes(proc.path(), kubelet, "").unwrap().len(), 3);
+    }
+
+    /// A directory of a tenant's volume, mounted by `subPath`, has a name that is no UTF-8: the kernel shows it as it is.
+    #[test]
+    fn attack_a_folder_whose_name_is_no_text_hides_all_mounts() {
+        let proc = tempfile::tempdir().unwrap();
+        fs::create_dir(proc.path().join("1")).unwrap();
+        let mut table = TABLE.as_bytes().to_vec();
+        table.extend_from_slice(b"40 22 259:1 /var/lib/kubelet/pods/t/volumes/kubernetes.io~empty-dir/v/\xff /var/lib/kubelet/pods/t/volume-subpaths/v/c/0 rw - ext4 /dev/sda rw\n");
+        fs::write(proc.path().join("1/mountinfo"), table).unwrap();
+        assert!(
+            of_volumes(proc.path(), Path::new("/var/lib/kubelet"), "own").is_some(),
+            "one folder of a tenant hides all mounts"
+        );
     }
 }

@@ -20,11 +20,13 @@ impl Process {
     /// Reads `/proc/PID/stat`. None: it is gone.
     #[must_use]
     pub fn read(proc: &Path, pid: i32) -> Option<Self> {
-        let stat = fs::read_to_string(proc.join(pid.to_string()).join("stat")).ok()?;
-        // The name may hold blanks and brackets.
+        let stat = fs::read(proc.join(pid.to_string()).join("stat")).ok()?;
+        // A process names itself: the name may hold blanks, brackets, line ends, and bytes that are no UTF-8.
+        let stat = String::from_utf8_lossy(&stat);
         let (before, after) = stat.rsplit_once(')')?;
         let (_, name) = before.split_once('(')?;
-        Some(Self { pid, name: name.to_owned(), state: after.trim_start().chars().next()? })
+        let name = name.replace(char::is_control, " ");
+        Some(Self { pid, name, state: after.trim_start().chars().next()? })
     }
 
     /// All of them. None: one that is there cannot be read.
@@ -84,6 +86,17 @@ mod tests {
         assert_eq!(Process::read(proc.path(), 18), None);
         fs::create_dir(proc.path().join("18")).unwrap();
         assert_eq!(Process::all(proc.path()), None, "unknown is not absent");
+    }
+
+    /// A thread of any pod calls itself by bytes that are no UTF-8 (prctl PR_SET_NAME).
+    #[test]
+    fn attack_a_name_that_is_no_text_hides_the_kubelet() {
+        let proc = tempfile::tempdir().unwrap();
+        for (pid, stat) in [(7, &b"7 (kubelet) S 1 7 7 0\n"[..]), (8, &b"8 (\xff\xfe) S 1 8 8 0\n"[..])] {
+            fs::create_dir(proc.path().join(pid.to_string())).unwrap();
+            fs::write(proc.path().join(pid.to_string()).join("stat"), stat).unwrap();
+        }
+        assert!(Process::all(proc.path()).is_some(), "one process of a tenant hides all others");
     }
 
     #[test]

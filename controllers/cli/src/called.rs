@@ -5,6 +5,7 @@
 use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::path::Path;
+use std::sync::LazyLock;
 
 use clap::Subcommand as _;
 
@@ -34,11 +35,17 @@ pub(crate) fn words(text: &str) -> Cow<'_, str> {
     if is_plugin() { Cow::Owned(of_plugin(text)) } else { Cow::Borrowed(text) }
 }
 
+/// Whether the program has a subcommand of this name.
+pub(crate) fn is_command(word: &str) -> bool {
+    static OURS: LazyLock<Vec<String>> = LazyLock::new(|| {
+        let ours = Command::augment_subcommands(clap::Command::new(""));
+        ours.get_subcommands().map(|command| command.get_name().to_owned()).collect()
+    });
+    OURS.iter().any(|one| one == word) || OF_THE_PROGRAM.contains(&word)
+}
+
 /// `pod-safety SUBCOMMAND` becomes `kubectl pod-safety SUBCOMMAND`.
 fn of_plugin(text: &str) -> String {
-    let ours = Command::augment_subcommands(clap::Command::new(""));
-    let is_ours = |word: &str| ours.get_subcommands().any(|command| command.get_name() == word);
-    let is_command = |word: &str| is_ours(word) || OF_THE_PROGRAM.contains(&word);
     let mut said = String::with_capacity(text.len());
     let mut written = 0;
     for (at, found) in text.match_indices(OWN) {

@@ -11,16 +11,18 @@ use jiff::SignedDuration;
 use pod_safety_explain::asks;
 use pod_safety_shared::authority::{Scaled, ask_scales};
 use pod_safety_shared::cache::{Snapshot, View};
-use pod_safety_shared::client::{ConnectOptions, Connection, Prefer, Target};
+use pod_safety_shared::client::{ApiError, ConnectOptions, Connection, Prefer, Target};
 use pod_safety_shared::clock::Env;
 use pod_safety_shared::metrics::Metrics;
 use pod_safety_shared::model::{Budget, Kind, is_kubernetes_name};
 use serde::Serialize;
 
+use super::helped::helped;
 use super::paint::{Color, Paint};
+use super::waiting::waiting;
 use super::{Exit, duration, say};
 
-/// Which cluster a person means: kubectl's own flags. They work before the subcommand, too ([`flags_first`]).
+/// Which cluster and namespace a person means: kubectl's own flags. They work before the subcommand, too ([`flags_first`]).
 #[derive(Clone, Debug, ClapArgs)]
 #[command(next_help_heading = "Cluster")]
 pub(crate) struct ConnectArgs {
@@ -43,9 +45,28 @@ pub(crate) struct ConnectArgs {
     /// How long one request may take, such as 10s. Default: 30s
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
     request_timeout: Option<Duration>,
+
+    /// The namespace; commands that answer for nodes or for the whole cluster take it and need none
+    #[arg(short, long, value_name = "NAME", value_parser = name)]
+    pub(crate) namespace: Option<String>,
 }
 
 impl ConnectArgs {
+    /// Connects, has `work` done, and has an error say what helps against it.
+    pub(crate) fn reach(
+        &self,
+        command: &str,
+        work: impl AsyncFnOnce(Session) -> anyhow::Result<Exit>,
+    ) -> anyhow::Result<Exit> {
+        crate::block_on(async {
+            let session = open(&self.options()).await?;
+            match work(session.clone()).await {
+                Err(error) => Err(helped(&session, command, error).await),
+                done => done,
+            }
+        })
+    }
+
     pub(crate) fn options(&self) -> ConnectOptions {
         ConnectOptions {
             kubeconfig: self.kubeconfig.clone(),
@@ -59,7 +80,7 @@ impl ConnectArgs {
     }
 }
 
-/// The flags of [`ConnectArgs`], and the namespace.
+/// The flags of [`ConnectArgs`].
 const FLAGS_FIRST: [&str; 7] =
     ["--kubeconfig", "--context", "--as", "--as-group", "--request-timeout", "--namespace", "-n"];
 
@@ -256,7 +277,7 @@ pub(crate) fn headed(target: &Target, page: &str) -> String {
 }
 
 /// Connects.
-pub(crate) async fn open(options: &ConnectOptions) -> anyhow::Result<Session> {
+async fn open(options: &ConnectOptions) -> anyhow::Result<Session> {
     #[cfg(test)]
     if let Some((connection, env)) = super::scripted::connected() {
         return Ok(Session { connection, env });
@@ -264,7 +285,12 @@ pub(crate) async fn open(options: &ConnectOptions) -> anyhow::Result<Session> {
     let env = Env::real(super::random());
     let metrics = Metrics::new().context("setting up metrics")?;
     let connection = Connection::open(options, env.clone(), metrics.client).await?;
-    Ok(Session { connection, env })
+    let reached = waiting(|| format!("the API server: {}", connection.target()), connection.server()).await;
+    match reached {
+        // What it refuses to say of itself is not needed to talk to it.
+        Ok(_) | Err(ApiError::Refused { .. }) => Ok(Session { connection, env }),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Reads a name that becomes part of a URL.

@@ -6,22 +6,19 @@ use clap::Args as ClapArgs;
 use pod_safety_shared::api::Grade;
 use pod_safety_shared::authority::people::{self, Examined, PeopleError, Word};
 
-use super::cluster::{ConnectArgs, Session, name, open};
-use super::consent::consents;
+use pod_safety_explain::ONLY_IF_SEEN;
+
+use super::cluster::{ConnectArgs, Session, name};
+use super::consent::{consents, refused_at_once};
 use super::paint::Paint;
 use super::stake::Stake;
 use super::{Exit, clean, duration, plural, print, say};
-use crate::block_on;
 
 /// What has to be typed, and the node's name.
 const PHRASE: &str = "is off";
 
-/// At the end of `--help`.
-const EXIT_CODES: &str = "Exits with 0 if the confirmation is recorded, 1 after an error, 2 for wrong usage, 4 if it is rejected: the \
-    kubelet reports, or the confirmation did not match.";
-
 #[derive(Debug, ClapArgs)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = crate::exit::help("confirm-down"))]
 pub struct Args {
     /// The node
     #[arg(value_name = "NODE", value_parser = name)]
@@ -39,7 +36,7 @@ pub struct Args {
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration::parse, allow_hyphen_values = true)]
     listen: Duration,
 
-    /// How long the confirmation stays valid, from 1m to 168h. Pods deleted after that need a new one
+    /// How long the confirmation stays valid: 1m to 168h. Pods deleted after that need a new one
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = valid_for, allow_hyphen_values = true)]
     valid_for: Duration,
 
@@ -54,12 +51,9 @@ pub struct Args {
 
 /// What the API server takes (`FenceEvidence.spec.validSeconds`).
 fn valid_for(text: &str) -> Result<Duration, String> {
-    const SHORTEST: Duration = Duration::from_secs(60);
-    const LONGEST: Duration = Duration::from_secs(604_800);
-    match duration::parse(text)? {
-        given if given < SHORTEST || given > LONGEST => Err("between 1m and 168h".to_owned()),
-        given => Ok(given),
-    }
+    const SHORTEST: Duration = Duration::from_mins(1);
+    const LONGEST: Duration = Duration::from_hours(168);
+    duration::between(text, SHORTEST, LONGEST, "allowed is 1m to 168h, written such as 90m or 24h")
 }
 
 /// A reason is a sentence that somebody may have to answer for.
@@ -74,13 +68,20 @@ pub(crate) fn reason(text: &str) -> Result<String, String> {
 
 impl Args {
     pub(crate) fn main(self) -> anyhow::Result<Exit> {
-        refused(block_on(self.run()))
+        if let Some(exit) = refused_at_once(&self.phrase(), self.confirm.as_deref())? {
+            return Ok(exit);
+        }
+        let cluster = self.cluster.clone();
+        refused(cluster.reach("confirm-down", async |session| self.run(session).await))
     }
 
-    async fn run(self) -> anyhow::Result<Exit> {
-        let session = open(&self.cluster.options()).await?;
+    async fn run(self, session: Session) -> anyhow::Result<Exit> {
         session.announce();
         let examined = people::examine(&session.connection, &session.env, &self.node).await?;
+        if examined.ready {
+            return Err(PeopleError::Ready(self.node).into());
+        }
+        people::may_confirm(&session.connection).await?;
         say(&format!(
             "watching for {}s whether the kubelet of {} reports …",
             self.listen.as_secs(),
@@ -93,8 +94,7 @@ impl Args {
             Some(_) => String::new(),
             None => self.page(&session, &examined, &by).await?,
         };
-        if !consents(&format!("{} {PHRASE}", self.node), self.confirm.as_deref(), || page)? {
-            say("pod-safety: the confirmation did not match; nothing was changed");
+        if !consents(&self.phrase(), self.confirm.as_deref(), || page)? {
             return Ok(Exit::Refused);
         }
         // Typing takes time.
@@ -115,19 +115,22 @@ impl Args {
         Ok(Exit::Fine)
     }
 
+    fn phrase(&self) -> String {
+        format!("{} {PHRASE}", self.node)
+    }
+
     /// What a person reads before the phrase is typed.
     async fn page(&self, session: &Session, examined: &Examined, by: &str) -> anyhow::Result<String> {
         let stake = Stake::of(session, examined, Paint::plain()).await?;
-        Ok(format!("{}\n{}", self.question(session, examined, by), self.follows(&stake)))
+        Ok(format!("{}\n{}", self.question(examined, by), self.follows(&stake)))
     }
 
-    fn question(&self, session: &Session, examined: &Examined, by: &str) -> String {
+    fn question(&self, examined: &Examined, by: &str) -> String {
         let Examined { node, renewed, .. } = examined;
         let heard = renewed.as_deref().unwrap_or("never");
         format!(
-            "\nYou confirm that node {} is off.\nCluster: {}\nLast heartbeat: {heard}. Boot {}, UID {}. Recorded as {by}, with your reason: {}\n",
+            "\nYou confirm that node {} is off.\nLast heartbeat: {heard}. Boot {}, UID {}. Recorded as {by}, with your reason: {}\n",
             self.node,
-            session.target(),
             clean::line(&node.boot_id),
             clean::line(&node.uid),
             self.reason,
@@ -157,8 +160,8 @@ impl Args {
             }
         };
         format!(
-            "{}\nWhat follows:\n- {released}\n- If its processes still run, a second copy of its pods writes to the same volumes.\n- {power}\n- To keep pod-safety from fencing or starting it while you work on it: pod-safety pause {node} --reason TEXT\n\nMake sure that the machine is off, or that it cannot reach its storage and its clients.",
-            stake.page,
+            "{}\nWhat follows:\n- {released}\n- If its processes still run, a second copy of its pods writes to the same volumes.\n- {power}\n- To keep pod-safety from fencing or starting it while you work on it: pod-safety pause {node} --reason TEXT\n\n{}\n{ONLY_IF_SEEN}:",
+            stake.page, stake.how,
         )
     }
 }
@@ -193,9 +196,31 @@ mod tests {
         let words = format!("x n --reason=r {flags}");
         let Alone { args } = Alone::try_parse_from(words.split_whitespace()).unwrap();
         let spec: FencePolicySpec = serde_json::from_value(policy).unwrap();
-        let stake =
-            Stake { page: "2 pods on n\n".to_owned(), terminating: 1, policy: Some(("p".to_owned(), spec)) };
+        let stake = Stake {
+            page: "2 pods on n\n".to_owned(),
+            terminating: 1,
+            policy: Some(("p".to_owned(), spec)),
+            how: "Look.".to_owned(),
+        };
         args.follows(&stake)
+    }
+
+    /// Help said "from 1m to 168h", the error "1ms to 24h", and a day was refused. The CRD has the seconds.
+    #[test]
+    fn bug_help_error_and_api_had_different_limits_for_how_long_a_confirmation_is_valid() {
+        let command = <Alone as clap::CommandFactory>::command();
+        let help =
+            command.get_arguments().find(|arg| arg.get_long() == Some("valid-for")).unwrap().get_help();
+        assert!(help.unwrap().to_string().contains("1m to 168h"));
+        for (text, seconds) in [("1m", 60), ("25h", 90_000), ("168h", 604_800)] {
+            assert_eq!(valid_for(text), Ok(Duration::from_secs(seconds)), "{text}");
+        }
+        for text in ["59s", "169h", "-5m", "soon"] {
+            assert!(valid_for(text).unwrap_err().contains("allowed is 1m to 168h"), "{text}");
+        }
+        let crds = serde_json::to_value(pod_safety_shared::api::crds()).unwrap().to_string();
+        let bounds = crds.split("\"validSeconds\":").nth(1).unwrap().split('}').next().unwrap();
+        assert!(bounds.contains("\"maximum\":604800") && bounds.contains("\"minimum\":60"), "{bounds}");
     }
 
     /// The prompt named a UID and a boot id, and neither the pods nor that the machine would be switched on.
@@ -210,8 +235,15 @@ mod tests {
             ("", json!({ "levels": levels, "minimumEvidence": "Verified" }), "no pod is force deleted"),
         ] {
             let said = follows(flags, policy);
-            for says in [says, "2 pods on n", "pod-safety pause n --reason TEXT"] {
+            for says in
+                [says, "2 pods on n", "pod-safety pause n --reason TEXT", "Look.\nOnly if you or a person"]
+            {
                 assert!(said.contains(says), "{flags}: {says}: not in\n{said}");
+            }
+            for columns in [80, 100] {
+                let narrow = Paint::plain().within(columns).lines(&said);
+                assert!(narrow.contains("pod-safety pause n --reason TEXT"), "{narrow}");
+                assert!(narrow.lines().all(|line| line.chars().count() <= columns), "{narrow}");
             }
         }
     }

@@ -9,17 +9,15 @@ use pod_safety_shared::client::Target;
 use pod_safety_shared::model::Kind;
 use serde::Serialize;
 
-use super::cluster::{ConnectArgs, PrintArgs, Session, name, open};
+use super::cluster::{ConnectArgs, PrintArgs, Session, name};
+use super::doctor::{say_why, silent_because};
+use super::helped::{Named, NotThere};
 use super::paint::{Paint, Tone};
-use super::{API_VERSION, Exit, clean, duration, say};
-use crate::block_on;
+use super::waiting::waiting;
+use super::{API_VERSION, Exit, clean, duration, plural};
 
 /// How often it is looked whether the answer is there.
 const LOOK_EACH: Duration = Duration::from_secs(1);
-
-/// At the end of `--help`.
-const EXIT_CODES: &str = "Exits with 0 if every device answered for every node, 1 after an error, 2 for wrong usage, 3 if \
-    something is wrong with one, 5 if there was no answer in time.";
 
 #[derive(Debug, ClapArgs)]
 pub struct Args {
@@ -30,19 +28,15 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Check fence devices now, through the controller that uses them: power is read, nothing is switched
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = crate::exit::help("devices test"))]
     Test(TestArgs),
 }
 
 #[derive(Debug, ClapArgs)]
 struct TestArgs {
-    /// NAMESPACE/NAME of one, or the name alone. Default: all
+    /// NAMESPACE/NAME, or the name alone; may be given more than once. Default: all
     #[arg(value_name = "DEVICE", value_parser = device)]
-    device: Option<(Option<String>, String)>,
-
-    /// Only devices of this namespace
-    #[arg(short, long, value_name = "NAME", value_parser = name)]
-    namespace: Option<String>,
+    devices: Vec<Asked>,
 
     /// All namespaces (the default)
     #[arg(short = 'A', long, conflicts_with = "namespace")]
@@ -67,8 +61,11 @@ struct TestArgs {
     cluster: ConnectArgs,
 }
 
+/// A device as a person names it: its namespace, if that was said, and its name.
+type Asked = (Option<String>, String);
+
 /// Reads `NAMESPACE/NAME`, or `NAME`.
-fn device(text: &str) -> Result<(Option<String>, String), String> {
+fn device(text: &str) -> Result<Asked, String> {
     match text.split_once('/') {
         Some((namespace, device)) => Ok((Some(name(namespace)?), name(device)?)),
         None => Ok((None, name(text)?)),
@@ -197,6 +194,26 @@ fn without_answer(device: &DeviceRef, node: &str, problem: &str, message: String
     tested(device, TargetStatus { node, power, identity, problem, message, ..TargetStatus::default() })
 }
 
+impl Tested {
+    pub(crate) const fn is_wrong(&self) -> bool {
+        !self.message.is_empty()
+    }
+}
+
+/// What its status says of a node, which is of its last status check.
+pub(crate) fn known(device: &Device, node: &str) -> Tested {
+    let of_node = device.status.targets.iter().find(|target| target.node == node);
+    match of_node {
+        Some(target) => tested(&device.named, target.clone()),
+        None if device.spec.driver == DeviceDriver::Manual => {
+            tested(&device.named, TargetStatus { node: node.to_owned(), ..TargetStatus::default() })
+        }
+        None => {
+            without_answer(&device.named, node, "NotForNode", "it was not checked for this node".to_owned())
+        }
+    }
+}
+
 /// Asks one device, and waits until it is answered.
 async fn test(
     session: &Session,
@@ -236,11 +253,18 @@ pub(crate) async fn test_all(
     timeout: Duration,
 ) -> anyhow::Result<(Vec<Tested>, Exit)> {
     let all = devices.iter().map(|device| test(session, device, target, timeout));
+    let what = || {
+        let devices = plural(devices.len(), "FenceDevice");
+        format!("the leader of pod-safety to check {devices}, for at most {}s", timeout.as_secs())
+    };
     let mut found = Vec::new();
-    for answer in futures::future::join_all(all).await {
+    for answer in waiting(what, futures::future::join_all(all)).await {
         found.extend(answer?);
     }
     let any = |problem: &str| found.iter().any(|one| one.problem == problem);
+    if any("Unanswered") {
+        say_why(&silent_because(session).await);
+    }
     let exit = match found.iter().all(|one| one.message.is_empty()) {
         true => Exit::Fine,
         false if any("Unanswered") => Exit::TimedOut,
@@ -270,37 +294,51 @@ pub(crate) fn page(found: &[Tested], paint: Paint) -> String {
     text
 }
 
+fn is_within(device: &Device, namespace: &Option<String>) -> bool {
+    namespace.as_ref().is_none_or(|namespace| device.named.namespace == *namespace)
+}
+
+fn is_named(device: &Device, (namespace, name): &Asked) -> bool {
+    is_within(device, namespace) && device.named.name == *name
+}
+
+/// Why no device is tested, of so many that there are.
+fn nothing_to_test(there: usize) -> String {
+    match there {
+        0 => "there is no FenceDevice in this cluster: no node can be fenced. How to make one: kubectl explain fencedevice.spec".to_owned(),
+        _ => format!("none of the {} has this namespace and these labels; kubectl get fencedevices -A --show-labels", plural(there, "FenceDevice")),
+    }
+}
+
 impl Args {
     pub(crate) fn main(self) -> anyhow::Result<Exit> {
         let Self { command: Command::Test(args) } = self;
-        block_on(args.run())
+        let cluster = args.cluster.clone();
+        cluster.reach("devices test", async |session| args.run(session).await)
     }
 }
 
 impl TestArgs {
-    async fn run(self) -> anyhow::Result<Exit> {
-        let session = open(&self.cluster.options()).await?;
+    async fn run(self, session: Session) -> anyhow::Result<Exit> {
         session.announce();
         let chosen = session.selected(Kind::FenceDevices, self.selector.as_deref()).await?;
-        let is_within = |device: &Device, namespace: &Option<String>| {
-            namespace.as_ref().is_none_or(|namespace| device.named.namespace == *namespace)
-        };
         let is_meant = |device: &Device| {
             let key = || (device.named.namespace.clone(), device.named.name.clone());
-            (self.all_namespaces || is_within(device, &self.namespace))
+            (self.all_namespaces || is_within(device, &self.cluster.namespace))
                 && chosen.as_ref().is_none_or(|chosen| chosen.contains(&key()))
-                && self.device.as_ref().is_none_or(|(namespace, name)| {
-                    is_within(device, namespace) && device.named.name == *name
-                })
+                && (self.devices.is_empty() || self.devices.iter().any(|one| is_named(device, one)))
         };
         let all = people::devices(&session.connection).await?;
+        let there = all.len();
         let meant: Vec<_> = all.into_iter().filter(is_meant).collect();
-        if let (Some((_, name)), true) = (&self.device, meant.is_empty()) {
-            return Err(PeopleError::NoDevice(name.clone()).into());
+        for (namespace, name) in &self.devices {
+            if !meant.iter().any(|device| is_named(device, &(namespace.clone(), name.clone()))) {
+                let namespace = namespace.as_deref().or(self.cluster.namespace.as_deref());
+                return Err(NotThere::new(Named::Device, namespace, name).into());
+            }
         }
-        if meant.is_empty() {
-            say("pod-safety: there is no such FenceDevice");
-        }
+        // What tests nothing has not found that all is well.
+        anyhow::ensure!(!meant.is_empty(), "{}", nothing_to_test(there));
         let (found, exit) = test_all(&session, &meant, self.target.as_deref(), self.timeout).await?;
         let cluster = session.target();
         let document = Document { api_version: API_VERSION, kind: "DeviceTest", cluster, items: &found };
@@ -344,5 +382,14 @@ mod tests {
         assert_eq!(device("ns/bmc"), Ok((Some("ns".to_owned()), "bmc".to_owned())));
         assert_eq!(device("bmc"), Ok((None, "bmc".to_owned())));
         assert!(device("ns/").is_err() && device("a/b/c").is_err());
+    }
+
+    /// An empty table and the code 0 were the answer to a cluster without a device, and a second device was refused.
+    #[test]
+    fn bug_no_device_was_an_empty_table_and_a_second_one_was_refused() {
+        use clap::Parser as _;
+        assert!(crate::Cli::try_parse_from(["pod-safety", "devices", "test", "a/b", "c/d", "e"]).is_ok());
+        assert!(nothing_to_test(0).starts_with("there is no FenceDevice in this cluster"));
+        assert!(nothing_to_test(2).starts_with("none of the 2 FenceDevices has"));
     }
 }

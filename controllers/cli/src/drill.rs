@@ -19,14 +19,15 @@ use pod_safety_shared::client::Target;
 use pod_safety_shared::clock::Mono;
 use serde::Serialize;
 
-use super::cluster::{ConnectArgs, PrintArgs, Session, name, open};
+use super::cluster::{ConnectArgs, PrintArgs, Session, name};
 use super::confirm_down::{reason, refused};
 use super::consent::consents;
 use super::devices::{self, Tested};
+use super::doctor::{say_why, silent_because};
 use super::drain::look::Look;
 use super::paint::{Paint, Tone};
+use super::waiting::waiting;
 use super::{API_VERSION, Exit, clean, duration, print, say};
-use crate::block_on;
 
 /// How often it is looked how far it is.
 const LOOK_EACH: Duration = Duration::from_secs(1);
@@ -34,15 +35,14 @@ const LOOK_EACH: Duration = Duration::from_secs(1);
 /// What has to be typed before the node's name.
 const PHRASE: &str = "switch off";
 
+/// Below the plan.
+const SWITCHED: &str = "Nothing was switched.";
+
 /// By this label somebody says that a node may be switched off for a drill.
 const CANARY: &str = "pod-safety.dev/canary";
 
-/// At the end of `--help`.
-const EXIT_CODES: &str = "Exits with 0 if nothing is in the way, with --really when the node is back, or with --watchdog when it was reset on time; 1 after an error, 2 \
-    for wrong usage, 3 if something is in the way, 4 if it is rejected, 5 when the time is up.";
-
 #[derive(Debug, ClapArgs)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = crate::exit::help("drill"))]
 pub struct Args {
     /// The node
     #[arg(value_name = "NODE", value_parser = name)]
@@ -85,7 +85,7 @@ struct Gate {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Document<'a> {
+pub(super) struct Document<'a> {
     api_version: &'static str,
     kind: &'static str,
     cluster: &'a Target,
@@ -99,11 +99,11 @@ struct Document<'a> {
 
 impl Args {
     pub(crate) fn main(self) -> anyhow::Result<Exit> {
-        refused(block_on(self.run()))
+        let cluster = self.cluster.clone();
+        refused(cluster.reach("drill", async |session| self.run(session).await))
     }
 
-    async fn run(self) -> anyhow::Result<Exit> {
-        let session = open(&self.cluster.options()).await?;
+    async fn run(self, session: Session) -> anyhow::Result<Exit> {
         session.announce();
         let examined = people::examine(&session.connection, &session.env, &self.node).await?;
         if self.really {
@@ -115,9 +115,10 @@ impl Args {
         let timeout = self.timeout.unwrap_or(Duration::from_mins(2));
         let by = people::whoami(&session.connection).await?;
         let name = people::rehearse(&session.connection, &examined, &by, &self.reason).await?;
+        let what = || format!("the leader of pod-safety to write a plan, for at most {}s", timeout.as_secs());
         let seen = tokio::select! {
             biased;
-            seen = planned(&session, &name, timeout) => seen,
+            seen = waiting(what, planned(&session, &name, timeout)) => seen,
             interrupted = tokio::signal::ctrl_c() => interrupted.context("waiting for Ctrl-C").map(|()| None),
         };
         // Whatever came of it, it is not left lying.
@@ -125,15 +126,14 @@ impl Args {
             people::tidy_up(&session.connection, &drill).await?;
         }
         let Some(drill) = seen? else {
-            say(
-                "pod-safety: no controller wrote a plan. Check that a leader runs the controller fencing (--mode guard or replace)",
-            );
+            say(&format!("pod-safety: no plan was written within {}s", timeout.as_secs()));
+            say_why(&silent_because(&session).await);
             return Ok(Exit::TimedOut);
         };
         let meant = devices_of(&session, &examined).await?;
         let (devices, answers) = devices::test_all(&session, &meant, Some(&self.node), timeout).await?;
         let document = document(&drill, devices, session.target());
-        self.print.output.print(&document, || page(&document, self.print.paint()))?;
+        self.print.output.print(&document, || page(&document, SWITCHED, self.print.paint()))?;
         let held = document.gates.iter().any(|gate| gate.holds);
         Ok(self.print.ends(if held { Exit::Blocked } else { answers }))
     }
@@ -146,14 +146,12 @@ impl Args {
             say(&format!("pod-safety: {why}. Nothing was done"));
             return Ok(Exit::Refused);
         }
-        let page =
-            || format!("\nThe machine of node {node} loses its power now.\nCluster: {}", session.target());
+        let page = || format!("\nThe machine of node {node} loses its power now.");
         if !consents(&format!("{PHRASE} {node}"), self.confirm.as_deref(), page)? {
-            say("pod-safety: the confirmation did not match; nothing was changed");
             return Ok(Exit::Refused);
         }
         let by = people::whoami(connection).await?;
-        let name = people::ask_to_fence(connection, examined, &by, &self.reason, false).await?;
+        let name = people::ask_to_fence(connection, examined, &by, &self.reason).await?;
         let ends = env.now() + self.timeout.unwrap_or(Duration::from_mins(15));
         let ended = |phase| {
             matches!(phase, Phase::Done | Phase::AwaitingOperator | Phase::Cancelled | Phase::Superseded)
@@ -183,6 +181,7 @@ pub(crate) async fn follow(
     let Session { connection, env } = session;
     let began = env.now();
     let mut told = (Phase::Pending, String::new());
+    let mut is_silent = true;
     while env.now() < ends {
         let Some(Drill { status, .. }) = people::incident(connection, name).await? else {
             anyhow::bail!("nodefence/{name} was deleted in the meantime");
@@ -192,6 +191,11 @@ pub(crate) async fn follow(
             let line = format!("{after:>4}s  {}: {}", status.phase.name(), status.message);
             print(&format!("{}\n", clean::line(&line)))?;
             told = (status.phase, status.message);
+            is_silent = false;
+        }
+        if is_silent && env.now().since(began) > LOOK_EACH * 2 {
+            is_silent = false;
+            say(&format!("waiting for the leader of pod-safety to begin with nodefence/{name} …"));
         }
         if ended(told.0) {
             return Ok(Some(told.0));
@@ -246,14 +250,14 @@ async fn planned(session: &Session, name: &str, timeout: Duration) -> anyhow::Re
 }
 
 /// The devices of the policy by which it would be fenced.
-async fn devices_of(session: &Session, examined: &Examined) -> anyhow::Result<Vec<Device>> {
+pub(super) async fn devices_of(session: &Session, examined: &Examined) -> anyhow::Result<Vec<Device>> {
     let policy = people::policy(&session.connection, examined).await?;
     let named: BTreeSet<_> = policy.levels.iter().flat_map(|level| &level.devices).collect();
     let all = people::devices(&session.connection).await?;
     Ok(all.into_iter().filter(|device| named.contains(&device.named)).collect())
 }
 
-fn document<'a>(drill: &Drill, devices: Vec<Tested>, cluster: &'a Target) -> Document<'a> {
+pub(super) fn document<'a>(drill: &Drill, devices: Vec<Tested>, cluster: &'a Target) -> Document<'a> {
     let gates = drill.status.gates.iter().map(|gate| Gate {
         name: gate.name.clone(),
         holds: gate.holds,
@@ -271,7 +275,15 @@ fn document<'a>(drill: &Drill, devices: Vec<Tested>, cluster: &'a Target) -> Doc
     }
 }
 
-fn page(document: &Document<'_>, paint: Paint) -> String {
+impl Document<'_> {
+    /// Whether a gate holds it, or a device of its policy would not answer.
+    pub(super) fn is_in_the_way(&self) -> bool {
+        self.gates.iter().any(|gate| gate.holds) || self.devices.iter().any(Tested::is_wrong)
+    }
+}
+
+/// For people; `end`: what was done.
+pub(super) fn page(document: &Document<'_>, end: &str, paint: Paint) -> String {
     let row = |gate: &Gate| {
         let tone = if gate.holds { Tone::Bad } else { Tone::Good };
         let message = if gate.message.is_empty() { "open" } else { &gate.message };
@@ -282,7 +294,7 @@ fn page(document: &Document<'_>, paint: Paint) -> String {
     let gates = paint.table(&["", "GATE", "NUMBERS"], &rows);
     let devices = devices::page(devices, paint);
     let head = format!("node/{node} by fencepolicy/{policy}: {plan}");
-    format!("{}\n\n{gates}\n{devices}\nNothing was switched.\n", clean::line(&head))
+    format!("{}\n\n{gates}\n{devices}\n{}\n", clean::line(&head), paint.wrap(end, 0))
 }
 
 #[cfg(test)]
@@ -323,7 +335,7 @@ mod tests {
             gates,
             devices: Vec::new(),
         };
-        let said = page(&document, Paint::plain());
+        let said = page(&document, SWITCHED, Paint::plain());
         for line in [
             "node/a by fencepolicy/db: the policy db is paused",
             "✔  LargeOutage  1 of 20 nodes are lost; the limit is 49 %",

@@ -1,41 +1,46 @@
 //! `pod-safety fence`, `cancel` and `withdraw`: what people ask of fencing.
 
+use anyhow::Context;
 use clap::Args as ClapArgs;
 use jiff::{SignedDuration, Timestamp};
-use pod_safety_shared::authority::people::{self, Examined};
-use pod_safety_shared::client::Target;
+use pod_safety_explain::plan_of;
+use pod_safety_shared::api::object;
+use pod_safety_shared::authority::incident_name;
+use pod_safety_shared::authority::people::{self, Drill, Examined};
+use pod_safety_shared::model::Kind;
+use pod_safety_shared::wire::{Encoding, Raw};
+use serde_json::json;
 
-use super::cluster::{ConnectArgs, Session, name, open};
+use super::cluster::{ConnectArgs, Session, name};
 use super::confirm_down::reason;
-use super::consent::consents;
-use super::paint::Paint;
+use super::consent::{consents, refused_at_once};
+use super::explain::Look;
+use super::paint::{Color, Paint};
 use super::stake::Stake;
-use super::{Exit, clean, print, say};
-use crate::block_on;
+use super::{Exit, clean, devices, drill, print};
 
 /// What has to be typed before the name of a node that answers.
 const PHRASE: &str = "switch off";
 
+/// Below the plan of a dry run.
+const NOTHING: &str = "Nothing was written, and nothing was switched. POWER is what the devices said when they were last checked.";
+
 /// A kubelet renews its Lease every ten seconds, and the Lease lasts 40: a node whose Lease is younger answers.
 const ANSWERS: SignedDuration = SignedDuration::from_secs(40);
 
-/// At the end of `--help`.
-const EXIT_CODES: &str = "Exits with 0 if the request is recorded, 1 after an error, 2 for wrong usage, 4 if it is rejected: the \
-    confirmation did not match.";
-
 #[derive(Debug, ClapArgs)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = crate::exit::help("fence"))]
 pub struct FenceArgs {
     /// The node: it is switched off, whether it is healthy or not
     #[arg(value_name = "NODE", value_parser = name)]
     node: String,
 
     /// Why: recorded with the incident
-    #[arg(long, value_name = "TEXT", value_parser = reason)]
-    reason: String,
+    #[arg(long, value_name = "TEXT", value_parser = reason, required_unless_present = "dry_run")]
+    reason: Option<String>,
 
-    /// Only record the plan and what would hold it back
-    #[arg(long)]
+    /// Only show the plan, and the gates that would hold it: nothing is written
+    #[arg(long, conflicts_with = "confirm")]
     dry_run: bool,
 
     /// For a node that reports: the confirmation, instead of typing it: "switch off NODE"
@@ -47,6 +52,7 @@ pub struct FenceArgs {
 }
 
 #[derive(Debug, ClapArgs)]
+#[command(after_help = crate::exit::help("cancel"))]
 pub struct CancelArgs {
     /// The node
     #[arg(value_name = "NODE", value_parser = name)]
@@ -57,6 +63,7 @@ pub struct CancelArgs {
 }
 
 #[derive(Debug, ClapArgs)]
+#[command(after_help = crate::exit::help("withdraw"))]
 pub struct WithdrawArgs {
     /// The node
     #[arg(value_name = "NODE", value_parser = name)]
@@ -72,25 +79,61 @@ pub struct WithdrawArgs {
 
 impl FenceArgs {
     pub(crate) fn main(self) -> anyhow::Result<Exit> {
-        block_on(self.run())
+        let cluster = self.cluster.clone();
+        cluster.reach("fence", async |session| self.run(session).await)
     }
 
-    async fn run(self) -> anyhow::Result<Exit> {
-        let session = open(&self.cluster.options()).await?;
+    async fn run(self, session: Session) -> anyhow::Result<Exit> {
         session.announce();
         let examined = people::examine(&session.connection, &session.env, &self.node).await?;
+        if self.dry_run {
+            return self.plan(&session, &examined).await;
+        }
         let by = people::whoami(&session.connection).await?;
-        if !self.dry_run && !self.consents(&session, &examined).await? {
-            say("pod-safety: the confirmation did not match; nothing was changed");
+        if !self.consents(&session, &examined).await? {
             return Ok(Exit::Refused);
         }
-        let fence =
-            people::ask_to_fence(&session.connection, &examined, &by, &self.reason, self.dry_run).await?;
-        let (node, done) = (&self.node, if self.dry_run { "what would be done" } else { "the progress" });
+        let (node, reason) = (&self.node, self.reason.as_deref().unwrap_or_default());
+        let fence = people::ask_to_fence(&session.connection, &examined, &by, reason).await?;
         print(&format!(
-            "nodefence/{fence} written. See {done}: pod-safety explain node {node}, or kubectl get nodefence {fence} -w\n"
+            "nodefence/{fence} written. See the progress: pod-safety explain node {node}, or kubectl get nodefence {fence} -w\n"
         ))?;
         Ok(Exit::Fine)
+    }
+
+    /// What the controller would write, calculated here by its own decisions: nothing is written.
+    async fn plan(&self, session: &Session, examined: &Examined) -> anyhow::Result<Exit> {
+        let connection = &session.connection;
+        let there = people::incident(connection, &incident_name(&examined.node)).await?;
+        let (plan, exit) = match there {
+            Some(mut there) => {
+                let Drill { name, status, .. } = &mut there;
+                let phase = status.phase.name();
+                status.message = format!("nodefence/{name} is there already ({phase}): {}", status.message);
+                (there, Some(Exit::Blocked))
+            }
+            None => (self.supposed(session, examined).await?, None),
+        };
+        let devices = drill::devices_of(session, examined).await?;
+        let devices = devices.iter().map(|device| devices::known(device, &self.node)).collect();
+        let document = drill::document(&plan, devices, session.target());
+        print(&drill::page(&document, NOTHING, Paint::of_stdout(Color::Auto)))?;
+        Ok(exit.unwrap_or(if document.is_in_the_way() { Exit::Blocked } else { Exit::Fine }))
+    }
+
+    /// A NodeFence that is not there, with the status that it would get.
+    async fn supposed(&self, session: &Session, examined: &Examined) -> anyhow::Result<Drill> {
+        let (name, spec) = people::supposed(&session.connection, examined, "a dry run").await?;
+        let look = Look::at(session, None).await?;
+        // An object needs a UID and a version to be decided about.
+        let metadata = json!({ "name": name, "uid": name, "resourceVersion": "1" });
+        let object = serde_json::to_vec(&object("NodeFence", metadata, &spec));
+        let object = Raw::from_body(Encoding::Json, object.context("supposing a NodeFence")?.into());
+        look.snapshot.suppose(Kind::NodeFences, &object.context("supposing a NodeFence")?);
+        let status = look.scene(|scene| plan_of(&name, &self.node.as_str().into(), scene));
+        let status =
+            status.map_err(|why| anyhow::anyhow!("there is no plan for node {}: {why}", self.node))?;
+        Ok(Drill { uid: name.clone(), name, spec, status })
     }
 
     /// A node that does not answer is fenced at once. One that answers loses what runs there: that is agreed to first.
@@ -99,14 +142,15 @@ impl FenceArgs {
         if !answers(examined, session.env.clock.wall()) {
             return Ok(true);
         }
+        let phrase = format!("{PHRASE} {}", self.node);
+        if refused_at_once(&phrase, self.confirm.as_deref())?.is_some() {
+            return Ok(false);
+        }
         let page = match &self.confirm {
             Some(_) => String::new(),
-            None => {
-                let stake = Stake::of(session, examined, Paint::plain()).await?;
-                page(&self.node, session.target(), &stake)
-            }
+            None => page(&self.node, &Stake::of(session, examined, Paint::of_stderr()).await?),
         };
-        consents(&format!("{PHRASE} {}", self.node), self.confirm.as_deref(), || page)
+        consents(&phrase, self.confirm.as_deref(), || page)
     }
 }
 
@@ -117,7 +161,7 @@ fn answers(examined: &Examined, wall: Timestamp) -> bool {
 }
 
 /// What a person reads before the phrase is typed.
-fn page(node: &str, target: &Target, stake: &Stake) -> String {
+fn page(node: &str, stake: &Stake) -> String {
     let by = match &stake.policy {
         Some((policy, spec)) => {
             let levels: Vec<&str> = spec.levels.iter().map(|level| level.name.as_str()).collect();
@@ -134,15 +178,15 @@ fn page(node: &str, target: &Target, stake: &Stake) -> String {
         "It stays off until someone starts it (recovery: Hold)."
     };
     format!(
-        "\nNODE {node} ANSWERS: IT IS NOT LOST.\nCluster: {target}\n\n{}\nWhat follows:\n- {by}\n- Its pods are deleted and start elsewhere once it is proved off. Data that they have not written is lost. A PodDisruptionBudget delays this, but does not prevent it.\n- {after}\n\nInstead:\n    pod-safety drain {node} --apply          moves its pods away first, within their PodDisruptionBudgets\n    pod-safety drill {node}                  shows gates, levels and devices, and switches nothing\n    pod-safety pause {node} --reason TEXT    keeps it from being fenced\n",
+        "\nNODE {node} ANSWERS: IT IS NOT LOST.\n\n{}\nWhat follows:\n- {by}\n- Its pods are deleted and start elsewhere once it is proved off. Data that they have not written is lost. A PodDisruptionBudget delays this, but does not prevent it.\n- {after}\n\nInstead:\n- Move its pods away first, within their PodDisruptionBudgets:\n    pod-safety drain {node} --apply\n- See gates, levels and devices, and switch nothing:\n    pod-safety drill {node}\n- Keep it from being fenced:\n    pod-safety pause {node} --reason TEXT\n",
         stake.page,
     )
 }
 
 impl CancelArgs {
     pub(crate) fn main(self) -> anyhow::Result<Exit> {
-        block_on(async move {
-            let session = open(&self.cluster.options()).await?;
+        let cluster = self.cluster.clone();
+        cluster.reach("cancel", async |session| {
             session.announce();
             let node = people::examine(&session.connection, &session.env, &self.node).await?.node;
             let fence = people::cancel(&session.connection, &node).await?;
@@ -156,14 +200,14 @@ impl CancelArgs {
 
 impl WithdrawArgs {
     pub(crate) fn main(self) -> anyhow::Result<Exit> {
-        block_on(async move {
-            let session = open(&self.cluster.options()).await?;
+        let cluster = self.cluster.clone();
+        cluster.reach("withdraw", async |session| {
             session.announce();
             let node = people::examine(&session.connection, &session.env, &self.node).await?.node;
             let all = people::withdraw(&session.connection, &session.env, &node, &self.reason).await?;
             for evidence in all {
                 let line = format!(
-                    "fenceevidence/{evidence} is invalidated: no pod is force deleted on it any more"
+                    "fenceevidence/{evidence} is invalidated: from now on no pod is force deleted on it. Pods that were deleted already stay gone"
                 );
                 print(&format!("{}\n", clean::line(&line)))?;
             }

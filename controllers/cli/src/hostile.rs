@@ -10,7 +10,7 @@ use pod_safety_shared::testing::Says;
 use serde_json::{Value, json};
 
 use super::cluster::Session;
-use super::scripted::{connected, enter, leave};
+use super::scripted::{connected, enter, leave, widen};
 use super::{Cli, clean};
 
 /// What a line that nobody here wrote would begin with.
@@ -22,7 +22,7 @@ fn marked(text: &str) -> String {
     )
 }
 
-const COMMANDS: [&str; 27] = [
+pub(crate) const COMMANDS: [&str; 30] = [
     "status",
     "explain pod orders-1 -n shop -o wide",
     "explain pod cache-0 -n shop",
@@ -42,7 +42,7 @@ const COMMANDS: [&str; 27] = [
     "drain worker-a1",
     "devices test --timeout 1s",
     "drill worker-b1 --reason r --timeout 2s",
-    "confirm-down worker-b1 --reason r --listen 1s --confirm x",
+    "confirm-down worker-b1 --reason r --listen 1s --confirm 'worker-b1 is off'",
     "withdraw worker-b1 --reason r",
     "fence worker-b1 --reason r",
     "cancel worker-b1",
@@ -50,15 +50,18 @@ const COMMANDS: [&str; 27] = [
     "resume worker-b2 --reason r",
     "maintain worker-a1 --reason r --dry-run",
     "status -o yaml",
+    "status -n shop",
+    "explain orders-1",
+    "fence worker-b1 --dry-run",
 ];
 
 /// Commands that show nothing of a cluster, or are tested elsewhere: `report` and `ui` below.
 const OTHERS: [&str; 4] = ["manifests", "report", "ui", "version"];
 
 /// Objects by their collections: nodes of which two are lost, pods that are stuck for each reason, and what is said of them.
-type Objects = BTreeMap<String, Vec<Value>>;
+pub(crate) type Objects = BTreeMap<String, Vec<Value>>;
 
-fn objects() -> Objects {
+pub(crate) fn objects() -> Objects {
     serde_json::from_str(include_str!("hostile/cluster.json")).unwrap()
 }
 
@@ -85,14 +88,17 @@ fn refusal(code: u16, reason: &str, message: &str) -> (u16, Value) {
 }
 
 /// An API server of these objects. It says `said` where it refuses, and to whoever asks who they are.
-fn server(objects: Objects, said: String, refuses: bool) -> Arc<Says> {
+pub(crate) fn server(objects: Objects, said: String, refuses: bool) -> Arc<Says> {
     Arc::new(move |method, path, body| {
-        let path = path.split('?').next().unwrap();
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
         let (collection, namespace, name) = parts(path);
         let given = || serde_json::from_slice(body).unwrap_or(json!({}));
         match (method, path) {
             (_, "/apis/authentication.k8s.io/v1/selfsubjectreviews") => {
                 return (201, json!({ "status": { "userInfo": { "username": said } } }));
+            }
+            (_, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews") => {
+                return (201, json!({ "status": { "allowed": true } }));
             }
             (_, "/version") => return (200, json!({ "gitVersion": said })),
             ("GET", _) if refuses => return refusal(403, "Forbidden", &said),
@@ -115,7 +121,15 @@ fn server(objects: Objects, said: String, refuses: bool) -> Arc<Says> {
         }
         let Some(all) = objects.get(&collection) else { return refusal(404, "NotFound", &said) };
         let is_within = |one: &&Value| namespace.is_none_or(|name| one["metadata"]["namespace"] == *name);
-        let within: Vec<&Value> = all.iter().filter(is_within).collect();
+        let is_chosen = |one: &&Value| {
+            let of = |field: &str| query.split_once(&format!("fieldSelector={field}=")).map(|(_, rest)| rest);
+            let is = |wanted: Option<&str>, value: &Value| {
+                wanted.is_none_or(|wanted| *value == *wanted.split('&').next().unwrap_or_default())
+            };
+            is(of("spec.nodeName"), &one["spec"]["nodeName"])
+                && is(of("metadata.name"), &one["metadata"]["name"])
+        };
+        let within: Vec<&Value> = all.iter().filter(is_within).filter(is_chosen).collect();
         let Some(name) = name else {
             return (200, json!({ "metadata": { "resourceVersion": "9" }, "items": within }));
         };
@@ -143,10 +157,27 @@ fn leaves(value: &Value, at: &str, found: &mut BTreeSet<String>) {
 
 /// What a command prints of such a cluster, to both of its streams.
 fn printed(command: &str, says: &Arc<Says>) -> String {
+    typed(command, says).1
+}
+
+/// The same with its exit code. Words in single quotes are one.
+pub(crate) fn typed(command: &str, says: &Arc<Says>) -> (u8, String) {
+    typed_within(None, command, says)
+}
+
+/// The same on a terminal so wide.
+pub(crate) fn typed_within(columns: Option<usize>, command: &str, says: &Arc<Says>) -> (u8, String) {
     enter(says);
-    let arguments = std::iter::once("pod-safety").chain(command.split(' '));
-    let _ends_as_it_ends = Cli::try_parse_from(arguments).unwrap().command.carry_out();
-    leave()
+    widen(columns);
+    let mut words = vec!["pod-safety"];
+    for (index, part) in command.split('\'').enumerate() {
+        match index % 2 {
+            0 => words.extend(part.split_whitespace()),
+            _ => words.push(part),
+        }
+    }
+    let code = super::code(Cli::try_parse_from(words).unwrap().command.answer());
+    (code, leave())
 }
 
 /// The first line that is not this program's own, or has what a terminal obeys.

@@ -3,11 +3,8 @@
 //! Duty: read a cluster with the rights of a person, say what is so and why, and write what a person decides. The controllers
 //! are not here: `run` is of `pod-safety-process`, and the program puts both behind one command line.
 //!
-//! Exit codes ([`Exit`]): 0 fine; 1 error (no connection, no rights, not found,
-//! interrupted); 2 wrong usage; 3 answered, and the answer is that something blocks;
-//! 4 refused for safety; 5 the time was up; 6 not known, for not everything could be
-//! read. A wrong value ends with one line that names the flag, the value and what is
-//! allowed.
+//! Exit codes stand in one table (`exit`). A wrong value ends with one line that names the flag, the value and what is
+//! allowed; an error with what helps against it (`helped`).
 //!
 //! Invariants: no text of the cluster reaches a terminal with control characters in it (`hostile`), and every answer for
 //! programs names its cluster.
@@ -22,23 +19,31 @@ mod devices;
 mod doctor;
 mod drain;
 mod drill;
+mod exit;
 mod explain;
 mod fence;
+mod helped;
+mod hint;
 #[cfg(test)]
 mod hostile;
 mod maintain;
 mod manifests;
+mod near;
 mod paint;
 mod pause;
 mod report;
+mod rights;
 #[cfg(test)]
 mod scripted;
+#[cfg(test)]
+mod spoken;
 #[cfg(test)]
 mod staged;
 mod stake;
 mod status;
 mod ui;
 mod version;
+mod waiting;
 mod watch;
 
 use std::io::Write;
@@ -51,45 +56,11 @@ use pod_safety_process::{block_on, clean, duration, random};
 use pod_safety_shared::record::error_chain;
 
 pub use cluster::flags_first;
+pub use exit::{Exit, USAGE, overview as exit_codes};
 pub use paint::Paint;
-
-/// What a wrong use of flags ends with.
-pub const USAGE: u8 = 2;
 
 /// The version of what is printed for programs.
 const API_VERSION: &str = "cli.pod-safety.dev/v1alpha1";
-
-/// How a command ends that could answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exit {
-    /// All is well.
-    Fine,
-    /// It was interrupted before it was done.
-    Interrupted,
-    /// The answer is that something blocks.
-    Blocked,
-    /// What was asked for would not be safe.
-    Refused,
-    /// The time was up before it was done.
-    TimedOut,
-    /// Nothing that was read blocks, and not everything could be read.
-    Unknown,
-}
-
-impl Exit {
-    /// The exit code of the program.
-    #[must_use]
-    pub const fn code(self) -> u8 {
-        match self {
-            Self::Fine => 0,
-            Self::Interrupted => 1,
-            Self::Blocked => 3,
-            Self::Refused => 4,
-            Self::TimedOut => 5,
-            Self::Unknown => 6,
-        }
-    }
-}
 
 /// A command, as it was typed.
 #[derive(Debug, Subcommand)]
@@ -138,7 +109,11 @@ impl Command {
     /// Does what it says.
     #[must_use]
     pub fn carry_out(self) -> ExitCode {
-        ended(match self {
+        ended(self.answer())
+    }
+
+    fn answer(self) -> anyhow::Result<Exit> {
+        match self {
             Self::Drain(args) => args.main(),
             Self::Status(args) => args.main(),
             Self::Explain(args) => args.main(),
@@ -158,21 +133,25 @@ impl Command {
             Self::Drill(args) => args.main(),
             Self::Manifests(args) => args.main().map(fine).map_err(anyhow::Error::from),
             Self::Version(args) => args.main().map(fine).map_err(anyhow::Error::from),
-        })
+        }
     }
 }
 
 /// Says why a command could not answer, if it could not.
 #[must_use]
 pub fn ended(done: anyhow::Result<Exit>) -> ExitCode {
+    ExitCode::from(code(done))
+}
+
+fn code(done: anyhow::Result<Exit>) -> u8 {
     match done {
-        Ok(exit) => ExitCode::from(exit.code()),
+        Ok(exit) => exit.code(),
         Err(error) => {
             say(&clean::line(&format!("pod-safety: {}", error_chain(error.as_ref()))));
             if error.is::<BadFlags>() || error.is::<explain::BadUse>() {
-                ExitCode::from(USAGE)
+                USAGE
             } else {
-                ExitCode::FAILURE
+                Exit::Interrupted.code()
             }
         }
     }

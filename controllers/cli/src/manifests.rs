@@ -14,6 +14,7 @@ const POLICIES: &str = include_str!("../../../charts/pod-safety/files/policies.y
 const CRDS: &str = include_str!("../../../charts/pod-safety/files/crds.yaml");
 
 #[derive(Debug, ClapArgs)]
+#[command(after_help = crate::exit::help("manifests"))]
 pub struct Args {}
 
 impl Args {

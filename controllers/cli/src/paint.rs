@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 
 use clap::ValueEnum;
 
-use super::clean;
+use super::{clean, hint};
 
 /// When colours are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -64,7 +64,12 @@ impl Paint {
         };
         let locale = set("LC_ALL").or_else(|| set("LC_CTYPE")).or_else(|| set("LANG")).unwrap_or_default();
         let unicode = locale.to_lowercase().replace('-', "").contains("utf8");
-        Self { color, ascii: !unicode, columns: columns(), headers: true }
+        Self { color, ascii: !unicode, columns: columns(std::io::stdout()), headers: true }
+    }
+
+    /// Without colours, and as wide as the terminal of stderr.
+    pub(crate) fn of_stderr() -> Self {
+        Self { columns: columns(std::io::stderr()), ..Self::plain() }
     }
 
     /// Tables without the line that names their columns.
@@ -93,13 +98,24 @@ impl Paint {
         format!("{before}{}", wrapped.replace('\n', &format!("\n{}", " ".repeat(at))))
     }
 
-    /// Text in lines that fit, those after the first with `indent` blanks before them. A word is never broken.
+    /// A page in lines that fit. What begins with blanks is a command or a part of a table, and stays as it is.
+    pub(crate) fn lines(self, page: &str) -> String {
+        let line = |line: &str| match line {
+            kept if kept.starts_with(' ') || kept.contains("   ") => kept.to_owned(),
+            bullet if bullet.starts_with("- ") => self.wrap(bullet, 2),
+            text => self.wrap(text, 0),
+        };
+        page.split('\n').map(line).collect::<Vec<_>>().join("\n")
+    }
+
+    /// Text in lines that fit, those after the first with `indent` blanks before them. A word is never broken, nor is a
+    /// command that people copy.
     #[must_use]
     pub fn wrap(self, text: &str, indent: usize) -> String {
         let text = &*clean::line(text);
         let Some(columns) = self.columns else { return text.to_owned() };
         let (mut wrapped, mut used) = (String::new(), 0);
-        for word in text.split(' ') {
+        for word in unbroken(text) {
             let length = word.chars().count();
             if used > 0 && used + 1 + length > columns {
                 wrapped.truncate(wrapped.trim_end_matches(' ').len());
@@ -219,14 +235,38 @@ impl Paint {
     }
 }
 
+/// The words of a text, in which a command counts as one.
+fn unbroken(text: &str) -> Vec<&str> {
+    let mut pieces = Vec::new();
+    let mut written = 0;
+    for command in hint::commands(text) {
+        // What stands before it without a blank, such as a bracket, belongs to it.
+        let begins = text[..command.start].rfind(' ').map_or(0, |at| at + 1).max(written);
+        let ends = text[command.end..].find(' ').map_or(text.len(), |at| command.end + at);
+        if begins > written {
+            pieces.extend(text[written..begins - 1].split(' '));
+        }
+        pieces.push(&text[begins..ends]);
+        written = (ends + 1).min(text.len());
+    }
+    if written < text.len() || text.is_empty() {
+        pieces.extend(text[written..].split(' '));
+    }
+    pieces
+}
+
 /// Whether a cell stands beside what came before it.
 fn lines_up(name: &str, before: &str) -> bool {
     name.is_empty() || before.chars().count() <= MARK
 }
 
-/// How wide the terminal is; none if stdout is none.
-fn columns() -> Option<usize> {
-    let (terminal_size::Width(columns), _) = terminal_size::terminal_size_of(std::io::stdout())?;
+/// How wide the terminal is; none if this is none.
+fn columns(stream: impl std::os::fd::AsFd) -> Option<usize> {
+    #[cfg(test)]
+    if let Some(columns) = super::scripted::columns() {
+        return Some(columns);
+    }
+    let (terminal_size::Width(columns), _) = terminal_size::terminal_size_of(stream)?;
     Some(usize::from(columns).max(FEWEST_COLUMNS))
 }
 
@@ -250,8 +290,8 @@ mod tests {
         let narrow = Paint::plain().within(20);
         assert_eq!(narrow.table(&["", "WHY"], &rows), "✖ why: a long cell\n    of words\n");
         assert_eq!(
-            narrow.wrap("pod-safety explain node a-very-long-name", 2),
-            "pod-safety explain\n  node\n  a-very-long-name"
+            narrow.wrap("a name that-is-longer-than-the-line", 2),
+            "a name\n  that-is-longer-than-the-line"
         );
         assert_eq!(
             Paint::plain().without_headers(true).table(&["A", "B"], &rows),

@@ -4,14 +4,9 @@ use clap::{ArgGroup, Args as ClapArgs};
 use pod_safety_shared::api::Pause;
 use pod_safety_shared::authority::people::{self, Scope};
 
-use super::cluster::{ConnectArgs, Session, name, open};
+use super::cluster::{ConnectArgs, Session, name};
 use super::confirm_down::reason;
 use super::{Exit, clean, print};
-use crate::block_on;
-
-/// At the end of `--help`.
-const EXIT_CODES: &str =
-    "Exits with 0 if it is recorded, 1 after an error or if there is nothing to do, 2 for wrong usage.";
 
 #[derive(Debug, ClapArgs)]
 #[command(group = ArgGroup::new("scope").required(true).args(["node", "policy"]))]
@@ -26,7 +21,7 @@ struct ScopeArgs {
 }
 
 #[derive(Debug, ClapArgs)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = crate::exit::help("pause"))]
 pub struct PauseArgs {
     #[command(flatten)]
     scope: ScopeArgs,
@@ -40,7 +35,7 @@ pub struct PauseArgs {
 }
 
 #[derive(Debug, ClapArgs)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = crate::exit::help("resume"))]
 pub struct ResumeArgs {
     #[command(flatten)]
     scope: ScopeArgs,
@@ -70,6 +65,16 @@ async fn signed(session: &Session, reason: String) -> anyhow::Result<Pause> {
     Ok(Pause { reason, by: Some((by, session.env.clock.wall())) })
 }
 
+/// As the table of rights names it.
+const fn command(pause: bool, scope: &Scope) -> &'static str {
+    match (pause, scope) {
+        (true, Scope::Node(_)) => "pause",
+        (true, Scope::Policy(_)) => "pause --policy",
+        (false, Scope::Node(_)) => "resume",
+        (false, Scope::Policy(_)) => "resume --policy",
+    }
+}
+
 /// How the other command is called.
 fn flag(scope: &Scope) -> String {
     match scope {
@@ -80,10 +85,9 @@ fn flag(scope: &Scope) -> String {
 
 impl PauseArgs {
     pub(crate) fn main(self) -> anyhow::Result<Exit> {
-        block_on(async move {
-            let session = open(&self.cluster.options()).await?;
+        let (cluster, scope) = (self.cluster.clone(), self.scope.scope()?);
+        cluster.reach(command(true, &scope), async |session| {
             session.announce();
-            let scope = self.scope.scope()?;
             let pause = signed(&session, self.reason).await?;
             people::pause(&session.connection, &scope, &pause).await?;
             let said = format!(
@@ -99,10 +103,9 @@ impl PauseArgs {
 
 impl ResumeArgs {
     pub(crate) fn main(self) -> anyhow::Result<Exit> {
-        block_on(async move {
-            let session = open(&self.cluster.options()).await?;
+        let (cluster, scope) = (self.cluster.clone(), self.scope.scope()?);
+        cluster.reach(command(false, &scope), async |session| {
             session.announce();
-            let scope = self.scope.scope()?;
             let resumed = signed(&session, self.reason).await?;
             let was = people::resume(&session.connection, &scope, &resumed).await?;
             let said = format!(

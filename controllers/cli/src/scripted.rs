@@ -18,6 +18,7 @@ struct Stage {
     thread: ThreadId,
     says: Arc<Says>,
     printed: String,
+    columns: Option<usize>,
 }
 
 static STAGES: Mutex<Vec<Stage>> = Mutex::new(Vec::new());
@@ -30,7 +31,17 @@ fn on_stage<T>(ask: impl FnOnce(&mut Stage) -> T) -> Option<T> {
 /// Has the commands of this thread reach this API server until what they print is taken.
 pub(crate) fn enter(says: &Arc<Says>) {
     let (thread, says) = (std::thread::current().id(), Arc::clone(says));
-    STAGES.lock().push(Stage { thread, says, printed: String::new() });
+    STAGES.lock().push(Stage { thread, says, printed: String::new(), columns: None });
+}
+
+/// Has them print on a terminal so wide.
+pub(crate) fn widen(to: Option<usize>) {
+    on_stage(|stage| stage.columns = to);
+}
+
+/// How wide that terminal is.
+pub(crate) fn columns() -> Option<usize> {
+    on_stage(|stage| stage.columns).flatten()
 }
 
 /// What they printed since.

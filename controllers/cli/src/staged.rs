@@ -22,6 +22,7 @@ pub(crate) struct Stage {
     pub(crate) policies: Policies,
     said: Vec<Said>,
     attachments: Vec<Attachment>,
+    pub(crate) successors: Vec<Value>,
     pauses: Vec<(Arc<str>, Pause)>,
     pub(crate) unread: Vec<Kind>,
 }
@@ -63,6 +64,7 @@ impl Stage {
             policies: Policies::Deny,
             said: Vec::new(),
             attachments: Vec::new(),
+            successors: Vec::new(),
             pauses: Vec::new(),
             unread: unread.to_vec(),
         }
@@ -103,6 +105,7 @@ impl Stage {
             .labels(json!({ "topology.kubernetes.io/zone": zone }))
             .set("/metadata/creationTimestamp", json!("2026-11-01T08:00:00Z"))
             .set("/spec/taints", taints.clone())
+            .set("/spec/providerID", json!(format!("metal3://racks/{name}")))
             .boot("boot-1")
             .set("/status/conditions", json!([condition]))
     }
@@ -128,14 +131,84 @@ impl Stage {
     pub(crate) fn policy(&self, minimum: &str) {
         self.apply(Kind::FencePolicies, rack_b().set("/spec/minimumEvidence", json!(minimum)), 0);
         let device = json!({ "metadata": { "namespace": "fence", "name": "ipmi-b1", "uid": "uid-device" },
-            "spec": { "driver": "Agent", "agent": "fence_ipmilan", "nodeSelector": {} },
+            "spec": { "driver": "Agent", "agent": "fence_ipmilan", "nodeSelector": {}, "parameters": { "ip": "10.0.8.21" } },
             "status": { "targets": [{ "node": "worker-b1", "power": "Unknown", "identity": "Unknown", "looked": "2026-11-21T10:22:35Z",
                 "message": "no answer from 10.0.8.21" }] } });
         self.apply(Kind::FenceDevices, device, 0);
     }
 
+    /// Its policy waits for so many seconds of silence, and its device was found so.
+    pub(crate) fn policy_after(&self, silent: u32, why_not_ready: Option<&str>) {
+        let unhealthy = json!({ "silentSeconds": silent });
+        self.apply(Kind::FencePolicies, rack_b().set("/spec/unhealthy", unhealthy), 0);
+        let (status, why) = why_not_ready.map_or(("True", ""), |why| ("False", why));
+        let ready = json!({ "type": "Ready", "status": status, "reason": "Checked", "message": why, "lastTransitionTime": "2026-11-21T10:00:00Z" });
+        let device = json!({ "metadata": { "namespace": "fence", "name": "ipmi-b1", "uid": "uid-device", "generation": 1 },
+            "spec": { "driver": "Agent", "agent": "fence_ipmilan", "nodeSelector": {}, "parameters": { "ip": "10.0.8.21" } },
+            "status": { "observedGeneration": 1, "conditions": [ready] } });
+        self.apply(Kind::FenceDevices, device, 0);
+    }
+
+    /// worker-b2 is lost, too: half of all nodes, which is more than `percent` of them.
+    pub(crate) fn outage(&self) {
+        let brakes = json!({ "maxUnhealthyPercent": 10 });
+        self.apply(Kind::FencePolicies, rack_b().set("/spec/brakes", brakes), 0);
+        self.node_with("worker-b2", "zone-b", "Unknown", "2026-11-21T10:14:05Z", &json!([]), 50);
+    }
+
+    /// shop/orders-1 runs on worker-a1 again; the pod of that name before it was on worker-b1.
+    pub(crate) fn is_back(&mut self, is_ready: bool) {
+        let node = "worker-a1";
+        let said = [
+            ("10:15:05", "NodeNotReady", "Node is not ready", true),
+            ("10:20:25", "ForceDeleteHeld", "NoEvidence: Node worker-b1 is unreachable. It may be off", true),
+            ("10:22:35", "ForceDeleted", "node worker-b1 was powered off: FenceEvidence worker-b1-e", false),
+        ];
+        for (time, reason, message, warning) in said {
+            let at = format!("2026-11-21T{time}Z").parse().unwrap();
+            let removed = reason == "ForceDeleted";
+            self.said.push(Said {
+                at,
+                first: at,
+                count: 1,
+                object: "pod/shop/orders-1".to_owned(),
+                uid: "uid-before".to_owned(),
+                node: if removed { "worker-b1".to_owned() } else { String::new() },
+                requested: removed.then(|| "2026-11-21T10:19:55Z".parse().unwrap()),
+                reason: reason.to_owned(),
+                message: message.to_owned(),
+                by: "pod-safety".to_owned(),
+                warning,
+            });
+        }
+        self.pod_with("orders-1", node, |pod| {
+            pod["metadata"]["creationTimestamp"] = json!("2026-11-21T10:22:36Z");
+            pod["status"] = json!({ "phase": if is_ready { "Running" } else { "Pending" } });
+            if is_ready {
+                ready(pod);
+            }
+        });
+        let condition =
+            |kind: &str, at: &str| json!({ "type": kind, "status": "True", "lastTransitionTime": at });
+        let mut conditions = vec![condition("PodScheduled", "2026-11-21T10:22:37Z")];
+        conditions.extend(is_ready.then(|| condition("Ready", "2026-11-21T10:22:45Z")));
+        self.successors = vec![json!({ "metadata": { "uid": "uid-orders-1" }, "spec": { "nodeName": node },
+            "status": { "conditions": conditions } })];
+    }
+
+    /// Its incident ended without power.
+    pub(crate) fn not_switched_on(&self) {
+        let why = "it could not be switched on in 3 attempts: Secret pod-safety/bmc does not exist";
+        self.incident_with("AwaitingOperator", &[], why, "worker-b1-e");
+    }
+
     /// The incident, with attempts to switch it off and what was wrong with each.
     pub(crate) fn fence(&self, phase: &str, tries: &[(&str, Option<&str>)]) {
+        let evidence = if phase == "Fenced" { "worker-b1-e" } else { "" };
+        self.incident_with(phase, tries, "every level was tried 3 times", evidence);
+    }
+
+    fn incident_with(&self, phase: &str, tries: &[(&str, Option<&str>)], message: &str, evidence: &str) {
         let attempts: Vec<Value> = (1..)
             .zip(tries)
             .map(|(id, (at, wrong))| {
@@ -148,7 +221,7 @@ impl Stage {
         let fence = json!({
             "metadata": { "name": "worker-b1-x", "uid": "uid-fence" },
             "spec": { "node": self.life("boot-1"), "policy": "rack-b", "trigger": { "kind": "Detected", "reason": "silent" } },
-            "status": { "phase": phase, "message": "every level was tried 3 times", "attempts": attempts, "evidence": "worker-b1-e" },
+            "status": { "phase": phase, "message": message, "attempts": attempts, "evidence": Some(evidence).filter(|name| !name.is_empty()) },
         });
         self.apply(Kind::NodeFences, fence, NOW - 30);
     }
@@ -237,7 +310,20 @@ impl Stage {
         let (object, reason, message) = (object.to_owned(), reason.to_owned(), message.to_owned());
         let by =
             if reason == "ForceDeleteHeld" { "pod-safety" } else { "kube-controller-manager" }.to_owned();
-        self.said.push(Said { at, first: at, count: 3, object, reason, message, by, warning: true });
+        let (uid, node, requested) = (String::new(), String::new(), None);
+        self.said.push(Said {
+            at,
+            first: at,
+            count: 3,
+            object,
+            uid,
+            node,
+            requested,
+            reason,
+            message,
+            by,
+            warning: true,
+        });
     }
 
     pub(crate) fn attached(&mut self, volume: &str, node: &str, hold: Option<&str>) {
@@ -265,6 +351,7 @@ impl Stage {
             policies: self.policies,
             said: &self.said,
             attachments: &self.attachments,
+            successors: &self.successors,
             pauses: &self.pauses,
             unread: &self.unread,
         })

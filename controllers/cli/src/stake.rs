@@ -1,12 +1,13 @@
-//! What is at stake on a node: its pods, their volumes and budgets, shown before a person types a phrase. Reads only.
+//! What is at stake on a node: its pods, their volumes and PDBs, shown before a person types a phrase. Reads only.
 //!
 //! What cannot be read is named, and keeps nobody from acting: a person in an emergency may have few rights.
 
 use std::collections::BTreeMap;
 
-use pod_safety_explain::{Paused, Scene, owner_of};
+use pod_safety_explain::{Paused, Scene, how, owner_of};
 use pod_safety_shared::api::{FencePolicySpec, Recovery};
 use pod_safety_shared::authority::people::Examined;
+use pod_safety_shared::cache::Lookup;
 use pod_safety_shared::model::{Kind, Pod};
 use serde_json::Value;
 
@@ -23,12 +24,14 @@ type Claims = BTreeMap<(String, String), Vec<String>>;
 
 /// What is on a node.
 pub(crate) struct Stake {
-    /// For a person: pods, volumes, budgets, pauses.
+    /// For a person: pods, volumes, PDBs, pauses.
     pub(crate) page: String,
     /// How many of its pods were asked to end.
     pub(crate) terminating: usize,
     /// The FencePolicy that chooses it.
     pub(crate) policy: Option<(String, FencePolicySpec)>,
+    /// How a person sees whether its machine has power.
+    pub(crate) how: String,
 }
 
 impl Stake {
@@ -64,8 +67,13 @@ impl Stake {
                 ));
             }
             let policy = scene.view.policy_of(&examined.labels);
+            let how = match scene.view.node(node) {
+                Lookup::Known(node) => how(node, scene),
+                Lookup::Unknown(_) | Lookup::Absent => String::new(),
+            };
             Self {
                 page,
+                how,
                 terminating: on(scene, node).filter(|pod| pod.deletion.is_some()).count(),
                 policy: policy.map(|policy| (policy.name.to_string(), policy.spec.clone())),
             }
@@ -164,7 +172,7 @@ mod tests {
         let claims: Claims = [(key(&pod), claims(&pod))].into();
         let said = stage.scene(|scene| page(scene, "worker-b1", &claims, Paint::plain()));
         let golden = "2 pods on worker-b1
-POD            OWNER               VOLUME CLAIMS                     BUDGETS
+POD            OWNER               VOLUME CLAIMS                     PDBS
 shop/orders-0  StatefulSet/orders  -                                 -
 shop/orders-1  StatefulSet/orders  data-orders-1, orders-1-scratch   -        Terminating
 ";

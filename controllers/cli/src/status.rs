@@ -2,24 +2,25 @@
 
 use std::fmt::Write as _;
 
+use anyhow::bail;
 use clap::Args as ClapArgs;
 use pod_safety_explain::{Blocked, Overall, Overview, Paused, Running, Trouble, Zone, since, span};
 use pod_safety_shared::client::Target;
 use serde::Serialize;
 
-use super::cluster::{ConnectArgs, PrintArgs, Session, headed, open};
+use super::cluster::{ConnectArgs, PrintArgs, Session, headed};
 use super::explain::Look;
+use super::helped::{Named, NotThere};
 use super::paint::{Paint, Tone};
 use super::watch::{Shown, WatchArgs};
 use super::{API_VERSION, Exit, plural};
-use crate::block_on;
 
-/// At the end of `--help`.
-const EXIT_CODES: &str = "Exits with 0 if nothing blocks, 1 after an error, 2 for wrong usage, 3 if something is blocked \
-    until a person acts, 6 if not everything could be read: pod-safety status && deploy.";
+/// What `-n` means here.
+const NAMESPACE: &str =
+    "Only pods, PodDisruptionBudgets and fence devices of this namespace; nodes are shown all";
 
 #[derive(Debug, ClapArgs)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = crate::exit::help("status"), mut_arg("namespace", |arg| arg.help(NAMESPACE)))]
 pub struct Args {
     #[command(flatten)]
     watch: WatchArgs,
@@ -39,6 +40,9 @@ struct Document<'a> {
     kind: &'static str,
     verdict: Overall,
     cluster: &'a Target,
+    /// Whose pods it shows alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    namespace: Option<&'a str>,
     server_version: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     mode: Option<&'static str>,
@@ -54,14 +58,14 @@ struct Document<'a> {
 
 impl Args {
     pub(crate) fn main(self) -> anyhow::Result<Exit> {
-        block_on(self.run())
+        let cluster = self.cluster.clone();
+        cluster.reach("status", async |session| self.run(session).await)
     }
 
-    async fn run(self) -> anyhow::Result<Exit> {
-        let session = open(&self.cluster.options()).await?;
+    async fn run(self, session: Session) -> anyhow::Result<Exit> {
         let paint = self.print.paint();
         let ask = async || {
-            let seen = Seen::by(&session).await?;
+            let seen = Seen::within(&session, self.cluster.namespace.as_deref()).await?;
             let overview = &seen.overview;
             let people = || seen.text(paint);
             let text = self.print.output.text(&seen.document(), people)?;
@@ -81,6 +85,8 @@ const fn exit(verdict: Overall) -> Exit {
 
 /// What was seen at once.
 pub(crate) struct Seen {
+    /// Whose pods it shows alone; none: those of all.
+    namespace: Option<String>,
     overview: Overview,
     running: Running,
     pub(crate) server: String,
@@ -91,18 +97,36 @@ pub(crate) struct Seen {
 impl Seen {
     /// What this session may read now.
     pub(crate) async fn by(session: &Session) -> anyhow::Result<Self> {
-        let own = session.connection.default_namespace();
+        Self::within(session, None).await
+    }
+
+    /// The same with the pods and PodDisruptionBudgets of one namespace alone.
+    async fn within(session: &Session, namespace: Option<&str>) -> anyhow::Result<Self> {
+        let own = namespace.unwrap_or_else(|| session.connection.default_namespace());
         let mut look = Look::at(session, Some(own)).await?;
         look.ask_pauses(session, None).await;
         let mut overview = look.scene(Overview::of);
+        if let Some(namespace) = namespace {
+            // A namespace that is mistyped has no trouble.
+            let path = format!("/api/v1/namespaces/{namespace}");
+            if session.whole(&path).await.is_err_and(|error| error.is_not_found()) {
+                bail!(NotThere::new(Named::Namespace, None, namespace));
+            }
+            overview = look.scene(|scene| overview.only_in(namespace, scene));
+        }
         overview.missing = look.missing();
         let target = session.target().clone();
-        Ok(Self { overview, running: look.running, server: look.server, wall: look.wall, target })
+        let namespace = namespace.map(str::to_owned);
+        Ok(Self { namespace, overview, running: look.running, server: look.server, wall: look.wall, target })
     }
 
     /// The same for people.
     pub(crate) fn text(&self, paint: Paint) -> String {
-        headed(&self.target, &page(&self.overview, &self.running, &self.server, self.wall, paint))
+        let page = page(&self.overview, &self.running, &self.server, self.wall, paint);
+        let within = self.namespace.as_ref().map(|namespace| {
+            format!("Pods, PDBs and fence devices of namespace {namespace}; nodes of the whole cluster\n")
+        });
+        headed(&self.target, &format!("{}{page}", within.unwrap_or_default()))
     }
 
     /// What needs a person, as `explain` is asked about it: kind, namespace, name.
@@ -115,12 +139,13 @@ impl Seen {
 
     /// The same for programs.
     pub(crate) fn document(&self) -> impl Serialize {
-        let Self { overview, running, server, wall: _, target } = self;
+        let Self { namespace, overview, running, server, wall: _, target } = self;
         Document {
             api_version: API_VERSION,
             kind: "Status",
             verdict: overview.verdict(),
             cluster: target,
+            namespace: namespace.as_deref(),
             server_version: server,
             mode: running.mode.map(|mode| mode.name()),
             leader: running.leader.as_deref(),
@@ -166,7 +191,7 @@ fn head(running: &Running, server: &str, wall: jiff::Timestamp) -> String {
 
 fn page(overview: &Overview, running: &Running, server: &str, wall: jiff::Timestamp, paint: Paint) -> String {
     let (tone, seen) = promise(overview);
-    let promise = paint.marked(tone, &format!("at most one pod per stable identity: {seen}"));
+    let promise = paint.marked(tone, &format!("StatefulSet pods and the like: {seen}"));
     let mut text = format!("{}\n{promise}", paint.wrap(&head(running, server, wall), 2));
     if !overview.zones.is_empty() {
         text.push('\n');
@@ -199,10 +224,10 @@ fn page(overview: &Overview, running: &Running, server: &str, wall: jiff::Timest
     // What there is to know says enough, but not that the rest is well.
     if !waits && (overview.troubles.is_empty() || overview.verdict() != Overall::Clear) {
         let (tone, words) = match overview.verdict() {
-            Overall::Clear => (Tone::Good, "nothing needs a person"),
+            Overall::Clear => (Tone::Good, "Nothing needs a person"),
             Overall::Unknown | Overall::Blocked => (
                 Tone::Attention,
-                "it is not known whether something needs a person, because not everything could be read",
+                "It is not known whether something needs a person, because not everything could be read",
             ),
         };
         text.push('\n');
@@ -225,13 +250,12 @@ fn promise(overview: &Overview) -> (Tone, String) {
     match (overview.identities, overview.wait_for_proof) {
         (Some(identities), Some(waiting)) => {
             let tone = if waiting == 0 { Tone::Good } else { Tone::Attention };
-            (
-                tone,
-                format!(
-                    "{} with a stable identity, {waiting} held until there is proof",
-                    plural(identities, "pod")
-                ),
-            )
+            let waits = match waiting {
+                0 => "none waits for proof".to_owned(),
+                1 => "1 waits for proof that the old pod stopped".to_owned(),
+                _ => format!("{waiting} wait for proof that the old pods stopped"),
+            };
+            (tone, format!("{identities}, {waits}"))
         }
         (None, _) | (_, None) => {
             (Tone::Attention, "not checked, because pods, nodes or Leases could not be read".to_owned())
@@ -309,7 +333,7 @@ mod tests {
         let (overview, text) = told(&stage);
         assert_eq!(overview.verdict(), Overall::Blocked);
         let golden = "Kubernetes v1.37.2   mode guard   leader pod-safety-x, 1 standby
-! at most one pod per stable identity: 2 pods with a stable identity, 1 held until there is proof
+! StatefulSet pods and the like: 2, 1 waits for proof that the old pod stopped
 
 ZONE    READY  LOST  BRAKE
 zone-a  2/2    0     off
@@ -323,7 +347,7 @@ BLOCKED PODS
 NAMESPACE  POD       NODE       SINCE  NEEDS
 shop       orders-1  worker-b1  3m10s  proof that worker-b1 stopped
 
-24 h   0 proved off   0 back   0 for a person
+Last 24 h: no node was proved off.
 ";
         assert_eq!(text, golden);
         let documentation = include_str!("../../../docs/commands.md");
@@ -333,8 +357,14 @@ shop       orders-1  worker-b1  3m10s  proof that worker-b1 stopped
             "status: 3 of 4 nodes Ready, 1 thing for a person, blocked pods: shop/orders-1"
         );
         let wall = "2026-11-21T10:23:05Z".parse().unwrap();
-        let seen =
-            Seen { overview, running: stage.running, server: "v1.37.2".to_owned(), wall, target: target() };
+        let seen = Seen {
+            namespace: None,
+            overview,
+            running: stage.running,
+            server: "v1.37.2".to_owned(),
+            wall,
+            target: target(),
+        };
         assert!(
             documentation.contains(&seen.text(Paint::plain())),
             "docs/commands.md does not name the cluster"
@@ -355,7 +385,7 @@ shop       orders-1  worker-b1  3m10s  proof that worker-b1 stopped
         stage.pod_with("orders-0", "worker-a1", staged::ready);
         let (overview, text) = told(&stage);
         assert_eq!(exit(overview.verdict()), Exit::Fine, "{text}");
-        assert!(text.contains("✔ nothing needs a person"), "{text}");
+        assert!(text.contains("✔ Nothing needs a person"), "{text}");
     }
 
     /// `doctor` and an alert named a device that could fence nothing, and here nothing needed a person.
@@ -369,7 +399,7 @@ shop       orders-1  worker-b1  3m10s  proof that worker-b1 stopped
         assert_eq!((&*trouble.object, trouble.reason), ("fencedevice/fence/ipmi-b1", "Unseen"));
         assert!(text.contains("! fencedevice/fence/ipmi-b1   Not checked since"), "{text}");
         assert!(text.contains("TO KNOW\n") && !text.contains("NEEDS A PERSON"), "{text}");
-        assert!(!text.contains("nothing needs a person"), "{text}");
+        assert!(!text.contains("Nothing needs a person"), "{text}");
         assert_eq!(exit(overview.verdict()), Exit::Fine, "{text}");
     }
 
@@ -389,13 +419,14 @@ shop       orders-1  worker-b1  3m10s  proof that worker-b1 stopped
             let (overview, text) = told(&stage);
             assert_eq!(exit(overview.verdict()), Exit::Unknown, "{unread:?}: {text}");
             assert!(
-                text.contains("! it is not known whether something needs a person"),
+                text.contains("! It is not known whether something needs a person"),
                 "{unread:?}: {text}"
             );
             let promised = [Kind::Budgets, Kind::NodeFences].contains(&unread[0]);
             assert_eq!(text.contains('✔'), promised, "{unread:?}: {text}");
             let wall = stage.scene(|scene| scene.wall);
             let seen = Seen {
+                namespace: None,
                 overview,
                 running: stage.running,
                 server: String::new(),
@@ -421,7 +452,7 @@ shop       orders-1  worker-b1  3m10s  proof that worker-b1 stopped
     #[test]
     fn the_last_day_is_one_line_with_its_numbers() {
         let stage = Stage::well();
-        assert!(told(&stage).1.contains("\n24 h   0 proved off   0 back   0 for a person\n"));
+        assert!(told(&stage).1.contains("\nLast 24 h: no node was proved off.\n"));
         let day = "2026-11-21T0";
         for (name, hour, minutes, back) in [("a", 1, 1, true), ("b", 2, 2, true), ("c", 3, 4, false)] {
             let (began, proved) = (format!("{day}{hour}:00:00Z"), format!("{day}{hour}:0{minutes}:00Z"));
@@ -433,14 +464,67 @@ shop       orders-1  worker-b1  3m10s  proof that worker-b1 stopped
         stage.incident("waits", "2026-11-21T08:00:00Z", &[("Stalled", "2026-11-21T08:30:00Z")]);
         let text = told(&stage).1;
         assert!(
-            text.contains("24 h   3 proved off, median 2m00s, slowest 4m00s   2 back   1 for a person\n"),
+            text.contains("Last 24 h: 3 nodes proved off (within 2m00s in the median, 4m00s at most); 2 nodes back; 1 node waits for a person.\n"),
             "{text}"
         );
-        stage.proof_since("2026-11-21T01:00:30Z", None);
+        for kind in [Kind::NodeFences, Kind::FenceEvidences] {
+            let unread = Stage::without(&[kind]);
+            assert!(!told(&unread).1.contains("24 h"), "what was not read is not counted");
+        }
+    }
+
+    /// The line said 0, and the page above it that the node is proved off. Behind that stood why no incident was begun.
+    #[test]
+    fn bug_a_node_that_was_confirmed_without_an_incident_was_not_counted() {
+        let stage = Stage::lost();
+        stage.proof_since("2026-11-21T10:21:00Z", None);
+        stage.policy("Asserted");
         let text = told(&stage).1;
-        assert!(text.contains("3 proved off (3 by confirmation)"), "{text}");
-        let unread = Stage::without(&[Kind::NodeFences]);
-        assert!(!told(&unread).1.contains("24 h"), "what was not read is not counted");
+        assert!(text.contains("Last 24 h: 1 node proved off, 1 of them by a person.\n"), "{text}");
+        assert!(text.contains("ConfirmedDown") && !text.contains("FenceNotNeeded"), "{text}");
+        stage.proof_since("2026-11-21T10:21:00Z", Some(("2026-11-21T10:22:00Z", "wrong plug")));
+        assert!(told(&stage).1.contains("Last 24 h: no node was proved off.\n"), "it was taken back");
+    }
+
+    /// It needed a person, by exit code 3, ten seconds before pod-safety switched it off.
+    #[test]
+    fn bug_a_node_that_is_fenced_without_a_person_needed_one() {
+        let stage = Stage::lost();
+        stage.policy_after(550, None);
+        let (overview, text) = told(&stage);
+        let golden = "
+TO KNOW
+! node/worker-b1   Lost, last reported 9m00s ago, 1 pod held until there is proof. pod-safety switches it off in 10s (FencePolicy rack-b)
+    pod-safety explain node worker-b1
+";
+        assert!(text.contains(golden) && exit(overview.verdict()) == Exit::Fine, "{text}");
+        assert!(text.contains("2, 1 waits for proof") || text.contains("1, 1 waits for proof"), "{text}");
+        let documentation = include_str!("../../../docs/commands.md");
+        assert!(documentation.contains(golden.trim()), "docs/commands.md shows another node");
+        for change in [
+            |stage: &mut Stage| stage.running = Running::default(),
+            |stage: &mut Stage| stage.running.without_fencing = true,
+            |stage: &mut Stage| stage.running.mode = Some(pod_safety_shared::drive::Mode::Observe),
+        ] {
+            let mut stage = Stage::lost();
+            stage.policy_after(550, None);
+            change(&mut stage);
+            assert_eq!(exit(told(&stage).0.verdict()), Exit::Blocked, "nobody fences it");
+        }
+    }
+
+    /// Every device of the only policy lacked its Secret: that was to know, with exit code 0.
+    #[test]
+    fn bug_fencing_that_cannot_work_needed_no_person() {
+        let stage = Stage::well();
+        stage.pod_with("orders-0", "worker-a1", staged::ready);
+        stage.policy_after(60, Some("Secret pod-safety/bmc does not exist"));
+        let (overview, text) = told(&stage);
+        let golden = "NEEDS A PERSON
+✖ fencepolicy/rack-b   It can fence no node: device fence/ipmi-b1: Secret pod-safety/bmc does not exist
+    pod-safety doctor
+";
+        assert!(text.contains(golden) && exit(overview.verdict()) == Exit::Blocked, "{text}");
     }
 
     #[test]
@@ -466,6 +550,6 @@ PAUSED
         stage.running = Running::default();
         let (overview, text) = told(&stage);
         assert_eq!(overview.verdict(), Overall::Blocked, "{text}");
-        assert!(text.contains("✖ pod-safety   no leader"), "{text}");
+        assert!(text.contains("✖ pod-safety   No leader"), "{text}");
     }
 }

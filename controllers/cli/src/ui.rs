@@ -7,10 +7,9 @@ use clap::Args as ClapArgs;
 use pod_safety_shared::record::error_chain;
 use pod_safety_shared::screen::{Page, Screen, Source, Told};
 
-use super::cluster::{ConnectArgs, Session, open};
+use super::cluster::{ConnectArgs, Session};
 use super::status::Seen;
 use super::{Exit, called, clean, explain, say};
-use crate::block_on;
 
 const PAGE: Page = Page {
     html: include_str!("ui/page.html"),
@@ -19,6 +18,7 @@ const PAGE: Page = Page {
 };
 
 #[derive(Debug, ClapArgs)]
+#[command(after_help = crate::exit::help("ui"))]
 pub struct Args {
     /// The address to listen on, of this machine only; port 0 takes any free port
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:8088")]
@@ -64,11 +64,11 @@ pub(crate) async fn pages(session: Session) -> Vec<String> {
 
 impl Args {
     pub(crate) fn main(self) -> anyhow::Result<Exit> {
-        block_on(self.run())
+        let cluster = self.cluster.clone();
+        cluster.reach("ui", async |session| self.run(session).await)
     }
 
-    async fn run(self) -> anyhow::Result<Exit> {
-        let session = open(&self.cluster.options()).await?;
+    async fn run(self, session: Session) -> anyhow::Result<Exit> {
         let screen = Screen::bind(self.address).await?;
         say(&format!("pod-safety: open {} in a browser; Ctrl-C stops it", screen.link()));
         let env = session.env.clone();

@@ -5,6 +5,7 @@ use pod_safety_doctor::MINORS;
 use serde::Serialize;
 
 #[derive(Debug, ClapArgs)]
+#[command(after_help = crate::exit::help("version"))]
 pub struct Args {
     /// The output format
     #[arg(short, long, value_enum, default_value_t = Output::Text)]

@@ -64,5 +64,8 @@ const DOWN: Words = (
 const BESIDE_THE_TOKEN: Words = (
     "FenceDevices have the driver Agent, and no container runs fence agents in",
     "they cannot run, or they run beside the controllers, where they can read the ServiceAccount's token",
-    "chart: controllers.fencing.agents.enabled=true, with an image that has them (docs/fence-devices.md)",
+    concat!(
+        "set controllers.fencing.agents.enabled=true in the chart, with an image that has them: ",
+        page!("fence-devices.md")
+    ),
 );

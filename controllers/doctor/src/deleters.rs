@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Health, Symptom, fine, found};
+use super::{Health, Installation, Symptom, fine, found};
 
 /// A component that the chart knows.
 #[derive(Clone, Debug, Deserialize)]
@@ -147,7 +147,12 @@ fn user_of(workload: &Value) -> String {
 }
 
 /// Whether each component that runs may delete Nodes that do not report.
-pub fn deleters(known: &[Component], gate: &Gate, running: &[Running]) -> Symptom {
+pub fn deleters(
+    known: &[Component],
+    gate: &Gate,
+    running: &[Running],
+    installation: &Installation,
+) -> Symptom {
     const CHECK: &str = "NodeDeleters";
     const WHY: &str = "Nodes of machines that are gone stay, and so do their pods";
     let Gate::Present { deleters, exempt, denies } = gate else {
@@ -183,9 +188,7 @@ pub fn deleters(known: &[Component], gate: &Gate, running: &[Running]) -> Sympto
     };
     let what = format!("{when}may not delete Nodes that do not report: {}", words(&missing));
     let value = value(known, deleters, &missing).join(",").replace('\'', r"'\''");
-    let remedy = format!(
-        "helm upgrade … --reset-then-reuse-values --set 'admissionPolicies.nodeDeleters={{{value}}}'"
-    );
+    let remedy = installation.set(&format!("'admissionPolicies.nodeDeleters={{{value}}}'"));
     found(CHECK, health, what, WHY, remedy)
 }
 
@@ -306,11 +309,8 @@ mod tests {
             "system:serviceaccount:kube-system:node-controller",
             "system:serviceaccount:kube-system:cloud-controller-manager",
         );
-        let set = |value: &str| {
-            format!(
-                "helm upgrade … --reset-then-reuse-values --set 'admissionPolicies.nodeDeleters={{{value}}}'"
-            )
-        };
+        let installation = Installation::default();
+        let set = |value: &str| installation.set(&format!("'admissionPolicies.nodeDeleters={{{value}}}'"));
         for (gate, running, health, remedy) in [
             (policy(&[], &[], "Deny"), vec![], Health::Fine, String::new()),
             (Gate::Absent, vec![of("karpenter", Some("u:a"))], Health::Fine, String::new()),
@@ -345,7 +345,7 @@ mod tests {
             ),
             (policy(&[], &[], "Warn"), vec![of("karpenter", Some("u:a"))], Health::Attention, set("u:a")),
         ] {
-            let symptom = deleters(&known(), &gate, &running);
+            let symptom = deleters(&known(), &gate, &running, &installation);
             assert_eq!(
                 (symptom.health, symptom.remedy.as_str()),
                 (health, remedy.as_str()),

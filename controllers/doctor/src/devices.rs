@@ -1,10 +1,12 @@
 //! Whether nodes would be fenced: devices and policies.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use pod_safety_explain::{Paused, plural};
-use pod_safety_shared::api::{DeviceDriver, DeviceState, FenceDeviceSpec};
+use pod_safety_shared::api::{DeviceDriver, DeviceRef, DeviceState, FenceDeviceSpec};
 use pod_safety_shared::cache::View;
-use pod_safety_shared::model::{Device, Kind};
+use pod_safety_shared::model::{Device, Kind, Node};
 
 use super::{Health, Symptom, fine, found, not_checked, shown};
 
@@ -122,17 +124,17 @@ const UNWELL: Words = (
 const DISTRUSTED: Words = (
     "not trusted: evidence from it was contradicted",
     "it no longer proves anything",
-    "docs/runbooks/PodSafetyFenceDeviceNotTrusted.md",
+    page!("runbooks/PodSafetyFenceDeviceNotTrusted.md"),
 );
 const SILENT: Words = (
     "did not answer at the last check",
     "a node whose device does not answer is not fenced when it is lost",
-    "docs/runbooks/PodSafetyFenceDeviceSilent.md",
+    page!("runbooks/PodSafetyFenceDeviceSilent.md"),
 );
 const UNPROMISED: Words = (
     "agents of nodes promise nothing that counts",
     "such a node is not released by its watchdog when it is lost",
-    "docs/watchdog-lease.md says which promises count",
+    concat!(page!("watchdog-lease.md"), " says which promises count"),
 );
 const UNASKED: Words = (
     "not checked: never contacted since it was created or changed",
@@ -201,6 +203,9 @@ fn policies(view: &View<'_>, unread: &[Kind], paused: &[Paused], wall: Timestamp
         all.push(not_checked("FencePolicies", "FencePolicies or nodes could not be listed"));
         return all;
     }
+    if !unread.contains(&Kind::FenceDevices) {
+        all.extend(without_use(view));
+    }
     let unguarded: Vec<&str> =
         view.nodes().filter(|node| view.policy_of(node.labels()).is_none()).map(|node| &*node.name).collect();
     if unguarded.is_empty() {
@@ -213,8 +218,80 @@ fn policies(view: &View<'_>, unread: &[Kind], paused: &[Paused], wall: Timestamp
             Health::Attention,
             what,
             "when such a node is lost, its pods wait until a person confirms that it is off",
-            "docs/fencing.md",
+            concat!("create one: ", page!("fencing.md")),
         ));
     }
     all
+}
+
+const HOPELESS: Words = (
+    "each level of their FencePolicy has a device that does not work for",
+    "nothing fences such a node when it is lost: its pods wait for a person",
+    "pod-safety devices test shows what is wrong with each device",
+);
+const UNNAMED: Words = (
+    "no FencePolicy names",
+    "no node is fenced by it",
+    "name it in spec.levels of a FencePolicy, or delete it",
+);
+const NODELESS: Words = (
+    "no node is selected by",
+    "nothing is fenced by it",
+    "correct its spec.nodeSelector or spec.priority: kubectl get nodes --show-labels",
+);
+
+/// What is there and can do nothing: nodes of which no level works, devices that no policy names, policies without a node.
+fn without_use(view: &View<'_>) -> Vec<Symptom> {
+    let (mut hopeless, mut used) = (Vec::new(), BTreeSet::new());
+    for node in view.nodes() {
+        let Some(policy) = view.policy_of(node.labels()) else { continue };
+        used.insert(&policy.uid);
+        let works = |device: &DeviceRef| works(view, device, node);
+        let levels = &policy.spec.levels;
+        if !levels.is_empty() && !levels.iter().any(|level| level.devices.iter().all(works)) {
+            hopeless.push(node.name.to_string());
+        }
+    }
+    let named = |device: &Device| {
+        let mut levels = view.policies().flat_map(|policy| &policy.spec.levels);
+        levels.any(|level| level.devices.iter().any(|one| is(device, one)))
+    };
+    let ours = view.devices().filter(|device| view.fences_from(&device.namespace));
+    let unnamed = ours.filter(|device| !named(device)).map(self::named).collect();
+    let nodeless = view.policies().filter(|policy| !used.contains(&policy.uid));
+    let nodeless = nodeless.filter(|_| view.nodes().next().is_some());
+    let nodeless = nodeless.map(|policy| policy.name.to_string()).collect();
+    let rows: [(_, _, Vec<String>, _); 3] = [
+        ("FencePolicies", Health::Problem, hopeless, HOPELESS),
+        ("FenceDevices", Health::Attention, unnamed, UNNAMED),
+        ("FencePolicies", Health::Attention, nodeless, NODELESS),
+    ];
+    let rows = rows.into_iter().filter(|(_, _, names, _)| !names.is_empty());
+    rows.map(|(check, health, names, (word, why, remedy))| {
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        found(check, health, format!("{word}: {}", shown(&names)), why, remedy)
+    })
+    .collect()
+}
+
+fn is(device: &Device, named: &DeviceRef) -> bool {
+    *device.namespace == *named.namespace && *device.name == *named.name
+}
+
+/// Whether a device may work for a node, as far as is known: one that was not checked yet may.
+fn works(view: &View<'_>, named: &DeviceRef, node: &Node) -> bool {
+    let Some(device) = view.device(&named.namespace, &named.name) else { return false };
+    let target = device.status.targets.iter().find(|target| *target.node == *node.name);
+    view.fences_from(&device.namespace)
+        && match device.state() {
+            DeviceState::NotTrusted => false,
+            DeviceState::Unseen => true,
+            // A person does it.
+            DeviceState::Ready | DeviceState::NotReady if device.spec.driver == DeviceDriver::Manual => true,
+            // A node that has just joined was not checked yet.
+            DeviceState::Ready | DeviceState::NotReady => target.map_or_else(
+                || device.spec.node_selector.chooses(node.labels()),
+                |target| target.power != "Unknown",
+            ),
+        }
 }

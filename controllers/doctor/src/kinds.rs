@@ -15,14 +15,17 @@ pub fn crds(ours: &[Value], theirs: impl Fn(&str) -> Result<Option<Value>, Strin
             Ok(Some(there)) if contains(&there["spec"]["versions"][0], &crd["spec"]["versions"][0]) => {}
             Ok(Some(_)) => other.push(name),
             Err(why) => {
-                return vec![not_checked("CustomKinds", &format!("{name} could not be read: {why}"))];
+                return vec![not_checked(
+                    "CustomResourceDefinitions",
+                    &format!("{name} could not be read: {why}"),
+                )];
             }
         }
     }
     if !missing.is_empty() {
         let what = format!("missing: {}", shown(&missing));
         all.push(found(
-            "CustomKinds",
+            "CustomResourceDefinitions",
             Health::Problem,
             what,
             "without them no node can be fenced or confirmed down",
@@ -32,7 +35,7 @@ pub fn crds(ours: &[Value], theirs: impl Fn(&str) -> Result<Option<Value>, Strin
     if !other.is_empty() {
         let what = format!("not of the version of this program: {}", shown(&other));
         all.push(found(
-            "CustomKinds",
+            "CustomResourceDefinitions",
             Health::Problem,
             what,
             "the API server drops fields that this version writes",
@@ -40,7 +43,10 @@ pub fn crds(ours: &[Value], theirs: impl Fn(&str) -> Result<Option<Value>, Strin
         ));
     }
     if all.is_empty() {
-        all.push(fine("CustomKinds", format!("all {} of pod-safety.dev are installed", ours.len())));
+        all.push(fine(
+            "CustomResourceDefinitions",
+            format!("all {} of pod-safety.dev are installed", ours.len()),
+        ));
     }
     all
 }

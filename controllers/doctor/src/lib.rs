@@ -7,27 +7,41 @@
 //! Invariant: what could not be read is [`Health::Unknown`], never fine.
 #![forbid(unsafe_code)]
 
+/// The address of a page of the documentation: who has the program and the chart has no `docs`.
+macro_rules! page {
+    ($path:literal) => {
+        concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/", $path)
+    };
+}
+
+mod account;
 mod agents;
 mod deleters;
 mod devices;
+mod duties;
+mod installation;
+mod kcm;
 mod kinds;
-mod twins;
+mod simulation;
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 use pod_safety_explain::{Policies, Running, plural, span, text};
-use pod_safety_shared::authority::Right;
 use pod_safety_shared::cache::View;
 use pod_safety_shared::model::{Budget, Readiness};
 use serde::Serialize;
 use serde_json::Value;
 
+pub use account::{Accounts, Leads, rights};
 pub use agents::agents;
 pub use deleters::{Component, Gate, Seen, deleters, running};
 pub use devices::devices;
+pub use duties::{Duties, budget_statuses, node_lifecycle, taint_eviction};
+pub use installation::Installation;
+pub use kcm::{Kcm, kube_controller_manager};
 pub use kinds::crds;
-pub use twins::{Kcm, twins};
+pub use simulation::of_cluster;
 
 /// The oldest and the newest minor version of Kubernetes that this version is tested with.
 pub const MINORS: (u32, u32) = (32, 37);
@@ -145,7 +159,7 @@ pub fn clocks(
         (ahead, "renew their Leases in the future: their clocks are ahead"),
         (
             behind,
-            "are Ready, and their Leases seem old: their clocks are behind, or they stopped reporting just now",
+            "are Ready, and their Leases seem old: their clocks are behind, nobody does node lifecycle, or they stopped reporting just now",
         ),
     ] {
         if !nodes.is_empty() {
@@ -173,7 +187,7 @@ pub fn shown(names: &[&str]) -> String {
 }
 
 /// Whether somebody leads, and somebody else could.
-pub fn leader(running: &Running, wall: Timestamp) -> Symptom {
+pub fn leader(running: &Running, wall: Timestamp, installation: &Installation) -> Symptom {
     const WHY: &str = "nothing is proved, fenced or force deleted without a leader";
     match (&running.leader, running.unread) {
         (_, true) => not_checked("Leader", "the lease could not be read"),
@@ -195,7 +209,7 @@ pub fn leader(running: &Running, wall: Timestamp) -> Symptom {
             Health::Attention,
             format!("{leader} leads, and no other replica is Ready"),
             "when its node is lost, nothing acts until it is started elsewhere, and it never fences its own node",
-            "run two replicas",
+            installation.set("replicaCount=2"),
         ),
         (Some(leader), false) => {
             let others = running.standbys;
@@ -204,30 +218,14 @@ pub fn leader(running: &Running, wall: Timestamp) -> Symptom {
     }
 }
 
-/// Which rights the service account lacks.
-pub fn rights(account: &str, asked: usize, lacking: &[Right]) -> Symptom {
-    if lacking.is_empty() {
-        return fine("Rights", format!("{account} has all {asked} that it needs"));
-    }
-    let names: Vec<String> = lacking.iter().map(ToString::to_string).collect();
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    found(
-        "Rights",
-        Health::Problem,
-        format!("{account} may not: {}", shown(&names)),
-        "it cannot decide about objects that it may not read, and cannot do what it may not write",
-        "pod-safety manifests | kubectl apply --server-side -f -, or upgrade the chart with rbac.create=true",
-    )
-}
-
 /// For so long policies may warn only: a week has each day's jobs in it, and shows who would be refused (docs/install.md).
 const TRIAL: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// What the admission policies do about force deletions.
-pub fn policies(policies: Policies, wall: Timestamp) -> Symptom {
+pub fn policies(policies: Policies, wall: Timestamp, installation: &Installation) -> Symptom {
     const WHY: &str = "a force deletion by a person, a script or kube-controller-manager's own collector then starts a second \
         pod beside one that may still run";
-    const REMEDY: &str = "helm upgrade … --reset-then-reuse-values --set admissionPolicies.action=Deny";
+    let remedy = installation.set("admissionPolicies.action=Deny");
     match policies {
         Policies::Deny => fine("AdmissionPolicies", "unproved force deletions are denied"),
         Policies::Audit { since } => {
@@ -241,14 +239,14 @@ pub fn policies(policies: Policies, wall: Timestamp) -> Symptom {
                 Some(trial) => (Health::Problem, format!("{what}, for {} now", span(trial))),
                 None => (Health::Problem, what.to_owned()),
             };
-            found("AdmissionPolicies", health, what, WHY, REMEDY)
+            found("AdmissionPolicies", health, what, WHY, remedy)
         }
         Policies::Absent => found(
             "AdmissionPolicies",
             Health::Problem,
             "no policy denies unproved force deletions",
             WHY,
-            REMEDY,
+            remedy,
         ),
         Policies::Unread => {
             not_checked("AdmissionPolicies", "the bindings of admission policies could not be listed")

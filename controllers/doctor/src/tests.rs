@@ -1,6 +1,7 @@
 //! Each check sees what it is there for, and only that.
 
 use pod_safety_explain::Paused;
+use pod_safety_process::account::Named;
 use pod_safety_process::registry::Name;
 use pod_safety_shared::drive::Mode;
 use pod_safety_shared::model::Kind;
@@ -53,7 +54,7 @@ fn clocks_that_are_apart_are_named_with_their_machine() {
 }
 
 #[test]
-fn twins_are_found_by_what_kube_controller_manager_was_told() {
+fn who_does_what_is_read_from_the_flags_of_kube_controller_manager() {
     let told = |controllers: &str| {
         Kcm::Arguments(vec![vec![
             controllers.to_owned(),
@@ -62,37 +63,76 @@ fn twins_are_found_by_what_kube_controller_manager_was_told() {
     };
     let off = "--controllers=*,bootstrapsigner,-podgc,-disruption-controller,-nodelifecycle,-taint-eviction-controller";
     let ours = [Name::PodGc, Name::Disruption, Name::NodeLifecycle, Name::TaintEviction, Name::Fencing];
+    let installation = Installation::default();
+    let all = "pod-garbage-collector-controller, disruption-controller, node-lifecycle-controller, taint-eviction-controller";
     for (kcm, mode, health, says) in [
-        (told(off), Mode::Replace, Health::Fine, "runs none"),
+        (told(off), Mode::Replace, Health::Fine, format!("pod-safety runs {all} in its place")),
         (
             told("--controllers=*,-podgc"),
             Mode::Replace,
             Health::Problem,
-            "disruption-controller, node-lifecycle-controller",
+            "disruption-controller, node-lifecycle-controller".to_owned(),
         ),
         (
             told("--v=2"),
             Mode::Replace,
             Health::Problem,
-            "pod-garbage-collector-controller, disruption-controller",
+            format!("it runs, too, what pod-safety runs in the mode replace: {all}"),
         ),
-        (told("--v=2"), Mode::Guard, Health::Fine, "beside it"),
-        (
-            told(off),
-            Mode::Guard,
-            Health::Problem,
-            "no controller manager runs: pod-garbage-collector-controller",
-        ),
-        (Kcm::Hidden { leads: true }, Mode::Replace, Health::Problem, "cannot be seen"),
-        (Kcm::Hidden { leads: true }, Mode::Guard, Health::Fine, "beside it"),
-        (Kcm::Hidden { leads: false }, Mode::Guard, Health::Unknown, "cannot be seen"),
+        (told("--v=2"), Mode::Guard, Health::Fine, format!("it runs {all}; pod-safety runs beside it")),
+        (told(off), Mode::Guard, Health::Problem, format!("nobody runs {all}")),
+        (Kcm::Hidden { leads: true }, Mode::Replace, Health::Unknown, "its flags cannot be read".to_owned()),
+        (Kcm::Hidden { leads: true }, Mode::Guard, Health::Fine, "beside it".to_owned()),
+        (Kcm::Hidden { leads: false }, Mode::Guard, Health::Unknown, "cannot be seen".to_owned()),
     ] {
-        let found = twins(&kcm, Some(mode), &ours);
+        let duties = Duties { mode: Some(mode), ours: &ours, installation: &installation };
+        let found = kube_controller_manager(&kcm, duties);
         assert_eq!(found[0].health, health, "{kcm:?} {mode:?}: {found:?}");
-        assert!(found[0].what.contains(says), "{says}: {found:?}");
+        assert!(found[0].what.contains(&says), "{says}: {found:?}");
     }
-    let detaches = twins(&Kcm::Arguments(vec![Vec::new()]), Some(Mode::Guard), &ours);
+    let guard = Duties { mode: Some(Mode::Guard), ours: &[], installation: &installation };
+    let detaches = kube_controller_manager(&Kcm::Arguments(vec![Vec::new()]), guard);
     assert_eq!(detaches[1].check, "ForceDetach");
+}
+
+/// A cluster in which each write was denied had a tick for an account that nobody used.
+#[test]
+fn bug_an_account_that_the_policies_deny_was_called_fine() {
+    const OURS: &str = "system:serviceaccount:pod-safety:pod-safety";
+    let lease = |user: Option<&str>| {
+        let annotations = user.map(|user| json!({ "pod-safety.dev/leader": user.replacen(' ', " mode=guard controllers=pod-gc user=", 1) }));
+        json!({ "metadata": { "annotations": annotations },
+            "spec": { "holderIdentity": "laptop_1", "acquireTime": "2026-11-21T10:00:00.000000Z" } })
+    };
+    let named = [Named { policy: "pod-safety-fence".to_owned(), account: OURS.to_owned() }];
+    for (user, named, health, says) in [
+        (
+            Some("laptop_1 anna"),
+            Some(&named[..]),
+            Some(Health::Problem),
+            "runs as anna, and of the admission policies pod-safety-fence only",
+        ),
+        (
+            Some(&*format!("laptop_1 {OURS}")),
+            Some(&named),
+            Some(Health::Fine),
+            "the account of the admission policies",
+        ),
+        (Some("another_2 anna"), Some(&named), Some(Health::Unknown), "does not say"),
+        (None, Some(&named), Some(Health::Unknown), "does not say"),
+        (Some("laptop_1 anna"), Some(&[]), None, ""),
+        (Some("laptop_1 anna"), None, Some(Health::Unknown), "could not be listed"),
+    ] {
+        let leads = Leads::of(&lease(user)).unwrap();
+        let accounts = Accounts { named, leads: Some(&leads), of_pods: None };
+        let found = accounts.check();
+        assert_eq!(found.as_ref().map(|one| one.health), health, "{user:?}: {found:?}");
+        assert!(found.is_none_or(|one| one.what.contains(says)), "{user:?}: {says}");
+    }
+    assert_eq!(Accounts { named: Some(&named), leads: None, of_pods: None }.check(), None, "nobody leads");
+    assert_eq!(rights(OURS, true, 52, &[]).health, Health::Fine);
+    assert_eq!(rights(OURS, false, 52, &[]).health, Health::Unknown, "nobody uses it");
+    assert_eq!(rights(OURS, false, 52, &[Default::default()]).health, Health::Problem);
 }
 
 #[test]
@@ -133,6 +173,10 @@ fn devices_that_do_not_answer_and_nodes_that_nobody_fences_are_named() {
             (Health::Problem, "did not answer at the last check: f/d for n: no route".to_owned()),
             (Health::Attention, "in a namespace that pod-safety does not watch: tenant/d".to_owned()),
             (Health::Attention, "fencepolicy/p is paused: rack moves, by anna 2h00m ago".to_owned()),
+            (
+                Health::Problem,
+                "each level of their FencePolicy has a device that does not work for: n".to_owned()
+            ),
             (Health::Fine, "every node has its FencePolicy".to_owned()),
         ]
     );
@@ -205,6 +249,8 @@ fn bug_a_device_whose_word_is_worth_little_was_called_fine() {
         let device = device.set("/status", json!({ "observedGeneration": 1, "conditions": [ready] }));
         let world = World::listed();
         world.apply(Kind::FenceDevices, &device, at(0));
+        let level = json!({ "name": "l", "devices": [{ "namespace": "f", "name": "d" }] });
+        world.apply(Kind::FencePolicies, &named("p").set("/spec/levels", json!([level])), at(0));
         for name in ["n", "m"] {
             world.apply(Kind::Nodes, &node(name).ready("True"), at(0));
         }
@@ -222,6 +268,53 @@ fn bug_a_device_whose_word_is_worth_little_was_called_fine() {
     assert_eq!(with(agent(json!({ "ip": "{{.Node.Name}}", "ssl_insecure": "1" }))), [INSECURE]);
     assert_eq!(with(agent(json!({ "ip": "{{.Node.Name}}", "ssl_insecure": "0" }))), [""; 0]);
     assert_eq!(with(agent(json!({ "ip": "192.0.2.1" }))), [SAME]);
+}
+
+/// Fencing in which nothing could work had a tick for each node that has a FencePolicy.
+#[test]
+fn bug_devices_and_policies_that_can_do_nothing_were_called_fine() {
+    let wall = "2026-11-21T10:00:00Z".parse().unwrap();
+    let device = |name: &str, power: &str| {
+        let ready = json!({ "type": "Ready", "status": "True", "reason": "r", "message": "m", "lastTransitionTime": "t" });
+        let targets = json!([{ "node": "n", "power": power, "message": "" }]);
+        let device = named(name).within("f").set("/metadata/uid", json!(format!("uid-of-{name}")));
+        device
+            .set("/metadata/generation", json!(1))
+            .set("/spec", json!({ "driver": "Redfish", "identityCheck": "Required" }))
+            .set("/status", json!({ "observedGeneration": 1, "conditions": [ready], "targets": targets }))
+    };
+    let level = |names: &[&str]| {
+        let devices: Vec<Value> =
+            names.iter().map(|name| json!({ "namespace": "f", "name": name })).collect();
+        json!({ "name": "l", "devices": devices })
+    };
+    let hopeless = "each level of their FencePolicy has a device that does not work for: n";
+    for (levels, chooses, says) in [
+        (json!([level(&["on"])]), "n", vec!["no FencePolicy names: f/off"]),
+        (json!([level(&["on", "off"])]), "n", vec![hopeless]),
+        (json!([level(&["off"]), level(&["on"])]), "n", vec![]),
+        (json!([level(&["off"]), level(&["gone", "on"])]), "n", vec![hopeless]),
+        (json!([level(&["on", "off"])]), "other", vec!["no node is selected by: p"]),
+    ] {
+        let world = World::listed();
+        world.apply(Kind::Nodes, &node("n").ready("True").labels(json!({ "name": "n" })), at(0));
+        world.apply(Kind::FenceDevices, &device("on", "On"), at(0));
+        world.apply(Kind::FenceDevices, &device("off", "Unknown"), at(0));
+        let selector = json!({ "matchLabels": { "name": chooses } });
+        let policy = named("p").set("/spec/levels", levels.clone()).set("/spec/nodeSelector", selector);
+        world.apply(Kind::FencePolicies, &policy, at(0));
+        world.cache().fence_from(["f".to_owned()].into());
+        let guard = world.read();
+        let found: Vec<String> =
+            devices(&guard.view(), &[], &[], wall).into_iter().map(|one| one.what).collect();
+        for all in ["no FencePolicy names: f/off", hopeless, "no node is selected by: p"] {
+            assert_eq!(
+                found.iter().any(|what| what == all),
+                says.contains(&all),
+                "{levels} {all}: {found:?}"
+            );
+        }
+    }
 }
 
 #[test]
@@ -291,7 +384,7 @@ fn policies_that_only_warn_are_a_problem_after_a_week() {
         (Policies::Absent, Health::Problem, "no policy denies"),
         (Policies::Unread, Health::Unknown, "could not be listed"),
     ] {
-        let symptom = policies(found, wall);
+        let symptom = policies(found, wall, &Installation::default());
         assert!(symptom.health == health && symptom.what.contains(says), "{found:?}: {symptom:?}");
     }
 }

@@ -90,6 +90,8 @@ pub struct Summary {
     pub now: usize,
     /// Go after others.
     pub later: usize,
+    /// Could go, and fit on no other node.
+    pub nowhere: usize,
     /// Wait for a budget.
     pub waiting: usize,
     /// Do not go.
@@ -313,6 +315,7 @@ impl Plan {
         let mut summary = Summary::default();
         for row in &self.rows {
             let count = match (row.action, row.step) {
+                (Action::Evict, _) if matches!(row.place, Some(Place::Nowhere(_))) => &mut summary.nowhere,
                 (Action::Evict, Some(2..)) => &mut summary.later,
                 (Action::Evict, _) => &mut summary.now,
                 (Action::Wait, _) => &mut summary.waiting,
@@ -333,10 +336,11 @@ impl Plan {
         self.unreadable > 0 || self.rows.iter().any(stops)
     }
 
-    /// Whether everything would go without waiting for more than one another.
+    /// Whether everything would go without waiting for more than one another, and run elsewhere.
     #[must_use]
     pub fn is_clear(&self) -> bool {
-        !self.stops() && self.summary().waiting == 0
+        let Summary { waiting, nowhere, .. } = self.summary();
+        !self.stops() && waiting == 0 && nowhere == 0
     }
 }
 

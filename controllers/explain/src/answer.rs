@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+pub(super) use pod_safety_shared::record::sentence;
 use serde::Serialize;
 
 /// How something stands.
@@ -35,7 +36,7 @@ pub struct Judgement {
 impl Judgement {
     /// One with these words.
     pub fn new(standing: Standing, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { standing, reason, message: message.into() }
+        Self { standing, reason, message: sentence(&message.into()) }
     }
 
     /// That nothing keeps it is no longer said, because not everything about it could be read.
@@ -76,6 +77,15 @@ impl Moment {
     pub fn to(self, object: &str) -> Self {
         Self { object: object.to_owned(), ..self }
     }
+}
+
+/// What happened to the pods that had a name before the pod that has it now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Before {
+    /// When the last one of them was gone, as far as that was said.
+    pub until: Timestamp,
+    /// How it went, in order.
+    pub history: Vec<Moment>,
 }
 
 /// Something that may be so, was looked for, and was found or not.
@@ -142,6 +152,9 @@ pub struct Answer {
     /// The verdict.
     #[serde(flatten)]
     pub verdict: Judgement,
+    /// What happened to the pods that had its name before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before: Option<Before>,
     /// How it got here, in order.
     pub history: Vec<Moment>,
     /// Signs of life.
@@ -174,6 +187,7 @@ impl Answer {
             object,
             facts: Vec::new(),
             verdict,
+            before: None,
             history: Vec::new(),
             signals: Vec::new(),
             evidence: Vec::new(),

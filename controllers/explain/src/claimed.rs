@@ -8,8 +8,8 @@ use pod_safety_shared::drive::Mode;
 use pod_safety_shared::model::{Kind, Node, Pod, Proof};
 
 use super::answer::{Answer, Judgement, Standing, moment, since, span};
-use super::proof::confirm;
 use super::scene::{Said, Scene, pod_object};
+use super::sure::confirm;
 
 /// The reason of a verdict about a pod whose force delete was refused.
 pub(super) const REFUSED: &str = "Refused";
@@ -59,7 +59,8 @@ fn why(claim: &Claim) -> String {
 /// is older than evidence that holds was answered by that evidence.
 fn refusal<'a>(pod: &Pod, claim: &Claim, scene: &'a Scene<'_>) -> Option<&'a Said> {
     let said = scene.said_of(&pod_object(pod));
-    let last = said.into_iter().rev().find(|said| said.reason == FORCE_DELETE_REFUSED)?;
+    let refused = |said: &&Said| said.reason == FORCE_DELETE_REFUSED && said.is_about(pod);
+    let last = said.into_iter().rev().find(refused)?;
     let since = |created: i64| moment(created).is_some_and(|created| created >= last.at);
     let answered = proofs(claim, scene).iter().any(|proof| since(proof.created));
     (!since(pod.created) && !answered).then_some(last)

@@ -1,13 +1,16 @@
-//! The last 24 hours, by what the objects of incidents say. Events are kept for an hour only, so they are not asked.
+//! The last 24 hours, by evidence and incidents: both are kept for months. Events are kept for an hour only, so they are not
+//! asked. What is counted is nodes, one incarnation each.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use pod_safety_shared::api::KindOfEvidence;
-use pod_safety_shared::model::{Fence, Kind};
+use pod_safety_shared::api::{Incarnation, KindOfEvidence};
+use pod_safety_shared::cache::Lookup;
+use pod_safety_shared::model::{Fence, Kind, Proof, Readiness};
 use serde::Serialize;
 
-use super::answer::{moment, since, span};
+use super::answer::{moment, plural, since, span};
 use super::scene::Scene;
 
 /// So far it is looked back.
@@ -33,51 +36,94 @@ pub struct LastDay {
     pub slowest_seconds: Option<u64>,
 }
 
+/// What became of one incarnation of a node.
+#[derive(Default)]
+struct Became {
+    proved: bool,
+    by_word: bool,
+    back: bool,
+    stuck: bool,
+    took: Option<u64>,
+}
+
 impl LastDay {
-    /// By what was read; none: incidents were not.
+    /// By what was read; none: incidents or evidence were not.
     #[must_use]
     pub fn of(scene: &Scene<'_>) -> Option<Self> {
-        if !scene.has(Kind::NodeFences) {
+        if !scene.has(Kind::NodeFences) || !scene.has(Kind::FenceEvidences) {
             return None;
         }
-        let mut day = Self::default();
-        let mut took: Vec<u64> = Vec::new();
+        let mut nodes: BTreeMap<&Incarnation, Became> = BTreeMap::new();
         for fence in scene.view.fences().filter(|fence| !fence.spec.dry_run) {
-            let since = |condition: &str| {
-                became(fence, condition).filter(|at| *at <= scene.wall && since(*at, scene.wall) <= DAY)
-            };
-            day.back += usize::from(since("Recovered").is_some());
-            day.stuck += usize::from(since("Stalled").is_some());
-            let Some(proved) = since("Fenced") else { continue };
-            day.proved_off += 1;
-            day.by_word += usize::from(is_word(fence, scene));
-            took.extend(moment(fence.created).map(|began| super::since(began, proved).as_secs()));
+            let since = |condition: &str| became(fence, condition).filter(|at| is_of_today(*at, scene));
+            let node = nodes.entry(&fence.spec.node).or_default();
+            node.back |= since("Recovered").is_some();
+            node.stuck |= since("Stalled").is_some();
+            if let Some(proved) = since("Fenced") {
+                node.proved = true;
+                node.took = moment(fence.created).map(|began| super::since(began, proved).as_secs());
+            }
         }
+        for proof in scene.view.proofs().filter(|proof| ends_pods(proof)) {
+            if moment(proof.created).is_some_and(|at| is_of_today(at, scene)) {
+                let node = nodes.entry(&proof.spec.node).or_default();
+                node.proved = true;
+                node.back |= is_back(&proof.spec.node, scene);
+            }
+        }
+        for (life, node) in &mut nodes {
+            let word = |proof: &Proof| ends_pods(proof) && proof.spec.kind == KindOfEvidence::Asserted;
+            node.by_word =
+                scene.view.proofs_of(&life.name).any(|proof| proof.spec.node == **life && word(proof));
+        }
+        Some(Self::count(&nodes.into_values().collect::<Vec<_>>()))
+    }
+
+    fn count(nodes: &[Became]) -> Self {
+        let of = |is: fn(&Became) -> bool| nodes.iter().filter(|node| is(node)).count();
+        let mut took: Vec<u64> = nodes.iter().filter_map(|node| node.took).collect();
         took.sort_unstable();
-        day.median_seconds = took.get(took.len().saturating_sub(1) / 2).copied();
-        day.slowest_seconds = took.last().copied();
-        Some(day)
+        Self {
+            proved_off: of(|node| node.proved),
+            by_word: of(|node| node.proved && node.by_word),
+            back: of(|node| node.back),
+            stuck: of(|node| node.stuck),
+            median_seconds: took.get(took.len().saturating_sub(1) / 2).copied(),
+            slowest_seconds: took.last().copied(),
+        }
     }
 
     /// In one line.
     #[must_use]
     pub fn words(&self) -> String {
-        let by_word = match self.by_word {
-            0 => String::new(),
-            count => format!(" ({count} by confirmation)"),
+        let proved = match (self.proved_off, self.by_word) {
+            (0, _) => "no node was proved off".to_owned(),
+            (count, 0) => format!("{} proved off", plural(count, "node")),
+            (count, by_word) => {
+                format!("{} proved off, {by_word} of them by a person", plural(count, "node"))
+            }
         };
         let seconds = |seconds| span(Duration::from_secs(seconds));
         let took = match (self.median_seconds, self.slowest_seconds) {
-            (Some(median), Some(slowest)) => {
-                format!(", median {}, slowest {}", seconds(median), seconds(slowest))
+            (Some(median), Some(slowest)) if median != slowest => {
+                format!(" (within {} in the median, {} at most)", seconds(median), seconds(slowest))
             }
+            (Some(median), _) => format!(" (within {})", seconds(median)),
             _ => String::new(),
         };
-        format!(
-            "24 h   {} proved off{by_word}{took}   {} back   {} for a person",
-            self.proved_off, self.back, self.stuck
-        )
+        let back =
+            if self.back == 0 { String::new() } else { format!("; {} back", plural(self.back, "node")) };
+        let stuck = match self.stuck {
+            0 => String::new(),
+            1 => "; 1 node waits for a person".to_owned(),
+            count => format!("; {count} nodes wait for a person"),
+        };
+        format!("Last 24 h: {proved}{took}{back}{stuck}.")
     }
+}
+
+fn is_of_today(at: Timestamp, scene: &Scene<'_>) -> bool {
+    at <= scene.wall && since(at, scene.wall) <= DAY
 }
 
 /// Since when a condition is true.
@@ -87,8 +133,17 @@ fn became(fence: &Fence, condition: &str) -> Option<Timestamp> {
     is_true.since()
 }
 
-fn is_word(fence: &Fence, scene: &Scene<'_>) -> bool {
-    let Some(evidence) = &fence.status.evidence else { return false };
-    let mut proofs = scene.view.proofs_of(&fence.spec.node.name);
-    proofs.any(|proof| *proof.name == **evidence && proof.spec.kind == KindOfEvidence::Asserted)
+/// Whether it says that what ran there has ended, and nobody took it back.
+fn ends_pods(proof: &Proof) -> bool {
+    proof.spec.kind != KindOfEvidence::StorageFenced && proof.status.invalidated.is_none()
+}
+
+/// Whether the node is Ready in another incarnation.
+fn is_back(life: &Incarnation, scene: &Scene<'_>) -> bool {
+    match scene.view.node(&life.name) {
+        Lookup::Known(node) => {
+            node.readiness == Readiness::Ready && node.incarnation().is_some_and(|now| now != *life)
+        }
+        Lookup::Unknown(_) | Lookup::Absent => false,
+    }
 }

@@ -1,16 +1,32 @@
 //! What happened, in order: stamps of objects, and what was said.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use pod_safety_shared::api::KindOfEvidence;
 use pod_safety_shared::cache::Lookup;
+use pod_safety_shared::drive::FORCE_DELETE_HELD;
 use pod_safety_shared::model::{Deletion, Fence, Node, Pod, Proof, Readiness};
 
 use super::answer::{Moment, moment, span};
+use super::before;
 use super::pauses::Paused;
-use super::scene::{Scene, object, pod_object};
+use super::scene::{Said, Scene, object, pod_object};
 
 /// So many Events of one object are told: a person reads the last ones.
 const EVENTS: usize = 8;
+
+/// That a pod is held, before the reason.
+const HELD: &str = "held: ";
+
+/// So many pods are named that one node holds.
+const HELD_SHOWN: usize = 3;
+
+/// Such Events repeat what a NodeFence, its evidence and the taints of its node say.
+const TOLD_BY_INCIDENTS: [&str; 3] = ["FenceAttempted", "Fenced", "OutOfServiceTaintAdded"];
+
+/// That a pod was deleted gracefully.
+pub(super) const REQUESTED: &str = "deletion requested";
 
 /// Such Events say what every pod goes through.
 const USUAL: [&str; 7] =
@@ -37,7 +53,8 @@ pub(super) fn of_pod(pod: &Pod, scene: &Scene<'_>) -> Vec<Moment> {
         }
         moments.extend(scene.view.proofs_of(node).flat_map(proved));
     }
-    moments.extend(said(&pod_object(pod), scene));
+    let said = scene.said_of(&pod_object(pod));
+    moments.extend(told_of(&said.into_iter().filter(|one| one.is_about(pod)).collect::<Vec<_>>()));
     moments.sort_by_key(|moment| moment.at);
     moments
 }
@@ -48,7 +65,7 @@ fn ending(pod: &Pod, scene: &Scene<'_>) -> Vec<Moment> {
     if let Some(deletion) = pod.deletion {
         let grace = deletion.grace.unwrap_or(0);
         let detail = if grace > 0 { format!("grace {grace}s") } else { String::new() };
-        moments.extend(told(asked_at(deletion), "deletion requested", detail));
+        moments.extend(told(asked_at(deletion), REQUESTED, detail));
         let ended = moment(deletion.at).filter(|at| *at <= scene.wall && grace > 0);
         moments.extend(told(ended, "grace period ended", "its kubelet did not confirm"));
     }
@@ -89,7 +106,13 @@ pub fn timeline(since: Timestamp, scene: &Scene<'_>) -> Vec<Moment> {
     for pod in scene.view.all_pods() {
         let object = pod_object(pod);
         moments.extend(ending(pod, scene).into_iter().map(|moment| moment.to(&object)));
+        let before = before::of_pod(pod, scene);
+        let requested =
+            before.iter().flat_map(|one| &one.history).filter(|one| one.what == REQUESTED).cloned();
+        let back = before::back(pod, before.as_ref(), scene);
+        moments.extend(requested.chain(back).map(|moment| moment.to(&object)));
     }
+    moments.extend(held_by_node(scene));
     for pause in Paused::all(scene) {
         moments.extend(pause.moment().map(|moment| moment.to(&pause.object)));
     }
@@ -97,7 +120,8 @@ pub fn timeline(since: Timestamp, scene: &Scene<'_>) -> Vec<Moment> {
     objects.sort_unstable();
     objects.dedup();
     for object in objects {
-        moments.extend(said(object, scene).into_iter().map(|moment| moment.to(object)));
+        let said = said(object, scene).into_iter().filter(|one| !one.what.starts_with(HELD));
+        moments.extend(said.map(|moment| moment.to(object)));
     }
     moments.retain(|moment| moment.at >= since && moment.at <= scene.wall);
     // What happened in one second stays in the order in which it was told.
@@ -106,7 +130,7 @@ pub fn timeline(since: Timestamp, scene: &Scene<'_>) -> Vec<Moment> {
 }
 
 /// Evidence that a node is off, and that it is no longer believed.
-fn proved(proof: &Proof) -> Vec<Moment> {
+pub(super) fn proved(proof: &Proof) -> Vec<Moment> {
     let name = &proof.spec.node.name;
     let detail = match (&proof.spec.reason, proof.spec.kind) {
         (Some(reason), KindOfEvidence::Asserted) => format!("{}: {reason}", proof.spec.by),
@@ -122,7 +146,7 @@ fn proved(proof: &Proof) -> Vec<Moment> {
 }
 
 /// When it fell silent, when that was noticed, and when its pods were given up.
-fn silence(node: &Node, scene: &Scene<'_>) -> Vec<Moment> {
+pub(super) fn silence(node: &Node, scene: &Scene<'_>) -> Vec<Moment> {
     let beat = scene.view.last_beat(node);
     let lost = node.ready_since.and_then(moment);
     let after =
@@ -147,7 +171,7 @@ fn silence(node: &Node, scene: &Scene<'_>) -> Vec<Moment> {
 }
 
 /// How an incident went. What a dry run wrote is marked: nothing was done.
-fn fenced(fence: &Fence) -> Vec<Moment> {
+pub(super) fn fenced(fence: &Fence) -> Vec<Moment> {
     let mut moments = steps(fence);
     if fence.spec.dry_run {
         moments.iter_mut().for_each(|moment| moment.what.insert_str(0, "dry run: "));
@@ -178,21 +202,65 @@ fn steps(fence: &Fence) -> Vec<Moment> {
     moments
 }
 
-/// The last Events of an object, each once.
+/// The last Events of an object, each once. What its incidents and evidence tell is not told again.
 pub(super) fn said(object: &str, scene: &Scene<'_>) -> Vec<Moment> {
-    let said = scene.said_of(object);
+    let known = object.strip_prefix("node/").is_some_and(|node| scene.view.fences_of(node).next().is_some());
+    let is_new = |one: &&Said| !known || !TOLD_BY_INCIDENTS.contains(&one.reason.as_str());
+    told_of(&scene.said_of(object).into_iter().filter(is_new).collect::<Vec<_>>())
+}
+
+/// The last of these Events, each once.
+pub(super) fn told_of(said: &[&Said]) -> Vec<Moment> {
     let mut moments: Vec<Moment> = Vec::new();
     for one in said.iter().rev().filter(|one| !USUAL.contains(&one.reason.as_str())) {
         if moments.len() == EVENTS {
             break;
         }
-        let times = if one.count > 1 { format!("{} times, {}", one.count, one.by) } else { one.by.clone() };
-        let moment = Moment::new(one.at, one.reason.clone(), format!("{} ({times})", one.message));
+        let moment = told_by(one);
         if !moments.iter().any(|other| (&other.what, &other.detail) == (&moment.what, &moment.detail)) {
             moments.push(moment);
         }
     }
     moments
+}
+
+/// What one Event says. Why a pod is held is told in two words: the verdict has the sentence.
+fn told_by(one: &Said) -> Moment {
+    if let Some((code, node)) = held(one) {
+        let node = node.map_or(String::new(), |node| format!("node {node}"));
+        return Moment::new(one.first, format!("{HELD}{code}"), node);
+    }
+    let times = if one.count > 1 { format!("{} times, {}", one.count, one.by) } else { one.by.clone() };
+    Moment::new(one.at, one.reason.clone(), format!("{} ({times})", one.message))
+}
+
+/// Why a pod is held, in one word, and because of which node.
+fn held(one: &Said) -> Option<(&str, Option<&str>)> {
+    let (code, why) = one.message.split_once(": ").filter(|_| one.reason == FORCE_DELETE_HELD)?;
+    let mut words = why.split(' ').skip_while(|word| !word.eq_ignore_ascii_case("node")).skip(1);
+    Some((code, words.next().map(|name| name.trim_end_matches([',', '.', ':']))))
+}
+
+/// Why pods are held, each reason once for each node.
+fn held_by_node(scene: &Scene<'_>) -> Vec<Moment> {
+    let mut all: BTreeMap<(&str, &str), Vec<&Said>> = BTreeMap::new();
+    for one in scene.said {
+        if let Some((code, Some(node))) = held(one) {
+            all.entry((code, node)).or_default().push(one);
+        }
+    }
+    let row = |((code, node), said): ((&str, &str), Vec<&Said>)| {
+        let mut pods: Vec<&str> = said.iter().filter_map(|one| one.object.strip_prefix("pod/")).collect();
+        pods.sort_unstable();
+        pods.dedup();
+        let more = pods.len().saturating_sub(HELD_SHOWN);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        pods.truncate(HELD_SHOWN);
+        let first = said.iter().map(|one| one.first).min()?;
+        let detail = format!("{}{more}", pods.join(", "));
+        Some(Moment::new(first, format!("{HELD}{code}"), detail).to(&object("node", "", node)))
+    };
+    all.into_iter().filter_map(row).collect()
 }
 
 /// When its deletion was asked for: the API writes down when its grace ends.

@@ -23,12 +23,17 @@
 //! | `fate` | what becomes of a pod, by the controllers that decide |
 //! | `claimed` | a pod that is claimed to have ended, and why its force delete was refused |
 //! | `overview`, `day` | the whole cluster, and its last 24 hours |
+//! | `plan` | what fencing would do if a person asked for it |
+//! | `soon` | what fencing does about a lost node without a person, and when |
+//! | `sure` | how a person makes sure that a machine is off |
+//! | `before` | the pods that had a name before |
 //! | `pauses` | what is not fenced because somebody asked for it |
 //! | `proof`, `signals`, `history`, `actors` | which proof is there and which is missing; what shows that a node lives; how it got here; who may act |
 //! | `explained`, `verdict`, `eviction`, `ways` | budgets |
 
 mod actors;
 mod answer;
+mod before;
 mod claimed;
 mod day;
 mod eviction;
@@ -39,18 +44,23 @@ mod namespace;
 mod node;
 mod overview;
 mod pauses;
+mod plan;
 mod pod;
 mod proof;
 mod scene;
 mod set;
 mod signals;
+mod soon;
 #[cfg(any(test, feature = "testing"))]
 pub mod staged;
+mod sure;
 mod verdict;
 mod volume;
 mod ways;
 
-pub use answer::{Actor, Answer, Finding, Item, Judgement, Moment, Next, Standing, plural, since, span};
+pub use answer::{
+    Actor, Answer, Before, Finding, Item, Judgement, Moment, Next, Standing, plural, since, span,
+};
 pub use day::LastDay;
 pub use eviction::{NotCounted, RefusedBy, Unguarded, Would, would};
 pub use explained::{Arithmetic, Explained, Member, Verdict, Way};
@@ -59,9 +69,11 @@ pub use namespace::{Content, Contents, explain_namespace};
 pub use node::{explain_node, state};
 pub use overview::{Blocked, Overall, Overview, Trouble, Zone};
 pub use pauses::Paused;
+pub use plan::plan_of;
 pub use pod::explain_pod;
 pub use scene::{Attachment, Policies, Running, Said, Scene, Settings, object, pod_object, text};
 pub use set::explain_set;
+pub use sure::{ONLY_IF_SEEN, how};
 pub use verdict::{asks, explain, owner_of};
 pub use volume::{Volume, explain_volume};
 

@@ -8,12 +8,13 @@ use pod_safety_shared::drive::HoldReason;
 use pod_safety_shared::drive::Subject;
 use pod_safety_shared::model::{Kind, Node, Pod, Readiness, SUSPECT_TAINT};
 
-use super::answer::{Answer, Judgement, Standing, plural};
+use super::answer::{Answer, Judgement, Standing, plural, sentence};
 use super::pauses::Paused;
 use super::pod::explain_pod;
 use super::scene::{Scene, object};
 use super::signals::signals;
-use super::{history, proof};
+use super::sure::{RUNBOOKS, awaits, confirm};
+use super::{history, proof, soon};
 use pod_safety_fencing::Hold;
 
 /// Why a node is not fenced whose incident is a dry run.
@@ -125,7 +126,10 @@ fn verdict(node: &Node, pods: &Pods<'_>, scene: &Scene<'_>) -> Judgement {
         1 => "1 terminating pod waits for it.".to_owned(),
         count => format!("{count} terminating pods wait for it."),
     };
-    let fencing = fencing_holds(node, scene);
+    let mut fencing = fencing_holds(node, scene);
+    if matches!(state, "Fenced" | "ConfirmedDown") {
+        fencing.retain(|hold| !is_of_detection(hold));
+    }
     // What needs a person is said first.
     let person = fencing.iter().find(|hold| hold.event().is_some());
     let first = person.or(fencing.first());
@@ -143,7 +147,7 @@ fn verdict(node: &Node, pods: &Pods<'_>, scene: &Scene<'_>) -> Judgement {
         "Fenced" | "ConfirmedDown" => match first {
             Some(hold) => {
                 let standing = if person.is_some() { Standing::Blocked } else { Standing::Released };
-                Judgement::new(standing, hold.reason(), format!("it is proved off: {hold}."))
+                Judgement::new(standing, hold.reason(), proved_off(hold))
             }
             None => Judgement::new(
                 Standing::Released,
@@ -151,49 +155,48 @@ fn verdict(node: &Node, pods: &Pods<'_>, scene: &Scene<'_>) -> Judgement {
                 word("it is proved off: its terminating pods are removed.".to_owned()),
             ),
         },
-        "NotReady" => Judgement::new(
-            standing(waiting),
-            "NotReady",
-            word("its kubelet reports that the node is not ready.".to_owned()),
-        ),
+        "NotReady" => not_ready(node, waiting, &wait, scene),
         _ if proof::dry_run(node, scene).is_some() => {
             Judgement::new(standing(waiting), "DryRun", word(DRY_RUN.to_owned()))
         }
-        _ if first.is_none() && scene.running.leader.is_some() && scene.fencing(&node.name).acts => {
-            Judgement::new(
-                Standing::Waiting,
-                "Fencing",
-                word("there is no evidence yet that it stopped. Fencing takes its next step now.".to_owned()),
-            )
-        }
-        _ => {
-            let hold = first.map_or(".".to_owned(), |hold| format!(": {hold}."));
-            let reason = first.map_or("NoEvidence", HoldReason::reason);
-            let stands = if person.is_none() && first.is_some_and(goes_on) {
-                Standing::Waiting
-            } else {
-                standing(waiting)
-            };
-            Judgement::new(stands, reason, word(format!("there is no evidence that it stopped{hold}")))
-        }
+        _ => match soon::next_step(node, scene) {
+            Some(step) => {
+                let text = format!("there is no evidence yet that it stopped. {}.", sentence(&step.words));
+                Judgement::new(Standing::Waiting, step.reason, word(text))
+            }
+            None => {
+                let hold = first.map_or(String::new(), |hold| format!(" {}.", sentence(&hold.to_string())));
+                let reason = first.map_or("NoEvidence", HoldReason::reason);
+                let text = format!("there is no evidence that it stopped.{hold}");
+                Judgement::new(standing(waiting), reason, word(text))
+            }
+        },
     }
 }
 
-/// Whether an incident goes on by itself.
-const fn goes_on(hold: &Hold) -> bool {
-    matches!(
-        hold,
-        Hold::AttemptUnderWay { .. }
-            | Hold::ProviderBehind { .. }
-            | Hold::RetryBackoff { .. }
-            | Hold::Collateral { .. }
-            | Hold::BudgetsUnread { .. }
-            | Hold::Drain { .. }
-            | Hold::Concurrency { .. }
-            | Hold::Cooldown { .. }
-            | Hold::WaitsForPods { .. }
-            | Hold::AwaitingNodeReady { .. }
-    )
+fn not_ready(node: &Node, waiting: usize, wait: &str, scene: &Scene<'_>) -> Judgement {
+    let text = "its kubelet reports that the node is not ready.";
+    match soon::next_step(node, scene) {
+        Some(step) => {
+            let text = format!("{text} {}. {wait}", sentence(&step.words));
+            Judgement::new(Standing::Waiting, step.reason, text)
+        }
+        None => Judgement::new(standing(waiting), "NotReady", format!("{text} {wait}")),
+    }
+}
+
+/// Whether it says why no incident was begun: of no interest about a node that is proved off.
+const fn is_of_detection(hold: &Hold) -> bool {
+    matches!(hold, Hold::FenceNotNeeded { .. } | Hold::WouldFence { .. } | Hold::NoBootId { .. })
+}
+
+fn proved_off(hold: &Hold) -> String {
+    let hold_says_so = matches!(hold, Hold::AwaitingOperator { .. } | Hold::MachinePoweredOff { .. });
+    if hold_says_so {
+        format!("{hold}.")
+    } else {
+        format!("it is proved off. {}.", sentence(&hold.to_string()))
+    }
 }
 
 const fn standing(waiting: usize) -> Standing {
@@ -201,7 +204,7 @@ const fn standing(waiting: usize) -> Standing {
 }
 
 /// What holds fencing back, by the controller itself.
-fn fencing_holds(node: &Node, scene: &Scene<'_>) -> Vec<Hold> {
+pub(super) fn fencing_holds(node: &Node, scene: &Scene<'_>) -> Vec<Hold> {
     let about = |(subject, hold)| match subject {
         Subject::Everything | Subject::Volume(_) => None,
         Subject::Pod(_) | Subject::Node(_) | Subject::Budget(_) | Subject::Fencing { .. } => Some(hold),
@@ -212,7 +215,7 @@ fn fencing_holds(node: &Node, scene: &Scene<'_>) -> Vec<Hold> {
 fn facts(node: &Node) -> Vec<String> {
     let mut facts = Vec::new();
     if !node.zone.is_empty() {
-        facts.push(zone_name(&node.zone));
+        facts.push(zone_words(&zone_name(&node.zone)));
     }
     if node.unschedulable {
         facts.push("cordoned".to_owned());
@@ -242,15 +245,21 @@ pub(super) fn zone_name(zone: &str) -> String {
     }
 }
 
+/// A zone is called one.
+fn zone_words(name: &str) -> String {
+    if name.to_lowercase().contains("zone") { name.to_owned() } else { format!("zone {name}") }
+}
+
 fn notes(answer: &mut Answer, node: &Node, pods: &Pods<'_>, scene: &Scene<'_>) {
     for (_, hold) in scene.lost(&node.name).holds {
         answer.notes.push(format!("node-lifecycle: {hold}."));
     }
     let dry = proof::dry_run(node, scene);
-    for hold in fencing_holds(node, scene) {
+    let proved = scene.has(Kind::FenceEvidences) && scene.view.proof_of(node, scene.now).is_some();
+    for hold in fencing_holds(node, scene).into_iter().filter(|hold| !proved || !is_of_detection(hold)) {
         let said = format!("{hold}");
         let dry = if dry.is_some() && !matches!(hold, Hold::DryRun { .. }) { "dry run: " } else { "" };
-        if !answer.verdict.message.contains(&said) {
+        if !answer.verdict.message.contains(&said) && !answer.verdict.message.contains(&sentence(&said)) {
             answer.notes.push(format!("fencing: {dry}{said}."));
         }
     }
@@ -264,7 +273,7 @@ fn notes(answer: &mut Answer, node: &Node, pods: &Pods<'_>, scene: &Scene<'_>) {
     if node.readiness != Readiness::Ready {
         answer.notes.push(format!(
             "{}: {ready} of {} nodes are Ready.",
-            zone_name(&node.zone),
+            sentence(&zone_words(&zone_name(&node.zone))),
             ready + not_ready
         ));
         if scene.has(Kind::FencePolicies) && proof::policy(node, scene).is_none() {
@@ -293,13 +302,14 @@ fn notes(answer: &mut Answer, node: &Node, pods: &Pods<'_>, scene: &Scene<'_>) {
 fn next(answer: &mut Answer, node: &Node, scene: &Scene<'_>) {
     let name = &node.name;
     let proved = scene.view.proof_of(node, scene.now).is_some() && scene.has(Kind::FenceEvidences);
-    let waits =
-        proof::incident(node, scene).is_some_and(|fence| fence.status.phase == Phase::AwaitingOperator);
-    if waits && node.readiness != Readiness::Ready {
+    if let Some(lack) = soon::lack(node, scene).filter(|_| !proved) {
         answer.next(
-            "Check the login, Secret and address of its fence devices",
+            format!("Fencing cannot switch this node off: {lack}. Correct that, then test it"),
             format!("pod-safety devices test --target {name}"),
         );
+    }
+    if node.readiness != Readiness::Ready {
+        awaits(answer, node, scene);
     }
     let dry = proof::dry_run(node, scene);
     if let Some(fence) = dry {
@@ -322,22 +332,39 @@ fn next(answer: &mut Answer, node: &Node, scene: &Scene<'_>) {
         (Readiness::NotReady | Readiness::Missing, false) => {
             answer.next("See what its kubelet reports", format!("kubectl describe node {name}"));
         }
-        (Readiness::Unknown, false) => {
-            answer.next("If you can reach the machine: restart its kubelet.", "");
-            proof::confirm(answer, node, scene);
-            if let Some(fence) = proof::incident(node, scene).filter(|fence| !fence.status.phase.is_over()) {
-                answer.next(
-                    "See the progress of fencing",
-                    format!("kubectl get nodefence {} -o yaml", fence.name),
-                );
-            } else if dry.is_none() && proof::policy(node, scene).is_some() {
-                answer.next(
-                    "Switch it off through its FencePolicy",
-                    format!("pod-safety fence {name} --reason TEXT"),
-                );
-            }
-        }
+        (Readiness::Unknown, false) => lost(answer, node, dry.is_some(), scene),
     }
+}
+
+/// What can be done about a lost node that nothing proves off.
+fn lost(answer: &mut Answer, node: &Node, dry: bool, scene: &Scene<'_>) {
+    let name = &node.name;
+    let open = proof::incident(node, scene).filter(|fence| !fence.status.phase.is_over());
+    let goes_on = soon::next_step(node, scene).is_some();
+    if goes_on {
+        let watch = open.map_or_else(
+            || format!("pod-safety explain node {name} -w"),
+            |fence| format!("kubectl get nodefence {} -w", fence.name),
+        );
+        answer.next("Wait: pod-safety fences it without a person. To watch it", watch);
+    }
+    if soon::is_outage(node, scene) {
+        let outage = format!("{RUNBOOKS}/PodSafetyLargeOutage.md");
+        answer.next(
+            format!("Find out first who is cut off, pod-safety or the nodes: {outage}"),
+            "pod-safety doctor",
+        );
+    }
+    answer.next("If you can reach the machine: restart its kubelet.", "");
+    if let Some(fence) = open.filter(|_| !goes_on) {
+        answer.next("See the progress of fencing", format!("kubectl get nodefence {} -o yaml", fence.name));
+    }
+    let can_fence = proof::policy(node, scene).is_some() && soon::lack(node, scene).is_none();
+    if open.is_none() && !dry && !goes_on && can_fence {
+        answer
+            .next("Switch it off through its FencePolicy", format!("pod-safety fence {name} --reason TEXT"));
+    }
+    confirm(answer, node, scene);
 }
 
 /// That it is not fenced, as somebody asked for.

@@ -3,18 +3,20 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use pod_safety_fencing::lacks_for_all;
 use pod_safety_shared::api::DeviceState;
 use pod_safety_shared::drive::HoldReason as _;
 use pod_safety_shared::model::{Kind, Node, Pod, Readiness};
 use serde::Serialize;
 
-use super::answer::{Answer, Standing, since, span};
+use super::answer::{Answer, Standing, sentence, since, span};
 use super::day::LastDay;
 use super::history::asked_at;
 use super::node::{explain_node, state, zone_name};
 use super::pauses::Paused;
 use super::pod::explain_pod;
-use super::scene::{Scene, object, pod_object};
+use super::scene::{Scene, object};
+use super::soon;
 use super::{Verdict, explain};
 
 /// A zone.
@@ -104,6 +106,9 @@ pub struct Overview {
     /// Something that this page needs could not be read.
     #[serde(skip)]
     incomplete: bool,
+    /// How many pods of each node are held.
+    #[serde(skip)]
+    held: BTreeMap<String, usize>,
 }
 
 impl Overview {
@@ -117,6 +122,7 @@ impl Overview {
         overview.nodes(scene);
         overview.budgets(scene);
         overview.devices(scene);
+        overview.policies(scene);
         overview.leader(scene);
         overview.paused = Paused::all(scene);
         overview.last_day = LastDay::of(scene);
@@ -124,6 +130,25 @@ impl Overview {
             .troubles
             .sort_by(|one, other| (!one.blocks, &one.object).cmp(&(!other.blocks, &other.object)));
         overview
+    }
+
+    /// The same with the pods, PodDisruptionBudgets and FenceDevices of one namespace; nodes are of the whole cluster.
+    #[must_use]
+    pub fn only_in(mut self, namespace: &str, scene: &Scene<'_>) -> Self {
+        self.blocked.retain(|one| one.namespace == namespace);
+        let is_of_another = |object: &str| match object.split('/').collect::<Vec<_>>().as_slice() {
+            [_, of, _] => *of != namespace,
+            _ => false,
+        };
+        self.troubles.retain(|trouble| !is_of_another(&trouble.object));
+        let is_held = |pod: &Pod| self.blocked.iter().any(|one| *one.pod == *pod.key.name);
+        let pods =
+            || scene.view.all_pods().filter(|pod| *pod.key.namespace == *namespace && pod.keeps_identity());
+        self.identities = self.identities.map(|_| pods().count());
+        self.wait_for_proof = self
+            .wait_for_proof
+            .map(|_| pods().filter(|pod| !pod.waits_for_finalizers() && is_held(pod)).count());
+        self
     }
 
     /// How the cluster stands. What was not read is not clear.
@@ -165,10 +190,19 @@ impl Overview {
         let mut waiting = 0;
         for pod in ending {
             let answer = explain_pod(pod, scene);
-            if answer.verdict.standing != Standing::Blocked {
+            // Its node is fenced without a person.
+            let waits = answer.verdict.standing == Standing::Waiting && answer.verdict.reason == "NoEvidence";
+            let blocked = answer.verdict.standing == Standing::Blocked;
+            if !blocked && !waits {
                 continue;
             }
             waiting += usize::from(pod.keeps_identity() && !pod.waits_for_finalizers());
+            if let Some(node) = &pod.node {
+                *self.held.entry(node.to_string()).or_default() += 1;
+            }
+            if waits {
+                continue;
+            }
             let asked = pod.deletion.and_then(asked_at);
             self.blocked.push(Blocked {
                 namespace: pod.key.namespace.to_string(),
@@ -196,17 +230,21 @@ impl Overview {
                 .view
                 .last_beat(node)
                 .map_or(String::new(), |at| format!(", last reported {} ago", span(since(at, scene.wall))));
-            let waiting = self.blocked.iter().filter(|one| one.node.as_deref() == Some(&*node.name)).count();
+            let waiting = self.held.get(&*node.name).copied().unwrap_or(0);
             let wait = match waiting {
                 0 => String::new(),
                 1 => ", 1 pod held until there is proof".to_owned(),
                 _ => format!(", {waiting} pods held until there is proof"),
             };
+            let why = match soon::next_step(node, scene) {
+                Some(step) => format!(". {}", sentence(&step.words)),
+                None => format!(" ({})", answer.verdict.reason),
+            };
             self.troubles.push(Trouble {
                 object: answer.object,
                 blocks: answer.verdict.standing == Standing::Blocked,
                 reason: answer.verdict.reason,
-                message: format!("{}{silent}{wait} ({})", state(node, scene), answer.verdict.reason),
+                message: format!("{}{silent}{wait}{why}", state(node, scene)),
                 command: format!("pod-safety explain node {}", node.name),
             });
         }
@@ -216,7 +254,7 @@ impl Overview {
                 object: answer.object,
                 blocks: answer.verdict.standing == Standing::Blocked,
                 reason: answer.verdict.reason,
-                message: format!("there is no such Node, and pods name it ({})", answer.verdict.reason),
+                message: format!("There is no such Node, and pods name it ({})", answer.verdict.reason),
                 command: format!("pod-safety explain node {name}"),
             });
         }
@@ -229,12 +267,12 @@ impl Overview {
         for budget in scene.view.budgets() {
             let explained = explain(budget, &scene.view, scene.now);
             let message = match &explained.verdict {
-                Verdict::Never => format!("never allows an eviction: {}", explained.arithmetic.words()),
+                Verdict::Never => format!("Never allows an eviction: {}", explained.arithmetic.words()),
                 Verdict::Overlaps(others) => {
-                    format!("its pods are selected by {} too: every eviction fails", others.join(", "))
+                    format!("Its pods are selected by {} too: every eviction fails", others.join(", "))
                 }
-                Verdict::SyncFailed(why) => format!("cannot be calculated: {why}"),
-                Verdict::Ignored(_) => "its selector cannot be read: it guards nothing".to_owned(),
+                Verdict::SyncFailed(why) => format!("It cannot be calculated: {why}"),
+                Verdict::Ignored(_) => "Its selector cannot be read: it guards nothing".to_owned(),
                 Verdict::Allows(_) | Verdict::NoneNow | Verdict::Processing | Verdict::SelectsNothing => {
                     continue;
                 }
@@ -279,6 +317,23 @@ impl Overview {
         }
     }
 
+    /// Those by which no node could be fenced if it were lost now.
+    fn policies(&mut self, scene: &Scene<'_>) {
+        if !scene.has_all(&[Kind::FencePolicies, Kind::FenceDevices, Kind::Nodes]) {
+            return;
+        }
+        for policy in scene.view.policies() {
+            let Some(lack) = lacks_for_all(policy, &scene.view) else { continue };
+            self.troubles.push(Trouble {
+                object: object("fencepolicy", "", &policy.name),
+                blocks: true,
+                reason: "NoUsableDevice",
+                message: format!("It can fence no node: {lack}"),
+                command: "pod-safety doctor".to_owned(),
+            });
+        }
+    }
+
     fn leader(&mut self, scene: &Scene<'_>) {
         let running = scene.running;
         if running.leader.is_some() || running.unread {
@@ -286,9 +341,9 @@ impl Overview {
         }
         let message = match running.stale {
             Some(at) => {
-                format!("no leader: the lease was last renewed {} ago", span(since(at, scene.wall)))
+                format!("No leader: the lease was last renewed {} ago", span(since(at, scene.wall)))
             }
-            None => "no leader: pod-safety does not run, or runs without leader election".to_owned(),
+            None => "No leader: pod-safety does not run, or runs without leader election".to_owned(),
         };
         let command = "pod-safety doctor".to_owned();
         self.troubles.push(Trouble {
@@ -336,6 +391,6 @@ fn needs(pod: &Pod, answer: &Answer) -> String {
         "KubeletAlive" => format!("the kubelet of {node}, which has no Node, to stop"),
         "TerminationOverdue" | "NodeNotReady" => format!("the kubelet of {node} to terminate it"),
         "NoLeader" | "Observe" => "pod-safety to act".to_owned(),
-        _ => format!("see pod-safety explain {}", pod_object(pod)),
+        _ => format!("see pod-safety explain pod -n {} {}", pod.key.namespace, pod.key.name),
     }
 }

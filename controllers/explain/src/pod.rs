@@ -8,12 +8,14 @@ use pod_safety_shared::drive::{FORCE_DELETE_HELD, HoldReason as _};
 use pod_safety_shared::model::{Kind, Phase, Pod, Readiness};
 
 use super::actors;
-use super::answer::{Answer, Judgement, Standing, moment, since, span};
+use super::answer::{Answer, Judgement, Standing, moment, sentence, since, span};
 use super::claimed::{self, REFUSED};
 use super::fate::{Fate, Hold, fate};
 use super::history::{self, asked_at};
-use super::proof::{self, confirm};
-use super::scene::{Attachment, Scene, pod_object};
+use super::proof;
+use super::scene::{Attachment, Said, Scene, pod_object};
+use super::sure::{RUNBOOKS, confirm};
+use super::{before, soon};
 use super::{owner_of, would};
 
 /// A kubelet that is heard reports the end of a pod within seconds after its grace.
@@ -26,7 +28,10 @@ pub fn explain_pod(pod: &Pod, scene: &Scene<'_>) -> Answer {
     let fate = fate(pod, scene);
     let mut answer = Answer::new(object, verdict(pod, &fate, scene));
     answer.facts = facts(pod, scene);
+    answer.before = before::of_pod(pod, scene);
     answer.history = history::of_pod(pod, scene);
+    answer.history.extend(before::back(pod, answer.before.as_ref(), scene));
+    answer.history.sort_by_key(|moment| moment.at);
     if let Some(node) = pod.node.as_ref().filter(|_| pod.deletion.is_some() && !pod.waits_for_finalizers()) {
         answer.evidence = proof::of_pod(pod, node, scene);
         actors::of_pod(&mut answer, pod, node, &fate, scene);
@@ -40,7 +45,7 @@ fn verdict(pod: &Pod, fate: &Fate, scene: &Scene<'_>) -> Judgement {
         return finalizers(pod);
     }
     match fate {
-        Fate::Held(hold) => held(pod, hold),
+        Fate::Held(hold) => held(pod, hold, scene),
         Fate::Claimed(claim) => claimed::verdict(pod, claim, scene),
         Fate::Witnessed => Judgement::new(
             Standing::Waiting,
@@ -74,7 +79,8 @@ fn verdict(pod: &Pod, fate: &Fate, scene: &Scene<'_>) -> Judgement {
 /// What whoever leads said last, where we may not read what it may.
 fn last_word(pod: &Pod, scene: &Scene<'_>) -> Option<Judgement> {
     let said = scene.said_of(&pod_object(pod));
-    let last = said.iter().rev().find(|said| said.reason == FORCE_DELETE_HELD && pod.deletion.is_some())?;
+    let held = |said: &&&Said| said.reason == FORCE_DELETE_HELD && said.is_about(pod);
+    let last = said.iter().rev().find(held).filter(|_| pod.deletion.is_some())?;
     let ago = span(since(last.at, scene.wall));
     Some(Judgement::new(
         Standing::Blocked,
@@ -94,15 +100,33 @@ fn finalizers(pod: &Pod) -> Judgement {
     )
 }
 
-fn held(pod: &Pod, hold: &Hold) -> Judgement {
-    let waits = matches!(
-        hold,
-        Hold::PodGc(
-            pod_safety_pod_gc::Hold::Quarantine { .. } | pod_safety_pod_gc::Hold::AwaitsKubelet { .. }
-        ) | Hold::Taint(pod_safety_taint_eviction::Hold::Tolerated { .. })
-    );
+/// What fencing does about its node without a person, where the pod waits for proof.
+fn step(pod: &Pod, hold: &Hold, scene: &Scene<'_>) -> Option<soon::Step> {
+    let Hold::PodGc(pod_safety_pod_gc::Hold::NoEvidence { .. }) = hold else { return None };
+    match scene.view.node(pod.node.as_deref()?) {
+        Lookup::Known(node) => soon::next_step(node, scene),
+        Lookup::Unknown(_) | Lookup::Absent => None,
+    }
+}
+
+fn held(pod: &Pod, hold: &Hold, scene: &Scene<'_>) -> Judgement {
+    let step = step(pod, hold, scene);
+    let waits = step.is_some()
+        || matches!(
+            hold,
+            Hold::PodGc(
+                pod_safety_pod_gc::Hold::Quarantine { .. } | pod_safety_pod_gc::Hold::AwaitsKubelet { .. }
+            ) | Hold::Taint(pod_safety_taint_eviction::Hold::Tolerated { .. })
+        );
     let standing = if waits { Standing::Waiting } else { Standing::Blocked };
     let mut message = format!("{hold}.");
+    if let Some(step) = step {
+        let node = pod.node.as_deref().unwrap_or_default();
+        message = format!(
+            "node {node} is unreachable. It may be off, or cut off with this pod still running. {}. The pod is removed when that proves the node off, or when it reports again.",
+            sentence(&step.words)
+        );
+    }
     if matches!(hold, Hold::PodGc(pod_safety_pod_gc::Hold::NoEvidence { .. })) && pod.keeps_identity() {
         message.push_str(&format!(" Until then a second {} must not start.", pod.key.name));
     }
@@ -150,7 +174,8 @@ fn ending(pod: &Pod, scene: &Scene<'_>) -> Judgement {
 /// Nobody asked it to end.
 fn living(pod: &Pod, scene: &Scene<'_>) -> Judgement {
     let said = scene.said_of(&pod_object(pod));
-    let warned = |reason: &str| said.iter().rev().find(|one| one.reason == reason);
+    let own = || said.iter().rev().filter(|one| one.is_about(pod));
+    let warned = |reason: &str| own().find(|one| one.reason == reason);
     if pod.phase.is_terminal() {
         return Judgement::new(Standing::Free, "Ended", "it has terminated.");
     }
@@ -176,12 +201,14 @@ fn living(pod: &Pod, scene: &Scene<'_>) -> Judgement {
     if pod.ready {
         return Judgement::new(Standing::Free, "Running", "it runs and is Ready. Nothing blocks it.");
     }
-    let why = said
-        .iter()
-        .rev()
-        .find(|one| one.warning)
-        .map_or(String::new(), |one| format!(" Last warning: {}", one.message));
-    Judgement::new(Standing::Waiting, "NotReady", format!("it is not Ready.{why}"))
+    let why =
+        own().find(|one| one.warning).map_or(String::new(), |one| format!(" Last warning: {}", one.message));
+    let on = pod.node.as_deref().unwrap_or_default();
+    let stage = match pod.phase {
+        Phase::Pending => format!("it is scheduled on {on}, and its containers start."),
+        _ => format!("it runs on {on} and is not Ready yet."),
+    };
+    Judgement::new(Standing::Waiting, "NotReady", format!("{stage}{why}"))
 }
 
 /// Its volume is with another node.
@@ -234,15 +261,9 @@ fn next(answer: &mut Answer, pod: &Pod, fate: &Fate, scene: &Scene<'_>) {
     let node = pod.node.as_deref().unwrap_or_default();
     let explain_node = format!("pod-safety explain node {node}");
     match fate {
-        Fate::Held(Hold::PodGc(pod_safety_pod_gc::Hold::NoEvidence { .. })) => {
-            answer.next(
-                "If you can reach the machine: restart its kubelet. The pod then terminates normally.",
-                "",
-            );
-            if let Lookup::Known(node) = scene.view.node(node) {
-                confirm(answer, node, scene);
-            }
-            answer.next("Show the node and what fencing does about it", explain_node);
+        Fate::Held(hold @ Hold::PodGc(pod_safety_pod_gc::Hold::NoEvidence { .. })) => {
+            let step = step(pod, hold, scene);
+            without_proof(answer, node, step, explain_node, scene);
         }
         Fate::Held(_) if !node.is_empty() => answer.next("Show the node", explain_node),
         Fate::Claimed(_) if answer.verdict.reason == "Observe" => {
@@ -271,6 +292,38 @@ fn next(answer: &mut Answer, pod: &Pod, fate: &Fate, scene: &Scene<'_>) {
     if answer.verdict.standing == Standing::Free && !pod.phase.is_terminal() && scene.has(Kind::Budgets) {
         let words = would(pod, scene.view.budgets_of_pod(pod)).words();
         answer.notes.push(format!("An eviction would {words}."));
+    }
+}
+
+/// What can be done about a pod that waits for proof. While fencing goes on by itself it is waited for; where most nodes seem
+/// lost, it is found out first who is cut off.
+fn without_proof(
+    answer: &mut Answer,
+    node: &str,
+    step: Option<soon::Step>,
+    explain_node: String,
+    scene: &Scene<'_>,
+) {
+    let known = match scene.view.node(node) {
+        Lookup::Known(node) => Some(node),
+        Lookup::Unknown(_) | Lookup::Absent => None,
+    };
+    let outage = known.is_some_and(|node| soon::is_outage(node, scene));
+    if step.is_some() {
+        return answer.next("Wait: pod-safety fences the node. To watch it", format!("{explain_node} -w"));
+    }
+    if outage {
+        answer.next(
+            format!(
+                "Find out first who is cut off, pod-safety or the nodes: {RUNBOOKS}/PodSafetyLargeOutage.md"
+            ),
+            "pod-safety doctor",
+        );
+    }
+    answer.next("If you can reach the machine: restart its kubelet. The pod then terminates normally.", "");
+    answer.next("Show the node and what fencing does about it", explain_node);
+    if let Some(node) = known {
+        confirm(answer, node, scene);
     }
 }
 

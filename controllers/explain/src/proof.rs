@@ -1,12 +1,12 @@
 //! Which proof there is that a pod stopped, or its node, and which is missing.
 
 use jiff::Timestamp;
-use pod_safety_shared::api::{FenceEvidenceSpec, Grade, KindOfEvidence, Phase};
+use pod_safety_shared::api::{FenceEvidenceSpec, KindOfEvidence, Phase};
 use pod_safety_shared::authority::{Lack, rehearsal_name};
 use pod_safety_shared::cache::Lookup;
 use pod_safety_shared::model::{Fence, Kind, Node, Own, Pod, Policy, Proof, Readiness};
 
-use super::answer::{Answer, Finding, finding, moment, since, span};
+use super::answer::{Finding, finding, moment, since, span};
 use super::scene::Scene;
 
 /// What would prove that this pod stopped.
@@ -256,18 +256,6 @@ fn attempt_words(fence: &Fence, wall: Timestamp) -> String {
     };
     let gave_up = if phase == Phase::AwaitingOperator { ", given up" } else { "" };
     format!("{}: {seen} ({tried} tried{gave_up}, the last{ago})", devices.join(" and "))
-}
-
-/// What a person can say of a machine that he knows to be off, if that is taken.
-pub(super) fn confirm(answer: &mut Answer, node: &Node, scene: &Scene<'_>) {
-    let name = &node.name;
-    match policy(node, scene) {
-        Some(policy) if policy.spec.minimum_evidence == Grade::Verified => answer.next(
-            format!("A confirmation is not accepted: the FencePolicy {} requires verified evidence (minimumEvidence). A fence device must report that the machine is off.", policy.name),
-            "",
-        ),
-        _ => answer.next("If the machine is off, or cut off from network and storage: confirm it", format!("pod-safety confirm-down {name} --reason TEXT")),
-    }
 }
 
 /// The FencePolicy that chooses it.

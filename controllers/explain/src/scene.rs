@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use pod_safety_fencing::{Outlook, outlook};
 use pod_safety_shared::api::Pause;
 use pod_safety_shared::cache::View;
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::drive::{Decision, Mode, Subject};
-use pod_safety_shared::model::{Kind, Pod};
+use pod_safety_shared::model::{Kind, Node, Pod};
 use serde_json::Value;
 
 /// By which settings the controllers decide.
@@ -51,6 +52,8 @@ pub struct Running {
     pub stale: Option<Timestamp>,
     /// Nobody could look.
     pub unread: bool,
+    /// They run without the controller `fencing`.
+    pub without_fencing: bool,
 }
 
 /// What the admission policies do about force deletions.
@@ -81,6 +84,12 @@ pub struct Said {
     pub count: i64,
     /// Of which object, as `kind/NAMESPACE/NAME`.
     pub object: String,
+    /// The UID of that object; empty: it was not said.
+    pub uid: String,
+    /// The node that it is about besides; empty: none.
+    pub node: String,
+    /// When the deletion of that object had been requested; of a pod that was removed.
+    pub requested: Option<Timestamp>,
     /// The reason.
     pub reason: String,
     /// The sentence, in one line.
@@ -92,6 +101,11 @@ pub struct Said {
 }
 
 impl Said {
+    /// Whether it was said of this pod, and not of another one that had its name.
+    pub(super) fn is_about(&self, pod: &Pod) -> bool {
+        self.uid.is_empty() || self.uid == pod.uid().to_string()
+    }
+
     /// Reads an Event of the core API.
     #[must_use]
     pub fn of(event: &Value) -> Option<Self> {
@@ -111,6 +125,12 @@ impl Said {
                 text("/involvedObject/namespace"),
                 text("/involvedObject/name"),
             ),
+            uid: text("/involvedObject/uid").to_owned(),
+            node: match text("/related/kind") {
+                "Node" => text("/related/name").to_owned(),
+                _ => String::new(),
+            },
+            requested: time("/metadata/annotations/pod-safety.dev~1deletion-requested"),
             reason: text("/reason").to_owned(),
             message: text("/message").split_whitespace().collect::<Vec<_>>().join(" "),
             by: by.into_iter().find(|by| !by.is_empty()).unwrap_or("unknown").to_owned(),
@@ -189,6 +209,8 @@ pub struct Scene<'a> {
     pub said: &'a [Said],
     /// Which volumes are held by which nodes.
     pub attachments: &'a [Attachment],
+    /// Pods that took over a name, as the API has them whole.
+    pub successors: &'a [Value],
     /// Why nodes that carry our mark are not fenced.
     pub pauses: &'a [(Arc<str>, Pause)],
     /// The kinds that could not be read in all namespaces. Kinds that this cluster does not have are not among them.
@@ -210,16 +232,33 @@ impl<H> Decided<H> {
 }
 
 impl Scene<'_> {
-    /// What fencing decides about this node.
-    pub(super) fn fencing(&self, node: &Arc<str>) -> Decided<pod_safety_fencing::Hold> {
-        let config = pod_safety_fencing::Config {
+    const fn fencing_config(&self) -> pod_safety_fencing::Config {
+        pod_safety_fencing::Config {
             mode: self.settings.mode,
             our_node: None,
             guards_volumes: true,
             rehearsals: false,
             history: None,
             provider_behind: pod_safety_fencing::PROVIDER_BEHIND,
-        };
+        }
+    }
+
+    /// What fencing does about a node about which there is no incident yet.
+    pub(super) fn outlook(&self, node: &Node) -> Option<Outlook> {
+        outlook(node, &self.view, self.now, &self.fencing_config())
+    }
+
+    /// Whether somebody runs who fences.
+    pub(super) fn is_fencing_on(&self) -> bool {
+        let Running { mode, leader, without_fencing, .. } = self.running;
+        let acts = mode.unwrap_or(self.settings.mode) != Mode::Observe;
+        let kinds = [Kind::FencePolicies, Kind::FenceDevices, Kind::NodeFences, Kind::FenceEvidences];
+        leader.is_some() && acts && !without_fencing && kinds.iter().all(|kind| self.has(*kind))
+    }
+
+    /// What fencing decides about this node.
+    pub(super) fn fencing(&self, node: &Arc<str>) -> Decided<pod_safety_fencing::Hold> {
+        let config = self.fencing_config();
         let key = pod_safety_fencing::Key::Node(Arc::clone(node));
         Decided::of(pod_safety_fencing::decide(&key, &self.view, self.now, &config))
     }

@@ -1,8 +1,10 @@
 //! What shows that a node lives.
 
-use pod_safety_shared::model::{Kind, Node, Readiness};
+use pod_safety_shared::api::{Attempt, Verified};
+use pod_safety_shared::model::{Device, Kind, Node, Readiness};
 
 use super::answer::{Finding, finding, since, span};
+use super::proof;
 use super::scene::Scene;
 
 /// Where signs of life come from, and when each was last seen.
@@ -26,8 +28,15 @@ pub(super) fn signals(node: &Node, scene: &Scene<'_>) -> Vec<Finding> {
         let Some(target) = device.status.targets.iter().find(|target| target.node == *node.name) else {
             continue;
         };
-        let looked: Option<jiff::Timestamp> = target.looked.parse().ok();
-        let on = match target.power.as_str() {
+        let checked: Option<jiff::Timestamp> = target.looked.parse().ok();
+        // What an attempt to switch it found since the last status check is newer.
+        let found =
+            of_incident(device, node, scene).filter(|(at, _)| checked.is_none_or(|checked| checked < *at));
+        let (looked, power, message) = match &found {
+            Some((at, seen)) => (Some(*at), &seen.power, &seen.message),
+            None => (checked, &target.power, &target.message),
+        };
+        let on = match power.as_str() {
             // That it was on before is no sign against the evidence.
             "On" if proved.is_some_and(|proved| looked.is_none_or(|looked| looked.as_second() <= proved)) => {
                 None
@@ -37,9 +46,23 @@ pub(super) fn signals(node: &Node, scene: &Scene<'_>) -> Vec<Finding> {
             _ => None,
         };
         let ago = seen(looked);
-        let message = if target.message.is_empty() { String::new() } else { format!(": {}", target.message) };
+        let message = if message.is_empty() { String::new() } else { format!(": {message}") };
         let name = format!("device {}/{}", device.namespace, device.name);
-        all.push(finding("Power", &name, on, format!("power {} {ago}{message}", target.power)));
+        all.push(finding("Power", &name, on, format!("power {power} {ago}{message}")));
     }
     all
+}
+
+/// What this device showed at the last attempt of the node's incident, and when.
+fn of_incident<'a>(
+    device: &Device,
+    node: &Node,
+    scene: &Scene<'a>,
+) -> Option<(jiff::Timestamp, &'a Verified)> {
+    let asked = |attempt: &&Attempt| {
+        attempt.devices.iter().any(|one| *one.namespace == *device.namespace && *one.name == *device.name)
+    };
+    let attempts = &proof::incident(node, scene)?.status.attempts;
+    let last = attempts.iter().rev().filter(asked).find(|attempt| attempt.verified.is_some())?;
+    Some((last.checked()?, last.verified.as_ref()?))
 }

@@ -79,16 +79,13 @@ fn was_seen_on(incident: &Incident<'_>) -> bool {
     last.and_then(|last| last.verified.as_ref()).is_some_and(|verified| verified.power == "On")
 }
 
-/// Two stamps of one kubelet are compared, never with our time. Where the first is missing, it counts what this
-/// process has seen.
+/// Two stamps of one kubelet are compared, never with our time. Where the first is missing, a renewal that this process has
+/// seen since counts. A report about a pod does not: every client with the right to write `pods/status` can make one.
 fn lease_renewed(incident: &Incident<'_>, proof: &Proof) -> bool {
     let before = proof.spec.lease_renewed.as_deref().and_then(|text| text.parse::<Timestamp>().ok());
     match before {
         Some(before) => incident.view.lease(&incident.name).flatten().is_some_and(|renewed| renewed > before),
-        None => {
-            let last = incident.view.last_sign_of_life(&incident.name);
-            last.is_some_and(|sign| sign.at > proof.first_seen)
-        }
+        None => incident.view.renewal(&incident.name).is_some_and(|renewal| renewal.at > proof.first_seen),
     }
 }
 

@@ -66,8 +66,11 @@ pub(super) fn closed(incident: &Incident<'_>, policy: &Policy, purpose: For) -> 
                 [concurrency(incident, policy, drain::may_begin(&closed)), cooldown(incident, policy)];
             closed.extend(others.into_iter().flatten());
         }
-        // What it would cost was weighed, and its time is counted from the beginning.
-        For::GoOn => closed.retain(|hold| ![COLLATERAL, drain::GATE].contains(&hold.reason())),
+        // What it would cost was weighed, and its time is counted from the beginning. While it was held, another may have begun.
+        For::GoOn => {
+            closed.retain(|hold| ![COLLATERAL, drain::GATE].contains(&hold.reason()));
+            closed.extend(concurrency_again(incident, policy));
+        }
     }
     closed
 }
@@ -192,7 +195,62 @@ fn turn(fence: &Fence, policy: &Policy) -> (Reverse<i32>, bool, Mono, Arc<str>) 
 fn being_fenced(incident: &Incident<'_>) -> usize {
     let soft = incident.fence.spec.trigger.kind == Trigger::Unhealthy && !drain::has_begun(incident);
     let drains = |other: &Fence| soft && other.status.phase == Phase::Pending && other.status.drain.is_some();
-    others(incident).filter(|other| other.status.phase == Phase::Fencing || drains(other)).count()
+    let mut lost = LostByPolicy::new();
+    others(incident)
+        .filter(|other| uses_a_place(other, incident, &mut lost, |_| true) || drains(other))
+        .count()
+}
+
+/// Whether an order is under way, or no gate holds the next one and it `goes_first` by its policy. An incident that is held uses no
+/// place: a paused node must not keep the others from being fenced.
+fn uses_a_place<'a>(
+    other: &'a Fence,
+    incident: &Incident<'a>,
+    lost: &mut LostByPolicy,
+    goes_first: impl Fn(&Policy) -> bool,
+) -> bool {
+    let soft = |hold: &Hold| [COLLATERAL, drain::GATE].contains(&hold.reason());
+    let may_go_on =
+        |(policy, _, closed): (&Policy, _, Vec<Hold>)| goes_first(policy) && closed.iter().all(soft);
+    other.status.phase == Phase::Fencing
+        && (is_under_way(other) || own_of(other, incident, lost).is_some_and(may_go_on))
+}
+
+/// Its last order was sent, or may have been, and its outcome was not verified yet.
+fn is_under_way(fence: &Fence) -> bool {
+    fence.status.attempts.last().is_some_and(|last| last.verified.is_none())
+}
+
+/// How many nodes are lost for a policy. A scan of all nodes is made once for each policy, not for each incident.
+type LostByPolicy = BTreeMap<(Arc<str>, bool), Option<Hold>>;
+
+/// The gates of another incident that do not ask what others do, and its policy. None: it is held without them.
+fn own_of<'a>(
+    fence: &'a Fence,
+    incident: &Incident<'a>,
+    lost: &mut LostByPolicy,
+) -> Option<(&'a Policy, Incident<'a>, Vec<Hold>)> {
+    let node = match incident.view.node(&fence.spec.node.name) {
+        Lookup::Known(node) => Some(node),
+        Lookup::Absent => None,
+        Lookup::Unknown(_) => return None,
+    };
+    let other = Incident::new(fence, node, &incident.view, incident.now, incident.config);
+    let policy = other.policy().filter(|policy| !is_dry(fence, policy))?;
+    let kind = (Arc::clone(&policy.name), fence.spec.trigger.kind == Trigger::Unhealthy);
+    let lost = lost.entry(kind).or_insert_with(|| too_many_lost(&other, policy)).clone();
+    let closed = own(&other, policy, lost);
+    Some((policy, other, closed))
+}
+
+/// Its place may have gone to another while it was held. Of several that could go on, those go first whose turn it is.
+fn concurrency_again(incident: &Incident<'_>, policy: &Policy) -> Option<Hold> {
+    let most = policy.spec.brakes.max_concurrent;
+    let (mine, mut lost) = (turn(incident.fence, policy), LostByPolicy::new());
+    let uses = |other: &&Fence| uses_a_place(other, incident, &mut lost, |theirs| turn(other, theirs) < mine);
+    let fencing = others(incident).filter(uses).count();
+    let limit = usize::try_from(most).unwrap_or(usize::MAX);
+    (fencing >= limit).then_some(Hold::Concurrency { fencing, ahead: 0, most })
 }
 
 /// `is_next`: nothing else holds it back, so that it is of interest who goes before it.
@@ -206,28 +264,17 @@ fn concurrency(incident: &Incident<'_>, policy: &Policy, is_next: bool) -> Optio
 
 /// How many others that could begin now go before it. Those that are held back themselves keep nobody waiting.
 fn ahead(incident: &Incident<'_>, policy: &Policy) -> usize {
-    let mine = turn(incident.fence, policy);
-    // A scan of all nodes is made once for each policy, not for each incident.
-    let mut lost: BTreeMap<(Arc<str>, bool), Option<Hold>> = BTreeMap::new();
-    let mut goes_first = |other: &&Fence| {
-        if other.status.phase != Phase::Pending || other.spec.cancelled {
-            return false;
-        }
-        let node = match incident.view.node(&other.spec.node.name) {
-            Lookup::Known(node) => Some(node),
-            Lookup::Absent => None,
-            Lookup::Unknown(_) => return false,
-        };
-        let other = Incident::new(other, node, &incident.view, incident.now, incident.config);
-        let Some(policy) = other.policy().filter(|policy| !is_dry(other.fence, policy)) else { return false };
-        if turn(other.fence, policy) > mine || other.is_well_again().is_some() {
-            return false;
-        }
-        let kind = (Arc::clone(&policy.name), other.fence.spec.trigger.kind == Trigger::Unhealthy);
-        let lost = lost.entry(kind).or_insert_with(|| too_many_lost(&other, policy));
-        drain::may_begin(&own(&other, policy, lost.clone()))
+    let (mine, mut lost) = (turn(incident.fence, policy), LostByPolicy::new());
+    let goes_first = |other: &&Fence| {
+        other.status.phase == Phase::Pending
+            && !other.spec.cancelled
+            && own_of(other, incident, &mut lost).is_some_and(|(policy, other, closed)| {
+                turn(other.fence, policy) <= mine
+                    && other.is_well_again().is_none()
+                    && drain::may_begin(&closed)
+            })
     };
-    others(incident).filter(|other| goes_first(other)).count()
+    others(incident).filter(goes_first).count()
 }
 
 /// After a restart every fence seems young: it waits once more, which is the safe side.

@@ -10,6 +10,8 @@ use pod_safety_shared::model::Kind;
 use pod_safety_shared::model::zone_words;
 use strum::{IntoStaticStr, VariantNames};
 
+use super::way_out::WayOut;
+
 /// What this controller decides about a key.
 pub type Decision = drive::Decision<Hold>;
 
@@ -64,7 +66,7 @@ pub enum Hold {
     },
     /// The incident of this life of the node is over, and the node is lost.
     #[error(
-        "node {node} is lost, but the NodeFence {fence} about this incarnation of it is {phase}. Delete that NodeFence to start again"
+        "node {node} is lost, but the NodeFence {fence} about this boot of it is {phase}. Delete that NodeFence to start again"
     )]
     FenceOver {
         /// Its name.
@@ -76,7 +78,7 @@ pub enum Hold {
     },
     /// Two incidents of one life of a node.
     #[error(
-        "the NodeFence {fence} is about the same incarnation of node {node} as {first}, which counts. Delete one"
+        "the NodeFence {fence} is about the same boot of node {node} as {first}, which counts. Delete one"
     )]
     DuplicateFence {
         /// The node's name.
@@ -124,7 +126,7 @@ pub enum Hold {
     },
     /// So much is lost that it is rather us.
     #[error(
-        "{lost} of {of} nodes are lost, more than {percent} % (brakes.maxUnhealthyPercent). It is more likely that this process, the API server or its network is cut off. Bring nodes back, or power machines off by hand and confirm that: pod-safety confirm-down NODE --reason TEXT"
+        "{lost} of {of} nodes are lost, more than {percent} % (brakes.maxUnhealthyPercent). It is more likely that this process, the API server or its network is cut off. Find that out first, and bring nodes back. No node is fenced until then"
     )]
     #[strum(serialize = "LargeOutage")]
     TooManyLost {
@@ -137,7 +139,7 @@ pub enum Hold {
     },
     /// So much of its zone is lost that it is rather the zone.
     #[error(
-        "{not_ready} of {of} nodes of {} are not ready, more than {percent} % (brakes.maxUnhealthyZonePercent). The zone itself probably has a problem. Bring nodes back, or power machines off by hand and confirm that: pod-safety confirm-down NODE --reason TEXT",
+        "{not_ready} of {of} nodes of {} are not ready, more than {percent} % (brakes.maxUnhealthyZonePercent). The zone itself probably has a problem. Bring nodes back. For a machine that a person saw powered off: pod-safety confirm-down NODE --reason TEXT",
         zone_words(zone)
     )]
     ZoneInTrouble {
@@ -332,13 +334,16 @@ pub enum Hold {
     },
     /// All ways were tried, or what was proved is not true.
     #[error(
-        "node {node} needs a person: {why}. Make sure that it is off and confirm that (pod-safety confirm-down {node} --reason TEXT), or start it, or delete its NodeFence to start again"
+        "node {node} needs a person: {why}. {}",
+        way_out.words(node)
     )]
     AwaitingOperator {
         /// Its name.
         node: Arc<str>,
         /// What happened.
         why: String,
+        /// What helps.
+        way_out: WayOut,
     },
     /// What the NodeFence rests on is not there.
     #[error(

@@ -177,6 +177,19 @@ impl<'a> Incident<'a> {
         self.view.pods_on(&self.name).filter(waits).count()
     }
 
+    /// How many pods wait for a kubelet that came back to report that it saw their deletion. Those that arrived in this boot are
+    /// not the incident's.
+    pub(super) fn pods_of_former_boot(&self, node: &Node) -> usize {
+        let boot_seen = node.life.as_ref().map_or(self.now, |life| life.boot_seen);
+        let waits = |pod: &&Pod| {
+            pod.deletion.is_some()
+                && !pod.waits_for_finalizers()
+                && pod.arrived <= boot_seen
+                && pod.observed < pod.generation.max(1)
+        };
+        self.view.pods_on(&self.name).filter(waits).count()
+    }
+
     /// Evidence about this life that holds, and that the policy takes.
     pub(super) fn proof(&self) -> Option<&'a Proof> {
         match self.machine {

@@ -99,7 +99,7 @@ pub(super) fn storage_alone(policy: &Policy, incident: &Incident<'_>) -> Option<
     let why = none_usable(policy, incident)?;
     let node = &incident.name;
     Some(format!(
-        "{why}. Its volumes are free. Its pods wait until it reports again, or is switched off and confirmed (pod-safety confirm-down {node} --reason TEXT)"
+        "{why}. Its volumes are free. Its pods wait until it reports again, or until a person saw the machine powered off: pod-safety confirm-down {node} --reason TEXT"
     ))
 }
 
@@ -166,7 +166,7 @@ pub(super) fn words(level: &Level) -> String {
 pub(super) fn words_for_a_person(level: &Level, node: &str) -> String {
     let name = &level.name;
     format!(
-        "the level {name} needs a person: switch {node} off, then confirm that: pod-safety confirm-down {node} --reason TEXT"
+        "the level {name} asks a person to switch {node} off. Only when you saw that the machine is powered off: pod-safety confirm-down {node} --reason TEXT"
     )
 }
 

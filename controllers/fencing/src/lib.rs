@@ -49,6 +49,8 @@
 //! | `remediate` | what other remediators ask for, and are answered |
 //! | `monitor` | which devices are looked through |
 //! | `policy` | whether a FencePolicy would work |
+//! | `outlook` | what becomes of a lost node if nothing changes: for people |
+//! | `way_out` | what helps a node that waits for a person |
 //!
 //! **Invariants.** Nothing is switched off while a gate is closed, nor by a dry run, nor for one who was heard again or
 //! whose incident was cancelled, nor the node that this process runs on. Nothing is begun while something begun before
@@ -73,6 +75,7 @@ mod incident;
 mod levels;
 mod metrics;
 mod monitor;
+mod outlook;
 mod policy;
 mod progress;
 mod quorum;
@@ -81,11 +84,14 @@ mod remediate;
 mod run;
 mod taint;
 mod unwell;
+mod way_out;
 
 pub use config::{Config, PROVIDER_BEHIND};
 pub use decide::{Key, decide};
 pub use holds::{Decision, Hold};
+pub use outlook::{Outlook, lacks, lacks_for_all, outlook};
 pub use run::Fencing;
+pub use way_out::WayOut;
 
 #[cfg(test)]
 mod tests;

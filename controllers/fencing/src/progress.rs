@@ -14,6 +14,7 @@ use pod_safety_shared::model::Policy;
 use super::gates::{self, For};
 use super::incident::{Incident, LOOK_AGAIN, Machine, is_dry};
 use super::levels::{self, Next};
+use super::way_out::WayOut;
 use super::{drain, recover, remediate};
 
 /// Decides about a live incident.
@@ -262,7 +263,7 @@ fn awaiting(incident: &Incident<'_>) -> Decision {
         return decision;
     }
     let (node, why) = (Arc::clone(&incident.name), incident.status().message.clone());
-    incident.hold_for_now(Hold::AwaitingOperator { node, why })
+    incident.hold_for_now(Hold::AwaitingOperator { node, why, way_out: WayOut::of(incident) })
 }
 
 /// As [`called_off`], when all was tried: what was begun last may still land.

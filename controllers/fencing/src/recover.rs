@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::holds::{Decision, Hold};
 use pod_safety_shared::api::{Attempt, DeviceRef, KindOfEvidence, NodeFenceStatus, Phase, Recovery};
-use pod_safety_shared::authority::{Lack, Step};
+use pod_safety_shared::authority::{Lack, Step, incident_name};
 use pod_safety_shared::model::{Node, Policy, Proof, Readiness};
 
 use super::doubt::{BOOT_TAKES, doubt};
@@ -27,6 +27,22 @@ fn evidence<'a>(incident: &Incident<'a>) -> Option<&'a Proof> {
     let named = incident.status().evidence.as_deref()?;
     let found = incident.view.proofs_of(&incident.name).find(|proof| *proof.name == *named);
     found.filter(|proof| proof.spec.node == incident.fence.spec.node)
+}
+
+/// Whether what it rests on holds still; `None`: nothing was proved.
+pub(super) fn is_proved(incident: &Incident<'_>) -> Option<bool> {
+    let invalid = |proof: &Proof| proof.status.invalidated.is_some();
+    if incident.status().evidence.is_some() {
+        return match evidence(incident).filter(|proof| !invalid(proof)) {
+            None => Some(false),
+            // A confirmation that expired can be given again.
+            Some(proof) => incident.view.said(proof, incident.now).holds().is_ok().then_some(true),
+        };
+    }
+    // It was found off, and what said so had been withdrawn before.
+    let name = incident_name(&incident.fence.spec.node);
+    let ours = incident.view.proofs_of(&incident.name).find(|proof| *proof.name == *name);
+    ours.filter(|proof| invalid(proof)).map(|_| false)
 }
 
 /// What is said against evidence that holds, while a person is waited for.
@@ -89,15 +105,20 @@ pub(super) fn back(incident: &Incident<'_>, node: &Node) -> Decision {
     if let Some(waits) = incident.waits_for_attempt() {
         return waits;
     }
-    let pods = incident.pods_waiting();
+    let tainted = incident.status().tainted;
+    let pods = incident.pods_of_former_boot(node);
+    if pods > 0 && tainted {
+        // There is no evidence about this boot: kube-controller-manager must not take the taint for proof.
+        let message = "the node is back with a new boot; its kubelet ends the pods of the former one";
+        let status = NodeFenceStatus { tainted: false, ..incident.with(incident.status().phase, message) };
+        return incident.step(Step::Untaint, status);
+    }
     if pods > 0 {
-        // The kubelet that came back ends them.
         return incident.hold(Hold::WaitsForPods { node: name, pods });
     }
     if let Some(decision) = incident.keeps_fenced() {
         return decision;
     }
-    let tainted = incident.status().tainted;
     let status = NodeFenceStatus {
         tainted: false,
         gates: Vec::new(),

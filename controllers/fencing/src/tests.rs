@@ -8,6 +8,8 @@ mod edges_of_gates;
 mod gates;
 mod history;
 mod limits;
+mod outlook;
+mod places;
 mod policy;
 mod progress;
 mod properties;

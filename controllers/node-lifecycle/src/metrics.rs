@@ -12,6 +12,10 @@ use pod_safety_shared::metrics::MetricsError;
 use pod_safety_shared::model::{NOT_READY_TAINT, Node, UNREACHABLE_TAINT, Uid};
 use prometheus::{GaugeVec, Histogram, HistogramOpts, IntCounterVec, Opts, Registry};
 
+/// A kubelet may change the zone of its own Node again and again. With more zones than this, those without nodes are forgotten: an
+/// empty zone says nothing, and each has four series.
+const ZONES_MOST: usize = 256;
+
 /// What Prometheus learns of lost nodes, besides the queue's metrics and the reasons of holds.
 #[derive(Debug)]
 pub(super) struct NodeLifecycleMetrics {
@@ -88,6 +92,25 @@ impl NodeLifecycleMetrics {
             self.show(zone, ZoneCount::default());
         });
         zones.iter().for_each(|(zone, count)| self.show(zone, *count));
+        self.forget_empty_zones(view);
+    }
+
+    fn forget_empty_zones(&self, view: &View<'_>) {
+        let mut shown = self.shown.lock();
+        if shown.len() <= ZONES_MOST {
+            return;
+        }
+        shown.retain(|zone| {
+            let has_nodes = view.zone(zone).counted() > 0;
+            if !has_nodes {
+                let labels = &[&**zone];
+                for gauge in [&self.health, &self.size, &self.unhealthy] {
+                    let _never_shown = gauge.remove_label_values(labels);
+                }
+                let _never_shown = self.evictions.remove_label_values(labels);
+            }
+            has_nodes
+        });
     }
 
     #[expect(clippy::cast_precision_loss, reason = "gauges are floats, and zones are small")]
@@ -113,6 +136,7 @@ impl NodeLifecycleMetrics {
         now: Mono,
     ) {
         self.show(&node.zone, view.zone(&node.zone));
+        self.forget_empty_zones(view);
         let Some(update) = update else { return };
         let silence = update.silent.as_ref().filter(|silence| !silence.never_posted);
         let asked = Asked {

@@ -58,7 +58,7 @@ pub enum Hold {
     },
     /// The commonest of all: the pod was deleted, and it is not known whether it terminated.
     #[error(
-        "node {node} is unreachable. It may be off, or cut off with this pod still running. The pod is removed when the node reports again or is proved off: by a FencePolicy (kubectl get nodefences shows its progress), or by your confirmation (pod-safety confirm-down {node} --reason TEXT)"
+        "node {node} is unreachable. It may be off, or cut off with this pod still running. The pod is removed when the node reports again or is proved off: by a FencePolicy (kubectl get nodefences shows its progress), or by the confirmation of a person who saw that the machine is powered off (pod-safety confirm-down {node} --reason TEXT)"
     )]
     NoEvidence {
         /// The node's name.

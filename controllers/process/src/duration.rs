@@ -29,6 +29,15 @@ pub fn history(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Reads a duration from `least` to `most`, which `allowed` names.
+///
+/// # Errors
+/// What is wrong with it, and what is allowed.
+pub fn between(text: &str, least: Duration, most: Duration, allowed: &str) -> Result<Duration, String> {
+    let signed = |one: Duration| SignedDuration::try_from(one).unwrap_or(SignedDuration::MAX);
+    within(text, signed(least), signed(most), allowed)
+}
+
 fn within(
     text: &str,
     least: SignedDuration,

@@ -298,6 +298,7 @@ fn overview(view: &View<'_>, now: Mono, wall: Timestamp) -> Overview {
         policies: Policies::Deny,
         said: &[],
         attachments: &[],
+        successors: &[],
         pauses: &[],
         unread: &[],
     };

@@ -2,7 +2,7 @@
 //! and admin server. It touches the world only through what it is given, so that
 //! a simulation can run many of them.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use pod_safety_otlp::Endpoint;
@@ -21,6 +21,7 @@ use pod_safety_shared::transport::FenceTransport;
 use pod_safety_traces::{Sources, TraceMetrics, Traces};
 use tokio::sync::watch;
 
+use crate::account;
 use crate::disruption::{self, Disruption};
 use crate::fencing::{self, Fencing};
 use crate::node_lifecycle::{self, NodeLifecycle};
@@ -67,6 +68,8 @@ pub struct Config {
     pub traces: Option<Endpoint>,
     /// Who this process is, in Events.
     pub identity: String,
+    /// As whom the API server knows it, once it said so: the leader writes it into its Lease.
+    pub user: Arc<OnceLock<String>>,
 }
 
 /// Why a process does not start.
@@ -289,6 +292,7 @@ async fn lead(config: Config, connection: Connection, metrics: Metrics, running:
     };
     let mut elector =
         Elector::new(lease, connection, env.clone(), metrics.lease.clone(), Arc::clone(&leadership));
+    elector = elector.known_as(account::settings(config.mode, &config.controllers), config.user);
     let mut changes = leadership.changes();
     let abandoner = Arc::clone(&authority);
     env.spawner.spawn(

@@ -13,6 +13,7 @@
 //!   [`pod_safety_shared::authority::Intent`]s.
 #![forbid(unsafe_code)]
 
+pub mod account;
 pub mod clean;
 pub mod duration;
 pub mod fence_agents;

@@ -16,8 +16,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::account::Asking;
 use crate::instance::{self, Config};
-use crate::registry::{self, BadControllers};
+use crate::registry::{self, BadControllers, Name};
 use crate::{disruption, volume_guard};
 use anyhow::Context;
 use clap::{ArgAction, Args as ClapArgs, Parser, ValueEnum};
@@ -50,6 +51,11 @@ pub struct Args {
     /// The address of the API server, instead of the kubeconfig's
     #[arg(long, value_name = "URL", env = "POD_SAFETY_MASTER", help_heading = "Cluster")]
     master: Option<String>,
+
+    /// The user to impersonate, such as system:serviceaccount:pod-safety:pod-safety: outside a pod, the account that the
+    /// admission policies let write
+    #[arg(long = "as", value_name = "USER", env = "POD_SAFETY_AS", help_heading = "Cluster")]
+    as_user: Option<String>,
 
     /// What the controllers may do
     #[arg(long, value_enum, default_value_t = ModeArg::Guard, env = "POD_SAFETY_MODE", help_heading = "Controllers")]
@@ -347,6 +353,7 @@ impl Args {
             context: self.context.clone(),
             server: self.master.clone(),
             prefer: Prefer::ServiceAccount,
+            user: self.as_user.clone().filter(|user| !user.is_empty()),
             ..ConnectOptions::default()
         };
         let without_effect = self.carried.given();
@@ -366,6 +373,7 @@ impl Args {
             kubeconfig: _,
             context: _,
             master: _,
+            as_user: _,
             carried: _,
             mode,
             controllers,
@@ -411,6 +419,7 @@ impl Args {
             admin: Some(admin.into_listen()),
             traces: traces.into_endpoint()?,
             identity: identity.to_owned(),
+            user: Arc::default(),
         };
         Ok((config, agents))
     }
@@ -475,6 +484,12 @@ async fn run(config: Config, connect: &ConnectOptions, agents: RunAgents) -> any
     let (tell, stop) = watch::channel(false);
     let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
+    let (writes, fences) = (config.mode != Mode::Observe, config.controllers.contains(&Name::Fencing));
+    let asking = Asking::new(connection.clone(), env.clone(), Arc::clone(&config.user), fences);
+    if writes {
+        asking.at_first().await?;
+    }
+    let denied = async { if writes { asking.until_denied().await } else { std::future::pending().await } };
     let names: Vec<_> = config.controllers.iter().map(|name| name.ours()).collect();
     tracing::info!(version = env!("CARGO_PKG_VERSION"), mode = config.mode.name(), controllers = names.join(","), identity = %config.identity, "starts");
     let devices = Arc::new(Devices::new(env.clone(), agents));
@@ -493,6 +508,11 @@ async fn run(config: Config, connect: &ConnectOptions, agents: RunAgents) -> any
         biased;
         done = &mut work => return done.map_err(anyhow::Error::from),
         signal = told => tracing::info!(signal, "stops: finishing what is in progress"),
+        denied = denied => {
+            let _nobody_listens = tell.send(true);
+            work.await?;
+            return Err(denied.into());
+        }
     }
     let _nobody_listens = tell.send(true);
     work.await?;

@@ -6,10 +6,11 @@ use pod_safety_process::instance::{self, Config};
 use pod_safety_process::registry::Name;
 use pod_safety_process::{disruption, node_lifecycle, pod_gc, volume_guard};
 use pod_safety_shared::clock::Task;
-use pod_safety_shared::drive::Mode;
 use pod_safety_shared::lease::LeaseConfig;
-use pod_safety_simulator::campaign::Keeper;
 use pod_safety_simulator::world::Launched;
+
+/// As whom the API server of the world would know it.
+const ACCOUNT: &str = "system:serviceaccount:kube-system:pod-safety";
 
 /// Starts a process with the settings of the world.
 pub(crate) fn launch(launched: Launched) -> Task {
@@ -22,27 +23,10 @@ pub(crate) fn launch(launched: Launched) -> Task {
         renew_deadline: settings.renew_deadline,
         retry_period: settings.retry_period,
     });
-    // A world without budgets is spared the watches for them, and one without taints
-    // those for nodes that bear some. Who taints nodes is the world's own hand, as
-    // kube-controller-manager does it, unless the world has us do that.
-    let runs = |name: &Name| match name {
-        Name::Disruption => settings.budgets,
-        Name::TaintEviction => settings.taints,
-        Name::NodeLifecycle => settings.nodes != Keeper::Theirs,
-        // Only some worlds have our own kinds.
-        Name::Fencing => settings.fencing,
-        Name::VolumeGuard => settings.volumes,
-        Name::PodGc => true,
-    };
+    let runs = |name: &Name| settings.controllers().any(|known| known == name.ours());
     let config = Config {
         controllers: Name::ALL.iter().copied().filter(runs).collect(),
-        mode: match settings.nodes {
-            Keeper::Ours => Mode::Replace,
-            Keeper::Guarded => Mode::Guard,
-            // Nobody else keeps the budgets of the world, or ends pods for taints.
-            Keeper::Theirs if settings.budgets || settings.taints => Mode::Replace,
-            Keeper::Theirs => Mode::Guard,
-        },
+        mode: settings.mode(),
         lease,
         pod_gc: pod_gc::Config {
             terminated_threshold: Some(settings.terminated_threshold),
@@ -60,6 +44,7 @@ pub(crate) fn launch(launched: Launched) -> Task {
         traces: None,
         admin: None,
         identity,
+        user: std::sync::Arc::new(ACCOUNT.to_owned().into()),
     };
     Box::pin(async move {
         let show = |holds: &std::sync::Arc<_>| drop(shown.set(std::sync::Arc::clone(holds)));

@@ -70,7 +70,7 @@ pub(super) struct Args {
     seed: Option<u64>,
 
     /// Simulated seconds per real second. Default: 6; without a terminal: as fast as possible
-    #[arg(long, value_name = "FACTOR", value_parser = speed)]
+    #[arg(long, value_name = "FACTOR", value_parser = speed, allow_hyphen_values = true)]
     speed: Option<f64>,
 
     /// The rules to run

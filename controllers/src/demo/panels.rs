@@ -1,10 +1,12 @@
 //! Beside the cluster: why pods wait, how all rules do, and what happened.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use pod_safety_simulator::checker::{News, Tone};
 use pod_safety_simulator::comparison::{short, spelled};
 use pod_safety_simulator::scenario::Contender;
-use pod_safety_simulator::world::{BudgetView, ReplicaView};
+use pod_safety_simulator::world::{BudgetView, Machine, NodeView, ReplicaView, Snapshot};
 use ratatui::layout::Rect;
 use ratatui::style::{Style, Stylize};
 use ratatui::text::{Line, Span};
@@ -12,13 +14,19 @@ use ratatui::text::{Line, Span};
 use super::show::Show;
 use super::style::{BAD, DIM, GOOD, WARN, clock};
 
+/// Rules that were broken and are shown in words; the others are counted.
+const BROKEN_SHOWN: usize = 6;
+
 /// What is held and why; and above all else, what went wrong.
 pub(super) fn reasons(show: &Show) -> Vec<Line<'static>> {
     let snapshot = &show.snapshot;
     let mut lines = Vec::new();
-    for violation in &snapshot.violations {
-        lines.push(Line::styled(format!("BROKEN {} at {}", violation.invariant, clock(violation.at)), BAD));
-        lines.push(Line::from(format!("  {}", violation.what)));
+    let broken = broken(snapshot);
+    for (text, at) in broken.iter().take(BROKEN_SHOWN) {
+        lines.push(Line::styled(format!("RULE BROKEN at {}: {text}", clock(*at)), BAD));
+    }
+    if broken.len() > BROKEN_SHOWN {
+        lines.push(Line::styled(format!("and {} more", broken.len() - BROKEN_SHOWN), BAD));
     }
     for budget in &snapshot.budgets {
         let BudgetView { name, allowed, current, desired, expected, ready } = budget;
@@ -36,17 +44,60 @@ pub(super) fn reasons(show: &Show) -> Vec<Line<'static>> {
         ]));
         lines.push(Line::from(format!("  {}", hold.message)));
     }
+    let troubled = troubled(show);
+    let calm = troubled.is_empty() && snapshot.holds.is_empty();
+    lines.extend(troubled);
     if show.contender != Contender::PodSafety {
-        lines.extend(unexplained(show));
-    } else if snapshot.holds.is_empty() {
+        lines.extend(unexplained(show, calm));
+    } else if calm {
         lines.push(Line::styled("No pod waits.", DIM));
     }
     lines.extend(snapshot.replicas.iter().map(replica));
     lines
 }
 
+/// What was broken, each rule once for each object, with the time at which it was broken first.
+pub(super) fn broken(snapshot: &Snapshot) -> Vec<(&str, Duration)> {
+    let mut first: BTreeMap<&str, Duration> = BTreeMap::new();
+    for violation in &snapshot.violations {
+        first.entry(&violation.plain).or_insert(violation.at);
+    }
+    let mut all: Vec<_> = first.into_iter().collect();
+    all.sort_by_key(|(_, at)| *at);
+    all
+}
+
+/// Machines that do not reach the API server and of which no hold tells: whether anybody has noticed.
+fn troubled(show: &Show) -> Vec<Line<'static>> {
+    let snapshot = &show.snapshot;
+    let nodes = snapshot.nodes.iter().enumerate();
+    nodes.filter_map(|(index, node)| trouble(snapshot, node, show.lasts(index))).collect()
+}
+
+fn trouble(snapshot: &Snapshot, node: &NodeView, lasts: Duration) -> Option<Line<'static>> {
+    let how = match node.machine {
+        Machine::On => return None,
+        Machine::Cut => "cut off",
+        Machine::Off => "without power",
+        Machine::Frozen => "frozen",
+    };
+    let pods: Vec<_> = snapshot.pods.iter().filter(|pod| pod.node == node.name).collect();
+    let held = |subject: &str| snapshot.holds.iter().any(|hold| hold.subject == subject);
+    if held(&node.name) || pods.iter().any(|pod| held(&pod.identity)) {
+        return None;
+    }
+    let names: Vec<_> = pods.iter().map(|pod| short(&pod.identity)).collect();
+    let who = if names.is_empty() { node.name.clone() } else { names.join(", ") };
+    let noticed = match (node.registered, node.said.as_str()) {
+        (false, _) => "its Node is deleted".to_owned(),
+        (true, "") => "not noticed yet".to_owned(),
+        (true, said) => format!("its node is marked {said}"),
+    };
+    Some(Line::styled(format!("{who}: {how} for {}, {noticed}", spelled(lasts)), WARN))
+}
+
 /// All that is to be seen of a pod that waits, by rules that give no reasons.
-fn unexplained(show: &Show) -> Vec<Line<'static>> {
+fn unexplained(show: &Show, calm: bool) -> Vec<Line<'static>> {
     let label = show.contender.label();
     let waiting = show.snapshot.pods.iter().filter(|pod| pod.terminating);
     let mut lines: Vec<_> = waiting
@@ -54,7 +105,7 @@ fn unexplained(show: &Show) -> Vec<Line<'static>> {
             Line::styled(format!("{}: Terminating. {label} gives no reason.", short(&pod.identity)), WARN)
         })
         .collect();
-    if lines.is_empty() {
+    if lines.is_empty() && calm {
         lines.push(Line::styled(format!("No pod waits. ({label} gives no reasons.)"), DIM));
     }
     lines
@@ -72,10 +123,11 @@ fn replica(replica: &ReplicaView) -> Line<'static> {
 }
 
 /// How the plan goes by the rules of each, until this moment.
-pub(super) fn standings(show: &Show, narrow: bool) -> Vec<Line<'static>> {
+pub(super) fn standings(show: &Show, narrow: bool, short_of_lines: bool) -> Vec<Line<'static>> {
     let Some(comparison) = &show.comparison else {
         let mut lines = vec![Line::styled("running the same fault with all rules …", DIM)];
-        lines.resize(if narrow { 6 } else { 3 }, Line::default());
+        let sets = if short_of_lines { 1 } else { Contender::ALL.len() };
+        lines.resize(if narrow { 2 * sets } else { sets }, Line::default());
         return lines;
     };
     let line = |(contender, outcome): (Contender, &pod_safety_simulator::world::Outcome)| {
@@ -107,22 +159,22 @@ pub(super) fn standings(show: &Show, narrow: bool) -> Vec<Line<'static>> {
         let gap = " ".repeat(28_usize.saturating_sub(away.width()).max(1));
         vec![Line::from(vec![label, away, Span::from(gap), twice])]
     };
-    comparison.outcomes().flat_map(line).collect()
+    let shown = |(contender, _): &(Contender, _)| !short_of_lines || *contender == show.contender;
+    comparison.outcomes().filter(shown).flat_map(line).collect()
 }
 
 /// The newest lines of the timeline.
 pub(super) fn events(show: &Show, area: Rect) -> Vec<Line<'static>> {
     let fit = usize::from(area.height.saturating_sub(1));
     let from = show.timeline.len().saturating_sub(fit);
-    let line = |(at, what): &(Duration, String)| {
-        let style = match what {
-            what if what.starts_with("VIOLATION") => BAD,
-            what if what.starts_with("fault") || what.starts_with("a person") => WARN,
-            what if what.contains("is marked Unknown") || what.contains(" taints ") => WARN,
-            what if what.contains("on evidence") || what.contains(" removes ") => GOOD,
-            _ => Style::new(),
+    let line = |News { at, tone, text }: &News| {
+        let style = match tone {
+            Tone::Broken => BAD,
+            Tone::Fault | Tone::Loss => WARN,
+            Tone::Release => GOOD,
+            Tone::Other => Style::new(),
         };
-        Line::styled(format!("{:>8}  {what}", clock(*at)), style)
+        Line::styled(format!("{:>8}  {text}", clock(*at)), style)
     };
     show.timeline.iter().skip(from).map(line).collect()
 }

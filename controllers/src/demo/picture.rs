@@ -7,11 +7,11 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Clear, Paragraph, Wrap};
 
 use super::cluster::{self, cluster};
-use super::panels::{events, reasons, standings};
+use super::panels::{broken, events, reasons, standings};
 use super::show::{Overlay, Show};
 use super::style::{BAD, DIM, GOOD, clock};
 
-/// Always on the screen.
+/// Always on the screen; where there are few lines, the keys alone.
 const LEGEND: &str = " machine, process: what is true │ Node, Lease, pod: what the API server shows";
 const KEYS: &str = " ? keys, legend  space pause  +/- speed  s rules  t table  1-9 scenario  q quit";
 
@@ -27,7 +27,7 @@ const HELP: [&str; 12] = [
     "c  h  f      cut it off from the API servers; heal that; freeze, continue it",
     "o  r  d      power it off; power it on; delete its Node object",
     "space + -    pause; faster, slower",
-    "s  1-9       the same scenario with the next rules; another scenario",
+    "s  1-9       the same scenario with the next rules; another scenario, with the first",
     "t  ?  q      the table; this page; quit",
 ];
 
@@ -35,30 +35,62 @@ const HELP: [&str; 12] = [
 const WIDE: u16 = 120;
 /// Below this width lines are shorter, and each set of rules has two.
 const NARROW: u16 = 80;
+/// Below this height only the rules that are shown have their line, and the legend has none.
+const SHORT: u16 = 22;
 /// Lines that reasons have at least below the nodes, with their title.
 const REASONS: u16 = 4;
 
 /// Draws everything.
 pub(super) fn draw(frame: &mut Frame<'_>, show: &Show) {
     let area = frame.area();
-    let standings = standings(show, area.width < NARROW);
-    let lines = u16::try_from(standings.len()).unwrap_or(3) + 1;
-    let timeline = (area.height / 4).clamp(3, 10);
-    let parts = [2, 0, lines, timeline, 2]
-        .map(|height| if height == 0 { Constraint::Min(REASONS) } else { Constraint::Length(height) });
+    let standings = standings(show, area.width < NARROW, area.height < SHORT);
+    let reasons = reasons(show);
+    let parts = parts(area, show, &reasons, standings.len());
     let [head_area, middle, standings_area, timeline, foot] = Layout::vertical(parts).areas(area);
     let [nodes, why] = split(middle, show);
 
     frame.render_widget(Paragraph::new(fitting(head(show), head_area)), head_area);
     panel(frame, nodes, "nodes, pods, processes", cluster(show, nodes));
-    let reasons = Paragraph::new(reasons(show)).wrap(Wrap { trim: false });
+    let reasons = Paragraph::new(reasons).wrap(Wrap { trim: false });
     frame.render_widget(reasons.block(titled("why pods wait, and what would free them")), why);
     let title = "the same fault with each set of rules, until this moment";
     panel(frame, standings_area, title, standings);
     panel(frame, timeline, "timeline", events(show, timeline));
-    let footer = vec![Line::styled(LEGEND, DIM), Line::styled(KEYS, DIM)];
+    let mut footer = vec![Line::styled(LEGEND, DIM), Line::styled(KEYS, DIM)];
+    footer.drain(..footer.len() - usize::from(foot.height).clamp(1, 2));
     frame.render_widget(Paragraph::new(fitting(footer, foot)), foot);
     overlay(frame, show);
+}
+
+/// The heights of head, nodes and reasons, rules, timeline and foot. The timeline has what the others do not need.
+fn parts(area: Rect, show: &Show, reasons: &[Line<'_>], standings: usize) -> [Constraint; 5] {
+    let lines = u16::try_from(standings).unwrap_or(3) + 1;
+    let least = (area.height / 4).clamp(3, 10);
+    let foot = if area.height < SHORT { 1 } else { 2 };
+    let [_, why] = split(Rect { height: u16::MAX, ..area }, show);
+    let (nodes, why) = (needed(show), taken(reasons, why.width).saturating_add(1));
+    let needed = if area.width >= WIDE { nodes.max(why) } else { nodes.saturating_add(why.max(REASONS)) };
+    let most = area.height.saturating_sub(2 + lines + least + foot);
+    let timeline = Constraint::Min(least);
+    [
+        Constraint::Length(2),
+        Constraint::Length(needed.min(most)),
+        Constraint::Length(lines),
+        timeline,
+        Constraint::Length(foot),
+    ]
+}
+
+/// Lines that the nodes need, with their title.
+fn needed(show: &Show) -> u16 {
+    u16::try_from(cluster::height(&show.snapshot)).unwrap_or(u16::MAX).saturating_add(1)
+}
+
+/// Lines that a text takes. Words that do not fit go to the next line: one more than the letters take.
+fn taken(lines: &[Line<'_>], width: u16) -> u16 {
+    let width = usize::from(width.max(1));
+    let each = |line: &Line<'_>| if line.width() <= width { 1 } else { line.width() / width + 2 };
+    u16::try_from(lines.iter().map(each).sum::<usize>()).unwrap_or(u16::MAX)
 }
 
 /// The places of nodes and reasons.
@@ -67,7 +99,7 @@ fn split(middle: Rect, show: &Show) -> [Rect; 2] {
         let halves = [Constraint::Percentage(52), Constraint::Percentage(48)];
         return Layout::horizontal(halves).spacing(1).areas(middle);
     }
-    let needed = u16::try_from(cluster::height(&show.snapshot)).unwrap_or(u16::MAX).saturating_add(1);
+    let needed = needed(show);
     let most = middle.height.saturating_sub(REASONS).max(2);
     Layout::vertical([Constraint::Length(needed.min(most)), Constraint::Min(0)]).areas(middle)
 }
@@ -104,7 +136,7 @@ fn clip(line: Line<'static>, width: usize) -> Line<'static> {
 fn head(show: &Show) -> Vec<Line<'static>> {
     let Some(scenario) = show.scenario() else { return Vec::new() };
     let snapshot = &show.snapshot;
-    let broken = match snapshot.violations.len() {
+    let broken = match broken(snapshot).len() {
         0 => Span::styled("no rule broken", GOOD),
         count => Span::styled(format!("RULES BROKEN: {count}"), BAD),
     };
@@ -141,11 +173,7 @@ fn overlay(frame: &mut Frame<'_>, show: &Show) {
     };
     let area = frame.area();
     let width = area.width.saturating_sub(2).min(100);
-    let inner = usize::from(width.saturating_sub(2)).max(1);
-    // Words that do not fit go to the next line: one more than the letters take.
-    let taken = |line: &Line<'_>| if line.width() <= inner { 1 } else { line.width() / inner + 2 };
-    let wanted = lines.iter().map(taken).sum::<usize>() + 2;
-    let height = u16::try_from(wanted).unwrap_or(area.height).min(area.height);
+    let height = taken(&lines, width.saturating_sub(2)).saturating_add(2).min(area.height);
     let place = Rect { x: (area.width - width) / 2, y: (area.height - height) / 2, width, height };
     let text = Paragraph::new(lines).wrap(Wrap { trim: false });
     frame.render_widget(Clear, place);

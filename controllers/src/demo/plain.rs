@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Context;
+use pod_safety_simulator::checker::Tone;
 use pod_safety_simulator::comparison::compare;
 use pod_safety_simulator::scenario::{Contender, Scenario};
 use pod_safety_simulator::world::{Outcome, Pace, Stage};
@@ -33,7 +34,7 @@ pub(super) fn play(
     let about = Paint::plain().within(COLUMNS).wrap(about, 0);
     print(&format!("{name}: {title}\n\n{about}\n\nrules: {label}; seed {seed}\n\n"))?;
     let outcome = told(scenario, contender, speed, hosting)?;
-    print(&verdict(contender, &outcome))?;
+    print(&verdict(contender, &outcome, false))?;
     let comparison = compare(plan, launch);
     let sentences = comparison.sentences().join("\n");
     print(&format!("\nthe same fault and seed with each set of rules:\n\n{sentences}\n\n{comparison}"))?;
@@ -59,7 +60,8 @@ pub(super) fn told(
         }
     }
     while let Some(snapshot) = stage.wait() {
-        let lines = snapshot.news.iter().map(|(at, what)| format!("{:>9.3}s  {what}\n", at.as_secs_f64()));
+        let lines =
+            snapshot.news.iter().map(|news| format!("{:>9.3}s  {}\n", news.at.as_secs_f64(), news.text));
         let lines: String = lines.collect();
         print(&lines)?;
     }
@@ -72,13 +74,18 @@ fn each(is_open: bool, speed: Option<f64>) -> Duration {
     speed.filter(|_| is_open).map_or(EACH, |speed| EACH.min(most(speed)))
 }
 
-/// What came of it, in words.
-pub(super) fn verdict(contender: Contender, outcome: &Outcome) -> String {
+/// What came of it, in words; `exact`: for whoever works on the simulator.
+pub(super) fn verdict(contender: Contender, outcome: &Outcome, exact: bool) -> String {
     let seconds = outcome.simulated.as_secs();
     if outcome.broken.is_empty() {
         return format!("\nverdict: {} broke no rule in {seconds} simulated seconds\n", contender.name());
     }
     let mut text = format!("\nverdict: {} broke rules in {seconds} simulated seconds\n", contender.name());
+    if !exact {
+        let broken = outcome.news.iter().filter(|news| news.tone == Tone::Broken);
+        text.extend(broken.map(|news| format!("  {:>9.3}s  {}\n", news.at.as_secs_f64(), news.text)));
+        return text;
+    }
     for (rule, count) in &outcome.broken {
         text.push_str(&format!("  {rule}: {count}\n"));
     }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use pod_safety_simulator::campaign::{Fault, Plan};
+use pod_safety_simulator::checker::News;
 use pod_safety_simulator::comparison::Comparison;
 use pod_safety_simulator::scenario::{Contender, Scenario};
 use pod_safety_simulator::world::{Deed, Machine, NodeView, Snapshot};
@@ -49,12 +50,16 @@ pub(super) struct Show {
     pub(super) scenarios: Vec<Scenario>,
     pub(super) at: usize,
     pub(super) contender: Contender,
+    /// Whose rules a scenario begins with.
+    first: Contender,
     pub(super) speed: f64,
     pub(super) paused: bool,
     /// The node that keys act on.
     pub(super) selected: usize,
     pub(super) snapshot: Snapshot,
-    pub(super) timeline: VecDeque<(Duration, String)>,
+    /// Since when each machine is as it is, in the order of the nodes.
+    since: Vec<(Machine, Duration)>,
+    pub(super) timeline: VecDeque<News>,
     pub(super) overlay: Overlay,
     /// The plan by all rules, once it is measured.
     pub(super) comparison: Option<Comparison>,
@@ -68,10 +73,12 @@ impl Show {
             scenarios,
             at,
             contender,
+            first: contender,
             speed,
             paused: false,
             selected: 0,
             snapshot: Snapshot::default(),
+            since: Vec::new(),
             timeline: VecDeque::new(),
             overlay: Overlay::Nothing,
             comparison: None,
@@ -93,13 +100,27 @@ impl Show {
         while self.timeline.len() > KEPT {
             self.timeline.pop_front();
         }
+        for (index, node) in snapshot.nodes.iter().enumerate() {
+            match self.since.get_mut(index) {
+                Some((machine, _)) if *machine == node.machine => {}
+                Some(known) => *known = (node.machine, snapshot.at),
+                None => self.since.push((node.machine, snapshot.at)),
+            }
+        }
         self.snapshot = snapshot;
+    }
+
+    /// For how long the machine of this node is as it is.
+    pub(super) fn lasts(&self, index: usize) -> Duration {
+        let since = self.since.get(index).map_or(self.snapshot.at, |(_, since)| *since);
+        self.snapshot.at.saturating_sub(since)
     }
 
     /// Everything begins anew.
     fn begin(&mut self) -> Wish {
         self.timeline.clear();
         self.snapshot = Snapshot::default();
+        self.since.clear();
         self.selected = 0;
         self.paused = false;
         self.overlay = Overlay::Nothing;
@@ -135,6 +156,7 @@ impl Show {
                     return Wish::Nothing;
                 }
                 self.at = at;
+                self.contender = self.first;
                 self.begin()
             }
             KeyCode::Char(letter) => self.deed(letter).map_or(Wish::Nothing, Wish::Deed),

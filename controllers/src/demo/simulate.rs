@@ -38,7 +38,7 @@ impl SimulateArgs {
         let text = std::fs::read_to_string(&file).map_err(unreadable)?;
         let scenario = parse(&name, &text).map_err(BadUse::from)?;
         let outcome = plain::told(&scenario, scenario.subject, speed, Hosting::at(None, None))?;
-        print(&plain::verdict(scenario.subject, &outcome))?;
+        print(&plain::verdict(scenario.subject, &outcome, true))?;
         for stuck in &outcome.stuck {
             let reason = stuck.reason.as_deref().unwrap_or("no reason is given");
             print(&format!("stuck: {} {}; {reason}\n", stuck.identity, stuck.how))?;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pod_safety_shared::testing::writes_anew;
 use pod_safety_simulator::campaign::Fault;
-use pod_safety_simulator::checker::{Invariant, Violation};
+use pod_safety_simulator::checker::{Invariant, News, Tone, Violation};
 use pod_safety_simulator::comparison::compare;
 use pod_safety_simulator::scenario::{Contender, shipped};
 use pod_safety_simulator::world::{
@@ -32,6 +32,10 @@ fn pod(name: &str, uid: &str, node: &str, terminating: bool) -> PodView {
 fn process(name: &str, uid: &str, node: &str) -> ProcessView {
     let since = Duration::from_secs(20);
     ProcessView { identity: format!("default/{name}"), uid: uid.to_owned(), node: node.to_owned(), since }
+}
+
+fn news(at: u64, tone: Tone, text: &str) -> News {
+    News { at: Duration::from_secs(at), tone, text: text.to_owned() }
 }
 
 /// Four machines in four states; data-1 runs twice.
@@ -75,9 +79,10 @@ fn moment() -> Snapshot {
         violations: vec![Violation {
             at: Duration::from_secs(70),
             invariant: Invariant::AtMostOne,
-            what: "data-1 runs twice".to_owned(),
+            what: "default/data-1 runs on node-0 (boot 1, pod bbbb1) and now on node-1 too".to_owned(),
+            plain: "data-1 runs twice".to_owned(),
         }],
-        news: vec![(Duration::from_secs(33), "fault: the Node object of node-1 is deleted".to_owned())],
+        news: vec![news(33, Tone::Fault, "the Node object of node-1 is deleted")],
         over: false,
     }
 }
@@ -131,9 +136,9 @@ fn the_screen_shows_what_the_api_says_and_what_is_true() {
     has(&screen, &["without a node"]);
     has(&screen, &["data-0 KubeletAlive"]);
     has(&screen, &["Stop that kubelet"]);
-    has(&screen, &["BROKEN S1 at most one at 01:10.0"]);
+    has(&screen, &["RULE BROKEN at 01:10.0: data-1 runs twice"]);
     has(&screen, &["pod-safety replica-0: leads"]);
-    has(&screen, &["00:33.0", "fault: the Node object of node-1 is deleted"]);
+    has(&screen, &["00:33.0", "the Node object of node-1 is deleted"]);
     has(&screen, &["machine, process: what is true", "Node, Lease, pod: what the API server shows"]);
     has(&screen, &["? keys, legend", "t table", "q quit"]);
 }
@@ -147,19 +152,66 @@ fn other_rules_are_said_to_give_no_reasons() {
     has(&screen(&show), &["rules: kube-controller-manager"]);
 }
 
-/// 80 columns and 24 lines showed four of thirteen nodes, cut within words.
+/// Each picture is compared with a file that was looked at.
 #[test]
-fn bug_a_terminal_of_80_by_24_did_not_show_it() {
-    reads("80x24", &show(), 80, 24);
+fn it_is_shown_on_terminals_of_any_size() {
     let mut calm = show();
     calm.see(Snapshot { violations: Vec::new(), budgets: Vec::new(), ..moment() });
     calm.overlay = Overlay::Help;
-    reads("80x24-help", &calm, 80, 24);
+    for (name, show, width, height) in [
+        ("80x24", show(), 80, 24),
+        ("80x24-help", calm, 80, 24),
+        ("50x30", show(), 50, 30),
+        ("60x18", show(), 60, 18),
+        ("200x50", busy(), 200, 50),
+    ] {
+        reads(name, &show, width, height);
+    }
 }
 
+/// So much happened that a timeline of any height is full.
+fn busy() -> Show {
+    let mut show = show();
+    let news = (34..84).map(|at| news(at, Tone::Other, "node-0 says that it is not ready")).collect();
+    show.see(Snapshot { news, ..moment() });
+    show
+}
+
+/// Of 50 lines 28 were empty, and the timeline had nine.
 #[test]
-fn a_narrow_terminal_shows_it_too() {
-    reads("50x30", &show(), 50, 30);
+fn bug_a_large_terminal_was_half_empty() {
+    let screen = screen_of(&busy(), 200, 50);
+    let told = screen.iter().filter(|line| line.contains("says that it is not ready")).count();
+    let empty = screen.iter().filter(|line| line.trim().is_empty()).count();
+    assert!(told >= 20 && empty <= 3, "{told} lines are told, {empty} are empty:\n{}", screen.join("\n"));
+}
+
+/// The panel said "No pod waits." of a database whose node was cut off for 35 s.
+#[test]
+fn bug_what_nobody_had_noticed_was_shown_as_nothing() {
+    let cut = |at: u64, said: &str, holds: Vec<HoldView>| Snapshot {
+        at: Duration::from_secs(at),
+        nodes: vec![NodeView { said: said.to_owned(), ..node("node-0", "a", Machine::Cut, true) }],
+        pods: vec![pod("data-0", "a", "node-0", false)],
+        holds,
+        ..Snapshot::default()
+    };
+    let mut show = show();
+    show.see(Snapshot { nodes: vec![node("node-0", "a", Machine::On, true)], ..cut(39, "", Vec::new()) });
+    has(&screen(&show), &["No pod waits."]);
+    for contender in Contender::ALL {
+        show.contender = contender;
+        show.see(cut(40, "", Vec::new()));
+        show.see(cut(75, "", Vec::new()));
+        has(&screen(&show), &["data-0: cut off for 35 s, not noticed yet"]);
+        show.see(cut(80, "suspect", Vec::new()));
+        has(&screen(&show), &["data-0: cut off for 40 s, its node is marked suspect"]);
+    }
+    show.contender = Contender::PodSafety;
+    show.see(cut(95, "Unknown", moment().holds));
+    has(&screen(&show), &["data-0 KubeletAlive"]);
+    let said = screen(&show).join("\n");
+    assert!(!said.contains("cut off for") && !said.contains("No pod waits"), "{said}");
 }
 
 #[track_caller]
@@ -199,7 +251,7 @@ fn nodes_that_do_not_fit_are_counted_and_the_selected_one_is_seen() {
 #[test]
 fn the_newest_lines_of_the_timeline_are_seen() {
     let mut show = show();
-    let news = (0..400).map(|at| (Duration::from_secs(at), format!("line {at}."))).collect();
+    let news = (0..400).map(|at| news(at, Tone::Other, &format!("line {at}."))).collect();
     show.see(Snapshot { news, ..moment() });
     let screen = screen(&show);
     has(&screen, &["line 399."]);
@@ -259,6 +311,7 @@ fn keys_change_what_is_shown() {
     assert!(!show.paused && show.timeline.is_empty(), "a new run begins at its beginning");
     assert_eq!(letter(&mut show, '3'), Wish::Begin);
     assert_eq!(show.scenario().unwrap().name, "power-loss");
+    assert_eq!(show.contender, Contender::PodSafety, "another scenario begins with the rules of the first");
     assert_eq!(letter(&mut show, 'q'), Wish::Quit);
     let interrupt = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
     assert_eq!(show.key(interrupt), Wish::Quit, "not a cut");
@@ -293,19 +346,25 @@ fn scenarios_are_chosen_by_name_or_number() {
         assert!(said.contains(unknown) && said.contains("known are database, two-losses,"), "{said}");
     }
     assert_eq!(list(&scenarios).lines().count(), scenarios.len());
+    for (at, scenario) in scenarios.iter().enumerate() {
+        let head = format!("{} {}: {}", at + 1, scenario.name, scenario.title);
+        assert!(head.chars().count() <= 80, "it does not fit on a terminal of 80 columns: {head}");
+    }
 }
 
 #[test]
 fn the_verdict_names_what_was_broken_and_how_often() {
     let scenario = &shipped().unwrap()[1];
     let comparison = compare(&scenario.plan, launch);
-    let ours = plain::verdict(Contender::PodSafety, comparison.outcome(Contender::PodSafety).unwrap());
+    let ours = plain::verdict(Contender::PodSafety, comparison.outcome(Contender::PodSafety).unwrap(), false);
     assert!(ours.contains("verdict: pod-safety broke no rule in "), "{ours}");
     let kcm = comparison.outcome(Contender::KubeControllerManager).unwrap();
-    let theirs = plain::verdict(Contender::KubeControllerManager, kcm);
+    let theirs = plain::verdict(Contender::KubeControllerManager, kcm, true);
     let count = kcm.broken[&Invariant::AtMostOne];
     assert!(
         theirs.contains("broke rules") && theirs.contains(&format!("S1 at most one: {count}\n")),
         "{theirs}"
     );
+    let plain = plain::verdict(Contender::KubeControllerManager, kcm, false);
+    assert!(plain.contains("RULE BROKEN: data-") && !plain.contains("S1"), "{plain}");
 }

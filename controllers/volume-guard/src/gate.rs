@@ -164,7 +164,8 @@ fn first_of_free<'a>(pod: &Pod, volume: &Volume, view: &View<'a>, now: Mono) -> 
     Ok(Way::Anywhere)
 }
 
-/// That node's, which is well: who may share it is sent there; else it is waited for.
+/// That node's, which is well: a pod that may share it is sent there; else it waits. Never to a node that takes no new pods:
+/// the selector cannot be taken from the pod again.
 fn beside<'a>(pod: &Pod, volume: &Volume, node: &'a Node, view: &View<'a>) -> Result<Way<'a>, Hold> {
     let sharers = view.users_of(&volume.name).any(|other| {
         other.uid() != pod.uid()
@@ -172,7 +173,7 @@ fn beside<'a>(pod: &Pod, volume: &Volume, node: &'a Node, view: &View<'a>) -> Re
             && other.deletion.is_none()
             && other.node.as_deref() == Some(&*node.name)
     });
-    if sharers && volume.sharing == Sharing::OneNode {
+    if sharers && volume.sharing == Sharing::OneNode && !node.unschedulable {
         return Ok(Way::To(node));
     }
     let why = format!("node {} has it until its kubelet has unmounted it", node.name);

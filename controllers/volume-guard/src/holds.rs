@@ -21,7 +21,7 @@ pub enum Hold {
     Unfresh(#[from] Unfresh),
     /// The heart of it: its holder may still write.
     #[error(
-        "volume {volume} was taken by node {node}, which {doubt}. There is no evidence that it no longer writes, so no other node may attach it{}. It is free when {}the node reports again and unmounts it, or when the node is proved off: by a FencePolicy (kubectl get nodefences shows its progress), or by your confirmation (pod-safety confirm-down {node} --reason TEXT)",
+        "volume {volume} was taken by node {node}, which {doubt}. There is no evidence that it no longer writes, so no other node may attach it{}. It is free when {}the node reports again and unmounts it, or when the node is proved off: by a FencePolicy (kubectl get nodefences shows its progress), or by the confirmation of a person who saw that the machine is powered off (pod-safety confirm-down {node} --reason TEXT)",
         detaching(detachable),
         by_itself(doubt)
     )]

@@ -108,9 +108,10 @@ fn too_much(error: &ApiError) -> bool {
     match error {
         ApiError::TimedOut { .. } | ApiError::Body(_) | ApiError::Undecodable(_) => true,
         ApiError::Refused { code, .. } => *code == 429 || *code >= 500,
-        ApiError::Transport(_) | ApiError::Guard(_) | ApiError::ContentType(_) | ApiError::BadPath { .. } => {
-            false
-        }
+        ApiError::Transport { .. }
+        | ApiError::Guard(_)
+        | ApiError::ContentType(_)
+        | ApiError::BadPath { .. } => false,
     }
 }
 

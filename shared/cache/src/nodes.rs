@@ -13,7 +13,7 @@ use crate::api::PAUSE_ANNOTATION;
 use crate::clock::Mono;
 use crate::model::{
     Interner, Kind, Life, NO_EXECUTE, NODE_UNREACHABLE_CONDITION, Node, OUT_OF_SERVICE_TAINT, Pressures,
-    Readiness, Reported, Says, Taint, Uid, lease_duration,
+    Readiness, Reported, Says, Taint, Uid,
 };
 use crate::wire;
 
@@ -346,15 +346,16 @@ impl Inner {
         renewed.map_or(node.heard, |renewed| renewed.max(node.heard))
     }
 
-    /// `None`: the watch was cut. A watch that was cut brings the end of a Node late, and what was silent meanwhile is the
-    /// watch. Once a kubelet's Lease is collected with its Node, the kubelet has nothing to renew.
+    /// `None`: not known. A watch that was cut brings the end of a Node late, and what was silent meanwhile is the watch. A node
+    /// that never had a Lease (some virtual kubelets) renews none, and nothing says how often it reports. Once a kubelet's Lease
+    /// is collected with its Node, the kubelet has nothing to renew.
     fn heard_before_it_went(&self, node: &Node, now: Mono) -> Option<Heard> {
         let listening = self.kinds.unbroken_until(Kind::NodeLeases, now)?;
-        let beat = self.heartbeats.get(&node.name);
+        let beat = self.heartbeats.get(&node.name)?;
         Some(Heard {
             at: self.last_heard(node).max(listening),
-            until: beat.and_then(|beat| beat.gone_at).unwrap_or(now),
-            duration: beat.map_or(lease_duration(None), |beat| beat.duration),
+            until: beat.gone_at.unwrap_or(now),
+            duration: beat.duration,
         })
     }
 

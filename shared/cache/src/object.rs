@@ -378,6 +378,8 @@ impl Object for Pod {
             }
             if let Some(node) = pod.node.as_ref().filter(|_| pod.was_reported_by_its_kubelet(before)) {
                 inner.pod_index.reported(node, now);
+                // The act that rested on the proof failed, or the proof was wrong: its processes may run.
+                inner.proved_ended.remove(&uid);
             }
             inner.pod_index.remove(before);
         }

@@ -161,6 +161,11 @@ impl Snapshot {
         self.cache.fence_from(namespaces);
     }
 
+    /// Adds an object that is not there: what would be decided if it were.
+    pub fn suppose(&self, kind: Kind, object: &Raw) {
+        drop(self.cache.receive(kind, object, self.at));
+    }
+
     /// What decisions see.
     #[must_use]
     pub fn view(&self) -> ViewGuard<'_> {

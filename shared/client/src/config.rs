@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kube::Config;
-use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use serde::Serialize;
+
+use super::cause::cause;
 
 /// What a person can say about the connection.
 #[derive(Clone, Debug, Default)]
@@ -52,6 +54,18 @@ pub struct Target {
     pub user: Option<String>,
 }
 
+impl Target {
+    /// As an error names it: the address first.
+    #[must_use]
+    pub fn place(&self) -> String {
+        match (&*self.server, &self.context) {
+            ("", _) => "the API server".to_owned(),
+            (server, Some(context)) => format!("{server} (context {context})"),
+            (server, None) => format!("{server} (service account of this pod)"),
+        }
+    }
+}
+
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.context {
@@ -65,21 +79,19 @@ impl fmt::Display for Target {
 /// Why there is no usable configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// A named or default kubeconfig that cannot be read.
-    #[error("reading the kubeconfig {path}")]
+    /// A named or default kubeconfig that cannot be used.
+    #[error("the kubeconfig {path} cannot be used: {why}")]
     Kubeconfig {
         /// The file, or where it was looked for.
         path: String,
         /// What is wrong with it.
-        #[source]
-        source: Box<KubeconfigError>,
+        why: String,
     },
     /// In a pod, but without a usable service account.
-    #[error("reading the pod's service account (is automountServiceAccountToken off?)")]
+    #[error("the pod's service account cannot be used (is automountServiceAccountToken off?): {why}")]
     InCluster {
         /// What is wrong with it.
-        #[source]
-        source: InClusterError,
+        why: String,
     },
     /// `--context` was given where there is no kubeconfig to hold it.
     #[error(
@@ -101,12 +113,19 @@ pub enum ConfigError {
         value: String,
     },
     /// Read, but nothing can be sent with it.
-    #[error("setting up the connection")]
+    #[error("no connection to {place} can be set up: {why}")]
     Unusable {
+        /// Which cluster.
+        place: String,
         /// What is wrong with it.
-        #[source]
-        source: kube::Error,
+        why: String,
     },
+}
+
+impl ConfigError {
+    pub(crate) fn unusable(error: &kube::Error, target: &Target) -> Self {
+        Self::Unusable { place: target.place(), why: cause(error) }
+    }
 }
 
 /// Reads the configuration and switches off what would act behind our back.
@@ -161,7 +180,7 @@ async fn find(options: &ConnectOptions) -> Result<(Config, Option<String>), Conf
         if let Some(context) = &options.context {
             return Err(ConfigError::ContextWithoutKubeconfig { context: context.clone() });
         }
-        let config = Config::incluster().map_err(|source| ConfigError::InCluster { source })?;
+        let config = Config::incluster().map_err(|error| ConfigError::InCluster { why: cause(&error) })?;
         return Ok((config, None));
     }
     of_kubeconfig(Kubeconfig::read(), place(named.as_deref()), options).await
@@ -192,12 +211,27 @@ async fn of_kubeconfig(
     options: &ConnectOptions,
 ) -> Result<(Config, Option<String>), ConfigError> {
     let wanted = KubeConfigOptions { context: options.context.clone(), cluster: None, user: None };
-    let named =
-        |source: KubeconfigError| ConfigError::Kubeconfig { path: path.clone(), source: Box::new(source) };
-    let file = file.map_err(named)?;
+    let unusable = |error: &KubeconfigError, contexts: &str| ConfigError::Kubeconfig {
+        path: path.clone(),
+        why: format!("{}{contexts}", cause(error)),
+    };
+    let file = file.map_err(|error| unusable(&error, ""))?;
+    let there: Vec<String> = file.contexts.iter().map(|one| one.name.clone()).collect();
     let context = options.context.clone().or_else(|| file.current_context.clone());
-    let config = Config::from_custom_kubeconfig(file, &wanted).await.map_err(named)?;
+    let config = Config::from_custom_kubeconfig(file, &wanted).await.map_err(|error| {
+        let is_choice =
+            matches!(error, KubeconfigError::LoadContext(_) | KubeconfigError::CurrentContextNotSet);
+        unusable(&error, &if is_choice { these(&there) } else { String::new() })
+    })?;
     Ok((config, context))
+}
+
+/// The contexts from which to choose.
+fn these(contexts: &[String]) -> String {
+    match contexts {
+        [] => "; it has no contexts".to_owned(),
+        some => format!("; its contexts are {}", some.join(", ")),
+    }
 }
 
 #[cfg(test)]

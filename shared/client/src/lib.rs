@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod audit;
+mod cause;
 mod config;
 mod guard;
 mod metrics;
@@ -117,7 +118,7 @@ impl Connection {
             let builder = kube::client::ClientBuilder::try_from(config.clone())?;
             Ok(builder.with_layer(&audit).with_layer(&guard::GuardLayer).build())
         });
-        let kube = build().map_err(|source| ConfigError::Unusable { source })?;
+        let kube = build().map_err(|source| ConfigError::unusable(&source, &target))?;
         let request_timeout = options.request_timeout.unwrap_or(READ_TIMEOUT);
         let pace = Pace::new(env.now());
         Ok(Self { kube, build, env, target: Arc::new(target), request_timeout, pace })
@@ -129,7 +130,7 @@ impl Connection {
     /// # Errors
     /// What its configuration names cannot be read any more.
     pub fn apart(&self) -> Result<Self, ConfigError> {
-        let kube = (self.build)().map_err(|source| ConfigError::Unusable { source })?;
+        let kube = (self.build)().map_err(|source| ConfigError::unusable(&source, &self.target))?;
         Ok(Self { kube, ..self.clone() })
     }
 
@@ -315,7 +316,7 @@ impl Connection {
 
     #[expect(clippy::disallowed_methods, reason = "the one place that sends a request")]
     async fn response(&self, request: Request<Body>) -> Result<Response<Body>, ApiError> {
-        self.kube.send(request).await.map_err(ApiError::from_kube)
+        self.kube.send(request).await.map_err(|error| ApiError::from_kube(error, &self.target))
     }
 }
 

@@ -9,6 +9,8 @@ use kube::client::Body;
 
 use pod_safety_proof::{self as proof, GuardRefusal, Permit, Verb};
 
+use super::Target;
+use super::cause::cause;
 use pod_safety_clock::Mono;
 use pod_safety_wire::{Encoding, PROTOBUF_FIRST, Raw, Status, WireError};
 
@@ -157,7 +159,7 @@ pub fn page_path(all: &str, limit: Option<usize>, token: &str) -> String {
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
     /// The API server refused it; nothing was changed.
-    #[error("the API server answered {code} {reason}: {message}")]
+    #[error("the API server answered {code}{}: {message}", after_code(.reason))]
     Refused {
         /// The HTTP code.
         code: u16,
@@ -180,11 +182,14 @@ pub enum ApiError {
         after: Duration,
     },
     /// The connection failed. A write may or may not have been applied.
-    #[error("talking to the API server")]
-    Transport(#[source] kube::Error),
+    #[error("{said}")]
+    Transport {
+        /// Where to, and why, in words for people.
+        said: String,
+    },
     /// The answer's body broke off or is too large.
-    #[error("reading the API server's answer")]
-    Body(#[source] Box<dyn std::error::Error + Send + Sync>),
+    #[error("the answer of the API server broke off: {}", of_body(.0))]
+    Body(Box<dyn std::error::Error + Send + Sync>),
     /// The answer is of another shape than asked for.
     #[error("decoding the API server's answer")]
     Undecodable(#[source] WireError),
@@ -212,14 +217,22 @@ impl ApiError {
         }
     }
 
-    pub(crate) fn from_kube(source: kube::Error) -> Self {
-        match source {
+    /// `to`: which cluster was called.
+    pub(crate) fn from_kube(source: kube::Error, to: &Target) -> Self {
+        let source = match source {
             kube::Error::Service(inner) => match inner.downcast::<GuardRefusal>() {
-                Ok(refusal) => Self::Guard(*refusal),
-                Err(inner) => Self::Transport(kube::Error::Service(inner)),
+                Ok(refusal) => return Self::Guard(*refusal),
+                Err(inner) => kube::Error::Service(inner),
             },
-            other => Self::Transport(other),
-        }
+            other => other,
+        };
+        let (place, why) = (to.place(), cause(&source));
+        let said = match source {
+            kube::Error::Auth(_) => format!("logging in to {place}: {why}"),
+            _ if is_connect(&source) => format!("cannot reach {place}: {why}"),
+            _ => format!("the connection to {place} broke: {why}"),
+        };
+        Self::Transport { said }
     }
 
     pub(crate) fn refused(
@@ -266,6 +279,12 @@ impl ApiError {
         matches!(self, Self::Refused { code: 404, reason, .. } if reason == "NotFound")
     }
 
+    /// The API server does not have the kind: its 404 of a path is a plain text, and gives no reason.
+    #[must_use]
+    pub fn is_unknown_kind(&self) -> bool {
+        matches!(self, Self::Refused { code: 404, reason, .. } if reason.is_empty())
+    }
+
     /// The object is not as the precondition says. A UID in a patch that does not
     /// match is answered 422 "field is immutable" by some versions.
     #[must_use]
@@ -284,7 +303,7 @@ impl ApiError {
             Self::Refused { code, .. } => *code >= 500,
             Self::Guard(_) | Self::BadPath { .. } => false,
             Self::TimedOut { .. }
-            | Self::Transport(_)
+            | Self::Transport { .. }
             | Self::Body(_)
             | Self::Undecodable(_)
             | Self::ContentType(_) => true,
@@ -306,9 +325,25 @@ impl ApiError {
             Self::Refused { .. } => "refused",
             Self::Guard(_) => "guard",
             Self::TimedOut { .. } => "timeout",
-            Self::Transport(_) => "transport",
+            Self::Transport { .. } => "transport",
             Self::Body(_) | Self::Undecodable(_) | Self::ContentType(_) => "undecodable",
             Self::BadPath { .. } => "bad_path",
         }
     }
+}
+
+/// An answer that is not the API's has no reason.
+fn after_code(reason: &str) -> String {
+    if reason.is_empty() { String::new() } else { format!(" {reason}") }
+}
+
+#[expect(clippy::borrowed_box, reason = "thiserror gives the field as it is")]
+fn of_body(error: &Box<dyn std::error::Error + Send + Sync>) -> String {
+    cause(&**error)
+}
+
+/// Whether no connection was made: hyper's error says so in its text alone.
+fn is_connect(error: &(dyn std::error::Error + 'static)) -> bool {
+    std::iter::successors(Some(error), |error| error.source())
+        .any(|error| error.to_string().contains("(Connect)"))
 }

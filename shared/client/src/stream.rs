@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http_body_util::BodyExt;
 use kube::client::Body;
 
-use crate::ApiError;
+use crate::{ApiError, Target};
 use pod_safety_wire::{Encoding, Event, Frames, List, Raw};
 
 /// A page of a list while it arrives.
@@ -83,7 +83,7 @@ impl WatchStream {
 /// The next bytes of a body; `None` at its end.
 async fn next_data(body: &mut Body) -> Result<Option<Bytes>, ApiError> {
     while let Some(frame) = body.frame().await {
-        if let Ok(data) = frame.map_err(ApiError::from_kube)?.into_data() {
+        if let Ok(data) = frame.map_err(|error| ApiError::from_kube(error, &Target::default()))?.into_data() {
             return Ok(Some(data));
         }
     }

@@ -5,6 +5,7 @@
 //! | `render` | what of a device's spec is meant for one node |
 //! | `instance` | which instance of which cloud a Node is |
 //! | `hosts` | where a device may be reached |
+//! | `address` | where a person finds it |
 //! | `secrets` | which Secrets a device may use |
 //! | `identity` | whether a device still switches the machine that it switched before |
 //! | `orders` | the device and its Secrets, read by quorum, as orders |
@@ -42,6 +43,7 @@
 #![forbid(unsafe_code)]
 
 mod acting;
+mod address;
 mod asking;
 mod contradict;
 pub mod cordon;
@@ -76,6 +78,7 @@ pub mod watchdog;
 pub mod witness;
 
 pub use acting::Acting;
+pub use address::address;
 pub use evidence::{Found, Judge};
 pub use instance::asks_a_provider;
 pub use looker::Looker;

@@ -66,6 +66,7 @@ fn conclude(targets: &[TargetStatus]) -> Result<String, (String, String)> {
         None if targets.is_empty() => {
             Err(("NoNodes".to_owned(), "its nodeSelector selects no node".to_owned()))
         }
+        None if targets.len() == 1 => Ok("1 node was checked".to_owned()),
         None => Ok(format!("{} nodes were checked", targets.len())),
     }
 }

@@ -21,7 +21,7 @@ use crate::clock::{Env, Mono};
 use crate::lease::Leadership;
 use crate::metrics::AuthorityMetrics;
 use crate::model::{BudgetKey, DeviceKey, NodeKey, PodKey, VolumeKey};
-use crate::record::error_chain;
+use crate::record::{error_chain, sentence};
 
 /// How many Events may wait: as many as intents may, for each ends in one. Some
 /// 10 MB when full, which only the loss of hundreds of nodes at once can do.
@@ -153,12 +153,23 @@ impl Event {
     }
 }
 
+/// What an Event tells besides.
+#[derive(Clone, Debug, Default)]
+pub struct Related {
+    /// The node that it is about besides.
+    pub node: Option<Arc<str>>,
+    /// When the deletion of the pod had been requested: it cannot be read any more once the pod is gone.
+    pub requested: Option<Timestamp>,
+}
+
+/// The annotation that says it.
+const REQUESTED: &str = "pod-safety.dev/deletion-requested";
+
 /// An Event that waits to be written.
 #[derive(Debug)]
 struct Recorded {
     event: Event,
-    /// The node that it is about besides.
-    related: Option<Arc<str>>,
+    related: Related,
     /// When it happened: it may wait long.
     at: Timestamp,
 }
@@ -229,15 +240,15 @@ impl Recorder {
 
     /// Takes an Event, unless the same was said of late or too many wait.
     pub fn record(&self, event: Event) {
-        self.take(event, None);
+        self.take(event, Related::default());
     }
 
     /// The same, of something that was done because of a node.
-    pub fn record_related(&self, event: Event, node: Option<&Arc<str>>) {
-        self.take(event, node.cloned());
+    pub fn record_related(&self, event: Event, related: Related) {
+        self.take(event, related);
     }
 
-    fn take(&self, event: Event, related: Option<Arc<str>>) {
+    fn take(&self, event: Event, related: Related) {
         let now = self.env.now();
         let mut waiting = self.waiting.lock();
         if waiting.events.len() >= LIMIT {
@@ -302,7 +313,11 @@ impl Recorder {
             "involvedObject": about.reference(),
             "type": match kind { EventType::Normal => "Normal", EventType::Warning => "Warning" },
             "reason": reason,
-            "message": code.map_or_else(|| message.clone(), |code| format!("{code}: {message}")),
+            "message": match (code, speaker) {
+                (Some(code), _) => format!("{code}: {message}"),
+                (None, Speaker::Ours) => sentence(message),
+                (None, Speaker::InPlaceOf(_)) => message.clone(),
+            },
             "action": reason,
             "count": 1,
             "firstTimestamp": format!("{at:.0}"),
@@ -312,7 +327,10 @@ impl Recorder {
             "reportingComponent": component,
             "reportingInstance": instance,
         });
-        if let Some(node) = related {
+        if let Some(at) = related.requested {
+            body["metadata"]["annotations"] = json!({ REQUESTED: format!("{at:.0}") });
+        }
+        if let Some(node) = &related.node {
             body["related"] = json!({ "apiVersion": "v1", "kind": "Node", "name": &**node });
         }
         Call::write(Method::Post, format!("/api/v1/namespaces/{namespace}/events"), &body)

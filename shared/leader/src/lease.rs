@@ -7,7 +7,7 @@
 //! stops writing a renew deadline later, which is shorter than the duration for
 //! which others wait: so writes end before the next leader can start.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -23,6 +23,10 @@ use crate::wire;
 
 /// Client-go's margin: a renewal must fit into the deadline with its jitter.
 const JITTER: f64 = 1.2;
+
+/// In this annotation of its Lease the leader says its identity, its settings, and as whom the API server knows it:
+/// `ID mode=MODE controllers=LIST user=USER`. An annotation of another identity is of an earlier leader.
+pub const LEADER_ANNOTATION: &str = "pod-safety.dev/leader";
 
 /// How often a lasting trouble, or another's long leadership, is logged again.
 const LOG_AGAIN: Duration = Duration::from_secs(60);
@@ -250,6 +254,8 @@ pub struct Elector {
     env: Env,
     metrics: LeaseMetrics,
     leadership: Arc<Leadership>,
+    settings: String,
+    user: Arc<OnceLock<String>>,
     observed: Option<Observed>,
     logged: Option<(String, Mono)>,
 }
@@ -265,7 +271,14 @@ impl Elector {
         leadership: Arc<Leadership>,
     ) -> Self {
         metrics.leads(&config.name, false);
-        Self { config, connection, env, metrics, leadership, observed: None, logged: None }
+        let (settings, user) = (String::new(), Arc::default());
+        Self { config, connection, env, metrics, leadership, settings, user, observed: None, logged: None }
+    }
+
+    /// The same, which says in the Lease its settings and as whom the API server knows it, once that is known.
+    #[must_use]
+    pub fn known_as(self, settings: String, user: Arc<OnceLock<String>>) -> Self {
+        Self { settings, user, ..self }
     }
 
     /// Tries for ever, until `stop` is set. Does not give the lease back: see
@@ -453,7 +466,10 @@ impl Elector {
     /// Compare-and-swap: fails if the lease changed since it was observed. A
     /// patch, so that fields which we do not know survive.
     async fn write(&self, observed: &Observed, spec: &Value) -> Result<wire::Lease, ApiError> {
-        let body = json!({ "metadata": { "resourceVersion": observed.version }, "spec": spec });
+        let mut body = json!({ "metadata": { "resourceVersion": observed.version }, "spec": spec });
+        if let Some(user) = self.user.get() {
+            body["metadata"]["annotations"] = json!({ LEADER_ANNOTATION: format!("{} {} user={user}", self.config.identity, self.settings) });
+        }
         let path = format!("{}/{}", self.config.collection(), self.config.name);
         let call = Call::write(Method::Patch, path, &body).by(self.call_deadline());
         self.connection.send(call).await?.decode().map_err(ApiError::Undecodable)

@@ -21,6 +21,43 @@ use crate::model::{BudgetKey, PodKey, Uid};
 /// prelude, in about half a megabyte.
 const KEEP: usize = 1_024;
 
+/// The words with which messages begin. Any other may be the name of an object.
+const FIRST_WORDS: [&str; 25] = [
+    "a",
+    "after",
+    "all",
+    "an",
+    "both",
+    "created",
+    "every",
+    "fencing",
+    "its",
+    "it",
+    "no",
+    "node",
+    "nodes",
+    "not",
+    "nothing",
+    "of",
+    "proved",
+    "released",
+    "switching",
+    "that",
+    "the",
+    "there",
+    "this",
+    "volume",
+    "what",
+];
+
+/// The text with a capital letter, unless it may begin with a name.
+#[must_use]
+pub fn sentence(text: &str) -> String {
+    let first = text.split(' ').next().unwrap_or_default();
+    let (letter, rest) = text.split_at(usize::from(FIRST_WORDS.contains(&first)));
+    letter.to_uppercase() + rest
+}
+
 /// One thing that was decided or done.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]

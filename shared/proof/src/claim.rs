@@ -60,13 +60,16 @@ pub struct Force {
     pub rv: Rv,
     /// The claim.
     pub claim: Claim,
+    /// When its deletion was requested, in seconds of the API server's clock: for people.
+    pub requested: Option<i64>,
 }
 
 impl Force {
     /// The wish to force delete `pod` because of `claim`.
     #[must_use]
     pub fn new(pod: &Pod, claim: Claim) -> Self {
-        Self { pod: pod.key.clone(), rv: pod.rv, claim }
+        let requested = pod.deletion.map(|deletion| deletion.at.saturating_sub(deletion.grace.unwrap_or(0)));
+        Self { pod: pod.key.clone(), rv: pod.rv, claim, requested }
     }
 }
 

@@ -43,8 +43,8 @@ pub use node::{Effect, NodeUpdate, OurTaint, Silence};
 pub use pod_safety_fence::cordon::{Cordoned, cordon, uncordon};
 pub use pod_safety_fence::evict::{Evicted, Eviction, NotEvicted, evict};
 pub use pod_safety_fence::{
-    FenceKey, Fencing, Monitor, PolicyReview, Remediate, Reply, Step, Target, asks_a_provider, incident_name,
-    rehearsal_name, storage_evidence_name,
+    FenceKey, Fencing, Monitor, PolicyReview, Remediate, Reply, Step, Target, address, asks_a_provider,
+    incident_name, rehearsal_name, storage_evidence_name,
 };
 pub use pod_safety_leader::outcome::{Outcome, Unproved};
 pub use pod_safety_proof::{

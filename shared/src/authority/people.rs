@@ -15,7 +15,7 @@ use std::time::Duration;
 use serde_json::json;
 
 pub use devices::{Device, ask_to_test, devices, tested};
-pub use drill::{Drill, incident, rehearse, tidy_up};
+pub use drill::{Drill, incident, rehearse, supposed, tidy_up};
 pub use maintain::{
     DRAIN_IN_PROGRESS, DRAINED, Lifecycle, MAINTENANCE_IN_PROGRESS, ask_to_keep_off, is_being_fenced,
     keep_off, kept_off, report,
@@ -23,13 +23,14 @@ pub use maintain::{
 pub use pause::{Scope, pause, paused, resume};
 pub use watchdog::{Promise, Watchdog, has_passed, promise, revoke};
 
+use pod_safety_fence::incident_name;
 use pod_safety_fence::witness::{look, nonsense};
-use pod_safety_fence::{incident_name, rehearsal_name};
 use pod_safety_proof::Look;
 
+use super::access::{Right, may};
 use crate::api::{
-    FenceEvidenceSpec, FenceEvidenceStatus, FencePolicySpec, FencePolicyStatus, FenceTrigger, Incarnation,
-    KindOfEvidence, NodeFenceSpec, Trigger, group_path, object,
+    FenceEvidenceSpec, FenceEvidenceStatus, FencePolicySpec, FencePolicyStatus, FenceTrigger, GROUP,
+    Incarnation, KindOfEvidence, NodeFenceSpec, Trigger, group_path, object,
 };
 use crate::client::{ApiError, Call, Connection, Method, WriteCall as _};
 use crate::clock::Env;
@@ -39,9 +40,7 @@ use crate::wire;
 #[derive(Debug, thiserror::Error)]
 pub enum PeopleError {
     /// There is no such node.
-    #[error(
-        "there is no node {0:?}. If its Node object was deleted, pod-safety removes its pods after the quarantine"
-    )]
+    #[error("there is no node {0}")]
     NoNode(String),
     /// Its kubelet says that it is well.
     #[error("node {0} is Ready: its kubelet reports. Nothing was changed")]
@@ -66,7 +65,7 @@ pub enum PeopleError {
         name: String,
     },
     /// There is nothing to take back.
-    #[error("there is no {kind} about the present incarnation of node {node}")]
+    #[error("there is no {kind} about the present boot of node {node}")]
     Nothing {
         /// The kind.
         kind: &'static str,
@@ -74,10 +73,10 @@ pub enum PeopleError {
         node: String,
     },
     /// No such device.
-    #[error("there is no FenceDevice {0}; see kubectl get fencedevices -A")]
+    #[error("there is no FenceDevice {0}")]
     NoDevice(String),
     /// No such policy.
-    #[error("there is no FencePolicy {0}; see kubectl get fencepolicies")]
+    #[error("there is no FencePolicy {0}")]
     NoSuchPolicy(String),
     /// Somebody had it pause before.
     #[error("{object} is already paused: {why}. Nothing was changed")]
@@ -185,6 +184,30 @@ pub async fn whoami(connection: &Connection) -> Result<String, PeopleError> {
     let answer = answer.map_err(api("asking who you are"))?;
     let user = answer.pointer("/status/userInfo/username").and_then(serde_json::Value::as_str);
     Ok(user.unwrap_or("unknown").to_owned())
+}
+
+/// Whether a confirmation would be taken: the kind is there, and we may write it. Asked before a person waits and types.
+///
+/// # Errors
+/// It would not.
+pub async fn may_confirm(connection: &Connection) -> Result<(), PeopleError> {
+    const DOING: &str = "writing a FenceEvidence";
+    connection
+        .items(&group_path("fenceevidences?limit=1"))
+        .await
+        .map_err(api("reading the FenceEvidences"))?;
+    let right = Right {
+        verb: "create".to_owned(),
+        group: GROUP.to_owned(),
+        resource: "fenceevidences".to_owned(),
+        ..Right::default()
+    };
+    if may(connection, None, &right).await? {
+        return Ok(());
+    }
+    let message = format!("you may not {right}");
+    let (reason, causes, retry_after) = ("Forbidden".to_owned(), Vec::new(), None);
+    Err(api(DOING)(ApiError::Refused { code: 403, reason, message, causes, retry_after }))
 }
 
 async fn create(
@@ -318,9 +341,8 @@ pub async fn ask_to_fence(
     examined: &Examined,
     by: &str,
     reason: &str,
-    dry_run: bool,
 ) -> Result<String, PeopleError> {
-    ask_to_fence_with(connection, examined, by, reason, |spec| spec.dry_run = dry_run).await
+    ask_to_fence_with(connection, examined, by, reason, |_| ()).await
 }
 
 async fn ask_to_fence_with(
@@ -338,7 +360,7 @@ async fn ask_to_fence_with(
     };
     let mut spec = asked_for(connection, examined, trigger, false).await?;
     change(&mut spec);
-    let name = if spec.dry_run { rehearsal_name(&examined.node) } else { incident_name(&examined.node) };
+    let name = incident_name(&examined.node);
     create(connection, "NodeFence", "nodefences", json!({ "name": name }), &spec).await
 }
 
@@ -376,7 +398,7 @@ async fn chosen(
     connection: &Connection,
     examined: &Examined,
 ) -> Result<(String, FencePolicySpec), PeopleError> {
-    const DOING: &str = "reading the FencePolicies; are the CRDs installed? See pod-safety manifests";
+    const DOING: &str = "reading the FencePolicies";
     let all: Policies = list(connection, "fencepolicies", DOING).await?;
     let chosen = all.items.into_iter().filter(|policy| policy.spec.node_selector.chooses(&examined.labels));
     let named = chosen.filter_map(|policy| Some((policy.metadata.common.name?, policy.spec)));

@@ -52,6 +52,6 @@ impl Claimed for Obj {
         let text = |field: &str| meta[field].as_str().unwrap();
         let uid = objects::uid(text("uid"));
         let pod = PodKey { namespace: text("namespace").into(), name: text("name").into(), uid };
-        Force { pod, rv: text("resourceVersion").parse().unwrap(), claim }
+        Force { pod, rv: text("resourceVersion").parse().unwrap(), claim, requested: None }
     }
 }

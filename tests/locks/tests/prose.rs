@@ -132,6 +132,62 @@ fn bug_a_command_to_type_lacked_its_reason() -> Result<()> {
     Ok(())
 }
 
+/// So people were told to confirm machines that were only cut off, and that wrote on.
+const NEVER_ENOUGH: [&str; 6] = [
+    "cut off from network and storage: confirm",
+    "cannot reach its storage and its clients",
+    "make sure that it is off, and confirm",
+    "make sure that it is off and confirm",
+    "make sure that its machines are off, and",
+    "by your confirmation",
+];
+
+/// How far before the command the condition stands.
+const NEAR: usize = 400;
+
+/// The places that offer a confirmation without the condition that somebody saw the machine powered off.
+fn offered_unseen(source: &Source) -> Vec<String> {
+    const COMMAND: &str = "pod-safety confirm-down ";
+    let text = source.text.to_lowercase();
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut found: Vec<String> = NEVER_ENOUGH
+        .iter()
+        .filter(|phrase| text.contains(*phrase))
+        .map(|phrase| (*phrase).to_owned())
+        .collect();
+    for (at, _) in text.match_indices(COMMAND) {
+        let rest: String = text.get(at..).unwrap_or_default().chars().take(120).collect();
+        let before = text.get(..at).unwrap_or_default();
+        let near: String = before.chars().rev().take(NEAR).collect::<Vec<_>>().into_iter().rev().collect();
+        let is_heading = near.ends_with("## `") || near.ends_with("](commands.md#");
+        let is_offer = rest.contains("--reason text") && !is_heading;
+        if is_offer && !["saw", "seen"].iter().any(|word| near.contains(word)) {
+            found.push(rest);
+        }
+    }
+    found.into_iter().map(|what| format!("{}: {what}", source.path)).collect()
+}
+
+/// A person confirms only what somebody saw powered off: that a machine is cut off, or does not answer, is never enough.
+#[test]
+fn a_confirmation_is_offered_only_for_a_machine_that_somebody_saw_powered_off() -> Result<()> {
+    let of = |text: &str| offered_unseen(&Source { path: "x".to_owned(), text: text.to_owned() }).len();
+    ensure!(of("If it is off,\nor cut off from network and storage: confirm it") == 1, "a planted phrase");
+    ensure!(of("Is it off? pod-safety confirm-down NODE --reason TEXT") == 1, "a planted command");
+    ensure!(of("If you saw it powered off: pod-safety confirm-down NODE --reason TEXT") == 0, "the rule");
+    let is_test = |path: &str| path.contains("tests/") || path.ends_with("tests.rs");
+    let mut all = texts()?;
+    all.extend(pod_safety_locks::sources()?.into_iter().filter(|source| !is_test(&source.path)));
+    all.extend(pod_safety_locks::texts(&["controllers/cli/src/explain/golden"], &["txt"])?);
+    let found: Vec<String> = all.iter().flat_map(offered_unseen).collect();
+    ensure!(
+        found.is_empty(),
+        "say that somebody must have seen the machine powered off:\n{}",
+        found.join("\n")
+    );
+    Ok(())
+}
+
 #[test]
 fn every_file_that_is_not_read_is_there() -> Result<()> {
     for path in NOT_READ {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::Context;
-use pod_safety_doctor::{self as checks, Component, Gate, Seen, Symptom};
+use pod_safety_doctor::{self as checks, Component, Gate, Installation, Seen, Symptom};
 use pod_safety_shared::client::ApiError;
 use pod_safety_shared::record::error_chain;
 use serde_json::Value;
@@ -19,10 +19,10 @@ const KNOWN: &str = include_str!("../../../../charts/pod-safety/files/node-delet
 const NODES: usize = 20;
 
 /// Whether every component that deletes Nodes here may delete those that do not report.
-pub(super) async fn check(session: &Session) -> anyhow::Result<Symptom> {
+pub(super) async fn check(session: &Session, installation: &Installation) -> anyhow::Result<Symptom> {
     let known = known()?;
     Ok(match look(session, &known).await {
-        Ok((gate, seen)) => checks::deleters(&known, &gate, &checks::running(&known, &seen)),
+        Ok((gate, seen)) => checks::deleters(&known, &gate, &checks::running(&known, &seen), installation),
         Err(error) => checks::not_checked("NodeDeleters", &error_chain(&error)),
     })
 }

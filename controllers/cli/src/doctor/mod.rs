@@ -3,9 +3,11 @@
 //! | file | subject |
 //! |---|---|
 //! | `checks` | what each check finds in what was read: pure |
+//! | `account` | reads under which account pod-safety runs, and why it does not answer |
 //! | `deleters` | reads what deletes Nodes |
 //! | `rights` | which rights the service account should have |
 
+mod account;
 mod deleters;
 mod rights;
 
@@ -13,36 +15,27 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use clap::Args as ClapArgs;
-use futures::StreamExt;
-use futures::stream;
-use pod_safety_doctor::{self as checks, Health, Kcm, Symptom};
+use pod_safety_doctor::{self as checks, Duties, Health, Installation, Kcm, Leads, Symptom};
 use pod_safety_explain::{Paused, Verdict as OfBudget, explain};
 use pod_safety_process::registry::Name;
 use pod_safety_shared::api::crds;
-use pod_safety_shared::authority::{Right, may, people};
 use pod_safety_shared::client::Target;
 use pod_safety_shared::model::{Budget, Kind};
 use pod_safety_shared::record::error_chain;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::cluster::{ConnectArgs, PrintArgs, Session, open};
-use super::explain::Look;
+use super::cluster::{ConnectArgs, PrintArgs, Session};
+use super::explain::{Look, OURS};
 use super::paint::{Paint, Tone};
 use super::{API_VERSION, Exit, clean, plural};
-use crate::block_on;
+pub(crate) use account::{say_why, silent_because};
 
 /// What is needed to say that a budget never allows an eviction.
 const OF_BUDGETS: [Kind; 4] = [Kind::Budgets, Kind::Pods, Kind::ReplicaSets, Kind::StatefulSets];
 
-/// How many questions about rights are under way at a time.
-const QUESTIONS: usize = 8;
-
-/// At the end of `--help`.
-const EXIT_CODES: &str = "Exits with 0 if all is well, 1 after an error, 2 for wrong usage, 3 if something must be fixed, 6 if a check could not be made.";
-
 #[derive(Debug, ClapArgs)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = crate::exit::help("doctor"))]
 pub struct Args {
     #[command(flatten)]
     print: PrintArgs,
@@ -64,11 +57,11 @@ struct Document<'a> {
 
 impl Args {
     pub(super) fn main(self) -> anyhow::Result<Exit> {
-        block_on(self.run())
+        let cluster = self.cluster.clone();
+        cluster.reach("doctor", async |session| self.run(session).await)
     }
 
-    async fn run(self) -> anyhow::Result<Exit> {
-        let session = open(&self.cluster.options()).await?;
+    async fn run(self, session: Session) -> anyhow::Result<Exit> {
         let symptoms = examine(&session).await?;
         let paint = self.print.paint();
         let document = Document::of(&symptoms, session.target());
@@ -127,20 +120,23 @@ async fn examine(session: &Session) -> anyhow::Result<Vec<Symptom>> {
     // Of this machine, whose clock is one of those that are compared.
     let own = session.env.clock.wall();
     let wall = look.wall;
+    let installation = installation(session).await;
+    let leads = look.lease.as_ref().and_then(|lease| leads(&look, lease));
     let mut symptoms = vec![checks::version(&server.version)];
-    let sets = session.items("/apis/apps/v1/statefulsets").await;
     symptoms.extend(look.scene(|scene| {
         let nodes_are_known = scene.has_all(&[Kind::Nodes, Kind::NodeLeases]);
         let mut all = checks::clocks(&scene.view, nodes_are_known, server.date, own);
-        all.push(checks::leader(scene.running, wall));
+        all.push(checks::leader(scene.running, wall, &installation));
         all
     }));
     symptoms.extend(custom_kinds(session).await);
-    symptoms.push(rights_of(session, &look).await);
-    symptoms.push(checks::policies(look.policies, wall));
-    symptoms.push(deleters::check(session).await?);
+    symptoms.extend(account::check(session, &look, leads.as_ref()).await);
+    symptoms.push(checks::policies(look.policies, wall, &installation));
+    symptoms.push(deleters::check(session, &installation).await?);
     let ours = look.controllers.clone();
-    symptoms.extend(checks::twins(&kcm(session).await, look.running.mode, &ours));
+    let duties = Duties { mode: look.running.mode, ours: &ours, installation: &installation };
+    symptoms.extend(checks::kube_controller_manager(&kcm(session).await, duties));
+    symptoms.extend(undone(session, &look, leads.as_ref(), duties).await);
     symptoms.extend(look.scene(|scene| {
         let mut all = Vec::new();
         if ours.contains(&Name::Fencing) {
@@ -158,15 +154,53 @@ async fn examine(session: &Session) -> anyhow::Result<Vec<Symptom>> {
         });
         all
     }));
-    match sets {
-        Ok(sets) => symptoms.push(checks::graceless(&sets)),
-        Err(error) => symptoms.push(checks::not_checked(
+    symptoms.push(match session.items("/apis/apps/v1/statefulsets").await {
+        Ok(sets) => checks::graceless(&sets),
+        Err(error) => checks::not_checked(
             "GracePeriods",
             &format!("StatefulSets could not be listed: {}", error_chain(&error)),
-        )),
+        ),
+    });
+    symptoms.extend(look.missing().into_iter().map(|sentence| checks::unread("YourRBAC", sentence)));
+    Ok(checks::of_cluster(&server.version, symptoms))
+}
+
+/// Of the chart, by the labels of its Deployment.
+async fn installation(session: &Session) -> Installation {
+    let deployments = session.items(&format!("/apis/apps/v1/deployments?{OURS}")).await;
+    deployments.map(|all| Installation::of(&all)).unwrap_or_default()
+}
+
+/// Who leads. One that does not say under which account it runs may be a pod of ours.
+fn leads(look: &Look, lease: &Value) -> Option<Leads> {
+    let leads = Leads::of(lease)?;
+    let is_pod = look.running.leader_node.is_some();
+    let of_pod = is_pod.then(|| look.account.clone());
+    Some(Leads { user: leads.user.or(of_pod), ..leads })
+}
+
+/// What nobody does, by what is left undone.
+async fn undone(session: &Session, look: &Look, leads: Option<&Leads>, duties: Duties<'_>) -> Vec<Symptom> {
+    let mut all = look.scene(|scene| {
+        let mut all = Vec::new();
+        match scene.has_all(&[Kind::Nodes]) {
+            true => all.extend(checks::node_lifecycle(&scene.view, look.wall, duties)),
+            false => all.push(checks::not_checked("NodeLifecycle", "nodes could not be listed")),
+        }
+        match scene.has_all(&[Kind::Nodes, Kind::Pods]) {
+            true => all.extend(checks::taint_eviction(&scene.view, look.wall, duties)),
+            false => all.push(checks::not_checked("TaintEviction", "nodes or pods could not be listed")),
+        }
+        all
+    });
+    match session.items("/apis/policy/v1/poddisruptionbudgets").await {
+        Ok(budgets) => all.extend(checks::budget_statuses(&budgets, leads, look.wall, duties)),
+        Err(error) => {
+            let why = format!("their statuses could not be listed: {}", error_chain(&error));
+            all.push(checks::not_checked("PodDisruptionBudgets", &why));
+        }
     }
-    symptoms.extend(look.missing().into_iter().map(|sentence| checks::unread("YourRights", sentence)));
-    Ok(symptoms)
+    all
 }
 
 /// Our kinds, as the cluster has them.
@@ -184,37 +218,6 @@ async fn custom_kinds(session: &Session) -> Vec<Symptom> {
         there.insert(name.to_owned(), answer);
     }
     checks::crds(&ours, |name| there.get(name).cloned().unwrap_or(Ok(None)))
-}
-
-/// What the service account may not do of what it needs.
-async fn rights_of(session: &Session, look: &Look) -> Symptom {
-    if look.pods_unread().is_some() {
-        return checks::not_checked(
-            "Rights",
-            "it is not known which controllers run, because pods could not be listed",
-        );
-    }
-    let account = look.account.clone();
-    let me = people::whoami(&session.connection).await.unwrap_or_default();
-    let user = (me != account).then_some(account.as_str());
-    let wanted = rights::needed(look.settings.mode, &look.controllers);
-    let answers = stream::iter(wanted.iter())
-        .map(|right| async move { (right, may(&session.connection, user, right).await) });
-    let answers: Vec<_> = answers.buffer_unordered(QUESTIONS).collect().await;
-    let mut lacking: Vec<Right> = Vec::new();
-    for (right, answer) in answers {
-        match answer {
-            Ok(true) => {}
-            Ok(false) => lacking.push(right.clone()),
-            Err(error) => {
-                let why =
-                    format!("the API server did not answer what {account} may do: {}", error_chain(&error));
-                return checks::not_checked("Rights", &why);
-            }
-        }
-    }
-    lacking.sort();
-    checks::rights(&account, wanted.len(), &lacking)
 }
 
 /// kube-controller-manager, as far as it can be seen.

@@ -21,6 +21,7 @@ use super::page;
 use super::work::{Line, Work};
 use crate::Exit;
 use crate::cluster::Session;
+use crate::helped::{Named, NotThere};
 use crate::paint::{Paint, Tone};
 use crate::print;
 
@@ -81,7 +82,7 @@ impl Apply {
         match cordoned.context("cordoning the node")? {
             Cordoned::Now => self.say(Tone::Good, format!("node/{} cordoned", self.node))?,
             Cordoned::Already => self.say(Tone::Good, format!("node/{} was cordoned already", self.node))?,
-            Cordoned::NoNode => bail!("there is no node {}", self.node),
+            Cordoned::NoNode => bail!(NotThere::new(Named::Node, None, &self.node)),
         }
         let mut work = Work::default();
         let done = tokio::select! {

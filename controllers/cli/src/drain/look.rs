@@ -13,6 +13,8 @@ use pod_safety_shared::model::{Kind, Uid};
 use pod_safety_shared::wire;
 
 use crate::cluster::Session;
+use crate::helped::{Named, NotThere};
+use crate::waiting::waiting;
 
 /// What a plan reads.
 const KINDS: [Kind; 7] = [
@@ -48,12 +50,13 @@ impl Look {
             Kind::Nodes => rooms.extend(raw.decode().ok().and_then(Room::of)),
             _ => {}
         };
-        let snapshot = Snapshot::read(&session.connection, &session.env, &KINDS, None, &mut each).await?;
+        let reading = Snapshot::read(&session.connection, &session.env, &KINDS, None, &mut each);
+        let snapshot = waiting(|| "all nodes and pods to be read".to_owned(), reading).await?;
         let look = Self { snapshot, needs, rooms };
         match look.snapshot.view().view().node(node) {
             Lookup::Known(_) => {}
             Lookup::Unknown(why) => bail!("node {node} cannot be read: {why}"),
-            Lookup::Absent => bail!("there is no node {node}"),
+            Lookup::Absent => bail!(NotThere::new(Named::Node, None, node)),
         }
         // What budgets let through with every pod healthy rests on all of their pods.
         let scales = session.ask_scales(&look.snapshot, |view| {

@@ -19,18 +19,13 @@ use std::time::Duration;
 use clap::Args as ClapArgs;
 use pod_safety_drain::{Consent, Plan};
 
-use super::cluster::{ConnectArgs, Output, Session, name, open};
+use super::cluster::{ConnectArgs, Output, Session, name};
 use super::paint::{Color, Paint};
 use super::{Exit, duration};
-use crate::block_on;
 use look::Look;
 
-/// At the end of `--help`.
-const EXIT_CODES: &str = "Exits with 0 if every pod can go, 1 after an error or Ctrl-C, 2 for wrong usage, \
-    3 if something blocks or must wait for its PodDisruptionBudget, 4 if it is rejected for safety, 5 when the time is up.";
-
 #[derive(Debug, ClapArgs)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = crate::exit::help("drain"))]
 pub struct Args {
     /// The node
     #[arg(value_name = "NODE", value_parser = name)]
@@ -93,11 +88,11 @@ fn pod_name(text: &str) -> Result<(String, String), String> {
 
 impl Args {
     pub(super) fn main(self) -> anyhow::Result<Exit> {
-        block_on(self.run())
+        let cluster = self.cluster.clone();
+        cluster.reach("drain", async |session| self.run(session).await)
     }
 
-    async fn run(self) -> anyhow::Result<Exit> {
-        let session = open(&self.cluster.options()).await?;
+    async fn run(self, session: Session) -> anyhow::Result<Exit> {
         let paint = Paint::of_stdout(self.color);
         let consent = self.consent.consent();
         let look = Look::at(&session, &self.node).await?;
@@ -106,17 +101,22 @@ impl Args {
             session.announce();
             let live = live::Live::of_stdout(paint);
             let Self { node, timeout, .. } = self;
-            return apply::Apply { session, node, consent, paint, live, timeout }.run(plan).await;
+            let done = format!("When the work on it is done: kubectl uncordon {node}\n");
+            let exit = apply::Apply { session, node, consent, paint, live, timeout }.run(plan).await?;
+            if exit == Exit::Fine {
+                super::print(&done)?;
+            }
+            return Ok(exit);
         }
         look.ask(&session, &mut plan).await;
         look.place(&mut plan);
         let document = page::Document::of(&plan, session.target());
-        self.output.print(&document, || session.headed(&page::page(&plan, paint)))?;
+        self.output.print(&document, || session.headed(&page::page(&plan, &page::next(&plan), paint)))?;
         Ok(exit_of(&plan))
     }
 }
 
-/// Prints the plan for a node, as without `--apply`.
+/// Prints the plan for a node, below the name of its cluster, for `maintain --dry-run`.
 pub(super) async fn show(
     session: &Session,
     node: &str,
@@ -127,7 +127,7 @@ pub(super) async fn show(
     let mut plan = look.plan(node, consent)?;
     look.ask(session, &mut plan).await;
     look.place(&mut plan);
-    super::print(&session.headed(&page::page(&plan, paint)))?;
+    super::print(&page::page(&plan, &page::next_of_maintenance(&plan), paint))?;
     Ok(exit_of(&plan))
 }
 

@@ -128,10 +128,11 @@ const NOT_LOOKED_AT: &str = "has affinity, spread or volumes, which were not che
 
 /// "9 now, 2 after one another, 1 blocked, 2 stay".
 pub(super) fn summary(summary: &Summary) -> String {
-    let Summary { now, later, waiting, blocked, unsafe_, ending, staying } = summary;
+    let Summary { now, later, nowhere, waiting, blocked, unsafe_, ending, staying } = summary;
     let parts = [
         (now, "now"),
         (later, "one after another"),
+        (nowhere, if *nowhere == 1 { "fits on no other node" } else { "fit on no other node" }),
         (waiting, "waiting for a PDB"),
         (blocked, "blocked"),
         (unsafe_, "refused for safety"),
@@ -185,7 +186,7 @@ pub(super) fn table(rows: &[Row], paint: Paint) -> String {
 }
 
 /// The plan as a page.
-pub(super) fn page(plan: &Plan, paint: Paint) -> String {
+pub(super) fn page(plan: &Plan, next: &str, paint: Paint) -> String {
     let count = plural(plan.rows.len(), "pod");
     let node = clean::line(&plan.node);
     let mut text = format!("Plan for {node}: {count}.   {}.\n", summary(&plan.summary()));
@@ -217,18 +218,45 @@ pub(super) fn page(plan: &Plan, paint: Paint) -> String {
             let _infallible = writeln!(text, "{NOT_LOOKED_AT}.");
         }
     }
-    let _infallible = writeln!(text, "\nNothing was changed. {}", next(plan));
+    let _infallible = writeln!(text, "\nNothing was changed. {next}");
     text
 }
 
-/// What to type next.
-fn next(plan: &Plan) -> String {
-    if !plan.stops() {
-        return "To do it: add --apply".to_owned();
+/// What to type next, with --apply.
+pub(super) fn next(plan: &Plan) -> String {
+    if plan.rows.is_empty() && !plan.stops() {
+        return "No pod has to go; --apply cordons the node".to_owned();
     }
+    if !plan.stops() {
+        return format!("{}To do it: add --apply", no_place(plan, "--apply"));
+    }
+    stopped(plan, "--apply does not begin. To leave out what blocks: --apply")
+}
+
+/// What to type next where the plan is that of `maintain --dry-run`.
+pub(super) fn next_of_maintenance(plan: &Plan) -> String {
+    const REAL: &str = "leave out --dry-run, add --reason TEXT";
+    if !plan.stops() {
+        return format!("{}To do it: {REAL}", no_place(plan, "the drain"));
+    }
+    stopped(plan, &format!("The drain would not begin. To leave out what blocks: {REAL} and"))
+}
+
+/// What becomes of pods that fit on no other node, if there are some.
+fn no_place(plan: &Plan, evicts: &str) -> String {
+    match plan.summary().nowhere {
+        0 => String::new(),
+        count => format!(
+            "{} would be Pending after {evicts} until there is room (GOES TO says why): kubectl get nodes shows which are cordoned. ",
+            plural(count, "pod")
+        ),
+    }
+}
+
+fn stopped(plan: &Plan, begin: &str) -> String {
     let blocked = plan.rows.iter().filter(|row| matches!(row.action, Action::Blocked | Action::Unsafe));
     let skips: Vec<String> = blocked.clone().map(|row| format!("--skip {}", row.pod)).collect();
-    let mut text = format!("--apply does not begin. To leave out what blocks: --apply {}", skips.join(" "));
+    let mut text = format!("{begin} {}", skips.join(" "));
     let mut budgets: Vec<_> = blocked.filter_map(|row| row.budget.as_ref()).collect();
     budgets.sort();
     budgets.dedup();
@@ -275,8 +303,8 @@ mod tests {
     #[test]
     fn a_page_says_what_each_line_rests_on_and_what_to_type_next() {
         assert_eq!(
-            page(&planned(), Paint::plain()),
-            "Plan for n: 2 pods.   1 now, 1 blocked.
+            page(&planned(), &next(&planned()), Paint::plain()),
+            "Plan for n: 2 pods.   1 fits on no other node, 1 blocked.
 ! n is not Ready: evicted pods stay Terminating until its kubelet reports that they terminated.
 
 STEP  POD       WHY                                                                           BY       GOES TO                           GRACE

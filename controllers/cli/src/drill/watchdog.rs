@@ -49,9 +49,9 @@ impl Args {
             }
         };
         let Watchdog { drilled, timeout, .. } = &watchdog;
-        let page = || page(node, &watchdog, session);
+        let page = || page(node, &watchdog);
         if !consents(&format!("{PHRASE} {node}"), self.confirm.as_deref(), page)? {
-            return refuse("the confirmation did not match");
+            return Ok(Exit::Refused);
         }
         people::revoke(connection, &device.named, node, &promise).await?;
         print("The grant is revoked. Waiting until the machine has been reset and its agent is back.\n")?;
@@ -79,12 +79,11 @@ impl Args {
     }
 }
 
-fn page(node: &str, Watchdog { drilled, class, timeout, .. }: &Watchdog, session: &Session) -> String {
+fn page(node: &str, Watchdog { drilled, class, timeout, .. }: &Watchdog) -> String {
     format!(
-        "\nThe machine of node {node} is reset by {} (class {class}, {} s). Its disks are not synced.\nCluster: {}",
+        "\nThe machine of node {node} is reset by {} (class {class}, {} s). Its disks are not synced.",
         drilled.identity,
         timeout.as_secs(),
-        session.target()
     )
 }
 

@@ -9,6 +9,7 @@ use pod_safety_shared::record::error_chain;
 use serde_json::Value;
 
 use crate::cluster::Session;
+use crate::helped::{Named, NotThere};
 
 /// How many kinds are listed at a time.
 const AT_ONCE: usize = 8;
@@ -20,7 +21,7 @@ const PAGE: usize = 100;
 pub(super) async fn read(session: &Session, name: &str) -> anyhow::Result<(Value, Contents)> {
     let namespace = match session.whole(&format!("/api/v1/namespaces/{name}")).await {
         Ok(namespace) => namespace,
-        Err(error) if error.is_not_found() => bail!("there is no namespace {name}"),
+        Err(error) if error.is_not_found() => bail!(NotThere::new(Named::Namespace, None, name)),
         Err(error) => return Err(error).context("reading the namespace"),
     };
     let mut contents = Contents::default();

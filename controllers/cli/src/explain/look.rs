@@ -1,11 +1,14 @@
 //! What is read for an answer, as far as whoever asks may read it.
 
+mod successors;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use jiff::Timestamp;
 use pod_safety_explain::{Attachment, Policies, Running, Said, Scene, Settings, text};
+use pod_safety_process::account::Leader;
 use pod_safety_process::registry::Name;
 use pod_safety_shared::api::{PAUSE_ANNOTATION, Pause};
 use pod_safety_shared::cache::{Snapshot, Unread};
@@ -14,7 +17,10 @@ use pod_safety_shared::model::{Kind, Node};
 use serde_json::Value;
 
 use crate::cluster::Session;
+use crate::helped::{Named, NotThere};
+use crate::rights::VIEW;
 use crate::run;
+use crate::waiting::waiting;
 
 /// What the controllers read that decide about pods and nodes.
 const KINDS: [Kind; 11] = [
@@ -53,8 +59,11 @@ pub(crate) struct Look {
     pub(crate) account: String,
     /// The pods of pod-safety; none where they may not be listed.
     pub(crate) pods: Vec<Value>,
+    /// The Lease of the leader, while it is held.
+    pub(crate) lease: Option<Value>,
     said: Vec<Said>,
     attachments: Vec<Attachment>,
+    successors: Vec<Value>,
     pauses: Vec<(Arc<str>, Pause)>,
     unread: Vec<Unread>,
     /// The kinds of `unread`, but those that this cluster does not have.
@@ -83,14 +92,14 @@ impl Look {
     pub(crate) async fn at(session: &Session, namespace: Option<&str>) -> anyhow::Result<Self> {
         let (session, server) = &session.by_its_clock().await;
         let nothing = &mut |_: Kind, _: &_| {};
-        let (snapshot, unread) =
-            Snapshot::read_allowed(&session.connection, &session.env, &KINDS, namespace, nothing).await?;
+        let reading = Snapshot::read_allowed(&session.connection, &session.env, &KINDS, namespace, nothing);
+        let (snapshot, unread) = waiting(|| "all nodes and pods to be read".to_owned(), reading).await?;
         let wall = session.env.clock.wall();
         let mut refused = Vec::new();
-        let Ours { settings, running, controllers, fenced_from, account, pods } =
+        let Ours { settings, running, controllers, fenced_from, account, pods, lease } =
             running(session, wall, &mut refused).await;
         // Where no pod of pod-safety tells its flags, the namespaces of its devices are not known: no device is left out.
-        if running.mode.is_some() {
+        if let Some(fenced_from) = fenced_from {
             snapshot.fence_from(fenced_from);
         }
         Ok(Self {
@@ -101,8 +110,10 @@ impl Look {
             controllers,
             account,
             pods,
+            lease,
             said: Vec::new(),
             attachments: Vec::new(),
+            successors: Vec::new(),
             pauses: Vec::new(),
             refused_kinds: unread.iter().filter(|one| !is_absent(one)).map(|one| one.error.kind).collect(),
             unread,
@@ -203,7 +214,7 @@ impl Look {
         match session.whole(&format!("/apis/apps/v1/namespaces/{namespace}/statefulsets/{name}")).await {
             Ok(set) => Ok(set),
             Err(error) if error.is_not_found() => {
-                bail!("there is no statefulset {name} in namespace {namespace}")
+                bail!(NotThere::new(Named::Set, Some(namespace), name))
             }
             Err(error) => Err(error).context("reading the StatefulSet"),
         }
@@ -221,6 +232,7 @@ impl Look {
             policies: self.policies,
             said: &self.said,
             attachments: &self.attachments,
+            successors: &self.successors,
             pauses: &self.pauses,
             unread: &self.refused_kinds,
         })
@@ -248,7 +260,7 @@ impl Look {
             .collect();
         if !ours.is_empty() {
             all.push(format!(
-                "You may not list {}: the state of fencing and the evidence are not known.",
+                "You may not list {}: the state of fencing and the evidence are not known. The ClusterRole {VIEW}, which is part of view, lets you.",
                 ours.join(", ")
             ));
         }
@@ -330,9 +342,11 @@ struct Ours {
     settings: Settings,
     running: Running,
     controllers: Vec<Name>,
-    fenced_from: BTreeSet<String>,
+    /// None: its flags are not known.
+    fenced_from: Option<BTreeSet<String>>,
     account: String,
     pods: Vec<Value>,
+    lease: Option<Value>,
 }
 
 /// Who runs, and by which settings: by the arguments of our pods, read as `run` reads them.
@@ -358,8 +372,12 @@ async fn running(session: &Session, wall: Timestamp, refused: &mut Vec<String>) 
         }
     }
     let path = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases/{}", lease.0, lease.1);
+    let mut held = None;
     match session.whole(&path).await {
-        Ok(lease) => lead(&mut running, &lease, &pods, wall),
+        Ok(lease) => {
+            lead(&mut running, &lease, &pods, wall);
+            held = running.leader.is_some().then_some(lease);
+        }
         Err(error) if error.is_not_found() => running.unread = !lease_is_known,
         Err(error) => {
             running.unread = true;
@@ -371,14 +389,21 @@ async fn running(session: &Session, wall: Timestamp, refused: &mut Vec<String>) 
         .first()
         .and_then(account)
         .unwrap_or_else(|| "system:serviceaccount:pod-safety:pod-safety".to_owned());
-    let controllers = config.as_ref().map_or(Vec::new(), |config| config.controllers.clone());
-    let fenced_from = config.as_ref().map(|config| config.fencing_namespaces.clone()).unwrap_or_default();
+    let mut controllers = config.as_ref().map_or(Vec::new(), |config| config.controllers.clone());
+    let has_flags = running.mode.is_some();
+    let fenced_from = config.as_ref().filter(|_| has_flags).map(|config| config.fencing_namespaces.clone());
+    // A leader without a pod says in its Lease what it runs.
+    if let Some(leader) = held.as_ref().filter(|_| !has_flags).and_then(Leader::of) {
+        running.mode = Some(leader.mode);
+        controllers = leader.controllers;
+    }
+    running.without_fencing = !controllers.is_empty() && !controllers.contains(&Name::Fencing);
     let settings = config.map_or_else(Settings::default, |config| Settings {
-        mode: config.mode,
+        mode: running.mode.unwrap_or(config.mode),
         pod_gc: config.pod_gc,
         node_lifecycle: config.node_lifecycle,
     });
-    Ours { settings, running, controllers, fenced_from, account, pods }
+    Ours { settings, running, controllers, fenced_from, account, pods, lease: held }
 }
 
 /// The pods of pod-safety: those with its label and with the account to which its ClusterRoleBindings give its rights. Any

@@ -18,41 +18,38 @@ mod volume;
 
 use std::sync::Arc;
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use clap::Args as ClapArgs;
 use pod_safety_explain::{
     Answer, Scene, Standing, explain_namespace, explain_node, explain_pod, explain_set,
 };
 use pod_safety_shared::cache::Lookup;
-use pod_safety_shared::model::{Phase, Pod, Readiness};
+use pod_safety_shared::model::{Kind, Phase, Pod, Readiness};
 
 use super::Exit;
-use super::cluster::{ConnectArgs, Output, PrintArgs, Session, name, open};
+use super::cluster::{ConnectArgs, Output, PrintArgs, Session, name};
+use super::helped::{Named, NotThere};
 use super::paint::Paint;
 use super::watch::{Shown, WatchArgs};
-use crate::block_on;
 pub(super) use look::{Look, OURS, our_pods, refusal};
 use page::{Document, page};
-pub(super) use timeline::{TimelineArgs, Told};
+pub(super) use timeline::{DAY, TimelineArgs, Told};
 
-/// At the end of `--help`.
-const EXIT_CODES: &str = "Exits with 0 if nothing blocks, 1 after an error, 2 for wrong usage, 3 if something is blocked \
-    until a person acts, 6 if too little could be read to tell.";
+/// What `-n` means here.
+const NAMESPACE: &str =
+    "The namespace. Default: that of the kubeconfig's context, else the only one that has such an object";
 
 #[derive(Debug, ClapArgs)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = crate::exit::help("explain"), mut_arg("namespace", |arg| arg.help(NAMESPACE)))]
 pub struct Args {
-    /// The kind: pod (po), node (no), statefulset (sts), namespace (ns), volume (a pvc or a pv) or pdb; or kind and name, as in pod/NAME
-    #[arg(value_name = "KIND[/NAME]", value_parser = What::parse)]
-    what: (What, Option<String>),
+    /// The kind: pod (po), node (no), statefulset (sts), namespace (ns), volume (a pvc or a pv) or pdb; or kind and name, as
+    /// in pod/NAME; or the name of a node or a pod alone
+    #[arg(value_name = "KIND[/NAME]", value_parser = Subject::parse)]
+    what: Subject,
 
     /// The name. Without a name, pdb prints a table of all of them
     #[arg(value_name = "NAME", value_parser = name)]
     name: Option<String>,
-
-    /// The namespace. Default: that of the kubeconfig's context, else the only one that has such a pod
-    #[arg(short, long, value_name = "NAME", value_parser = name)]
-    namespace: Option<String>,
 
     /// All namespaces; only for pdb without a name, where it is the default
     #[arg(short = 'A', long, conflicts_with = "namespace")]
@@ -90,13 +87,44 @@ enum What {
     Pdb,
 }
 
+/// What was named: a kind, with the name or without it, or a name alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Subject {
+    Kind(What, Option<String>),
+    Name(String),
+}
+
+/// The kinds that can be explained.
+const KINDS: &str = "pod (po), node (no), statefulset (sts), namespace (ns), volume (pvc, pv) or pdb";
+
+impl Subject {
+    fn parse(text: &str) -> Result<Self, String> {
+        match text.split_once('/') {
+            Some((kind, of)) => match What::of(kind) {
+                Some(what) => Ok(Self::Kind(what, Some(name(of)?))),
+                None => Err(format!("allowed is {KINDS}")),
+            },
+            None => match What::of(text) {
+                Some(what) => Ok(Self::Kind(what, None)),
+                None => name(text).map(Self::Name),
+            },
+        }
+    }
+
+    /// With the name that stands behind it. None as the kind: it is a node or a pod.
+    fn with(self, name: Option<String>) -> Result<(Option<What>, Option<String>), BadUse> {
+        match (self, name) {
+            (Self::Kind(what, Some(one)), Some(other)) => Err(BadUse::TwoNames(what.word(), one, other)),
+            (Self::Kind(what, one), other) => Ok((Some(what), one.or(other))),
+            (Self::Name(kind), Some(_)) => Err(BadUse::NoKind(kind)),
+            (Self::Name(one), None) => Ok((None, Some(one))),
+        }
+    }
+}
+
 impl What {
-    fn parse(text: &str) -> Result<(Self, Option<String>), String> {
-        let (kind, of) = match text.split_once('/') {
-            Some((kind, of)) => (kind, Some(name(of)?)),
-            None => (text, None),
-        };
-        let what = match kind {
+    fn of(kind: &str) -> Option<Self> {
+        Some(match kind {
             "pod" | "pods" | "po" => Self::Pod,
             "node" | "nodes" | "no" => Self::Node,
             "statefulset" | "statefulsets" | "sts" => Self::Set,
@@ -105,14 +133,8 @@ impl What {
             "persistentvolumeclaim" | "persistentvolumeclaims" | "pvc" => Self::Claim,
             "persistentvolume" | "persistentvolumes" | "pv" => Self::PersistentVolume,
             "pdb" | "pdbs" | "poddisruptionbudget" | "poddisruptionbudgets" => Self::Pdb,
-            _ => {
-                return Err(
-                    "allowed is pod (po), node (no), statefulset (sts), namespace (ns), volume (pvc, pv) or pdb"
-                        .to_owned()
-                );
-            }
-        };
-        Ok((what, of))
+            _ => return None,
+        })
     }
 
     const fn word(self) -> &'static str {
@@ -141,6 +163,9 @@ pub(super) enum BadUse {
     /// `timeline pdb`.
     #[error("there is no timeline of a {0}: allowed is pod (po) or node (no)")]
     NoTimeline(&'static str),
+    /// `pdo orders-1`.
+    #[error("there is no kind {0}: allowed is {KINDS}")]
+    NoKind(String),
     /// `pod`.
     #[error("which {0}? Give its name: {0} NAME")]
     NoName(&'static str),
@@ -148,11 +173,11 @@ pub(super) enum BadUse {
 
 /// `resolve` is `explain` with the steps that let go.
 #[derive(Debug, ClapArgs)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = crate::exit::help("resolve"))]
 pub struct ResolveArgs {
     /// The kind: namespace (ns); or kind and name, as in namespace/NAME
     #[arg(value_name = "KIND[/NAME]", value_parser = namespace_kind)]
-    what: (What, Option<String>),
+    what: Subject,
 
     /// Which one
     #[arg(value_name = "NAME", value_parser = name)]
@@ -165,9 +190,9 @@ pub struct ResolveArgs {
     cluster: ConnectArgs,
 }
 
-fn namespace_kind(text: &str) -> Result<(What, Option<String>), String> {
-    match What::parse(text) {
-        Ok((What::Namespace, of)) => Ok((What::Namespace, of)),
+fn namespace_kind(text: &str) -> Result<Subject, String> {
+    match Subject::parse(text) {
+        Ok(found @ Subject::Kind(What::Namespace, _)) => Ok(found),
         Ok(_) | Err(_) => Err("allowed is namespace (ns)".to_owned()),
     }
 }
@@ -176,40 +201,37 @@ impl ResolveArgs {
     pub(super) fn main(self) -> anyhow::Result<Exit> {
         let Self { what, name, print, cluster } = self;
         let watch = WatchArgs::default();
-        let (namespace, selector, all_namespaces) = (None, None, false);
-        Args { what, name, namespace, all_namespaces, selector, steps: true, watch, print, cluster }.main()
-    }
-}
-
-/// A name may stand in two places, and once.
-fn one_name(
-    (what, of): (What, Option<String>),
-    name: Option<String>,
-) -> Result<(What, Option<String>), BadUse> {
-    match (of, name) {
-        (Some(one), Some(other)) => Err(BadUse::TwoNames(what.word(), one, other)),
-        (one, other) => Ok((what, one.or(other))),
+        let (selector, all_namespaces) = (None, false);
+        Args { what, name, all_namespaces, selector, steps: true, watch, print, cluster }.main()
     }
 }
 
 impl Args {
     pub(super) fn main(self) -> anyhow::Result<Exit> {
-        let (what, name) = one_name(self.what.clone(), self.name.clone())?;
-        if (self.selector.is_some() || self.all_namespaces) && (what != What::Pdb || name.is_some()) {
+        let (what, name) = self.what.clone().with(self.name.clone())?;
+        if (self.selector.is_some() || self.all_namespaces) && (what != Some(What::Pdb) || name.is_some()) {
             bail!(BadUse::NoList);
         }
-        if what == What::Pdb {
-            return block_on(pdb::explain_pdb(self, name));
+        let cluster = self.cluster.clone();
+        if what == Some(What::Pdb) {
+            return cluster
+                .reach("explain pdb", async |session| pdb::explain_pdb(&session, self, name).await);
         }
-        let Some(name) = name else { bail!(BadUse::NoName(what.word())) };
-        block_on(self.run(what, name))
+        let Some(name) = name else { bail!(BadUse::NoName(what.map_or("object", What::word))) };
+        let command = if self.steps { "resolve" } else { "explain" };
+        cluster.reach(command, async |session| {
+            let what = match what {
+                Some(what) => what,
+                None => node_or_pod(&session, self.cluster.namespace.as_deref(), &name).await?,
+            };
+            self.run(session, what, name).await
+        })
     }
 
-    async fn run(self, what: What, name: String) -> anyhow::Result<Exit> {
-        let session = open(&self.cluster.options()).await?;
+    async fn run(self, session: Session, what: What, name: String) -> anyhow::Result<Exit> {
         let paint = self.print.paint();
         let ask = async || {
-            let answer = answer(&session, what, &name, self.namespace.as_deref(), self.steps).await?;
+            let answer = answer(&session, what, &name, self.cluster.namespace.as_deref(), self.steps).await?;
             let document = Document::of(&answer, session.target());
             let people = || session.headed(&page(&answer, self.print.output, paint));
             let text = self.print.output.text(&document, people)?;
@@ -233,7 +255,7 @@ pub(super) async fn asked(
     named: &str,
 ) -> anyhow::Result<serde_json::Value> {
     // All of it becomes part of URLs.
-    let (what, _) = What::parse(kind).map_err(anyhow::Error::msg)?;
+    let what = What::of(kind).with_context(|| format!("{kind}: allowed is {KINDS}"))?;
     let named = name(named).map_err(anyhow::Error::msg)?;
     let namespace = namespace.map(name).transpose().map_err(anyhow::Error::msg)?;
     let answer = answer(session, what, &named, namespace.as_deref(), false).await?;
@@ -247,10 +269,24 @@ pub(super) async fn asked_text(
     namespace: Option<&str>,
     name: &str,
 ) -> anyhow::Result<(String, serde_json::Value)> {
-    let (what, _) = What::parse(kind).map_err(anyhow::Error::msg)?;
+    let what = What::of(kind).with_context(|| format!("{kind}: allowed is {KINDS}"))?;
     let answer = answer(session, what, name, namespace, false).await?;
     let document = serde_json::to_value(Document::of(&answer, session.target()))?;
     Ok((session.headed(&page(&answer, Output::Wide, Paint::plain())), document))
+}
+
+/// What a name alone means: a node, else a pod.
+async fn node_or_pod(session: &Session, namespace: Option<&str>, name: &str) -> anyhow::Result<What> {
+    match session.whole(&format!("/api/v1/nodes/{name}")).await {
+        Err(error) if error.is_not_found() => {}
+        Ok(_) | Err(_) => return Ok(What::Node),
+    }
+    let path = Kind::Pods.path_in(namespace);
+    let pods = session.items(&format!("{path}?fieldSelector=metadata.name={name}&limit=1")).await;
+    if pods.is_ok_and(|pods| pods.is_empty()) {
+        bail!(NotThere::new(Named::Node, None, name).and(&format!(", and no pod {name} either")));
+    }
+    Ok(What::Pod)
 }
 
 /// The answer about one object, by what may be read now.
@@ -271,6 +307,7 @@ async fn answer(
         What::Pod => {
             let pod = found(&look, given, own, name)?;
             look.hear(session, &pod.key.namespace, "Pod", name).await;
+            look.ask_successor(session, &pod.key.namespace, name).await;
             // Who may delete it is said of those that end, who holds its volume of those that begin.
             if pod.deletion.is_some() {
                 look.ask_policies(session).await;
@@ -290,7 +327,7 @@ async fn answer(
             let node = look.scene(|scene| explain_node(&Arc::from(name), scene));
             let Some(answer) = node else {
                 match look.pods_unread() {
-                    None => bail!("there is no node {name}, and no pod names it"),
+                    None => bail!(NotThere::new(Named::Node, None, name).and(", and no pod names it")),
                     Some((why, _)) => {
                         bail!("there is no node {name}; it is not known whether a pod names it. {why}")
                     }
@@ -332,14 +369,14 @@ fn found(look: &Look, given: Option<&str>, own: &str, name: &str) -> anyhow::Res
                 Some((why, only)) if *only != Some(namespace) => anyhow::anyhow!(
                     "it is not known whether there is a pod {name} in namespace {namespace}. {why}"
                 ),
-                Some(_) | None => anyhow::anyhow!("there is no pod {name} in namespace {namespace}"),
+                Some(_) | None => NotThere::new(Named::Pod, Some(namespace), name).into(),
             }),
             (None, []) => match &unread {
                 Some((why, Some(only))) => {
                     bail!("there is no pod {name} in namespace {only}; it is not known whether another namespace has one. {why}")
                 }
                 Some((why, None)) => bail!("it is not known whether there is a pod {name}. {why}"),
-                None => bail!("there is no pod {name} in any namespace"),
+                None => bail!(NotThere::new(Named::Pod, None, name).and(" in any namespace")),
             },
             (None, [one]) => Ok((*one).clone()),
             (None, several) => match within(own) {

@@ -58,6 +58,10 @@ pub(crate) fn page(answer: &Answer, output: Output, paint: Paint) -> String {
     let tone = tone_of(answer.verdict.standing);
     let verdict = paint.marked(tone, &sentence(&answer.verdict));
     let mut text = format!("{}\n{verdict}", paint.wrap(&facts.join("   "), 2));
+    if let Some(before) = &answer.before {
+        let title = format!("BEFORE: the pod that was here until {} (UTC)", clock(before.until, false));
+        section(&mut text, paint, &title, &history(&before.history, paint));
+    }
     section(&mut text, paint, "HOW IT GOT HERE (UTC)", &history(&answer.history, paint));
     section(&mut text, paint, "SIGNS OF LIFE", &findings(&answer.signals, paint));
     section(&mut text, paint, "PROOF THAT IT STOPPED (one is enough)", &findings(&answer.evidence, paint));
@@ -89,19 +93,24 @@ fn section(text: &mut String, paint: Paint, title: &str, body: &str) {
     }
 }
 
-/// A moment of today has no date.
-pub(crate) fn clock(at: Timestamp, last: Timestamp) -> String {
-    let (at, last) = (format!("{at:.0}"), format!("{last:.0}"));
-    let day = |text: &str| text.split('T').next().unwrap_or_default().to_owned();
-    let time = at.split('T').nth(1).unwrap_or_default().trim_end_matches('Z').to_owned();
-    if day(&at) == day(&last) { time } else { format!("{} {time}", day(&at)) }
+/// Whether these moments are of several days: then each of them is told with its date.
+pub(crate) fn are_dated(moments: &[Moment]) -> bool {
+    let day = |moment: &Moment| format!("{:.10}", moment.at.to_string());
+    moments.first().is_some_and(|first| moments.iter().any(|moment| day(moment) != day(first)))
+}
+
+/// The time of day, or date and time.
+pub(crate) fn clock(at: Timestamp, dated: bool) -> String {
+    let at = format!("{at:.0}");
+    let (day, time) = at.trim_end_matches('Z').split_once('T').unwrap_or_default();
+    if dated { format!("{day} {time}") } else { time.to_owned() }
 }
 
 /// What happened, a line each.
 pub(crate) fn history(moments: &[Moment], paint: Paint) -> String {
-    let Some(last) = moments.last() else { return String::new() };
+    let dated = are_dated(moments);
     let row = |moment: &Moment| {
-        (Tone::Plain, vec![clock(moment.at, last.at), moment.what.clone(), moment.detail.clone()])
+        (Tone::Plain, vec![clock(moment.at, dated), moment.what.clone(), moment.detail.clone()])
     };
     let rows: Vec<_> = moments.iter().map(row).collect();
     paint.table(&["", "", ""], &rows)

@@ -8,7 +8,8 @@ use pod_safety_shared::model::{Budget, Kind};
 use super::Args;
 use crate::Exit;
 use crate::budgets::{self, Document};
-use crate::cluster::{Chosen, PrintArgs, Session, open};
+use crate::cluster::{Chosen, PrintArgs, Session};
+use crate::helped::{Named, NotThere};
 use crate::watch::Shown;
 
 /// What an explanation of budgets reads.
@@ -22,14 +23,13 @@ const KINDS: [Kind; 6] = [
 ];
 
 /// One budget, or a table of them.
-pub(super) async fn explain_pdb(args: Args, name: Option<String>) -> anyhow::Result<Exit> {
-    let Args { namespace, selector, print, cluster, watch, .. } = args;
-    let session = open(&cluster.options()).await?;
+pub(super) async fn explain_pdb(session: &Session, args: Args, name: Option<String>) -> anyhow::Result<Exit> {
+    let Args { selector, print, cluster, watch, .. } = args;
     let own = || session.connection.default_namespace().to_owned();
-    let namespace = namespace.or_else(|| name.is_some().then(own));
+    let namespace = cluster.namespace.or_else(|| name.is_some().then(own));
     let ask = async || {
         let chosen = session.selected(Kind::Budgets, selector.as_deref()).await?;
-        look(&session, namespace.as_deref(), name.as_deref(), chosen.as_ref(), &print).await
+        look(session, namespace.as_deref(), name.as_deref(), chosen.as_ref(), &print).await
     };
     watch.show(&session.env, print.output, ask).await
 }
@@ -63,10 +63,7 @@ async fn look(
                 0 => String::new(),
                 count => format!(" ({count} PodDisruptionBudgets there cannot be read)"),
             };
-            bail!(
-                "there is no PodDisruptionBudget {name} in namespace {}{unread}",
-                namespace.unwrap_or_default()
-            )
+            bail!(NotThere::new(Named::Pdb, namespace, name).and(&unread))
         }
         (Some(_), [one, ..]) => {
             let document = Document::of(one, session.target());

@@ -5,37 +5,52 @@ use std::time::Duration;
 use anyhow::bail;
 use clap::Args as ClapArgs;
 use jiff::{SignedDuration, Timestamp};
-use pod_safety_explain::{Moment, since, span, timeline};
+use pod_safety_explain::{Answer, Moment, since, span, timeline};
 use pod_safety_shared::client::Target;
 use serde::Serialize;
 
-use super::page::clock;
-use super::{BadUse, Look, What, answer, name, one_name};
-use crate::block_on;
-use crate::cluster::{ConnectArgs, PrintArgs, Session, open};
+use super::page::{are_dated, clock};
+use super::{BadUse, Look, NAMESPACE, Subject, What, answer, name, node_or_pod};
+use crate::cluster::{ConnectArgs, PrintArgs, Session};
 use crate::paint::{Paint, Tone};
 use crate::watch::{Shown, WatchArgs};
-use crate::{API_VERSION, Exit};
+use crate::{API_VERSION, Exit, duration};
 
 /// So far it is looked back if nothing is named.
-const DAY: SignedDuration = SignedDuration::from_hours(24);
+pub(crate) const DAY: Duration = Duration::from_hours(24);
+
+/// Objects tell of what is long past, Events of an hour.
+const LONGEST: Duration = Duration::from_hours(720);
+
+fn since_when(text: &str) -> Result<Duration, String> {
+    duration::between(
+        text,
+        Duration::from_secs(1),
+        LONGEST,
+        "allowed is 1s to 720h, written such as 30m or 3h",
+    )
+}
+
+fn before(at: Timestamp, since: Duration) -> Timestamp {
+    let since = SignedDuration::try_from(since).unwrap_or(SignedDuration::MAX);
+    at.saturating_sub(since).unwrap_or(Timestamp::MIN)
+}
 
 #[derive(Debug, ClapArgs)]
-#[command(
-    after_help = "Exits with 0, 1 after an error, 2 for wrong usage, 6 if parts of it could not be read."
-)]
+#[command(after_help = crate::exit::help("timeline"), mut_arg("namespace", |arg| arg.help(NAMESPACE)))]
 pub struct TimelineArgs {
-    /// The kind: pod (po) or node (no); or kind and name, as in node/NAME. Without it: the last 24 hours of the whole cluster
-    #[arg(value_name = "KIND[/NAME]", value_parser = What::parse)]
-    what: Option<(What, Option<String>)>,
+    /// The kind: pod (po) or node (no); or kind and name, as in node/NAME; or the name of a node or a pod alone. Without it:
+    /// the whole cluster
+    #[arg(value_name = "KIND[/NAME]", value_parser = Subject::parse)]
+    what: Option<Subject>,
 
     /// Which one
     #[arg(value_name = "NAME", value_parser = name)]
     name: Option<String>,
 
-    /// The namespace of a pod. Default: that of the kubeconfig's context, else the only one that has such a pod
-    #[arg(short, long, value_name = "NAME", value_parser = name)]
-    namespace: Option<String>,
+    /// Only what happened in so much time until now, such as 3h. Default: of the whole cluster 24h, of one object all of it
+    #[arg(long, value_name = "DURATION", value_parser = since_when, allow_hyphen_values = true)]
+    since: Option<Duration>,
 
     #[command(flatten)]
     watch: WatchArgs,
@@ -71,25 +86,39 @@ struct Step<'a> {
 
 impl TimelineArgs {
     pub(crate) fn main(self) -> anyhow::Result<Exit> {
-        let Some(what) = self.what.clone() else { return block_on(self.run(None)) };
-        let (what, name) = one_name(what, self.name.clone())?;
-        if !matches!(what, What::Pod | What::Node) {
-            bail!(BadUse::NoTimeline(what.word()));
+        let cluster = self.cluster.clone();
+        let Some(what) = self.what.clone() else {
+            return cluster.reach("timeline", async |session| self.run(session, None).await);
+        };
+        let (what, name) = what.with(self.name.clone())?;
+        if let Some(other) = what.filter(|what| !matches!(what, What::Pod | What::Node)) {
+            bail!(BadUse::NoTimeline(other.word()));
         }
-        let Some(name) = name else { bail!(BadUse::NoName(what.word())) };
-        block_on(self.run(Some((what, name))))
+        let Some(name) = name else { bail!(BadUse::NoName(what.map_or("object", What::word))) };
+        cluster.reach("timeline", async |session| {
+            let what = match what {
+                Some(what) => what,
+                None => node_or_pod(&session, self.cluster.namespace.as_deref(), &name).await?,
+            };
+            self.run(session, Some((what, name))).await
+        })
     }
 
-    async fn run(self, of: Option<(What, String)>) -> anyhow::Result<Exit> {
-        let session = open(&self.cluster.options()).await?;
+    async fn run(self, session: Session, of: Option<(What, String)>) -> anyhow::Result<Exit> {
         let paint = self.print.paint();
         let ask = async || {
             let told = match &of {
                 Some((what, name)) => {
-                    let answer = answer(&session, *what, name, self.namespace.as_deref(), false).await?;
-                    Told { object: answer.object, history: answer.history, missing: answer.missing }
+                    let namespace = self.cluster.namespace.as_deref();
+                    let mut told = Told::of(answer(&session, *what, name, namespace, false).await?);
+                    if let Some(since) = self.since {
+                        let (session, _version) = session.by_its_clock().await;
+                        let from = before(session.env.clock.wall(), since);
+                        told.history.retain(|moment| moment.at >= from);
+                    }
+                    told
                 }
-                None => Told::of_all(&session).await?,
+                None => Told::of_all(&session, self.since.unwrap_or(DAY)).await?,
             };
             let people = || session.headed(&told.text(paint));
             let text = self.print.output.text(&told.document(session.target()), people)?;
@@ -108,12 +137,22 @@ pub(crate) struct Told {
 }
 
 impl Told {
-    /// The last 24 hours of the whole cluster.
-    pub(crate) async fn of_all(session: &Session) -> anyhow::Result<Self> {
+    /// Of one object, with what became of those that had its name before.
+    fn of(answer: Answer) -> Self {
+        let Answer { object, before, history, missing, .. } = answer;
+        let mut history: Vec<Moment> =
+            before.map(|before| before.history).unwrap_or_default().into_iter().chain(history).collect();
+        history.sort_by_key(|moment| moment.at);
+        Self { object, history, missing }
+    }
+
+    /// What happened in the whole cluster in so much time.
+    pub(crate) async fn of_all(session: &Session, within: Duration) -> anyhow::Result<Self> {
         let mut look = Look::at(session, Some(session.connection.default_namespace())).await?;
         look.hear_everywhere(session).await;
+        look.ask_successors(session).await;
         look.ask_pauses(session, None).await;
-        let since = look.wall.saturating_sub(DAY).unwrap_or(Timestamp::MIN);
+        let since = before(look.wall, within);
         let history = look.scene(|scene| timeline(since, scene));
         Ok(Self { object: "cluster".to_owned(), history, missing: look.missing() })
     }
@@ -162,9 +201,10 @@ fn total(moments: &[Moment]) -> Duration {
 }
 
 fn page(moments: &[Moment], missing: &[String], paint: Paint) -> String {
-    let Some(last) = moments.last() else {
+    if moments.is_empty() {
         return "Nothing is known about it. Events are kept for an hour.\n".to_owned();
-    };
+    }
+    let dated = are_dated(moments);
     let several = moments.iter().any(|moment| !moment.object.is_empty());
     let row = |step: &Step<'_>| {
         let after = match step.after_seconds {
@@ -172,7 +212,7 @@ fn page(moments: &[Moment], missing: &[String], paint: Paint) -> String {
             seconds => format!("+{}", span(Duration::from_secs(seconds))),
         };
         let Moment { at, object, what, detail } = step.moment;
-        let mut cells = vec![clock(*at, last.at), after, object.clone(), what.clone(), detail.clone()];
+        let mut cells = vec![clock(*at, dated), after, object.clone(), what.clone(), detail.clone()];
         if !several {
             cells.remove(2);
         }
@@ -225,6 +265,65 @@ mod tests {
 "
         );
         assert!(told("2026-11-21T10:23:05Z").is_empty());
+    }
+
+    /// It ended with the removal of the old pod, and its deletion was not told any more.
+    #[test]
+    fn bug_the_timeline_ended_before_the_pod_was_back() {
+        let mut stage = Stage::lost();
+        stage.is_back(true);
+        let since = "2026-11-20T10:23:05Z".parse().unwrap();
+        let text = page(&stage.scene(|scene| timeline(since, scene)), &[], Paint::plain());
+        let told = stage.scene(|scene| {
+            let pod = scene.view.all_pods().find(|pod| *pod.key.name == *"orders-1").unwrap();
+            Told::of(pod_safety_explain::explain_pod(pod, scene))
+        });
+        assert_eq!(text, "TIME (UTC)  AFTER   OBJECT             WHAT
+10:14:05            node/worker-b1     last heartbeat of worker-b1
+10:14:55    +50s    node/worker-b1     worker-b1 counts as lost     50s after its last heartbeat
+10:14:55            node/worker-b1     worker-b1 is tainted         node.kubernetes.io/unreachable:NoExecute
+10:15:05    +10s    pod/shop/orders-1  NodeNotReady                 Node is not ready (pod-safety)
+10:19:55    +4m50s  pod/shop/orders-1  deletion requested
+10:20:25    +30s    node/worker-b1     held: NoEvidence             shop/orders-1
+10:22:35    +2m10s  pod/shop/orders-1  ForceDeleted                 node worker-b1 was powered off: FenceEvidence worker-b1-e (pod-safety)
+10:22:37    +2s     pod/shop/orders-1  scheduled to worker-a1
+10:22:45    +8s     pod/shop/orders-1  Ready on worker-a1           orders-1 was away for 8m40s
+8m40s in all
+");
+        assert_eq!(told.text(Paint::plain()), "TIME (UTC)  AFTER   WHAT
+10:14:05            last heartbeat of worker-b1
+10:14:55    +50s    worker-b1 counts as lost     50s after its last heartbeat
+10:14:55            worker-b1 is tainted         node.kubernetes.io/unreachable:NoExecute
+10:15:05    +10s    NodeNotReady                 Node is not ready (pod-safety)
+10:19:55    +4m50s  deletion requested
+10:20:25    +30s    held: NoEvidence             node worker-b1
+10:22:35    +2m10s  ForceDeleted                 node worker-b1 was powered off: FenceEvidence worker-b1-e (pod-safety)
+10:22:37    +2s     scheduled to worker-a1
+10:22:45    +8s     Ready on worker-a1           orders-1 was away for 8m40s
+8m40s in all
+");
+    }
+
+    #[test]
+    fn what_an_incident_tells_is_not_told_again_by_events() {
+        let mut stage = Stage::lost();
+        stage.policy("Asserted");
+        stage.said("node/worker-b1", "FenceAttempted", "Switching it off");
+        let told = |stage: &Stage| {
+            let answer = stage.scene(|scene| explain_node(&Arc::from("worker-b1"), scene)).unwrap();
+            answer.history.iter().any(|one| one.what == "FenceAttempted")
+        };
+        assert!(told(&stage), "there is no incident");
+        stage.fence("Fenced", &[("2026-11-21T10:15:10Z", None)]);
+        assert!(!told(&stage));
+    }
+
+    #[test]
+    fn what_happened_on_several_days_has_dates_in_all_rows() {
+        let moment = |at: &str| Moment::new(at.parse().unwrap(), "x", "");
+        let text =
+            page(&[moment("2026-11-20T23:59:59Z"), moment("2026-11-21T00:00:09Z")], &[], Paint::plain());
+        assert!(text.contains("2026-11-20 23:59:59") && text.contains("2026-11-21 00:00:09"), "{text}");
     }
 
     #[test]

@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::look::refusal;
 use super::{Look, What};
 use crate::cluster::Session;
+use crate::helped::{Named, NotThere};
 
 /// So many nodes are asked whether they have it mounted: of a volume for one node at a time there are one or two.
 const NODES: usize = 20;
@@ -114,13 +115,14 @@ async fn named(
             bail!("it is not known whether there is a {} {name}. {}", what.word(), refused.join(" "))
         }
         (None, None) => {
-            let within = given.map_or("any namespace".to_owned(), |one| format!("namespace {one}"));
+            let within = if given.is_none() { " in any namespace" } else { "" }.to_owned();
             match what {
-                What::PersistentVolume => bail!("there is no PersistentVolume {name}"),
-                What::Claim => bail!("there is no PersistentVolumeClaim {name} in {within}"),
-                _ => bail!(
-                    "there is no PersistentVolumeClaim {name} in {within}, and no PersistentVolume {name}"
-                ),
+                What::PersistentVolume => bail!(NotThere::new(Named::PersistentVolume, None, name)),
+                What::Claim => bail!(NotThere::new(Named::Claim, given, name).and(&within)),
+                _ => {
+                    let more = format!("{within}, and no PersistentVolume {name}");
+                    bail!(NotThere::new(Named::Claim, given, name).and(&more))
+                }
             }
         }
     }

@@ -24,14 +24,8 @@ pub(super) async fn begin(work: &Work) -> anyhow::Result<Exit> {
     if work.args.power_off {
         // Before a pod is evicted: whoever cannot go on does not begin.
         people::policy(&session.connection, &examined).await?;
-        let page = || {
-            format!(
-                "\nThe machine of node {node} loses its power when it is empty.\nCluster: {}",
-                session.target()
-            )
-        };
+        let page = || format!("\nThe machine of node {node} loses its power when it is empty.");
         if !consents(&format!("{PHRASE} {node}"), work.args.confirm.as_deref(), page)? {
-            say("pod-safety: the confirmation did not match; nothing was changed");
             return Ok(Exit::Refused);
         }
     }
@@ -65,7 +59,7 @@ async fn plan(work: &Work) -> anyhow::Result<Exit> {
     } else {
         ""
     };
-    let said = format!("After the drain {off}fencing of it is paused until --finish. Nothing was changed.\n");
+    let said = format!("After the drain {off}fencing of it is paused until --finish.\n");
     print(&said)?;
     Ok(exit)
 }

@@ -17,22 +17,17 @@ use clap::Args as ClapArgs;
 use pod_safety_shared::api::{Incarnation, Pause};
 use pod_safety_shared::authority::people::{self, Lifecycle, Scope};
 
-use super::cluster::{ConnectArgs, Session, name, open};
+use super::cluster::{ConnectArgs, Session, name};
 use super::confirm_down::{reason, refused};
 use super::drain::ConsentArgs;
 use super::paint::{Color, Paint};
 use super::{Exit, duration};
-use crate::block_on;
 
 /// With this the reason of our own pause begins: another one is left as it is.
 const PAUSED_FOR: &str = "maintenance: ";
 
-/// At the end of `--help`.
-const EXIT_CODES: &str = "Exits with 0 when a person may begin, or with --finish when the node is back; 1 after an error or \
-    Ctrl-C, 2 for wrong usage, 3 if something blocks, 4 if it is rejected, 5 when the time is up. Run it again to continue.";
-
 #[derive(Debug, ClapArgs)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = crate::exit::help("maintain"))]
 pub struct Args {
     /// The node
     #[arg(value_name = "NODE", value_parser = name)]
@@ -86,11 +81,11 @@ struct Work {
 
 impl Args {
     pub(super) fn main(self) -> anyhow::Result<Exit> {
-        refused(block_on(self.run()))
+        let cluster = self.cluster.clone();
+        refused(cluster.reach("maintain", async |session| self.run(session).await))
     }
 
-    async fn run(self) -> anyhow::Result<Exit> {
-        let session = open(&self.cluster.options()).await?;
+    async fn run(self, session: Session) -> anyhow::Result<Exit> {
         session.announce();
         let by = people::whoami(&session.connection).await?;
         let reason = self.reason.clone().unwrap_or_default();

@@ -24,12 +24,11 @@ use pod_safety_shared::client::Target;
 use pod_safety_shared::record::error_chain;
 use serde_json::{Value, json};
 
-use super::cluster::{ConnectArgs, Output, Session, open};
-use super::explain::{Told, asked_text, our_pods};
+use super::cluster::{ConnectArgs, Output, Session};
+use super::explain::{DAY, Told, asked_text, our_pods};
 use super::paint::Paint;
 use super::status::Seen;
 use super::{Exit, clean, doctor, plural, print};
-use crate::block_on;
 
 /// So many things are explained, one after another: in a storm the first ones say as much as all.
 const EXPLAINED: usize = 20;
@@ -55,9 +54,7 @@ const OBJECTS: [(&str, &str); 13] = [
 ];
 
 #[derive(Debug, ClapArgs)]
-#[command(
-    after_help = "Exits with 0 if it is written, 1 after an error, 2 for wrong usage, 6 if it is written but parts of it could not be read."
-)]
+#[command(after_help = crate::exit::help("report"))]
 pub struct Args {
     /// The folder, which must not exist yet. Default: pod-safety-report- and the time, in the current folder
     #[arg(long, value_name = "FOLDER")]
@@ -117,11 +114,11 @@ impl Folder {
 
 impl Args {
     pub(super) fn main(self) -> anyhow::Result<Exit> {
-        block_on(self.run())
+        let cluster = self.cluster.clone();
+        cluster.reach("report", async |session| self.run(session).await)
     }
 
-    async fn run(self) -> anyhow::Result<Exit> {
-        let session = open(&self.cluster.options()).await?;
+    async fn run(self, session: Session) -> anyhow::Result<Exit> {
         let at = session.env.clock.wall();
         // Who cannot speak to the cluster at all is told so, and gets no empty folder.
         let seen = Seen::by(&session).await?;
@@ -129,7 +126,7 @@ impl Args {
         let mut folder = Folder::new(self.into.unwrap_or_else(|| PathBuf::from(name)))?;
         folder.put("status", Ok((seen.text(Paint::plain()), json!(seen.document()))));
         folder.put("doctor", doctor::diagnosis(&session).await);
-        let told = Told::of_all(&session).await;
+        let told = Told::of_all(&session, DAY).await;
         folder.put(
             "timeline",
             told.map(|told| (told.text(Paint::plain()), json!(told.document(session.target())))),

@@ -62,9 +62,9 @@ function show(seen) {
   const checked = seen.identities !== null && seen.waitForProof !== null;
   const tone = !checked || seen.waitForProof ? "Wait" : "Good";
   const counted = !checked ? "Not checked, because pods, nodes or Leases could not be read"
-    : `${plural(seen.identities, "pod")} with a stable identity` + (seen.waitForProof ? `, ${seen.waitForProof} held until there is proof that they stopped` : ", none held");
+    : `${seen.identities}, ` + (seen.waitForProof ? `${seen.waitForProof} waiting for proof that the old pod stopped` : "none waits for proof");
   const promise = make("div", "card promise", mark(tone), make("div", "",
-    make("b", "", "At most one pod per stable identity"), make("span", "dim", counted)));
+    make("b", "", "StatefulSet pods and the like"), make("span", "dim", counted)));
   const troubles = blocks => seen.troubles.filter(one => one.blocks === blocks).map(one => row(one.blocks ? "Bad" : "Wait", one.object, explainable(one.object) ? one.message : `${one.message} · ${one.command}`, "", explainable(one.object)));
   const blocked = seen.blocked.map(one => row("Bad", `${one.namespace}/${one.pod}`, `${one.node === null ? "on no node" : `on ${one.node}`} · needs ${one.needs}`, one.age, explainable(`pod/${one.namespace}/${one.pod}`)));
   const [calmTone, calmWords] = seen.verdict === "Clear" ? ["Good", "Nothing needs a person"] : ["Wait", "It is not known whether something needs a person, because not everything could be read"];
@@ -85,6 +85,8 @@ const findings = all => table(all.map(one => {
   return [cell, make("td", "", words(one.type)), make("td", "dim", one.detail)];
 }));
 
+const moments = all => table(all.map(moment => [make("td", "time", utc(moment.at)), make("td", "", moment.what), make("td", "dim", moment.detail)]));
+
 function command(text) {
   const copy = make("button", "", "copy");
   copy.addEventListener("click", async () => { await navigator.clipboard.writeText(text); copy.textContent = "copied"; setTimeout(() => { copy.textContent = "copy"; }, 1500); });
@@ -98,7 +100,8 @@ function answer(one) {
     make("h3", "", one.object), make("div", "dim", (one.facts || []).join(" · ")),
     make("div", `verdict ${tone}`, make("b", "", MARK[tone] + " " + words(one.verdict)), make("p", "", one.message)),
     ...part("What can be done", one.next, all => make("div", "", ...all.flatMap(next => [make("div", "", next.when), next.command ? command(next.command) : ""]))),
-    ...part("How it got here (UTC)", one.history, all => table(all.map(moment => [make("td", "time", utc(moment.at)), make("td", "", moment.what), make("td", "dim", moment.detail)]))),
+    ...(one.before ? part(`Before: the pod that was here until ${utc(one.before.until)} (UTC)`, one.before.history, moments) : []),
+    ...part("How it got here (UTC)", one.history, moments),
     ...part("Signs of life", one.signals, findings),
     ...part("Proof that it stopped: one is enough", one.evidence, findings),
     ...part("Who may act", one.actors, all => table(all.map(actor => [make("td", "", actor.who), make("td", "dim", actor.may)]))),

@@ -13,7 +13,7 @@ fn as_many_pods_go_in_each_turn_as_their_budget_allows_at_a_time() {
     let plan = scene.plan();
     assert_eq!(steps(&plan), [1, 1, 2, 2, 3, 3, 4].map(Some));
     assert_eq!(plan.rows[0].why, "pdb pdb-db: 7 healthy - 5 needed = 2 at a time");
-    assert_eq!(plan.summary(), Summary { now: 2, later: 5, ..Summary::default() });
+    assert_eq!(plan.summary(), Summary { nowhere: 7, ..Summary::default() });
 }
 
 #[test]

@@ -22,6 +22,7 @@ fn explained(world: &World, second: u64, said: &[Said]) -> Answer {
         policies: Policies::Deny,
         said,
         attachments: &[],
+        successors: &[],
         pauses: &[],
         unread: &[],
     };
@@ -176,7 +177,8 @@ fn refused(message: &str, second: u64) -> Said {
     let at = stamp(second).parse().unwrap();
     let (object, reason) = ("pod/ns/web-0".to_owned(), "ForceDeleteRefused".to_owned());
     let (message, by) = (message.to_owned(), "pod-safety".to_owned());
-    Said { at, first: at, count: 1, object, reason, message, by, warning: true }
+    let (uid, node, requested) = (String::new(), String::new(), None);
+    Said { at, first: at, count: 1, object, uid, node, requested, reason, message, by, warning: true }
 }
 
 const MAY_BE_ON: &str = "PowerStateUnconfirmed: the machine may be on again: fence/bmc: no answer";
@@ -199,7 +201,7 @@ fn bug_explain_did_not_say_that_the_force_delete_was_refused() {
     let answer =
         explained(&world, 100, &[refused("PowerStateUnconfirmed: an older one", 70), refused(MAY_BE_ON, 90)]);
     assert_eq!((verdict_of(&answer), offers_confirmation(&answer)), ((Standing::Blocked, "Refused"), true));
-    let said = "the evidence e says that node n is off, but the force delete was refused 10s ago: PowerStateUnconfirmed: the machine may be \
+    let said = "The evidence e says that node n is off, but the force delete was refused 10s ago: PowerStateUnconfirmed: the machine may be \
         on again: fence/bmc: no answer. It is tried again.";
     assert_eq!(answer.verdict.message, said);
     let ours = answer.actors.iter().find(|actor| actor.who == "pod-safety").unwrap();

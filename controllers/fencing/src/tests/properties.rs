@@ -157,7 +157,8 @@ proptest! {
                     prop_assert!(proved && sketch.named && sketch.machine == 0 && target.status.tainted);
                 }
                 Step::Untaint(target) => {
-                    prop_assert!(sketch.machine == 2 && !sketch.pod && target.status.phase == Phase::Done);
+                    let phase = if sketch.pod { Phase::ALL[sketch.phase] } else { Phase::Done };
+                    prop_assert!(sketch.machine == 2 && !target.status.tainted && target.status.phase == phase);
                 }
                 Step::Withdraw(target) => {
                     prop_assert!(sketch.proof == 2 && sketch.named && sketch.tainted && !target.status.tainted);

@@ -119,10 +119,9 @@ fn switched_on_and_back_with_another_boot_it_is_done_and_our_taint_goes() {
 fn who_comes_back_by_himself_ends_his_old_pods_first() {
     let mut stage = fenced();
     stage.comes_back("n", "boot-2");
+    assert_eq!(stage.act("n"), ["untaint"], "nothing proves this boot over");
     assert_eq!(stage.words("n"), ["?WaitsForPods"]);
     stage.gone(Kind::Pods, "db-0");
-    assert_eq!(stage.words("n"), ["untaint"]);
-    stage.edit(|_, status| status.tainted = false);
     assert_eq!(stage.words("n"), ["write Done"], "nothing of ours is on it");
 }
 
@@ -417,4 +416,51 @@ fn a_new_life_that_is_lost_too_is_an_incident_of_its_own_and_waits_for_what_may_
     stage.wait(62);
     assert_eq!(stage.act("n"), ["open by p", "?AwaitingNodeReady"]);
     assert_eq!(stage.words("n"), ["off 1 by bmc", "?AwaitingNodeReady"]);
+}
+
+/// The Node was deleted while its machine was fenced, and its Lease went with it. A tenant with `pods/status` calls a pod of their own Ready.
+#[test]
+fn attack_a_tenant_that_calls_its_pod_ready_has_a_device_distrusted() {
+    let mut stage = fenced();
+    let evil = |stage: &mut Stage, ready: &str| {
+        stage.pod("evil", "n", |pod| {
+            pod["metadata"]["namespace"] = json!("tenant");
+            pod["metadata"]["ownerReferences"] = json!([]);
+            pod["status"]["conditions"] = json!([{ "type": "Ready", "status": ready }]);
+        });
+    };
+    evil(&mut stage, "False");
+    let name = stage.only().1.evidence.unwrap();
+    let (mut spec, status) = stage.proofs[&name].clone();
+    spec.lease_renewed = None;
+    stage.put_proof(&name, spec, status);
+    stage.world.remove(Kind::Nodes, "uid-n", stage.mono());
+    stage.gone(Kind::NodeLeases, "n");
+    stage.wait(5);
+    evil(&mut stage, "True");
+    stage.act("n");
+    stage.wait(31);
+    let acts = stage.act("n");
+    assert!(
+        !acts.contains(&"contradict".to_owned()),
+        "the device of all nodes is not trusted any more: {acts:?}"
+    );
+}
+
+/// The node is back with another boot. A tenant has a pod there that tolerates everything, was asked to end, and does not.
+#[test]
+fn attack_a_pod_of_the_new_boot_that_does_not_end_keeps_the_taint_on_the_node() {
+    let mut stage = on();
+    stage.answered("done");
+    stage.seen("On");
+    stage.comes_back("n", "boot-2");
+    stage.pod("evil", "n", |pod| {
+        pod["metadata"]["namespace"] = json!("tenant");
+        pod["metadata"]["ownerReferences"] = json!([]);
+        pod["metadata"]["deletionTimestamp"] = json!("2090-01-01T00:00:00Z");
+        pod["metadata"]["deletionGracePeriodSeconds"] = json!(2_000_000_000);
+        pod["status"]["conditions"] = json!([{ "type": "Ready", "status": "True" }]);
+    });
+    stage.wait(86_400);
+    assert_eq!(stage.words("n"), ["untaint"]);
 }

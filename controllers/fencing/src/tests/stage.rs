@@ -359,7 +359,7 @@ impl Stage {
         self.put_proof(name, spec, status);
     }
 
-    fn put_proof(&mut self, name: &str, spec: FenceEvidenceSpec, status: FenceEvidenceStatus) {
+    pub(super) fn put_proof(&mut self, name: &str, spec: FenceEvidenceSpec, status: FenceEvidenceStatus) {
         let object = own(name).set("/spec", json!(spec)).set("/status", json!(status));
         self.world.put(Kind::FenceEvidences, object, self.mono());
         self.proofs.insert(name.to_owned(), (spec, status));

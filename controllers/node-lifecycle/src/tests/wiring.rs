@@ -133,3 +133,21 @@ fn nl_8_kcms_metrics_and_how_late_a_node_was_found_lost() {
         ],
     );
 }
+
+/// A kubelet may write the zone of its own Node, again and again.
+#[test]
+fn attack_a_node_that_changes_its_zone_without_end_makes_no_metrics_without_end() {
+    let registry = prometheus::Registry::new();
+    let controller = NodeLifecycle::new(config(), Leadership::alone(), &registry).unwrap();
+    let mut stage = Stage::new(config(), &["n", "m", "k"]);
+    for turn in 0..1_000 {
+        stage.change("n", |node| Stage::in_zone(node, &format!("z{turn}")));
+        let guard = stage.world.read();
+        let _ = controller.decide(&Key::Node("n".into()), &guard.view(), stage.mono());
+        drop(guard);
+    }
+    controller.all(&stage.world.read().view(), &mut |_| {});
+    let page = page(&registry);
+    let series = page.iter().filter(|line| line.contains("zone=")).count();
+    assert!(series < 1_100, "{series} series after 1,000 changes of one label of one node");
+}

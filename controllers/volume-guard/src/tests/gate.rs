@@ -176,3 +176,14 @@ fn bug_a_volume_without_a_lease_was_free_though_a_kubelet_said_that_it_was_mount
     stage.proof("boot-1");
     assert_eq!(gate(&stage, "q"), ["ungate q"], "it is proved off");
 }
+
+/// The node is being drained: nothing is scheduled there, and the selector cannot be taken from the pod again.
+#[test]
+fn bug_a_pod_was_pinned_to_a_node_that_is_cordoned() {
+    let mut stage = Stage::new();
+    stage.lease("v", Some(A), false);
+    stage.node("a", |node| node["spec"]["unschedulable"] = json!(true));
+    stage.pod("p", Some("a"), "c", |_| ());
+    stage.gated("q", "c");
+    assert_ne!(said(&stage.of_pod("q", 2)), ["ungate q to host-a"]);
+}

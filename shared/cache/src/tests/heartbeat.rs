@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::*;
-use crate::testing::objects::{Obj, lease, node, pod};
+use crate::testing::objects::{Obj, lease, node, pod, stamp};
 use crate::testing::{World, at};
 
 type Seen = Option<(Sign, Mono)>;
@@ -258,6 +258,7 @@ fn a_kubelet_fell_silent_first_only_if_this_process_saw_a_whole_duration_of_its_
         (0..gone).step_by(10).for_each(|second| world.hear(at(second)));
         let silent = || world.read().view().fell_silent_before_its_node_went("n");
         world.apply(Kind::Pods, &pod("a").on("n"), at(0));
+        world.apply(Kind::NodeLeases, &lease("n", 0), at(0));
         before.iter().for_each(|(kind, object, second)| world.apply(*kind, object, at(*second)));
         assert!(!silent(), "{what}: its Node is there");
         world.remove(Kind::Nodes, "uid-n", at(gone));
@@ -281,6 +282,7 @@ fn bug_the_silence_of_a_watch_that_was_cut_counted_as_silence_of_the_kubelet() {
         let world = World::listed();
         world.apply(Kind::Pods, &pod("a").on("n"), at(0));
         world.apply(Kind::Nodes, &node("n"), at(0));
+        world.apply(Kind::NodeLeases, &lease("n", 0), at(0));
         heard.iter().for_each(|second| world.hear(at(*second)));
         world.remove(Kind::Nodes, "uid-n", at(71));
         assert_eq!(world.read().view().fell_silent_before_its_node_went("n"), expected, "{what}");
@@ -358,4 +360,28 @@ fn bug_the_end_of_a_lease_that_could_not_be_read_is_seen() {
     assert_eq!(sign(&cache), renewed(5), "whoever wrote it last lived");
     cache.tidy(at(700));
     assert_eq!(sign(&cache), None);
+}
+
+/// A virtual node, say: no Lease, and a status once a minute. Nothing says that it would have been heard within 40 s.
+#[test]
+fn bug_a_node_without_a_lease_fell_silent_because_it_renewed_none() {
+    let world = World::listed();
+    world.apply(Kind::Nodes, &node("other").ready("True"), at(0));
+    world.apply(Kind::Pods, &pod("a").on("n").running(), at(0));
+    let status = |second: u64| {
+        let beat = json!(stamp(second));
+        node("n").ready("True").set("/status/conditions/0/lastHeartbeatTime", beat).rv(100 + second)
+    };
+    for second in 0..=356 {
+        world.hear(at(second));
+        if second % 10 == 0 {
+            world.apply(Kind::NodeLeases, &lease("other", second), at(second));
+        }
+        if second % 60 == 0 {
+            world.apply(Kind::Nodes, &status(second), at(second));
+        }
+    }
+    world.remove(Kind::Nodes, "uid-n", at(356));
+    world.hear(at(356));
+    assert!(!world.read().view().fell_silent_before_its_node_went("n"), "it reported on time, 56 s ago");
 }

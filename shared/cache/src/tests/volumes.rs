@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::*;
 use crate::model::{Attachment, Budget, Held, Holder, Proof, VOLUME_GATE, Volume, VolumeClaim, VolumeLease};
-use crate::testing::at;
 use crate::testing::objects::{self, node, pod};
+use crate::testing::{World, at};
 use crate::{Left, Lookup};
 
 fn volume(name: &str) -> Obj {
@@ -312,4 +312,24 @@ fn the_pod_for_which_a_volume_was_taken_uses_it_whatever_becomes_of_its_claim() 
     assert!(cache.read().view().is_used_on_missing("v", &holder));
     cache.remove::<Pod>(&uid("uid-a"), at(3));
     assert_eq!(cache.read().view().removed_pods_end_on_missing("v", &holder), Some(at(33)));
+}
+
+/// Evidence was found, and its act failed. Then its kubelet reported, and after that another client removed the pod.
+#[test]
+fn bug_a_pod_counted_as_ended_after_its_kubelet_reported_again() {
+    let holder = Holder { node: "n".into(), node_uid: uid("uid-n"), boot_id: "b".into(), pod: None };
+    let world = World::listed();
+    world.put(Kind::Volumes, objects::volume("v", &["ReadWriteOnce"]), at(0));
+    world.put(Kind::Claims, objects::claim("c", Some("v")), at(0));
+    let dying = |version: u64| {
+        let dying = pod("a").on("n").using("c").running().terminating().rv(version);
+        let grace = |dying: Obj, field: &str| dying.set(field, json!(600));
+        grace(grace(dying, "/spec/terminationGracePeriodSeconds"), "/metadata/deletionGracePeriodSeconds")
+    };
+    world.apply(Kind::Pods, &dying(11), at(1));
+    crate::Learns::proved_ended(&**world.cache(), &uid("uid-a"));
+    world.apply(Kind::Pods, &dying(50).observed(9), at(2));
+    world.remove(Kind::Pods, "uid-a", at(3));
+    let ends = world.read().view().removed_pods_end_on_missing("v", &holder);
+    assert!(ends.is_some(), "its processes have their grace still");
 }

@@ -73,7 +73,8 @@ async fn an_event_says_when_it_happened_and_because_of_which_node() {
     let api = Api::new(&env, |_| async { created() });
     let metrics = Metrics::new().unwrap();
     let recorder = Recorder::new(env.clone(), metrics.authority);
-    recorder.record_related(event("a", "ForceDeleted"), Some(&"n".into()));
+    let requested = "2026-11-21T10:19:55Z".parse().ok();
+    recorder.record_related(event("a", "ForceDeleted"), Related { node: Some("n".into()), requested });
     recorder.record(event("b", "ForceDeleted"));
     wall.set("2026-11-21T12:07:00Z");
     let leads = Leadership::alone();
@@ -85,6 +86,23 @@ async fn an_event_says_when_it_happened_and_because_of_which_node() {
     assert!(bodies.iter().all(|body| body["eventTime"] == "2026-11-21T12:00:00.000000Z"), "{bodies:?}");
     assert_eq!(bodies[0]["related"], json!({ "apiVersion": "v1", "kind": "Node", "name": "n" }));
     assert!(bodies[1].get("related").is_none());
+    let requested = |body: &serde_json::Value| {
+        body["metadata"]["annotations"]["pod-safety.dev/deletion-requested"].clone()
+    };
+    assert_eq!((requested(&bodies[0]), requested(&bodies[1])), (json!("2026-11-21T10:19:55Z"), json!(null)));
+}
+
+#[test]
+fn a_message_begins_with_a_capital_letter_and_a_name_stays_as_it_is() {
+    for (text, wanted) in [
+        ("node n is to be fenced: r", "Node n is to be fenced: r"),
+        ("it is off", "It is off"),
+        ("lost holds it", "lost holds it"),
+        ("pod-safety acts", "pod-safety acts"),
+        ("", ""),
+    ] {
+        assert_eq!(sentence(text), wanted);
+    }
 }
 
 #[tokio::test(start_paused = true)]

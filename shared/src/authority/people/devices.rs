@@ -34,7 +34,7 @@ struct Devices {
 /// # Errors
 /// They could not be read.
 pub async fn devices(connection: &Connection) -> Result<Vec<Device>, PeopleError> {
-    const DOING: &str = "reading the FenceDevices; are the CRDs installed? See pod-safety manifests";
+    const DOING: &str = "reading the FenceDevices";
     let all: Devices = list(connection, "fencedevices", DOING).await?;
     let named = |object: Object| {
         let meta = object.metadata.common;

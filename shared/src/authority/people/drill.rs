@@ -22,6 +22,20 @@ pub struct Drill {
     pub status: NodeFenceStatus,
 }
 
+/// The NodeFence that [`rehearse`] would write, with its name. Reads only.
+///
+/// # Errors
+/// No policy chooses the node, or that could not be read.
+pub async fn supposed(
+    connection: &Connection,
+    examined: &Examined,
+    reason: &str,
+) -> Result<(String, NodeFenceSpec), PeopleError> {
+    let trigger =
+        FenceTrigger { kind: Trigger::Person, reason: reason.to_owned(), by: None, condition: None };
+    Ok((rehearsal_name(&examined.node), asked_for(connection, examined, trigger, true).await?))
+}
+
 /// Has the plan for a node written down. What an earlier drill left lying is taken for this one's.
 ///
 /// # Errors

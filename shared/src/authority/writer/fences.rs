@@ -57,6 +57,15 @@ impl Fences {
         Ok(())
     }
 
+    /// The number of this failure in a row, if it is logged: the first, and ever fewer, for the same error comes again.
+    fn logged(&self, lane: &str) -> Option<u32> {
+        let before = match self.0.get(lane) {
+            Some(Turn::UnderWay { failures } | Turn::Paused { failures, .. }) => *failures,
+            None => 0,
+        };
+        Some(before.saturating_add(1)).filter(|failures| failures.is_power_of_two())
+    }
+
     /// It ended; gives back when it may be tried again, if it failed, or has to rest.
     fn end(&mut self, lane: &Arc<str>, outcome: &Outcome, rests: Duration, now: Mono) -> Option<Mono> {
         let before = match self.0.remove(lane) {
@@ -177,8 +186,8 @@ impl Authority {
 
     pub(super) async fn monitor(&self, wish: &Monitor, owner: &Arc<dyn Owner>) {
         let outcome = monitor(&self.acting(), wish).await;
-        if let Outcome::Failed(error) = &outcome {
-            tracing::warn!(controller = owner.controller(), uid = %wish.uid, device = %wish.device, error = %error_chain(error), "the status of a device was not written; trying again");
+        if let (Outcome::Failed(error), Some(failures)) = (&outcome, self.logged(&lane_of(wish))) {
+            tracing::warn!(controller = owner.controller(), uid = %wish.uid, device = %wish.device, failures, error = %error_chain(error), "the status of a FenceDevice was not written; trying again");
         }
         self.ended_turn("monitor", &lane_of(wish), &outcome, MONITOR_RESTS, owner);
     }
@@ -193,7 +202,9 @@ impl Authority {
             }
             (Outcome::Failed(error), ..) => {
                 let Remediate { namespace, name, .. } = wish;
-                tracing::warn!(controller = owner.controller(), uid = %wish.uid, %namespace, %name, error = %error_chain(error), "the status of a remediation was not written; trying again");
+                if let Some(failures) = self.logged(&lane_of_remediation(wish)) {
+                    tracing::warn!(controller = owner.controller(), uid = %wish.uid, %namespace, %name, failures, error = %error_chain(error), "the status of a remediation was not written; trying again");
+                }
             }
             _ => {}
         }
@@ -202,10 +213,14 @@ impl Authority {
 
     pub(super) async fn review(&self, wish: &PolicyReview, owner: &Arc<dyn Owner>) {
         let outcome = review(&self.acting(), wish).await;
-        if let Outcome::Failed(error) = &outcome {
-            tracing::warn!(controller = owner.controller(), uid = %wish.uid, policy = %wish.name, error = %error_chain(error), "the status of a FencePolicy was not written; trying again");
+        if let (Outcome::Failed(error), Some(failures)) = (&outcome, self.logged(&lane_of_policy(wish))) {
+            tracing::warn!(controller = owner.controller(), uid = %wish.uid, policy = %wish.name, failures, error = %error_chain(error), "the status of a FencePolicy was not written; trying again");
         }
         self.ended_turn("review", &lane_of_policy(wish), &outcome, MONITOR_RESTS, owner);
+    }
+
+    fn logged(&self, lane: &str) -> Option<u32> {
+        self.state.lock().fences.logged(lane)
     }
 
     /// What was marked meanwhile was turned away: it is decided anew.
@@ -231,7 +246,9 @@ impl Authority {
         match outcome {
             Outcome::Written => self.say_step(fencing, controller),
             Outcome::Failed(error) => {
-                tracing::warn!(controller, %node, step, error = %error_chain(error), "a step of fencing failed; trying again");
+                if let Some(failures) = self.logged(node) {
+                    tracing::warn!(controller, %node, step, failures, error = %error_chain(error), "a step of fencing failed; trying again");
+                }
             }
             Outcome::Refused(refusal) => {
                 tracing::warn!(controller, %node, step, reason = refusal.reason(), error = %error_chain(refusal), "the evidence is not valid now; trying again");
@@ -249,7 +266,7 @@ impl Authority {
     fn say_step(&self, fencing: &Fencing, controller: &'static str) {
         let spec = fencing.step.spec();
         let message = match &fencing.step {
-            Step::Open(spec) => format!("is to be fenced: {}", spec.trigger.reason),
+            Step::Open(spec) => format!("node {} is to be fenced: {}", fencing.node, spec.trigger.reason),
             step => step.target().map(|target| target.status.message.clone()).unwrap_or_default(),
         };
         let (event, kind, reason) = match &fencing.step {

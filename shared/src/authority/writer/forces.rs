@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use pod_safety_leader::outcome::{Outcome, Unproved};
 use pod_safety_proof::{Claim, Force, Refusal};
 
@@ -13,7 +14,7 @@ use super::super::verify::{FORCE_DELETE_REFUSED, Verifier};
 use super::{Authority, Class, Owner, Staff, Submitted, Work};
 use crate::cache::Learns as _;
 use crate::clock::Mono;
-use crate::events::{About, Event, EventType, Speaker};
+use crate::events::{About, Event, EventType, Related, Speaker};
 use crate::model::{Pod, Rv};
 use crate::record::{Action, Record, error_chain};
 
@@ -162,6 +163,8 @@ impl Authority {
         let about = About::Pod(force.pod.clone());
         let code = matches!(action, Action::Refused).then_some(code);
         let event = Event { speaker: Speaker::Ours, about, kind, reason, code, message: message.to_owned() };
-        self.events.record_related(event, force.claim.node());
+        let requested = force.requested.filter(|_| matches!(action, Action::ForceDeleted));
+        let requested = requested.and_then(|at| Timestamp::from_second(at).ok());
+        self.events.record_related(event, Related { node: force.claim.node().cloned(), requested });
     }
 }

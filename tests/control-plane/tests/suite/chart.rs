@@ -207,9 +207,52 @@ async fn it_goes_and_leaves_what_was_proved(plane: &ControlPlane) {
         .text()
         .unwrap();
     assert!(secrets.trim().is_empty(), "{secrets}");
+    what_stays_on_nodes_goes_as_the_page_says(plane).await;
     // What stayed is taken over.
     upgrade(plane, "mode=guard").await;
     plane.kubectl(&["get", "fenceevidence", "proved-xxxxx"]).await.unwrap().text().unwrap();
+}
+
+async fn what_stays_on_nodes_goes_as_the_page_says(plane: &ControlPlane) {
+    const STAYS: &str = "pod-safety.dev/NodeUnreachable";
+    let page = std::fs::read_to_string(chart().join("../../docs/install.md")).unwrap();
+    let row = page.lines().find(|line| line.contains(STAYS)).unwrap();
+    let command = row.rsplit('`').nth(1).unwrap().replace("NODE", "w1");
+    let (command, patch) = command.split_once(" -p ").unwrap();
+    let command: Vec<_> = command.split(' ').skip(1).collect();
+    let node = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "w1" } });
+    plane.kubectl_with(&["create", "-f", "-"], &node.to_string()).await.unwrap().text().unwrap();
+    let lost = json!({ "status": { "conditions": [{ "type": STAYS, "status": "True" }] } }).to_string();
+    for (patch, has) in [(&*lost, true), (patch.trim_matches('\''), false)] {
+        plane.kubectl(&[&command[..], &["-p", patch]].concat()).await.unwrap().text().unwrap();
+        let node = get(plane, &["node", "w1"]).await;
+        assert_eq!(node["status"]["conditions"].to_string().contains(STAYS), has, "{node}");
+    }
+}
+
+/// It was deleted together with a role that adds to it, and kube-controller-manager wrote it anew.
+#[tokio::test]
+async fn bug_a_role_came_back_after_the_uninstall_and_the_next_install_was_refused() {
+    let plane = ControlPlane::start(Options::default()).await.unwrap();
+    let _kcm = plane.kube_controller_manager("clusterrole-aggregation-controller", &[]).await.unwrap();
+    let aggregates = async |added: bool| {
+        until("kube-controller-manager aggregates", async || {
+            let view = get(&plane, &["clusterrole", "view"]).await["rules"].to_string();
+            seen(view.contains("pod-safety.dev") == added, view)
+        })
+        .await
+        .unwrap();
+    };
+    for _ in 0..3 {
+        upgrade(&plane, "crds.enabled=false").await;
+        aggregates(true).await;
+        release(&plane, &["uninstall", "pod-safety"]).await;
+        aggregates(false).await;
+        let left = of_the_release(&plane).await;
+        assert!(left.is_empty(), "{left:?}");
+        let roles = plane.kubectl(&["get", "clusterroles", "-o", "name"]).await.unwrap().text().unwrap();
+        assert!(!roles.contains("pod-safety"), "{roles}");
+    }
 }
 
 /// The API server takes every object of every way of use, field by field.
@@ -233,7 +276,7 @@ async fn the_api_server_knows_every_field_of_every_way_of_use() {
             "--namespace=pod-safety",
             "--values",
             values.to_str().unwrap(),
-            "--set=crds.create=true,metrics.serviceMonitor.enabled=false",
+            "--set=crds.enabled=true,metrics.serviceMonitor.enabled=false",
         ]
         .map(str::to_owned);
         let rendered = plane.helm(&args.each_ref().map(String::as_str)).await.unwrap().text().unwrap();

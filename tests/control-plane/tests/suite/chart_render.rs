@@ -1,12 +1,14 @@
 //! The chart, without a cluster: what it renders, what it refuses, and that it says the same as the binary and the docs.
 //!
-//! `POD_SAFETY_WRITE_RENDERS=1` writes what it renders now to `golden/chart`, and the table of values to
-//! `docs/install.md`: look at the difference before you commit it.
+//! `POD_SAFETY_WRITE_RENDERS=1` writes what it renders now to `golden/chart`, and the table of values (`words`) to the
+//! chart's `README.md`: look at the difference before you commit it.
 #![expect(
     clippy::panic,
     clippy::unwrap_used,
     reason = "scenarios may fail as loudly as the test that runs them"
 )]
+
+mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -18,9 +20,6 @@ use serde_json::{Value, json};
 const KUBE_VERSION: &str = "--kube-version=1.37.2";
 /// Ways of use that have a file in `ci/`.
 const WAYS: [&str; 4] = ["default", "observe", "replace", "everything"];
-const BEGIN: &str = "<!-- values: made by a test from charts/pod-safety/values.yaml -->\n";
-const END: &str = "<!-- values end -->\n";
-
 const WRITES: &str = "POD_SAFETY_WRITE_RENDERS";
 
 fn read(path: &Path) -> String {
@@ -197,6 +196,13 @@ async fn bug_the_chart_of_a_release_pulls_the_image_of_that_release() {
         .unwrap();
     assert!(packed.status.success(), "{packed:?}");
     let archive = folder.path().join("pod-safety-1.2.3.tgz");
+    let shown = pod_safety_control_plane::helm(&["show", "all", archive.to_str().unwrap()])
+        .await
+        .unwrap()
+        .text()
+        .unwrap();
+    assert!(shown.contains("pod-safety.dev/chart: oci://ghcr.io/owner/charts/pod-safety\n"), "{shown}");
+    assert!(shown.contains("| Key | Type | Default | Description |"), "a published chart has its README");
     const FENCING: [&str; 2] =
         ["--set=controllers.fencing.enabled=true", "--set=controllers.fencing.agents.enabled=true"];
     const BY_TAG: [&str; 2] = ["--set=image.digest=", "--set=controllers.fencing.agents.image.digest="];
@@ -307,12 +313,13 @@ async fn attack_fence_agents_share_neither_token_nor_user_nor_processes_with_the
 }
 
 /// Flags without a value in the chart, and why.
-const LEFT: [&str; 17] = [
+const LEFT: [&str; 18] = [
     "--help",
     "--version",
     "--kubeconfig",                 // the pod's service account
     "--context",                    // the same
     "--master",                     // the same
+    "--as",                         // the same
     "--node-name",                  // its variable, from spec.nodeName
     "--node-suspect-after",         // empty: half of another
     "--exclusive-storage-classes",  // empty: none
@@ -658,51 +665,4 @@ async fn alerts_lead_to_the_runbooks_and_have_the_severities_of_the_house() {
 fn the_chart_is_of_this_version() {
     let chart: Value = serde_saphyr::from_str(&read(&chart().join("Chart.yaml"))).unwrap();
     assert_eq!(chart["appVersion"], env!("CARGO_PKG_VERSION"));
-}
-
-/// What people can set: path, default, sentence. Fails for a value without a sentence.
-fn values() -> Vec<(String, String, String)> {
-    let (mut rows, mut parents, mut sentence) = (Vec::new(), Vec::<(usize, String)>::new(), None::<String>);
-    // How deep the last value with a sentence stands: what is below it is explained by it.
-    let mut explained = usize::MAX;
-    for line in read(&chart().join("values.yaml")).lines() {
-        let text = line.trim_start();
-        let depth = line.len() - text.len();
-        if let Some(says) = text.strip_prefix("# -- ") {
-            sentence = Some(says.to_owned());
-        }
-        let (false, false, Some((key, default))) =
-            (text.starts_with('#'), text.starts_with('-'), text.split_once(':'))
-        else {
-            continue;
-        };
-        if sentence.is_none() && depth > explained {
-            continue;
-        }
-        parents.retain(|(other, _)| *other < depth);
-        parents.push((depth, key.to_owned()));
-        let path = parents.iter().map(|(_, key)| key.as_str()).collect::<Vec<_>>().join(".");
-        explained = if sentence.is_some() { depth } else { usize::MAX };
-        match (sentence.take(), default.trim()) {
-            (Some(says), default) => rows.push((path, default.to_owned(), says)),
-            // A heading.
-            (None, "") => {}
-            (None, _) => panic!("values.yaml: {path} has no sentence"),
-        }
-    }
-    rows
-}
-
-#[test]
-fn the_table_of_values_in_the_docs_is_made_from_them() {
-    let mut table = String::from("| value | default | |\n|---|---|---|\n");
-    for (path, default, says) in values() {
-        let default = if default.is_empty() { "see values.yaml".to_owned() } else { format!("`{default}`") };
-        table.push_str(&format!("| `{path}` | {default} | {} |\n", says.replace('|', "\\|")));
-    }
-    let file = chart().join("../../docs/install.md");
-    let page = read(&file);
-    let (before, rest) = page.split_once(BEGIN).unwrap();
-    let (_, after) = rest.split_once(END).unwrap();
-    looked_at(&file, &format!("{before}{BEGIN}{table}{END}{after}"), WRITES).unwrap();
 }

@@ -99,14 +99,24 @@ async fn three_nodes_are_lost_with_a_pod_each(plane: &ControlPlane, kubelets: &K
     apply(plane, &device_of("bmc", "lost", bmc)).await;
 }
 
-/// It may read everything, and may not write its Lease.
+/// It may read everything but the admission policies, which would tell it that they deny its account, and may not write its Lease.
 async fn idle(plane: &ControlPlane) -> PodSafety {
     let kubeconfig = plane.user_kubeconfig("idle", &[]).unwrap();
-    let reads = ["create", "clusterrole", "reads", "--verb=get,list,watch", "--resource=*.*"];
+    let groups = [
+        "",
+        "apps",
+        "autoscaling",
+        "batch",
+        "coordination.k8s.io",
+        "pod-safety.dev",
+        "policy",
+        "storage.k8s.io",
+    ];
+    let rule = json!({ "apiGroups": groups, "resources": ["*"], "verbs": ["get", "list", "watch"] });
+    let role = json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": { "name": "reads" }, "rules": [rule] });
+    apply(plane, &role).await;
     let bind = ["create", "clusterrolebinding", "reads", "--clusterrole=reads", "--user=idle"];
-    for args in [&reads, &bind] {
-        plane.kubectl(args).await.unwrap().text().unwrap();
-    }
+    plane.kubectl(&bind).await.unwrap().text().unwrap();
     let mut ours = plane.pod_safety("idle", &kubeconfig, HASTY).await.unwrap();
     ours.ready().await.unwrap();
     ours

@@ -16,6 +16,7 @@ mod chart;
 mod chart_render;
 mod commands;
 mod disruption_beside_kcm;
+mod doctor;
 mod documents;
 mod drain;
 mod evictions;

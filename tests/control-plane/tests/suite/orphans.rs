@@ -139,7 +139,7 @@ async fn what_was_done_is_told_with_its_evidence(api: &Client, ours: &PodSafety)
     observe::delete_node(api, "node-told").await.unwrap();
     until_gone(api, &["told"]).await;
     let evidence = &*observe::event(api, "shop", "told", "ForceDeleted").await.unwrap();
-    let rest = evidence.strip_prefix("node node-told does not exist: two quorum reads ").unwrap_or_default();
+    let rest = evidence.strip_prefix("Node node-told does not exist: two quorum reads ").unwrap_or_default();
     let (apart, rest) = rest.split_once("s apart").unwrap_or_default();
     assert_eq!(rest, " did not find it, and its Lease was not renewed since", "{evidence}");
     assert!(apart.parse::<f64>().is_ok_and(|apart| apart >= QUARANTINE.as_secs_f64()), "{evidence}");

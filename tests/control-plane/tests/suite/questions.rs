@@ -84,7 +84,7 @@ async fn the_blocked_pod_is_explained(plane: &ControlPlane) {
     let text = ends_with(plane, 3, &["explain", "pod", "-n", NS, "orders-1"]).await;
     for says in [
         "Blocked (NoEvidence)",
-        "node lost is unreachable",
+        "Node lost is unreachable",
         "a person confirmed",
         "pod-safety confirm-down lost",
     ] {
@@ -109,7 +109,7 @@ async fn the_blocked_pod_is_explained(plane: &ControlPlane) {
 async fn the_screen_names_what_needs_a_person(plane: &ControlPlane) {
     let text = ends_with(plane, 3, &["status"]).await;
     for says in [
-        "1 held until there is proof",
+        "1 waits for proof that the old pod stopped",
         "node/lost",
         "pod-safety explain node lost",
         "proof that lost stopped",
@@ -140,7 +140,7 @@ async fn the_page_shows_the_same_in_a_browser(plane: &ControlPlane) {
         ("", ["NEEDS A PERSON", "shop/orders-1", "proof that lost stopped"]),
         (
             "#pod/shop/orders-1",
-            ["PROOF THAT IT STOPPED", "node lost is unreachable", "pod-safety confirm-down lost"],
+            ["PROOF THAT IT STOPPED", "Node lost is unreachable", "pod-safety confirm-down lost"],
         ),
         (
             "#persistentvolumeclaim/shop/stock",
@@ -226,8 +226,9 @@ async fn the_doctor_finds_what_is_missing(plane: &ControlPlane) {
     let diagnosis = json_of(plane, 3, &["doctor"]).await;
     for (check, health) in [
         ("ServerVersion", "Fine"),
-        ("CustomKinds", "Fine"),
-        ("Rights", "Fine"),
+        ("CustomResourceDefinitions", "Fine"),
+        // No process runs under the account.
+        ("RBAC", "Unknown"),
         ("AdmissionPolicies", "Problem"),
         ("Leader", "Problem"),
         ("GracePeriods", "Fine"),
@@ -238,7 +239,7 @@ async fn the_doctor_finds_what_is_missing(plane: &ControlPlane) {
     plane.kubectl(&["delete", "crd", "fencepolicies.pod-safety.dev"]).await.unwrap().text().unwrap();
     let found = until("the rights are gone", async || {
         let diagnosis = json_of(plane, 3, &["doctor"]).await;
-        let (rights, kinds) = (of(&diagnosis, "Rights"), of(&diagnosis, "CustomKinds"));
+        let (rights, kinds) = (of(&diagnosis, "RBAC"), of(&diagnosis, "CustomResourceDefinitions"));
         if rights["health"] == "Problem" && kinds["health"] == "Problem" {
             Ok((rights, kinds))
         } else {
@@ -259,7 +260,7 @@ async fn what_is_not_there_or_not_clear_is_one_sentence(plane: &ControlPlane) {
     for (code, args, says) in [
         (1, &["explain", "pod", "nosuch"][..], "there is no pod nosuch"),
         (1, &["explain", "node", "nosuch"], "there is no node nosuch"),
-        (1, &["explain", "sts", "-n", NS, "nosuch"], "there is no statefulset nosuch in namespace shop"),
+        (1, &["explain", "sts", "-n", NS, "nosuch"], "there is no StatefulSet nosuch in namespace shop"),
         (1, &["explain", "namespace", "nosuch"], "there is no namespace nosuch"),
         (1, &["explain", "pod", "orders-1"], "2 pods are named orders-1, in the namespaces shop and stage"),
         (2, &["explain", "pod"], "which pod?"),
@@ -311,7 +312,7 @@ async fn bug_without_rights_nothing_is_green(plane: &ControlPlane) {
     let fine: Vec<&Value> = fine.map(|one| &one["check"]).collect();
     assert_eq!(fine, ["ServerVersion"], "{diagnosis:#}");
     let status = run(plane, &anna, &["status"]).await.stdout;
-    assert!(status.contains("not checked") && !status.contains("nothing needs a person"), "{status}");
+    assert!(status.contains("not checked") && !status.contains("Nothing needs a person"), "{status}");
     let pod = run(plane, &anna, &["explain", "pod", "-n", NS, "orders-0"]).await;
     assert_eq!(pod.status.code(), Some(1), "{pod:?}");
     assert!(

@@ -104,7 +104,7 @@ async fn a_pod_that_no_node_took_is_released(api: &Client, ours: &PodSafety) {
     observe::delete_pod(api, "default", "untaken", false).await.unwrap();
     assert_released_but_kept(api, ours, "untaken", "unscheduled").await;
     let message = observe::event(api, "default", "untaken", "ForceDeleted").await.unwrap();
-    assert_eq!(message, "no node ever took the pod");
+    assert_eq!(message, "No node ever took the pod");
 }
 
 async fn a_taint_alone_is_no_proof(api: &Client, ours: &PodSafety) {

@@ -188,7 +188,7 @@ async fn what_is_forced_is_refused(scene: &Scene) {
     let said = observe::event(&plane.admin(), "default", "data", "VolumeHeld").await.unwrap();
     assert!(said.contains("There is no evidence that it no longer writes"), "{said}");
     let waits = observe::event(&plane.admin(), NAMESPACE, "db-0", "WaitsForVolume").await.unwrap();
-    assert!(waits.starts_with("the pod waits for volume data: node w1 took it"), "{waits}");
+    assert!(waits.starts_with("The pod waits for volume data: node w1 took it"), "{waits}");
     plane
         .kubectl(&["taint", "node", "w1", "node.kubernetes.io/out-of-service-"])
         .await

@@ -135,8 +135,10 @@ fn subresources(kind: &Kind) -> Vec<Sub> {
 }
 
 /// Short names and categories, as people type them.
-fn short(kind: &Kind) -> (&'static [&'static str], &'static [&'static str]) {
-    match kind.rules {
+fn short(kind: &Kind) -> (Vec<&str>, &'static [&'static str]) {
+    let defined = kind.definition.as_ref().and_then(|spec| spec.pointer("/names/shortNames"));
+    let defined = defined.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    let (names, categories): (&[&str], &[&str]) = match kind.rules {
         Rules::Pod => (&["po"], &["all"]),
         Rules::Node => (&["no"], &[]),
         Rules::Event => (&["ev"], &[]),
@@ -150,7 +152,8 @@ fn short(kind: &Kind) -> (&'static [&'static str], &'static [&'static str]) {
         Rules::Replication => (&["rc"], &["all"]),
         Rules::Custom if kind.plural == "customresourcedefinitions" => (&["crd", "crds"], &[]),
         Rules::Lease | Rules::Attachment | Rules::Custom => (&[], &[]),
-    }
+    };
+    (names.iter().copied().chain(defined).collect(), categories)
 }
 
 /// `/api/v1` and its like. `None`: there is no such version of such a group.

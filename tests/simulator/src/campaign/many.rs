@@ -75,7 +75,7 @@ impl std::fmt::Display for Tally {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let hours = self.simulated.as_secs_f64() / 3600.0;
         writeln!(f, "{} seeds, {hours:.1} simulated hours, {} broken", self.seeds, self.violations.len())?;
-        for (seed, Violation { at, invariant, what }) in &self.violations {
+        for (seed, Violation { at, invariant, what, .. }) in &self.violations {
             writeln!(f, "  seed {seed} at {:.3}s: {invariant}: {what}", at.as_secs_f64())?;
         }
         self.probes.iter().try_for_each(|(name, count)| writeln!(f, "  {count:>8}  {name}"))

@@ -131,8 +131,14 @@ impl Fault {
             Self::AddTaint { node, key, .. } => write!(f, "node-{node} gets the taint {}", taint(*key)),
             Self::LiftTaint { node, key } => write!(f, "node-{node} loses the taint {}", taint(*key)),
             Self::Tolerate { pod, key, seconds } => {
-                let lasting = seconds.map_or_else(String::new, lasting);
-                write!(f, "data-{pod} tolerates {}{lasting}", taint(*key))
+                let taint = taint(*key);
+                match seconds {
+                    None => write!(f, "a person lets data-{pod} tolerate the taint {taint}"),
+                    Some(0) => write!(f, "data-{pod} is set not to tolerate the taint {taint}"),
+                    Some(seconds) => {
+                        write!(f, "a person lets data-{pod} tolerate the taint {taint} for {seconds} s")
+                    }
+                }
             }
             Self::DeletePod { pod } => write!(f, "data-{pod} is deleted"),
             Self::ForceDelete { pod } => write!(f, "data-{pod} is force deleted"),

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::audience::{self, Tone};
 use super::effects::{Effect, effects, is_terminal};
 use super::{Checker, Invariant, State};
 use crate::api::{Asked, Seen};
@@ -278,7 +279,7 @@ impl State {
         if change.after.is_none() && !is_terminal(before) && is_shipped(&asked.caller) {
             // Its phase is set by compare-and-swap first: that is the re-read of the pod.
             let what = format!("{} removed {} without having called it ended", asked.caller, change.name);
-            self.violated(now, Invariant::Evidence, what);
+            self.violated_of(now, Invariant::Evidence, Some(&change.name), what);
         }
         let sent = intention.map_or(now, |intention| intention.sent);
         for effect in effects(before, change.after.as_deref()) {
@@ -314,20 +315,27 @@ impl State {
             Effect::Revived => (Invariant::Truth, "called alive again"),
         };
         let told = format!("{} ({uid:.8}) was {what} by {}", change.name, asked.caller);
+        let of = Some(change.name.as_str());
         let kind = match verdict {
             _ if matches!(effect, Effect::Lengthened | Effect::Revived) => {
-                return self.violated(now, invariant, format!("{told}, for which there is no reason"));
+                return self.violated_of(now, invariant, of, format!("{told}, for which there is no reason"));
             }
-            Err(why) => return self.violated(now, invariant, format!("{told}: {why}")),
+            Err(why) => return self.violated_of(now, invariant, of, format!("{told}: {why}")),
             Ok(kind) => kind,
         };
         if effect == Effect::CalledOrphan && !["NodeGone", "Missing"].contains(&kind) {
-            return self.violated(now, invariant, format!("{told} on evidence {kind}"));
+            return self.violated_of(now, invariant, of, format!("{told} on evidence {kind}"));
         }
         self.probe(&format!("{what} on {kind}"));
         if matches!(effect, Effect::Removed | Effect::Ended) {
             let told = format!("{} ({uid:.8}) {what} by {} on evidence {kind}", change.name, asked.caller);
-            self.note(now, told);
+            let (who, pod) = (audience::who(&asked.caller), audience::pod(&change.name));
+            let text = match (effect, kind) {
+                (Effect::Removed, "ProvedBefore") => format!("{who} removes {pod}: a new copy may start"),
+                (Effect::Removed, _) => format!("{who} removes {pod}: {}", audience::proof(kind)),
+                _ => format!("{who} marks {pod} terminated: {}", audience::proof(kind)),
+            };
+            self.tell(now, Tone::Release, told, text);
             if kind == "NodeGone" {
                 self.vouch(now, asked, before, &node, effect == Effect::Ended);
             }

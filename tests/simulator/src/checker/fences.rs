@@ -44,6 +44,7 @@ use serde_json::Value;
 pub(super) use self::known::Fences;
 use self::known::{Look, Node, Proof, Word, is_new};
 pub(crate) use self::orders::{Answered, Touched};
+use super::audience::{self, Tone};
 use super::processes::Process;
 use super::{Invariant, State};
 use crate::api::{Asked, Seen};
@@ -83,8 +84,9 @@ impl State {
                 Some(why) => self.violated(now, Invariant::Fence, format!("{told}: {why}")),
                 None => {
                     self.probe("evidence was written by two looks");
-                    self.note(now, told.clone());
                     let node = word(&proof, "/spec/node/name");
+                    let text = format!("pod-safety records the evidence that {node} is off");
+                    self.tell(now, Tone::Release, told.clone(), text);
                     if self.were_lies(node, &devices_of(&proof)) {
                         self.doubt_device(now, node, told);
                     }
@@ -206,7 +208,8 @@ impl State {
             match (holds, ours, before.ready) {
                 (true, true, false) => {
                     self.probe("the out-of-service taint was added by proof");
-                    self.note(now, told);
+                    let text = format!("pod-safety adds the taint out-of-service to {name}");
+                    self.tell(now, Tone::Other, told, text);
                 }
                 (false, ..) => {
                     self.violated(now, Invariant::Fence, format!("{told}, without evidence that holds"));
@@ -238,7 +241,8 @@ impl State {
             } else {
                 "our taint was contradicted"
             });
-            self.note(now, told);
+            let text = format!("pod-safety removes the taint out-of-service from {name}");
+            self.tell(now, Tone::Other, told, text);
         } else {
             self.violated(now, Invariant::Fence, format!("{told}, which is not back in another life"));
         }
@@ -331,10 +335,8 @@ impl State {
         self.processes.of_uid(uid).for_each(|process| process.vouched_for = true);
         if self.fences.deceived.insert(uid.to_owned()) {
             self.probe("limit: a person was wrong about a machine that ran, and its kubelet was not heard");
-            self.note(
-                sent,
-                format!("a person was wrong about {node}: pod {uid:.8} is released while it runs"),
-            );
+            let told = format!("a person was wrong about {node}: pod {uid:.8} is released while it runs");
+            self.tell_deceived(sent, uid, told, format!("a person was wrong about {node}"));
         }
         Ok(())
     }
@@ -382,9 +384,15 @@ impl State {
         if self.fences.deceived.insert(uid.to_owned()) {
             self.probe("limit: a device lied of a machine that ran, and nobody heard its kubelet");
             let told = format!("a device lies of {node}: pod {uid:.8} is released while it runs");
-            self.note(now, told.clone());
+            self.tell_deceived(now, uid, told.clone(), format!("the fence device of {node} lied"));
             self.doubt_device(now, node, told);
         }
+    }
+
+    fn tell_deceived(&mut self, now: Duration, uid: &str, exact: String, cause: String) {
+        let process = self.processes.of_uid(uid).next();
+        let pod = process.map_or_else(|| "a pod".to_owned(), |one| audience::pod(&one.identity).to_owned());
+        self.tell(now, Tone::Broken, exact, format!("{cause}: {pod} is released while it runs"));
     }
 }
 

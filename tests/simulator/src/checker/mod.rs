@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `processes` | S1: at most one process with write access per identity; the ledger of ground truth |
 //! | `effects` | what one change did to a pod |
+//! | `audience` | no rule: what happens, in words for people who watch |
 //! | `acts` | S2, S4, S5, S6, S11: what is changed, with which evidence, and of which UID |
 //! | `requests` | S12, S13: how requests look, and how many there are |
 //! | `leaders` | S9: who may write when, judged when it is sent and when it is applied |
@@ -28,6 +29,7 @@
 
 mod acts;
 mod alive;
+mod audience;
 mod budgets;
 mod effects;
 mod evictions;
@@ -49,10 +51,11 @@ mod volumes;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use audience::{News, Tone};
 use parking_lot::Mutex;
 pub use probes::unreached;
 pub(crate) use rest::FAILOVER;
@@ -184,12 +187,15 @@ pub struct Violation {
     pub invariant: Invariant,
     /// How.
     pub what: String,
+    /// The same in words for people who watch.
+    pub plain: String,
 }
 
 /// What a run came to.
 pub(crate) struct Findings {
     pub(crate) violations: Vec<Violation>,
     pub(crate) timeline: Vec<(Duration, String)>,
+    pub(crate) news: Vec<News>,
     pub(crate) probes: BTreeMap<String, u64>,
     pub(crate) tape: Vec<Moment>,
     /// How often each rule was broken; `violations` keeps the first few.
@@ -211,6 +217,9 @@ pub(crate) struct Promise {
 struct State {
     violations: Vec<Violation>,
     timeline: Vec<(Duration, String)>,
+    news: Vec<News>,
+    /// What people were told of broken rules.
+    told_broken: BTreeSet<String>,
     probes: BTreeMap<String, u64>,
     broken: BTreeMap<Invariant, u64>,
     hash: u64,
@@ -254,6 +263,8 @@ impl Checker {
         let state = State {
             violations: Vec::new(),
             timeline: Vec::new(),
+            news: Vec::new(),
+            told_broken: BTreeSet::new(),
             probes: BTreeMap::new(),
             broken: BTreeMap::new(),
             hash: 0xCBF2_9CE4_8422_2325,
@@ -291,7 +302,7 @@ impl Checker {
         self.instant().duration_since(self.began)
     }
 
-    /// Something happened that a person would want to read.
+    /// Something happened that whoever works on the simulator wants to read.
     pub(crate) fn note(&self, what: impl Into<String>) {
         let now = self.now();
         self.state.lock().note(now, what.into());
@@ -325,15 +336,11 @@ impl Checker {
         Findings {
             violations,
             timeline,
+            news: state.news.clone(),
             probes: state.probes.clone(),
             tape: state.tape.clone(),
             broken: state.broken.clone(),
         }
-    }
-
-    /// What happened after the first `known` lines of the timeline.
-    pub(crate) fn news(&self, known: usize) -> Vec<(Duration, String)> {
-        self.state.lock().timeline.get(known..).unwrap_or_default().to_vec()
     }
 
     /// The rules that were broken so far.
@@ -356,11 +363,18 @@ impl State {
     }
 
     fn violated(&mut self, now: Duration, invariant: Invariant, what: String) {
+        self.violated_of(now, invariant, None, what);
+    }
+
+    /// A rule about this object was broken.
+    fn violated_of(&mut self, now: Duration, invariant: Invariant, of: Option<&str>, what: String) {
+        let plain = invariant.broken(of);
+        self.tell_broken(now, &plain);
         self.note(now, format!("VIOLATION {invariant}: {what}"));
         *self.broken.entry(invariant).or_default() += 1;
         let known = self.violations.iter().filter(|known| known.invariant == invariant).count();
         if known < VIOLATIONS_KEPT {
-            self.violations.push(Violation { at: now, invariant, what });
+            self.violations.push(Violation { at: now, invariant, what, plain });
         }
     }
 

@@ -30,6 +30,7 @@ use http::Method;
 
 pub(super) use self::known::Nodes;
 use self::known::{Node, is_of_loss};
+use super::audience::{self, Tone};
 use super::budgets::{REACTS, RECOVERS};
 use super::volumes::KNOWN;
 use super::{Checker, Invariant, State};
@@ -85,7 +86,9 @@ impl State {
                 && !is_called_ready(after)
             {
                 self.probe("a pod of a lost node was called not ready");
-                self.note(now, format!("{} marks {} not ready", asked.caller, change.name));
+                let told = format!("{} marks {} not ready", asked.caller, change.name);
+                let text = format!("pod-safety marks {} not Ready", audience::pod(&change.name));
+                self.tell(now, Tone::Loss, told, text);
             }
         }
     }
@@ -100,7 +103,8 @@ impl State {
             self.judge_conviction(now, caller, name);
         }
         for taint in after.taints.iter().filter(|taint| !before.has(&taint.key, &taint.effect)) {
-            self.note(now, format!("{caller} taints {name} with {taint}"));
+            let text = format!("pod-safety taints {name} with {taint}");
+            self.tell(now, Tone::Loss, format!("{caller} taints {name} with {taint}"), text);
             if taint.is_unreachable() && after.ready != "Unknown" {
                 let what = format!("{caller} tainted {name} with {taint}, and it says {:?}", after.ready);
                 self.violated(now, Invariant::Heard, what);
@@ -122,7 +126,9 @@ impl State {
             let what = format!("{told}: it had been silent for {silent:?} when that was read at {at:?}");
             return self.violated(now, Invariant::Heard, what);
         }
-        self.note(now, format!("{told}, no report for {:.1} s", silent.as_secs_f64()));
+        let silence = format!("no report for {:.1} s", silent.as_secs_f64());
+        let text = format!("pod-safety marks {name} Unknown: {silence}");
+        self.tell(now, Tone::Loss, format!("{told}, {silence}"), text);
         self.probe("a silent node was called Unknown");
         self.nodes.doubt(at, name, &told);
         if self.acts.led_since().is_some_and(|since| since + silent > now) {
@@ -150,17 +156,18 @@ impl State {
     fn judge_freedom(&mut self, now: Duration, caller: &str, name: &str, before: &Node, after: &Node) {
         for taint in before.taints.iter().filter(|taint| is_of_loss(&taint.key)) {
             let told = format!("{caller} removes {taint} from {name}");
+            let text = format!("pod-safety removes the taint {taint} from {name}");
             match after.taints.iter().find(|other| other.is_same(taint)) {
                 Some(other) if other.added != taint.added => {
                     let what = format!("{caller} gave {taint} of {name} another time: {}", other.added);
                     self.violated(now, Invariant::Kept, what);
                 }
                 Some(_) => {}
-                None if after.ready == "True" => self.note(now, told),
+                None if after.ready == "True" => self.tell(now, Tone::Other, told, text),
                 None if after.replaces(taint, before) => {}
                 None if taint.effect == "NoExecute" && self.all_lost_lately(now) => {
                     self.probe("all nodes were lost, and none was given up");
-                    self.note(now, format!("{told}: every node is lost"));
+                    self.tell(now, Tone::Other, format!("{told}: every node is lost"), text);
                 }
                 None => {
                     let what = format!("{told}, and it says {:?}", after.ready);
@@ -170,7 +177,8 @@ impl State {
         }
         for taint in before.taints.iter().filter(|taint| taint.is_suspicion()) {
             if !after.has(&taint.key, &taint.effect) {
-                self.note(now, format!("{caller} removes {taint} from {name}"));
+                let text = format!("pod-safety removes the taint {taint} from {name}");
+                self.tell(now, Tone::Other, format!("{caller} removes {taint} from {name}"), text);
             }
         }
     }

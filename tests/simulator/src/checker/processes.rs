@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::audience::{self, Tone};
 use super::{Checker, Invariant, State};
 
 /// One process of one pod.
@@ -111,7 +112,12 @@ impl Checker {
             .filter(|other| other.identity == new.identity)
             .cloned()
             .collect();
-        state.note(now, format!("process of {} ({:.8}) starts on {}", new.identity, new.uid, new.node));
+        state.tell(
+            now,
+            Tone::Other,
+            format!("process of {} ({:.8}) starts on {}", new.identity, new.uid, new.node),
+            format!("{} starts on {}", audience::pod(&new.identity), new.node),
+        );
         if state.storage.volumes_of(&new.identity).count() > 1 {
             state.probe("a process started with two volumes");
         }
@@ -130,7 +136,7 @@ impl Checker {
                 "{} runs on {} (boot {}, pod {:.8}, since {:?}) and now on {} (boot {}, pod {:.8}) too",
                 new.identity, other.node, other.boot, other.uid, other.started, new.node, new.boot, new.uid
             );
-            state.violated(now, Invariant::AtMostOne, what);
+            state.violated_of(now, Invariant::AtMostOne, Some(&new.identity), what);
         }
         let ledger = &mut state.processes;
         ledger.next += 1;
@@ -149,7 +155,9 @@ impl Checker {
         let mut state = self.state.lock();
         if let Some(process) = state.processes.running.remove(&number) {
             let Process { identity, uid, node, .. } = process;
-            state.note(now, format!("process of {identity} ({uid:.8}) on {node} ends: {why}"));
+            let text = format!("{} ends on {node}: {why}", audience::pod(&identity));
+            let exact = format!("process of {identity} ({uid:.8}) on {node} ends: {why}");
+            state.tell(now, Tone::Other, exact, text);
         }
     }
 

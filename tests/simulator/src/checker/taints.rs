@@ -25,6 +25,7 @@ use std::time::Duration;
 use http::Method;
 use serde_json::Value;
 
+use super::audience::{self, Tone};
 use super::budgets::{REACTS, RECOVERS};
 use super::effects::is_terminal;
 use super::{Checker, Invariant, State};
@@ -237,7 +238,8 @@ impl State {
         } else {
             "asked to end for a taint after its time"
         });
-        self.note(now, format!("{} is deleted because of a taint", pod.name));
+        let text = format!("{} is deleted because of a taint", audience::pod(&pod.name));
+        self.tell(now, Tone::Loss, format!("{} is deleted because of a taint", pod.name), text);
         if new_leader {
             self.probe("the leader changed while a pod's time ran");
         }

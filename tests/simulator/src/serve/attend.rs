@@ -12,11 +12,13 @@ use http_body_util::BodyExt;
 use jiff::fmt::rfc2822::DateTimePrinter;
 use kube::client::Body;
 use pod_safety_shared::clock::Env;
+use serde_json::Value;
 use tokio::sync::mpsc;
 use tower::Service;
 
 use super::CALLER;
 use super::gate::{Part, Visit, Visitors, refusal};
+use super::installation;
 use super::table::{Include, Table};
 use crate::api::{ApiServer, Asked, Door, Failure, Route};
 
@@ -34,25 +36,27 @@ type Answer = Response<BoxStream<'static, Part>>;
 
 /// Answers what comes through the gate, until all gates are gone. `servers` names
 /// the API servers as they are at the moment of a request, the preferred one first;
-/// `env` is of a host that never stops. To be spawned in the simulation.
+/// `ours` the pods of pod-safety; `env` is of a host that never stops. To be spawned in the simulation.
 pub async fn attend(
     mut visitors: Visitors,
     servers: impl Fn() -> Vec<Arc<ApiServer>> + Send + 'static,
+    ours: impl Fn() -> Vec<Value> + Send + 'static,
     env: Env,
 ) {
     while let Some(visit) = visitors.next().await {
         let (servers, own) = (servers(), env.clone());
-        env.spawner.spawn("visit", Box::pin(async move { receive(visit, &servers, &own).await }));
+        let ours = installation::asks(&visit.request).then(|| installation::list(&ours()));
+        env.spawner.spawn("visit", Box::pin(async move { receive(visit, &servers, ours, &own).await }));
     }
 }
 
 /// One request, until its answer is told or its client is gone.
-async fn receive(visit: Visit, servers: &[Arc<ApiServer>], env: &Env) {
+async fn receive(visit: Visit, servers: &[Arc<ApiServer>], ours: Option<Bytes>, env: &Env) {
     let Visit { request, answer: mut gone } = visit;
     let answer = tokio::select! {
         biased;
         () = gone.closed() => return,
-        answer = answer(&request, servers, env) => answer,
+        answer = answer(&request, servers, ours, env) => answer,
     };
     let (mut head, mut body) = answer.into_parts();
     // Who asks for it measures ages by it: the simulation's time is none of the calendar.
@@ -84,7 +88,12 @@ fn whole(response: Response<Bytes>) -> Answer {
     response.map(|bytes| futures::stream::iter([Ok(bytes)]).boxed())
 }
 
-async fn answer(request: &Request<Bytes>, servers: &[Arc<ApiServer>], env: &Env) -> Answer {
+async fn answer(
+    request: &Request<Bytes>,
+    servers: &[Arc<ApiServer>],
+    ours: Option<Bytes>,
+    env: &Env,
+) -> Answer {
     let refuse = |code, reason, why: String| whole(refusal(&Failure::plain(code, reason, why)));
     let Some(first) = servers.first() else {
         return refuse(503, "ServiceUnavailable", "no API server runs".to_owned());
@@ -107,6 +116,14 @@ async fn answer(request: &Request<Bytes>, servers: &[Arc<ApiServer>], env: &Env)
     let route = Route::of(&kinds, path);
     if route.is_none() && !health {
         return refuse(404, "NotFound", "the server could not find the requested resource".to_owned());
+    }
+    if let (Some(ours), Some(route)) = (ours, &route) {
+        let ours = match wish {
+            Wish::Table => Table::of(&route.kind, include(request), env.clone()).whole(&ours),
+            Wish::Json => ours,
+        };
+        let answer = Response::builder().header(header::CONTENT_TYPE, "application/json");
+        return whole(answer.body(ours).unwrap_or_default());
     }
     for server in servers {
         let Some(response) = call(server, request, env).await else { continue };

@@ -48,7 +48,7 @@ pub(super) fn of_kind(rules: Rules) -> &'static [Column] {
     }
 }
 
-const NAME: Column = Column::text("Name", |object, _| word(object, "/metadata/name").into());
+pub(super) const NAME: Column = Column::text("Name", |object, _| word(object, "/metadata/name").into());
 const AGE: Column = Column::text("Age", |object, now| since(object, "/metadata/creationTimestamp", now));
 
 const ANY: &[Column] = &[NAME, AGE];
@@ -210,7 +210,7 @@ fn last_seen(event: &Value, now: Timestamp) -> Value {
 }
 
 /// How long ago the time at `pointer` was.
-fn since(object: &Value, pointer: &str, now: Timestamp) -> Value {
+pub(super) fn since(object: &Value, pointer: &str, now: Timestamp) -> Value {
     match word(object, pointer).parse::<Timestamp>() {
         Ok(then) => span(now.as_second() - then.as_second()).into(),
         Err(_) => "<unknown>".into(),

@@ -11,12 +11,13 @@
 //! | `gate` | the channel between the two threads, and how many may be on it |
 //! | `attend` | what the simulation does with a request |
 //! | `reviews` | what commands ask about the person who types them |
-//! | `table`, `columns`, `pods` | what `kubectl get` prints |
+//! | `installation` | what commands ask about the pods of pod-safety |
+//! | `table`, `columns`, `defined`, `pods` | what `kubectl get` prints |
 //!
 //! ```ignore
 //! let (gate, visitors) = serve::gate();
 //! let listener = serve::Listener::start(address, gate)?;      // before the simulation
-//! spawner.spawn("visitors", Box::pin(serve::attend(visitors, || world.servers(), env))); // inside of it
+//! spawner.spawn("visitors", Box::pin(serve::attend(visitors, || world.servers(), || world.ours(), env))); // inside of it
 //! ```
 //!
 //! Invariants: as long as nobody connects, nothing of this is polled, draws or
@@ -26,7 +27,9 @@
 
 mod attend;
 mod columns;
+mod defined;
 mod gate;
+mod installation;
 mod listen;
 mod pods;
 mod reviews;

@@ -7,7 +7,8 @@ use jiff::Timestamp;
 use pod_safety_shared::clock::Env;
 use serde_json::{Value, json};
 
-use super::columns::{Column, of_kind};
+use super::columns::{Column, NAME, of_kind};
+use super::defined::Defined;
 use crate::api::{Kind, parse_event};
 
 /// How much of its object a row carries.
@@ -25,6 +26,8 @@ pub(super) enum Include {
 pub(super) struct Table {
     kind: Arc<Kind>,
     columns: &'static [Column],
+    /// Those of a custom resource, after its name.
+    defined: Vec<Defined>,
     include: Include,
     env: Env,
     /// Whether the columns are still to be told; events after the first have none.
@@ -33,7 +36,9 @@ pub(super) struct Table {
 
 impl Table {
     pub(super) fn of(kind: &Arc<Kind>, include: Include, env: Env) -> Self {
-        Self { kind: Arc::clone(kind), columns: of_kind(kind.rules), include, env, headed: true }
+        let defined = Defined::of(kind);
+        let columns = if defined.is_empty() { of_kind(kind.rules) } else { &[NAME] };
+        Self { kind: Arc::clone(kind), columns, defined, include, env, headed: true }
     }
 
     /// An object or a list. What is neither of this kind stays as it is.
@@ -71,7 +76,8 @@ impl Table {
         let mut table =
             json!({ "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "rows": rows });
         table["columnDefinitions"] = if std::mem::take(&mut self.headed) {
-            self.columns.iter().map(Column::definition).collect()
+            let defined = self.defined.iter().map(Defined::definition);
+            self.columns.iter().map(Column::definition).chain(defined).collect()
         } else {
             json!([])
         };
@@ -79,7 +85,9 @@ impl Table {
     }
 
     fn row(&self, object: &Value, now: Timestamp) -> Value {
-        let cells: Vec<Value> = self.columns.iter().map(|column| (column.cell)(object, now)).collect();
+        let defined = self.defined.iter().map(|column| column.cell(object, now));
+        let cells: Vec<Value> =
+            self.columns.iter().map(|column| (column.cell)(object, now)).chain(defined).collect();
         let mut row = json!({ "cells": cells });
         match self.include {
             Include::Nothing => {}

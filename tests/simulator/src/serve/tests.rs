@@ -75,7 +75,8 @@ async fn a_read_goes_on_to_the_next_server_and_a_write_does_not() {
         let (_etcd, servers) = servers(vec![Arc::new(Lost(reset)), Arc::new(Prompt)]);
         let (gate, visitors) = gate();
         let env = Env::real(1);
-        env.spawner.spawn("visitors", Box::pin(attend(visitors, move || servers.clone(), env.clone())));
+        env.spawner
+            .spawn("visitors", Box::pin(attend(visitors, move || servers.clone(), Vec::new, env.clone())));
         assert_eq!(text(gate.carry(asked("/api/v1/pods")).await).await.0, 200);
         let delete = Request::delete("/api/v1/namespaces/default/pods/a").body(Bytes::new()).unwrap();
         let (code, body) = text(gate.carry(delete).await).await;
@@ -88,7 +89,7 @@ async fn bug_ages_were_measured_against_the_calendar_and_not_the_time_of_the_sim
     let (_etcd, servers) = servers(vec![Arc::new(Prompt)]);
     let (gate, visitors) = gate();
     let env = Env::real(1).ahead_by(jiff::SignedDuration::from_hours(-24 * 62));
-    env.spawner.spawn("visitors", Box::pin(attend(visitors, move || servers.clone(), env.clone())));
+    env.spawner.spawn("visitors", Box::pin(attend(visitors, move || servers.clone(), Vec::new, env.clone())));
     for target in ["/version", "/api/v1/pods", "/apis/nosuch"] {
         let answer = gate.carry(asked(target)).await;
         let date = answer.headers().get(http::header::DATE).unwrap().to_str().unwrap();
@@ -102,7 +103,8 @@ async fn without_a_server_that_answers_there_is_a_status() {
     for servers in [Vec::new(), servers(vec![Arc::new(Lost(true))]).1] {
         let (gate, visitors) = gate();
         let env = Env::real(1);
-        env.spawner.spawn("visitors", Box::pin(attend(visitors, move || servers.clone(), env.clone())));
+        env.spawner
+            .spawn("visitors", Box::pin(attend(visitors, move || servers.clone(), Vec::new, env.clone())));
         let (code, body) = text(gate.carry(asked("/api/v1/pods")).await).await;
         assert!(code == 503 && body.contains("Status"), "{code} {body}");
     }
@@ -117,7 +119,8 @@ async fn run(attended: bool) -> (Vec<Bytes>, Duration) {
     let (gate, visitors) = gate();
     if attended {
         let env = Env::real(1);
-        env.spawner.spawn("visitors", Box::pin(attend(visitors, move || servers.clone(), env.clone())));
+        env.spawner
+            .spawn("visitors", Box::pin(attend(visitors, move || servers.clone(), Vec::new, env.clone())));
     }
     let mut generator = Generator::new(Chance::new(1), 3);
     let operations = generator.operations();

@@ -23,6 +23,7 @@ use super::run::World;
 use super::{boot_id, word};
 use crate::campaign::Plant;
 use crate::chance::Chance;
+use crate::checker::Tone;
 
 /// The defaults of the shipped agent.
 const TIMES: Times =
@@ -150,7 +151,7 @@ impl World {
                 });
             } else if petted.is_some_and(|at| at + fires <= now) {
                 self.checker.probe("a watchdog reset a machine");
-                self.checker.note(format!("the watchdog resets {}", self.node(node)));
+                self.checker.say(Tone::Fault, format!("the watchdog resets {}", self.node(node)));
                 self.power_off(node);
                 self.power_on(node).await;
             }

@@ -26,6 +26,7 @@ use super::host::Host;
 use super::kcm_nodes::ready;
 use super::run::World;
 use super::word;
+use crate::checker::Tone;
 
 /// `reconcilerLoopPeriod` is shorter; nothing here needs more.
 const LOOK_EACH: Duration = Duration::from_secs(1);
@@ -277,7 +278,7 @@ impl AttachDetach {
             }
         }
         if used {
-            self.world.checker.note(format!("{volume} is detached by force from {name}"));
+            self.world.checker.say(Tone::Fault, format!("{volume} is detached by force from {name}"));
             let gated = self.world.with.guarded_volumes.is_some_and(|guarding| guarding.gate);
             let guarded = gated || self.world.replicas.iter().any(|place| place.leads());
             if out_of_service && !timed_out && !guarded {

@@ -27,7 +27,7 @@ use super::provider::{self, Provider};
 use super::run::World;
 use crate::campaign::Malfunction;
 use crate::chance::Chance;
-use crate::checker::{Answered, Touched};
+use crate::checker::{Answered, Tone, Touched};
 
 /// The parameter by which an order names its device.
 pub(super) const HOST: &str = "host";
@@ -289,11 +289,11 @@ impl Device {
         match act {
             Act::Off | Act::On if self.outlet.is_some() => self.switch_outlet(world, machine, act),
             Act::Off => {
-                world.checker.note(format!("{name} switches {node} off"));
+                world.checker.say(Tone::Other, format!("{name} switches {node} off"));
                 world.power_off(machine);
             }
             Act::On => {
-                world.checker.note(format!("{name} switches {node} on"));
+                world.checker.say(Tone::Other, format!("{name} switches {node} on"));
                 let world = Arc::clone(world);
                 self.host.spawn("boot", Box::pin(async move { world.power_on(machine).await }));
             }
@@ -311,12 +311,12 @@ impl Device {
                 world.checker.probe("one of two supplies was switched off, and the machine ran on")
             }
             Act::Off => {
-                world.checker.note(format!("{name} switches {node} off: it was its last supply"));
+                world.checker.say(Tone::Other, format!("{name} switches {node} off: it was its last supply"));
                 world.checker.probe("a machine lost both of its supplies");
                 world.power_off(machine);
             }
             Act::On => {
-                world.checker.note(format!("{name} switches {node} on"));
+                world.checker.say(Tone::Other, format!("{name} switches {node} on"));
                 let world = Arc::clone(world);
                 self.host.spawn("boot", Box::pin(async move { world.power_on(machine).await }));
             }

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::ask::ask;
 use super::guarded::{CLAIMS, VOLUMES, claim, claims, volume};
+use super::replica::{Replica, Settings};
 use super::run::World;
 use super::{is_called_ready, number, word};
 use crate::api::Kind;
@@ -90,6 +91,24 @@ impl World {
             let name = word(pod, "/metadata/name").to_owned();
             pod["spec"]["volumes"] = claims(&[name]);
         }
+    }
+
+    /// The processes under test as the pods of an installation.
+    pub(super) fn our_pods(&self) -> Vec<Value> {
+        let args = Settings::with(None, self, 0).arguments();
+        let pod = |place: &Replica| {
+            let name = place.caller()?;
+            let is_ready = if place.host().is_some_and(|host| host.is_paused()) { "False" } else { "True" };
+            Some(json!({
+                "apiVersion": "v1", "kind": "Pod",
+                "metadata": { "namespace": "pod-safety", "name": name, "uid": name,
+                    "labels": { "app.kubernetes.io/name": "pod-safety" } },
+                "spec": { "serviceAccountName": "pod-safety",
+                    "containers": [{ "name": "pod-safety", "image": "pod-safety", "args": args }] },
+                "status": { "phase": "Running", "conditions": [{ "type": "Ready", "status": is_ready }] },
+            }))
+        };
+        self.replicas.iter().filter_map(pod).collect()
     }
 
     /// Counts the StatefulSet's pods in its status, when their number has changed.

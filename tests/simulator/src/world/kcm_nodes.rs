@@ -16,6 +16,7 @@ use super::kcm::{self, ask_as};
 use super::kcm_taints::Taints;
 use super::run::World;
 use super::{stamp, word};
+use crate::checker::Tone;
 
 /// `--node-monitor-period`.
 const MONITOR_EACH: Duration = Duration::from_secs(5);
@@ -102,7 +103,14 @@ impl Nodes {
                 (Some(key), None) if rested => {
                     self.tainted_at = Some(now);
                     self.set_taints(&node, &path, Some(key)).await;
-                    self.world.checker.note(format!("{} taints {name}", self.caller));
+                    let caller = self.caller;
+                    self.world.checker.tell(
+                        Tone::Loss,
+                        format!("{caller} taints {name}"),
+                        format!(
+                            "kube-controller-manager taints {name} NoExecute: its pods are to be deleted"
+                        ),
+                    );
                 }
                 // `SwapNodeControllerTaint`: no pod gets more time by that.
                 (Some(key), Some(other)) if key != other => self.set_taints(&node, &path, Some(key)).await,

@@ -29,6 +29,7 @@ use super::shops::{is_called_ready, readiness, start_up};
 use super::{number, word};
 use crate::campaign::Ailment;
 use crate::chance::Chance;
+use crate::checker::Tone;
 pub(super) use mirror::is_mirror;
 use report::Posted;
 pub(super) use sidecar::with_sidecar;
@@ -136,7 +137,7 @@ impl Kubelet {
         });
         let node = self.addressed(self.of_provider(node));
         match self.ask("POST", "/api/v1/nodes", Some(node)).await {
-            Some((201, _)) => self.world.checker.note(format!("{} registers", self.node)),
+            Some((201, _)) => self.world.checker.say(Tone::Other, format!("{} registers", self.node)),
             Some((409, _)) => {}
             _ => return false,
         }
@@ -326,7 +327,17 @@ impl Kubelet {
                 .or_else(|| number(pod, "/spec/terminationGracePeriodSeconds"))
         });
         let grace = u64::try_from(grace.unwrap_or(30)).unwrap_or(0);
-        self.world.checker.note(format!("{} sends SIGTERM to {uid:.8}", self.node));
+        let told = format!("{} sends SIGTERM to {uid:.8}", self.node);
+        match pod.map(|pod| word(pod, "/metadata/name")) {
+            Some(name) => {
+                self.world.checker.tell(
+                    Tone::Other,
+                    told,
+                    format!("the kubelet of {} stops {name}", self.node),
+                );
+            }
+            None => self.world.checker.note(told),
+        }
         self.env.sleep(Duration::from_secs(self.draw(uid, "end", grace + 1))).await;
         if let Some(pod) = pod {
             self.outlive(uid, pod, grace).await;

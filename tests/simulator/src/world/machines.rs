@@ -9,6 +9,7 @@ use super::host::Host;
 use super::kubelet::Kubelet;
 use super::run::World;
 use crate::campaign::Ailment;
+use crate::checker::Tone;
 
 /// How long a machine takes from power to kubelet.
 const BOOT: Duration = Duration::from_secs(15);
@@ -170,7 +171,7 @@ impl World {
             machine.sick = None;
             machine.boot += 1;
         }
-        self.checker.note(format!("{} boots", self.node(node)));
+        self.checker.say(Tone::Other, format!("{} boots", self.node(node)));
         self.start_kubelet_of(node, None);
     }
 

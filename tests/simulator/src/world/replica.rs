@@ -6,7 +6,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use pod_safety_shared::client::{Connection, NoAudit};
 use pod_safety_shared::clock::{Env, Task};
-use pod_safety_shared::drive::{HeldNow, Holds};
+use pod_safety_shared::drive::{HeldNow, Holds, Mode};
 use pod_safety_shared::metrics::Metrics;
 use pod_safety_shared::transport::FenceTransport;
 use tokio::sync::watch;
@@ -15,7 +15,7 @@ use super::host::{Host, TRUE_RATE};
 use super::run::World;
 use super::seam::Seam;
 use crate::campaign::{Keeper, Plant};
-use crate::checker::Invariant;
+use crate::checker::{Invariant, Tone};
 
 /// How a process under test is set up.
 #[derive(Clone, Debug)]
@@ -74,7 +74,7 @@ impl Settings {
     };
 
     /// `life`: which process of its place it is, from one.
-    fn with(plant: Option<Plant>, world: &World, life: u32) -> Self {
+    pub(super) fn with(plant: Option<Plant>, world: &World, life: u32) -> Self {
         let older = world.with.upgrade && life == 1;
         let mut settings = Self {
             budgets: world.has_budgets,
@@ -95,6 +95,46 @@ impl Settings {
             _ => {}
         }
         settings
+    }
+}
+
+impl Settings {
+    /// As what it runs. A world without anybody else has it do the work of kube-controller-manager.
+    #[must_use]
+    pub const fn mode(&self) -> Mode {
+        match self.nodes {
+            Keeper::Ours => Mode::Replace,
+            Keeper::Guarded => Mode::Guard,
+            // Nobody else keeps the budgets of the world, or ends pods for taints.
+            Keeper::Theirs if self.budgets || self.taints => Mode::Replace,
+            Keeper::Theirs => Mode::Guard,
+        }
+    }
+
+    /// The controllers that run. A world without budgets is spared the watches for them, and one without taints those for
+    /// nodes that bear some. Who taints nodes is the world's own hand, as kube-controller-manager does it, unless the world has
+    /// us do that. Only some worlds have our own kinds.
+    pub fn controllers(&self) -> impl Iterator<Item = &'static str> + use<> {
+        let all = [
+            ("pod-gc", true),
+            ("disruption", self.budgets),
+            ("node-lifecycle", self.nodes != Keeper::Theirs),
+            ("taint-eviction", self.taints),
+            ("fencing", self.fencing),
+            ("volume-guard", self.volumes),
+        ];
+        all.into_iter().filter(|(_, runs)| *runs).map(|(name, _)| name)
+    }
+
+    /// The arguments of `pod-safety run` by which it would be set up so.
+    pub(super) fn arguments(&self) -> Vec<String> {
+        vec![
+            "run".to_owned(),
+            format!("--mode={}", self.mode().name()),
+            format!("--controllers={}", self.controllers().collect::<Vec<_>>().join(",")),
+            format!("--pod-gc-quarantine={}s", self.quarantine.as_secs()),
+            format!("--fencing-namespaces={}", super::fencing::NAMESPACE),
+        ]
     }
 }
 
@@ -197,7 +237,8 @@ impl Replica {
             settings: Settings::with(plant, world, number),
             shown: Arc::clone(&shown),
         });
-        world.checker.note(format!("{caller} starts"));
+        let place = self.name();
+        world.checker.tell(Tone::Other, format!("{caller} starts"), format!("pod-safety starts: {place}"));
         if world.with.upgrade && number == 2 {
             world.checker.probe("a newer process took the place of an older one");
         }

@@ -23,7 +23,7 @@ use super::workloads::Workloads;
 use crate::api::{Disturbance, Etcd, Following, Reach};
 use crate::campaign::{Extras, Fault, Keeper, Plan, Plant};
 use crate::chance::Chance;
-use crate::checker::{Checker, Findings, Invariant, Presence, Violation};
+use crate::checker::{Checker, Findings, Invariant, News, Presence, Tone, Violation};
 
 /// What is under test.
 #[derive(Clone, Copy, Debug)]
@@ -39,8 +39,10 @@ pub enum Subject {
 pub struct Outcome {
     /// The rules that were broken.
     pub violations: Vec<Violation>,
-    /// What happened, for people.
+    /// What happened, for whoever works on the simulator.
     pub timeline: Vec<(Duration, String)>,
+    /// What happened, for people who watch.
+    pub news: Vec<News>,
     /// How often each thing happened that should happen sometimes.
     pub probes: BTreeMap<String, u64>,
     /// What could be seen, and what the processes under test did, until the healing; of [`recorded`] runs only.
@@ -140,8 +142,9 @@ fn start(plan: &Plan, subject: Subject, tape: Tape, audience: Option<Audience>) 
         Err(error) => {
             let (at, invariant, what) = (Duration::ZERO, Invariant::Simulator, error.to_string());
             let outcome = Outcome {
-                violations: vec![Violation { at, invariant, what }],
+                violations: vec![Violation { at, invariant, plain: what.clone(), what }],
                 timeline: Vec::new(),
+                news: Vec::new(),
                 probes: BTreeMap::new(),
                 tape: Vec::new(),
                 hash: 0,
@@ -257,17 +260,18 @@ impl World {
 
     /// A fault happens; it may take its time.
     pub(crate) fn strike(self: &Arc<Self>, fault: Fault, peers: &Arc<Host>) {
-        self.checker.note(format!("fault: {fault}"));
+        self.checker.tell(Tone::Fault, format!("fault: {fault}"), fault.to_string());
         self.checker.probe(&format!("fault {}", fault.kind()));
         let struck = Arc::clone(self);
         peers.env().spawner.spawn("fault", Box::pin(async move { struck.befall(&fault).await }));
     }
 
     fn outcome(&self) -> Outcome {
-        let Findings { violations, timeline, probes, tape, broken } = self.checker.findings();
+        let Findings { violations, timeline, news, probes, tape, broken } = self.checker.findings();
         Outcome {
             violations,
             timeline,
+            news,
             probes,
             tape,
             hash: self.checker.hash(),
@@ -322,7 +326,7 @@ impl World {
 
     /// All is well from now on, but for what has no power.
     fn heal(self: &Arc<Self>) {
-        self.checker.note("all faults are healed");
+        self.checker.say(Tone::Other, "all faults are healed");
         self.checker.healed();
         self.links.heal();
         self.heal_devices();

@@ -9,7 +9,7 @@ use super::attach::said_of;
 use super::host::moment;
 use super::run::{Subject, World};
 use super::word;
-use crate::checker::{FAILOVER, Invariant, Owned, Shown};
+use crate::checker::{FAILOVER, Invariant, Owned, Shown, Tone};
 
 /// From the healing of the world to the first look: all that is not held by a
 /// living kubelet is owed by then.
@@ -184,7 +184,11 @@ impl World {
         if self.replicas.len() < 2 {
             return;
         }
-        self.checker.note(format!("the run is over; as a last test its leader, {leader}, is killed"));
+        self.checker.tell(
+            Tone::Fault,
+            format!("the run is over; as a last test its leader, {leader}, is killed"),
+            "the leader of pod-safety is killed",
+        );
         self.checker.control_is_troubled(self.checker.now() + FAILOVER);
         place.crash();
         tokio::time::sleep(FAILOVER).await;

@@ -11,7 +11,7 @@ use super::host::EPOCH;
 use super::kcm_nodes::ready;
 use super::run::World;
 use super::{number, word, zone};
-use crate::checker::Violation;
+use crate::checker::{News, Violation};
 
 /// The pods that must always run; others end by themselves.
 const STATEFUL: &str = "default/data-";
@@ -148,7 +148,7 @@ pub struct Snapshot {
     /// The rules broken so far.
     pub violations: Vec<Violation>,
     /// What happened since the last snapshot.
-    pub news: Vec<(Duration, String)>,
+    pub news: Vec<News>,
     /// Whether the plan has come to its end.
     pub over: bool,
 }

@@ -18,6 +18,7 @@ use super::host::Host;
 use super::run::{Outcome, Subject, World, run_before};
 use super::snapshot::Snapshot;
 use crate::campaign::{Fault, Plan};
+use crate::checker::Tone;
 
 /// Pictures that wait for an audience that looks away: then the world waits.
 const PICTURES: usize = 64;
@@ -128,7 +129,9 @@ impl Stage {
     pub fn serve(&self, visitors: crate::serve::Visitors) {
         self.visit(Box::new(move |world, env| {
             let world = Arc::clone(world);
-            let attend = crate::serve::attend(visitors, move || world.servers.all(), env.clone());
+            let shown = Arc::clone(&world);
+            let ours = move || shown.our_pods();
+            let attend = crate::serve::attend(visitors, move || world.servers.all(), ours, env.clone());
             env.spawner.spawn("visitors", Box::pin(attend));
         }));
     }
@@ -273,19 +276,19 @@ impl World {
         match deed {
             Deed::Fault(fault) => self.strike(fault, peers),
             Deed::Mend(node) => {
-                self.checker.note(format!("{} is reconnected", self.node(node)));
+                self.checker.say(Tone::Other, format!("{} is reconnected", self.node(node)));
                 self.links.mend(&self.node(node));
             }
             Deed::Thaw(node) => {
                 let host = self.machines.lock().get(node).and_then(|machine| machine.host.clone());
                 if let Some(host) = host.filter(|host| host.is_paused()) {
-                    self.checker.note(format!("{} thaws", self.node(node)));
+                    self.checker.say(Tone::Other, format!("{} continues", self.node(node)));
                     host.resume();
                 }
             }
             Deed::PowerOn(node) => {
                 let world = Arc::clone(self);
-                self.checker.note(format!("{} gets power", self.node(node)));
+                self.checker.say(Tone::Other, format!("{} gets power", self.node(node)));
                 peers.env().spawner.spawn("power", Box::pin(async move { world.power_on(node).await }));
             }
         }

@@ -1,9 +1,11 @@
 //! A run before an audience: one that can be meddled with.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests fail loudly")]
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use pod_safety_simulator::campaign::{Fault, Plan, draw};
+use pod_safety_simulator::checker::{News, Tone};
 use pod_safety_simulator::comparison::compare;
 use pod_safety_simulator::scenario::{self, Contender};
 use pod_safety_simulator::world::{Deed, Machine, Pace, Snapshot, Stage, run};
@@ -45,7 +47,7 @@ fn to_be_looked_at_breaks_nothing_and_every_line_is_told_once() {
         }
         let seen = stage.end().unwrap();
         assert!(seen.violations.is_empty(), "seed {seed}, looked at each {each} ms: {:?}", seen.violations);
-        assert_eq!(told, seen.timeline, "every line is told once");
+        assert_eq!(told, seen.news, "every line is told once");
     }
 }
 
@@ -212,7 +214,38 @@ fn every_shipped_scenario_ends_as_it_says() {
     for scenario in scenario::shipped().unwrap() {
         let outcome = run(&scenario.plan, scenario.subject.subject(shipped::launch));
         let missed = scenario.expect.missed(&outcome);
-        println!("{}\n{}", scenario.name, compare(&scenario.plan, shipped::launch));
+        let comparison = compare(&scenario.plan, shipped::launch);
+        println!("{}\n{comparison}", scenario.name);
+        for (_, outcome) in comparison.outcomes() {
+            people_are_told_in_plain_words(&scenario.name, &outcome.news);
+        }
         assert!(missed.is_empty(), "{}: {missed:?}", scenario.name);
+    }
+}
+
+/// No UID, path, kind of evidence, rule of the checker or Debug text; and nothing that was broken is told twice.
+fn people_are_told_in_plain_words(scenario: &str, news: &[News]) {
+    const NOT_PLAIN: [&str; 13] = [
+        "/api",
+        "default/",
+        "replica-0/",
+        "kcm",
+        "VIOLATION",
+        "ProvedBefore",
+        "NodeGone",
+        "PowerOff",
+        "{ ",
+        "Some(",
+        "None",
+        "fault:",
+        "0 s:",
+    ];
+    assert!(news.len() > 10, "{scenario}: {news:?}");
+    let mut broken = BTreeSet::new();
+    for News { tone, text, .. } in news {
+        assert!(NOT_PLAIN.iter().all(|word| !text.contains(word)), "{scenario}: {text}");
+        let uid = |word: &str| word.len() == 8 && word.chars().all(|letter| letter.is_ascii_hexdigit());
+        assert!(!text.split(|at: char| !at.is_alphanumeric()).any(uid), "{scenario}: {text}");
+        assert!(*tone != Tone::Broken || broken.insert(text), "{scenario}: told twice: {text}");
     }
 }

@@ -12,9 +12,11 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use pod_safety_control_plane::tool;
+use pod_safety_simulator::scenario;
 use stage::Stage;
 use tempfile::TempDir;
 
+use crate::documents::Served;
 use crate::stage;
 
 /// Far more than any command takes.
@@ -180,4 +182,49 @@ fn kubectl_waits_while_time_stands_still() {
     assert!(lines.recv_timeout(Duration::from_millis(500)).is_err());
     stage.stand(false);
     assert_eq!(lines.recv_timeout(LONG).unwrap(), "pod/web-0");
+}
+
+/// The default scenario as the demonstration serves it, after the database was released.
+fn demonstration() -> Served {
+    Served::start(&scenario::shipped().unwrap()[0].plan, 200)
+}
+
+/// It printed NAME and AGE, whatever the definitions say.
+#[test]
+fn bug_kubectl_showed_no_columns_of_our_kinds_in_the_served_demonstration() {
+    let served = demonstration();
+    let kubectl = |line: &str| served.answer(&format!("kubectl {line}"));
+    for crd in pod_safety_shared::api::crds() {
+        let plural = crd["spec"]["names"]["plural"].as_str().unwrap().to_owned();
+        if plural.starts_with("podsafetyremediation") {
+            continue; // Nobody made one, and kubectl prints no heads for nothing.
+        }
+        let columns = crd["spec"]["versions"][0]["additionalPrinterColumns"].as_array().unwrap();
+        let shown = columns.iter().filter(|column| column["priority"].as_i64().unwrap_or(0) == 0);
+        let heads = shown.map(|column| column["name"].as_str().unwrap().to_uppercase());
+        let heads: Vec<String> = ["NAMESPACE", "NAME"].into_iter().map(str::to_owned).chain(heads).collect();
+        let printed = kubectl(&format!("get {plural} -A"));
+        let namespaced = usize::from(crd["spec"]["scope"] != "Namespaced");
+        assert_eq!(words(&printed)[0], heads[namespaced..], "{plural}");
+    }
+    let fences = kubectl("get nodefences");
+    assert!(words(&fences)[1].contains(&"node-0"), "{fences}");
+    let evidence = kubectl("get fe");
+    assert!(words(&evidence)[1].contains(&"node-0"), "{evidence}");
+}
+
+/// `status` did not know the mode, and counted no standby.
+#[test]
+fn bug_the_pods_of_pod_safety_were_not_shown_in_the_served_demonstration() {
+    let served = demonstration();
+    let kubectl = |line: &str| served.answer(&format!("kubectl {line}"));
+    let pods = kubectl("get pods -A -l app.kubernetes.io/name=pod-safety");
+    assert_eq!(words(&pods).len(), 3, "{pods}");
+    let yaml = kubectl("get pods -A -l app.kubernetes.io/name=pod-safety -o yaml");
+    assert!(yaml.contains("- --mode=replace\n") && yaml.contains("name: replica-0.1\n"), "{yaml}");
+    assert!(!kubectl("get pods -A").contains("replica-"), "they are no pods of the simulated nodes");
+    let status = served.answer("pod-safety status");
+    assert!(status.contains("mode replace") && status.contains(", 1 standby"), "{status}");
+    let doctor = served.answer("pod-safety doctor");
+    assert!(!doctor.contains('✖') && doctor.contains("this cluster is simulated"), "{doctor}");
 }

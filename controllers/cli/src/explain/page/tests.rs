@@ -94,6 +94,81 @@ fn a_node_that_nobody_could_switch_off_needs_a_person() {
     reads("awaits-operator", &stage.node("worker-b1"));
 }
 
+fn offers(answer: &Answer) -> Option<usize> {
+    answer.next.iter().position(|next| next.command.contains("confirm-down"))
+}
+
+/// The only sensible step is to start it by hand, and it was to be confirmed a second time.
+#[test]
+fn bug_a_machine_that_is_proved_off_was_to_be_confirmed_again() {
+    let stage = Stage::lost();
+    stage.policy("Asserted");
+    stage.proof("Asserted", "boot-1");
+    stage.not_switched_on();
+    let answer = stage.node("worker-b1");
+    assert_eq!((answer.verdict.standing, offers(&answer)), (Standing::Blocked, None));
+    reads("awaits-operator-proved", &answer);
+}
+
+/// Of what is done without a person, nothing is asked of one.
+#[test]
+fn a_node_that_is_fenced_in_ten_seconds_is_waited_for() {
+    let stage = Stage::lost();
+    stage.policy_after(550, None);
+    let (node, pod) = (stage.node("worker-b1"), stage.pod("orders-1"));
+    assert_eq!((node.verdict.standing, pod.verdict.standing), (Standing::Waiting, Standing::Waiting));
+    assert!(node.next[0].when.starts_with("Wait") && pod.next[0].when.starts_with("Wait"), "{node:?}");
+    assert_eq!((offers(&node), offers(&pod)), (Some(node.next.len() - 1), None));
+    reads("fenced-soon-node", &node);
+    reads("fenced-soon-pod", &pod);
+}
+
+#[test]
+fn what_fencing_lacks_is_the_first_thing_to_do() {
+    let stage = Stage::lost();
+    stage.policy_after(60, Some("Secret pod-safety/bmc does not exist"));
+    for node in ["worker-b1", "worker-a1"] {
+        let first = stage.node(node).next[0].clone();
+        let says = "Fencing cannot switch this node off: device fence/ipmi-b1: Secret pod-safety/bmc does not exist. Correct that, then test it";
+        assert_eq!(first.when, says);
+        assert_eq!(first.command, format!("pod-safety devices test --target {node}"));
+    }
+}
+
+/// Where rather pod-safety is cut off, a confirmation was the second thing on offer.
+#[test]
+fn bug_a_confirmation_was_offered_first_where_most_nodes_seem_lost() {
+    let stage = Stage::lost();
+    stage.policy("Asserted");
+    stage.outage();
+    for answer in [stage.node("worker-b1"), stage.pod("orders-1")] {
+        assert!(answer.next[0].when.contains("Find out first who is cut off"), "{answer:?}");
+        assert_eq!(offers(&answer), Some(answer.next.len() - 1), "{answer:?}");
+    }
+}
+
+/// The last status check is older than what the incident found.
+#[test]
+fn bug_a_machine_that_was_found_off_was_said_to_be_on() {
+    let stage = Stage::lost();
+    stage.policy("Asserted");
+    stage.fence("Fenced", &[("2026-11-21T10:22:50Z", None)]);
+    let signals = stage.node("worker-b1").signals;
+    assert!(signals.iter().any(|one| one.detail == "power Off 15s ago"), "{signals:?}");
+}
+
+/// `explain` said of the pod that runs that its node is unreachable, and who may confirm it.
+#[test]
+fn bug_what_was_said_of_the_pod_before_was_said_of_the_pod_that_runs() {
+    for (name, is_ready) in [("starts-again", false), ("runs-again", true)] {
+        let mut stage = Stage::lost();
+        stage.is_back(is_ready);
+        let answer = stage.pod("orders-1");
+        assert!(!answer.verdict.message.contains("unreachable"), "{answer:?}");
+        reads(name, &answer);
+    }
+}
+
 #[test]
 fn a_node_that_is_proved_off_releases_its_pods() {
     let stage = Stage::lost();
@@ -324,8 +399,8 @@ fn a_terminal_of_forty_columns_is_wide_enough() {
     let stage = Stage::lost();
     let text = page(&stage.pod("orders-1"), Output::Table, Paint::plain().within(40));
     for line in text.lines() {
-        let commands =
-            line.trim_start().starts_with("pod-safety ") || line.trim_start().starts_with("kubectl ");
+        let text = line.trim_start().trim_start_matches('(');
+        let commands = text.starts_with("pod-safety ") || text.starts_with("kubectl ");
         let words = line.split_whitespace().count();
         assert!(line.chars().count() <= 40 || commands || words <= 2, "{line}");
     }
@@ -340,7 +415,7 @@ fn programs_get_the_same_in_words_that_do_not_change() {
     assert_eq!(document["kind"], "PodExplanation");
     assert_eq!((&document["verdict"], &document["reason"]), (&json!("Blocked"), &json!("NoEvidence")));
     assert_eq!(document["evidence"][0]["type"], "KubeletReported");
-    assert_eq!(document["next"][1]["command"], "pod-safety confirm-down worker-b1 --reason TEXT");
+    assert_eq!(document["next"][3]["command"], "pod-safety confirm-down worker-b1 --reason TEXT");
 }
 
 /// What the documentation shows is what people get.
@@ -348,7 +423,7 @@ fn programs_get_the_same_in_words_that_do_not_change() {
 fn the_documentation_shows_these_answers() {
     let root = env!("CARGO_MANIFEST_DIR");
     let documentation = std::fs::read_to_string(format!("{root}/../../docs/commands.md")).unwrap();
-    for name in ["lost-pod", "lost-node-device-silent", "namespace", "volume-multi-attach"] {
+    for name in ["lost-pod", "starts-again", "lost-node-device-silent", "namespace", "volume-multi-attach"] {
         let golden = std::fs::read_to_string(format!("{root}/src/explain/golden/{name}.txt")).unwrap();
         assert!(documentation.contains(&golden), "docs/commands.md does not show golden/{name}.txt");
     }

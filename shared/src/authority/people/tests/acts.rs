@@ -106,14 +106,17 @@ pub(super) fn policies() -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn who_asks_for_a_node_to_be_fenced_opens_its_incident_under_the_policy_that_chooses_it() {
-    for (dry_run, name) in [(false, incident_name(&life("b"))), (true, rehearsal_name(&life("b")))] {
-        let (_, api) = api_with(policies(), None);
-        let made = ask_to_fence(&api.connection(), &seen(), "ada", "it smokes", dry_run).await.unwrap();
-        let body = api.heard().pop().unwrap().json();
-        assert_eq!((made.as_str(), &body["metadata"]["name"]), (name.as_str(), &json!(name)));
-        assert_eq!((&body["spec"]["policy"], &body["spec"]["dryRun"]), (&json!("high"), &json!(dry_run)));
-        assert_eq!(body["spec"]["trigger"], json!({ "kind": "Person", "reason": "it smokes", "by": "ada" }));
-    }
+    let name = incident_name(&life("b"));
+    let (_, api) = api_with(policies(), None);
+    let made = ask_to_fence(&api.connection(), &seen(), "ada", "it smokes").await.unwrap();
+    let body = api.heard().pop().unwrap().json();
+    assert_eq!((made.as_str(), &body["metadata"]["name"]), (name.as_str(), &json!(name)));
+    assert_eq!((&body["spec"]["policy"], &body["spec"]["dryRun"]), (&json!("high"), &json!(false)));
+    assert_eq!(body["spec"]["trigger"], json!({ "kind": "Person", "reason": "it smokes", "by": "ada" }));
+    let (_, api) = api_with(policies(), None);
+    let (supposed, spec) = supposed(&api.connection(), &seen(), "r").await.unwrap();
+    assert_eq!((supposed, spec.policy.as_str(), spec.dry_run), (rehearsal_name(&life("b")), "high", true));
+    assert!(api.heard().iter().all(|asked| asked.method == "GET"), "what is supposed is not written");
     assert_ne!(incident_name(&life("b")), rehearsal_name(&life("b")), "a drill is in nobody's way");
     assert_ne!(rehearsal_name(&life("a")), rehearsal_name(&life("b")));
     let there = format!("there: {}", incident_name(&life("b")));
@@ -128,7 +131,7 @@ async fn who_asks_for_a_node_to_be_fenced_opens_its_incident_under_the_policy_th
         ),
     ] {
         let (_, api) = api_with(objects, refused);
-        let asked = ask_to_fence(&api.connection(), &seen(), "ada", "r", false).await;
+        let asked = ask_to_fence(&api.connection(), &seen(), "ada", "r").await;
         assert_eq!(words(asked), expected, "{what}");
     }
 }

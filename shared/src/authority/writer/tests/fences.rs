@@ -125,7 +125,7 @@ async fn each_step_is_in_the_journal_and_all_but_looks_and_progress_are_events()
         (Step::Write(says("m")), "Fencing", None),
         (Step::Look(says("m")), "Looked", None),
     ] {
-        let message = if matches!(step, Step::Open(_)) { "is to be fenced: r" } else { "m" };
+        let message = if matches!(step, Step::Open(_)) { "node n is to be fenced: r" } else { "m" };
         let pool = pool(Leadership::alone(), takes_all);
         let fencing = Fencing { node: "n".into(), step };
         pool.authority.tell_fence(&fencing, &Outcome::Written, "fencing");
@@ -189,6 +189,25 @@ async fn a_remediation_that_cannot_be_answered_is_logged_and_answered_later() {
     assert!(lines.iter().any(|logged| logged.starts_with(line)), "{lines:?}");
     assert_eq!(pool.wakes(), [Mono::from_start(Duration::from_secs(9))], "as the API server asks");
     assert_eq!(told(&pool).await, []);
+}
+
+/// A status that was denied filled the log with the same sentence for ever.
+#[tokio::test(start_paused = true)]
+async fn bug_a_failure_that_lasts_is_logged_ever_less_often_and_with_its_count() {
+    let pool = pool(Leadership::alone(), |_| {
+        Answer::status(403, "Forbidden", "ValidatingAdmissionPolicy 'pod-safety-fence' denied")
+    });
+    let log = Logged::begin();
+    for _ in 0..9 {
+        pool.accepts(remediation(PodSafetyRemediationStatus::default()));
+        pass(31.0).await;
+    }
+    let lines = log.lines().into_iter().filter(|line| line.contains("the status of a remediation"));
+    let lines: Vec<String> = lines.collect();
+    let count = |line: &String| line.split_once("failures=")?.1.split(' ').next().map(str::to_owned);
+    let counts: Vec<String> = lines.iter().filter_map(count).collect();
+    assert_eq!(counts, ["1", "2", "4", "8"], "{lines:?}");
+    assert!(lines.iter().all(|line| line.contains("'pod-safety-fence'")), "{lines:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -163,7 +163,7 @@ async fn a_pod_that_its_kubelet_does_not_end_is_released_when_its_agent_reports_
     node.end_pod().await;
     until_released(plane, "db-0").await;
     let told = observe::event(&plane.admin(), NAMESPACE, "db-0", "ForceDeleted").await.unwrap();
-    assert_eq!(told, "the agent of node guarded reports that no process and no mount of the pod is left");
+    assert_eq!(told, "The agent of node guarded reports that no process and no mount of the pod is left");
     assert_eq!(node.kept().await.resets, 0, "{}", node.log());
 }
 

@@ -156,7 +156,7 @@ async fn a_killed_node_is_proved_off_its_pod_released_and_the_node_brought_back(
     until_released(plane, "db-0").await;
     scene.audit.was_soon_after_the_proof("w1", |entry| entry.is("delete", "pods", "db-0")).unwrap();
     let message = observe::event(&api, NAMESPACE, "db-0", "ForceDeleted").await.unwrap();
-    assert!(message.starts_with("node w1 was switched off: FenceEvidence w1-"), "{message}");
+    assert!(message.starts_with("Node w1 was switched off: FenceEvidence w1-"), "{message}");
     // Who releases pods and who marks the node go by the same evidence, and neither waits for the other.
     until("the node is marked", async || {
         let node = Api::<Node>::all(api.clone()).get("w1").await.map_err(|error| error.to_string())?;

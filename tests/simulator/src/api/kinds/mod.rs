@@ -78,6 +78,8 @@ pub struct Kind {
     pub rules: Rules,
     /// The schema of its definition, if it is a custom resource that has one.
     pub schema: Option<Arc<Value>>,
+    /// The `spec` of its definition, if it has one.
+    pub definition: Option<Arc<Value>>,
 }
 
 /// Which part of an object a write is about.
@@ -101,6 +103,7 @@ impl Kind {
             namespaced,
             rules,
             schema: None,
+            definition: None,
         }
     }
 
@@ -112,7 +115,8 @@ impl Kind {
             let names = |key: &str| text(&format!("/spec/names/{key}"));
             let namespaced = text("/spec/scope") == "Namespaced";
             let schema = crd.pointer("/spec/versions/0/schema/openAPIV3Schema").cloned().map(Arc::new);
-            Self { schema, ..Self::custom(&names("plural"), &names("kind"), namespaced) }
+            let definition = crd.get("spec").cloned().map(Arc::new);
+            Self { schema, definition, ..Self::custom(&names("plural"), &names("kind"), namespaced) }
         };
         pod_safety_shared::api::crds().into_iter().map(of).collect()
     }

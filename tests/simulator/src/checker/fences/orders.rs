@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::known::Look;
 use crate::checker::budgets::{REACTS, RECOVERS};
-use crate::checker::{Checker, Invariant, State};
+use crate::checker::{Checker, Invariant, State, Tone};
 use crate::world::{part, word};
 
 /// So long after a device was called not trusted an order that was read before may reach it.
@@ -43,7 +43,8 @@ impl Checker {
         let mut state = self.state.lock();
         let Touched { caller, device, node } = touched;
         let told = format!("{caller} tells {device} {} for {node}", act.name());
-        state.note(now, told.clone());
+        let text = format!("pod-safety has {device} power {node} {}", act.name());
+        state.tell(now, Tone::Other, told.clone(), text);
         state.probe(&format!("a device was told {}", act.name()));
         if let Some(why) = state.fences.unwritten(now, touched, act) {
             state.violated(now, Invariant::Fence, format!("{told}: {why}"));
@@ -156,7 +157,8 @@ impl State {
     pub(super) fn judge_revocation(&mut self, now: Duration, caller: &str, node: &str) {
         let device = format!("agent-{}", node.rsplit('-').next().unwrap_or_default());
         let told = format!("{caller} takes back the promise of the agent of {node}");
-        self.note(now, told.clone());
+        let text = format!("pod-safety revokes the promise of the agent of {node}");
+        self.tell(now, Tone::Other, told.clone(), text);
         self.probe("the promise of an agent was taken back");
         let touched = Touched { caller: caller.to_owned(), device: device.clone(), node: node.to_owned() };
         if let Some(why) = self.fences.unwritten(now, &touched, Act::Off) {
@@ -185,7 +187,9 @@ impl State {
         let (old, new) = (before.map(phase).unwrap_or_default(), phase(after));
         if old != new && !new.is_empty() {
             self.probe(&format!("an incident became {new}"));
-            self.note(now, format!("{caller}: {fence} is {new}: {}", word(after, "/status/message")));
+            let (node, message) = (word(after, "/spec/node/name"), word(after, "/status/message"));
+            let exact = format!("{caller}: {fence} is {new}: {message}");
+            self.tell(now, Tone::Other, exact, format!("fencing of {node}: {new}: {message}"));
         }
         let node = word(after, "/spec/node/name").to_owned();
         let attempts = part(after, "/status/attempts").and_then(Value::as_array).into_iter().flatten();

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::Kubelet;
 use crate::campaign::{Ailment, Keeper};
+use crate::checker::Tone;
 use crate::world::fencing::HOSTNAME;
 use crate::world::kcm_nodes::ready;
 use crate::world::shops::start_up;
@@ -97,7 +98,7 @@ impl Kubelet {
         if let Some((200, _)) = self.ask("PATCH", &format!("{path}/status"), Some(body)).await {
             if ailment.is_some() && posted.ailment.is_none() {
                 self.world.checker.probe("a kubelet said that its node is not ready, and renewed");
-                self.world.checker.note(format!("{} says that it is not ready", self.node));
+                self.world.checker.say(Tone::Loss, format!("{} says that it is not ready", self.node));
             }
             *posted = Posted { at: Some(now), ailment };
         }

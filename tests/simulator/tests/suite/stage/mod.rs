@@ -58,13 +58,12 @@ impl Stage {
                 .unwrap();
             let begin = async {
                 let env = paused::env(1);
-                let custom = [Kind::custom("nodefences", "NodeFence", false)];
-                let etcd = Etcd::new(Chance::new(7), &custom, env.clock.wall());
+                let etcd = Etcd::new(Chance::new(7), &Kind::ours(), env.clock.wall());
                 let server = ApiServer::start("api", &etcd, env.clone(), Arc::new(Slow));
                 furnish(&server).await;
                 env.spawner.spawn("kubelet", Box::pin(end_pods(Arc::clone(&server), env.clone())));
                 let servers = vec![Arc::clone(&server)];
-                let visitors = serve::attend(visitors, move || servers.clone(), env.clone());
+                let visitors = serve::attend(visitors, move || servers.clone(), Vec::new, env.clone());
                 env.spawner.spawn("visitors", Box::pin(visitors));
                 (etcd, server)
             };

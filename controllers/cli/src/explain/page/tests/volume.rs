@@ -105,7 +105,7 @@ fn what_a_driver_cannot_do_is_said_with_its_words() {
     let volume = volume();
     for (ends, reason, words) in [
         (json!("2026-11-21T10:00:00Z"), "DetachFailed", "array busy"),
-        (json!(null), "AttachFailed", "no such LUN"),
+        (json!(null), "AttachFailed", "No such LUN"),
     ] {
         let mut stage = Stage::well();
         stage.attachment(failed(ends));
@@ -173,7 +173,7 @@ fn what_the_guard_wrote_down_comes_before_what_can_be_guessed() {
     volume.lease = lease(holder, json!({ "pod-safety.dev/held": "true" }));
     let answer = told(&stage, &volume);
     assert_eq!((answer.verdict.standing, answer.verdict.reason), (Standing::Blocked, "VolumeHeld"));
-    assert!(answer.verdict.message.starts_with("volume pvc-1 was taken by node worker-b1"), "{answer:?}");
+    assert!(answer.verdict.message.starts_with("Volume pvc-1 was taken by node worker-b1"), "{answer:?}");
     assert!(answer.facts.contains(&"owned by node worker-b1 (boot boot-1)".to_owned()), "{:?}", answer.facts);
     volume.lease = lease("somebody", json!({}));
     assert!(told(&stage, &volume).verdict.message.contains("\"somebody\""));
@@ -198,7 +198,7 @@ fn what_may_be_detached_is_said_and_who_lost_it_holds_it_no_more() {
     let mut volume = volume();
     lease(&mut volume, Some("worker-b1/uid-worker-b1/boot-1/uid-orders-1"));
     let answer = told(&stage, &volume);
-    assert_eq!((answer.verdict.reason, &*answer.verdict.message), ("VolumeHeld", "it may be detached."));
+    assert_eq!((answer.verdict.reason, &*answer.verdict.message), ("VolumeHeld", "It may be detached."));
     let next = format!("{:?}", answer.next);
     assert!(next.contains("kubectl delete volumeattachment"), "{next}");
     lease(&mut volume, None);

@@ -1,0 +1,281 @@
+//! How commands end: one table of codes for all of them, and when each command ends with which.
+
+/// How a command ends that could answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// All is well.
+    Fine,
+    /// It was interrupted before it was done.
+    Interrupted,
+    /// The answer is that something blocks.
+    Blocked,
+    /// What was asked for would not be safe.
+    Refused,
+    /// The time was up before it was done.
+    TimedOut,
+    /// Nothing that was read blocks, and not everything could be read.
+    Unknown,
+}
+
+impl Exit {
+    /// The exit code of the program.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::Fine => 0,
+            Self::Interrupted => FAILURE,
+            Self::Blocked => 3,
+            Self::Refused => 4,
+            Self::TimedOut => 5,
+            Self::Unknown => 6,
+        }
+    }
+}
+
+/// What an error ends with.
+const FAILURE: u8 = 1;
+
+/// What a wrong use of flags ends with.
+pub const USAGE: u8 = 2;
+
+/// Every code, and what it means.
+pub(crate) const CODES: [(u8, &str); 7] = [
+    (Exit::Fine.code(), "fine"),
+    (FAILURE, "error: no connection, no rights, not found, interrupted"),
+    (USAGE, "wrong usage"),
+    (Exit::Blocked.code(), "answered, and the answer is that something blocks"),
+    (
+        Exit::Refused.code(),
+        "rejected for safety: a pod in a terminal phase may still run, a kubelet reports, or the confirmation did not match",
+    ),
+    (Exit::TimedOut.code(), "the time is up"),
+    (Exit::Unknown.code(), "not known: nothing that could be read blocks, and not everything could be read"),
+];
+
+/// An error and wrong usage, as most commands have them.
+const ERROR: (u8, &str) = (FAILURE, "after an error");
+const WRONG: (u8, &str) = (USAGE, "for wrong usage");
+const IN_TIME: (u8, &str) = (5, "when the time is up");
+
+/// With which codes each command ends, and when.
+type Ends = (&'static str, &'static [(u8, &'static str)]);
+
+pub(crate) const COMMANDS: [Ends; 19] = [
+    (
+        "drain",
+        &[
+            (0, "if every pod can go"),
+            (1, "after an error or Ctrl-C"),
+            WRONG,
+            (3, "if something blocks, must wait for its PodDisruptionBudget, or fits on no other node"),
+            (4, "if it is rejected for safety"),
+            IN_TIME,
+        ],
+    ),
+    (
+        "status",
+        &[
+            (0, "if nothing blocks"),
+            ERROR,
+            WRONG,
+            (3, "if something is blocked until a person acts"),
+            (6, "if not everything could be read: pod-safety status && deploy"),
+        ],
+    ),
+    ("explain", BLOCKS),
+    ("timeline", &[(0, "if all of it could be read"), ERROR, WRONG, (6, "if parts of it could not be read")]),
+    ("resolve", BLOCKS),
+    (
+        "doctor",
+        &[
+            (0, "if all is well"),
+            ERROR,
+            WRONG,
+            (3, "if something must be fixed"),
+            (6, "if a check could not be made"),
+        ],
+    ),
+    (
+        "report",
+        &[(0, "if it is written"), ERROR, WRONG, (6, "if it is written but parts of it could not be read")],
+    ),
+    ("ui", &[(0, "when it is stopped"), ERROR, WRONG]),
+    (
+        "confirm-down",
+        &[
+            (0, "if the confirmation is recorded"),
+            ERROR,
+            WRONG,
+            (4, "if it is rejected: the kubelet reports, or the confirmation did not match"),
+        ],
+    ),
+    ("withdraw", RECORDED),
+    (
+        "fence",
+        &[
+            (0, "if the request is recorded, or with --dry-run if no gate holds it"),
+            ERROR,
+            WRONG,
+            (3, "with --dry-run if a gate holds it"),
+            (4, "if it is rejected: the confirmation did not match"),
+        ],
+    ),
+    ("cancel", RECORDED),
+    (
+        "maintain",
+        &[
+            (0, "when a person may begin, or with --finish when the node is back"),
+            (1, "after an error or Ctrl-C"),
+            WRONG,
+            (3, "if something blocks"),
+            (4, "if it is rejected"),
+            (5, "when the time is up: the same command continues"),
+        ],
+    ),
+    ("pause", RECORDED),
+    ("resume", RECORDED),
+    (
+        "devices test",
+        &[
+            (0, "if every device answered for every node"),
+            ERROR,
+            WRONG,
+            (3, "if something is wrong with one"),
+            (5, "if there was no answer in time"),
+        ],
+    ),
+    (
+        "drill",
+        &[
+            (
+                0,
+                "if nothing is in the way, with --really when the node is back, or with --watchdog when it was reset on time",
+            ),
+            ERROR,
+            WRONG,
+            (3, "if something is in the way"),
+            (4, "if it is rejected"),
+            IN_TIME,
+        ],
+    ),
+    ("manifests", &[(0, "if they are printed"), ERROR, WRONG]),
+    ("version", &[(0, "if it is printed"), ERROR, WRONG]),
+];
+
+const BLOCKS: &[(u8, &str)] = &[
+    (0, "if nothing blocks"),
+    ERROR,
+    WRONG,
+    (3, "if something is blocked until a person acts"),
+    (6, "if too little could be read to tell"),
+];
+
+const RECORDED: &[(u8, &str)] =
+    &[(0, "if it is recorded"), (1, "after an error or if there is nothing to do"), WRONG];
+
+/// At the end of `--help` of a command.
+pub(crate) fn help(command: &str) -> String {
+    let of = COMMANDS.iter().find(|(name, _)| *name == command).map_or(&[][..], |(_, ends)| ends);
+    let ends: Vec<String> = of.iter().map(|(code, when)| format!("{code} {when}")).collect();
+    format!("Exits with {}.", ends.join("; "))
+}
+
+/// At the end of `--help` of the program.
+#[must_use]
+pub fn overview() -> String {
+    let codes: Vec<String> = CODES.iter().map(|(code, means)| format!("  {code}  {means}")).collect();
+    format!("Exit codes:\n{}", codes.join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use clap::CommandFactory as _;
+
+    use super::*;
+    use crate::Cli;
+
+    const PAGE: &str = include_str!("../../../docs/commands.md");
+
+    #[test]
+    fn the_page_has_the_table_of_codes_as_the_program_has_it() {
+        for (code, means) in CODES {
+            let row = format!("| {code} | {means}");
+            assert!(PAGE.lines().any(|line| line.starts_with(&row)), "{row}: not in docs/commands.md");
+        }
+        assert!(overview().contains("  4  rejected for safety"));
+    }
+
+    /// The commands that the command line has, `devices test` as one.
+    fn all() -> Vec<(String, clap::Command)> {
+        let named = |command: &clap::Command| command.get_name().to_owned();
+        let mut all = Vec::new();
+        for command in Cli::command().get_subcommands() {
+            let below: Vec<_> = command.get_subcommands().filter(|one| one.get_name() != "help").collect();
+            match below.as_slice() {
+                [] => all.push((named(command), command.clone())),
+                some => all.extend(
+                    some.iter().map(|one| (format!("{} {}", named(command), named(one)), (*one).clone())),
+                ),
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn each_command_has_a_row_whose_codes_its_help_names() {
+        let there: BTreeSet<String> = all().into_iter().map(|(name, _)| name).collect();
+        let rows: BTreeSet<String> = COMMANDS.iter().map(|(name, _)| (*name).to_owned()).collect();
+        assert_eq!(there, rows);
+        for (name, command) in all() {
+            let said = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert_eq!(said, help(&name), "{name}");
+        }
+        for (name, ends) in COMMANDS {
+            let codes: Vec<u8> = ends.iter().map(|(code, _)| *code).collect();
+            assert!(codes.is_sorted() && codes.starts_with(&[0, 1, 2]), "{name}: {codes:?}");
+            assert!(codes.iter().all(|code| CODES.iter().any(|(one, _)| one == code)), "{name}");
+        }
+    }
+
+    /// A code in a sentence of the page: "exits with 3", "and with 3", "rejected (4)".
+    fn codes_in(text: &str) -> BTreeSet<u8> {
+        let starts = ["exits with ", "exits\nwith ", " with ", "("];
+        let of = |start: &str| {
+            let places = text.match_indices(start).map(|(at, found)| &text[at + found.len()..]);
+            places
+                .filter_map(|rest| {
+                    let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+                    let ends = rest[digits.len()..].chars().next().unwrap_or(' ');
+                    let is_code = digits.len() == 1 && (" ,.;)".contains(ends) || ends == '\n');
+                    digits.parse::<u8>().ok().filter(|_| is_code)
+                })
+                .collect::<Vec<u8>>()
+        };
+        starts.into_iter().flat_map(of).filter(|code| *code < 7).collect()
+    }
+
+    #[test]
+    fn the_page_gives_no_command_a_code_that_it_does_not_have() {
+        let mut found = 0;
+        for section in PAGE.split("\n## ").skip(1) {
+            let (title, text) = section.split_once('\n').unwrap();
+            // Of examples the sentences are the program's.
+            let prose: String = text.split("```").step_by(2).collect();
+            let Some((name, ends)) =
+                COMMANDS.iter().find(|(name, _)| title.contains(&format!("pod-safety {name}")))
+            else {
+                continue;
+            };
+            for code in codes_in(&prose) {
+                found += 1;
+                assert!(
+                    ends.iter().any(|(one, _)| *one == code),
+                    "{name}: {code}: in its section of docs/commands.md"
+                );
+            }
+        }
+        assert!(found > 12, "only {found} codes were found");
+    }
+}

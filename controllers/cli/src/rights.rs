@@ -1,0 +1,201 @@
+//! Which rights a command takes, and which of our ClusterRoles has them: what a 403 is answered with.
+
+/// One line of the table in docs/commands.md.
+pub(crate) struct Rights {
+    /// The commands.
+    pub(crate) commands: &'static [&'static str],
+    /// What they need, as the page has it.
+    pub(crate) takes: &'static str,
+    /// Our ClusterRole that has it all.
+    pub(crate) role: Option<&'static str>,
+}
+
+/// Our ClusterRole for whoever may confirm that a node is off.
+pub(crate) const CONFIRM_DOWN: &str = "pod-safety-confirm-down";
+
+/// Our ClusterRole for whoever may see the custom resources: part of Kubernetes' `view`.
+pub(crate) const VIEW: &str = "pod-safety-view";
+
+pub(crate) const TABLE: [Rights; 15] = [
+    Rights {
+        commands: &["status", "explain", "timeline"],
+        takes: "`list` pods, nodes, poddisruptionbudgets, replicasets, statefulsets, the leases of `kube-node-lease`, events, volumeattachments, and the custom resources of pod-safety.dev; `get` the lease `kube-system/pod-safety`",
+        role: None,
+    },
+    Rights { commands: &["resolve"], takes: "`get` the namespace; `list` everything in it", role: None },
+    Rights { commands: &["ui"], takes: "those of `status` and `explain`", role: None },
+    Rights {
+        commands: &["report"],
+        takes: "those of `status`, `explain` and `doctor`; `get` pods/log of pod-safety",
+        role: None,
+    },
+    Rights {
+        commands: &["doctor"],
+        takes: "those of `status` and `explain`; `list` validatingadmissionpolicies and their bindings, deployments, daemonsets, statefulsets; `get` customresourcedefinitions, and Leases in kube-system; `create` subjectaccessreviews",
+        role: None,
+    },
+    Rights {
+        commands: &["explain pdb"],
+        takes: "`list` pods, poddisruptionbudgets, deployments, replicasets, statefulsets, replicationcontrollers; `get` the `scale` of custom kinds, if you have any",
+        role: None,
+    },
+    Rights {
+        commands: &["drain"],
+        takes: "those of `explain pdb` in all namespaces; `list` nodes; `get` pods; `create` pods/eviction, for dry runs too",
+        role: None,
+    },
+    Rights {
+        commands: &["confirm-down", "withdraw"],
+        takes: "the ClusterRole `pod-safety-confirm-down` of the chart and of `pod-safety manifests`; neither binds it to any user",
+        role: Some(CONFIRM_DOWN),
+    },
+    Rights {
+        commands: &["fence"],
+        takes: "`get` nodes and their leases; `list` fencepolicies; `create` nodefences",
+        role: None,
+    },
+    Rights { commands: &["cancel"], takes: "`get` nodes and their leases; `patch` nodefences", role: None },
+    Rights { commands: &["pause", "resume"], takes: "`get` and `patch` nodes", role: None },
+    Rights {
+        commands: &["maintain"],
+        takes: "as `drain --apply` and `pause`; `patch` nodes/status; `list` nodefences. With `--power-off` as `fence`, and `get` and `patch` nodefences, too",
+        role: None,
+    },
+    Rights {
+        commands: &["pause --policy", "resume --policy"],
+        takes: "`get` and `patch` fencepolicies",
+        role: None,
+    },
+    Rights {
+        commands: &["devices test"],
+        takes: "`get`, `list` and `patch` fencedevices; no Secrets",
+        role: None,
+    },
+    Rights {
+        commands: &["drill"],
+        takes: "as `fence` and `devices test`; `get` and `delete` nodefences. With `--really` as `drain` without `--apply`, too",
+        role: None,
+    },
+];
+
+/// What a 403 is answered with.
+pub(crate) fn to_ask_for(command: &str) -> Option<String> {
+    let rights = TABLE.iter().find(|rights| rights.commands.contains(&command))?;
+    Some(match rights.role {
+        Some(role) => format!(
+            "{command} takes the ClusterRole {role}, which is bound to no user at first: ask an administrator of this cluster to bind it to you"
+        ),
+        None => format!(
+            "{command} takes these rights: {}. Ask an administrator of this cluster for them",
+            rights.takes.replace('`', "")
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use clap::CommandFactory as _;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::Cli;
+    use crate::manifests::RBAC;
+
+    const PAGE: &str = include_str!("../../../docs/commands.md");
+    const CHART_VIEW: &str = include_str!("../../../charts/pod-safety/templates/view.yaml");
+
+    /// The table of the page: of which commands, and what they take.
+    fn rows() -> Vec<(String, String)> {
+        let rights = PAGE.lines().skip_while(|line| *line != "| | rights |").skip(2);
+        let cells = |line: &str| {
+            let mut cells = line.trim_matches('|').splitn(2, '|').map(str::trim).map(str::to_owned);
+            Some((cells.next()?, cells.next()?))
+        };
+        rights.take_while(|line| line.starts_with('|')).filter_map(cells).collect()
+    }
+
+    #[test]
+    fn the_page_has_the_table_of_rights_as_the_program_has_it() {
+        let rows = rows();
+        for Rights { commands, takes, .. } in &TABLE {
+            for command in *commands {
+                let (verb, flag) = command.split_once(' ').unwrap_or((command, ""));
+                let names = |title: &str| {
+                    title
+                        .split('`')
+                        .any(|one| one.split_whitespace().next() == Some(verb) && one.contains(flag))
+                };
+                let is_row = |(title, text): &&(String, String)| names(title) && text.starts_with(takes);
+                assert!(
+                    rows.iter().any(|row| is_row(&row)),
+                    "{command}: {takes}: not a row of docs/commands.md"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn each_command_that_asks_a_cluster_has_its_rights_and_a_role_is_one_of_ours() {
+        for command in Cli::command().get_subcommands() {
+            let asks = |one: &clap::Command| one.get_arguments().any(|arg| arg.get_long() == Some("context"));
+            let below = command.get_subcommands().filter(|one| asks(one));
+            let names = below.map(|one| format!("{} {}", command.get_name(), one.get_name()));
+            let own = Some(command.get_name().to_owned()).filter(|_| asks(command));
+            for name in names.chain(own) {
+                assert!(to_ask_for(&name).is_some(), "{name}");
+            }
+        }
+        let roles: Vec<Value> = RBAC
+            .split("\n---\n")
+            .filter_map(|text| serde_saphyr::from_str(text).ok())
+            .filter(|object: &Value| object["kind"] == "ClusterRole")
+            .collect();
+        for role in TABLE.iter().filter_map(|rights| rights.role) {
+            assert!(roles.iter().any(|one| one["metadata"]["name"] == *role), "{role}");
+        }
+        assert!(CHART_VIEW.contains("-view\n") && VIEW.ends_with("-view"));
+    }
+
+    /// What the command asks for is what the role has.
+    #[test]
+    fn the_role_for_confirmations_has_each_right_that_they_take() {
+        let role = RBAC
+            .split("\n---\n")
+            .find(|text| text.contains(&format!("  name: {CONFIRM_DOWN}\nrules:")))
+            .unwrap();
+        let role: Value = serde_saphyr::from_str(role).unwrap();
+        let has: BTreeSet<(String, String)> = role["rules"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .flat_map(|rule| {
+                let texts = |field: &str| -> Vec<String> {
+                    rule[field]
+                        .as_array()
+                        .unwrap()
+                        .iter()
+                        .map(|one| one.as_str().unwrap().to_owned())
+                        .collect()
+                };
+                let verbs = texts("verbs");
+                texts("resources").into_iter().flat_map(move |what| {
+                    verbs.clone().into_iter().map(move |verb| (verb, what.clone())).collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        for (verb, resource) in [
+            ("get", "nodes"),
+            ("get", "leases"),
+            ("list", "pods"),
+            ("list", "fencepolicies"),
+            ("list", "fenceevidences"),
+            ("create", "fenceevidences"),
+            ("patch", "fenceevidences/status"),
+            ("confirm-down", "nodes"),
+        ] {
+            assert!(has.contains(&(verb.to_owned(), resource.to_owned())), "{verb} {resource}");
+        }
+    }
+}

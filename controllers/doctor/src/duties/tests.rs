@@ -1,0 +1,161 @@
+//! Who does nothing is found by what is left undone, and what is young, held or of others is no alarm.
+
+use pod_safety_shared::model::Kind;
+use pod_safety_shared::testing::objects::{node, pod};
+use pod_safety_shared::testing::{World, at};
+use serde_json::json;
+
+use super::*;
+
+const WALL: &str = "2026-11-21T10:00:00Z";
+const ALL: &[Name] = Name::ALL;
+
+fn wall() -> Timestamp {
+    WALL.parse().unwrap()
+}
+
+fn with(mode: Mode, check: impl FnOnce(Duties<'_>) -> Option<Symptom>) -> Option<(Health, String, String)> {
+    let installation = Installation::default();
+    let found = check(Duties { mode: Some(mode), ours: ALL, installation: &installation })?;
+    Some((found.health, found.what, found.remedy))
+}
+
+/// A kind cluster without node lifecycle scheduled nothing, and no command noticed.
+#[test]
+fn bug_ready_nodes_that_keep_the_taint_not_ready_were_called_fine() {
+    let tainted = |key: &str, effect: &str| json!([{ "key": key, "effect": effect }]);
+    let (not_ready, none) = ("node.kubernetes.io/not-ready", json!([]));
+    for (ready, since, taints, found) in [
+        ("True", "09:00:00", tainted(not_ready, "NoSchedule"), Some(Health::Problem)),
+        ("True", "09:00:00", tainted("node.kubernetes.io/unreachable", "NoExecute"), Some(Health::Problem)),
+        ("True", "09:59:30", tainted(not_ready, "NoSchedule"), Some(Health::Fine)),
+        ("False", "09:00:00", tainted(not_ready, "NoSchedule"), None),
+        ("Unknown", "09:00:00", tainted("node.kubernetes.io/unreachable", "NoExecute"), None),
+        ("True", "09:00:00", tainted("node.kubernetes.io/unschedulable", "NoSchedule"), Some(Health::Fine)),
+        ("True", "09:00:00", tainted("example.com/gpu", "NoExecute"), Some(Health::Fine)),
+        ("True", "09:00:00", none, Some(Health::Fine)),
+    ] {
+        let world = World::listed();
+        let condition =
+            json!({ "type": "Ready", "status": ready, "lastTransitionTime": format!("2026-11-21T{since}Z") });
+        let one = node("a").set("/status/conditions", json!([condition])).set("/spec/taints", taints.clone());
+        world.apply(
+            Kind::Nodes,
+            &one.set("/metadata/creationTimestamp", json!("2026-11-20T10:00:00Z")),
+            at(0),
+        );
+        let guard = world.read();
+        let said = with(Mode::Guard, |duties| node_lifecycle(&guard.view(), wall(), duties));
+        assert_eq!(said.as_ref().map(|said| said.0), found, "{ready} {since} {taints}: {said:?}");
+        if let Some((Health::Problem, what, remedy)) = said {
+            assert!(what.contains("1 of 1 Ready node") && what.ends_with(": a"), "{what}");
+            assert!(
+                remedy.contains("-node-lifecycle-controller") && remedy.contains(" --set mode=replace"),
+                "{remedy}"
+            );
+        }
+    }
+}
+
+fn budget(generation: i64, observed: i64, created: &str) -> Value {
+    json!({ "metadata": { "namespace": "shop", "name": "api", "generation": generation,
+            "creationTimestamp": format!("2026-11-21T{created}Z") },
+        "status": { "observedGeneration": observed } })
+}
+
+fn entry(manager: &str, subresource: Option<&str>, time: &str) -> Value {
+    json!({ "manager": manager, "subresource": subresource, "time": format!("2026-11-21T{time}Z") })
+}
+
+#[test]
+fn bug_pod_disruption_budgets_that_nobody_looks_at_were_called_fine() {
+    let changed = |at: &str| {
+        let mut changed = budget(2, 1, "08:00:00");
+        changed["metadata"]["managedFields"] =
+            json!([entry("kubectl", None, at), entry("kube-controller-manager", Some("status"), "09:59:59")]);
+        changed
+    };
+    let mut failing = budget(1, 0, "08:00:00");
+    failing["status"]["conditions"] = json!([{ "type": "DisruptionAllowed", "reason": "SyncFailed" }]);
+    let mut going = budget(1, 0, "08:00:00");
+    going["metadata"]["deletionTimestamp"] = json!(WALL);
+    for (what, one, health) in [
+        ("never written", budget(1, 0, "09:00:00"), Health::Problem),
+        ("written", budget(1, 1, "09:00:00"), Health::Fine),
+        ("young", budget(1, 0, "09:59:30"), Health::Fine),
+        ("changed long ago", changed("09:00:00"), Health::Problem),
+        ("changed just now", changed("09:59:40"), Health::Fine),
+        ("a controller says that it fails", failing, Health::Fine),
+        ("deleted", going, Health::Fine),
+    ] {
+        let said = with(Mode::Guard, |duties| budget_statuses(&[one], None, wall(), duties).pop());
+        assert_eq!(said.as_ref().map(|said| said.0), Some(health), "{what}: {said:?}");
+    }
+    assert_eq!(with(Mode::Guard, |duties| budget_statuses(&[], None, wall(), duties).pop()), None);
+}
+
+#[test]
+fn a_kube_controller_manager_that_writes_statuses_beside_the_leader_is_found() {
+    let leads = Leads { holder: "p_1".to_owned(), user: None, since: "2026-11-21T09:00:00Z".parse().ok() };
+    for (kcm_wrote, mode, health) in [
+        ("09:30:00", Mode::Replace, Health::Problem),
+        ("09:00:30", Mode::Replace, Health::Fine),
+        ("08:00:00", Mode::Replace, Health::Fine),
+        ("09:30:00", Mode::Guard, Health::Fine),
+    ] {
+        let mut one = budget(1, 1, "08:00:00");
+        one["metadata"]["managedFields"] = json!([
+            entry("pod-safety", Some("status"), "09:59:00"),
+            entry("kube-controller-manager", Some("status"), kcm_wrote)
+        ]);
+        let said = with(mode, |duties| budget_statuses(&[one], Some(&leads), wall(), duties).pop());
+        let (found, what, _) = said.unwrap();
+        assert_eq!(found, health, "{kcm_wrote} {mode:?}: {what}");
+        assert!(what.contains("kube-controller-manager"), "{what}");
+    }
+}
+
+#[test]
+fn pods_that_should_have_left_a_tainted_node_long_ago_are_found() {
+    let tolerates = |seconds: i64| json!([{ "key": "k", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds }]);
+    let ever = json!([{ "operator": "Exists" }]);
+    for (tolerations, health) in [
+        (json!([]), Health::Problem),
+        (tolerates(300), Health::Problem),
+        (tolerates(3_300), Health::Fine),
+        (tolerates(3_200), Health::Problem),
+        (ever, Health::Fine),
+    ] {
+        let world = World::listed();
+        let taint = json!({ "key": "k", "effect": "NoExecute", "timeAdded": "2026-11-21T09:00:00Z" });
+        let machine = node("a").ready("Unknown").set("/spec/taints", json!([taint]));
+        world.apply(Kind::Nodes, &machine, at(0));
+        let one = pod("p").on("a").set("/spec/tolerations", tolerations.clone());
+        world.apply(
+            Kind::Pods,
+            &one.set("/metadata/creationTimestamp", json!("2026-11-20T10:00:00Z")),
+            at(0),
+        );
+        let guard = world.read();
+        let said = with(Mode::Replace, |duties| taint_eviction(&guard.view(), wall(), duties)).unwrap();
+        assert_eq!(said.0, health, "{tolerations}: {said:?}");
+    }
+    let world = World::listed();
+    world.apply(Kind::Nodes, &node("a").ready("True"), at(0));
+    assert_eq!(with(Mode::Guard, |duties| taint_eviction(&world.read().view(), wall(), duties)), None);
+}
+
+#[test]
+fn what_to_do_depends_on_whose_duty_it_is() {
+    let installation = Installation::default();
+    let duties = |mode, ours| Duties { mode, ours, installation: &installation };
+    for (mode, ours, says) in [
+        (Some(Mode::Replace), ALL, "kubectl logs --namespace pod-safety"),
+        (Some(Mode::Replace), &[Name::PodGc][..], "--set controllers.taintEviction.enabled=true"),
+        (Some(Mode::Guard), ALL, "remove -taint-eviction-controller from --controllers"),
+        (None, &[], "--set mode=replace"),
+    ] {
+        let said = duties(mode, ours).remedy(Name::TaintEviction);
+        assert!(said.contains(says), "{mode:?} {ours:?}: {said}");
+    }
+}

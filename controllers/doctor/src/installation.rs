@@ -1,0 +1,76 @@
+//! How pod-safety was installed: so that what to do can be typed as it stands.
+
+use serde_json::Value;
+
+/// The release of the chart, where doctor found one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Installation {
+    release: String,
+    namespace: String,
+    /// There are Deployments to read, and none of them is of a release.
+    is_new: bool,
+}
+
+impl Default for Installation {
+    /// The names of the documentation.
+    fn default() -> Self {
+        Self { release: "pod-safety".to_owned(), namespace: "pod-safety".to_owned(), is_new: false }
+    }
+}
+
+impl Installation {
+    /// By the labels of these Deployments, which are all of pod-safety.
+    pub fn of(deployments: &[Value]) -> Self {
+        let read = |one: &Value| {
+            let labels = &one["metadata"]["labels"];
+            let text = |value: &Value| value.as_str().map(str::to_owned);
+            let is_helms = labels["app.kubernetes.io/managed-by"] == "Helm";
+            let release = text(&labels["app.kubernetes.io/instance"]).filter(|_| is_helms)?;
+            Some(Self { release, namespace: text(&one["metadata"]["namespace"])?, is_new: false })
+        };
+        deployments.iter().find_map(read).unwrap_or(Self { is_new: true, ..Self::default() })
+    }
+
+    /// The namespace of its pods.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// The command that sets these values of the chart, typed in a checkout of the repository.
+    pub fn set(&self, values: &str) -> String {
+        let Self { release, namespace, is_new } = self;
+        let (verb, keeps) = match is_new {
+            true => ("install", "--take-ownership --force-conflicts"),
+            false => ("upgrade", "--reset-then-reuse-values"),
+        };
+        format!("helm {verb} {release} charts/pod-safety --namespace {namespace} {keeps} --set {values}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn bug_a_command_had_dots_in_place_of_the_release_and_its_namespace() {
+        let deployment = |manager: &str| {
+            let labels =
+                json!({ "app.kubernetes.io/managed-by": manager, "app.kubernetes.io/instance": "safety" });
+            json!({ "metadata": { "namespace": "ops", "labels": labels } })
+        };
+        for (deployments, begins) in [
+            (vec![deployment("Helm")], "helm upgrade safety charts/pod-safety --namespace ops --reset"),
+            (
+                vec![deployment("argo")],
+                "helm install pod-safety charts/pod-safety --namespace pod-safety --take",
+            ),
+            (vec![], "helm install pod-safety "),
+        ] {
+            let said = Installation::of(&deployments).set("mode=replace");
+            assert!(said.starts_with(begins) && said.ends_with(" --set mode=replace"), "{said}");
+        }
+        assert!(Installation::default().set("mode=guard").starts_with("helm upgrade pod-safety "));
+    }
+}

@@ -1,0 +1,117 @@
+//! What kube-controller-manager does, and what pod-safety does, by the flags of both.
+
+use pod_safety_process::registry::Name;
+use pod_safety_shared::drive::Mode;
+
+use super::{Duties, Health, Symptom, fine, found, not_checked};
+
+const CHECK: &str = "KubeControllerManager";
+
+/// Why nothing is done twice.
+const BOTH: &str = "two controllers that write the same objects undo each other's work, and its collector force deletes without proof";
+
+/// What is known of kube-controller-manager.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kcm {
+    /// Its arguments, of each of its pods.
+    Arguments(Vec<Vec<String>>),
+    /// Its pods cannot be seen, as where somebody else runs the control plane; whether its lease is kept.
+    Hidden {
+        /// Somebody renews its lease.
+        leads: bool,
+    },
+}
+
+/// Who does what: whether kube-controller-manager runs what pod-safety runs in its place, and what pod-safety leaves to it.
+pub fn kube_controller_manager(kcm: &Kcm, duties: Duties<'_>) -> Vec<Symptom> {
+    let Some(mode) = duties.mode else {
+        return vec![not_checked(CHECK, "the mode of pod-safety is not known")];
+    };
+    let all = match kcm {
+        Kcm::Hidden { leads: false } => {
+            let why =
+                "its pods cannot be seen, and nobody renews its Lease kube-system/kube-controller-manager";
+            return vec![not_checked(CHECK, why)];
+        }
+        Kcm::Hidden { leads: true } if mode == Mode::Replace => {
+            let what = format!(
+                "not checked: it leads, but its flags cannot be read, and pod-safety runs {} in the mode replace",
+                words(&twins(duties.ours))
+            );
+            let remedy = format!(
+                "read its --controllers, which must disable them; where it cannot be changed: {}",
+                duties.installation.set("mode=guard")
+            );
+            return vec![found(CHECK, Health::Unknown, what, BOTH, remedy)];
+        }
+        Kcm::Hidden { leads: true } => {
+            let what = "it leads; its flags cannot be read; pod-safety runs beside it";
+            return vec![fine(CHECK, format!("{what} in the mode {}", mode.name()))];
+        }
+        Kcm::Arguments(all) => all,
+    };
+    let mut symptoms = vec![compared(all, mode, duties)];
+    let detach = |arguments: &Vec<String>| {
+        arguments.iter().any(|one| {
+            one == "--disable-force-detach-on-timeout" || one == "--disable-force-detach-on-timeout=true"
+        })
+    };
+    if !all.iter().all(detach) {
+        symptoms.push(found(
+            "ForceDetach",
+            Health::Attention,
+            "kube-controller-manager detaches volumes by force six minutes after a node became unreachable",
+            "a volume may then be attached elsewhere while a pod on an unreachable node still writes to it",
+            "start it with --disable-force-detach-on-timeout=true",
+        ));
+    }
+    symptoms
+}
+
+/// Those of our controllers that it has, too.
+fn twins(ours: &[Name]) -> Vec<Name> {
+    let has = |name: &Name| !name.of_kcm().is_empty() && ours.contains(name);
+    Name::ALL.iter().copied().filter(has).collect()
+}
+
+/// By its names.
+fn words(names: &[Name]) -> String {
+    names.iter().filter_map(|name| name.of_kcm().first().copied()).collect::<Vec<_>>().join(", ")
+}
+
+/// What it was told to run, beside what we run.
+fn compared(all: &[Vec<String>], mode: Mode, duties: Duties<'_>) -> Symptom {
+    let runs = |name: &Name| all.iter().any(|arguments| runs(arguments, name.of_kcm()));
+    let (both, neither): (Vec<Name>, Vec<Name>) = twins(duties.ours).into_iter().partition(runs);
+    match mode {
+        Mode::Replace if !both.is_empty() => found(
+            CHECK,
+            Health::Problem,
+            format!("it runs, too, what pod-safety runs in the mode replace: {}", words(&both)),
+            BOTH,
+            format!("add -{} to its --controllers", words(&both).replace(", ", ",-")),
+        ),
+        Mode::Guard | Mode::Observe if !neither.is_empty() => found(
+            CHECK,
+            Health::Problem,
+            format!("nobody runs {}", words(&neither)),
+            "in this mode pod-safety leaves them to kube-controller-manager, where they are disabled",
+            format!("enable them there, or: {}", duties.installation.set("mode=replace")),
+        ),
+        Mode::Replace => fine(CHECK, format!("pod-safety runs {} in its place", words(&neither))),
+        Mode::Guard | Mode::Observe => fine(
+            CHECK,
+            format!("it runs {}; pod-safety runs beside it in the mode {}", words(&both), mode.name()),
+        ),
+    }
+}
+
+/// Whether one of these names is on, by its rules: a name switches on, -name off, * all others.
+fn runs(arguments: &[String], names: &[&str]) -> bool {
+    let mut lists = arguments.iter().filter_map(|one| one.strip_prefix("--controllers="));
+    let Some(list) = lists.next_back() else { return true };
+    let words: Vec<&str> = list.split(',').map(str::trim).collect();
+    let off = |name: &&str| words.iter().any(|word| word.strip_prefix('-') == Some(name));
+    let on = |name: &&str| words.contains(name);
+    names.iter().any(on) || (words.contains(&"*") && !names.iter().any(off))
+}

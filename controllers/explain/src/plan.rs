@@ -1,0 +1,37 @@
+//! What fencing would do about a node if a person asked for it: its plan, and every gate with its numbers.
+
+use std::sync::Arc;
+
+use pod_safety_fencing::{Config, Key, PROVIDER_BEHIND, decide};
+use pod_safety_shared::api::NodeFenceStatus;
+use pod_safety_shared::authority::{Intent, Step};
+
+use super::Scene;
+
+/// The status that the controller would write into the NodeFence of this name, which the scene supposes.
+///
+/// # Errors
+/// Why nothing can be said: what holds the decision, in its own words.
+pub fn plan_of(fence: &str, node: &Arc<str>, scene: &Scene<'_>) -> Result<NodeFenceStatus, String> {
+    let config = Config {
+        mode: scene.settings.mode,
+        our_node: scene.running.leader_node.as_deref().map(Arc::from),
+        guards_volumes: true,
+        rehearsals: true,
+        history: None,
+        provider_behind: PROVIDER_BEHIND,
+    };
+    let decision = decide(&Key::Node(Arc::clone(node)), &scene.view, scene.now, &config);
+    let written = decision.intents.into_iter().find_map(|intent| match intent {
+        Intent::Fence(fencing) => match fencing.step {
+            Step::Write(target) if *target.fence.name == *fence => Some(*target.status),
+            _ => None,
+        },
+        _ => None,
+    });
+    let held = || {
+        let why: Vec<String> = decision.holds.iter().map(|(_, hold)| hold.to_string()).collect();
+        if why.is_empty() { "another step about this node comes first".to_owned() } else { why.join("; ") }
+    };
+    written.ok_or_else(held)
+}

@@ -1,0 +1,204 @@
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::*;
+use crate::{ApiError, Call, ClientMetrics, ConfigError, ConnectOptions, Connection, Target};
+use pod_safety_clock::Env;
+use prometheus::Registry;
+use rustls::{AlertDescription, InvalidMessage, OtherError};
+
+fn target() -> Target {
+    let context = Some("prod".to_owned());
+    Target { context, server: "https://127.0.0.1:16999".to_owned(), user: None }
+}
+
+fn refused() -> io::Error {
+    io::Error::from_raw_os_error(111)
+}
+
+/// What only its own crate can make, by its names.
+#[derive(Debug)]
+struct Named(&'static str);
+
+impl std::fmt::Display for Named {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl Error for Named {}
+
+fn certificate(why: CertificateError) -> rustls::Error {
+    rustls::Error::InvalidCertificate(why)
+}
+
+fn other(why: &'static str) -> rustls::Error {
+    certificate(CertificateError::Other(OtherError(Arc::new(Named(why)))))
+}
+
+/// As hyper wraps them: an input error holds the error of TLS.
+fn service(error: impl Error + Send + Sync + 'static) -> kube::Error {
+    kube::Error::Service(Box::new(io::Error::other(error)))
+}
+
+fn login(error: AuthError) -> kube::Error {
+    kube::Error::Auth(error)
+}
+
+fn failed_login() -> AuthError {
+    let status = std::process::ExitStatus::default();
+    let out = std::process::Output { status, stdout: Vec::new(), stderr: b"\nno \"token\"\n".to_vec() };
+    AuthError::AuthExecRun { cmd: "aws".to_owned(), out: Box::new(out) }
+}
+
+/// No page of a person has names of types, quotes of Debug, or a cause twice.
+fn is_for_people(text: &str) {
+    for odd in ["Error(", "Other(", "ServiceError", "\"\\\"", "'\"", "os error", "rustls", "{ ", "Some("] {
+        assert!(!text.contains(odd), "{odd}: in {text}");
+    }
+    assert!(!text.contains('\n') && !text.ends_with(": "), "{text}");
+}
+
+#[test]
+fn bug_what_breaks_a_connection_was_told_in_names_of_types_and_without_its_address() {
+    let rows: [(kube::Error, &str); 14] = [
+        (
+            service(refused()),
+            "the connection to https://127.0.0.1:16999 (context prod) broke: connection refused",
+        ),
+        (service(io::Error::from(io::ErrorKind::TimedOut)), "broke: timed out"),
+        (
+            service(Named("failed to lookup address information: Name or service not known")),
+            "Name or service not known",
+        ),
+        (
+            service(certificate(CertificateError::UnknownIssuer)),
+            "not issued by the certificate-authority that the kubeconfig names",
+        ),
+        (service(certificate(CertificateError::Expired)), "has expired, or the clock of this machine"),
+        (service(certificate(CertificateError::NotValidYet)), "is not valid yet"),
+        (service(certificate(CertificateError::NotValidForName)), "was not issued for this address"),
+        (service(certificate(CertificateError::BadSignature)), "cannot be used: bad signature"),
+        (service(other("UnsupportedCertVersion")), "X.509 version 1"),
+        (
+            service(rustls::Error::AlertReceived(AlertDescription::CertificateRequired)),
+            "certificate required",
+        ),
+        (service(rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType)), "does not speak TLS"),
+        (
+            login(failed_login()),
+            "the login command aws of the kubeconfig failed (exit status: 0): no \"token\"",
+        ),
+        (
+            login(AuthError::AuthExecStart(io::Error::from_raw_os_error(2))),
+            "cannot be started: no such file or directory",
+        ),
+        (
+            login(AuthError::ReadTokenFile(io::Error::from_raw_os_error(13), "/t".into())),
+            "/t cannot be read: permission denied",
+        ),
+    ];
+    for (error, says) in rows {
+        let text = crate::error_chain(&ApiError::from_kube(error, &target()));
+        assert!(
+            text.contains(says) && text.contains("https://127.0.0.1:16999 (context prod)"),
+            "{says}: {text}"
+        );
+        is_for_people(&text);
+    }
+}
+
+#[test]
+fn what_makes_a_configuration_useless_says_what_to_change() {
+    let refused = || RustlsTlsError::InvalidPrivateKey(other("UnsupportedCertVersion"));
+    let rows: [(kube::Error, &str); 5] = [
+        (
+            kube::Error::RustlsTls(refused()),
+            "the client certificate is refused: a certificate is X.509 version 1",
+        ),
+        (kube::Error::RustlsTls(RustlsTlsError::MissingPrivateKey), "the client key is missing"),
+        (kube::Error::RustlsTls(RustlsTlsError::MissingCertificate), "the client certificate is missing"),
+        (
+            kube::Error::RustlsTls(RustlsTlsError::AddRootCertificate(Box::new(Named("x")))),
+            "certificate-authority cannot be used: named",
+        ),
+        (login(failed_login()), "the login command aws"),
+    ];
+    for (error, says) in rows {
+        let text = crate::error_chain(&ConfigError::unusable(&error, &target()));
+        assert!(text.contains(says) && text.contains("https://127.0.0.1:16999 (context prod)"), "{text}");
+        is_for_people(&text);
+    }
+}
+
+async fn opened(path: PathBuf, context: Option<&str>) -> Result<Connection, ConfigError> {
+    let context = context.map(str::to_owned);
+    let options = ConnectOptions { kubeconfig: Some(path), context, ..ConnectOptions::default() };
+    Connection::open(&options, Env::real(1), ClientMetrics::register(&Registry::new()).unwrap()).await
+}
+
+/// A kubeconfig with this cluster and this user, its current context `prod`.
+fn kubeconfig(cluster: &str, user: &str) -> String {
+    format!(
+        "clusters: [{{ name: c, cluster: {{ {cluster} }} }}]\n\
+         contexts: [{{ name: prod, context: {{ cluster: c, user: u }} }}, {{ name: stage, context: {{ cluster: d, user: u }} }}]\n\
+         users: [{{ name: u, user: {{ {user} }} }}]\ncurrent-context: prod\n"
+    )
+}
+
+/// `reading the kubeconfig nofile: failed to read kubeconfig from '"nofile"'`, and `failed to load current context: staging`.
+#[tokio::test]
+async fn bug_a_kubeconfig_was_named_twice_and_its_contexts_not_at_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = "server: 'https://10.0.0.1:6443'";
+    let rows: [(Option<String>, Option<&str>, &str); 10] = [
+        (None, None, "cannot be used: no such file or directory"),
+        (Some("a: [".to_owned()), None, "it is not the YAML of a kubeconfig"),
+        (Some("{}".to_owned()), None, "it has no current-context; give --context; it has no contexts"),
+        (
+            Some(kubeconfig(server, "token: t")),
+            Some("staging"),
+            "it has no context staging; its contexts are prod, stage",
+        ),
+        (Some(kubeconfig(server, "token: t")), Some("stage"), "names the cluster d, which it does not have"),
+        (Some(kubeconfig("", "token: t")), None, "its cluster has no server"),
+        (Some(kubeconfig("server: ':::'", "token: t")), None, "server of its cluster is no address"),
+        (
+            Some(kubeconfig("server: 'https://a', certificate-authority: /no/ca.crt", "token: t")),
+            None,
+            "certificate-authority: the file /no/ca.crt cannot be read: no such file or directory",
+        ),
+        (
+            Some(kubeconfig("server: 'https://a', certificate-authority-data: '%'", "token: t")),
+            None,
+            "certificate-authority: its data is not base64",
+        ),
+        (Some(kubeconfig(server, "client-certificate: /no/a.crt, client-key: /no/a.key")), None, "/no/a."),
+    ];
+    for (index, (text, context, says)) in rows.into_iter().enumerate() {
+        let path = folder.path().join(format!("config-{index}"));
+        if let Some(text) = &text {
+            std::fs::write(&path, text).unwrap();
+        }
+        let text = crate::error_chain(&opened(path.clone(), context).await.unwrap_err());
+        assert!(text.contains(says), "{says}: {text}");
+        is_for_people(&text);
+        assert!(text.matches(path.to_str().unwrap()).count() <= 1, "{text}");
+    }
+}
+
+/// A socket that was open a moment ago: nobody listens there.
+#[tokio::test]
+async fn an_api_server_that_is_down_is_named_with_its_context() {
+    let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = format!("http://{}", socket.local_addr().unwrap());
+    drop(socket);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config");
+    std::fs::write(&path, kubeconfig(&format!("server: '{server}'"), "token: t")).unwrap();
+    let error = opened(path, None).await.unwrap().send(Call::get("/version")).await.unwrap_err();
+    assert_eq!(
+        crate::error_chain(&error),
+        format!("cannot reach {server} (context prod): connection refused")
+    );
+}

@@ -1,0 +1,137 @@
+//! `pod-safety doctor` and `run` on the real API server: where nobody does what kube-controller-manager does by default, and where
+//! the process runs under an account that the admission policies deny.
+#![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
+
+use pod_safety_control_plane::{ControlPlane, Options, budgets, objects, seen, until};
+use serde_json::{Value, json};
+
+use crate::commands::{apply, run};
+
+const ACCOUNT: &str = "system:serviceaccount:pod-safety:pod-safety";
+
+/// A control plane with the manifests, whose kinds are served.
+async fn installed() -> ControlPlane {
+    let plane = ControlPlane::start(Options::default()).await.unwrap();
+    plane.install_pod_safety().await.unwrap();
+    until("the kinds are there", async || {
+        let output = run(&plane, &plane.admin_kubeconfig(), &["status", "--exit-zero"]).await;
+        seen(output.status.success(), output.stderr)
+    })
+    .await
+    .unwrap();
+    plane
+}
+
+/// What doctor found of a check: how well, and what.
+async fn found(plane: &ControlPlane, check: &str) -> Vec<(String, String)> {
+    let output = run(plane, &plane.admin_kubeconfig(), &["doctor", "-o", "json"]).await;
+    let diagnosis: Value = serde_json::from_str(&output.stdout).unwrap();
+    let of_it = diagnosis["checks"].as_array().unwrap().iter().filter(|one| one["check"] == check);
+    let text = |one: &Value, field: &str| one[field].as_str().unwrap_or_default().to_owned();
+    of_it.map(|one| (text(one, "health"), format!("{} {}", text(one, "what"), text(one, "remedy")))).collect()
+}
+
+async fn becomes(plane: &ControlPlane, check: &str, health: &str, says: &str) {
+    until(&format!("{check} is {health} and says {says}"), async || {
+        let all = found(plane, check).await;
+        seen(all.iter().any(|(is, what)| is == health && what.contains(says)), format!("{all:?}"))
+    })
+    .await
+    .unwrap();
+}
+
+async fn kubectl(plane: &ControlPlane, args: &[&str]) -> String {
+    plane.kubectl(args).await.unwrap().text().unwrap()
+}
+
+/// No controller manager runs: the node keeps the taint with which the API server creates it, and the PodDisruptionBudget never
+/// has a status. In the first minute of both that is no alarm.
+#[tokio::test]
+async fn bug_a_cluster_in_which_nothing_is_scheduled_was_called_fine() {
+    let plane = installed().await;
+    let admin = plane.admin();
+    plane.namespace("shop").await.unwrap();
+    objects::create_node(&admin, &objects::node("worker")).await.unwrap();
+    objects::renew_lease(&admin, "worker").await.unwrap();
+    let spec = json!({ "minAvailable": 1, "selector": { "matchLabels": { "app": "api" } } });
+    budgets::put(&admin, "shop", "api", &spec).await.unwrap();
+    for check in ["NodeLifecycle", "PodDisruptionBudgets"] {
+        let young = found(&plane, check).await;
+        assert!(young.iter().all(|(health, _)| health == "Fine") && !young.is_empty(), "{young:?}");
+    }
+    becomes(&plane, "NodeLifecycle", "Problem", "stays for more than a minute on 1 of 1 Ready node").await;
+    becomes(&plane, "PodDisruptionBudgets", "Problem", "no controller wrote the status of 1 of 1").await;
+    becomes(&plane, "NodeLifecycle", "Problem", " --set mode=replace").await;
+    // As a controller would.
+    kubectl(&plane, &["taint", "node", "worker", "node.kubernetes.io/not-ready-"]).await;
+    let status = json!({ "status": { "observedGeneration": 1, "currentHealthy": 0, "desiredHealthy": 1, "disruptionsAllowed": 0,
+        "expectedPods": 0 } });
+    let patch = ["patch", "pdb", "api", "-n", "shop", "--subresource=status", "--type=merge", "-p"];
+    kubectl(&plane, &[&patch[..], &[&status.to_string()]].concat()).await;
+    becomes(&plane, "NodeLifecycle", "Fine", "none keeps the taint").await;
+    becomes(&plane, "PodDisruptionBudgets", "Fine", "each has its status, by kubectl").await;
+}
+
+/// The process led, was denied each status that it wrote, and two commands waited for two minutes without a word.
+#[tokio::test]
+async fn bug_run_under_an_account_that_the_policies_deny_led_and_wrote_nothing() {
+    let plane = installed().await;
+    let admin = plane.admin_kubeconfig();
+    let none = run(&plane, &admin, &["devices", "test"]).await;
+    assert!(none.status.code() == Some(1) && none.stderr.contains("there is no FenceDevice"), "{none:?}");
+    let object = |kind: &str, metadata: Value, spec: Value| json!({ "apiVersion": "pod-safety.dev/v1alpha1", "kind": kind, "metadata": metadata, "spec": spec });
+    let levels = json!([{ "name": "l", "devices": [{ "namespace": "pod-safety", "name": "bmc" }] }]);
+    let in_namespace = json!({ "name": "bmc", "namespace": "pod-safety" });
+    apply(&plane, &object("FenceDevice", in_namespace, json!({ "driver": "Manual" }))).await;
+    apply(&plane, &object("FencePolicy", json!({ "name": "all" }), json!({ "levels": levels }))).await;
+
+    let refused = run(&plane, &admin, &["run", "--admin-address=127.0.0.1:0"]).await;
+    let says = format!("pod-safety run --as {ACCOUNT}");
+    assert!(refused.status.code() == Some(1) && refused.stderr.contains(&says), "{refused:?}");
+
+    let impersonates = format!("--as={ACCOUNT}");
+    let mut ours = plane.pod_safety_that_leads(&admin, [impersonates.as_str()]).await.unwrap();
+    until("the FencePolicy has a status", async || {
+        let observed = ["get", "fencepolicy", "all", "-o", "jsonpath={.status.observedGeneration}"];
+        let observed = kubectl(&plane, &observed).await;
+        seen(observed == "1", observed)
+    })
+    .await
+    .unwrap();
+    becomes(&plane, "ServiceAccount", "Fine", ACCOUNT).await;
+    becomes(&plane, "RBAC", "Fine", ACCOUNT).await;
+    ours.terminate().await.unwrap();
+
+    // It leads before the policies are there.
+    let binding = ["delete", "validatingadmissionpolicybinding", "pod-safety-fence", "pod-safety-evidence"];
+    kubectl(&plane, &binding).await;
+    let mut other = plane.pod_safety("other", &admin, [""; 0]).await.unwrap();
+    other.leads().await.unwrap();
+    let manifests = run(&plane, &admin, &["manifests"]).await.stdout;
+    plane.kubectl_with(&["apply", "-f", "-"], &manifests).await.unwrap().text().unwrap();
+    becomes(&plane, "ServiceAccount", "Problem", &says).await;
+    until("the policy is in force", async || {
+        let status =
+            json!({ "status": { "observedGeneration": 7, "nodes": 0, "conditions": [] } }).to_string();
+        let patch = ["patch", "fencepolicy", "all", "--subresource=status", "--type=merge", "-p", &status];
+        let output = plane.kubectl(&patch).await.unwrap();
+        seen(output.stderr.contains("pod-safety-fence"), format!("{output:?}"))
+    })
+    .await
+    .unwrap();
+    let silent =
+        run(&plane, &admin, &["devices", "test", "pod-safety/bmc", "--timeout=5s", "-o", "json"]).await;
+    assert_eq!(silent.status.code(), Some(5), "{silent:?}");
+    let stdout: Value = serde_json::from_str(&silent.stdout).unwrap();
+    assert_eq!(stdout["kind"], "DeviceTest");
+    for says in [
+        "waiting for the leader of pod-safety to check 1 FenceDevice",
+        "each of its answers is denied",
+        &says,
+    ] {
+        assert!(silent.stderr.contains(says), "{says}: {silent:?}");
+    }
+    other.terminate().await.unwrap();
+    let log = other.log_text();
+    assert!(log.contains("runs under this account"), "{log}");
+}

@@ -1,0 +1,48 @@
+//! What commands ask about the installation of pod-safety: its pods. Its processes run beside the simulated nodes and not as pods
+//! on them, so these are shown to those alone who ask for them by their label.
+
+use bytes::Bytes;
+use http::{Method, Request};
+use serde_json::{Value, json};
+
+use super::CALLER;
+use crate::api::Asked;
+
+/// By this label commands find the pods of pod-safety.
+const LABEL: &str = "app.kubernetes.io/name=pod-safety";
+
+/// Whether this asks for them.
+pub(super) fn asks(request: &Request<Bytes>) -> bool {
+    let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
+    let asked = Asked::new(CALLER, request.method().clone(), target);
+    let pods = ["/api/v1/pods", "/api/v1/namespaces/pod-safety/pods"].contains(&request.uri().path());
+    pods && request.method() == Method::GET && !asked.watches() && asked.parameter("labelSelector") == LABEL
+}
+
+/// The answer.
+pub(super) fn list(pods: &[Value]) -> Bytes {
+    Bytes::from(
+        json!({ "kind": "PodList", "apiVersion": "v1", "metadata": { "resourceVersion": "" }, "items": pods })
+            .to_string(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_asks_by_the_label_alone_is_shown_the_pods_of_pod_safety() {
+        for (method, target, wanted) in [
+            (Method::GET, "/api/v1/pods?labelSelector=app.kubernetes.io/name=pod-safety", true),
+            (Method::GET, "/api/v1/pods?labelSelector=app.kubernetes.io%2Fname%3Dpod-safety&limit=500", true),
+            (Method::GET, "/api/v1/pods", false),
+            (Method::GET, "/api/v1/pods?labelSelector=app%3Dweb", false),
+            (Method::GET, "/api/v1/pods?watch=true&labelSelector=app.kubernetes.io/name=pod-safety", false),
+            (Method::DELETE, "/api/v1/pods?labelSelector=app.kubernetes.io/name=pod-safety", false),
+        ] {
+            let request = Request::builder().method(&method).uri(target).body(Bytes::new()).unwrap();
+            assert_eq!(asks(&request), wanted, "{method} {target}");
+        }
+    }
+}
