@@ -123,8 +123,8 @@ mod tests {
     fn a_command_ends_where_the_sentence_goes_on() {
         for (text, found) in [
             (
-                "removed by your word (pod-safety confirm-down b1 --reason TEXT). Until then",
-                &["pod-safety confirm-down b1 --reason TEXT"][..],
+                "paused by your word (pod-safety pause b1 --reason TEXT). Until then",
+                &["pod-safety pause b1 --reason TEXT"][..],
             ),
             ("pod-safety doctor shows whether it does", &["pod-safety doctor"]),
             ("pod-safety manifests prints them.", &["pod-safety manifests"]),

@@ -9,15 +9,13 @@ use pod_safety_shared::drive::FORCE_DELETE_HELD;
 use pod_safety_shared::model::{Deletion, Fence, Node, Pod, Proof, Readiness};
 
 use super::answer::{Moment, moment, span};
-use super::before;
-use super::pauses::Paused;
 use super::scene::{Said, Scene, object, pod_object};
 
 /// So many Events of one object are told: a person reads the last ones.
 const EVENTS: usize = 8;
 
 /// That a pod is held, before the reason.
-const HELD: &str = "held: ";
+pub(super) const HELD: &str = "held: ";
 
 /// So many pods are named that one node holds.
 const HELD_SHOWN: usize = 3;
@@ -60,7 +58,7 @@ pub(super) fn of_pod(pod: &Pod, scene: &Scene<'_>) -> Vec<Moment> {
 }
 
 /// That it was asked to end, and that its time for it is over.
-fn ending(pod: &Pod, scene: &Scene<'_>) -> Vec<Moment> {
+pub(super) fn ending(pod: &Pod, scene: &Scene<'_>) -> Vec<Moment> {
     let mut moments = Vec::new();
     if let Some(deletion) = pod.deletion {
         let grace = deletion.grace.unwrap_or(0);
@@ -81,7 +79,7 @@ pub(super) fn of_node(node: &Node, scene: &Scene<'_>) -> Vec<Moment> {
 }
 
 /// What a node's own stamps say, and what is written down about it.
-fn stamps(node: &Node, scene: &Scene<'_>) -> Vec<Moment> {
+pub(super) fn stamps(node: &Node, scene: &Scene<'_>) -> Vec<Moment> {
     let mut moments = Vec::new();
     if node.readiness == Readiness::Ready {
         moments.extend(told(node.ready_since.and_then(moment), "Ready", ""));
@@ -92,40 +90,6 @@ fn stamps(node: &Node, scene: &Scene<'_>) -> Vec<Moment> {
         moments.extend(fenced(fence));
     }
     moments.extend(scene.view.proofs_of(&node.name).flat_map(proved));
-    moments
-}
-
-/// What happened to the whole cluster since then: to nodes, to pods that were asked to end, and all warnings.
-#[must_use]
-pub fn timeline(since: Timestamp, scene: &Scene<'_>) -> Vec<Moment> {
-    let mut moments = Vec::new();
-    for node in scene.view.nodes() {
-        let object = object("node", "", &node.name);
-        moments.extend(stamps(node, scene).into_iter().map(|moment| moment.to(&object)));
-    }
-    for pod in scene.view.all_pods() {
-        let object = pod_object(pod);
-        moments.extend(ending(pod, scene).into_iter().map(|moment| moment.to(&object)));
-        let before = before::of_pod(pod, scene);
-        let requested =
-            before.iter().flat_map(|one| &one.history).filter(|one| one.what == REQUESTED).cloned();
-        let back = before::back(pod, before.as_ref(), scene);
-        moments.extend(requested.chain(back).map(|moment| moment.to(&object)));
-    }
-    moments.extend(held_by_node(scene));
-    for pause in Paused::all(scene) {
-        moments.extend(pause.moment().map(|moment| moment.to(&pause.object)));
-    }
-    let mut objects: Vec<&str> = scene.said.iter().map(|one| one.object.as_str()).collect();
-    objects.sort_unstable();
-    objects.dedup();
-    for object in objects {
-        let said = said(object, scene).into_iter().filter(|one| !one.what.starts_with(HELD));
-        moments.extend(said.map(|moment| moment.to(object)));
-    }
-    moments.retain(|moment| moment.at >= since && moment.at <= scene.wall);
-    // What happened in one second stays in the order in which it was told.
-    moments.sort_by_key(|moment| moment.at);
     moments
 }
 
@@ -242,7 +206,7 @@ fn held(one: &Said) -> Option<(&str, Option<&str>)> {
 }
 
 /// Why pods are held, each reason once for each node.
-fn held_by_node(scene: &Scene<'_>) -> Vec<Moment> {
+pub(super) fn held_by_node(scene: &Scene<'_>) -> Vec<Moment> {
     let mut all: BTreeMap<(&str, &str), Vec<&Said>> = BTreeMap::new();
     for one in scene.said {
         if let Some((code, Some(node))) = held(one) {

@@ -27,6 +27,7 @@
 //! | `soon` | what fencing does about a lost node without a person, and when |
 //! | `sure` | how a person makes sure that a machine is off |
 //! | `before` | the pods that had a name before |
+//! | `timeline` | what happened in the whole cluster, in order |
 //! | `pauses` | what is not fenced because somebody asked for it |
 //! | `proof`, `signals`, `history`, `actors` | which proof is there and which is missing; what shows that a node lives; how it got here; who may act |
 //! | `explained`, `verdict`, `eviction`, `ways` | budgets |
@@ -54,6 +55,7 @@ mod soon;
 #[cfg(any(test, feature = "testing"))]
 pub mod staged;
 mod sure;
+mod timeline;
 mod verdict;
 mod volume;
 mod ways;
@@ -64,7 +66,6 @@ pub use answer::{
 pub use day::LastDay;
 pub use eviction::{NotCounted, RefusedBy, Unguarded, Would, would};
 pub use explained::{Arithmetic, Explained, Member, Verdict, Way};
-pub use history::timeline;
 pub use namespace::{Content, Contents, explain_namespace};
 pub use node::{explain_node, state};
 pub use overview::{Blocked, Overall, Overview, Trouble, Zone};
@@ -74,6 +75,7 @@ pub use pod::explain_pod;
 pub use scene::{Attachment, Policies, Running, Said, Scene, Settings, object, pod_object, text};
 pub use set::explain_set;
 pub use sure::{ONLY_IF_SEEN, how};
+pub use timeline::timeline;
 pub use verdict::{asks, explain, owner_of};
 pub use volume::{Volume, explain_volume};
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use pod_safety_shared::api::{KindOfEvidence, Phase};
 use pod_safety_shared::cache::{Lookup, ZoneCount};
 use pod_safety_shared::drive::HoldReason;
-use pod_safety_shared::drive::Subject;
 use pod_safety_shared::model::{Kind, Node, Pod, Readiness, SUSPECT_TAINT};
 
 use super::answer::{Answer, Judgement, Standing, plural, sentence};
@@ -126,7 +125,7 @@ fn verdict(node: &Node, pods: &Pods<'_>, scene: &Scene<'_>) -> Judgement {
         1 => "1 terminating pod waits for it.".to_owned(),
         count => format!("{count} terminating pods wait for it."),
     };
-    let mut fencing = fencing_holds(node, scene);
+    let mut fencing = scene.fencing_holds(node);
     if matches!(state, "Fenced" | "ConfirmedDown") {
         fencing.retain(|hold| !is_of_detection(hold));
     }
@@ -203,15 +202,6 @@ const fn standing(waiting: usize) -> Standing {
     if waiting == 0 { Standing::Waiting } else { Standing::Blocked }
 }
 
-/// What holds fencing back, by the controller itself.
-pub(super) fn fencing_holds(node: &Node, scene: &Scene<'_>) -> Vec<Hold> {
-    let about = |(subject, hold)| match subject {
-        Subject::Everything | Subject::Volume(_) => None,
-        Subject::Pod(_) | Subject::Node(_) | Subject::Budget(_) | Subject::Fencing { .. } => Some(hold),
-    };
-    scene.fencing(&node.name).holds.into_iter().filter_map(about).collect()
-}
-
 fn facts(node: &Node) -> Vec<String> {
     let mut facts = Vec::new();
     if !node.zone.is_empty() {
@@ -256,7 +246,7 @@ fn notes(answer: &mut Answer, node: &Node, pods: &Pods<'_>, scene: &Scene<'_>) {
     }
     let dry = proof::dry_run(node, scene);
     let proved = scene.has(Kind::FenceEvidences) && scene.view.proof_of(node, scene.now).is_some();
-    for hold in fencing_holds(node, scene).into_iter().filter(|hold| !proved || !is_of_detection(hold)) {
+    for hold in scene.fencing_holds(node).into_iter().filter(|hold| !proved || !is_of_detection(hold)) {
         let said = format!("{hold}");
         let dry = if dry.is_some() && !matches!(hold, Hold::DryRun { .. }) { "dry run: " } else { "" };
         if !answer.verdict.message.contains(&said) && !answer.verdict.message.contains(&sentence(&said)) {

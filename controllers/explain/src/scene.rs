@@ -263,6 +263,15 @@ impl Scene<'_> {
         Decided::of(pod_safety_fencing::decide(&key, &self.view, self.now, &config))
     }
 
+    /// What holds fencing of this node back, by the controller itself.
+    pub(super) fn fencing_holds(&self, node: &Node) -> Vec<pod_safety_fencing::Hold> {
+        let about = |(subject, hold)| match subject {
+            Subject::Everything | Subject::Volume(_) => None,
+            Subject::Pod(_) | Subject::Node(_) | Subject::Budget(_) | Subject::Fencing { .. } => Some(hold),
+        };
+        self.fencing(&node.name).holds.into_iter().filter_map(about).collect()
+    }
+
     /// What the controller of lost nodes decides about it. Beside kube-controller-manager it decides little.
     pub(super) fn lost(&self, node: &Arc<str>) -> Decided<pod_safety_node_lifecycle::Hold> {
         let key = pod_safety_node_lifecycle::Key::Node(Arc::clone(node));

@@ -4,7 +4,6 @@ use pod_safety_fencing::{Hold, Outlook, lacks};
 use pod_safety_shared::model::{Node, Readiness};
 
 use super::answer::span;
-use super::node::fencing_holds;
 use super::proof;
 use super::scene::Scene;
 use pod_safety_shared::drive::HoldReason as _;
@@ -38,7 +37,7 @@ pub(super) fn next_step(node: &Node, scene: &Scene<'_>) -> Option<Step> {
 }
 
 fn of_incident(node: &Node, scene: &Scene<'_>) -> Option<Step> {
-    let holds = fencing_holds(node, scene);
+    let holds = scene.fencing_holds(node);
     match holds.first() {
         Some(hold) if holds.iter().all(goes_on) => Some(of_hold(hold)),
         Some(_) => None,
@@ -61,7 +60,7 @@ pub(super) fn lack(node: &Node, scene: &Scene<'_>) -> Option<String> {
 /// Whether so much is lost that pod-safety itself may be cut off.
 pub(super) fn is_outage(node: &Node, scene: &Scene<'_>) -> bool {
     let lost = scene.lost(&node.name).holds;
-    let of_fencing = fencing_holds(node, scene).into_iter();
+    let of_fencing = scene.fencing_holds(node).into_iter();
     lost.iter().any(|(_, hold)| matches!(hold, pod_safety_node_lifecycle::Hold::LargeOutage { .. }))
         || of_fencing
             .chain(match scene.outlook(node) {

@@ -9,7 +9,6 @@ use pod_safety_shared::authority::address;
 use pod_safety_shared::model::Node;
 
 use super::answer::Answer;
-use super::node::fencing_holds;
 use super::proof::{incident, policy};
 use super::scene::Scene;
 
@@ -78,7 +77,7 @@ pub(super) fn confirm(answer: &mut Answer, node: &Node, scene: &Scene<'_>) {
 
 /// What helps its incident, if that waits for a person.
 pub(super) fn way_out(node: &Node, scene: &Scene<'_>) -> Option<WayOut> {
-    fencing_holds(node, scene).into_iter().find_map(|hold| match hold {
+    scene.fencing_holds(node).into_iter().find_map(|hold| match hold {
         Hold::AwaitingOperator { way_out, .. } => Some(way_out),
         _ => None,
     })

@@ -263,11 +263,23 @@ fn awaiting(incident: &Incident<'_>) -> Decision {
         return decision;
     }
     let (node, why) = (Arc::clone(&incident.name), incident.status().message.clone());
-    incident.hold_for_now(Hold::AwaitingOperator { node, why, way_out: WayOut::of(incident) })
+    incident.hold_for_now(Hold::AwaitingOperator { node, why, way_out: way_out(incident) })
 }
 
 /// As [`called_off`], when all was tried: what was begun last may still land.
 fn called_off_late(incident: &Incident<'_>) -> Option<Decision> {
     let decision = called_off(incident)?;
     Some(incident.waits_for_attempt().unwrap_or(decision))
+}
+
+/// What a person types. A message that names it says in which case.
+const CONFIRM: &str = "pod-safety confirm-down";
+
+fn way_out(incident: &Incident<'_>) -> WayOut {
+    match recover::is_proved(incident) {
+        Some(true) => WayOut::SwitchOn,
+        Some(false) => WayOut::FindOut,
+        None if incident.status().message.contains(CONFIRM) => WayOut::AsAsked,
+        None => WayOut::Prove,
+    }
 }

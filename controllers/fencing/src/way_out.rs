@@ -1,11 +1,5 @@
 //! What helps a node whose incident waits for a person. Pure.
 
-use super::incident::Incident;
-use super::recover;
-
-/// What a person types. A message that names it says in which case.
-const CONFIRM: &str = "pod-safety confirm-down";
-
 /// What a person does about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WayOut {
@@ -20,15 +14,6 @@ pub enum WayOut {
 }
 
 impl WayOut {
-    pub(super) fn of(incident: &Incident<'_>) -> Self {
-        match recover::is_proved(incident) {
-            Some(true) => Self::SwitchOn,
-            Some(false) => Self::FindOut,
-            None if incident.status().message.contains(CONFIRM) => Self::AsAsked,
-            None => Self::Prove,
-        }
-    }
-
     /// In words. A second confirmation is never advised where the first one holds, or was withdrawn.
     pub(super) fn words(self, node: &str) -> String {
         let again = "delete its NodeFence to have it fenced again";

@@ -2,7 +2,6 @@
 
 use serde_json::{Value, json};
 
-use super::people::{PeopleError, api};
 use crate::client::{ApiError, Call, Connection, Method, WriteCall as _};
 
 /// One thing that somebody may do, or not. Empty fields are not said.
@@ -39,7 +38,7 @@ impl std::fmt::Display for Right {
 ///
 /// # Errors
 /// It was not answered: to ask about others is a right of its own.
-pub async fn may(connection: &Connection, user: Option<&str>, right: &Right) -> Result<bool, PeopleError> {
+pub async fn may(connection: &Connection, user: Option<&str>, right: &Right) -> Result<bool, ApiError> {
     let Right { verb, group, resource, subresource, namespace, name } = right;
     let mut attributes = json!({ "verb": verb, "group": group, "resource": resource });
     for (field, value) in [("subresource", subresource), ("namespace", namespace), ("name", name)] {
@@ -57,8 +56,7 @@ pub async fn may(connection: &Connection, user: Option<&str>, right: &Right) -> 
     spec["resourceAttributes"] = attributes;
     let body = json!({ "apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec });
     let call = Call::write(Method::Post, format!("/apis/authorization.k8s.io/v1/{plural}"), &body);
-    let answer = connection.send(call).await.and_then(|raw| raw.whole().map_err(ApiError::Undecodable));
-    let answer = answer.map_err(api("asking who may do what"))?;
+    let answer = connection.send(call).await.and_then(|raw| raw.whole().map_err(ApiError::Undecodable))?;
     Ok(answer.pointer("/status/allowed").and_then(Value::as_bool).unwrap_or_default())
 }
 

@@ -202,7 +202,7 @@ pub async fn may_confirm(connection: &Connection) -> Result<(), PeopleError> {
         resource: "fenceevidences".to_owned(),
         ..Right::default()
     };
-    if may(connection, None, &right).await? {
+    if may(connection, None, &right).await.map_err(api("asking who may do what"))? {
         return Ok(());
     }
     let message = format!("you may not {right}");
