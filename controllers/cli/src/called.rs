@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use clap::Subcommand as _;
+use pod_safety_print::Commands;
 
 use super::Command;
 
@@ -35,13 +36,13 @@ pub(crate) fn words(text: &str) -> Cow<'_, str> {
     if is_plugin() { Cow::Owned(of_plugin(text)) } else { Cow::Borrowed(text) }
 }
 
-/// Whether the program has a subcommand of this name.
-pub(crate) fn is_command(word: &str) -> bool {
-    static OURS: LazyLock<Vec<String>> = LazyLock::new(|| {
-        let ours = Command::augment_subcommands(clap::Command::new(""));
-        ours.get_subcommands().map(|command| command.get_name().to_owned()).collect()
+/// The subcommands of the program: no line of a page is broken within one.
+#[must_use]
+pub fn commands() -> &'static Commands {
+    static ALL: LazyLock<Commands> = LazyLock::new(|| {
+        Commands::of(&Command::augment_subcommands(clap::Command::new("")), &OF_THE_PROGRAM)
     });
-    OURS.iter().any(|one| one == word) || OF_THE_PROGRAM.contains(&word)
+    &ALL
 }
 
 /// `pod-safety SUBCOMMAND` becomes `kubectl pod-safety SUBCOMMAND`.
@@ -52,7 +53,10 @@ fn of_plugin(text: &str) -> String {
         let (before, after) = (&text[..at], &text[at + found.len()..]);
         let word = after.split(|letter: char| !letter.is_ascii_lowercase() && letter != '-').next();
         let goes_on = |letter: char| letter.is_alphanumeric() || "-_./=".contains(letter);
-        if word.is_some_and(is_command) && !before.ends_with(goes_on) && !before.ends_with("kubectl ") {
+        if word.is_some_and(|word| commands().has(word))
+            && !before.ends_with(goes_on)
+            && !before.ends_with("kubectl ")
+        {
             said.push_str(&text[written..at]);
             said.push_str("kubectl ");
             written = at;

@@ -9,6 +9,7 @@ use anyhow::Context;
 use clap::{Args as ClapArgs, ValueEnum};
 use jiff::SignedDuration;
 use pod_safety_explain::asks;
+use pod_safety_print::{Color, Paint};
 use pod_safety_shared::authority::{Scaled, ask_scales};
 use pod_safety_shared::cache::{Snapshot, View};
 use pod_safety_shared::client::{ApiError, ConnectOptions, Connection, Prefer, Target};
@@ -17,8 +18,7 @@ use pod_safety_shared::metrics::Metrics;
 use pod_safety_shared::model::{Budget, Kind, is_kubernetes_name};
 use serde::Serialize;
 
-use super::helped::helped;
-use super::paint::{Color, Paint};
+use super::terminal;
 use super::waiting::waiting;
 use super::{Exit, duration, say};
 
@@ -52,21 +52,6 @@ pub(crate) struct ConnectArgs {
 }
 
 impl ConnectArgs {
-    /// Connects, has `work` done, and has an error say what helps against it.
-    pub(crate) fn reach(
-        &self,
-        command: &str,
-        work: impl AsyncFnOnce(Session) -> anyhow::Result<Exit>,
-    ) -> anyhow::Result<Exit> {
-        crate::block_on(async {
-            let session = open(&self.options()).await?;
-            match work(session.clone()).await {
-                Err(error) => Err(helped(&session, command, error).await),
-                done => done,
-            }
-        })
-    }
-
     pub(crate) fn options(&self) -> ConnectOptions {
         ConnectOptions {
             kubeconfig: self.kubeconfig.clone(),
@@ -130,7 +115,7 @@ pub(crate) struct PrintArgs {
 
 impl PrintArgs {
     pub(crate) fn paint(&self) -> Paint {
-        Paint::of_stdout(self.color).without_headers(self.no_headers)
+        terminal::of_stdout(self.color).without_headers(self.no_headers)
     }
 
     /// How a command ends that could answer.
@@ -277,7 +262,7 @@ pub(crate) fn headed(target: &Target, page: &str) -> String {
 }
 
 /// Connects.
-async fn open(options: &ConnectOptions) -> anyhow::Result<Session> {
+pub(crate) async fn open(options: &ConnectOptions) -> anyhow::Result<Session> {
     #[cfg(test)]
     if let Some((connection, env)) = super::scripted::connected() {
         return Ok(Session { connection, env });

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::Args as ClapArgs;
+use pod_safety_print::Paint;
 use pod_safety_shared::api::Grade;
 use pod_safety_shared::authority::people::{self, Examined, PeopleError, Word};
 
@@ -10,7 +11,6 @@ use pod_safety_explain::ONLY_IF_SEEN;
 
 use super::cluster::{ConnectArgs, Session, name};
 use super::consent::{consents, refused_at_once};
-use super::paint::Paint;
 use super::stake::Stake;
 use super::{Exit, clean, duration, plural, print, say};
 
@@ -185,6 +185,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::called::commands;
 
     #[derive(clap::Parser)]
     struct Alone {
@@ -241,7 +242,7 @@ mod tests {
                 assert!(said.contains(says), "{flags}: {says}: not in\n{said}");
             }
             for columns in [80, 100] {
-                let narrow = Paint::plain().within(columns).lines(&said);
+                let narrow = Paint::plain().within(columns, commands()).lines(&said);
                 assert!(narrow.contains("pod-safety pause n --reason TEXT"), "{narrow}");
                 assert!(narrow.lines().all(|line| line.chars().count() <= columns), "{narrow}");
             }

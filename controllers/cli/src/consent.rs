@@ -5,8 +5,8 @@ use std::io::{BufRead, IsTerminal, Write};
 use anyhow::Context;
 
 use super::Exit;
-use super::paint::Paint;
 use super::say;
+use super::terminal;
 
 /// What can be refused before anything is read or waited for: the words of a script do not match, or nobody is there to type
 /// them. With this a command begins.
@@ -42,7 +42,7 @@ pub(crate) fn consents(
     if given.is_some() {
         return Ok(true);
     }
-    say(&format!("{}\nType: {wanted}", Paint::of_stderr().lines(&page())));
+    say(&format!("{}\nType: {wanted}", terminal::of_stderr().lines(&page())));
     std::io::stderr().flush().context("writing to the terminal")?;
     let mut typed = String::new();
     std::io::stdin().lock().read_line(&mut typed).context("reading from the terminal")?;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args as ClapArgs, Subcommand};
+use pod_safety_print::{Paint, Tone};
 use pod_safety_shared::api::{DeviceDriver, DeviceRef, TargetStatus};
 use pod_safety_shared::authority::people::{self, Device, PeopleError};
 use pod_safety_shared::client::Target;
@@ -12,7 +13,6 @@ use serde::Serialize;
 use super::cluster::{ConnectArgs, PrintArgs, Session, name};
 use super::doctor::{say_why, silent_because};
 use super::helped::{Named, NotThere};
-use super::paint::{Paint, Tone};
 use super::waiting::waiting;
 use super::{API_VERSION, Exit, clean, duration, plural};
 

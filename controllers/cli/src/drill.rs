@@ -13,6 +13,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Args as ClapArgs;
 use pod_safety_drain::Consent;
+use pod_safety_print::{Paint, Tone};
 use pod_safety_shared::api::{Phase, Recovery};
 use pod_safety_shared::authority::people::{self, Device, Drill, Examined};
 use pod_safety_shared::client::Target;
@@ -25,7 +26,6 @@ use super::consent::consents;
 use super::devices::{self, Tested};
 use super::doctor::{say_why, silent_because};
 use super::drain::look::Look;
-use super::paint::{Paint, Tone};
 use super::waiting::waiting;
 use super::{API_VERSION, Exit, clean, duration, print, say};
 

@@ -4,6 +4,7 @@ use anyhow::Context;
 use clap::Args as ClapArgs;
 use jiff::{SignedDuration, Timestamp};
 use pod_safety_explain::plan_of;
+use pod_safety_print::Color;
 use pod_safety_shared::api::object;
 use pod_safety_shared::authority::incident_name;
 use pod_safety_shared::authority::people::{self, Drill, Examined};
@@ -15,8 +16,8 @@ use super::cluster::{ConnectArgs, Session, name};
 use super::confirm_down::reason;
 use super::consent::{consents, refused_at_once};
 use super::explain::Look;
-use super::paint::{Color, Paint};
 use super::stake::Stake;
+use super::terminal;
 use super::{Exit, clean, devices, drill, print};
 
 /// What has to be typed before the name of a node that answers.
@@ -117,7 +118,7 @@ impl FenceArgs {
         let devices = drill::devices_of(session, examined).await?;
         let devices = devices.iter().map(|device| devices::known(device, &self.node)).collect();
         let document = drill::document(&plan, devices, session.target());
-        print(&drill::page(&document, NOTHING, Paint::of_stdout(Color::Auto)))?;
+        print(&drill::page(&document, NOTHING, terminal::of_stdout(Color::Auto)))?;
         Ok(exit.unwrap_or(if document.is_in_the_way() { Exit::Blocked } else { Exit::Fine }))
     }
 
@@ -148,7 +149,7 @@ impl FenceArgs {
         }
         let page = match &self.confirm {
             Some(_) => String::new(),
-            None => page(&self.node, &Stake::of(session, examined, Paint::of_stderr()).await?),
+            None => page(&self.node, &Stake::of(session, examined, terminal::of_stderr()).await?),
         };
         consents(&phrase, self.confirm.as_deref(), || page)
     }

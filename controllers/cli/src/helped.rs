@@ -3,12 +3,12 @@
 use std::fmt;
 
 use anyhow::Error;
+use pod_safety_print::nearest;
 use pod_safety_shared::authority::people::PeopleError;
 use pod_safety_shared::client::ApiError;
 use serde_json::Value;
 
 use super::cluster::Session;
-use super::near::nearest;
 use super::rights;
 
 /// So many names are read to find the one that was meant.

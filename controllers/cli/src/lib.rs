@@ -10,7 +10,6 @@
 //! programs names its cluster.
 #![forbid(unsafe_code)]
 
-mod budgets;
 pub mod called;
 mod cluster;
 mod confirm_down;
@@ -23,24 +22,23 @@ mod exit;
 mod explain;
 mod fence;
 mod helped;
-mod hint;
 #[cfg(test)]
 mod hostile;
 mod maintain;
 mod manifests;
-mod near;
-mod paint;
 mod pause;
+mod reach;
 mod report;
 mod rights;
 #[cfg(test)]
 mod scripted;
 #[cfg(test)]
-mod spoken;
-#[cfg(test)]
 mod staged;
 mod stake;
 mod status;
+mod terminal;
+#[cfg(test)]
+mod tests;
 mod ui;
 mod version;
 mod waiting;
@@ -51,16 +49,14 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 use pod_safety_explain::plural;
+use pod_safety_print::API_VERSION;
 use pod_safety_process::run::{self, BadFlags};
 use pod_safety_process::{block_on, clean, duration, random};
 use pod_safety_shared::record::error_chain;
 
 pub use cluster::flags_first;
 pub use exit::{Exit, USAGE, overview as exit_codes};
-pub use paint::Paint;
-
-/// The version of what is printed for programs.
-const API_VERSION: &str = "cli.pod-safety.dev/v1alpha1";
+pub use pod_safety_print::Paint;
 
 /// A command, as it was typed.
 #[derive(Debug, Subcommand)]

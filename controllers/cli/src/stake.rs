@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use pod_safety_explain::{Paused, Scene, how, owner_of};
+use pod_safety_print::{Paint, Tone};
 use pod_safety_shared::api::{FencePolicySpec, Recovery};
 use pod_safety_shared::authority::people::Examined;
 use pod_safety_shared::cache::Lookup;
@@ -13,7 +14,6 @@ use serde_json::Value;
 
 use super::cluster::Session;
 use super::explain::{Look, refusal};
-use super::paint::{Paint, Tone};
 use super::plural;
 
 /// So many pods are shown.

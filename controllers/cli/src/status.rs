@@ -5,13 +5,13 @@ use std::fmt::Write as _;
 use anyhow::bail;
 use clap::Args as ClapArgs;
 use pod_safety_explain::{Blocked, Overall, Overview, Paused, Running, Trouble, Zone, since, span};
+use pod_safety_print::{Paint, Tone};
 use pod_safety_shared::client::Target;
 use serde::Serialize;
 
 use super::cluster::{ConnectArgs, PrintArgs, Session, headed};
 use super::explain::Look;
 use super::helped::{Named, NotThere};
-use super::paint::{Paint, Tone};
 use super::watch::{Shown, WatchArgs};
 use super::{API_VERSION, Exit, plural};
 

@@ -10,8 +10,8 @@ use pod_safety_simulator::world::{Outcome, Pace, Stage};
 
 use super::hosting::Hosting;
 use super::launch::launch;
-use pod_safety_cli::Paint;
-use pod_safety_cli::print;
+use pod_safety_cli::called::commands;
+use pod_safety_cli::{Paint, print};
 
 /// How wide the explanation is.
 const COLUMNS: usize = 100;
@@ -31,7 +31,7 @@ pub(super) fn play(
     let scenario = scenario.context("there are no scenarios")?;
     let Scenario { name, title, about, plan, .. } = scenario;
     let (label, seed) = (contender.label(), plan.seed);
-    let about = Paint::plain().within(COLUMNS).wrap(about, 0);
+    let about = Paint::plain().within(COLUMNS, commands()).wrap(about, 0);
     print(&format!("{name}: {title}\n\n{about}\n\nrules: {label}; seed {seed}\n\n"))?;
     let outcome = told(scenario, contender, speed, hosting)?;
     print(&verdict(contender, &outcome, false))?;

@@ -55,12 +55,13 @@ const LAYERS: [(&str, &str); 16] = [
 ];
 
 /// On all of these stand the controllers, each a crate in a folder of `controllers`, and on the controllers these.
-const ABOVE: [(&str, &str); 8] = [
+const ABOVE: [(&str, &str); 9] = [
     ("pod-safety-explain", "controllers/explain"),
     ("pod-safety-drain", "controllers/drain"),
     ("pod-safety-traces", "controllers/traces"),
     ("pod-safety-process", "controllers/process"),
     ("pod-safety-doctor", "controllers/doctor"),
+    ("pod-safety-print", "controllers/print"),
     ("pod-safety-cli", "controllers/cli"),
     ("pod-safety-simulator", "tests/simulator"),
     ("pod-safety", "controllers"),

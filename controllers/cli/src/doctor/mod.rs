@@ -17,6 +17,7 @@ use std::fmt::Write as _;
 use clap::Args as ClapArgs;
 use pod_safety_doctor::{self as checks, Duties, Health, Installation, Kcm, Leads, Symptom};
 use pod_safety_explain::{Paused, Verdict as OfBudget, explain};
+use pod_safety_print::{Paint, Tone};
 use pod_safety_process::registry::Name;
 use pod_safety_shared::api::crds;
 use pod_safety_shared::client::Target;
@@ -27,7 +28,6 @@ use serde_json::Value;
 
 use super::cluster::{ConnectArgs, PrintArgs, Session};
 use super::explain::{Look, OURS};
-use super::paint::{Paint, Tone};
 use super::{API_VERSION, Exit, clean, plural};
 pub(crate) use account::{say_why, silent_because};
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use futures::future::join_all;
 use pod_safety_drain::{Action, Consent, Plan};
+use pod_safety_print::{Paint, Tone};
 use pod_safety_shared::authority::{Cordoned, Eviction, cordon, evict};
 use pod_safety_shared::client::{ApiError, Call};
 use pod_safety_shared::clock::Mono;
@@ -22,7 +23,6 @@ use super::work::{Line, Work};
 use crate::Exit;
 use crate::cluster::Session;
 use crate::helped::{Named, NotThere};
-use crate::paint::{Paint, Tone};
 use crate::print;
 
 /// How often it is looked which pods are there still. Their graces are seconds.

@@ -4,10 +4,10 @@
 use std::io::IsTerminal;
 
 use jiff::Timestamp;
+use pod_safety_print::Paint;
 
 use super::work::{Count, Line};
 use crate::clean::{self, LINE_ANEW as ANEW};
-use crate::paint::Paint;
 
 /// Where it is said.
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +56,7 @@ impl Live {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::paint::Tone;
+    use pod_safety_print::Tone;
 
     const COUNT: Count = Count { all: 4, gone: 1, ending: 2, waiting: 1, stopped: 0 };
 

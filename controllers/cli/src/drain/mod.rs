@@ -18,9 +18,10 @@ use std::time::Duration;
 
 use clap::Args as ClapArgs;
 use pod_safety_drain::{Consent, Plan};
+use pod_safety_print::{Color, Paint};
 
 use super::cluster::{ConnectArgs, Output, Session, name};
-use super::paint::{Color, Paint};
+use super::terminal;
 use super::{Exit, duration};
 use look::Look;
 
@@ -93,7 +94,7 @@ impl Args {
     }
 
     async fn run(self, session: Session) -> anyhow::Result<Exit> {
-        let paint = Paint::of_stdout(self.color);
+        let paint = terminal::of_stdout(self.color);
         let consent = self.consent.consent();
         let look = Look::at(&session, &self.node).await?;
         let mut plan = look.plan(&self.node, &consent)?;

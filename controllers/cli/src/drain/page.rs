@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 
 use pod_safety_drain::{Action, Place, Plan, Row, Summary};
+use pod_safety_print::{Paint, Tone};
 use pod_safety_shared::client::Target;
 use serde::Serialize;
 
-use crate::paint::{Paint, Tone};
 use crate::{API_VERSION, clean, plural};
 
 /// A plan for programs. Enums are words; text may change, fields may not.

@@ -5,12 +5,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use pod_safety_drain::{Action, Plan};
+use pod_safety_print::Tone;
 use pod_safety_shared::authority::{Evicted, NotEvicted};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::model::{BudgetKey, PodKey, Uid};
 use pod_safety_shared::record::error_chain;
-
-use crate::paint::Tone;
 
 /// The longest pause before a budget is asked again: it is worth a request, for the
 /// pod that it waits for may be Ready by now.

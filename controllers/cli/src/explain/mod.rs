@@ -23,13 +23,13 @@ use clap::Args as ClapArgs;
 use pod_safety_explain::{
     Answer, Scene, Standing, explain_namespace, explain_node, explain_pod, explain_set,
 };
+use pod_safety_print::Paint;
 use pod_safety_shared::cache::Lookup;
 use pod_safety_shared::model::{Kind, Phase, Pod, Readiness};
 
 use super::Exit;
 use super::cluster::{ConnectArgs, Output, PrintArgs, Session, name};
 use super::helped::{Named, NotThere};
-use super::paint::Paint;
 use super::watch::{Shown, WatchArgs};
 pub(super) use look::{Look, OURS, our_pods, refusal};
 use page::{Document, page};

@@ -4,12 +4,12 @@ use std::fmt::Write as _;
 
 use jiff::Timestamp;
 use pod_safety_explain::{Answer, Finding, Judgement, Moment, Standing};
+use pod_safety_print::{Paint, Tone};
 use pod_safety_shared::client::Target;
 use serde::Serialize;
 
 use crate::API_VERSION;
 use crate::cluster::Output;
-use crate::paint::{Paint, Tone};
 
 /// An answer for programs. Enums are words; text may change, fields may not.
 #[derive(Debug, Serialize)]

@@ -2,12 +2,12 @@
 
 use anyhow::bail;
 use pod_safety_explain::{Explained, Verdict, explain};
+use pod_safety_print::budgets::{self, Document};
 use pod_safety_shared::cache::Snapshot;
 use pod_safety_shared::model::{Budget, Kind};
 
 use super::Args;
 use crate::Exit;
-use crate::budgets::{self, Document};
 use crate::cluster::{Chosen, PrintArgs, Session};
 use crate::helped::{Named, NotThere};
 use crate::watch::Shown;

@@ -14,13 +14,14 @@ mod finish;
 use std::time::Duration;
 
 use clap::Args as ClapArgs;
+use pod_safety_print::{Color, Paint};
 use pod_safety_shared::api::{Incarnation, Pause};
 use pod_safety_shared::authority::people::{self, Lifecycle, Scope};
 
 use super::cluster::{ConnectArgs, Session, name};
 use super::confirm_down::{reason, refused};
 use super::drain::ConsentArgs;
-use super::paint::{Color, Paint};
+use super::terminal;
 use super::{Exit, duration};
 
 /// With this the reason of our own pause begins: another one is left as it is.
@@ -89,7 +90,7 @@ impl Args {
         session.announce();
         let by = people::whoami(&session.connection).await?;
         let reason = self.reason.clone().unwrap_or_default();
-        let (paint, words) = (Paint::of_stdout(self.color), format!("{reason} (by {by})"));
+        let (paint, words) = (terminal::of_stdout(self.color), format!("{reason} (by {by})"));
         let work = Work { session, args: self, paint, words, by, reason };
         if work.args.finish { finish::finish(&work).await } else { begin::begin(&work).await }
     }

@@ -11,8 +11,6 @@
 //! Invariants: no Secret and no ConfigMap is asked for; all that is written went through [`redact`]; what cannot be had is
 //! said in the README, and the rest is written.
 
-mod redact;
-
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
@@ -20,13 +18,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args as ClapArgs;
+use pod_safety_print::{Paint, redact};
 use pod_safety_shared::client::Target;
 use pod_safety_shared::record::error_chain;
 use serde_json::{Value, json};
 
 use super::cluster::{ConnectArgs, Output, Session};
 use super::explain::{DAY, Told, asked_text, our_pods};
-use super::paint::Paint;
 use super::status::Seen;
 use super::{Exit, clean, doctor, plural, print};
 

@@ -6,6 +6,7 @@ mod volume;
 use std::sync::Arc;
 
 use super::*;
+use crate::called::commands;
 use crate::staged::{self as stage, Stage};
 use pod_safety_explain::{
     Content, Contents, Moment, Policies, explain_namespace, explain_node, explain_pod, explain_set,
@@ -397,7 +398,7 @@ fn a_namespace_is_held_by_what_is_named() {
 #[test]
 fn a_terminal_of_forty_columns_is_wide_enough() {
     let stage = Stage::lost();
-    let text = page(&stage.pod("orders-1"), Output::Table, Paint::plain().within(40));
+    let text = page(&stage.pod("orders-1"), Output::Table, Paint::plain().within(40, commands()));
     for line in text.lines() {
         let text = line.trim_start().trim_start_matches('(');
         let commands = text.starts_with("pod-safety ") || text.starts_with("kubectl ");

@@ -3,12 +3,13 @@
 use std::io::IsTerminal;
 
 use clap::ValueEnum;
+use pod_safety_process::clean;
 
-use super::{clean, hint};
+use super::hint::Commands;
 
 /// When colours are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Color {
+pub enum Color {
     /// On a terminal, unless NO_COLOR is set
     Auto,
     /// Also into a pipe
@@ -19,7 +20,7 @@ pub(crate) enum Color {
 
 /// What a mark says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tone {
+pub enum Tone {
     /// Fine.
     Good,
     /// Waits, or should be known.
@@ -35,10 +36,18 @@ pub(crate) enum Tone {
 pub struct Paint {
     color: bool,
     ascii: bool,
-    /// How many columns it has; none: it is no terminal, and nothing is broken into lines.
-    columns: Option<usize>,
+    /// None: it is no terminal, and nothing is broken into lines.
+    lines: Option<Lines>,
     /// Tables have no line that names their columns.
     headers: bool,
+}
+
+/// How text is broken into lines.
+#[derive(Clone, Copy, Debug)]
+struct Lines {
+    columns: usize,
+    /// What no line is broken within.
+    commands: &'static Commands,
 }
 
 /// A last cell is broken into lines of so many columns at least.
@@ -52,7 +61,7 @@ const FEWEST_COLUMNS: usize = 20;
 
 impl Paint {
     /// By what stdout is, and what the environment says.
-    pub(crate) fn of_stdout(color: Color) -> Self {
+    pub fn of_stdout(color: Color, commands: &'static Commands) -> Self {
         let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let color = match color {
             Color::Always => true,
@@ -64,42 +73,42 @@ impl Paint {
         };
         let locale = set("LC_ALL").or_else(|| set("LC_CTYPE")).or_else(|| set("LANG")).unwrap_or_default();
         let unicode = locale.to_lowercase().replace('-', "").contains("utf8");
-        Self { color, ascii: !unicode, columns: columns(std::io::stdout()), headers: true }
+        Self { color, ascii: !unicode, lines: lines(std::io::stdout(), commands), headers: true }
     }
 
     /// Without colours, and as wide as the terminal of stderr.
-    pub(crate) fn of_stderr() -> Self {
-        Self { columns: columns(std::io::stderr()), ..Self::plain() }
+    pub fn of_stderr(commands: &'static Commands) -> Self {
+        Self { lines: lines(std::io::stderr(), commands), ..Self::plain() }
     }
 
     /// Tables without the line that names their columns.
-    pub(crate) const fn without_headers(self, without: bool) -> Self {
+    pub const fn without_headers(self, without: bool) -> Self {
         Self { headers: !without, ..self }
     }
 
     /// Without colours, and as wide as it comes: for files.
     #[must_use]
     pub const fn plain() -> Self {
-        Self { color: false, ascii: false, columns: None, headers: true }
+        Self { color: false, ascii: false, lines: None, headers: true }
     }
 
-    /// On a terminal so wide.
+    /// On a terminal so wide, with these commands whole.
     #[must_use]
-    pub const fn within(self, columns: usize) -> Self {
-        Self { columns: Some(columns), ..self }
+    pub const fn within(self, columns: usize, commands: &'static Commands) -> Self {
+        Self { lines: Some(Lines { columns, commands }), ..self }
     }
 
     /// A row whose last cell, which begins there, does not fit.
     fn hang(self, line: &str, at: usize) -> String {
         let (before, cell): (String, String) =
             (line.chars().take(at).collect(), line.chars().skip(at).collect());
-        let columns = self.columns.map(|columns| columns.saturating_sub(at));
-        let wrapped = Self { columns, ..self }.wrap(&cell, 0);
+        let lines = self.lines.map(|lines| Lines { columns: lines.columns.saturating_sub(at), ..lines });
+        let wrapped = Self { lines, ..self }.wrap(&cell, 0);
         format!("{before}{}", wrapped.replace('\n', &format!("\n{}", " ".repeat(at))))
     }
 
     /// A page in lines that fit. What begins with blanks is a command or a part of a table, and stays as it is.
-    pub(crate) fn lines(self, page: &str) -> String {
+    pub fn lines(self, page: &str) -> String {
         let line = |line: &str| match line {
             kept if kept.starts_with(' ') || kept.contains("   ") => kept.to_owned(),
             bullet if bullet.starts_with("- ") => self.wrap(bullet, 2),
@@ -113,9 +122,9 @@ impl Paint {
     #[must_use]
     pub fn wrap(self, text: &str, indent: usize) -> String {
         let text = &*clean::line(text);
-        let Some(columns) = self.columns else { return text.to_owned() };
+        let Some(Lines { columns, commands }) = self.lines else { return text.to_owned() };
         let (mut wrapped, mut used) = (String::new(), 0);
-        for word in unbroken(text) {
+        for word in unbroken(text, commands) {
             let length = word.chars().count();
             if used > 0 && used + 1 + length > columns {
                 wrapped.truncate(wrapped.trim_end_matches(' ').len());
@@ -133,12 +142,12 @@ impl Paint {
     }
 
     /// A command that people copy, on a line of its own: never broken, and never two lines.
-    pub(crate) fn command(self, command: &str) -> String {
+    pub fn command(self, command: &str) -> String {
         if command.is_empty() { String::new() } else { format!("    {}\n", clean::line(command)) }
     }
 
     /// One or two characters before a line.
-    pub(crate) const fn mark(self, tone: Tone) -> &'static str {
+    pub const fn mark(self, tone: Tone) -> &'static str {
         match (tone, self.ascii) {
             (Tone::Good, false) => "✔",
             (Tone::Good, true) => "ok",
@@ -152,7 +161,7 @@ impl Paint {
     }
 
     /// `text` in the colour of `tone`.
-    pub(crate) fn tone(self, tone: Tone, text: &str) -> String {
+    pub fn tone(self, tone: Tone, text: &str) -> String {
         let code = match tone {
             Tone::Good => "32",
             Tone::Attention => "33",
@@ -163,12 +172,12 @@ impl Paint {
     }
 
     /// A line with the mark of `tone` before it and in its colour, broken where it does not fit.
-    pub(crate) fn marked(self, tone: Tone, text: &str) -> String {
+    pub fn marked(self, tone: Tone, text: &str) -> String {
         self.tone(tone, &self.wrap(&format!("{} {text}", self.mark(tone)), 2)) + "\n"
     }
 
     /// Aligned columns; the whole row has the colour of its tone. Where they do not fit, each row is a paragraph.
-    pub(crate) fn table(self, head: &[&str], rows: &[(Tone, Vec<String>)]) -> String {
+    pub fn table(self, head: &[&str], rows: &[(Tone, Vec<String>)]) -> String {
         let cells = |row: &[String]| row.iter().map(|cell| clean::line(cell).into_owned()).collect();
         let rows: Vec<(Tone, Vec<String>)> = rows.iter().map(|(tone, row)| (*tone, cells(row))).collect();
         let rows = &*rows;
@@ -181,7 +190,7 @@ impl Paint {
         }
         let fixed: usize = widths.iter().rev().skip(1).map(|width| width + 2).sum();
         let last = widths.last().copied().unwrap_or_default();
-        let room = self.columns.map_or(last, |columns| columns.saturating_sub(fixed));
+        let room = self.lines.map_or(last, |lines| lines.columns.saturating_sub(fixed));
         if room < last.min(NARROWEST_CELL) {
             return self.paragraphs(head, rows);
         }
@@ -236,10 +245,10 @@ impl Paint {
 }
 
 /// The words of a text, in which a command counts as one.
-fn unbroken(text: &str) -> Vec<&str> {
+fn unbroken<'a>(text: &'a str, commands: &Commands) -> Vec<&'a str> {
     let mut pieces = Vec::new();
     let mut written = 0;
-    for command in hint::commands(text) {
+    for command in commands.within(text) {
         // What stands before it without a blank, such as a bracket, belongs to it.
         let begins = text[..command.start].rfind(' ').map_or(0, |at| at + 1).max(written);
         let ends = text[command.end..].find(' ').map_or(text.len(), |at| command.end + at);
@@ -260,19 +269,19 @@ fn lines_up(name: &str, before: &str) -> bool {
     name.is_empty() || before.chars().count() <= MARK
 }
 
-/// How wide the terminal is; none if this is none.
-fn columns(stream: impl std::os::fd::AsFd) -> Option<usize> {
-    #[cfg(test)]
-    if let Some(columns) = super::scripted::columns() {
-        return Some(columns);
-    }
+/// As wide as the terminal is; none if this is none.
+fn lines(stream: impl std::os::fd::AsFd, commands: &'static Commands) -> Option<Lines> {
     let (terminal_size::Width(columns), _) = terminal_size::terminal_size_of(stream)?;
-    Some(usize::from(columns).max(FEWEST_COLUMNS))
+    Some(Lines { columns: usize::from(columns).max(FEWEST_COLUMNS), commands })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use super::*;
+
+    static NONE: LazyLock<Commands> = LazyLock::new(|| Commands::of(&clap::Command::new(""), &[]));
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {
@@ -283,11 +292,11 @@ mod tests {
     #[test]
     fn what_does_not_fit_stands_below_one_another() {
         let rows = [(Tone::Bad, vec!["✖".to_owned(), "a long cell of words".to_owned()])];
-        let hanging = Paint::plain().within(40);
+        let hanging = Paint::plain().within(40, &NONE);
         let long = "a sentence that is longer than its cell can be";
         let row = [(Tone::Plain, vec!["a".to_owned(), long.to_owned()])];
         assert_eq!(hanging.table(&["", ""], &row), "a  a sentence that is longer than its\n   cell can be\n");
-        let narrow = Paint::plain().within(20);
+        let narrow = Paint::plain().within(20, &NONE);
         assert_eq!(narrow.table(&["", "WHY"], &rows), "✖ why: a long cell\n    of words\n");
         assert_eq!(
             narrow.wrap("a name that-is-longer-than-the-line", 2),

@@ -13,8 +13,8 @@ use parking_lot::Mutex;
 use pod_safety_shared::testing::Says;
 use serde_json::{Value, json};
 
-use super::hostile::{COMMANDS, Objects, objects, server, typed, typed_within};
-use super::{Cli, called, cluster, exit, hint, run};
+use crate::hostile::{COMMANDS, Objects, objects, server, typed, typed_within};
+use crate::{Cli, called, cluster, exit, run};
 
 /// Flags of other programs, in sentences about them.
 const OF_OTHERS: [&str; 5] =
@@ -127,7 +127,7 @@ fn ours(command: &str) -> bool {
 fn bare_flags(line: &str) -> Vec<String> {
     let mut rest = String::new();
     let mut at = 0;
-    for range in hint::commands(line) {
+    for range in called::commands().within(line) {
         rest.push_str(&line[at..range.start]);
         at = range.end;
     }
@@ -145,7 +145,9 @@ fn bug_hints_named_flags_that_their_command_does_not_have() {
     let (mut hints, mut wrong) = (0, BTreeSet::new());
     for (line, _, text) in pages() {
         for said in text.lines().filter(|line| !line.contains(" takes these rights: ")) {
-            for range in hint::commands(said).into_iter().filter(|range| ours(&said[range.clone()])) {
+            for range in
+                called::commands().within(said).into_iter().filter(|range| ours(&said[range.clone()]))
+            {
                 hints += 1;
                 wrong.extend(refused(&said[range]).map(|why| format!("{line}: {why}")));
             }
@@ -203,11 +205,11 @@ fn sources(folder: &Path, found: &mut Vec<String>) {
     for entry in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
         let name = entry.file_name().unwrap().to_string_lossy().into_owned();
         if entry.is_dir() {
-            if !["tests", "target", "spoken"].contains(&&*name) {
+            if !["tests", "target"].contains(&&*name) {
                 sources(&entry, found);
             }
         } else if name.ends_with(".rs")
-            && !["tests.rs", "spoken.rs", "hint.rs", "called.rs", "documents.rs"].contains(&&*name)
+            && !["tests.rs", "hint.rs", "called.rs", "documents.rs"].contains(&&*name)
         {
             found.push(std::fs::read_to_string(entry).unwrap());
         }
@@ -225,7 +227,9 @@ fn every_command_in_a_literal_of_the_sources_can_be_typed() {
     let (mut hints, mut wrong) = (0, BTreeSet::new());
     for literal in all.iter().flat_map(|source| literals(source)) {
         for line in literal.lines() {
-            for range in hint::commands(line).into_iter().filter(|range| ours(&line[range.clone()])) {
+            for range in
+                called::commands().within(line).into_iter().filter(|range| ours(&line[range.clone()]))
+            {
                 hints += 1;
                 wrong.extend(refused(&line[range]));
             }
@@ -284,7 +288,7 @@ fn bug_commands_were_broken_on_terminals_of_80_and_100_columns() {
         let (_, wide) = typed(line, &says);
         let commands: Vec<&str> = wide
             .lines()
-            .flat_map(|line| hint::commands(line).into_iter().map(move |range| &line[range]))
+            .flat_map(|line| called::commands().within(line).into_iter().map(move |range| &line[range]))
             .collect();
         for columns in [80, 100] {
             let (_, narrow) = typed_within(Some(columns), line, &says);

@@ -39,13 +39,13 @@ const OF_OUR_POD: &str = "
     status/containerStatuses/*/lastState/*/finishedAt";
 
 /// A pod of anybody.
-pub(super) fn pod(object: &mut Value) {
+pub fn pod(object: &mut Value) {
     self::object(object);
     *object = kept(object, &paths(&[OF_A_POD])).unwrap_or_default();
 }
 
 /// One of pod-safety itself.
-pub(super) fn our_pod(object: &mut Value) {
+pub fn our_pod(object: &mut Value) {
     self::object(object);
     *object = kept(object, &paths(&[OF_A_POD, OF_OUR_POD])).unwrap_or_default();
     let containers = object.pointer_mut("/spec/containers").and_then(Value::as_array_mut);
@@ -90,7 +90,7 @@ fn kept(value: &Value, paths: &[Vec<&str>]) -> Option<Value> {
 }
 
 /// The fields of any other object in which values of users stand.
-pub(super) fn object(object: &mut Value) {
+pub fn object(object: &mut Value) {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");
         if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
@@ -118,7 +118,7 @@ fn values(value: &mut Value) {
 
 /// Logins in the midst of text: of URLs, headers, flags, assignments and blocks of YAML, and tokens, however they are quoted,
 /// spaced and encoded.
-pub(super) fn text(text: &str) -> String {
+pub fn text(text: &str) -> String {
     words(&blocks(text))
 }
 

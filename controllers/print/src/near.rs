@@ -8,7 +8,7 @@ const MOST_SLIPS: usize = 3;
 
 /// The one name that is nearest to what was typed. None where several are as near, or where the two name siblings: whoever
 /// confirms that `worker-3` is off must not be led to `worker-2`.
-pub(crate) fn nearest<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let most = (typed.chars().count() / LETTERS_PER_SLIP).clamp(1, MOST_SLIPS);
     let near = |name: &&str| *name != typed && !are_siblings(typed, name);
     let slips = |name: &'a str| (strsim::osa_distance(typed, name), name);

@@ -3,19 +3,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use pod_safety_explain::{Explained, Member, Verdict};
+use pod_safety_explain::{Explained, Member, Verdict, plural};
+use pod_safety_process::clean;
 use pod_safety_shared::client::Target;
 use pod_safety_shared::model::{Budget, Wanted};
 use serde::Serialize;
 
+use super::API_VERSION;
 use super::paint::{Paint, Tone};
-use super::{API_VERSION, clean, plural};
 
 /// A budget for programs. Enums are words as the API has them; text may change,
 /// fields may not.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Document<'a> {
+pub struct Document<'a> {
     api_version: &'static str,
     kind: &'static str,
     cluster: &'a Target,
@@ -26,7 +27,7 @@ pub(crate) struct Document<'a> {
 /// Many of them.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct List<'a> {
+pub struct List<'a> {
     api_version: &'static str,
     kind: &'static str,
     cluster: &'a Target,
@@ -79,13 +80,17 @@ struct WayItem {
 }
 
 impl<'a> Document<'a> {
-    pub(crate) fn of(explained: &Explained<'_>, cluster: &'a Target) -> Self {
+    /// The one, of this cluster.
+    #[must_use]
+    pub fn of(explained: &Explained<'_>, cluster: &'a Target) -> Self {
         Self { api_version: API_VERSION, kind: "BudgetExplanation", cluster, item: Item::of(explained) }
     }
 }
 
 impl<'a> List<'a> {
-    pub(crate) fn of(all: &[Explained<'_>], unreadable: usize, cluster: &'a Target) -> Self {
+    /// These, of this cluster; `unreadable` more could not be decoded.
+    #[must_use]
+    pub fn of(all: &[Explained<'_>], unreadable: usize, cluster: &'a Target) -> Self {
         let items = all.iter().map(Item::of).collect();
         Self { api_version: API_VERSION, kind: "BudgetExplanationList", cluster, unreadable, items }
     }
@@ -141,7 +146,7 @@ fn wants(budget: &Budget) -> String {
 }
 
 /// The verdict in a sentence, with its numbers.
-pub(crate) fn sentence(explained: &Explained<'_>) -> String {
+pub fn sentence(explained: &Explained<'_>) -> String {
     let numbers = &explained.arithmetic;
     let sum = numbers.words();
     let replicas = numbers.replicas.unwrap_or(0);
@@ -197,7 +202,7 @@ fn selects(members: &[Member<'_>]) -> String {
 }
 
 /// One budget on a page.
-pub(crate) fn page(explained: &Explained<'_>, paint: Paint) -> String {
+pub fn page(explained: &Explained<'_>, paint: Paint) -> String {
     let budget = explained.budget;
     let tone = tone(&explained.verdict);
     let head = format!(
@@ -249,7 +254,7 @@ pub(crate) fn page(explained: &Explained<'_>, paint: Paint) -> String {
 }
 
 /// All of them.
-pub(crate) fn table(all: &[Explained<'_>], unreadable: usize, paint: Paint) -> String {
+pub fn table(all: &[Explained<'_>], unreadable: usize, paint: Paint) -> String {
     let rows: Vec<_> = all
         .iter()
         .map(|one| {
@@ -290,7 +295,7 @@ pub(crate) fn table(all: &[Explained<'_>], unreadable: usize, paint: Paint) -> S
 }
 
 /// The mark of a verdict.
-pub(crate) const fn tone(verdict: &Verdict) -> Tone {
+pub const fn tone(verdict: &Verdict) -> Tone {
     match verdict {
         Verdict::Allows(_) => Tone::Good,
         Verdict::SelectsNothing | Verdict::NoneNow | Verdict::Processing => Tone::Attention,

@@ -1,0 +1,187 @@
+//! Commands in what is printed: where they begin and end, so that no line is broken within one, and so that a test can type
+//! them.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+/// Programs whose commands stand in pages.
+const PROGRAMS: [&str; 4] = ["pod-safety", "kubectl", "helm", "openssl"];
+
+/// So many words follow the name of another program: a verb, a kind and a name.
+const OF_OTHERS: usize = 3;
+
+/// The subcommands of the program.
+#[derive(Debug)]
+pub struct Commands {
+    known: Vec<Follows>,
+    others: &'static [&'static str],
+}
+
+/// What may follow a subcommand of ours.
+#[derive(Debug)]
+struct Follows {
+    name: String,
+    /// So many names: `pod-safety doctor shows` is a command and a verb.
+    names: usize,
+    /// The flags behind which a value stands.
+    valued: BTreeSet<String>,
+}
+
+fn follows(command: &clap::Command) -> Follows {
+    let below: Vec<Follows> = command.get_subcommands().map(follows).collect();
+    let flags = command.get_arguments().filter(|arg| arg.get_action().takes_values());
+    let valued = flags.flat_map(|arg| {
+        let long = arg.get_long().map(|long| format!("--{long}"));
+        long.into_iter().chain(arg.get_short().map(|short| format!("-{short}")))
+    });
+    let own = command.get_positionals().count();
+    Follows {
+        name: command.get_name().to_owned(),
+        names: below.iter().map(|one| one.names + 1).max().unwrap_or(0).max(own),
+        valued: valued.chain(below.iter().flat_map(|one| one.valued.iter().cloned())).collect(),
+    }
+}
+
+impl Commands {
+    /// Those that stand below `command`, and others of which the names alone are known.
+    #[must_use]
+    pub fn of(command: &clap::Command, others: &'static [&'static str]) -> Self {
+        Self { known: command.get_subcommands().map(follows).collect(), others }
+    }
+
+    /// Whether the program has a subcommand of this name.
+    #[must_use]
+    pub fn has(&self, word: &str) -> bool {
+        self.known.iter().any(|one| one.name == word) || self.others.contains(&word)
+    }
+
+    /// Where the commands of a text stand. Each ends before the punctuation that ends it.
+    #[must_use]
+    pub fn within(&self, text: &str) -> Vec<Range<usize>> {
+        let mut found: Vec<Range<usize>> = Vec::new();
+        let mut from = 0;
+        while let Some(begins) = self.next(text, from) {
+            let ends = self.end(text, begins);
+            from = ends.max(begins + 1);
+            found.push(begins..ends);
+        }
+        found
+    }
+
+    /// Where the next command begins.
+    fn next(&self, text: &str, from: usize) -> Option<usize> {
+        let begins = |program: &str| {
+            let with_blank = format!("{program} ");
+            let mut places = text.get(from..)?.match_indices(&with_blank).map(|(at, _)| from + at);
+            places.find(|at| {
+                let is_own_word = !text[..*at]
+                    .ends_with(|letter: char| letter.is_alphanumeric() || "-_./=".contains(letter));
+                let next = text[at + with_blank.len()..].split(' ').next().unwrap_or_default();
+                let next = next.trim_end_matches(|letter: char| !letter.is_alphanumeric());
+                // A name of the project, or of a release of Helm, is no command.
+                let is_one = match program {
+                    "pod-safety" => self.has(next) || next.starts_with('-'),
+                    _ => {
+                        !next.is_empty()
+                            && next.starts_with(|letter: char| letter.is_ascii_lowercase() || letter == '-')
+                    }
+                };
+                is_own_word && is_one
+            })
+        };
+        PROGRAMS.into_iter().filter_map(begins).min()
+    }
+
+    /// Whether a value stands behind this flag of another program.
+    fn is_valued_of_others(flag: &str) -> bool {
+        flag.len() == 2 || ["--namespace", "--set", "--values", "--version"].contains(&flag)
+    }
+
+    /// Where the command that begins there ends: with its line, before what no command has, or after the names it takes.
+    fn end(&self, text: &str, begins: usize) -> usize {
+        const AS_PLUGIN: &str = "kubectl pod-safety ";
+        if text[begins..].starts_with(AS_PLUGIN) {
+            return self.end(text, begins + "kubectl ".len());
+        }
+        let mut at = begins;
+        let mut known: Option<&Follows> = None;
+        let (mut names, mut is_value, mut is_ours) = (0, false, false);
+        for (index, word) in text[begins..].split(' ').enumerate() {
+            let bare = word.split('\n').next().unwrap_or_default();
+            let bare = bare.trim_end_matches([',', ';', ':', '.', ')', '\'', '`', '?']);
+            if bare.is_empty() || bare.starts_with(['(', '|', '&', '!']) {
+                break;
+            }
+            let is_flag = bare.starts_with('-');
+            match index {
+                0 => is_ours = bare == "pod-safety",
+                1 if is_ours => known = self.known.iter().find(|one| one.name == bare),
+                _ if !is_flag && !is_value => {
+                    names += usize::from(is_ours || !bare.contains('='));
+                    if names > known.map_or(OF_OTHERS, |known| known.names) {
+                        break;
+                    }
+                }
+                _ => {}
+            }
+            at = if index == 0 { begins } else { at + 1 } + bare.len();
+            is_value = is_flag
+                && known.map_or_else(|| is_valued_of_others(bare), |known| known.valued.contains(bare));
+            if bare.len() < word.len() {
+                break;
+            }
+        }
+        at
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Arg, Command};
+
+    use super::*;
+
+    fn commands() -> Commands {
+        let named = |name: &'static str, names: &[&'static str]| {
+            Command::new(name).args(names.iter().map(|name| Arg::new(*name)))
+        };
+        let namespace = Arg::new("namespace").long("namespace").short('n');
+        let apply = Arg::new("apply").long("apply").action(clap::ArgAction::SetTrue);
+        let below = [
+            named("confirm-down", &["NODE"]).arg(Arg::new("reason").long("reason")),
+            named("drain", &["NODE"]).arg(apply),
+            named("explain", &["KIND", "NAME"]).arg(namespace),
+            named("doctor", &[]),
+            named("manifests", &[]),
+            named("status", &[]),
+        ];
+        Commands::of(&Command::new("pod-safety").subcommands(below), &["run"])
+    }
+
+    #[test]
+    fn a_command_ends_where_the_sentence_goes_on() {
+        for (text, found) in [
+            (
+                "paused by your word (pod-safety pause b1 --reason TEXT). Until then",
+                &["pod-safety pause b1 --reason TEXT"][..],
+            ),
+            ("pod-safety doctor shows whether it does", &["pod-safety doctor"]),
+            ("pod-safety manifests prints them.", &["pod-safety manifests"]),
+            (
+                "See it: pod-safety explain node a, or kubectl get nodefence a-1 -w",
+                &["pod-safety explain node a", "kubectl get nodefence a-1 -w"],
+            ),
+            ("kubectl get nodefences says how far it is", &["kubectl get nodefences says"]),
+            ("    pod-safety explain pdb -n shop api", &["pod-safety explain pdb -n shop api"]),
+            ("kubectl pod-safety drain a --apply.", &["kubectl pod-safety drain a --apply"]),
+            ("pod-safety drain a --apply does not begin", &["pod-safety drain a --apply"]),
+            ("pod-safety run --mode guard; then", &["pod-safety run --mode guard"]),
+            ("pod-safety alone writes it", &[]),
+            ("pod-safety status && deploy", &["pod-safety status"]),
+            ("at pod-safety, and the pod-safety controllers", &[]),
+        ] {
+            let commands: Vec<&str> = commands().within(text).into_iter().map(|range| &text[range]).collect();
+            assert_eq!(commands, found, "{text}");
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! What commands print.
+//!
+//! Duty: make pages of answers that others gave. It reaches no cluster, and decides nothing.
+//!
+//! - In: what was read and explained, how the terminal is written to ([`Paint`]), and the subcommands of the program
+//!   ([`Commands`]).
+//! - Out: text for people; documents for programs ([`budgets`]); objects and logs without what must not leave the cluster
+//!   ([`redact`]); the name that was probably meant ([`nearest`]).
+//!
+//! Invariants: colour is never the only carrier. No control character of what was read is in a line or a cell. A command that
+//! people copy is never broken into lines. Nothing of a Secret or a login is left in a report.
+#![forbid(unsafe_code)]
+
+pub mod budgets;
+mod hint;
+mod near;
+mod paint;
+pub mod redact;
+
+pub use hint::Commands;
+pub use near::nearest;
+pub use paint::{Color, Paint, Tone};
+
+/// The version of what is printed for programs.
+pub const API_VERSION: &str = "cli.pod-safety.dev/v1alpha1";
