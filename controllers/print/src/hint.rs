@@ -92,11 +92,6 @@ impl Commands {
         PROGRAMS.into_iter().filter_map(begins).min()
     }
 
-    /// Whether a value stands behind this flag of another program.
-    fn is_valued_of_others(flag: &str) -> bool {
-        flag.len() == 2 || ["--namespace", "--set", "--values", "--version"].contains(&flag)
-    }
-
     /// Where the command that begins there ends: with its line, before what no command has, or after the names it takes.
     fn end(&self, text: &str, begins: usize) -> usize {
         const AS_PLUGIN: &str = "kubectl pod-safety ";
@@ -133,6 +128,11 @@ impl Commands {
         }
         at
     }
+}
+
+/// Whether a value stands behind this flag of another program.
+fn is_valued_of_others(flag: &str) -> bool {
+    flag.len() == 2 || ["--namespace", "--set", "--values", "--version"].contains(&flag)
 }
 
 #[cfg(test)]
