@@ -39,7 +39,7 @@ async fn down_at_start(plane: &mut ControlPlane, kubeconfig: &Path) -> PodSafety
         let page = ours.get("/readyz").await.map_err(|error| format!("{error:?}"))?;
         let says = |kind: &&str| {
             let line = page.body.lines().find(|line| line.starts_with(&format!("[-]{kind}: ")));
-            line.is_some_and(|line| line.contains("Connection refused"))
+            line.is_some_and(|line| line.contains("connection refused"))
         };
         if ["pods", "nodes", "leases"].iter().all(says) { Ok(page) } else { Err(page.body) }
     });
