@@ -148,7 +148,7 @@ mod tests {
         let namespace = Arg::new("namespace").long("namespace").short('n');
         let apply = Arg::new("apply").long("apply").action(clap::ArgAction::SetTrue);
         let below = [
-            named("confirm-down", &["NODE"]).arg(Arg::new("reason").long("reason")),
+            named("pause", &["NODE"]).arg(Arg::new("reason").long("reason")),
             named("drain", &["NODE"]).arg(apply),
             named("explain", &["KIND", "NAME"]).arg(namespace),
             named("doctor", &[]),

@@ -49,7 +49,7 @@ function zones(all) {
 
 function paused(one) {
   const who = one.by ? `, by ${one.by} since ${one.since}` : "";
-  return row("Wait", one.object, [one.reason + who, one.command].filter(Boolean).join(" · "), "", explainable(one.object));
+  return withCommand(row("Wait", one.object, one.reason + who, "", explainable(one.object)), one.command);
 }
 
 function show(seen) {
@@ -65,7 +65,7 @@ function show(seen) {
     : `${seen.identities}, ` + (seen.waitForProof ? `${seen.waitForProof} waiting for proof that the old pod stopped` : "none waits for proof");
   const promise = make("div", "card promise", mark(tone), make("div", "",
     make("b", "", "StatefulSet pods and the like"), make("span", "dim", counted)));
-  const troubles = blocks => seen.troubles.filter(one => one.blocks === blocks).map(one => row(one.blocks ? "Bad" : "Wait", one.object, explainable(one.object) ? one.message : `${one.message} · ${one.command}`, "", explainable(one.object)));
+  const troubles = blocks => seen.troubles.filter(one => one.blocks === blocks).map(one => withCommand(row(one.blocks ? "Bad" : "Wait", one.object, one.message, "", explainable(one.object)), explainable(one.object) ? "" : one.command));
   const blocked = seen.blocked.map(one => row("Bad", `${one.namespace}/${one.pod}`, `${one.node === null ? "on no node" : `on ${one.node}`} · needs ${one.needs}`, one.age, explainable(`pod/${one.namespace}/${one.pod}`)));
   const [calmTone, calmWords] = seen.verdict === "Clear" ? ["Good", "Nothing needs a person"] : ["Wait", "It is not known whether something needs a person, because not everything could be read"];
   const [urgent, known] = [troubles(true), troubles(false)];
@@ -86,6 +86,8 @@ const findings = all => table(all.map(one => {
 }));
 
 const moments = all => table(all.map(moment => [make("td", "time", utc(moment.at)), make("td", "", moment.what), make("td", "dim", moment.detail)]));
+
+function withCommand(row, text) { return text ? make("div", "", row, command(text)) : row; }
 
 function command(text) {
   const copy = make("button", "", "copy");
