@@ -68,11 +68,16 @@ pub(super) fn closed(incident: &Incident<'_>, policy: &Policy, purpose: For) -> 
         }
         // What it would cost was weighed, and its time is counted from the beginning. While it was held, another may have begun.
         For::GoOn => {
-            closed.retain(|hold| ![COLLATERAL, drain::GATE].contains(&hold.reason()));
+            closed.retain(|hold| !was_weighed(hold));
             closed.extend(concurrency_again(incident, policy));
         }
     }
     closed
+}
+
+/// Whether a further attempt goes on in spite of it: it was weighed before the first one.
+fn was_weighed(hold: &Hold) -> bool {
+    [COLLATERAL, drain::GATE].contains(&hold.reason())
 }
 
 /// Those that do not ask what other incidents do.
@@ -209,11 +214,10 @@ fn uses_a_place<'a>(
     lost: &mut LostByPolicy,
     goes_first: impl Fn(&Policy) -> bool,
 ) -> bool {
-    let soft = |hold: &Hold| [COLLATERAL, drain::GATE].contains(&hold.reason());
     let may_go_on =
-        |(policy, _, closed): (&Policy, _, Vec<Hold>)| goes_first(policy) && closed.iter().all(soft);
+        |(policy, _, closed): (&Policy, _, Vec<Hold>)| goes_first(policy) && closed.iter().all(was_weighed);
     other.status.phase == Phase::Fencing
-        && (is_under_way(other) || own_of(other, incident, lost).is_some_and(may_go_on))
+        && (is_under_way(other) || own_gates_of(other, incident, lost).is_some_and(may_go_on))
 }
 
 /// Its last order was sent, or may have been, and its outcome was not verified yet.
@@ -221,11 +225,11 @@ fn is_under_way(fence: &Fence) -> bool {
     fence.status.attempts.last().is_some_and(|last| last.verified.is_none())
 }
 
-/// How many nodes are lost for a policy. A scan of all nodes is made once for each policy, not for each incident.
+/// Whether too many nodes are lost, by policy and by what they are fenced for. A scan of all nodes is made once for each policy, not for each incident.
 type LostByPolicy = BTreeMap<(Arc<str>, bool), Option<Hold>>;
 
 /// The gates of another incident that do not ask what others do, and its policy. None: it is held without them.
-fn own_of<'a>(
+fn own_gates_of<'a>(
     fence: &'a Fence,
     incident: &Incident<'a>,
     lost: &mut LostByPolicy,
@@ -268,7 +272,7 @@ fn ahead(incident: &Incident<'_>, policy: &Policy) -> usize {
     let goes_first = |other: &&Fence| {
         other.status.phase == Phase::Pending
             && !other.spec.cancelled
-            && own_of(other, incident, &mut lost).is_some_and(|(policy, other, closed)| {
+            && own_gates_of(other, incident, &mut lost).is_some_and(|(policy, other, closed)| {
                 turn(other.fence, policy) <= mine
                     && other.is_well_again().is_none()
                     && drain::may_begin(&closed)
