@@ -61,9 +61,10 @@ fn node_gone(pod: &Pod, name: &str, scene: &Scene<'_>) -> Finding {
     let witness = view.absence(name).and_then(|absence| absence.witness.as_ref());
     let sign = view.last_sign_of_life(name).map(|sign| sign.at);
     // A first read that is taken now would begin a quarantine that counts.
-    let counts_from_now = pod.phase.is_terminal()
-        || pod.unanswered_from().is_some_and(|from| from <= *now)
-        || view.fell_silent_before_its_node_went(name);
+    let from = pod.unanswered_from(view.reports_deletions(name));
+    let silent = pod.is_over() || view.fell_silent_before_its_node_went(name);
+    let busy = !silent && view.worker_may_be_busy(pod, name);
+    let counts_from_now = silent || !busy && from.is_some_and(|from| from <= *now);
     let (met, detail) = match witness {
         Some(witness) if sign >= Some(witness.asked_at()) => {
             (false, "it does not exist, but its kubelet still runs".to_owned())
@@ -73,6 +74,10 @@ fn node_gone(pod: &Pod, name: &str, scene: &Scene<'_>) -> Finding {
         {
             (true, format!("it does not exist, and its kubelet has not reported for {seconds}s"))
         }
+        _ if busy => (
+            false,
+            "it does not exist, and its kubelet was active until then. By its last report it may be starting or changing a container of this pod, so its silence is no proof".to_owned(),
+        ),
         _ if counts_from_now => (
             false,
             format!(

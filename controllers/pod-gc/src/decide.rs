@@ -119,16 +119,23 @@ fn orphaned(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config) -> Dec
         return Decision::hold(Subject::Node(Arc::clone(name)), hold)
             .and_recheck_at(ends.min(now + LOOK_AGAIN));
     }
-    let mut waiting = Vec::new();
+    let (mut waiting, mut busy) = (Vec::new(), Vec::new());
     for pod in view.pods_on(name) {
         if view.silence_is_proof(pod, name, witness) {
             force(&mut decision, pod, Claim::NodeGone { node: Arc::clone(name) });
-        } else if let Some(from) = pod.unanswered_from() {
-            waiting.push((from, pod));
+        } else if let Some(from) = pod.unanswered_from(view.reports_deletions(name)) {
+            if view.worker_may_be_busy(pod, name) {
+                let hold = Hold::WorkerMayBeBusy { node: Arc::clone(name) };
+                busy.push((Subject::Pod(pod.key.clone()), hold));
+            } else {
+                waiting.push((from, pod));
+            }
         } else {
             decision.intents.push(end(pod, name, ends));
         }
     }
+    busy.truncate(HOLDS_SHOWN);
+    decision.holds.extend(busy);
     await_answer(decision, name, &waiting, ends, now, config)
 }
 

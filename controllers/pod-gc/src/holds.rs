@@ -31,12 +31,20 @@ pub enum Hold {
         left: Duration,
     },
     /// The node is missing, and its kubelet was active until then: the pod was deleted gracefully.
-    #[error("node {node} does not exist. Its kubelet was active until the Node was deleted, so the pod was deleted gracefully. If the kubelet reports nothing, the pod is removed in {}s", left.as_secs())]
+    #[error("node {node} does not exist. Its kubelet was active until the Node was deleted, and terminates the pod if it runs. If that kubelet reports nothing, the pod is removed in {}s", left.as_secs())]
     AwaitsKubelet {
         /// Its name.
         node: Arc<str>,
         /// How long is left.
         left: Duration,
+    },
+    /// The node is missing, and the silence of its kubelet says nothing about this pod.
+    #[error(
+        "node {node} does not exist, and its kubelet was active until the Node was deleted. By its last report it may be starting or changing a container of this pod, and reports nothing until that is done. Its silence is no proof. Restart that kubelet, so that it registers its Node again and ends the pod. If a person saw that the machine is powered off, force delete the pod"
+    )]
+    WorkerMayBeBusy {
+        /// Its name.
+        node: Arc<str>,
     },
     /// The node is missing, but its kubelet acts.
     #[error("node {node} does not exist, but its kubelet still runs: {} {}s ago. Its pods may still run. Stop that kubelet, or restart it, so that it registers its Node again", sign_words(*sign), ago.as_secs())]
@@ -109,6 +117,7 @@ impl HoldReason for Hold {
             | Self::Finalizers { .. } => None,
             Self::NodeUnreadable(_)
             | Self::KubeletAlive { .. }
+            | Self::WorkerMayBeBusy { .. }
             | Self::OutOfServiceWithoutEvidence { .. }
             | Self::NoEvidence { .. }
             | Self::OutOfServiceButReady { .. }

@@ -42,7 +42,8 @@ pub(super) fn free(case: &Case<'_>, view: &View<'_>, now: Mono, quarantine: Dura
             wait(case, used, format!("pod {} uses it on node {node}, which {may_run}", other.key))
         }
         Some((_, used)) if let Some((why, until)) = removed_on_missing(case.name, view, now, quarantine) => {
-            wait(case, used, why).and_recheck_at(until)
+            let waits = wait(case, used, why);
+            until.into_iter().fold(waits, Decision::and_recheck_at)
         }
         Some((node, used)) => case.write(take(case, node, first_pod(used), view)),
         None => unused(case, view),
@@ -72,20 +73,24 @@ fn user_on_missing<'a>(case: &Case<'_>, view: &View<'a>) -> Option<&'a Pod> {
 }
 
 /// Another client removed a pod on a node that is missing. A kubelet that sees only the removal still gives the processes their
-/// grace period. What to tell, and when that is over.
+/// grace period. What to tell, and when that is over, if that is known.
 pub(super) fn removed_on_missing(
     volume: &str,
     view: &View<'_>,
     now: Mono,
     quarantine: Duration,
-) -> Option<(String, Mono)> {
+) -> Option<(String, Option<Mono>)> {
     let (node, ends) = view.last_end_on_missing(volume)?;
-    let until = ends + quarantine;
-    (now < until).then(|| {
-        let until_then = "may still run until its grace period and the quarantine are over";
-        let why = format!("a pod that was removed on node {node}, which has no Node object, {until_then}");
-        (why, until)
-    })
+    let until = ends.map(|ends| ends + quarantine);
+    let why = match until {
+        Some(until) if now >= until => return None,
+        Some(_) => "until its grace period and the quarantine are over",
+        None => {
+            "for its kubelet may have been starting a container of it. Restart that kubelet, so that it registers its Node again"
+        }
+    };
+    let pod = format!("a pod that was removed on node {node}, which has no Node object, may still run");
+    Some((format!("{pod} {why}"), until))
 }
 
 fn wait(case: &Case<'_>, used: &Use<'_>, why: String) -> Decision {

@@ -15,6 +15,8 @@ pub struct Absence {
     pub since: Mono,
     /// What was heard of its kubelet before its Node went; `None`: this process did not see it go.
     pub(super) before: Option<Heard>,
+    /// Its kubelet reports that it saw the deletion of a pod; `false`: it does not, or this process did not see the Node go.
+    pub(super) reports_deletions: bool,
     /// The first quorum read in that time, if it was taken and not refuted.
     pub witness: Option<Witness>,
 }
@@ -49,14 +51,15 @@ impl Absences {
         if !missing {
             self.0.remove(name);
         } else if !self.0.contains_key(name) {
-            self.0.insert(Arc::clone(name), Absence { since: now, before: None, witness: None });
+            let absence = Absence { since: now, before: None, reports_deletions: false, witness: None };
+            self.0.insert(Arc::clone(name), absence);
         }
     }
 
     /// This process saw the Node go.
-    pub(super) fn went(&mut self, name: &str, before: Heard) {
+    pub(super) fn went(&mut self, name: &str, before: Option<Heard>, reports_deletions: bool) {
         if let Some(absence) = self.0.get_mut(name) {
-            absence.before = Some(before);
+            (absence.before, absence.reports_deletions) = (before, reports_deletions);
         }
     }
 

@@ -24,6 +24,6 @@ impl Cache {
     pub(crate) fn fell_silent_first(&self, node: &str) {
         let long = Mono::default() + Duration::MAX;
         let heard = Heard { at: Mono::default(), until: long, duration: Duration::ZERO };
-        self.inner.write().absences.went(node, heard);
+        self.inner.write().absences.went(node, Some(heard), false);
     }
 }

@@ -24,6 +24,7 @@ mod metrics;
 mod nodes;
 mod object;
 mod own;
+mod pod_worker;
 mod selection;
 mod snapshot;
 mod sync;

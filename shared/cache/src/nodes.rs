@@ -81,7 +81,19 @@ fn project_node(
             ..life(meta, spec, status)
         })),
         in_use: in_use(status),
+        reports_deletions: status.node_info.as_ref().is_some_and(reports_deletions),
     })
+}
+
+/// `PodObservedGenerationTracking` is on by default since this minor version (`pkg/features/kube_features.go`).
+const REPORTS_DELETIONS_SINCE: (u32, u32) = (1, 34);
+
+/// Whether a kubelet of this version writes `status.observedGeneration`. A version that cannot be read is an old one.
+fn reports_deletions(info: &wire::NodeInfo) -> bool {
+    let version = info.kubelet_version.as_deref().unwrap_or_default();
+    let mut parts = version.trim_start_matches('v').split('.').map(|part| part.parse().ok());
+    let since = parts.next().flatten().zip(parts.next().flatten());
+    since.is_some_and(|version| version >= REPORTS_DELETIONS_SINCE)
 }
 
 fn conditions(status: &wire::NodeStatus, interner: &mut Interner, now: Mono) -> Box<[Reported]> {
@@ -262,10 +274,9 @@ impl Object for Node {
         let Some(name) = name else { return };
         inner.node_index.remove(&name, uid);
         inner.recheck_absence(&name, now);
-        if let Entry::Known(node) = &taken
-            && let Some(heard) = inner.heard_before_it_went(node, now)
-        {
-            inner.absences.went(&name, heard);
+        if let Entry::Known(node) = &taken {
+            let heard = inner.heard_before_it_went(node, now);
+            inner.absences.went(&name, heard, node.reports_deletions);
         }
         tell(Change::Node { name: &name, taints: true, readiness: true });
         if let Entry::Known(node) = taken {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::table::{Entry, Table};
-use super::{Change, Inner};
+use super::{Change, Inner, pod_worker};
 use crate::clock::Mono;
 use crate::model::{
     BadRv, Controller, DEFAULT_GRACE, Deletion, DisruptionTarget, Interner, Kind, Labels, MIRROR_ANNOTATION,
@@ -165,6 +165,8 @@ fn uncommon(
 ) -> Uncommon {
     let claims = claims(name, &spec.volumes);
     let own_grace = spec.termination_grace_period_seconds.filter(|grace| *grace != DEFAULT_GRACE);
+    let terminal = Phase::parse(status.phase.as_deref().unwrap_or_default()).is_terminal();
+    let called_ended = terminal && running(status) > 0;
     let disrupted = any_condition(status, "DisruptionTarget").filter(|one| {
         one.status.as_deref() == Some("True") && one.reason.as_deref() != Some("TerminationByKubelet")
     });
@@ -179,7 +181,8 @@ fn uncommon(
             since: one.last_transition_time.map_or(0, wire::Time::whole_seconds),
             first_seen: now,
         }),
-        own_grace: own_grace.filter(|_| !claims.is_empty()),
+        own_grace: own_grace.filter(|_| !claims.is_empty() || called_ended),
+        called_ended: called_ended.then_some(now),
         claims,
         finalizers: finalizers(&meta.finalizers),
     }
@@ -206,11 +209,14 @@ fn project_pod(
     let Identity { uid, rv, name } = identity(meta)?;
     let namespace = self::name(meta.namespace.as_deref(), "metadata.namespace")?;
     let uncommon = uncommon(meta, &name, &spec, status, now);
+    let (generation, observed) = (meta.generation.unwrap_or(0), status.observed_generation.unwrap_or(0));
+    // A deletion is one generation, too. A kubelet before Kubernetes 1.34 does not say which it has seen.
+    let ahead = if observed > 0 { generation - observed - i64::from(uncommon.deletion.is_some()) } else { 0 };
+    let worker_may_be_busy = pod_worker::may_be_busy(&spec, status, ahead);
     let node = spec.node_name.filter(|node| !node.is_empty());
     let node = node.map(|node| self::name(Some(&node), "spec.nodeName")).transpose()?;
     let any = |name: &str| any_condition(status, name);
     let condition = |name: &str| any(name).filter(|one| one.status.as_deref() == Some("True"));
-    let (generation, observed) = (meta.generation.unwrap_or(0), status.observed_generation.unwrap_or(0));
     let created = meta.creation_timestamp.map_or(0, wire::Time::whole_seconds);
     let bound = condition("PodScheduled").and_then(|one| one.last_transition_time);
     let mut pod = Pod {
@@ -224,6 +230,7 @@ fn project_pod(
         phase: Phase::parse(status.phase.as_deref().unwrap_or_default()),
         evicted: status.reason.as_deref() == Some("Evicted"),
         running: running(status),
+        worker_may_be_busy,
         ready: condition("Ready").is_some(),
         unreachable: any(NODE_UNREACHABLE_CONDITION)
             .map_or(Says::Missing, |one| Says::parse(one.status.as_deref())),
@@ -369,6 +376,7 @@ impl Object for Pod {
             };
             if let Some(mut uncommon) = pod.uncommon.take() {
                 uncommon.deletion = uncommon.deletion.map(|deletion| since(deletion, before, &pod));
+                uncommon.called_ended = uncommon.called_ended.map(|now| before.called_ended.unwrap_or(now));
                 uncommon.disruption_target =
                     uncommon.disruption_target.map(|target| match before.disruption_target {
                         Some(known) if known.since == target.since => known,

@@ -307,6 +307,7 @@ mod tests {
             observed: 0,
             evicted: false,
             running: 0,
+            worker_may_be_busy: false,
             mirror: false,
             ready: true,
             unreachable: crate::model::Says::Missing,

@@ -1,6 +1,7 @@
 //! What the cache must say, by subject.
 
 mod absence;
+mod busy;
 mod feed;
 mod heartbeat;
 mod identity;

@@ -240,6 +240,19 @@ impl<'a> View<'a> {
         self.inner.fell_silent_before_its_node_went(node)
     }
 
+    /// Whether the kubelet of a missing node reports at once that it saw the deletion of a pod. `false` also where this process did
+    /// not see the Node go.
+    #[must_use]
+    pub fn reports_deletions(&self, node: &str) -> bool {
+        self.absence(node).is_some_and(|absence| absence.reports_deletions)
+    }
+
+    /// See [`pod_safety_proof::worker_may_be_busy`].
+    #[must_use]
+    pub fn worker_may_be_busy(&self, pod: &Pod, node: &str) -> bool {
+        pod_safety_proof::worker_may_be_busy(pod, node, self)
+    }
+
     /// See [`pod_safety_proof::silence_is_proof`].
     #[must_use]
     pub fn silence_is_proof(&self, pod: &Pod, node: &str, witness: &Witness) -> bool {
@@ -605,5 +618,8 @@ impl Liveness for View<'_> {
     }
     fn fell_silent_before_its_node_went(&self, node: &str) -> bool {
         View::fell_silent_before_its_node_went(self, node)
+    }
+    fn reports_deletions(&self, node: &str) -> bool {
+        View::reports_deletions(self, node)
     }
 }

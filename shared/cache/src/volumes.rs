@@ -48,8 +48,8 @@ impl Word {
 /// Pods of one node that were removed before their kubelet reported their end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Removed {
-    /// When their processes have terminated, if the kubelet sees the removal.
-    pub(super) end: Mono,
+    /// When their processes have terminated, if the kubelet sees the removal. `None`: not known, for its worker may have been busy.
+    pub(super) end: Option<Mono>,
     /// Whether the kubelet had fallen silent before its Node went, each time. What is known of a missing node is forgotten with its last
     /// pod.
     pub(super) in_silence: bool,
@@ -293,7 +293,8 @@ impl Inner {
             let (end, removed) = (pod.ends_if_removed(now), &mut self.volumes.file(&name).removed);
             let new = Removed { end, in_silence };
             let all = removed.entry(Arc::clone(node)).or_insert(new);
-            *all = Removed { end: all.end.max(end), in_silence: all.in_silence && in_silence };
+            let end = all.end.zip(end).map(|(earlier, end)| earlier.max(end));
+            *all = Removed { end, in_silence: all.in_silence && in_silence };
         }
     }
 

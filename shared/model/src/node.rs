@@ -195,6 +195,8 @@ pub struct Node {
     /// The attachable volumes that its kubelet has mounted or is about to, by their unique names and in order.
     /// Kept where volumes are guarded.
     pub in_use: Box<[Box<str>]>,
+    /// Its kubelet is of a version that reports at once that it saw the deletion of a pod (Kubernetes 1.34).
+    pub reports_deletions: bool,
 }
 
 impl Node {

@@ -105,8 +105,10 @@ pub struct Uncommon {
     pub disruption_target: Option<DisruptionTarget>,
     /// The claims of its namespace whose volumes it uses. Kept where volumes are guarded.
     pub claims: Vec<Arc<str>>,
-    /// `terminationGracePeriodSeconds`, where it has claims and that is not [`DEFAULT_GRACE`].
+    /// `terminationGracePeriodSeconds`, where that is not [`DEFAULT_GRACE`] and the pod has claims or `called_ended`.
     pub own_grace: Option<i64>,
+    /// When this process first saw it with a terminal phase and a container that is reported running.
+    pub called_ended: Option<Mono>,
     /// What keeps the object after its deletion.
     pub finalizers: Vec<Box<str>>,
 }
@@ -118,6 +120,7 @@ impl Uncommon {
         disruption_target: None,
         claims: Vec::new(),
         own_grace: None,
+        called_ended: None,
         finalizers: Vec::new(),
     };
 }
@@ -147,6 +150,9 @@ pub struct Pod {
     pub observed: i64,
     /// How many of its containers run, by their last report.
     pub running: u16,
+    /// By its last report, the kubelet's worker for it may be starting or changing a container, and reports nothing before that
+    /// is done.
+    pub worker_may_be_busy: bool,
     /// The API's copy of a static pod.
     pub mirror: bool,
     /// Its condition `Ready` is `True`.
@@ -218,13 +224,18 @@ impl Pod {
         !self.is_over() || self.deletion.is_some() && !self.waits_for_finalizers()
     }
 
-    /// From when on the silence of its kubelet means that there is none: a kubelet reports at once that it has seen the
-    /// deletion, and then nothing before the pod's grace is over. `None`: it was not asked to end.
+    /// From when on the silence of its kubelet means that there is none: a kubelet that `reports_deletions` reports at once that it
+    /// has seen the deletion, and then nothing before the pod's grace is over. A phase that another client made terminal has it end
+    /// the pod, too. `None`: it was not asked to end.
     #[must_use]
-    pub fn unanswered_from(&self) -> Option<Mono> {
-        let deletion = self.deletion?;
-        let answers_at_once = self.observed > 0 && !deletion.known_to_kubelet;
-        if answers_at_once { Some(deletion.first_seen) } else { self.grace_ends() }
+    pub fn unanswered_from(&self, reports_deletions: bool) -> Option<Mono> {
+        let at_once =
+            |deletion: &Deletion| reports_deletions && self.observed > 0 && !deletion.known_to_kubelet;
+        match &self.deletion {
+            Some(deletion) if at_once(deletion) => Some(deletion.first_seen),
+            Some(Deletion { grace, .. }) if *grace != Some(0) => self.grace_ends(),
+            _ => self.grace_ends().max(self.called_ended.map(|since| since + seconds(self.own_grace))),
+        }
     }
 
     /// When its grace period is over, counted from when this process first saw the deletion. `None`: it was not deleted.
@@ -235,15 +246,16 @@ impl Pod {
     }
 
     /// When its processes have terminated at the latest, if its kubelet sees the removal now. A kubelet that has not reported that it
-    /// saw the deletion gives them the whole grace of the pod from here.
+    /// saw the deletion gives them the whole grace of the pod from here. `None`: its worker may be busy, and ends them only after.
     #[must_use]
-    pub fn ends_if_removed(&self, now: Mono) -> Mono {
+    pub fn ends_if_removed(&self, now: Mono) -> Option<Mono> {
         let own = now + seconds(self.own_grace);
-        match self.grace_ends() {
+        let ends = match self.grace_ends() {
             Some(ends) if self.observed >= self.generation.max(1) => ends,
             Some(ends) => ends.max(own),
             None => own,
-        }
+        };
+        (!self.worker_may_be_busy).then_some(ends)
     }
 
     /// Whether this change was written by the pod's kubelet. Nobody else reports on containers, turns a pod ready or

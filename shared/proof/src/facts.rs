@@ -354,4 +354,6 @@ pub trait Liveness {
     fn renewal(&self, node: &str) -> Option<Renewal>;
     /// Whether the kubelet was silent for a whole lease duration when its Node was deleted, and since. `false` if unknown.
     fn fell_silent_before_its_node_went(&self, node: &str) -> bool;
+    /// Whether the kubelet of a missing node reports at once that it saw the deletion of a pod. `false` if unknown.
+    fn reports_deletions(&self, node: &str) -> bool;
 }

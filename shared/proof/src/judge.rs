@@ -183,13 +183,29 @@ fn silent_since(witness: &Witness, node: &str, cache: &dyn Liveness) -> Result<(
 }
 
 /// Whether the silence of a missing node's kubelet since this first read is proof for this pod: the kubelet fell silent before
-/// its Node was deleted; or the pod was deleted gracefully before the read, and the kubelet had the time to respond. A pod with
-/// a terminal phase cannot be deleted gracefully.
+/// its Node was deleted; or it reported the end of the pod; or the pod was asked to end before the read, the kubelet had the time
+/// to respond, and its worker for this pod cannot be busy.
 #[must_use]
 pub fn silence_is_proof(pod: &Pod, node: &str, witness: &Witness, cache: &dyn Liveness) -> bool {
-    pod.unanswered_from().is_some_and(|from| from <= witness.asked_at())
-        || pod.phase.is_terminal()
+    let from = pod.unanswered_from(cache.reports_deletions(node));
+    pod.is_over()
+        || from.is_some_and(|from| from <= witness.asked_at()) && !worker_may_be_busy(pod, node, cache)
         || cache.fell_silent_before_its_node_went(node)
+}
+
+/// A kubelet that is heard so long after it should have reported on a pod runs, and its worker for that pod is busy. It sends what
+/// it has to report at once, and what it could not send so often (`syncPeriod`, `pkg/kubelet/status/status_manager.go`).
+const REPORTS_EACH: Duration = Duration::from_secs(10);
+
+/// Whether the kubelet of a missing node may be silent about this pod because its worker for it is busy: by the pod's last report,
+/// or because the kubelet was heard of since it should have reported that it saw the deletion. Nobody restarts a static pod elsewhere.
+#[must_use]
+pub fn worker_may_be_busy(pod: &Pod, node: &str, cache: &dyn Liveness) -> bool {
+    let owed = pod.unanswered_from(cache.reports_deletions(node));
+    let owed = owed.filter(|_| pod.observed > 0 && pod.observed < pod.generation);
+    let heard = cache.last_sign_of_life(node).map(|sign| sign.at);
+    let heard_since = owed.zip(heard).is_some_and(|(owed, heard)| heard >= owed + REPORTS_EACH);
+    !pod.mirror && (pod.worker_may_be_busy || heard_since)
 }
 
 /// The first read of a node that is missing still, if nothing refutes it.

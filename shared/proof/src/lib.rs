@@ -47,7 +47,7 @@ pub use guard::{Forbidden, GuardRefusal, Permit, check};
 pub use holds::{Lack, Now, Said};
 pub use judge::{
     Mark, NodeEvidence, asserted, fenced, first_read, fits, node_gone, pod, pods_ended, serves,
-    silence_is_proof,
+    silence_is_proof, worker_may_be_busy,
 };
 pub use refusal::Refusal;
 pub use shape::{Resource, Shape};

@@ -30,8 +30,9 @@ pub use codec::{Custom, CustomMeta, Decode, Encoding, Event, Frames, PROTOBUF_FI
 pub use error::WireError;
 pub use list::List;
 pub use messages::{
-    ContainerState, ContainerStatus, Lease, LeaseSpec, Node, NodeCondition, NodeInfo, NodeSpec, NodeStatus,
-    Pod, PodCondition, PodSpec, PodStatus, Status, StatusCause, StatusDetails, Taint, Toleration,
+    ContainerSpec, ContainerState, ContainerStatus, Lease, LeaseSpec, Node, NodeCondition, NodeInfo,
+    NodeSpec, NodeStatus, Pod, PodCondition, PodSpec, PodStatus, Status, StatusCause, StatusDetails, Taint,
+    Toleration,
 };
 pub use meta::{MapKey, ObjectMeta, OnlyMeta, OwnerReference, Presence};
 pub use placement::{

@@ -26,6 +26,14 @@ message! {
         termination_grace_period_seconds: Option<i64> = [int64, optional, tag = "4"];
         /// Its volumes.
         volumes: Vec<PodVolume> = [message, repeated, tag = "1"] serde[deserialize_with = "null_is_empty"];
+        /// Its containers.
+        containers: Vec<ContainerSpec> = [message, repeated, tag = "2"] serde[deserialize_with = "null_is_empty"];
+        /// Its init and sidecar containers.
+        init_containers: Vec<ContainerSpec> = [message, repeated, tag = "20"] serde[deserialize_with = "null_is_empty"];
+        /// Its debug containers.
+        ephemeral_containers: Vec<ContainerSpec> = [message, repeated, tag = "34"] serde[deserialize_with = "null_is_empty"];
+        /// Whether its containers are restarted: `Always`, `OnFailure` or `Never`.
+        restart_policy: Option<String> = [string, optional, tag = "3"];
         /// The node that it is bound to; empty before.
         node_name: Option<String> = [string, optional, tag = "10"];
         /// What keeps it from the scheduler.
@@ -72,6 +80,14 @@ message! {
 }
 
 message! {
+    /// A container, as it was asked for.
+    ContainerSpec {
+        /// Whether it is restarted, where that differs from the pod's others; `Always` on an init container: a sidecar.
+        restart_policy: Option<String> = [string, optional, tag = "24"];
+    }
+}
+
+message! {
     /// One condition of a pod.
     PodCondition {
         /// Which one.
@@ -98,6 +114,8 @@ message! {
     ContainerState {
         /// Set while the container runs.
         running: Option<Presence> = [message, optional, tag = "2"];
+        /// Set once it has terminated.
+        terminated: Option<Presence> = [message, optional, tag = "3"];
     }
 }
 
@@ -186,6 +204,8 @@ message! {
     NodeInfo {
         /// The machine's own number, by its firmware.
         system_uuid: Option<String> = [string, optional, tag = "2"] serde[rename = "systemUUID"];
+        /// The version of its kubelet, such as `v1.37.2`.
+        kubelet_version: Option<String> = [string, optional, tag = "7"];
         /// It changes whenever the machine boots.
         boot_id: Option<String> = [string, optional, tag = "3"] serde[rename = "bootID"];
     }

@@ -65,7 +65,7 @@ macro_rules! recorded {
 }
 
 /// What each recorded object does not say. Of a field that we declare there is at least one object that has it.
-fn blanks() -> [(&'static str, String); 18] {
+fn blanks() -> [(&'static str, String); 19] {
     let lives = "/metadata/deletionGracePeriodSeconds /metadata/deletionTimestamp";
     let no_place = "/metadata/generation /metadata/namespace";
     let sources = "/spec/volumes/0/ephemeral /spec/volumes/1/persistentVolumeClaim /spec/volumes/2/ephemeral \
@@ -73,12 +73,29 @@ fn blanks() -> [(&'static str, String); 18] {
     // Those that the API server adds for taints of lost nodes.
     let tolerations = "/spec/tolerations/1/value /spec/tolerations/2/value";
     [
-        ("pod", format!("/spec/schedulingGates {tolerations} {sources}")),
+        (
+            "pod",
+            format!(
+                "/spec/containers/0/restartPolicy /spec/ephemeralContainers /spec/schedulingGates {tolerations} {sources} \
+                 /status/containerStatuses/0/state/terminated /status/ephemeralContainerStatuses/0/state/terminated \
+                 /status/initContainerStatuses/0/state/terminated"
+            ),
+        ),
         (
             "gated",
             format!(
-                "{lives} /spec/nodeName {tolerations} {sources} /status/containerStatuses \
+                "{lives} /spec/containers/0/restartPolicy /spec/ephemeralContainers /spec/nodeName {tolerations} {sources} /status/containerStatuses \
                  /status/ephemeralContainerStatuses /status/initContainerStatuses /status/observedGeneration /status/reason"
+            ),
+        ),
+        (
+            "busy",
+            format!(
+                "{lives} /metadata/finalizers /metadata/ownerReferences /spec/containers/0/restartPolicy \
+                 /spec/ephemeralContainers/0/restartPolicy /spec/initContainers /spec/schedulingGates \
+                 /spec/tolerations/0/value /spec/tolerations/1/value /spec/volumes /status/conditions/0/reason \
+                 /status/containerStatuses/0/state/running /status/ephemeralContainerStatuses \
+                 /status/initContainerStatuses /status/observedGeneration /status/reason"
             ),
         ),
         (
@@ -116,6 +133,7 @@ fn what_a_real_api_server_sent_says_the_same_in_both_encodings_and_leaves_nothin
     let seen = [
         ("pod", recorded!(Pod, "pod").1),
         ("gated", recorded!(Pod, "gated").1),
+        ("busy", recorded!(Pod, "busy").1),
         ("pod, to a scheduler", recorded!(PodNeeds, "pod").1),
         ("node", recorded!(Node, "node").1),
         ("node, to a scheduler", recorded!(NodeRoom, "node").1),

@@ -140,6 +140,7 @@ impl Model for Agents {
             observed: 1,
             running: false,
             failed: false,
+            busy: false,
         };
         vec![State {
             pod,

@@ -26,11 +26,13 @@ pub enum Kubelet {
     Removes,
     /// Restarts: its process does not.
     Restarts,
+    /// Has started the container with which its worker was busy.
+    IsFree,
 }
 
 impl Kubelet {
     /// All of them.
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Renews,
         Self::Registers,
         Self::Lists,
@@ -41,6 +43,7 @@ impl Kubelet {
         Self::ReportsEnd,
         Self::Removes,
         Self::Restarts,
+        Self::IsFree,
     ];
 }
 
@@ -61,7 +64,11 @@ pub(crate) fn kubelet(world: &mut World, step: Kubelet, scope: &Scope) -> Option
             world.write(|pod| pod.running = true)
         }
         Kubelet::Receives
-            if reports && world.machine.listed && world.machine.told.is_none() && pod?.deleted =>
+            if reports
+                && world.machine.listed
+                && !world.machine.busy
+                && world.machine.told.is_none()
+                && pod?.deleted =>
         {
             world.machine.told = Some(world.now);
             if scope.says_what_it_observed { world.write(|pod| pod.observed = 2) } else { Some(()) }
@@ -81,7 +88,11 @@ pub(crate) fn kubelet(world: &mut World, step: Kubelet, scope: &Scope) -> Option
         Kubelet::Restarts if on && world.left.kubelet_restarts > 0 => {
             world.left.kubelet_restarts -= 1;
             let machine = &mut world.machine;
-            (machine.registered, machine.listed) = (false, false);
+            (machine.registered, machine.listed, machine.busy) = (false, false, false);
+            Some(())
+        }
+        Kubelet::IsFree if on && world.machine.busy => {
+            world.machine.busy = false;
             Some(())
         }
         _ => None,
@@ -167,7 +178,7 @@ pub(crate) fn may_tick(world: &World, scope: &Scope) -> bool {
         return false;
     }
     let Some(pod) = world.first_pod().filter(|_| world.reports() && machine.listed) else { return true };
-    let unreceived = pod.deleted && machine.told.is_none() && world.runs(1);
+    let unreceived = pod.deleted && machine.told.is_none() && world.runs(1) && !machine.busy;
     let unreported = world.runs(1) && !pod.running && !pod.failed;
     let unreported_end = machine.done && !pod.failed;
     !(unreceived || unreported || unreported_end)

@@ -74,6 +74,8 @@ pub(crate) struct Heard {
 pub struct Absence {
     since: u8,
     before: Option<Heard>,
+    /// This process saw the Node go.
+    seen_to_go: bool,
     /// The first read.
     pub(crate) witness: Option<FirstRead>,
 }
@@ -172,7 +174,12 @@ impl Ours {
             lease: lease.map_or(CachedLease::Never, CachedLease::There),
             renewed_at: None,
             reported_at: None,
-            absence: node.is_none().then_some(Absence { since: now, before: None, witness: None }),
+            absence: node.is_none().then_some(Absence {
+                since: now,
+                before: None,
+                seen_to_go: false,
+                witness: None,
+            }),
             listening: now,
             contact: now,
             reads: None,
@@ -240,7 +247,7 @@ fn nodes(world: &mut World, now: u8, scope: &Scope) -> Option<()> {
     let gone_at = if let CachedLease::Gone(at) = ours.lease { Some(at) } else { None };
     let at = ours.renewed_at.unwrap_or(0).max(ours.listening);
     let before = (unbroken && scope.follows_silence()).then_some(Heard { at, until: gone_at.unwrap_or(now) });
-    ours.absence = uid.is_none().then_some(Absence { since: now, before, witness: None });
+    ours.absence = uid.is_none().then_some(Absence { since: now, before, seen_to_go: true, witness: None });
     Some(())
 }
 
@@ -326,6 +333,10 @@ impl Liveness for View<'_> {
             let needed = Duration::from_secs(self.scope.lease_seconds + BREAK_SECONDS);
             self.scope.mono(before.until).since(at) >= needed
         })
+    }
+
+    fn reports_deletions(&self, _node: &str) -> bool {
+        self.scope.says_what_it_observed && self.ours.absence.is_some_and(|absence| absence.seen_to_go)
     }
 }
 

@@ -37,4 +37,7 @@ impl Liveness for Planted<'_> {
     fn fell_silent_before_its_node_went(&self, node: &str) -> bool {
         self.1.has(Plant::NoSignal) || self.0.fell_silent_before_its_node_went(node)
     }
+    fn reports_deletions(&self, node: &str) -> bool {
+        self.0.reports_deletions(node)
+    }
 }

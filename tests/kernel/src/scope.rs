@@ -19,6 +19,8 @@ pub enum Axiom {
     AnswersInTime,
     /// A kubelet that starts registers its Node, and writes to a pod, before it starts the pod's containers.
     WritesBeforeItStarts,
+    /// A kubelet whose worker starts a container has reported that before.
+    ReportsWhatItStarts,
     /// A kubelet that starts lists its pods as they are.
     ListsThePresent,
     /// A device that switches another machine than it should is noticed, because the kubelet reports.
@@ -40,6 +42,8 @@ pub enum Plant {
     NodeOfTheClaim,
     /// Pods of a kubelet that was active are not deleted gracefully first.
     NoSignal,
+    /// A worker that may be busy is taken for one that is free.
+    NeverBusy,
     /// What was found, and the act, do not expire.
     NoExpiry,
     /// The quarantine counts from the claim, not from the first read.
@@ -102,6 +106,8 @@ pub enum Begin {
     Misnamed,
     /// It runs, and somebody else called it Failed.
     CalledFailed,
+    /// It runs, and its kubelet's worker starts a second container, for as long as it likes.
+    Busy,
 }
 
 impl Scope {
@@ -140,11 +146,14 @@ impl Scope {
     }
 
     pub(crate) fn begin(&self, begin: Begin) -> World {
-        let runs = matches!(begin, Begin::Running | Begin::Misnamed | Begin::CalledFailed);
+        let runs = matches!(begin, Begin::Running | Begin::Misnamed | Begin::CalledFailed | Begin::Busy);
+        let starts = begin == Begin::Busy;
+        let busy = starts && !self.breaks(Axiom::ReportsWhatItStarts);
         let failed = begin == Begin::CalledFailed;
         let observed = u8::from(self.says_what_it_observed && begin != Begin::Unbound);
         let bound = begin != Begin::Unbound;
-        let pod = PodObject { uid: 1, version: 1, bound, deleted: false, observed, running: runs, failed };
+        let pod =
+            PodObject { uid: 1, version: 1, bound, deleted: false, observed, running: runs, failed, busy };
         let node = Node { uid: 1, version: 1, boot: 1, ready: true, tainted: false };
         let lease = Lease { uid: 1, renewed: 0 };
         let machine = Machine {
@@ -155,6 +164,7 @@ impl Scope {
             listed: bound,
             told: None,
             done: false,
+            busy: starts,
             misnamed: begin == Begin::Misnamed,
         };
         World {

@@ -42,6 +42,9 @@ pub const SIGNAL: Scope = Scope {
     ..GONE
 };
 
+/// The kubelet's worker for the pod is busy when the Node is deleted.
+pub const BUSY: Scope = Scope { begins: &[Begin::Busy], ..SIGNAL };
+
 /// The same with a kubelet before Kubernetes 1.34, which does not report what it observed.
 pub const OLD_KUBELET: Scope = Scope {
     says_what_it_observed: false,

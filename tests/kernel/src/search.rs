@@ -356,6 +356,7 @@ fn successor(world: &mut World) -> Option<()> {
         observed: 1,
         running: true,
         failed: false,
+        busy: false,
     });
     world.start(uid);
     Some(())

@@ -214,6 +214,9 @@ pub(crate) fn release(world: &mut World, claimed: Claimed, scope: &Scope) -> Opt
     if scope.has(Plant::NodeOfTheClaim) {
         pod.node = claimed.claim().node().cloned();
     }
+    if scope.has(Plant::NeverBusy) {
+        pod.worker_may_be_busy = false;
+    }
     if scope.has(Plant::PhaseAlone) {
         pod.running = 0;
     }

@@ -20,6 +20,8 @@ pub struct PodObject {
     pub running: bool,
     /// Its phase is terminal.
     pub failed: bool,
+    /// By its last report a container is being started, so its kubelet's worker may be busy.
+    pub busy: bool,
 }
 
 impl PodObject {
@@ -107,6 +109,8 @@ pub struct Machine {
     pub told: Option<u8>,
     /// Its kubelet terminated the pod, and starts it no more.
     pub done: bool,
+    /// Its kubelet's worker starts a container of the pod beside the one that runs, and does nothing else until that is done.
+    pub busy: bool,
     /// The device that is said to switch it switches another one, which is off.
     pub misnamed: bool,
 }

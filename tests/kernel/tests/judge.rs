@@ -43,6 +43,9 @@ impl Liveness for Nothing {
     fn fell_silent_before_its_node_went(&self, _node: &str) -> bool {
         false
     }
+    fn reports_deletions(&self, _node: &str) -> bool {
+        false
+    }
 }
 
 fn at(seconds: u64) -> Mono {
@@ -56,10 +59,10 @@ fn raw(value: &Value) -> Raw {
 prop_compose! {
     fn pods()(name in "[a-z]{1,3}", uid in "[a-f0-9]{1,8}", rv in 1_u64..99, generation in 1_i64..4, bound in any::<bool>(),
         phase in prop::sample::select(vec![Phase::Pending, Phase::Running, Phase::Succeeded, Phase::Failed, Phase::Unknown, Phase::Other]),
-        running in 0_u16..2, deleted in any::<bool>()) -> Pod {
+        running in 0_u16..2, deleted in any::<bool>(), busy in any::<bool>()) -> Pod {
         let key = PodKey { namespace: "ns".into(), name: name.as_str().into(), uid: Uid::new(&uid).unwrap() };
         let mut pod = Pod { key, rv: rv.to_string().parse().unwrap(), generation, created: 0, node: bound.then(|| "a".into()),
-            bound: 0, phase, evicted: false, observed: 0, running, mirror: false, ready: false, unreachable: Says::default(),
+            bound: 0, phase, evicted: false, observed: 0, running, worker_may_be_busy: busy, mirror: false, ready: false, unreachable: Says::default(),
             labels: Labels::default(), tolerations: Tolerations::default(), gated: false, unschedulable: false, controller: None,
             uncommon: None, first_seen: at(0), arrived: at(0), turned_ready: None };
         let deletion = deleted.then_some(Deletion { at: 0, grace: Some(30), first_seen: at(0), known_to_kubelet: false });

@@ -63,7 +63,10 @@ fn bug_the_absence_of_a_node_was_called_proof_before_its_kubelet_could_respond()
     let soon = "it does not exist. That is proof after 40s without a sign of life of its kubelet";
     let first = "it does not exist. If its kubelet was active until then, the pod is deleted gracefully first, and its kubelet terminates it. Otherwise 40s without a sign of life of that kubelet are proof";
     // Its first read is of second 1. It was deleted before that, or in second 42, and has a grace period of 30 s.
+    let busy = "it does not exist, and its kubelet was active until then. By its last report it may be starting or changing a container of this pod, so its silence is no proof";
+    let starting: Stage = |world| world.apply(Kind::Pods, &deleted().starting().rv(21), at(50));
     for (what, dies, stage, second, wanted) in [
+        ("it was active, and starts a container", 42, starting, 100, no(busy)),
         ("it was silent before, in quarantine", 0, silent, 20, no(soon)),
         ("it was silent before, after the quarantine", 0, silent, 41, yes(proof)),
         ("it was silent before, whenever the pod was deleted", 42, silent, 43, yes(proof)),
@@ -75,7 +78,9 @@ fn bug_the_absence_of_a_node_was_called_proof_before_its_kubelet_could_respond()
     ] {
         let world = World::listed();
         let before = if dies == 0 { deleted() } else { doomed().on("gone") };
+        world.apply(Kind::Nodes, &node("gone"), at(0));
         world.apply(Kind::Pods, &before, at(0));
+        world.remove(Kind::Nodes, "uid-gone", at(0));
         world.witness("gone", at(1));
         if dies > 0 {
             world.apply(Kind::Pods, &deleted(), at(dies));

@@ -4,10 +4,12 @@
 use super::super::decide::REGISTERS_WITHIN;
 use super::*;
 
-/// The pod `web-0` of a missing node of which nobody knows whether it fell silent; not found at second 1.
+/// The pod `web-0` of a missing node whose Lease nobody followed; not found at second 1.
 fn connected() -> World {
     let world = World::listed();
+    world.apply(Kind::Nodes, &node("gone"), at(0));
     world.apply(Kind::Pods, &alive(), at(0));
+    world.remove(Kind::Nodes, "uid-gone", at(0));
     world.witness("gone", at(1));
     world.hear(at(100));
     world
@@ -157,6 +159,77 @@ fn bug_a_first_read_for_one_pod_held_up_the_signals_of_the_others() {
     assert_eq!(asked(&about(&world, "gone", 43 + QUARANTINE)), [&*other]);
     assert_eq!(asked(&about(&world, "gone", 43 + QUARANTINE + 9)), [&*other]);
     assert_eq!(asked(&about(&world, "gone", 43 + QUARANTINE + 10)), [&*other, "ask for gone"]);
+}
+
+/// The pull of an image and a hook `postStart` have no timeout, and their kubelet reports nothing of the pod meanwhile: two copies
+/// ran for as long as it took.
+#[test]
+fn bug_a_kubelet_whose_worker_was_busy_was_taken_for_one_that_is_gone() {
+    let world = connected();
+    let starting = |pod: Obj| pod.starting();
+    world.apply(Kind::Pods, &starting(alive()), at(0));
+    assert_eq!(asked(&about(&world, "gone", 1 + QUARANTINE)), [END]);
+    world.apply(Kind::Pods, &starting(dying(30)), at(42));
+    world.witness("gone", at(43));
+    world.hear(at(10_000));
+    let held = about(&world, "gone", 10_000);
+    assert_eq!((asked(&held), reasons(&held)), (vec![], vec!["WorkerMayBeBusy"]));
+    // It is free, and reports the deletion: the pod has its grace, and what follows is silence.
+    world.apply(Kind::Pods, &starting(dying(30)).observed(4).rv(21), at(10_001));
+    assert_eq!(reasons(&about(&world, "gone", 10_002)), ["KubeletAlive"]);
+    world.witness("gone", at(10_050));
+    world.hear(at(10_100));
+    assert_eq!(asked(&about(&world, "gone", 10_050 + QUARANTINE)), [REMOVE]);
+}
+
+/// What it has reported cannot show that it restarts a container whose liveness probe failed. That it reports on another pod does.
+#[test]
+fn a_kubelet_that_reports_on_others_is_busy_with_a_pod_that_it_does_not_report_on() {
+    for (second, held) in [(51, vec![]), (52, vec!["WorkerMayBeBusy"])] {
+        let world = connected();
+        world.apply(Kind::Pods, &pod("other").on("gone").observed(3), at(0));
+        world.apply(Kind::Pods, &dying(30), at(42));
+        world.apply(Kind::Pods, &pod("other").on("gone").terminating().observed(4).rv(30), at(second));
+        world.remove(Kind::Pods, "uid-other", at(second));
+        world.witness("gone", at(100));
+        world.hear(at(200));
+        let decision = about(&world, "gone", 100 + QUARANTINE);
+        assert_eq!(reasons(&decision), held, "reported at {second}");
+        assert_eq!(asked(&decision).is_empty(), !held.is_empty(), "reported at {second}");
+    }
+}
+
+/// A tenant writes `status.observedGeneration` where the kubelet does not: before Kubernetes 1.34, a kubelet ends the pod unheard.
+#[test]
+fn attack_a_tenant_who_writes_observed_generation_shortens_no_grace() {
+    for (version, removed) in
+        [("v1.37.2", true), ("v1.33.4", false), ("1.34", true), ("", false), ("v1", false)]
+    {
+        let world = World::listed();
+        let old = node("gone").set("/status/nodeInfo/kubeletVersion", json!(version));
+        world.apply(Kind::Nodes, &old, at(0));
+        world.apply(Kind::Pods, &alive(), at(0));
+        world.remove(Kind::Nodes, "uid-gone", at(0));
+        world.apply(Kind::Pods, &dying(3_600), at(42));
+        world.witness("gone", at(43));
+        world.hear(at(100));
+        assert_eq!(asked(&about(&world, "gone", 43 + QUARANTINE)) == [REMOVE], removed, "{version}");
+    }
+}
+
+/// Half of kube-controller-manager's collector is refused: its phase lands, its DELETE does not. A kubelet that lives ends the pod
+/// within the pod's own grace, and cannot be asked more.
+#[test]
+fn bug_a_pod_that_others_called_failed_had_no_grace() {
+    let world = connected();
+    let failed = alive().phase("Failed").set("/spec/terminationGracePeriodSeconds", json!(120));
+    world.apply(Kind::Pods, &failed.rv(11), at(20));
+    let waits = about(&world, "gone", 1 + QUARANTINE);
+    assert_eq!((asked(&waits), reasons(&waits)), (vec![], vec!["AwaitsKubelet"]));
+    world.hear(at(300));
+    assert_eq!(asked(&about(&world, "gone", 140)), ["ask for gone"]);
+    world.witness("gone", at(141));
+    assert_eq!(asked(&about(&world, "gone", 141 + QUARANTINE)), [REMOVE]);
 }
 
 #[test]

@@ -14,6 +14,7 @@ fn holds_that_do_not_pass_by_themselves_have_an_event() {
     let told = [
         Hold::NodeUnreadable(NodeUnreadable { node: node(), why: "no version".to_owned() }),
         Hold::KubeletAlive { node: node(), sign: Sign::LeaseRenewed, ago: left },
+        Hold::WorkerMayBeBusy { node: node() },
         Hold::OutOfServiceWithoutEvidence { node: node() },
         Hold::NoEvidence { node: node() },
         Hold::OutOfServiceButReady { node: node() },

@@ -47,9 +47,10 @@ pub fn pod(name: &str) -> Obj {
     }))
 }
 
-/// A node with the UID `uid-NAME` at version 5 that is Unknown.
+/// A node with the UID `uid-NAME` at version 5 that is Unknown, with the kubelet of Kubernetes 1.37.
 pub fn node(name: &str) -> Obj {
-    let conditions = json!({ "conditions": [{ "type": "Ready", "status": "Unknown" }] });
+    let ready = json!([{ "type": "Ready", "status": "Unknown" }]);
+    let conditions = json!({ "conditions": ready, "nodeInfo": { "kubeletVersion": "v1.37.2" } });
     named(name).rv(5).set("/metadata/labels", json!({})).set("/status", conditions)
 }
 
@@ -165,6 +166,11 @@ impl Obj {
     pub fn running(self) -> Self {
         self.set("/status/containerStatuses", json!([{ "state": { "running": {} } }]))
     }
+    /// Beside the container that runs, its kubelet starts another one.
+    pub fn starting(self) -> Self {
+        let reports = json!([{ "state": { "running": {} } }, { "state": { "waiting": {} } }]);
+        self.set("/status/containerStatuses", reports)
+    }
     /// Its kubelet reported the end of all its containers.
     pub fn ended(self) -> Self {
         let over = json!({ "phase": "Succeeded", "containerStatuses": [{ "state": { "terminated": {} } }] });
@@ -174,7 +180,7 @@ impl Obj {
         self.set("/status/conditions", json!([{ "type": "Ready", "status": status }]))
     }
     pub fn boot(self, id: &str) -> Self {
-        self.set("/status/nodeInfo", json!({ "bootID": id }))
+        self.set("/status/nodeInfo/bootID", json!(id))
     }
     pub fn tainted(self) -> Self {
         self.tainted_with("node.kubernetes.io/out-of-service")

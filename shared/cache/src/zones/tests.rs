@@ -57,6 +57,7 @@ fn node() -> impl Strategy<Value = Node> {
             readiness_seen: at(0),
             life: None,
             in_use: Box::default(),
+            reports_deletions: true,
         },
     )
 }

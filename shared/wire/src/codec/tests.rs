@@ -45,7 +45,10 @@ fn any_pod() -> impl Strategy<Value = Pod> {
     (any_meta(), any::<Option<String>>(), any::<Option<String>>(), running).prop_map(
         |(metadata, node_name, phase, runs)| {
             let report = |runs: Option<bool>| ContainerStatus {
-                state: runs.map(|runs| ContainerState { running: runs.then_some(Presence {}) }),
+                state: runs.map(|runs| ContainerState {
+                    running: runs.then_some(Presence {}),
+                    terminated: (!runs).then_some(Presence {}),
+                }),
             };
             let statuses: Vec<_> = runs.into_iter().map(report).collect();
             Pod {

@@ -10,6 +10,8 @@ use kube::api::{Patch, PatchParams};
 use pod_safety_control_plane::objects::{self, PodExt as _};
 use pod_safety_control_plane::{ControlPlane, Options, PodSafety, observe, scenarios, seen, until};
 
+use serde_json::{Value, json};
+
 use crate::versions;
 
 /// Long enough for a busy machine to do something within half of it.
@@ -31,6 +33,7 @@ async fn pods_of_vanished_nodes() {
         a_node_that_comes_and_goes_starts_a_new_quarantine(api),
         a_kubelet_that_renews_its_lease_keeps_its_pods_until_it_stops(api, ours),
         a_kubelet_that_answers_is_left_to_end_its_pod(api, ours),
+        bug_a_kubelet_that_starts_a_container_lost_its_pod(api, ours),
         pods_bound_to_a_node_that_never_was_go_too(api),
     ];
     // Force deletions are counted as kube-controller-manager counts them.
@@ -128,7 +131,7 @@ async fn what_a_finalizer_keeps_shows_kcms_condition_and_is_left_alone(api: &Cli
     tokio::time::sleep(Duration::from_secs(2)).await;
     let kept = observe::find_pod(api, "shop", "kept").await.unwrap().unwrap();
     assert_eq!(kept.metadata.resource_version, version, "it was written again");
-    let patch = Patch::Merge(serde_json::json!({ "metadata": { "finalizers": null } }));
+    let patch = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
     let pods = kube::Api::<Pod>::namespaced(api.clone(), "shop");
     pods.patch("kept", &PatchParams::default(), &patch).await.unwrap();
     until_gone(api, &["kept"]).await;
@@ -240,6 +243,30 @@ async fn a_kubelet_that_answers_is_left_to_end_its_pod(api: &Client, ours: &PodS
     assert!(is_there(api, "connected").await);
     observe::delete_pod(api, "shop", "connected", true).await.unwrap();
     until_gone(api, &["connected"]).await;
+}
+
+/// Its worker pulls the image of a second container, and reports nothing of the pod until that has ended.
+async fn bug_a_kubelet_that_starts_a_container_lost_its_pod(api: &Client, ours: &PodSafety) {
+    let node = "node-busy";
+    node_with(api, node, &[running("busy", node)]).await;
+    let report = |name: &str, state: Value| json!({ "name": name, "ready": false, "restartCount": 0, "image": "i", "imageID": "", "state": state });
+    let reports =
+        json!([report("main", json!({ "running": {} })), report("pulled", json!({ "waiting": {} }))]);
+    let container_statuses = serde_json::from_value(reports).unwrap();
+    let status = PodStatus { container_statuses, ..PodStatus::default() };
+    objects::set_pod_status(api, "shop", "busy", &status).await.unwrap();
+    observe::delete_node(api, node).await.unwrap();
+    let message = ours.until_held("busy", "WorkerMayBeBusy").await.unwrap();
+    assert!(message.contains("Restart that kubelet"), "{message}");
+    let event = observe::event(api, "shop", "busy", "ForceDeleteHeld").await.unwrap();
+    assert!(event.contains("may be starting or changing a container"), "{event}");
+    tokio::time::sleep(3 * QUARANTINE).await;
+    let pod = observe::find_pod(api, "shop", "busy").await.unwrap().unwrap();
+    assert!(pod.metadata.deletion_timestamp.is_some(), "its kubelet was asked to end it");
+    // The pull has ended: the kubelet registers its Node again, and ends the pod.
+    objects::create_node(api, &objects::node(node)).await.unwrap();
+    observe::delete_pod(api, "shop", "busy", true).await.unwrap();
+    until_gone(api, &["busy"]).await;
 }
 
 async fn pods_bound_to_a_node_that_never_was_go_too(api: &Client) {

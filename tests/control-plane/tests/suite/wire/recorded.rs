@@ -55,6 +55,20 @@ fn pod() -> Thing {
     }
 }
 
+/// One of its containers has terminated, and a debug container was added.
+fn busy() -> Thing {
+    let ended = json!({ "terminated": { "exitCode": 0, "startedAt": AT, "finishedAt": AT } });
+    let report = json!({ "name": "c", "ready": false, "restartCount": 1, "image": "i", "imageID": "", "state": ended });
+    let conditions = json!([{ "type": "PodResizeInProgress", "status": "True", "lastTransitionTime": AT }]);
+    Thing {
+        name: "busy",
+        path: "/api/v1/namespaces/default/pods",
+        object: json!({ "metadata": { "name": "busy" }, "spec": { "nodeName": "node-a", "containers": [{ "name": "c", "image": "i" }] } }),
+        status: json!({ "phase": "Running", "conditions": conditions, "containerStatuses": [report] }),
+        deleted: false,
+    }
+}
+
 fn node() -> Thing {
     Thing {
         name: "node",
@@ -160,7 +174,7 @@ async fn objects_that_have_everything_are_sent_as_they_were_recorded() {
     };
     let class = json!({ "metadata": { "name": "slow" }, "handler": "slow", "overhead": { "podFixed": { "cpu": "250m" } } });
     send(Method::POST, "/apis/node.k8s.io/v1/runtimeclasses", JSON, &class).await;
-    let things = [node(), pod(), lease(), volume()];
+    let things = [node(), pod(), lease(), volume(), busy()];
     for Thing { path, object, status, deleted, .. } in &things {
         send(Method::POST, path, JSON, object).await;
         let one = format!("{path}/{}", object["metadata"]["name"].as_str().unwrap());
@@ -172,8 +186,12 @@ async fn objects_that_have_everything_are_sent_as_they_were_recorded() {
             send(Method::DELETE, &one, JSON, &Value::Null).await;
         }
     }
-    let [node, pod, lease, volume] = &things;
+    let debug = json!({ "spec": { "ephemeralContainers": [{ "name": "debug", "image": "i" }] } });
+    let path = "/api/v1/namespaces/default/pods/busy/ephemeralcontainers";
+    send(Method::PATCH, path, "application/strategic-merge-patch+json", &debug).await;
+    let [node, pod, lease, volume, busy] = &things;
     compare::<wire::Pod>(api, pod).await;
+    compare::<wire::Pod>(api, busy).await;
     compare::<wire::PodNeeds>(api, pod).await;
     compare::<wire::Node>(api, node).await;
     compare::<wire::NodeRoom>(api, node).await;
