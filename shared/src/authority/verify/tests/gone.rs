@@ -5,7 +5,7 @@ use serde_json::json;
 use super::*;
 use crate::testing::Claimed as _;
 use crate::testing::at;
-use crate::testing::objects::uid;
+use crate::testing::objects::{node, uid};
 
 #[tokio::test(start_paused = true)]
 async fn two_reads_a_quarantine_apart_are_evidence_bound_to_one_version_of_one_pod() {
@@ -321,7 +321,9 @@ async fn a_kubelet_that_was_heard_until_its_node_went_must_have_had_the_time_to_
         ("whose grace was over at the first read", 0, Some(30.0), "NodeGone"),
     ] {
         let court = Court::connected();
+        court.apply(Kind::Nodes, &node("n").0);
         court.apply(Kind::Pods, &alive(observed).0);
+        court.world.remove(Kind::Nodes, "uid-n", court.env.now());
         pass(1.0).await;
         if let Some(before) = deleted.filter(|before| *before > 0.0) {
             court.apply(Kind::Pods, &dying(observed).0);
