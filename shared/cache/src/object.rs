@@ -194,8 +194,7 @@ fn running(status: &wire::PodStatus) -> u16 {
         status;
     let reports =
         container_statuses.iter().chain(init_container_statuses).chain(ephemeral_container_statuses);
-    let states = reports.filter_map(|report| report.state.as_ref());
-    let running = states.filter(|state| state.running.is_some()).count();
+    let running = reports.filter(|report| pod_worker::is_running(report)).count();
     u16::try_from(running).unwrap_or(u16::MAX)
 }
 

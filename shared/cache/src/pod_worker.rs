@@ -29,15 +29,15 @@ pub(super) fn may_be_busy(spec: &PodSpec, status: &PodStatus, ahead: i64) -> boo
             && one.r#type.as_deref().is_some_and(|name| RESIZE_CONDITIONS.contains(&name))
     });
     let main_settled = main.iter().all(|one| is_running(one) || never && has_terminated(one));
-    let init_settled = init.iter().all(|one| is_running(one) || has_terminated(one));
-    let debug_settled = debug.iter().all(|one| is_running(one) || has_terminated(one));
+    let others_settled = init.iter().chain(debug).all(|one| is_running(one) || has_terminated(one));
     let unreported = main.len() < spec.containers.len()
         || debug.len() < spec.ephemeral_containers.len()
         || init.iter().filter(|one| is_running(one)).count() < sidecars;
-    resized || ahead > 0 || unreported || !(main_settled && init_settled && debug_settled)
+    resized || ahead > 0 || unreported || !(main_settled && others_settled)
 }
 
-fn is_running(one: &ContainerStatus) -> bool {
+/// Its state in this report.
+pub(super) fn is_running(one: &ContainerStatus) -> bool {
     one.state.as_ref().is_some_and(|state| state.running.is_some())
 }
 

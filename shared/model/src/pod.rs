@@ -226,7 +226,7 @@ impl Pod {
 
     /// From when on the silence of its kubelet means that there is none: a kubelet that `reports_deletions` reports at once that it
     /// has seen the deletion, and then nothing before the pod's grace is over. A phase that another client made terminal has it end
-    /// the pod, too. `None`: it was not asked to end.
+    /// the pod, too. `None`: it was not deleted.
     #[must_use]
     pub fn unanswered_from(&self, reports_deletions: bool) -> Option<Mono> {
         let at_once =

@@ -183,7 +183,7 @@ fn silent_since(witness: &Witness, node: &str, cache: &dyn Liveness) -> Result<(
 }
 
 /// Whether the silence of a missing node's kubelet since this first read is proof for this pod: the kubelet fell silent before
-/// its Node was deleted; or it reported the end of the pod; or the pod was asked to end before the read, the kubelet had the time
+/// its Node was deleted; or it reported the end of the pod; or the pod was deleted gracefully before the read, the kubelet had the time
 /// to respond, and its worker for this pod cannot be busy.
 #[must_use]
 pub fn silence_is_proof(pod: &Pod, node: &str, witness: &Witness, cache: &dyn Liveness) -> bool {
@@ -193,12 +193,12 @@ pub fn silence_is_proof(pod: &Pod, node: &str, witness: &Witness, cache: &dyn Li
         || cache.fell_silent_before_its_node_went(node)
 }
 
-/// A kubelet that is heard so long after it should have reported on a pod runs, and its worker for that pod is busy. It sends what
-/// it has to report at once, and what it could not send so often (`syncPeriod`, `pkg/kubelet/status/status_manager.go`).
+/// A kubelet sends a status at once, and tries again after this time what it could not send (`syncPeriod`,
+/// `pkg/kubelet/status/status_manager.go`). If it reports anything that long after a report on a pod was due, its worker for that pod is busy.
 const REPORTS_EACH: Duration = Duration::from_secs(10);
 
 /// Whether the kubelet of a missing node may be silent about this pod because its worker for it is busy: by the pod's last report,
-/// or because the kubelet was heard of since it should have reported that it saw the deletion. Nobody restarts a static pod elsewhere.
+/// or because the kubelet reported something since its report on the deletion was due. A static pod has no replacement on another node.
 #[must_use]
 pub fn worker_may_be_busy(pod: &Pod, node: &str, cache: &dyn Liveness) -> bool {
     let owed = pod.unanswered_from(cache.reports_deletions(node));

@@ -4,7 +4,7 @@
 use super::super::decide::REGISTERS_WITHIN;
 use super::*;
 
-/// The pod `web-0` of a missing node whose Lease nobody followed; not found at second 1.
+/// The pod `web-0` of a missing node. The cache has no heartbeat of its kubelet. The first quorum read is of second 1.
 fn connected() -> World {
     let world = World::listed();
     world.apply(Kind::Nodes, &node("gone"), at(0));
@@ -166,16 +166,15 @@ fn bug_a_first_read_for_one_pod_held_up_the_signals_of_the_others() {
 #[test]
 fn bug_a_kubelet_whose_worker_was_busy_was_taken_for_one_that_is_gone() {
     let world = connected();
-    let starting = |pod: Obj| pod.starting();
-    world.apply(Kind::Pods, &starting(alive()), at(0));
+    world.apply(Kind::Pods, &alive().starting(), at(0));
     assert_eq!(asked(&about(&world, "gone", 1 + QUARANTINE)), [END]);
-    world.apply(Kind::Pods, &starting(dying(30)), at(42));
+    world.apply(Kind::Pods, &dying(30).starting(), at(42));
     world.witness("gone", at(43));
     world.hear(at(10_000));
     let held = about(&world, "gone", 10_000);
     assert_eq!((asked(&held), reasons(&held)), (vec![], vec!["WorkerMayBeBusy"]));
     // It is free, and reports the deletion: the pod has its grace, and what follows is silence.
-    world.apply(Kind::Pods, &starting(dying(30)).observed(4).rv(21), at(10_001));
+    world.apply(Kind::Pods, &dying(30).starting().observed(4).rv(21), at(10_001));
     assert_eq!(reasons(&about(&world, "gone", 10_002)), ["KubeletAlive"]);
     world.witness("gone", at(10_050));
     world.hear(at(10_100));

@@ -5,130 +5,95 @@ use serde_json::{Value, json};
 use super::*;
 use crate::testing::{at, objects::pod};
 
+/// What is reported, whether the worker may be busy, `spec` and `status`.
+const REPORTS: [(&str, bool, &str, &str); 20] = [
+    ("nothing", false, r#"{"containers":[{}]}"#, "{}"),
+    ("all run", false, r#"{"containers":[{}]}"#, r#"{"containerStatuses":[$runs]}"#),
+    ("one is created", true, "{}", r#"{"containerStatuses":[$runs,$waits]}"#),
+    ("one has no state", true, "{}", r#"{"containerStatuses":[$runs,{}]}"#),
+    ("one is missing", true, r#"{"containers":[{},{}]}"#, r#"{"containerStatuses":[$runs]}"#),
+    ("one restarts", true, r#"{"restartPolicy":"Always"}"#, r#"{"containerStatuses":[$runs,$ended]}"#),
+    ("one ended, without a policy", true, "{}", r#"{"containerStatuses":[$runs,$ended]}"#),
+    (
+        "one ended or failed",
+        true,
+        r#"{"restartPolicy":"OnFailure"}"#,
+        r#"{"containerStatuses":[$runs,$ended]}"#,
+    ),
+    ("one never restarts", false, r#"{"restartPolicy":"Never"}"#, r#"{"containerStatuses":[$runs,$ended]}"#),
+    (
+        "one restarts by its own policy",
+        true,
+        r#"{"restartPolicy":"Never","containers":[{},{"restartPolicy":"OnFailure"}]}"#,
+        r#"{"containerStatuses":[$runs,$ended]}"#,
+    ),
+    (
+        "an init container ended",
+        false,
+        r#"{"initContainers":[{}]}"#,
+        r#"{"initContainerStatuses":[$ended],"containerStatuses":[$runs]}"#,
+    ),
+    ("an init container waits", true, r#"{"initContainers":[{}]}"#, r#"{"initContainerStatuses":[$waits]}"#),
+    (
+        "a sidecar runs",
+        false,
+        r#"{"initContainers":[{},{"restartPolicy":"Always"}]}"#,
+        r#"{"initContainerStatuses":[$ended,$runs],"containerStatuses":[$runs]}"#,
+    ),
+    (
+        "a sidecar restarts",
+        true,
+        r#"{"initContainers":[{},{"restartPolicy":"Always"}]}"#,
+        r#"{"initContainerStatuses":[$ended,$ended],"containerStatuses":[$runs]}"#,
+    ),
+    (
+        "a debug container ended",
+        false,
+        r#"{"ephemeralContainers":[{}]}"#,
+        r#"{"ephemeralContainerStatuses":[$ended],"containerStatuses":[$runs]}"#,
+    ),
+    (
+        "a debug container was added",
+        true,
+        r#"{"ephemeralContainers":[{}]}"#,
+        r#"{"containerStatuses":[$runs]}"#,
+    ),
+    (
+        "a resize",
+        true,
+        "{}",
+        r#"{"containerStatuses":[$runs],"conditions":[{"type":"PodResizeInProgress","status":"True"}]}"#,
+    ),
+    (
+        "a resize that is over",
+        false,
+        "{}",
+        r#"{"containerStatuses":[$runs],"conditions":[{"type":"PodResizeInProgress","status":"False"}]}"#,
+    ),
+    ("an earlier generation", true, "{}", r#"{"containerStatuses":[$runs],"observedGeneration":2}"#),
+    ("this generation", false, "{}", r#"{"containerStatuses":[$runs],"observedGeneration":3}"#),
+];
+
+fn read(text: &str) -> Value {
+    let text = text.replace("$runs", r#"{"state":{"running":{}}}"#);
+    let text = text.replace("$ended", r#"{"state":{"terminated":{"exitCode":0}}}"#);
+    serde_json::from_str(&text.replace("$waits", r#"{"state":{"waiting":{"reason":"ContainerCreating"}}}"#))
+        .unwrap()
+}
+
 #[test]
 fn a_worker_may_be_busy_where_its_last_report_shows_something_that_is_started_restarted_or_changed() {
-    let runs = || json!({ "state": { "running": {} } });
-    let ended = || json!({ "state": { "terminated": { "exitCode": 0 } } });
-    let waits = || json!({ "state": { "waiting": { "reason": "ContainerCreating" } } });
-    let one = || json!([{}]);
-    let sidecar = || json!([{}, { "restartPolicy": "Always" }]);
-    let resize = |status: &str| json!([{ "type": "PodResizeInProgress", "status": status }]);
-    let rows: [(&str, bool, Value, Value); 20] = [
-        ("it has reported nothing", false, json!({ "containers": one() }), json!({})),
-        ("all run", false, json!({ "containers": one() }), json!({ "containerStatuses": [runs()] })),
-        ("one is created", true, json!({}), json!({ "containerStatuses": [runs(), waits()] })),
-        ("one has no state", true, json!({}), json!({ "containerStatuses": [runs(), {}] })),
-        (
-            "one is not reported",
-            true,
-            json!({ "containers": [{}, {}] }),
-            json!({ "containerStatuses": [runs()] }),
-        ),
-        (
-            "one is restarted",
-            true,
-            json!({ "restartPolicy": "Always" }),
-            json!({ "containerStatuses": [runs(), ended()] }),
-        ),
-        (
-            "one is not said to be never restarted",
-            true,
-            json!({}),
-            json!({ "containerStatuses": [runs(), ended()] }),
-        ),
-        (
-            "one failed or not",
-            true,
-            json!({ "restartPolicy": "OnFailure" }),
-            json!({ "containerStatuses": [runs(), ended()] }),
-        ),
-        (
-            "one is never restarted",
-            false,
-            json!({ "restartPolicy": "Never" }),
-            json!({ "containerStatuses": [runs(), ended()] }),
-        ),
-        (
-            "one is restarted by its own rule",
-            true,
-            json!({ "restartPolicy": "Never", "containers": [{}, { "restartPolicy": "OnFailure" }] }),
-            json!({ "containerStatuses": [runs(), ended()] }),
-        ),
-        (
-            "an init container has ended",
-            false,
-            json!({ "initContainers": one() }),
-            json!({ "initContainerStatuses": [ended()], "containerStatuses": [runs()] }),
-        ),
-        (
-            "an init container waits",
-            true,
-            json!({ "initContainers": one() }),
-            json!({ "initContainerStatuses": [waits()] }),
-        ),
-        (
-            "a sidecar runs",
-            false,
-            json!({ "initContainers": sidecar() }),
-            json!({ "initContainerStatuses": [ended(), runs()], "containerStatuses": [runs()] }),
-        ),
-        (
-            "a sidecar is restarted",
-            true,
-            json!({ "initContainers": sidecar() }),
-            json!({ "initContainerStatuses": [ended(), ended()], "containerStatuses": [runs()] }),
-        ),
-        (
-            "a debug container ended",
-            false,
-            json!({ "ephemeralContainers": one() }),
-            json!({ "ephemeralContainerStatuses": [ended()], "containerStatuses": [runs()] }),
-        ),
-        (
-            "a debug container was added",
-            true,
-            json!({ "ephemeralContainers": one() }),
-            json!({ "containerStatuses": [runs()] }),
-        ),
-        (
-            "it is resized",
-            true,
-            json!({}),
-            json!({ "containerStatuses": [runs()], "conditions": resize("True") }),
-        ),
-        (
-            "it was resized",
-            false,
-            json!({}),
-            json!({ "containerStatuses": [runs()], "conditions": resize("False") }),
-        ),
-        (
-            "it was changed",
-            true,
-            json!({}),
-            json!({ "containerStatuses": [runs()], "observedGeneration": 2 }),
-        ),
-        (
-            "all that was changed is reported",
-            false,
-            json!({}),
-            json!({ "containerStatuses": [runs()], "observedGeneration": 3 }),
-        ),
-    ];
-    for (what, busy, spec, status) in rows {
+    for (what, busy, spec, status) in REPORTS {
         let cache = listed();
-        let object = pod("a").on("n").set("/spec", spec).set("/status", status);
+        let may_be_busy = || cache.read().view().pod(&uid("uid-a")).unwrap().worker_may_be_busy;
+        let object = pod("a").on("n").set("/spec", read(spec)).set("/status", read(status));
         apply::<Pod>(&cache, &object, at(1));
-        assert_eq!(cache.read().view().pod(&uid("uid-a")).unwrap().worker_may_be_busy, busy, "{what}");
+        assert_eq!(may_be_busy(), busy, "{what}");
         // Its deletion is another generation. Once that is reported, its worker terminates the pod.
-        let dying = object.terminating().rv(11);
-        apply::<Pod>(&cache, &dying.clone().set("/metadata/generation", json!(4)), at(2));
-        assert_eq!(
-            cache.read().view().pod(&uid("uid-a")).unwrap().worker_may_be_busy,
-            busy,
-            "{what}, deleted"
-        );
-        apply::<Pod>(&cache, &dying.set("/metadata/generation", json!(4)).observed(4).rv(12), at(3));
-        assert!(!cache.read().view().pod(&uid("uid-a")).unwrap().worker_may_be_busy, "{what}, seen");
+        let dying = object.terminating().rv(11).set("/metadata/generation", json!(4));
+        apply::<Pod>(&cache, &dying, at(2));
+        assert_eq!(may_be_busy(), busy, "{what}, deleted");
+        apply::<Pod>(&cache, &dying.observed(4).rv(12), at(3));
+        assert!(!may_be_busy(), "{what}, seen");
     }
 }

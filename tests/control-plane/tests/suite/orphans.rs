@@ -262,7 +262,7 @@ async fn bug_a_kubelet_that_starts_a_container_lost_its_pod(api: &Client, ours: 
     assert!(event.contains("may be starting or changing a container"), "{event}");
     tokio::time::sleep(3 * QUARANTINE).await;
     let pod = observe::find_pod(api, "shop", "busy").await.unwrap().unwrap();
-    assert!(pod.metadata.deletion_timestamp.is_some(), "its kubelet was asked to end it");
+    assert!(pod.metadata.deletion_timestamp.is_some(), "it is deleted gracefully");
     // The pull has ended: the kubelet registers its Node again, and ends the pod.
     objects::create_node(api, &objects::node(node)).await.unwrap();
     observe::delete_pod(api, "shop", "busy", true).await.unwrap();
