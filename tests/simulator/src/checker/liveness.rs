@@ -60,6 +60,28 @@ fn orphans<'a>(
     pods.iter().filter_map(of_pod).collect()
 }
 
+/// A kubelet that is free reports a change or a deletion of a pod within this time.
+const FREE_REPORTS_WITHIN: Duration = Duration::from_secs(10);
+
+impl State {
+    /// Whether this orphan may wait for its kubelet to report: a container is reported that does not run, a change of the pod was
+    /// not reported, or the kubelet acted after its report on the deletion was due.
+    fn worker_may_be_busy(&self, pod: &Value, node: &str) -> bool {
+        let reports = |list: &str| pod.pointer(list).and_then(Value::as_array).cloned().unwrap_or_default();
+        let runs =
+            |report: &Value| report.pointer("/state/running").is_some_and(|running| !running.is_null());
+        let observed = number(pod, "/status/observedGeneration").filter(|observed| *observed > 0);
+        let ahead =
+            observed.map_or(0, |observed| number(pod, "/metadata/generation").unwrap_or(0) - observed);
+        let deleted = pod.pointer("/metadata/deletionTimestamp").is_some();
+        let asked = self.fences.leaves_since(word(pod, "/metadata/uid"));
+        let heard = asked.zip(self.acts.last_sign(node));
+        ahead > i64::from(deleted)
+            || reports("/status/containerStatuses").iter().any(|report| !runs(report))
+            || ahead > 0 && heard.is_some_and(|(asked, sign)| sign >= asked + FREE_REPORTS_WITHIN)
+    }
+}
+
 impl Checker {
     /// The last moment at which something that is there now must be gone; `None`:
     /// nothing is owed.
@@ -77,6 +99,10 @@ impl Checker {
         for Orphan { pod, node, told_at, owed_at } in orphans(&state, self.promise.quarantine, pods, nodes) {
             let shown = |reason: &str| holds.holds_pod(pod, reason);
             let name = format!("{} ({:.8})", word(pod, "/metadata/name"), word(pod, "/metadata/uid"));
+            if shown("WorkerMayBeBusy") && state.worker_may_be_busy(pod, node) {
+                state.probe("an orphan is held: WorkerMayBeBusy");
+                continue;
+            }
             if now < owed_at {
                 let alive =
                     state.acts.last_sign(node).is_some_and(|sign| now < sign + self.promise.quarantine);

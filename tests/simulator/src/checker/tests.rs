@@ -418,6 +418,27 @@ fn l1_another_node_with_a_living_kubelet_excuses_nothing() {
     assert_eq!(found, [Invariant::Liveness]);
 }
 
+/// The simulator found the last one: a person changed a pod twice while its kubelet was cut off.
+#[test]
+fn l1_only_a_pod_whose_worker_may_be_busy_is_held_for_that() {
+    let running = json!([{ "state": { "running": {} } }]);
+    let starting = json!([{ "state": { "running": {} } }, { "state": { "waiting": {} } }]);
+    for (reports, generation, expected) in
+        [(&running, 2, vec![Invariant::Liveness]), (&starting, 2, vec![]), (&running, 4, vec![])]
+    {
+        let mut held = pod();
+        held["metadata"]["generation"] = generation.into();
+        held["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+        held["status"]["observedGeneration"] = 1.into();
+        held["status"]["containerStatuses"] = reports.clone();
+        let found = broken(async |checker| {
+            an_orphan_after(checker, 260).await;
+            checker.check_settled(&[held.into()], &[], &holds("WorkerMayBeBusy"));
+        });
+        assert_eq!(found, expected, "generation {generation}: {reports}");
+    }
+}
+
 #[test]
 fn l1_too_many_that_ended() {
     let ended = |uid: &str| {
