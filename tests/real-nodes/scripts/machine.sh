@@ -138,6 +138,8 @@ state = "$folder/run/containerd"
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "$root/usr/lib/cni"
     conf_dir = "$folder/cni"
+  [plugins."io.containerd.grpc.v1.cri".registry.mirrors."$network.1:5000"]
+    endpoint = ["http://$network.1:5000"]
 TOML
     cat >"$folder/cni/pods.conflist" <<JSON
 { "cniVersion": "0.4.0", "name": "pods", "plugins": [{ "type": "ptp", "ipam": { "type": "host-local",

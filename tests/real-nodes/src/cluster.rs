@@ -78,6 +78,8 @@ pub(crate) struct Cluster {
     pub(crate) rigs: Rigs,
     pub(crate) account: Option<PathBuf>,
     pub(crate) agents: Option<Agents>,
+    /// A registry that takes connections and never answers, while an image is pulled from there.
+    pub(crate) registry: Option<std::net::TcpListener>,
     pub(crate) watch: Watch,
 }
 
@@ -125,6 +127,7 @@ impl Cluster {
             rigs,
             account: None,
             agents: None,
+            registry: None,
             watch: Watch::begin(),
         })
     }

@@ -39,14 +39,24 @@ impl Cluster {
         victim.cable(true).await?;
         self.until("it is back", async |cluster| cluster.is_ready(&node).await).await?;
         self.plane.kubectl(&["uncordon", &node]).await?.text()?;
+        self.anew_on(victim, identity, async |cluster: &Self| Ok(cluster.served().await?.is_ok())).await?;
+        Ok(())
+    }
+
+    /// The pod is deleted, and its successor writes on this machine, as no other takes pods until then, and this is so.
+    pub(crate) async fn anew_on(
+        &self,
+        victim: Machine,
+        identity: &str,
+        is_so: impl AsyncFn(&Self) -> Result<bool>,
+    ) -> Result<()> {
         let others: Vec<_> = Machine::ALL.into_iter().filter(|other| *other != victim).collect();
         for other in &others {
             self.plane.kubectl(&["cordon", &other.name()]).await?.text()?;
         }
         observe::delete_pod(&self.plane.admin(), NAMESPACE, identity, false).await?;
-        let is_there = async |cluster: &Self| {
-            Ok(cluster.served().await?.is_ok() && cluster.machine_of(identity)? == victim)
-        };
+        let is_there =
+            async |cluster: &Self| Ok(is_so(cluster).await? && cluster.machine_of(identity)? == victim);
         self.until(&format!("{identity} is there again"), is_there).await?;
         for other in &others {
             self.plane.kubectl(&["uncordon", &other.name()]).await?.text()?;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use pod_safety_control_plane::{eventually, observe, seen};
 
+use crate::busy::Waits;
 use crate::cluster::Cluster;
 use crate::machine::{Machine, Service, Way as Direction};
 use crate::objects::{self, NAMESPACE};
@@ -113,6 +114,9 @@ pub(crate) enum Fault {
     PodDeleted,
     /// The same, of a node that is cordoned. Its kubelet sees that, its container runtime hangs from then on, and the processes end.
     PodEndsUnseen,
+    /// Its pod is made anew on its machine, and is started for as long as nobody ends that: its container runs, and its kubelet's worker
+    /// for the pod waits.
+    WorkerBusy(Waits),
     /// `pod-safety confirm-down`, of somebody who looked.
     Confirmed,
     /// The machine was emptied and cut off, and somebody confirmed that it was down. Then it came back, without a boot, and
@@ -125,7 +129,12 @@ impl Fault {
     pub(crate) fn prepares(self) -> bool {
         matches!(
             self,
-            Self::SecondFact | Self::Agents | Self::AgentsAndSwitch | Self::SwitchLies | Self::EtcdSaved
+            Self::SecondFact
+                | Self::Agents
+                | Self::AgentsAndSwitch
+                | Self::SwitchLies
+                | Self::EtcdSaved
+                | Self::WorkerBusy(_)
         )
     }
 }
@@ -224,6 +233,7 @@ impl Cluster {
             | Fault::SwitchOfAnother
             | Fault::SwitchByIpmi => self.configure(fault, victim).await?,
             Fault::PodDeleted => observe::delete_pod(&self.plane.admin(), NAMESPACE, identity, false).await?,
+            Fault::WorkerBusy(waits) => self.busy_worker(victim, identity, waits).await?,
             Fault::PodHangs => self.hang(identity).await?,
             Fault::PodEndsUnseen => self.end_unseen(victim, identity).await?,
             Fault::ForcedByScript
@@ -343,6 +353,7 @@ impl Cluster {
         if std::fs::exists(LIES)? {
             std::fs::remove_dir_all(LIES)?;
         }
+        self.registry = None;
         self.start_kcm().await?;
         self.repair_ours().await?;
         self.repair_slow().await?;

@@ -9,6 +9,7 @@
 //! - `agents`: agents of nodes, and what keeps their promise; `outlived`: for how long anything runs without it
 //! - `plane`: API servers, etcd, and the ways to them; `ours`: our replicas; `cluster` and `objects`: all of it, with
 //!   StatefulSets, power switches, and who keeps order
+//! - `busy`: a kubelet whose worker for a pod waits while a container of it runs
 //! - `fault`: what goes wrong, and its repair; `scenario`: the table; `storm`: rounds by chance; `play`: one incident
 //! - `installed`: the user's whole path, from the image by Helm to the alert
 //! - `hollow`: the simulator's kubelet beside a real one
@@ -20,6 +21,7 @@
 
 mod agents;
 mod beside;
+mod busy;
 mod cluster;
 mod confirmed;
 mod fault;

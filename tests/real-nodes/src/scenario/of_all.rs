@@ -4,6 +4,7 @@ use super::{
     A_RACE, ANY_SAFE, BACK, BROKEN, CONTROLLER, ETCD, KUBELET, NO_BMC, PARTITION, QUIET, RECOVERS, STUCK,
     Scenario, case,
 };
+use crate::busy::Waits::{Hook, Image};
 use crate::cluster::Way;
 use crate::fault::Fault::*;
 use crate::machine::Service::{Agent, Containerd, Kubelet};
@@ -120,6 +121,15 @@ pub(super) const ALL: &[Scenario] = &[
         .faults(&[(0, NodeCordonedAndDeleted)])
         .ends(130, [A_RACE, RECOVERS, RECOVERS])
         .short(&[Way::Guard]),
+    case(
+        "the Node of a machine that is well, deleted by hand while a hook postStart runs",
+        "kubernetes#113606",
+    )
+    .faults(&[(0, WorkerBusy(Hook)), (1, NodeCordonedAndDeleted)])
+    .ends(200, [BROKEN, STUCK, STUCK]),
+    case("the Node of a machine that is well, deleted by hand while an image is pulled", "kubernetes#113606")
+        .faults(&[(0, WorkerBusy(Image)), (1, NodeCordonedAndDeleted)])
+        .ends(200, [BROKEN, STUCK, STUCK]),
     case("containerd hangs, the switch is another machine's", "rook#14832")
         .faults(&[(0, SwitchOfAnother), (3, Stopped(Containerd))])
         .ends(60, [STUCK, STUCK, STUCK]),
