@@ -43,7 +43,7 @@ impl Cluster {
         }
         let before = self.pod(identity).await?.context("it is not there")?.metadata.uid;
         let kind = ["statefulset", set, "-n", NAMESPACE];
-        let template = json!({ "template": { "spec": waits.template(&registry) }, "updateStrategy": { "type": "OnDelete" } });
+        let template = json!({ "template": { "spec": waits.template(&registry) }, "updateStrategy": { "type": "OnDelete", "rollingUpdate": null } });
         let patch = json!({ "spec": template }).to_string();
         self.plane.kubectl(&[&["patch"][..], &kind, &["--patch", &patch]].concat()).await?.text()?;
         let is_new = async |_: &Self| Ok(watch::last_line(identity).map(|line| line.uid) != before);
