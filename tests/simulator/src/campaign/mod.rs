@@ -51,7 +51,7 @@ pub use fencing::{Agents, Fencing, Malfunction};
 pub use many::{Tally, campaign, campaign_while, first_seed_that_breaks, same_twice, tell, threads};
 pub use minimise::{Smallest, minimise};
 pub use perturb::{Broken, Perturbed, perturb, perturb_writes};
-pub use plan::{Ailment, Extras, Fault, Keeper, Limit, Manner, Plan, Trouble};
+pub use plan::{Ailment, Extras, Fault, Keeper, Limit, Manner, Plan, Restart, Trouble};
 pub use plant::Plant;
 pub use scenarios::{Scenario, fenced, guarded, scenarios};
 pub use twins::twins;

@@ -64,6 +64,16 @@ pub enum Ailment {
     Network,
 }
 
+/// Why a container is started again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Restart {
+    /// It crashed: its kubelet reports that before it starts it again.
+    Crashed,
+    /// Its liveness probe failed: its kubelet ends it and starts it again at once, and has reported that it runs.
+    Unhealthy,
+}
+
 /// What a disruption budget asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -176,6 +186,8 @@ pub enum Fault {
     RestartAttacher,
     /// A kubelet evicts a pod: it ends as Failed.
     Evict { pod: usize },
+    /// The second container of a pod ends, and its kubelet takes so long to start it again: the worker of the pod is busy.
+    RestartContainer { pod: usize, why: Restart, seconds: u64 },
     /// A person makes a workload with a budget: a StatefulSet if its pods keep their
     /// names, else a ReplicaSet. Its pods are ready `start_up` after their start.
     Deploy { workload: usize, replicas: u64, keeps_names: bool, start_up: u64, limit: Limit },
@@ -300,6 +312,10 @@ pub struct Extras {
     /// How nodes are fenced, where pod-safety does that; it looks after nodes there, too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fencing: Option<Fencing>,
+    /// The pods of the `StatefulSet` have a second container, and their kubelets take so many seconds to start it: their
+    /// first one runs meanwhile, and the worker of the pod is busy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slow_start: Option<u64>,
     /// Commands of people are served: the objects and kinds that they ask for are there.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub furnished: bool,

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::fencing::Malfunction;
-use super::plan::{Ailment, Fault, Limit, Manner, Trouble};
+use super::plan::{Ailment, Fault, Limit, Manner, Restart, Trouble};
 use crate::world::TROUBLES;
 
 /// Longer than any run: until a person ends it.
@@ -150,6 +150,12 @@ impl Fault {
             }
             Self::TearOff { pod } => write!(f, "the attachments of the volume of data-{pod} are deleted"),
             Self::RestartAttacher => f.write_str("the attach/detach controller restarts"),
+            Self::RestartContainer { pod, why: Restart::Crashed, seconds } => {
+                write!(f, "a container of data-{pod} crashes, and takes {seconds} s to start again")
+            }
+            Self::RestartContainer { pod, why: Restart::Unhealthy, seconds } => {
+                write!(f, "a container of data-{pod} fails its probe, and takes {seconds} s to start again")
+            }
             Self::Evict { pod } => write!(f, "the kubelet of data-{pod} evicts it"),
             other => other.of_workloads(f),
         }

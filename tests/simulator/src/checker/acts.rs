@@ -342,40 +342,45 @@ impl State {
         }
     }
 
-    /// The evidence was honest, and yet a process runs: a person deleted the Node of
-    /// a machine that was on, and no kubelet showed that (docs/proof.md).
+    /// The evidence was honest, and yet a process runs: a person deleted the Node of a machine that was on, and no kubelet showed
+    /// that (docs/proof.md). Where a kubelet is connected, an assumption about it must have been broken in this run.
     fn vouch(&mut self, now: Duration, asked: &Asked, pod: &Value, node: &str, first: bool) {
         let uid = word(pod, "/metadata/uid");
-        let mut running = 0;
-        for process in self.processes.of_uid(uid) {
-            process.vouched_for = true;
-            running += 1;
+        if self.processes.of_uid(uid).next().is_none() {
+            return;
         }
-        if running == 0 || !first {
+        let shipped = is_shipped(&asked.caller);
+        let excuse = if shipped { self.excuse_of_release(now, uid, node) } else { Some("") };
+        if excuse.is_some() {
+            self.processes.of_uid(uid).for_each(|process| process.vouched_for = true);
+        }
+        if !first {
             return;
         }
         let lease = if self.acts.leases.contains(node) { "unrenewed" } else { "collected" };
         self.probe(&format!("limit: a person deleted the Node of a machine that ran, its Lease was {lease}"));
-        if is_shipped(&asked.caller) {
-            let what = format!("{} releases the pod {uid:.8} for want of its Node", asked.caller);
-            if self.acts.fell_silent_first(node) {
-                self.probe("limit: a kubelet that had been silent came back after its Node was deleted, and was not heard");
-            } else if self.may_be_ending(now, pod) {
+        match excuse {
+            None => {
+                let what = format!("{} releases the pod {uid:.8} for want of its Node", asked.caller);
                 self.judge_connected(now, node, &what);
             }
+            Some(excuse) if shipped => self.probe(excuse),
+            Some(_) => {}
         }
     }
 
-    /// Whether a kubelet that is well may be at ending this pod, or does not know that it should. One that was asked and
-    /// neither answers nor ends it in its time is deaf, or what it ends hangs.
-    pub(super) fn may_be_ending(&self, now: Duration, pod: &Value) -> bool {
-        let Some(asked) = self.fences.leaves_since(word(pod, "/metadata/uid")) else { return true };
-        let observed = number(pod, "/status/observedGeneration");
-        let answered = observed.is_none_or(|observed| Some(observed) >= number(pod, "/metadata/generation"));
-        let grace =
-            number(pod, "/metadata/deletionGracePeriodSeconds").and_then(|grace| u64::try_from(grace).ok());
-        let grace = Duration::from_secs(grace.filter(|_| answered).unwrap_or(0));
-        now < asked + grace + self.quarantine
+    /// Why the processes of a pod may run when it is released for want of its Node; `None`: its kubelet was there to be heard.
+    pub(super) fn excuse_of_release(&self, now: Duration, uid: &str, node: &str) -> Option<&'static str> {
+        if self.acts.fell_silent_first(node) {
+            return Some(
+                "limit: a kubelet that had been silent came back after its Node was deleted, and was not heard",
+            );
+        }
+        if !self.is_connected(now, node) {
+            return Some("limit: a person deleted the Node of a machine that ran and was not connected");
+        }
+        let asked = self.fences.leaves_since(uid)?;
+        self.broken_between(node, asked, now)
     }
 
     /// Which evidence there is for this pod, as it was right before the act.

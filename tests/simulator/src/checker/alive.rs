@@ -9,17 +9,49 @@
 //!   written, between two renewals of its kubelet that lie no further apart than renewals do. The silence
 //!   that the looks found was none.
 //!
-//! S18 asks nothing where the kubelet had been silent before its Node went, nor where it was asked to end the pod and had the time to.
+//! S18 asks nothing where the kubelet had been silent before its Node went, nor where an [`Assumption`] about this kubelet was
+//! broken in this run since the pod was asked to end. That excuses the processes of this pod, and no others.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Invariant, State};
+use super::{Checker, Invariant, State};
 use crate::api::Asked;
 
 /// A kubelet that lives speaks at least so often: it renews each 10 s, up to 4 % later, and each try of
 /// three may take a second and its pause another.
 const SPEAKS_EACH: Duration = Duration::from_secs(15);
+
+/// What docs/proof.md says of a kubelet that is connected, and what a fault of a plan breaks. The time that a worker needs is
+/// none of it: no kubelet promises that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Assumption {
+    /// It hears of the deletion: its watch works, and its API server is not behind.
+    Hears,
+    /// Its reports arrive.
+    Reports,
+    /// What it kills ends.
+    Ends,
+}
+
+impl Assumption {
+    const fn excuse(self) -> &'static str {
+        match self {
+            Self::Hears => "excuse: a kubelet that was connected did not hear of a deletion",
+            Self::Reports => "excuse: reports of a kubelet that was connected did not arrive",
+            Self::Ends => "excuse: a process outlived what its kubelet gave it",
+        }
+    }
+}
+
+/// An assumption that is broken, for one node or for all, from when until when.
+#[derive(Clone, Debug)]
+struct Broken {
+    assumption: Assumption,
+    node: Option<String>,
+    from: Duration,
+    until: Duration,
+}
 
 /// What rests on the word of a device that a machine is off, while it runs.
 #[derive(Clone, Debug)]
@@ -34,6 +66,7 @@ struct Doubtful {
 pub(super) struct Alive {
     /// When an API server last executed a request of each kubelet.
     spoke: BTreeMap<String, Duration>,
+    broken: Vec<Broken>,
     /// By node.
     doubtful: BTreeMap<String, Vec<Doubtful>>,
 }
@@ -43,7 +76,39 @@ fn is_kubelet(caller: &str) -> bool {
     caller.strip_prefix("node-").is_some_and(|number| number.bytes().all(|digit| digit.is_ascii_digit()))
 }
 
+impl Checker {
+    /// A fault breaks this for a node, or for all.
+    pub(crate) fn breaks(&self, assumption: Assumption, node: Option<&str>, until: Duration) {
+        self.state.lock().broken(assumption, node, self.now(), until);
+    }
+}
+
 impl State {
+    pub(super) fn broken(
+        &mut self,
+        assumption: Assumption,
+        node: Option<&str>,
+        from: Duration,
+        until: Duration,
+    ) {
+        let node = node.map(str::to_owned);
+        self.alive.broken.push(Broken { assumption, node, from, until });
+    }
+
+    /// Which assumption about this node was broken at some time between the two.
+    pub(super) fn broken_between(&self, node: &str, from: Duration, to: Duration) -> Option<&'static str> {
+        let mut broken = self.alive.broken.iter();
+        let is_it = |one: &&Broken| {
+            one.node.as_deref().is_none_or(|of| of == node) && one.from <= to && from <= one.until
+        };
+        broken.find(is_it).map(|one| one.assumption.excuse())
+    }
+
+    /// Whether this kubelet speaks with an API server.
+    pub(super) fn is_connected(&self, now: Duration, node: &str) -> bool {
+        self.alive.spoke.get(node).is_some_and(|spoke| now.saturating_sub(*spoke) <= SPEAKS_EACH)
+    }
+
     /// A kubelet asked for something, and got an answer.
     pub(super) fn hear(&mut self, now: Duration, asked: &Asked) {
         if !is_kubelet(&asked.caller) {

@@ -62,6 +62,7 @@ pub(crate) use rest::FAILOVER;
 use tokio::time::Instant;
 pub use twins::{Moment, first_difference};
 
+pub(crate) use alive::Assumption;
 pub(crate) use budgets::desired as healthy_of;
 pub(crate) use fences::{Answered, Touched};
 pub(crate) use leaders::{gives_back, is_guarded};

@@ -266,10 +266,14 @@ impl State {
             };
             match honest {
                 Ok(()) => {
-                    self.processes.relieve(&process.uid, &identity);
-                    // What somebody removed by force was to end then; and one who had been silent comes back unheard.
-                    let excused = self.acts.is_removed(&process.uid) || self.acts.fell_silent_first(node);
-                    if self.acts.missing_since(node).is_some() && !excused {
+                    // What somebody else removed by force was to end then; of what is under test removed, the process counts.
+                    let excused = self.acts.is_removed_by_others(&process.uid)
+                        || process.vouched_for
+                        || self.fences.is_deceived(&process.uid)
+                        || self.excuse_of_release(now, &process.uid, node).is_some();
+                    if excused || self.acts.missing_since(node).is_none() {
+                        self.processes.relieve(&process.uid, &identity);
+                    } else {
                         let what = format!("{} relieves {:.8} of {volume}", asked.caller, process.uid);
                         self.judge_connected(now, node, &what);
                     }

@@ -11,7 +11,8 @@ use super::host::Host;
 use super::run::World;
 use super::switch::{Order, Said, Switch};
 use crate::api::{ApiServer, Disturbance, Following, Reach};
-use crate::campaign::Fault;
+use crate::campaign::{Ailment, Fault};
+use crate::checker::Assumption;
 
 /// How long a machine that a person turned off is worked on, in seconds.
 const REPAIR: u64 = 60;
@@ -34,10 +35,12 @@ impl World {
                 self.links.trouble(&place.name(), *trouble, *percent, until(*seconds));
             }
             Fault::TroubleNode { node, trouble, percent, seconds } => {
+                self.checker.breaks(Assumption::Reports, Some(&self.node(*node)), until(*seconds));
                 self.links.trouble(&self.node(*node), *trouble, *percent, until(*seconds));
             }
             Fault::CutServer { server, answers_lost, seconds } => {
                 let Some(server) = self.servers.get(*server) else { return };
+                self.checker.breaks(Assumption::Hears, None, until(*seconds));
                 server.reach(if *answers_lost { Reach::AnswersLost } else { Reach::Cut });
                 server.follow(Following::Held);
                 self.servers_changed();
@@ -48,6 +51,7 @@ impl World {
             }
             Fault::LagServer { server, seconds } => {
                 let Some(server) = self.servers.get(*server) else { return };
+                self.checker.breaks(Assumption::Hears, None, until(*seconds));
                 server.follow(Following::Held);
                 self.wait(*seconds).await;
                 server.follow(Following::AtOnce);
@@ -134,14 +138,19 @@ impl World {
             }
             Fault::DeafKubelet { node, seconds } => {
                 let until = self.checker.now() + Duration::from_secs(*seconds);
+                self.checker.breaks(Assumption::Hears, Some(&self.node(*node)), until);
                 self.with_machine(*node, |machine| machine.deaf_until = until.max(machine.deaf_until));
             }
             Fault::StuckProcesses { node, seconds } => {
                 let until = self.checker.now() + Duration::from_secs(*seconds);
+                self.checker.breaks(Assumption::Ends, Some(&self.node(*node)), until);
                 self.with_machine(*node, |machine| machine.stuck_until = until.max(machine.stuck_until));
             }
             Fault::SickenNode { node, ailment, seconds } => {
                 let until = self.checker.now() + Duration::from_secs(*seconds);
+                if *ailment == Ailment::Runtime {
+                    self.checker.breaks(Assumption::Ends, Some(&self.node(*node)), until);
+                }
                 self.with_machine(*node, |machine| machine.sick = Some((*ailment, until)));
             }
             Fault::HealNode { node } => self.with_machine(*node, |machine| machine.sick = None),
@@ -192,6 +201,11 @@ impl World {
                 let pod = self.etcd.object("Pod", &format!("default/data-{pod}"));
                 let uid = pod.map(|pod| super::word(&pod, "/metadata/uid").to_owned());
                 self.evicted.lock().extend(uid);
+            }
+            Fault::RestartContainer { pod, why, seconds } => {
+                let pod = self.etcd.object("Pod", &format!("default/data-{pod}"));
+                let uid = pod.map(|pod| super::word(&pod, "/metadata/uid").to_owned());
+                self.restarts.lock().extend(uid.map(|uid| (uid, (*why, *seconds))));
             }
             Fault::AddTaint { node, key, stamped } => self.add_taint(*node, *key, *stamped).await,
             Fault::LiftTaint { node, key } => self.lift_taint(*node, *key).await,

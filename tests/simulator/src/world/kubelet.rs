@@ -10,6 +10,7 @@ mod mirror;
 mod mounts;
 mod report;
 mod sidecar;
+mod worker;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -33,6 +34,8 @@ use crate::checker::Tone;
 pub(super) use mirror::is_mirror;
 use report::Posted;
 pub(super) use sidecar::with_sidecar;
+use worker::ContainerState;
+pub(super) use worker::with_second;
 
 /// How often a kubelet renews its Lease: a quarter of the 40 s that it promises.
 const RENEW_EACH: Duration = Duration::from_secs(10);
@@ -272,6 +275,12 @@ impl Kubelet {
                     continue;
                 }
                 (Some(pod), Some(process)) => {
+                    let restart = self.world.restarts.lock().remove(&uid);
+                    if let Some((why, seconds)) = restart {
+                        self.restart(&pod, why, seconds).await;
+                        reported = false;
+                        continue;
+                    }
                     let done = word(&pod, "/spec/restartPolicy") == "Never"
                         && self.env.now().since(began) > Duration::from_secs(10 + self.draw(&uid, "job", 30));
                     if done || self.world.evicted.lock().remove(&uid) {
@@ -313,7 +322,9 @@ impl Kubelet {
         let well = self.world.ailment_of(&self.node).is_none();
         if mounted && wanted && well && self.process(uid).is_none() {
             let identity = format!("{}/{}", word(pod, "/metadata/namespace"), word(pod, "/metadata/name"));
+            self.report_starting(pod).await;
             self.world.checker.process_starts(&identity, uid, &self.node, self.boot);
+            self.start_second(pod).await;
         }
     }
 
@@ -424,6 +435,10 @@ impl Kubelet {
             "status": { "phase": phase, "observedGeneration": self.observed(pod), "startTime": now, "containerStatuses": [{
                 "name": "main", "image": "hollow", "imageID": "hollow", "ready": running, "restartCount": 0, "state": state }] },
         });
+        if worker::has_second(pod) {
+            let state = if running { ContainerState::Running } else { ContainerState::Terminated };
+            patch["status"]["containerStatuses"] = worker::statuses(state, state, &now);
+        }
         if let Some(statuses) = sidecar::statuses(pod, running, &now) {
             patch["status"]["initContainerStatuses"] = statuses;
         }

@@ -9,6 +9,7 @@
 //! | `links` | what becomes of requests on their way |
 //! | `ask` | how peers talk to an API server |
 //! | `kubelet` | a hollow kubelet: registration, heartbeats, pods, volumes, mirror pods |
+//! | `kubelet/worker` | the worker of a pod, which is busy while the runtime starts its containers |
 //! | `attach` | kube-controller-manager's attach/detach, six minutes included |
 //! | `workloads` | StatefulSet controller, scheduler, garbage collector, as far as needed |
 //! | `replica` | one process of what is under test |
@@ -90,6 +91,8 @@ mod workloads;
 
 use serde_json::Value;
 
+use crate::chance::Chance;
+
 pub use baseline::Baseline;
 pub(crate) use fencing::HOSTNAME;
 pub(crate) use guarded::claims_of;
@@ -129,9 +132,18 @@ pub(crate) fn is_shipped(caller: &str) -> bool {
     caller.starts_with(REPLICA)
 }
 
-/// The boot ID of a machine.
+/// The boot ID of a machine: a UUID, as Linux draws one at each boot.
 pub(crate) fn boot_id(node: &str, boot: u32) -> String {
-    format!("{node}-{boot}")
+    let chance = Chance::new(u64::from(boot));
+    let [high, low] = ["high", "low"].map(|half| chance.draw(node, half, 0));
+    format!(
+        "{:08x}-{:04x}-4{:03x}-8{:03x}-{:012x}",
+        high >> 32,
+        (high >> 16) & 0xFFFF,
+        high & 0xFFF,
+        low >> 52,
+        low & 0xFFFF_FFFF_FFFF
+    )
 }
 
 /// A part of an object. As `Value::pointer`, which makes two strings of every step to undo escapes that there are not

@@ -21,7 +21,7 @@ use super::stage::Audience;
 use super::strike::{Moment, Strike, Tape};
 use super::workloads::Workloads;
 use crate::api::{Disturbance, Etcd, Following, Reach};
-use crate::campaign::{Extras, Fault, Keeper, Plan, Plant};
+use crate::campaign::{Extras, Fault, Keeper, Plan, Plant, Restart};
 use crate::chance::Chance;
 use crate::checker::{Checker, Findings, Invariant, News, Presence, Tone, Violation};
 
@@ -75,6 +75,8 @@ pub struct World {
     pub(crate) members: usize,
     /// UIDs of pods that their kubelets are to evict.
     pub(crate) evicted: Mutex<BTreeSet<String>>,
+    /// Pods by UID of which a container is to be started again: why, and for how many seconds.
+    pub(crate) restarts: Mutex<BTreeMap<String, (Restart, u64)>>,
     /// Pods whose containers ended for good, and how: on the disks of their machines.
     pub(crate) ended: Mutex<BTreeMap<String, &'static str>>,
     /// How often kube-controller-manager's attach/detach controller was told to start anew.
@@ -217,6 +219,7 @@ impl World {
             devices: Mutex::default(),
             members: plan.pods,
             evicted: Mutex::default(),
+            restarts: Mutex::default(),
             ended: Mutex::default(),
             attacher_starts: AtomicU64::default(),
             with: plan.with,

@@ -95,6 +95,9 @@ impl Workloads {
                 "tolerations": self.world.tolerations(name),
                 "containers": [{ "name": "main", "image": "hollow" }] },
         });
+        if self.world.with.slow_start.is_some() && name.starts_with("data-") {
+            pod["spec"]["containers"] = super::kubelet::with_second();
+        }
         if self.world.with.sidecars && name.starts_with("data-") {
             pod["spec"]["initContainers"] = super::kubelet::with_sidecar();
         }

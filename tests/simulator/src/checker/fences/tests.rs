@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::known::{Incident, Leaving, Life, Node, Proof};
 use super::*;
-use crate::checker::{Checker, Promise, tests};
+use crate::checker::{Assumption, Checker, Promise, tests};
 
 fn state(checker: &Checker) -> parking_lot::MutexGuard<'_, State> {
     checker.state.lock()
@@ -282,28 +282,28 @@ fn l2_a_persons_word_is_made_use_of_though_the_device_fails() {
     });
 }
 
-/// The excuse for a pod that is removed for want of its Node ends with what its kubelet was given.
+/// An assumption that was broken for another node, or before the pod was asked to end, excuses nobody.
 #[test]
-fn a_kubelet_is_waited_for_as_long_as_it_may_take_to_end_a_pod_and_no_longer() {
-    let quarantine = VALID_FOR;
-    let asked = Duration::from_secs(100);
-    let grace = Duration::from_secs(30);
-    for (what, observed, until) in [
-        ("that says no generation", None, asked + grace + quarantine),
-        ("that has seen the deletion", Some(2), asked + grace + quarantine),
-        ("that has not seen it", Some(1), asked + quarantine),
+fn a_connected_kubelet_is_excused_by_what_was_broken_for_it_since_it_was_asked() {
+    let at = Duration::from_secs;
+    for (what, node, from, until, excused) in [
+        ("since", "node-0", 110, 120, true),
+        ("while it was asked", "node-0", 90, 101, true),
+        ("before", "node-0", 80, 99, false),
+        ("after the release", "node-0", 141, 150, false),
+        ("for another node", "node-1", 110, 120, false),
     ] {
         inside(|checker| {
-            let mut pod = json!({ "metadata": { "name": "a", "uid": "uid-a", "generation": 2, "deletionGracePeriodSeconds": 30,
-                "deletionTimestamp": "t" }, "spec": { "nodeName": "node-0" }, "status": { "observedGeneration": observed } });
-            if observed.is_none() {
-                pod["status"] = json!({});
-            }
             let mut state = state(checker);
-            assert!(state.may_be_ending(asked, &pod), "nobody asked it to");
-            state.fences.learn(asked, &change("Pod", "a", pod.clone()));
-            assert!(state.may_be_ending(until - Duration::from_millis(1), &pod), "a kubelet {what}");
-            assert!(!state.may_be_ending(until, &pod), "a kubelet {what}");
+            let pod = json!({ "metadata": { "name": "a", "uid": "uid-a", "generation": 2, "deletionGracePeriodSeconds": 30,
+                "deletionTimestamp": "t" }, "spec": { "nodeName": "node-0" }, "status": {} });
+            state.fences.learn(at(100), &change("Pod", "a", pod));
+            let speaks = Asked::new("node-0", http::Method::GET, "/api/v1/nodes/node-0");
+            state.hear(at(139), &speaks);
+            assert_eq!(state.excuse_of_release(at(140), "uid-a", "node-0"), None, "{what}");
+            state.broken(Assumption::Hears, Some(node), at(from), at(until));
+            assert_eq!(state.excuse_of_release(at(140), "uid-a", "node-0").is_some(), excused, "{what}");
+            assert!(state.excuse_of_release(at(155), "uid-a", "node-0").is_some(), "nobody could hear it");
         });
     }
 }

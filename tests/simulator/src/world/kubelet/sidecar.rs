@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::worker::{self, ContainerState, has_second};
 use super::{Kubelet, path, word};
 
 /// The init containers of a pod with a sidecar: one that ends before it, and it.
@@ -48,11 +49,15 @@ impl Kubelet {
             return;
         }
         let now = format!("{:.0}", self.env.clock.wall());
-        let patch = json!({ "metadata": { "uid": word(pod, "/metadata/uid") }, "status": {
+        let mut patch = json!({ "metadata": { "uid": word(pod, "/metadata/uid") }, "status": {
             "initContainerStatuses": statuses(pod, true, &now),
             "containerStatuses": [{ "name": "main", "image": "hollow", "imageID": "hollow", "ready": false,
                 "restartCount": 0, "state": { "terminated": { "exitCode": 0, "finishedAt": now }, "running": null } }],
         } });
+        if has_second(pod) {
+            patch["status"]["containerStatuses"] =
+                worker::statuses(ContainerState::Terminated, ContainerState::Terminated, &now);
+        }
         self.ask("PATCH", &format!("{}/status", path(pod)), Some(patch)).await;
         self.world.checker.probe("a sidecar outlived the main container");
         self.env.sleep(Duration::from_secs(self.draw(uid, "sidecar", grace / 2 + 1))).await;

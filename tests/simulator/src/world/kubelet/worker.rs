@@ -1,0 +1,107 @@
+//! The worker of a pod while `SyncPod` of the runtime runs.
+//!
+//! As the kubelet of 1.37.2 does it: `Kubelet.SyncPod` writes the pod's status first, with its `observedGeneration` and with
+//! all containers as they were before (`generateAPIPodStatus`, `SetPodStatus`), and then calls `SyncPod` of the runtime with
+//! `context.WithoutCancel`. That starts the containers one after the other, and waits for each image and for each hook
+//! `postStart`. Meanwhile the containers before it run, the worker reports nothing, and a deletion waits.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{Kubelet, path, sidecar, word};
+use crate::campaign::Restart;
+
+/// The containers of a pod whose second one is slow to start.
+pub(in crate::world) fn with_second() -> Value {
+    json!([{ "name": "main", "image": "hollow" }, { "name": "second", "image": "slow" }])
+}
+
+pub(super) fn has_second(pod: &Value) -> bool {
+    pod.pointer("/spec/containers/1").is_some()
+}
+
+/// How a container is reported.
+#[derive(Clone, Copy)]
+pub(super) enum ContainerState {
+    /// The default of `convertToAPIContainerStatuses`; with init containers the reason is another.
+    Waiting(&'static str),
+    Running,
+    Terminated,
+}
+
+impl ContainerState {
+    fn report(self, now: &str) -> Value {
+        let state = |waiting: Value, running: Value, terminated: Value| json!({ "waiting": waiting, "running": running, "terminated": terminated });
+        match self {
+            Self::Waiting(reason) => state(json!({ "reason": reason }), Value::Null, Value::Null),
+            Self::Running => state(Value::Null, json!({ "startedAt": now }), Value::Null),
+            Self::Terminated => state(Value::Null, Value::Null, json!({ "exitCode": 0, "finishedAt": now })),
+        }
+    }
+}
+
+/// What is said of the two containers.
+pub(super) fn statuses(main: ContainerState, second: ContainerState, now: &str) -> Value {
+    let status = |name: &str, state: ContainerState| {
+        json!({ "name": name, "image": "hollow", "imageID": "hollow", "ready": matches!(state, ContainerState::Running),
+            "restartCount": 0, "state": state.report(now) })
+    };
+    json!([status("main", main), status("second", second)])
+}
+
+impl Kubelet {
+    /// What a kubelet reports of a pod before it starts a container of it.
+    pub(super) async fn report_starting(&self, pod: &Value) {
+        if !has_second(pod) {
+            return;
+        }
+        let now = format!("{:.0}", self.env.clock.wall());
+        let inits = sidecar::statuses(pod, true, &now);
+        let waiting =
+            ContainerState::Waiting(if inits.is_some() { "PodInitializing" } else { "ContainerCreating" });
+        let mut status = json!({ "phase": "Pending", "observedGeneration": self.observed(pod), "startTime": now,
+            "containerStatuses": statuses(waiting, waiting, &now) });
+        if let Some(inits) = inits {
+            status["initContainerStatuses"] = inits;
+        }
+        self.report_status(pod, status).await;
+    }
+
+    /// The first container runs, and the worker is busy with the second.
+    pub(super) async fn start_second(&self, pod: &Value) {
+        if let Some(seconds) = self.world.with.slow_start.filter(|_| has_second(pod)) {
+            self.env.sleep(Duration::from_secs(seconds)).await;
+            self.told_late(pod);
+        }
+    }
+
+    /// The second container is started again, and the worker is busy with that. One that crashed its kubelet reports as
+    /// terminated. One whose liveness probe failed ends in the same `SyncPod` that starts it again: it was reported running.
+    pub(super) async fn restart(&self, pod: &Value, why: Restart, seconds: u64) {
+        if !has_second(pod) {
+            return;
+        }
+        if why == Restart::Crashed {
+            let now = format!("{:.0}", self.env.clock.wall());
+            let status = json!({ "phase": "Running", "observedGeneration": self.observed(pod),
+                "containerStatuses": statuses(ContainerState::Running, ContainerState::Terminated, &now) });
+            self.report_status(pod, status).await;
+        }
+        self.world.checker.probe("a worker was busy with a container that starts again");
+        self.env.sleep(Duration::from_secs(seconds)).await;
+        self.told_late(pod);
+    }
+
+    fn told_late(&self, pod: &Value) {
+        let now = self.pod(word(pod, "/metadata/uid"));
+        if now.is_none_or(|pod| pod.pointer("/metadata/deletionTimestamp").is_some()) {
+            self.world.checker.probe("a worker was busy when its pod was deleted");
+        }
+    }
+
+    async fn report_status(&self, pod: &Value, status: Value) {
+        let patch = json!({ "metadata": { "uid": word(pod, "/metadata/uid") }, "status": status });
+        self.ask("PATCH", &format!("{}/status", path(pod)), Some(patch)).await;
+    }
+}
