@@ -55,6 +55,7 @@ pub fn draw(seed: u64) -> Plan {
     super::confirmations::add(&mut plan);
     super::sick::add(&mut plan);
     super::wires::add(&mut plan);
+    super::workers::add(&mut plan);
     plan
 }
 

@@ -14,6 +14,7 @@
 //! | `provider` | the part that is about a cloud that switches its instances |
 //! | `agents` | the part that is about agents with watchdogs |
 //! | `volumes` | the part that is about exclusive volumes |
+//! | `workers` | the part that is about kubelets whose pod workers are busy |
 //! | `many` | many seeds on all cores, and what they came to |
 //! | `twins` | plans whose worlds look the same |
 //! | `plant` | bugs that can be planted into what is under test |
@@ -44,6 +45,7 @@ mod told;
 mod twins;
 mod volumes;
 mod wires;
+mod workers;
 
 pub use corpus::{Entry, page, subject};
 pub use draw::draw;

@@ -56,3 +56,13 @@ fn bug_two_processes_ran_when_a_device_of_a_sick_node_that_renews_reached_anothe
     let (plan, outcome) = known("bug-wrong-device-of-a-sick-node");
     assert!(both_ran(&outcome).is_empty(), "{}", tell(&plan, &outcome));
 }
+
+/// Neither the start of a container nor a deletion interrupts the other: the kubelet answers when its worker is free.
+#[test]
+fn bug_two_processes_ran_when_the_worker_of_a_pod_was_busy_as_its_node_was_deleted() {
+    for name in ["bug-busy-pod-worker", "bug-busy-pod-worker-restart"] {
+        let (plan, outcome) = known(name);
+        assert!(both_ran(&outcome).is_empty(), "{name}: {}", tell(&plan, &outcome));
+        assert!(outcome.violations.is_empty(), "{name}: {}", tell(&plan, &outcome));
+    }
+}

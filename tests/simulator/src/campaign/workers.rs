@@ -1,0 +1,34 @@
+//! The part of a drawn plan that is about kubelets whose workers are busy when their Node is deleted.
+
+use super::plan::{Fault, Plan, Restart};
+use crate::chance::{Chance, Draws};
+
+/// So many of a hundred seeds have them.
+const BUSY: u64 = 15;
+/// When the first container may be started again: the pods run.
+const BEGIN: u64 = 28;
+/// So long before the healing the last worker is free.
+const SPARE: u64 = 5;
+
+/// Adds them to the plan of some seeds. Drawn from a chance of their own: the rest of the plan is what it was.
+///
+/// A liveness probe that fails is not drawn: by the last report of its kubelet all containers run, so that nobody can see that the
+/// worker is busy (docs/proof.md names it).
+pub(super) fn add(plan: &mut Plan) {
+    let mut draws = Draws::new(Chance::new(plan.seed).part("workers", 0));
+    if !draws.percent(BUSY) {
+        return;
+    }
+    plan.with.slow_start = Some(1 + draws.below(120));
+    for _ in 0..1 + draws.below(3) {
+        let pod = usize::try_from(draws.below(plan.pods as u64)).unwrap_or(0);
+        let node = usize::try_from(draws.below(plan.nodes as u64)).unwrap_or(0);
+        let at = BEGIN + draws.below(plan.heal_at - BEGIN - SPARE);
+        let seconds = (1 + draws.below(250)).min(plan.heal_at - SPARE - at);
+        plan.faults.push((at, Fault::RestartContainer { pod, why: Restart::Crashed, seconds }));
+        if draws.percent(50) {
+            plan.faults.push((at + draws.below(SPARE), Fault::DeleteNode { node }));
+        }
+    }
+    plan.faults.sort_by_key(|(at, _)| *at);
+}
