@@ -98,11 +98,10 @@ fn node_gone(pod: &Pod, name: &str, scene: &Scene<'_>) -> Finding {
 }
 
 fn new_boot(node: &Node) -> Finding {
-    let boot = node.life.as_ref().map_or("", |life| &*life.boot_id);
+    let boot = node.life.as_ref().map(|life| life.boot_id.to_string()).unwrap_or_default();
     let detail = match boot.get(..8) {
         Some(short) => format!("still boot {short}…"),
-        None if boot.is_empty() => "the node does not report its boot ID".to_owned(),
-        None => format!("still boot {boot}"),
+        None => "the node reports no boot ID that is a UUID".to_owned(),
     };
     finding("NewBootID", "its node has rebooted", Some(false), detail)
 }
@@ -142,13 +141,13 @@ pub(super) fn of_node(node: &Node, scene: &Scene<'_>) -> Vec<Finding> {
 /// The evidence of people or of devices that is told, the oldest first: all about this life of the node, or the last about an
 /// earlier one. It is kept for months.
 fn told<'a>(node: &Node, person: bool, scene: &Scene<'a>) -> Vec<&'a Proof> {
-    let boot = node.life.as_ref().map_or("", |life| &*life.boot_id);
+    let boot = node.life.as_ref().map(|life| life.boot_id).unwrap_or_default();
     let mut all: Vec<&Proof> =
         scene.view.proofs_of(&node.name).filter(|proof| is_persons(proof) == person).collect();
     all.sort_by_key(|proof| proof.rv);
     let about = |proof: &&Proof| {
         let life = &proof.spec.node;
-        life.boot_id == boot && life.uid == node.uid.to_string()
+        boot.is(life.boot()) && life.uid == node.uid.to_string()
     };
     match all.iter().any(about) {
         true => all.retain(about),
@@ -235,12 +234,12 @@ pub(super) fn dry_run<'a>(node: &Node, scene: &Scene<'a>) -> Option<&'a Fence> {
 }
 
 fn of_this_life<'a>(node: &Node, scene: &Scene<'a>) -> impl Iterator<Item = &'a Fence> {
-    let boot = node.life.as_ref().map(|life| life.boot_id.to_string()).unwrap_or_default();
+    let boot = node.life.as_ref().map(|life| life.boot_id).unwrap_or_default();
     let uid = node.uid.to_string();
     scene
         .view
         .fences_of(&node.name)
-        .filter(move |fence| *fence.spec.node.boot_id == *boot && fence.spec.node.uid == uid)
+        .filter(move |fence| boot.is(fence.spec.node.boot()) && fence.spec.node.uid == uid)
 }
 
 fn attempt_words(fence: &Fence, wall: Timestamp) -> String {

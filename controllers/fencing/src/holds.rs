@@ -36,7 +36,7 @@ pub enum Hold {
     },
     /// Which life of the node would be fenced cannot be said.
     #[error(
-        "node {node} is lost and has no status.nodeInfo.bootID. Without it, evidence about this boot cannot be told from evidence about the next one. Find out what is wrong with the node, and start it by hand"
+        "node {node} is lost and has no UUID in status.nodeInfo.bootID. Without it, evidence about this boot cannot be told from evidence about the next one. Find out what is wrong with the node, and start it by hand"
     )]
     NoBootId {
         /// Its name.

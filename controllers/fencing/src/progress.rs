@@ -20,7 +20,7 @@ use super::{drain, recover, remediate};
 /// Decides about a live incident.
 pub(super) fn progress(incident: &Incident<'_>) -> Decision {
     if let Machine::Unsaid(node) = incident.machine {
-        let why = "it has no status.nodeInfo.bootID".to_owned();
+        let why = "it has no UUID in status.nodeInfo.bootID".to_owned();
         let hold = Hold::from(NodeUnreadable { node: Arc::clone(&node.name), why });
         return Decision::hold(Subject::Node(Arc::clone(&node.name)), hold);
     }

@@ -79,7 +79,7 @@ const GROWTH: usize = 64;
 const LEAST: usize = 64 << 10;
 
 fn life() -> Value {
-    json!({ "name": "n", "uid": "uid-n", "bootID": "boot-n" })
+    json!({ "name": "n", "uid": "uid-n", "bootID": "b0000000-0000-4000-8000-00000000000a" })
 }
 
 fn sample() -> Value {
@@ -87,7 +87,7 @@ fn sample() -> Value {
 }
 
 fn fence_device() -> Obj {
-    let target = json!({ "node": "n", "power": "On", "identity": "Match", "looked": stamp(5), "bootID": "boot-n", "nodeUID": "uid-n" });
+    let target = json!({ "node": "n", "power": "On", "identity": "Match", "looked": stamp(5), "bootID": "b0000000-0000-4000-8000-00000000000a", "nodeUID": "uid-n" });
     let status = json!({ "observedGeneration": 1, "conditions": [], "targets": [target] });
     let spec = json!({ "driver": "Redfish", "monitorSeconds": 300, "parameters": { "address": "https://bmc-{{.Node.Name}}" },
         "nodeSelector": { "matchLabels": {} }, "timeouts": { "powerOff": "60s" }, "identityCheck": "Required" });
@@ -129,9 +129,10 @@ fn seed(kind: Kind) -> Obj {
             .owned("apps/v1", "StatefulSet", "db")
             .using("c")
             .ready("True"),
-        Kind::Nodes => {
-            objects::node("n").boot("boot-n").set("/metadata/creationTimestamp", json!(stamp(-9))).tainted()
-        }
+        Kind::Nodes => objects::node("n")
+            .boot("b0000000-0000-4000-8000-00000000000a")
+            .set("/metadata/creationTimestamp", json!(stamp(-9)))
+            .tainted(),
         Kind::NodeLeases => objects::lease("n", 1),
         Kind::Budgets => objects::budget("b", "db", &selector),
         Kind::Deployments | Kind::ReplicaSets | Kind::StatefulSets | Kind::ReplicationControllers => {
@@ -147,7 +148,9 @@ fn seed(kind: Kind) -> Obj {
         Kind::Attachments => {
             named("va").set("/spec", json!({ "nodeName": "n", "source": { "persistentVolumeName": "v" } }))
         }
-        Kind::VolumeLeases => objects::volume_lease("v", Some("n/uid-n/boot-n")),
+        Kind::VolumeLeases => {
+            objects::volume_lease("v", Some("n/uid-n/b0000000-0000-4000-8000-00000000000a"))
+        }
     }
 }
 

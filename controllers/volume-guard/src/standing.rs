@@ -39,13 +39,12 @@ impl Holding<'_> {
             Lookup::Unknown(why) => return Standing::Doubted(Doubt::Unreadable(why.to_owned())),
             Lookup::Absent => return self.missing(view, now),
         };
-        let boot_id = node.life.as_ref().map_or("", |life| &*life.boot_id);
-        let known = !boot_id.is_empty() && !holder.boot_id.is_empty();
+        let boot_id = node.life.as_ref().map(|life| life.boot_id).unwrap_or_default();
         if node.uid != holder.node_uid {
-            let same = known && boot_id == &*holder.boot_id;
+            let same = boot_id.is(holder.boot_id);
             return if same { Standing::Registered(node) } else { Standing::Doubted(Doubt::Replaced) };
         }
-        if known && boot_id != &*holder.boot_id {
+        if boot_id.differs(holder.boot_id) {
             return Standing::Over(FencedBy::Rebooted);
         }
         if node.readiness != Readiness::Ready {

@@ -124,7 +124,7 @@ fn life(meta: &wire::ObjectMeta, spec: &wire::NodeSpec, status: &wire::NodeStatu
     let labelled = meta.labels.get(LEFT_ALONE_LABEL).is_some_and(|value| value == "true");
     let taint = spec.taints.iter().find(|taint| taint.key.as_deref() == Some(OUT_OF_SERVICE_TAINT));
     Life {
-        boot_id: text(info.and_then(|info| info.boot_id.as_ref())),
+        boot_id: info.and_then(|info| info.boot_id.as_deref()).unwrap_or_default().into(),
         system_uuid: text(info.and_then(|info| info.system_uuid.as_ref())),
         provider_id: text(spec.provider_id.as_ref()),
         labels: meta.labels.clone(),

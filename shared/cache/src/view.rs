@@ -485,8 +485,11 @@ impl<'a> View<'a> {
     /// The node, as evidence about it is compared with it.
     fn as_it_is(&self, node: &Node) -> Now {
         let none = Default::default();
-        let (boot_id, labels) = node.life.as_ref().map_or(("", &none), |life| (&*life.boot_id, &life.labels));
-        let (name, uid, boot_id) = (node.name.to_string(), node.uid.to_string(), boot_id.to_owned());
+        let (boot_id, labels) = node
+            .life
+            .as_ref()
+            .map_or((String::new(), &none), |life| (life.boot_id.to_string(), &life.labels));
+        let (name, uid) = (node.name.to_string(), node.uid.to_string());
         let life = Incarnation { name, uid, boot_id };
         Now { life, renewed: self.lease(&node.name), wanted: self.minimum_evidence(labels) }
     }
@@ -548,8 +551,7 @@ impl<'a> View<'a> {
             self.said(proof, now).stands().is_ok()
                 && proof.spec.kind == KindOfEvidence::StorageFenced
                 && proof.spec.storage.iter().any(|storage| storage.driver == driver)
-                && !life.boot_id.is_empty()
-                && proof.spec.node.boot_id == *life.boot_id
+                && life.boot_id.is(proof.spec.node.boot())
                 && proof.spec.node.uid == life.node_uid.to_string()
         })
     }

@@ -51,7 +51,7 @@ mod tests {
     #[test]
     fn a_person_is_told_the_address_that_the_device_has_for_the_node() {
         let world = World::listed();
-        world.apply(Kind::Nodes, &objects::node("n").boot("boot-1"), at(0));
+        world.apply(Kind::Nodes, &objects::node("n").boot("b0000000-0000-4000-8000-000000000001"), at(0));
         let guard = world.read();
         let Lookup::Known(node) = guard.view().node("n") else { panic!("no node") };
         let agent = |parameters: serde_json::Value| json!({ "driver": "Agent", "agent": "fence_ipmilan", "parameters": parameters });

@@ -54,11 +54,17 @@ mod tests {
         // The published values of FNV-1a.
         assert_eq!(fnv(&[b"a"]), 0xaf63_dc4c_8601_ec8c);
         assert_eq!(fnv(&[b"foo", b"bar"]), 0x8594_4171_f739_67e8);
-        let node =
-            Incarnation { name: "n".to_owned(), uid: "uid-n".to_owned(), boot_id: "boot-1".to_owned() };
+        let node = Incarnation {
+            name: "n".to_owned(),
+            uid: "uid-n".to_owned(),
+            boot_id: "b0000000-0000-4000-8000-000000000001".to_owned(),
+        };
         let uid = Uid::new("uid-nf").unwrap();
         let name = |attempt| storage_evidence_name(&node, &uid, attempt);
-        assert_eq!(name(2), format!("n-{:016x}", fnv(&[b"uid-n\0boot-1\0storageuid-nf\x002"])));
+        assert_eq!(
+            name(2),
+            format!("n-{:016x}", fnv(&[b"uid-n\0b0000000-0000-4000-8000-000000000001\0storageuid-nf\x002"]))
+        );
         assert_ne!(name(2), name(3));
     }
 }

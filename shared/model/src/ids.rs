@@ -63,17 +63,19 @@ impl fmt::Display for Uid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Repr::Text(text) => f.write_str(text),
-            Repr::Uuid(bytes) => {
-                for (at, byte) in bytes.iter().enumerate() {
-                    if matches!(at, 4 | 6 | 8 | 10) {
-                        f.write_str("-")?;
-                    }
-                    write!(f, "{byte:02x}")?;
-                }
-                Ok(())
-            }
+            Repr::Uuid(bytes) => write_uuid(bytes, f),
         }
     }
+}
+
+fn write_uuid(bytes: &[u8; 16], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    for (at, byte) in bytes.iter().enumerate() {
+        if matches!(at, 4 | 6 | 8 | 10) {
+            f.write_str("-")?;
+        }
+        write!(f, "{byte:02x}")?;
+    }
+    Ok(())
 }
 
 impl fmt::Debug for Uid {
@@ -85,6 +87,49 @@ impl fmt::Debug for Uid {
 impl Serialize for Uid {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
+    }
+}
+
+/// The boot of a machine, by `status.nodeInfo.bootID`. Only a UUID counts: Linux draws one at each boot. Windows counts its
+/// boots, so machines of one image have equal numbers: there, as where nothing is said, the boot is unknown.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct BootId(Option<[u8; 16]>);
+
+impl BootId {
+    /// Nobody says which.
+    #[must_use]
+    pub const fn is_unknown(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Whether both are known, and are one. Two that are unknown are not.
+    #[must_use]
+    pub fn is(self, other: Self) -> bool {
+        self == other && !self.is_unknown()
+    }
+
+    /// Whether both are known, and are two.
+    #[must_use]
+    pub fn differs(self, other: Self) -> bool {
+        self != other && !self.is_unknown() && !other.is_unknown()
+    }
+}
+
+impl From<&str> for BootId {
+    fn from(text: &str) -> Self {
+        Self(parse_uuid(text).filter(|bytes| *bytes != [0; 16]))
+    }
+}
+
+impl fmt::Display for BootId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.map_or(Ok(()), |bytes| write_uuid(&bytes, f))
+    }
+}
+
+impl fmt::Debug for BootId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
     }
 }
 
@@ -174,6 +219,22 @@ mod tests {
         let upper = Uid::new("0B5E2F3A-0000-4000-8000-00000000000A").unwrap();
         assert_ne!(lower, upper);
         assert_eq!(upper.to_string(), "0B5E2F3A-0000-4000-8000-00000000000A");
+    }
+
+    /// Windows counts its boots: two machines of one image were taken for one.
+    #[test]
+    fn bug_a_number_of_boots_was_taken_for_the_identity_of_one() {
+        let (one, two) = ("b0000000-0000-4000-8000-000000000001", "b0000000-0000-4000-8000-000000000002");
+        assert_eq!(BootId::from(one).to_string(), one);
+        for (text, known) in [(one, true), (two, true), ("5", false), ("", false), ("boot-1", false)] {
+            assert_eq!(BootId::from(text).is_unknown(), !known, "{text:?}");
+            assert_eq!(BootId::from(text).is(text.into()), known, "{text:?}");
+            assert_eq!(BootId::from(text).differs(one.into()), known && text != one, "{text:?}");
+        }
+        let upper = "B0000000-0000-4000-8000-00000000000A";
+        for text in [upper, "00000000-0000-0000-0000-000000000000"] {
+            assert!(BootId::from(text).is_unknown(), "{text}");
+        }
     }
 
     #[test]

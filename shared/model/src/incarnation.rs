@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::BootId;
+
 /// Which node, and which life of its machine. Facts are about incarnations.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -13,8 +15,16 @@ pub struct Incarnation {
     /// The UID of its Node object.
     #[schemars(length(min = 1, max = 64))]
     pub uid: String,
-    /// `status.nodeInfo.bootID`: it changes whenever the machine boots.
+    /// `status.nodeInfo.bootID`, a UUID: it changes whenever the machine boots.
     #[schemars(length(min = 1, max = 128))]
     #[serde(rename = "bootID")]
     pub boot_id: String,
+}
+
+impl Incarnation {
+    /// The boot, if it is one that counts.
+    #[must_use]
+    pub fn boot(&self) -> BootId {
+        (*self.boot_id).into()
+    }
 }

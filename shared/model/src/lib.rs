@@ -21,7 +21,7 @@ pub use budget::{
     Allowed, Amount, BadAmount, Budget, BudgetKey, BudgetStatus, Disrupted, UnhealthyPolicy, Wanted,
 };
 pub use evidence::{Grade, KindOfEvidence};
-pub use ids::{BadRv, PodKey, Rv, Uid, is_kubernetes_name};
+pub use ids::{BadRv, BootId, PodKey, Rv, Uid, is_kubernetes_name};
 pub use incarnation::Incarnation;
 pub use intern::Interner;
 pub use labels::{BadSelector, Labels, Requirement, Selector};

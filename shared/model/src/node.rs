@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{Incarnation, Mono, Rv, Taint, Uid};
+use super::{BootId, Incarnation, Mono, Rv, Taint, Uid};
 
 /// The taint by which somebody asserts that a node is off (KEP-2268).
 pub const OUT_OF_SERVICE_TAINT: &str = "node.kubernetes.io/out-of-service";
@@ -100,8 +100,8 @@ pub struct NodeKey {
 /// What fencing asks of a node: which machine it is, which life of it, and what is said of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Life {
-    /// `status.nodeInfo.bootID`, empty if nobody says.
-    pub boot_id: Box<str>,
+    /// `status.nodeInfo.bootID`.
+    pub boot_id: BootId,
     /// `status.nodeInfo.systemUUID`, empty if nobody says.
     pub system_uuid: Box<str>,
     /// `spec.providerID`, empty if nobody says.
@@ -216,7 +216,8 @@ impl Node {
     /// The life in which it is, if it says so; nobody asks where nodes are not fenced.
     #[must_use]
     pub fn incarnation(&self) -> Option<Incarnation> {
-        let boot_id = self.life.as_ref().map(|life| life.boot_id.to_string()).filter(|id| !id.is_empty())?;
+        let boot_id = self.life.as_ref().map(|life| life.boot_id).filter(|id| !id.is_unknown())?;
+        let boot_id = boot_id.to_string();
         Some(Incarnation { name: self.name.to_string(), uid: self.uid.to_string(), boot_id })
     }
 

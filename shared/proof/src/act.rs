@@ -5,7 +5,7 @@
 //! each, which the guard compares with the bytes.
 
 use jiff::Timestamp;
-use pod_safety_model::{Incarnation, Kind, Mono, OUT_OF_SERVICE_TAINT, Rv};
+use pod_safety_model::{BootId, Incarnation, Kind, Mono, OUT_OF_SERVICE_TAINT, Rv};
 use pod_safety_wire as wire;
 use serde_json::{Value, json};
 
@@ -181,9 +181,8 @@ impl<'a> WholeNode<'a> {
     /// Its incarnation.
     #[must_use]
     pub fn incarnation(&self) -> Incarnation {
-        let (uid, boot_id) =
-            (self.text("/metadata/uid").to_owned(), self.text("/status/nodeInfo/bootID").to_owned());
-        Incarnation { name: self.name.to_owned(), uid, boot_id }
+        let (uid, boot) = (self.text("/metadata/uid").to_owned(), self.text("/status/nodeInfo/bootID"));
+        Incarnation { name: self.name.to_owned(), uid, boot_id: BootId::from(boot).to_string() }
     }
 
     /// Its version.

@@ -175,7 +175,7 @@ mod tests {
 
     fn confirmation() -> Confirmation {
         Confirmation {
-            node: life("boot-1"),
+            node: life("b0000000-0000-4000-8000-000000000001"),
             kind: KindOfEvidence::Asserted,
             lease_renewed: Some(RENEWED.to_owned()),
             valid_for: Some(Duration::from_secs(3_600)),
@@ -197,7 +197,11 @@ mod tests {
             ("of storage", |spec, _, _| spec.kind = KindOfEvidence::StorageFenced, Some(Lack::OfStorage)),
             ("of m", |spec, _, _| spec.node.name = "m".to_owned(), Some(Lack::OtherNode)),
             ("of another Node", |spec, _, _| spec.node.uid = "uid-o".to_owned(), Some(Lack::OtherLife)),
-            ("of another boot", |_, _, now| now.life = life("boot-2"), Some(Lack::OtherLife)),
+            (
+                "of another boot",
+                |_, _, now| now.life = life("b0000000-0000-4000-8000-000000000002"),
+                Some(Lack::OtherLife),
+            ),
             (
                 "of no boot",
                 |spec, _, now| (spec.node, now.life) = (life(""), life("")),
@@ -219,8 +223,11 @@ mod tests {
         ];
         for (what, change, lack) in cases {
             let mut spec = confirmation();
-            let mut now =
-                Now { life: life("boot-1"), renewed: Some(RENEWED.parse().ok()), wanted: Grade::Asserted };
+            let mut now = Now {
+                life: life("b0000000-0000-4000-8000-000000000001"),
+                renewed: Some(RENEWED.parse().ok()),
+                wanted: Grade::Asserted,
+            };
             let mut said = (false, false, Some(60));
             change(&mut spec, &mut said, &mut now);
             let (invalidated, deleting, age) = said;

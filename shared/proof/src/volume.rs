@@ -61,7 +61,7 @@ pub fn volume(
         (FencedBy::Evidence { .. }, HolderFacts::Fenced(found))
             if of_holder(found) && found.kind().is_of_fencing() =>
         {
-            if *found.subject() != taken_in || taken_in.boot_id.is_empty() {
+            if *found.subject() != taken_in || holder.boot_id.is_unknown() {
                 return Err(Refusal::EvidenceInvalid(
                     "the volume was taken in another incarnation of the node",
                 ));
@@ -98,7 +98,7 @@ fn rebooted(holder: &Holder, look: &Look) -> Result<(EvidenceKind, Mono), Refusa
     if now.uid != holder.node_uid.to_string() {
         return Err(Refusal::EvidenceInvalid("another Node has that name"));
     }
-    if now.boot_id.is_empty() || holder.boot_id.is_empty() || now.boot_id == *holder.boot_id {
+    if !holder.boot_id.differs(now.boot()) {
         return Err(Refusal::EvidenceInvalid("the node has not booted since"));
     }
     Ok((EvidenceKind::BootChanged { node: Arc::clone(&holder.node) }, look.answered_at + VALID_FOR))
@@ -150,7 +150,7 @@ pub fn covers(
     if evidence.kind() != KindOfEvidence::StorageFenced {
         return invalid("it is not about storage");
     }
-    if *evidence.node() != taken_in(holder) || holder.boot_id.is_empty() {
+    if *evidence.node() != taken_in(holder) || holder.boot_id.is_unknown() {
         return invalid("the volume was taken in another incarnation of the node");
     }
     if !evidence.spec.storage.iter().any(|storage| Some(&*storage.driver) == driver) {

@@ -50,7 +50,7 @@ pub enum PeopleError {
     Heard(String),
     /// It does not say which boot it is in.
     #[error(
-        "node {0} has no status.nodeInfo.bootID, so a confirmation about this boot could not be told from one about the next"
+        "node {0} has no UUID in status.nodeInfo.bootID, so a confirmation about this boot could not be told from one about the next"
     )]
     NoBootId(String),
     /// Nobody said how to fence it.

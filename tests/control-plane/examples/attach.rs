@@ -36,7 +36,7 @@ async fn main() -> Result<()> {
     let kubeconfig = plane.install_pod_safety().await?;
     let api = plane.admin();
     plane.namespace(NAMESPACE).await?;
-    let mut node = objects::node(NODE).with_boot_id("boot-1");
+    let mut node = objects::node(NODE).with_boot_id("b0000000-0000-4000-8000-000000000001");
     let managed = "volumes.kubernetes.io/controller-managed-attach-detach";
     node.metadata.annotations.get_or_insert_default().insert(managed.to_owned(), "true".to_owned());
     objects::create_node(&api, &node).await?;

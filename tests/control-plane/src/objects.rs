@@ -25,6 +25,13 @@ pub const LEASE_NAMESPACE: &str = "kube-node-lease";
 /// The kubelet's default.
 const LEASE_SECONDS: i32 = 40;
 
+/// The boot ID of this boot of a machine: a UUID, as Linux has it.
+#[must_use]
+pub fn boot_id(node: &str, number: u32) -> String {
+    let of_node = node.bytes().fold(0_u64, |sum, byte| (sum * 31 + u64::from(byte)) & 0xffff_ffff);
+    format!("{of_node:08x}-0000-4000-8000-{number:012x}")
+}
+
 /// A node with room for pods, and Ready.
 pub fn node(name: &str) -> Node {
     let room = BTreeMap::from([
@@ -34,7 +41,7 @@ pub fn node(name: &str) -> Node {
     ]);
     let labels = BTreeMap::from([("kubernetes.io/hostname".to_owned(), name.to_owned())]);
     let node_info = NodeSystemInfo {
-        boot_id: format!("boot-1-of-{name}"),
+        boot_id: boot_id(name, 1),
         kubelet_version: "v1.37.2".to_owned(),
         operating_system: "linux".to_owned(),
         ..NodeSystemInfo::default()

@@ -81,7 +81,7 @@ pub(crate) fn evidence(evidence: &FenceEvidence, of_provider: bool) -> Option<Ra
 
 /// The boot ID of that boot.
 pub(crate) fn boot_id(boot: u8) -> String {
-    format!("boot-{boot}")
+    format!("b0000000-0000-4000-8000-{boot:012}")
 }
 
 /// A pod as the cache has it.

@@ -113,7 +113,7 @@ fn doubts() -> impl Strategy<Value = Doubt> {
 
 /// Boot 0 is not reported.
 fn boot(boot: u8) -> String {
-    if boot == 0 { String::new() } else { format!("b{boot}") }
+    if boot == 0 { String::new() } else { format!("b0000000-0000-4000-8000-{boot:012}") }
 }
 
 fn node(doubt: &Doubt) -> Value {

@@ -62,7 +62,7 @@ impl Rig {
         fs::write(at("proc/1/mountinfo"), "").unwrap();
         fs::write(at("proc/1/stat"), "1 (init) S 0 1\n").unwrap();
         fs::create_dir_all(at("proc/sys/kernel/random")).unwrap();
-        fs::write(at("proc/sys/kernel/random/boot_id"), "boot-1\n").unwrap();
+        fs::write(at("proc/sys/kernel/random/boot_id"), "b0000000-0000-4000-8000-000000000001\n").unwrap();
         let server = Arc::new(Server::start().await);
         fs::create_dir(at("account")).unwrap();
         fs::write(at("account/token"), token()).unwrap();
@@ -239,13 +239,14 @@ fn what_was_revoked_is_ended_and_nothing_is_petted_until_then() {
         // The next boot says it.
         rig.agent.take().unwrap().kill().unwrap();
         let last: u64 = survived(rig).lines().last().unwrap().split_once(' ').unwrap().1.parse().unwrap();
-        fs::write(rig.at("proc/sys/kernel/random/boot_id"), "boot-2\n").unwrap();
+        fs::write(rig.at("proc/sys/kernel/random/boot_id"), "b0000000-0000-4000-8000-000000000002\n")
+            .unwrap();
         fs::remove_dir_all(rig.at("run")).unwrap();
         rig.start();
         rig.until_armed().await;
         let store = rig.server.store.lock().unwrap();
-        assert_eq!(store.says("boot-id"), "boot-2");
-        assert_eq!(store.says("earlier-boot-id"), "boot-1");
+        assert_eq!(store.says("boot-id"), "b0000000-0000-4000-8000-000000000002");
+        assert_eq!(store.says("earlier-boot-id"), "b0000000-0000-4000-8000-000000000001");
         assert_eq!(store.says("earlier-boot-survived-milliseconds").parse::<u64>().unwrap(), last);
     });
 }

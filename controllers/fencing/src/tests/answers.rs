@@ -49,10 +49,18 @@ fn an_incident_that_was_called_off_begins_anew_for_who_still_asks_while_its_node
     type Change = fn(&mut Stage);
     let rows: [(&str, Change, &str); 6] = [
         ("it is lost again", |_| (), "write Pending"),
-        ("it is Ready", |stage| stage.comes_back("n", "boot-n"), "say False/False Cancelled"),
+        (
+            "it is Ready",
+            |stage| stage.comes_back("n", "b0000000-0000-4000-8000-00000000000a"),
+            "say False/False Cancelled",
+        ),
         (
             "it is lost in another life",
-            |stage| stage.change("n", |node| node["status"]["nodeInfo"]["bootID"] = json!("boot-2")),
+            |stage| {
+                stage.change("n", |node| {
+                    node["status"]["nodeInfo"]["bootID"] = json!("b0000000-0000-4000-8000-000000000002")
+                })
+            },
             "say False/False Cancelled",
         ),
         (
@@ -193,7 +201,7 @@ fn what_held_a_phase_back_goes_with_the_evidence_and_with_the_end() {
     assert_eq!(stage.only().1.gates, []);
     let mut stage = released();
     stage.edit(|_, status| status.gates = kept());
-    stage.comes_back("n", "boot-2");
+    stage.comes_back("n", "b0000000-0000-4000-8000-000000000002");
     assert_eq!(stage.act("n"), ["untaint"]);
     assert_eq!((stage.only().1.phase, stage.only().1.gates), (Phase::Done, vec![]));
 }

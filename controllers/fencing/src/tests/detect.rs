@@ -96,7 +96,10 @@ fn a_policy_says_which_further_kinds_need_their_nodes_fenced() {
 /// C4: the volume guard holds the volume until the node is proved off, so the pod's replacement waits for that.
 #[test]
 fn bug_a_node_that_held_the_volume_of_a_deployments_pod_was_never_fenced() {
-    for (holder, wanted) in [("n/uid-n/boot-n/-", "open by p"), ("m/uid-m/boot-m/-", "?FenceNotNeeded")] {
+    for (holder, wanted) in [
+        ("n/uid-n/b0000000-0000-4000-8000-00000000000a/-", "open by p"),
+        ("m/uid-m/b0000000-0000-4000-8000-00000000000b/-", "?FenceNotNeeded"),
+    ] {
         let mut stage = Stage::lost();
         stage.policy(|policy| policy.when = When::Needed);
         stage.volume_of_another("web-1");
@@ -129,10 +132,12 @@ fn of_several_policies_the_one_with_the_highest_priority_counts() {
 }
 
 #[test]
-fn who_does_not_say_his_boot_id_is_not_fenced() {
-    let mut stage = Stage::lost();
-    stage.change("n", |node| node["status"]["nodeInfo"] = json!({}));
-    assert_eq!(stage.words("n"), ["?NoBootId"]);
+fn who_does_not_say_his_boot_id_as_a_uuid_is_not_fenced() {
+    for info in [json!({}), json!({ "bootID": "5" })] {
+        let mut stage = Stage::lost();
+        stage.change("n", |node| node["status"]["nodeInfo"] = info);
+        assert_eq!(stage.words("n"), ["?NoBootId"]);
+    }
 }
 
 #[test]

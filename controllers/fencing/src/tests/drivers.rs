@@ -172,7 +172,7 @@ fn a_machine_that_booted_keeps_its_storage_fenced_until_its_old_pods_are_gone() 
     let mut stage = of_storage(&["bmc"]);
     assert_eq!(stage.act("n"), ["prove-storage"]);
     stage.pod("db-0", "n", Stage::terminating);
-    stage.comes_back("n", "boot-2");
+    stage.comes_back("n", "b0000000-0000-4000-8000-000000000002");
     assert_eq!(stage.words("n"), ["?WaitsForPods"]);
     stage.gone(Kind::Pods, "db-0");
     assert_eq!(stage.act("n"), ["write Superseded"]);

@@ -26,7 +26,12 @@ fn evidence_about_a_node_that_is_gone_counts_for_its_life_and_as_its_policy_asks
         ("a person's word", |_| (), Grade::Asserted, true),
         ("a person's word, where more is asked for", |_| (), Grade::Verified, false),
         ("two looks", |proof| proof["spec"]["kind"] = json!("PowerOff"), Grade::Verified, true),
-        ("another boot", |proof| proof["spec"]["node"]["bootID"] = json!("boot-0"), Grade::Asserted, false),
+        (
+            "another boot",
+            |proof| proof["spec"]["node"]["bootID"] = json!("b0000000-0000-4000-8000-000000000000"),
+            Grade::Asserted,
+            false,
+        ),
         ("another Node", |proof| proof["spec"]["node"]["uid"] = json!("uid-m"), Grade::Asserted, false),
         ("another name", |proof| proof["spec"]["node"]["name"] = json!("m"), Grade::Asserted, false),
         (
@@ -151,7 +156,7 @@ fn that_a_node_says_ready_is_a_sign_of_life_only_if_it_said_so_after_the_evidenc
 #[test]
 fn a_node_that_was_just_heard_is_left_alone_for_the_time_of_its_policy_and_to_the_second() {
     let mut stage = pending();
-    stage.comes_back("n", "boot-n");
+    stage.comes_back("n", "b0000000-0000-4000-8000-00000000000a");
     stage.alive.remove("n");
     stage.wait(59);
     assert_eq!(stage.words("n"), ["write Cancelled"]);
@@ -275,7 +280,7 @@ fn storage_is_lifted_when_no_pod_there_uses_a_volume_that_is_anothers() {
             }];
         });
         stage.config.guards_volumes = true;
-        stage.comes_back("n", "boot-n");
+        stage.comes_back("n", "b0000000-0000-4000-8000-00000000000a");
         stage
     };
     type Change = fn(&mut Stage);
@@ -299,7 +304,7 @@ fn storage_is_lifted_when_no_pod_there_uses_a_volume_that_is_anothers() {
             |stage| {
                 stage.volume_of_another("db-1");
                 let lease = json!({ "metadata": { "namespace": "pod-safety-volumes", "name": "v", "uid": "uid-v", "resourceVersion": "500" },
-                "spec": { "holderIdentity": "n/uid-n/boot-n/-" } });
+                "spec": { "holderIdentity": "n/uid-n/b0000000-0000-4000-8000-00000000000a/-" } });
                 stage.world.apply(Kind::VolumeLeases, &lease, stage.mono());
             },
             "write Cancelled",

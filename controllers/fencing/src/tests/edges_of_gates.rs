@@ -52,7 +52,12 @@ fn who_cannot_begin_keeps_nobody_waiting_and_who_can_does() {
             |_| (),
             true,
         ),
-        ("its node is heard again", |stage| stage.comes_back("m", "boot-m"), |_| (), true),
+        (
+            "its node is heard again",
+            |stage| stage.comes_back("m", "b0000000-0000-4000-8000-00000000000b"),
+            |_| (),
+            true,
+        ),
         ("its node is gone", |stage| stage.gone(Kind::Nodes, "m"), |_| (), false),
         (
             "its node cannot be read",

@@ -100,7 +100,7 @@ fn a_gate_that_is_shown_is_not_written_again_though_its_numbers_move() {
     assert_eq!(stage.act("n"), ["write Pending", "?Paused", "?LargeOutage"], "another one is news");
     stage.policy(|policy| policy.paused = None);
     for name in ["m", "k", "l"] {
-        stage.comes_back(name, &format!("boot-{name}"));
+        stage.comes_back(name, super::stage::boot_of(name));
     }
     assert_eq!(stage.act("n"), ["off 1 by bmc"]);
 }

@@ -18,7 +18,7 @@ fn over() -> Stage {
     stage.config.history = Some(DAY * 90);
     stage.fence("n", Trigger::Detected, NodeFenceStatus { phase: Phase::Done, ..NodeFenceStatus::default() });
     stage.proof("n", "e", KindOfEvidence::PowerOff);
-    stage.comes_back("n", "boot-2");
+    stage.comes_back("n", "b0000000-0000-4000-8000-000000000002");
     stage.world.wall(BEGINS, stage.mono());
     stage
 }
@@ -47,14 +47,14 @@ fn an_incident_and_its_evidence_go_when_they_are_over_and_old_and_about_a_life_t
             |stage| {
                 let incident = incident_name(&stage.only().0.node);
                 stage.gone(Kind::NodeFences, &incident);
-                stage.comes_back("n", "boot-n");
+                stage.comes_back("n", "b0000000-0000-4000-8000-00000000000a");
             },
             &[],
         ),
         ("its Node is gone, and no pod is bound to it", |stage| stage.gone(Kind::Nodes, "n"), &BOTH),
         ("they are kept for ever", |stage| stage.config.history = None, &[]),
         ("only observed", |stage| stage.config.mode = Mode::Observe, &[]),
-        ("it is the life of now", |stage| stage.comes_back("n", "boot-n"), &[]),
+        ("it is the life of now", |stage| stage.comes_back("n", "b0000000-0000-4000-8000-00000000000a"), &[]),
         (
             "the node does not say its boot id",
             |stage| stage.change("n", |node| node["status"]["nodeInfo"] = json!({})),
@@ -71,7 +71,10 @@ fn an_incident_and_its_evidence_go_when_they_are_over_and_old_and_about_a_life_t
         (
             "the node holds a volume",
             |stage| {
-                let lease = pod_safety_shared::testing::objects::volume_lease("v", Some("n/uid-n/boot-n/-"));
+                let lease = pod_safety_shared::testing::objects::volume_lease(
+                    "v",
+                    Some("n/uid-n/b0000000-0000-4000-8000-00000000000a/-"),
+                );
                 stage.world.put(Kind::VolumeLeases, lease, stage.mono());
             },
             &[],

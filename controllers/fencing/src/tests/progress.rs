@@ -158,7 +158,7 @@ fn a_further_attempt_goes_through_the_gates_once_more_but_has_its_turn() {
 #[test]
 fn whoever_is_heard_again_is_left_alone_unless_a_person_asked_for_it_or_something_may_still_land() {
     let back = |mut stage: Stage| {
-        stage.comes_back("n", "boot-n");
+        stage.comes_back("n", "b0000000-0000-4000-8000-00000000000a");
         stage
     };
     assert_eq!(back(Stage::at(Phase::Pending, |_| ())).words("n"), ["write Cancelled"]);
@@ -197,11 +197,11 @@ fn who_cancels_ends_it_before_the_next_attempt_and_not_in_the_middle_of_one() {
 fn another_life_before_evidence_ends_the_incident_when_nothing_can_land_any_more() {
     for phase in [Phase::Pending, Phase::AwaitingOperator] {
         let mut stage = Stage::at(phase, |_| ());
-        stage.comes_back("n", "boot-2");
+        stage.comes_back("n", "b0000000-0000-4000-8000-000000000002");
         assert_eq!(stage.words("n"), ["write Superseded"], "{phase:?}");
     }
     let mut stage = begun();
-    stage.comes_back("n", "boot-2");
+    stage.comes_back("n", "b0000000-0000-4000-8000-000000000002");
     assert_eq!(stage.words("n"), ["?AttemptUnderWay"]);
     stage.until(132);
     assert_eq!(stage.act("n"), ["write Superseded"]);
@@ -242,7 +242,7 @@ fn evidence_of_a_person_or_of_before_a_crash_is_adopted_in_every_phase_before_fe
     assert_eq!(stage.words("n"), ["?AwaitingOperator"], "it is not believed");
     let mut stage = Stage::at(Phase::Pending, |_| ());
     stage.edit(|spec, _| spec.trigger.kind = Trigger::Person);
-    stage.comes_back("n", "boot-n");
+    stage.comes_back("n", "b0000000-0000-4000-8000-00000000000a");
     waits(&mut stage);
     assert_eq!(stage.words("n"), ["?NodeStillReady"], "of who is Ready nothing is believed");
 }

@@ -102,9 +102,11 @@ impl Sketch {
         }
         match self.machine {
             0 => {}
-            1 => stage.comes_back("n", "boot-n"),
-            2 => stage.comes_back("n", "boot-2"),
-            3 => stage.change("n", |node| node["status"]["nodeInfo"]["bootID"] = json!("boot-2")),
+            1 => stage.comes_back("n", "b0000000-0000-4000-8000-00000000000a"),
+            2 => stage.comes_back("n", "b0000000-0000-4000-8000-000000000002"),
+            3 => stage.change("n", |node| {
+                node["status"]["nodeInfo"]["bootID"] = json!("b0000000-0000-4000-8000-000000000002")
+            }),
             _ => stage.gone(Kind::Nodes, "n"),
         }
         if self.storm {

@@ -105,10 +105,10 @@ fn switched_on_and_back_with_another_boot_it_is_done_and_our_taint_goes() {
     assert_eq!(stage.words("n"), ["look"]);
     stage.seen("On");
     assert_eq!(stage.words("n"), ["?AwaitingNodeReady"]);
-    stage.comes_back("n", "boot-2");
+    stage.comes_back("n", "b0000000-0000-4000-8000-000000000002");
     stage.says("n", "False");
     assert_eq!(stage.words("n"), ["?AwaitingNodeReady"], "not Ready yet");
-    stage.comes_back("n", "boot-2");
+    stage.comes_back("n", "b0000000-0000-4000-8000-000000000002");
     assert_eq!(stage.act("n"), ["untaint"]);
     let (_, status) = stage.only();
     assert_eq!((status.phase, status.tainted), (Phase::Done, false));
@@ -118,7 +118,7 @@ fn switched_on_and_back_with_another_boot_it_is_done_and_our_taint_goes() {
 #[test]
 fn who_comes_back_by_himself_ends_his_old_pods_first() {
     let mut stage = fenced();
-    stage.comes_back("n", "boot-2");
+    stage.comes_back("n", "b0000000-0000-4000-8000-000000000002");
     assert_eq!(stage.act("n"), ["untaint"], "nothing proves this boot over");
     assert_eq!(stage.words("n"), ["?WaitsForPods"]);
     stage.gone(Kind::Pods, "db-0");
@@ -138,7 +138,7 @@ fn what_cannot_be_switched_on_is_tried_three_times() {
     stage.wait(60);
     assert_eq!(stage.act("n"), ["write AwaitingOperator"]);
     assert_eq!(stage.words("n"), ["?AwaitingOperator"], "the evidence holds, and is not taken anew");
-    stage.comes_back("n", "boot-2");
+    stage.comes_back("n", "b0000000-0000-4000-8000-000000000002");
     assert_eq!(stage.words("n"), ["untaint"]);
 }
 
@@ -257,7 +257,7 @@ fn a_kubelet_that_lives_in_the_same_boot_contradicts_the_evidence_within_half_a_
         let (_, status) = stage.only();
         assert_eq!((status.phase, status.tainted, status.gates.len()), (Phase::AwaitingOperator, false, 0));
         assert_eq!(stage.words("n"), ["?AwaitingOperator"]);
-        stage.comes_back("n", "boot-n");
+        stage.comes_back("n", "b0000000-0000-4000-8000-00000000000a");
         assert_eq!(stage.words("n"), ["?AwaitingOperator"], "a person finds out which machine it was");
     }
 }
@@ -348,7 +348,7 @@ fn bug_a_machine_that_went_off_again_after_it_was_seen_on_was_waited_for_for_eve
     stage.wait(300);
     assert_eq!(stage.act("n"), ["write AwaitingOperator"]);
     assert!(stage.only().1.message.contains("switched on 3 times"), "{}", stage.only().1.message);
-    stage.comes_back("n", "boot-2");
+    stage.comes_back("n", "b0000000-0000-4000-8000-000000000002");
     assert_eq!(stage.act("n"), ["untaint"], "late is not never");
 }
 
@@ -377,7 +377,7 @@ fn a_kubelet_that_boots_renews_its_lease_before_it_says_so_and_contradicts_nothi
     stage.beat("n");
     assert_eq!(stage.act("n"), ["write Fenced", "?SignOfLife"]);
     stage.wait(5);
-    stage.comes_back("n", "boot-2");
+    stage.comes_back("n", "b0000000-0000-4000-8000-000000000002");
     assert_eq!(stage.act("n"), ["untaint"]);
 }
 
@@ -392,6 +392,19 @@ fn a_kubelet_that_says_ready_or_registers_anew_without_a_boot_is_a_sign_of_life(
     stage.world.remove(Kind::Nodes, "uid-n", stage.mono());
     stage.change("n", |node| node["metadata"]["uid"] = json!("uid-anew"));
     assert_eq!(stage.words("n")[..2], ["write Fenced", "?SignOfLife"]);
+}
+
+/// Machines of one image count the same numbers of boots: a new one contradicted true evidence about the one before.
+#[test]
+fn bug_a_machine_with_an_equal_number_of_boots_had_a_device_distrusted() {
+    let mut stage = fenced();
+    stage.wait(1);
+    stage.world.remove(Kind::Nodes, "uid-n", stage.mono());
+    stage.change("n", |node| {
+        node["metadata"]["uid"] = json!("uid-anew");
+        node["status"]["nodeInfo"]["bootID"] = json!("5");
+    });
+    assert!(!stage.words("n").contains(&"?SignOfLife".to_owned()), "{:?}", stage.words("n"));
 }
 
 #[test]
@@ -411,7 +424,9 @@ fn a_new_life_that_is_lost_too_is_an_incident_of_its_own_and_waits_for_what_may_
     let mut stage = released();
     stage.wait(600);
     assert_eq!(stage.act("n"), ["on 2 by bmc"]);
-    stage.change("n", |node| node["status"]["nodeInfo"]["bootID"] = json!("boot-2"));
+    stage.change("n", |node| {
+        node["status"]["nodeInfo"]["bootID"] = json!("b0000000-0000-4000-8000-000000000002")
+    });
     assert_eq!(stage.words("n"), ["?AwaitingNodeReady", "?AttemptUnderWay"]);
     stage.wait(62);
     assert_eq!(stage.act("n"), ["open by p", "?AwaitingNodeReady"]);
@@ -453,7 +468,7 @@ fn attack_a_pod_of_the_new_boot_that_does_not_end_keeps_the_taint_on_the_node() 
     let mut stage = on();
     stage.answered("done");
     stage.seen("On");
-    stage.comes_back("n", "boot-2");
+    stage.comes_back("n", "b0000000-0000-4000-8000-000000000002");
     stage.pod("evil", "n", |pod| {
         pod["metadata"]["namespace"] = json!("tenant");
         pod["metadata"]["ownerReferences"] = json!([]);

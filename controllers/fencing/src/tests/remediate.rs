@@ -54,7 +54,7 @@ fn from_the_wish_to_success_its_name_is_written_before_the_incident_begins() {
 fn bug_a_node_that_came_back_is_not_fenced_anew_while_the_wish_is_still_there() {
     let mut stage = opened();
     stage.edit(|_, status| status.phase = Phase::Done);
-    stage.comes_back("n", "boot-2");
+    stage.comes_back("n", "b0000000-0000-4000-8000-000000000002");
     stage.wait(5);
     assert_eq!(stage.act("n"), ["say False/True Fenced"]);
     assert_eq!(stage.words("n"), [""; 0]);
@@ -66,7 +66,7 @@ fn bug_a_node_that_came_back_is_not_fenced_anew_while_the_wish_is_still_there() 
 #[test]
 fn a_node_may_be_well_to_whom_asks_and_is_left_when_nobody_asks_any_more() {
     let mut stage = opened();
-    stage.comes_back("n", "boot-n");
+    stage.comes_back("n", "b0000000-0000-4000-8000-00000000000a");
     stage.wait(5);
     assert!(stage.words("n")[0].starts_with("off 1 by bmc"), "who asked knows better");
     stage.remediation("n", deleted);

@@ -57,7 +57,7 @@ impl Stage {
         stage.policy(|_| ());
         stage.device("bmc", |_| ());
         for name in names {
-            let node = objects::node(name).ready("True").boot(&format!("boot-{name}"));
+            let node = objects::node(name).ready("True").boot(boot_of(name));
             let node = node.set("/status/conditions/0/lastHeartbeatTime", json!(stamp(0)));
             stage.put(node.set("/metadata/annotations", json!({})).0);
             stage.alive.insert((*name).to_owned());
@@ -244,7 +244,7 @@ impl Stage {
     /// A pod on `n`, with a volume that the volume guard calls `m`'s.
     pub(super) fn volume_of_another(&mut self, name: &str) {
         self.world.put(Kind::Claims, objects::claim("c", Some("v")), self.mono());
-        let lease = objects::volume_lease("v", Some("m/uid-m/boot-1/-"));
+        let lease = objects::volume_lease("v", Some("m/uid-m/b0000000-0000-4000-8000-000000000001/-"));
         self.world.put(Kind::VolumeLeases, lease, self.mono());
         self.pod(name, "n", |pod| *pod = Obj(pod.take()).using("c").0);
     }
@@ -466,5 +466,14 @@ impl Stage {
 
     pub(super) fn runs_on(&mut self, name: &str) {
         self.config.our_node = Some(Arc::from(name));
+    }
+}
+
+/// The boot in which each node begins.
+pub(super) fn boot_of(name: &str) -> &'static str {
+    match name {
+        "n" => "b0000000-0000-4000-8000-00000000000a",
+        "m" => "b0000000-0000-4000-8000-00000000000b",
+        _ => "b0000000-0000-4000-8000-00000000000c",
     }
 }

@@ -82,7 +82,11 @@ fn only_what_the_policy_names_counts_with_its_status_without_a_break_and_within_
         ),
         (
             "it booted, and its old condition is still written there",
-            |stage| stage.change("n", |node| node["status"]["nodeInfo"]["bootID"] = json!("boot-2")),
+            |stage| {
+                stage.change("n", |node| {
+                    node["status"]["nodeInfo"]["bootID"] = json!("b0000000-0000-4000-8000-000000000002")
+                })
+            },
             false,
         ),
         (
@@ -138,7 +142,7 @@ fn a_node_that_flaps_is_unhealthy_and_one_whose_changes_are_old_is_not() {
     for ready in ["False", "True"] {
         stage.says("n", ready);
     }
-    stage.comes_back("n", "boot-2");
+    stage.comes_back("n", "b0000000-0000-4000-8000-000000000002");
     stage.says("n", "False");
     assert!(stage.words("n").is_empty(), "a boot is no flapping");
 }
@@ -320,7 +324,7 @@ fn only_an_attempt_for_the_same_reason_in_another_boot_is_a_repetition() {
         let (attempts, conditions) = (if tried { vec![attempt] } else { Vec::new() }, vec![fenced]);
         let over = NodeFenceStatus { phase: Phase::Done, attempts, conditions, ..Default::default() };
         stage.fence("n", kind, over);
-        stage.comes_back("n", "boot-2");
+        stage.comes_back("n", "b0000000-0000-4000-8000-000000000002");
         stage.shows("n", DEADLOCK, Some("True"));
         stage.fence_for("n", trigger(), NodeFenceStatus::default());
         let held = stage.words("n").contains(&"?Repeated".to_owned());
@@ -376,7 +380,10 @@ fn attack_a_kubelet_that_plays_sick_in_each_boot_is_fenced_once_in_a_time_and_ho
         status.attempts[0].at = stamp(0);
     });
     for boot in 2..12 {
-        stage.change("n", |node| node["status"]["nodeInfo"]["bootID"] = json!(format!("boot-{boot}")));
+        stage.change("n", |node| {
+            node["status"]["nodeInfo"]["bootID"] =
+                json!(format!("b0000000-0000-4000-8000-0000000000{boot:02}"))
+        });
         stage.wait(60);
         // The incident of the boot before is superseded, and another one begins.
         let acts: Vec<String> = (0..3).flat_map(|_| stage.act("n")).collect();

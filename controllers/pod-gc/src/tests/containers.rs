@@ -72,10 +72,14 @@ fn whatever_container_is_reported_running_a_terminal_phase_is_not_believed() {
 #[test]
 fn a_sidecar_that_was_reported_running_does_not_outlive_its_machine() {
     let world = World::listed();
-    world.apply(Kind::Nodes, &node("n").boot("boot-1"), at(0));
+    world.apply(Kind::Nodes, &node("n").boot("b0000000-0000-4000-8000-000000000001"), at(0));
     let sidecar = called_ended("web-0", &[("initContainerStatuses", &["running"])]).terminating();
     world.apply(Kind::Pods, &sidecar, at(0));
     assert_eq!(reasons(&decided(&world, &on("n"), at(1), &config())), ["NoEvidence"]);
-    world.apply(Kind::FenceEvidences, &evidence("e", "n", "boot-1", "PowerOff"), at(0));
+    world.apply(
+        Kind::FenceEvidences,
+        &evidence("e", "n", "b0000000-0000-4000-8000-000000000001", "PowerOff"),
+        at(0),
+    );
     assert_eq!(asked(&decided(&world, &on("n"), at(1), &config())), ["remove web-0 because Fenced"]);
 }

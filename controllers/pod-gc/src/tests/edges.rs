@@ -37,7 +37,7 @@ fn on_a_node_that_is_not_heard_a_pod_that_waits_for_its_finalizers_waits_for_not
 /// A pod of a node that the rules about nodes decide on is theirs alone: it would be asked for twice, for two reasons.
 #[test]
 fn a_terminated_pod_is_its_nodes_where_that_is_out_of_service_or_proved_off_or_not_to_be_read() {
-    let proof = evidence("e", "n", "boot-1", "PowerOff");
+    let proof = evidence("e", "n", "b0000000-0000-4000-8000-000000000001", "PowerOff");
     let mine = ["remove web-0 because KubeletTerminated"];
     for (says, taint, is_proved, ends, collected) in [
         ("a node like others", None, false, true, true),
@@ -48,7 +48,7 @@ fn a_terminated_pod_is_its_nodes_where_that_is_out_of_service_or_proved_off_or_n
         ("both, and it ends", Some(TAINT), true, true, false),
     ] {
         let world = World::listed();
-        let machine = node("n").boot("boot-1");
+        let machine = node("n").boot("b0000000-0000-4000-8000-000000000001");
         let machine = taint.map_or(machine.clone(), |taint| machine.tainted_with(taint));
         world.apply(Kind::Nodes, &machine, at(0));
         let made = pod("web-0").on("n").ended();

@@ -127,14 +127,16 @@ fn evidence(name: &str, uid: &str, boot: &str) -> Value {
 #[test]
 fn evidence_about_another_node_frees_no_pod_though_two_of_three_are_the_same() {
     for (name, uid, boot, frees) in [
-        ("n", "uid-n", "boot-1", true),
-        ("m", "uid-n", "boot-1", false),
-        ("n", "uid-m", "boot-1", false),
-        ("n", "uid-n", "boot-2", false),
-        ("m", "uid-m", "boot-1", false),
+        ("n", "uid-n", "b0000000-0000-4000-8000-000000000001", true),
+        ("m", "uid-n", "b0000000-0000-4000-8000-000000000001", false),
+        ("n", "uid-m", "b0000000-0000-4000-8000-000000000001", false),
+        ("n", "uid-n", "b0000000-0000-4000-8000-000000000002", false),
+        ("m", "uid-m", "b0000000-0000-4000-8000-000000000001", false),
     ] {
         let world = World::listed();
-        for (node_name, boot) in [("n", "boot-1"), ("m", "boot-1")] {
+        for (node_name, boot) in
+            [("n", "b0000000-0000-4000-8000-000000000001"), ("m", "b0000000-0000-4000-8000-000000000001")]
+        {
             world.apply(Kind::Nodes, &node(node_name).boot(boot), at(0));
         }
         world.apply(Kind::Pods, &pod("web-0").on("n").terminating(), at(0));

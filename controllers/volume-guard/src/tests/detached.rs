@@ -6,8 +6,8 @@ use serde_json::json;
 
 use super::stage::{Stage, classes, ended, in_use, not_ready, said};
 
-const A: &str = "a/uid-a/boot-1/uid-p";
-const B: &str = "b/uid-b/boot-1/uid-q";
+const A: &str = "a/uid-a/b0000000-0000-4000-8000-000000000001/uid-p";
+const B: &str = "b/uid-b/b0000000-0000-4000-8000-000000000001/uid-q";
 
 /// `v` is attached to `a`, which is not heard; `d` is a driver whose storage excludes.
 fn lost() -> Stage {
@@ -75,8 +75,12 @@ fn what_others_have_detached_is_not_it() {
     stage.lease_to_detach("v", Some(A), "b");
     assert_eq!(stage.v(), ["refuse", "VolumeUnproved"], "of b it says that");
     let mut stage = detached();
-    stage.lease_to_detach("v", Some("a/uid-other/boot-1/uid-p"), "a");
-    assert_eq!(stage.v()[0], "take a/uid-a/boot-1/uid-p refused", "the same machine under another UID");
+    stage.lease_to_detach("v", Some("a/uid-other/b0000000-0000-4000-8000-000000000001/uid-p"), "a");
+    assert_eq!(
+        stage.v()[0],
+        "take a/uid-a/b0000000-0000-4000-8000-000000000001/uid-p refused",
+        "the same machine under another UID"
+    );
 }
 
 #[test]
@@ -121,7 +125,10 @@ fn who_gets_it_back_all_the_same_holds_it() {
     let mut stage = detached();
     stage.lease_to_detach("v", None, "a");
     stage.attachment("v", "a", true);
-    assert_eq!(stage.v(), ["take a/uid-a/boot-1/uid-p refused but to detach from a"]);
+    assert_eq!(
+        stage.v(),
+        ["take a/uid-a/b0000000-0000-4000-8000-000000000001/uid-p refused but to detach from a"]
+    );
 }
 
 #[test]

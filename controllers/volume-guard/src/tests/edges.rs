@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::stage::{QUARANTINE, Stage, ended, in_use, not_ready, said};
 
-const A: &str = "a/uid-a/boot-1/uid-p";
-const B: &str = "b/uid-b/boot-1/uid-q";
+const A: &str = "a/uid-a/b0000000-0000-4000-8000-000000000001/uid-p";
+const B: &str = "b/uid-b/b0000000-0000-4000-8000-000000000001/uid-q";
 
 /// Node `a` holds `v` for the pod `p`, as this Lease says.
 fn held_as(holder: &str) -> Stage {
@@ -40,12 +40,16 @@ fn a_boot_that_is_not_said_is_no_other_boot() {
     assert_eq!(stage.v(), ["refuse", "VolumeUnproved"]);
 }
 
-/// Nor is it the same boot: two machines that say nothing are not one.
+/// Nor is it the same boot: two machines that say nothing are not one. Windows counts its boots: that is nothing said.
 #[test]
-fn of_two_nodes_that_do_not_say_their_boot_the_second_is_not_the_first() {
-    for (holder, node_says) in
-        [("a/uid-a//uid-p", ""), ("a/uid-a/boot-1/uid-p", ""), ("a/uid-a//uid-p", "boot-1")]
-    {
+fn bug_of_two_nodes_whose_boot_is_no_uuid_the_second_was_taken_for_the_first() {
+    for (holder, node_says) in [
+        ("a/uid-a//uid-p", ""),
+        ("a/uid-a/5/uid-p", "5"),
+        ("a/uid-a/5/uid-p", "6"),
+        ("a/uid-a/b0000000-0000-4000-8000-000000000001/uid-p", ""),
+        ("a/uid-a//uid-p", "b0000000-0000-4000-8000-000000000001"),
+    ] {
         let mut stage = held_as(holder);
         stage.world.remove(Kind::Nodes, "uid-a", at(2));
         stage.node("a", |node| {
@@ -140,7 +144,9 @@ fn one_lease_attachment_or_claim_that_cannot_be_read_holds_every_volume() {
         ),
     ] {
         let mut stage = held_as(A);
-        stage.node("a", |node| node["status"]["nodeInfo"]["bootID"] = json!("boot-2"));
+        stage.node("a", |node| {
+            node["status"]["nodeInfo"]["bootID"] = json!("b0000000-0000-4000-8000-000000000002")
+        });
         assert_eq!(stage.v(), ["break: rebooted"]);
         stage.world.apply(kind, &object, at(2));
         assert_eq!(stage.v(), ["VolumeUnreadable"], "{kind:?}");
@@ -160,7 +166,7 @@ fn a_node_that_is_ready_under_the_taint_is_not_relieved_by_evidence_about_its_st
     });
     let proof = json!({
         "metadata": { "name": "proof", "uid": "uid-proof" },
-        "spec": { "node": { "name": "a", "uid": "uid-a", "bootID": "boot-1" }, "kind": "StorageFenced", "fence": "f", "by": "x",
+        "spec": { "node": { "name": "a", "uid": "uid-a", "bootID": "b0000000-0000-4000-8000-000000000001" }, "kind": "StorageFenced", "fence": "f", "by": "x",
             "storage": [{ "driver": "d", "className": "rbd" }] },
     });
     stage.put(Kind::FenceEvidences, proof, at(1));
@@ -250,7 +256,11 @@ fn of_several_nodes_who_has_an_attachment_comes_first_then_whose_pod_was_bound_f
     stage.attachment("v", "b", true);
     assert_eq!(stage.v(), [format!("take {B}")], "who is attached");
     stage.pod("r", Some("b"), "c", bound(3));
-    assert_eq!(stage.v(), ["take b/uid-b/boot-1/uid-r"], "for the first of its pods");
+    assert_eq!(
+        stage.v(),
+        ["take b/uid-b/b0000000-0000-4000-8000-000000000001/uid-r"],
+        "for the first of its pods"
+    );
 }
 
 /// A pod behind the gate whose only volume is this one.
@@ -384,7 +394,11 @@ fn who_waits_for_a_volume_and_who_writes_to_it() {
         if attached {
             stage.attachment("v", "b", false);
         }
-        let wanted = if writes { "VolumeOnSeveralNodes" } else { "take a/uid-a/boot-1/-" };
+        let wanted = if writes {
+            "VolumeOnSeveralNodes"
+        } else {
+            "take a/uid-a/b0000000-0000-4000-8000-000000000001/-"
+        };
         assert_eq!(stage.v(), [wanted], "{says}");
     }
 }

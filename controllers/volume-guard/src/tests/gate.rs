@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::stage::{Stage, ended, in_use, not_ready, said};
 
-const A: &str = "a/uid-a/boot-1/uid-p";
+const A: &str = "a/uid-a/b0000000-0000-4000-8000-000000000001/uid-p";
 
 fn gate(stage: &Stage, pod: &str) -> Vec<String> {
     said(&stage.of_pod(pod, 2))
@@ -93,7 +93,11 @@ fn volumes_on_two_nodes_bring_it_nowhere() {
         ]);
     });
     for (volume, claim, node) in [("v", "c", "a"), ("w", "d", "b")] {
-        stage.lease(volume, Some(&format!("{node}/uid-{node}/boot-1/-")), false);
+        stage.lease(
+            volume,
+            Some(&format!("{node}/uid-{node}/b0000000-0000-4000-8000-000000000001/-")),
+            false,
+        );
         stage.pod(&format!("user-{node}"), Some(node), claim, |_| ());
     }
     let decision = stage.of_pod("q", 2);
@@ -148,10 +152,14 @@ fn bug_a_volume_without_a_lease_was_free_though_a_node_had_it() {
         decision.holds[0].1.to_string(),
         "the pod waits for volume v: node a has it, and is about to be its owner"
     );
-    assert_eq!(stage.v(), ["take a/uid-a/boot-1/-"], "so it is said whose it is");
+    assert_eq!(
+        stage.v(),
+        ["take a/uid-a/b0000000-0000-4000-8000-000000000001/-"],
+        "so it is said whose it is"
+    );
     stage.node("a", not_ready);
     assert_eq!(gate(&stage, "q"), ["WaitsForVolume"], "lost, too");
-    stage.proof("boot-1");
+    stage.proof("b0000000-0000-4000-8000-000000000001");
     stage.lease("v", None, false);
     assert_eq!(gate(&stage, "q"), ["ungate q"], "whose life is over has nothing");
 }
@@ -173,7 +181,7 @@ fn bug_a_volume_without_a_lease_was_free_though_a_kubelet_said_that_it_was_mount
         not_ready(node);
     });
     assert_eq!(gate(&stage, "q"), ["WaitsForVolume"]);
-    stage.proof("boot-1");
+    stage.proof("b0000000-0000-4000-8000-000000000001");
     assert_eq!(gate(&stage, "q"), ["ungate q"], "it is proved off");
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::super::decide::{UNMOUNTED, UNTOLD, UNUSED};
 use super::stage::{QUARANTINE, Stage, classes, ended, in_use, not_ready, said};
 
-const A: &str = "a/uid-a/boot-1/uid-p";
+const A: &str = "a/uid-a/b0000000-0000-4000-8000-000000000001/uid-p";
 
 /// Node `a` holds `v` for the pod `p`.
 fn held() -> Stage {
@@ -235,7 +235,7 @@ fn another_node_of_that_name_is_not_the_holder() {
     stage.world.remove(Kind::Nodes, "uid-a", at(2));
     stage.node("a", |node| {
         node["metadata"]["uid"] = json!("uid-other");
-        node["status"]["nodeInfo"]["bootID"] = json!("boot-2");
+        node["status"]["nodeInfo"]["bootID"] = json!("b0000000-0000-4000-8000-000000000002");
     });
     assert_eq!(stage.v(), ["refuse", "VolumeUnproved"]);
 }
@@ -245,13 +245,15 @@ fn the_same_machine_registered_anew_goes_on() {
     let mut stage = held();
     stage.world.remove(Kind::Nodes, "uid-a", at(2));
     stage.node("a", |node| node["metadata"]["uid"] = json!("uid-other"));
-    assert_eq!(stage.v(), ["take a/uid-other/boot-1/uid-p"]);
+    assert_eq!(stage.v(), ["take a/uid-other/b0000000-0000-4000-8000-000000000001/uid-p"]);
 }
 
 #[test]
 fn who_has_booted_since_has_ended() {
     let mut stage = held();
-    stage.node("a", |node| node["status"]["nodeInfo"]["bootID"] = json!("boot-2"));
+    stage.node("a", |node| {
+        node["status"]["nodeInfo"]["bootID"] = json!("b0000000-0000-4000-8000-000000000002")
+    });
     assert_eq!(stage.v(), ["break: rebooted"]);
 }
 
@@ -259,11 +261,11 @@ fn who_has_booted_since_has_ended() {
 fn evidence_about_the_life_in_which_it_was_taken_breaks_it() {
     let mut stage = held();
     stage.node("a", not_ready);
-    stage.proof("boot-0");
+    stage.proof("b0000000-0000-4000-8000-000000000000");
     assert_eq!(stage.v(), ["refuse", "VolumeUnproved"], "about another life");
     let mut stage = held();
     stage.node("a", not_ready);
-    stage.proof("boot-1");
+    stage.proof("b0000000-0000-4000-8000-000000000001");
     assert_eq!(
         stage.v(),
         ["refuse", "VolumeUnproved"],
@@ -310,7 +312,11 @@ fn bug_of_two_nodes_that_want_it_the_one_that_writes_is_the_owner() {
     let mut stage = held();
     stage.pod("q", Some("b"), "c", |_| ());
     stage.attachment("v", "b", true);
-    assert_eq!(stage.v(), ["take b/uid-b/boot-1/uid-q"], "a has not attached it");
+    assert_eq!(
+        stage.v(),
+        ["take b/uid-b/b0000000-0000-4000-8000-000000000001/uid-q"],
+        "a has not attached it"
+    );
     stage.attachment("v", "a", true);
     assert_eq!(stage.v(), ["VolumeOnSeveralNodes"]);
     stage.world.remove(Kind::Attachments, "uid-v.b", at(2));
@@ -345,11 +351,11 @@ fn bug_what_a_tainted_node_has_unmounted_is_given_back() {
 #[test]
 fn bug_the_next_owner_is_not_relieved_of_it_for_what_the_last_one_left() {
     let mut stage = Stage::new();
-    stage.lease("v", Some("b/uid-b/boot-1/uid-q"), false);
+    stage.lease("v", Some("b/uid-b/b0000000-0000-4000-8000-000000000001/uid-q"), false);
     stage.pod("q", Some("b"), "c", |_| ());
     stage.attachment("v", "a", true);
     stage.node("a", not_ready);
-    stage.proof("boot-1");
+    stage.proof("b0000000-0000-4000-8000-000000000001");
     assert!(stage.v().is_empty());
 }
 
@@ -375,9 +381,13 @@ fn bug_an_attachment_alone_makes_no_owner_of_a_node_that_is_heard() {
     stage.attachment("v", "a", true);
     assert!(stage.v().is_empty());
     stage.node("a", in_use);
-    assert_eq!(stage.v(), ["take a/uid-a/boot-1/-"]);
+    assert_eq!(stage.v(), ["take a/uid-a/b0000000-0000-4000-8000-000000000001/-"]);
     stage.node("a", not_ready);
-    assert_eq!(stage.v(), ["take a/uid-a/boot-1/- refused"], "who is not heard may be about to use it");
+    assert_eq!(
+        stage.v(),
+        ["take a/uid-a/b0000000-0000-4000-8000-000000000001/- refused"],
+        "who is not heard may be about to use it"
+    );
 }
 
 /// Nobody was there to hear the kubelet's word: under the taint, too, it is waited for as ever.

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::super::decide::UNMOUNTED;
 use super::stage::{Stage, in_use, not_ready, said};
 
-const A: &str = "a/uid-a/boot-1/uid-p";
+const A: &str = "a/uid-a/b0000000-0000-4000-8000-000000000001/uid-p";
 
 /// Node `a` holds `v`, and its pod went in second 2 without a word of the kubelet.
 fn left() -> Stage {
@@ -77,11 +77,11 @@ fn nothing_is_decided_from_what_is_older_than_150_seconds() {
 #[test]
 fn evidence_about_another_node_breaks_no_lease() {
     for (name, uid, boot, breaks) in [
-        ("a", "uid-a", "boot-1", true),
-        ("b", "uid-a", "boot-1", false),
-        ("a", "uid-b", "boot-1", false),
-        ("b", "uid-b", "boot-1", false),
-        ("a", "uid-a", "boot-0", false),
+        ("a", "uid-a", "b0000000-0000-4000-8000-000000000001", true),
+        ("b", "uid-a", "b0000000-0000-4000-8000-000000000001", false),
+        ("a", "uid-b", "b0000000-0000-4000-8000-000000000001", false),
+        ("b", "uid-b", "b0000000-0000-4000-8000-000000000001", false),
+        ("a", "uid-a", "b0000000-0000-4000-8000-000000000000", false),
     ] {
         for (kind, storage, word) in [
             ("PowerOff", json!([]), "break by proof"),

@@ -84,7 +84,8 @@ impl Stage {
 
     pub(super) fn node(&mut self, name: &str, change: impl FnOnce(&mut Value)) {
         let labels = json!({ "kubernetes.io/hostname": format!("host-{name}") });
-        let node = objects::node(name).labels(labels).ready("True").boot("boot-1");
+        let node =
+            objects::node(name).labels(labels).ready("True").boot("b0000000-0000-4000-8000-000000000001");
         self.put(Kind::Nodes, node.set("/status/nodeInfo/systemUUID", json!("m")).but(change), at(1));
     }
 

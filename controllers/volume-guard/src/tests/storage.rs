@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::stage::{Stage, in_use, not_ready, said};
 
-const A: &str = "a/uid-a/boot-1/uid-p";
+const A: &str = "a/uid-a/b0000000-0000-4000-8000-000000000001/uid-p";
 
 /// `a` holds `v` and is not heard; the evidence is about its storage of the driver `d`.
 fn fenced(change: impl FnOnce(&mut Value)) -> Stage {
@@ -24,7 +24,7 @@ fn fenced(change: impl FnOnce(&mut Value)) -> Stage {
 fn proof(stage: &mut Stage, change: impl FnOnce(&mut Value)) {
     let mut proof = json!({
         "metadata": { "name": "proof", "uid": "uid-proof" },
-        "spec": { "node": { "name": "a", "uid": "uid-a", "bootID": "boot-1" }, "kind": "StorageFenced", "fence": "f", "by": "x",
+        "spec": { "node": { "name": "a", "uid": "uid-a", "bootID": "b0000000-0000-4000-8000-000000000001" }, "kind": "StorageFenced", "fence": "f", "by": "x",
             "storage": [{ "driver": "d", "className": "rbd" }] },
     });
     change(&mut proof);
@@ -38,8 +38,8 @@ fn its_volumes_are_free_and_its_pods_use_them_no_more() {
     stage.lease("v", None, false);
     assert!(stage.v().is_empty(), "by its last report it has it mounted and attached: that is no use");
     stage.pod("q", Some("b"), "c", |pod| pod["status"] = json!({ "phase": "Pending" }));
-    assert_eq!(stage.v(), ["take b/uid-b/boot-1/uid-q"]);
-    stage.lease("v", Some("b/uid-b/boot-1/uid-q"), false);
+    assert_eq!(stage.v(), ["take b/uid-b/b0000000-0000-4000-8000-000000000001/uid-q"]);
+    stage.lease("v", Some("b/uid-b/b0000000-0000-4000-8000-000000000001/uid-q"), false);
     stage.attachment("v", "b", true);
     assert!(stage.v().is_empty());
 }
@@ -58,7 +58,9 @@ fn what_it_does_not_cover_stays_held() {
     type Change = fn(&mut Value);
     let changes: [(&str, Change); 4] = [
         ("another driver's storage", |proof| proof["spec"]["storage"][0]["driver"] = json!("other")),
-        ("another life", |proof| proof["spec"]["node"]["bootID"] = json!("boot-0")),
+        ("another life", |proof| {
+            proof["spec"]["node"]["bootID"] = json!("b0000000-0000-4000-8000-000000000000")
+        }),
         ("another Node", |proof| proof["spec"]["node"]["uid"] = json!("uid-other")),
         ("lifted", |proof| proof["status"] = json!({ "invalidated": { "at": "now", "reason": "lifted" } })),
     ];

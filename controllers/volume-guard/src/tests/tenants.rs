@@ -39,7 +39,7 @@ fn attack_a_claim_that_names_the_volume_of_another_claim_takes_it_nowhere() {
     named_by_others(&stage);
     assert!(stage.v().is_empty(), "it has no users");
     stage.pod("p", Some("a"), "c", |_| ());
-    assert_eq!(stage.v(), ["take a/uid-a/boot-1/uid-p"], "as without them");
+    assert_eq!(stage.v(), ["take a/uid-a/b0000000-0000-4000-8000-000000000001/uid-p"], "as without them");
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn attack_the_pod_of_the_claim_goes_where_it_would_go_without_them() {
 #[test]
 fn attack_a_pod_of_another_claim_on_a_missing_node_keeps_no_volume_with_it() {
     let mut stage = bound();
-    stage.lease("v", Some("b/uid-b/boot-1/uid-p"), true);
+    stage.lease("v", Some("b/uid-b/b0000000-0000-4000-8000-000000000001/uid-p"), true);
     named_by_others(&stage);
     let dying =
         objects::pod("q").using("evil").on("b").set("/spec/terminationGracePeriodSeconds", json!(1_000_000));
@@ -72,7 +72,7 @@ fn attack_a_pod_of_another_claim_on_a_missing_node_keeps_no_volume_with_it() {
 #[test]
 fn attack_a_claim_that_cannot_be_read_stops_no_volume_of_another_claim() {
     for (unreadable, expected) in [
-        (objects::claim("evil", Some("v")), vec!["take a/uid-a/boot-1/uid-p"]),
+        (objects::claim("evil", Some("v")), vec!["take a/uid-a/b0000000-0000-4000-8000-000000000001/uid-p"]),
         (objects::claim("c", Some("v")), vec!["VolumeUnreadable"]),
     ] {
         let mut stage = bound();
@@ -86,8 +86,8 @@ fn attack_a_claim_that_cannot_be_read_stops_no_volume_of_another_claim() {
 #[test]
 fn attack_pods_that_come_and_go_on_a_missing_node_begin_no_quarantine_anew() {
     let mut stage = bound();
-    stage.lease("v", Some("b/uid-b/boot-1/uid-p"), true);
-    stage.lease("w", Some("b/uid-b/boot-1/uid-o"), true);
+    stage.lease("v", Some("b/uid-b/b0000000-0000-4000-8000-000000000001/uid-p"), true);
+    stage.lease("w", Some("b/uid-b/b0000000-0000-4000-8000-000000000001/uid-o"), true);
     stage.world.remove(Kind::Nodes, "uid-b", at(2));
     stage.world.witness("b", at(3));
     for second in [10, 20, 30, 40] {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::stage::{QUARANTINE, Stage, ended, in_use, not_ready, said};
 
-const A: &str = "a/uid-a/boot-1/uid-p";
+const A: &str = "a/uid-a/b0000000-0000-4000-8000-000000000001/uid-p";
 
 fn lost(node: &mut Value) {
     not_ready(node);
@@ -19,7 +19,7 @@ fn other_nodes_are_refused_before_the_judge_has_read_anything_and_the_hold_says_
     let (mut off, mut gone) = (Stage::new(), Stage::new());
     off.lease("v", Some(A), false);
     off.node("a", not_ready);
-    off.proof("boot-1");
+    off.proof("b0000000-0000-4000-8000-000000000001");
     gone.lease("v", Some(A), false);
     gone.world.remove(Kind::Nodes, "uid-a", at(2));
     gone.world.witness("a", at(3));
@@ -77,7 +77,7 @@ fn a_lost_node_that_writes_is_the_holder_unless_the_judge_has_relieved_it_or_it_
         stage.node("a", lost);
         stage.pod("p", Some("a"), "c", |_| ());
         if proved {
-            stage.proof("boot-1");
+            stage.proof("b0000000-0000-4000-8000-000000000001");
         }
         assert_eq!(stage.v(), [expected], "{says}");
     }

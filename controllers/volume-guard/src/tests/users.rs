@@ -9,7 +9,7 @@ use serde_json::json;
 use super::super::decide::UNTOLD;
 use super::stage::{QUARANTINE, Stage, classes, ended, in_use, not_ready, said};
 
-const A: &str = "a/uid-a/boot-1/uid-p";
+const A: &str = "a/uid-a/b0000000-0000-4000-8000-000000000001/uid-p";
 
 #[test]
 fn it_is_taken_for_the_node_that_a_pod_was_bound_to() {
@@ -136,7 +136,7 @@ fn of_several_nodes_the_one_that_it_is_attached_to_is_the_owner() {
     let mut stage = Stage::new();
     stage.pod("q", Some("b"), "c", |_| ());
     stage.attachment("v", "a", true);
-    assert_eq!(stage.v(), ["take a/uid-a/boot-1/-"]);
+    assert_eq!(stage.v(), ["take a/uid-a/b0000000-0000-4000-8000-000000000001/-"]);
 }
 
 #[test]
@@ -170,10 +170,10 @@ fn a_node_that_was_proved_off_does_not_get_it_back_for_what_it_left() {
     stage.attachment("v", "a", true);
     stage.pod("p", Some("a"), "c", |_| ());
     stage.node("a", not_ready);
-    stage.proof("boot-1");
+    stage.proof("b0000000-0000-4000-8000-000000000001");
     stage.pod("q", Some("b"), "c", |_| ());
     stage.lease("v", None, false);
-    assert_eq!(stage.v(), ["take b/uid-b/boot-1/uid-q"]);
+    assert_eq!(stage.v(), ["take b/uid-b/b0000000-0000-4000-8000-000000000001/uid-q"]);
 }
 
 /// A4: what the cache shows as proof was taken for the judge's word where no Lease had ever been broken.
@@ -185,11 +185,15 @@ fn bug_a_volume_that_was_never_anybodys_went_past_a_lost_node_without_a_judge() 
         not_ready(node);
     });
     stage.pod("p", Some("a"), "c", |_| ());
-    stage.proof("boot-1");
+    stage.proof("b0000000-0000-4000-8000-000000000001");
     stage.pod("q", Some("b"), "c", |_| ());
     assert_eq!(stage.v(), [format!("take {A} refused")], "the judge breaks it, or refuses");
     stage.attachment("v", "b", true);
-    assert_eq!(stage.v(), ["take b/uid-b/boot-1/uid-q"], "it is written to elsewhere already");
+    assert_eq!(
+        stage.v(),
+        ["take b/uid-b/b0000000-0000-4000-8000-000000000001/uid-q"],
+        "it is written to elsewhere already"
+    );
 }
 
 #[test]
@@ -230,7 +234,7 @@ fn bug_a_pod_on_a_node_that_is_missing_was_no_user_of_its_volume() {
     stage.world.remove(pod_safety_shared::model::Kind::Pods, "uid-p", pod_safety_shared::testing::at(2));
     assert_eq!(
         stage.v(),
-        ["take b/uid-b/boot-1/uid-q"],
+        ["take b/uid-b/b0000000-0000-4000-8000-000000000001/uid-q"],
         "and nothing waits for longer than its pod is there"
     );
 }
@@ -251,7 +255,10 @@ fn bug_a_free_volume_was_given_away_while_a_pod_removed_on_a_missing_node_ended(
         "the pod waits for volume v: a pod that was removed on node gone, which has no Node object, may still run until its grace period and the quarantine are over"
     );
     assert_eq!(decision.recheck_at, Some(at(until)));
-    assert_eq!(said(&stage.of_volume("v", until)), ["take b/uid-b/boot-1/uid-q"]);
+    assert_eq!(
+        said(&stage.of_volume("v", until)),
+        ["take b/uid-b/b0000000-0000-4000-8000-000000000001/uid-q"]
+    );
 
     stage.world.remove(Kind::Pods, "uid-q", at(2));
     stage.gated("r", "c");

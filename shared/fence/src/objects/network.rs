@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::{Clients, ObjectOrder, failed, make, name_in_path, outcome, read, read_all, text};
 use crate::api::{ActedOn, DeviceDriver, FencedStorage, NetworkFence};
 use crate::client::{ApiError, Call, Connection, Method, WriteCall as _};
+use crate::model::BootId;
 use crate::outcome::Outcome;
 use crate::transport::{Answer, DeviceError, Identity, Power};
 use crate::{Acting, Target, name_after};
@@ -79,7 +80,8 @@ pub(crate) async fn clients(
     if !conditions.into_iter().flatten().any(is_heard) {
         return Ok(order.clients.clone());
     }
-    let boot_id = node.as_ref().map_or("", |node| text(node, "/status/nodeInfo/bootID")).to_owned();
+    let boot_id = node.as_ref().map_or("", |node| text(node, "/status/nodeInfo/bootID"));
+    let boot_id = BootId::from(boot_id).to_string();
     if found.is_empty() {
         let class = &class.class_name;
         let none = format!(

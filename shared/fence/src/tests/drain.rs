@@ -59,7 +59,7 @@ async fn a_node_that_reports_is_fenced_only_while_a_live_read_shows_the_conditio
         scene.ends(drain(NodeFenceStatus::default()), wanted).await;
     }
     let mut booted = shows("True");
-    booted.node["status"]["nodeInfo"]["bootID"] = json!("boot-2");
+    booted.node["status"]["nodeInfo"]["bootID"] = json!("b0000000-0000-4000-8000-000000000002");
     let scene = scene(booted, |_, _| says(Power::Off));
     scene.ends(of(Step::Attempt, tried("off")), "changed").await;
     scene.ends(drain(NodeFenceStatus::default()), "changed").await;

@@ -53,7 +53,7 @@ async fn evidence_of_something_else_puts_no_taint_on_a_node() {
         ("of storage alone", about("/spec/kind", json!("StorageFenced"))),
         ("of another node", about("/spec/node/name", json!("m"))),
         ("of another Node of that name", about("/spec/node/uid", json!("uid-m"))),
-        ("of another boot", about("/spec/node/bootID", json!("boot-0"))),
+        ("of another boot", about("/spec/node/bootID", json!("b0000000-0000-4000-8000-000000000000"))),
         ("that was invalidated", provable(|there| there.proof = Some(proof(true)))),
         ("of a Node that was made anew", provable(|there| there.node["metadata"]["uid"] = json!("uid-m"))),
         (
@@ -112,7 +112,11 @@ async fn a_node_that_changes_after_it_was_judged_gets_no_taint() {
     type Change = fn(&mut Value);
     let rows: [(&str, Change, &str); 5] = [
         ("stays as it was", |_| {}, "written"),
-        ("booted again", |node| node["status"]["nodeInfo"]["bootID"] = json!("boot-2"), "changed"),
+        (
+            "booted again",
+            |node| node["status"]["nodeInfo"]["bootID"] = json!("b0000000-0000-4000-8000-000000000002"),
+            "changed",
+        ),
         ("was made anew", |node| node["metadata"]["uid"] = json!("uid-2"), "changed"),
         (
             "does not say its boot any more",
@@ -178,7 +182,7 @@ async fn our_taint_is_taken_away_alone_and_from_a_node_that_is_back() {
             "as another Node",
             |node| {
                 node["metadata"]["uid"] = json!("uid-2");
-                node["status"]["nodeInfo"]["bootID"] = json!("boot-1");
+                node["status"]["nodeInfo"]["bootID"] = json!("b0000000-0000-4000-8000-000000000001");
             },
             "written",
             &[NODE, STATUS],
@@ -189,7 +193,12 @@ async fn our_taint_is_taken_away_alone_and_from_a_node_that_is_back() {
             "changed",
             &[],
         ),
-        ("with the same boot", |node| node["status"]["nodeInfo"]["bootID"] = json!("boot-1"), "changed", &[]),
+        (
+            "with the same boot",
+            |node| node["status"]["nodeInfo"]["bootID"] = json!("b0000000-0000-4000-8000-000000000001"),
+            "changed",
+            &[],
+        ),
         (
             "without our taint",
             |node| node["spec"]["taints"] = json!([taint(KEY, "ada"), taint("k", "n-1")]),
@@ -201,7 +210,7 @@ async fn our_taint_is_taken_away_alone_and_from_a_node_that_is_back() {
     for (what, change, outcome, log) in rows {
         let mut there = There::default();
         there.node["spec"]["taints"] = json!([taint(KEY, "ada"), taint("k", "n-1"), taint(KEY, "n-1")]);
-        there.node["status"]["nodeInfo"]["bootID"] = json!("boot-2");
+        there.node["status"]["nodeInfo"]["bootID"] = json!("b0000000-0000-4000-8000-000000000002");
         there.node["status"]["conditions"][0]["status"] = json!("True");
         change(&mut there.node);
         let scene = scene(there, |_, _| None);

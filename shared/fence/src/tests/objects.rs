@@ -260,7 +260,7 @@ fn network(clients: &[&str]) -> (Store, Value) {
     let class = "/apis/csiaddons.openshift.io/v1alpha1/networkfenceclasses/rbd";
     store.put(class, json!({ "metadata": {}, "spec": { "provisioner": "rbd.csi.ceph.com" } }));
     let target = json!({ "node": "n", "power": "On", "identity": "Unknown", "looked": "t", "clients": clients,
-        "bootID": "boot-1" });
+        "bootID": "b0000000-0000-4000-8000-000000000001" });
     let spec =
         json!({ "driver": "NetworkFence", "networkFence": { "className": "rbd", "namespace": "rook-ceph" } });
     (store, json!({ "spec": spec, "status": { "targets": [target] } }))
@@ -319,7 +319,7 @@ async fn storage_that_is_fenced_alone_is_evidence_about_its_volumes_until_it_is_
     let proof = store.get(&path).unwrap()["spec"].clone();
     assert_eq!(proof["kind"], "StorageFenced");
     assert_eq!(proof["storage"], json!([{ "driver": "rbd.csi.ceph.com", "className": "rbd" }]));
-    assert_eq!(proof["node"]["bootID"], "boot-1");
+    assert_eq!(proof["node"]["bootID"], "b0000000-0000-4000-8000-000000000001");
     let status = scene.written("nodefences")["status"].clone();
     assert_eq!(
         (&status["phase"], status.get("evidence")),
@@ -345,7 +345,7 @@ async fn storage_alone_is_not_fenced_where_nobody_says_which_volumes_that_covers
     let (store, spec) = network(&["10.0.0.1/32"]);
     store.put(class, json!({ "metadata": {}, "spec": {} }));
     let (other, mut of_another_life) = network(&["10.0.0.1/32"]);
-    of_another_life["status"]["targets"][0]["bootID"] = json!("boot-0");
+    of_another_life["status"]["targets"][0]["bootID"] = json!("b0000000-0000-4000-8000-000000000000");
     for (store, spec) in [(store, spec), (other, of_another_life)] {
         let scene = with(&store, spec);
         scene.tries().await;

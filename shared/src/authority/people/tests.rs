@@ -22,7 +22,7 @@ async fn examined(ready: &str, moves: bool) -> (Result<(), PeopleError>, Api) {
             let second = if moves { reads.fetch_add(1, Ordering::SeqCst) } else { 1 };
             Answer::json(&lease("n", second).0)
         } else {
-            let object = node("n").boot("b");
+            let object = node("n").boot("b0000000-0000-4000-8000-000000000001");
             Answer::json(&object.ready(&ready).0)
         }
     });
@@ -120,7 +120,11 @@ async fn a_confirmation_names_the_life_of_the_node_and_who_says_so() {
             Answer::coded(201, &json!({ "metadata": { "name": "n-1-x" } }))
         }
     });
-    let node = Incarnation { name: "n".to_owned(), uid: "u".to_owned(), boot_id: "b".to_owned() };
+    let node = Incarnation {
+        name: "n".to_owned(),
+        uid: "u".to_owned(),
+        boot_id: "b0000000-0000-4000-8000-000000000001".to_owned(),
+    };
     let renewed = Some("2026-01-01T00:00:07Z".to_owned());
     let examined = Examined { node, labels: Default::default(), ready: false, cordoned: false, renewed };
     let valid_for = Duration::from_secs(3_600);
@@ -131,7 +135,7 @@ async fn a_confirmation_names_the_life_of_the_node_and_who_says_so() {
     assert_eq!(body["metadata"]["generateName"], format!("{}-", incident_name(&examined.node)));
     assert_eq!(
         body["spec"],
-        json!({ "node": { "name": "n", "uid": "u", "bootID": "b" }, "kind": "Asserted", "by": "ada",
+        json!({ "node": { "name": "n", "uid": "u", "bootID": "b0000000-0000-4000-8000-000000000001" }, "kind": "Asserted", "by": "ada",
             "reason": "I pulled the plug", "validSeconds": 3600, "leaseRenewed": "2026-01-01T00:00:07Z" })
     );
 }

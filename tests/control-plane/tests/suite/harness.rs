@@ -322,7 +322,12 @@ async fn the_scheduler_and_the_controller_manager_do_their_work() {
     let admin = plane.admin();
     let _scheduler = plane.kube_scheduler(&[]).await.unwrap();
     let _manager = plane.kube_controller_manager("nodelifecycle,statefulset", &[]).await.unwrap();
-    objects::create_node(&admin, &objects::node("node-a").with_boot_id("boot-7")).await.unwrap();
+    objects::create_node(
+        &admin,
+        &objects::node("node-a").with_boot_id("b0000000-0000-4000-8000-000000000007"),
+    )
+    .await
+    .unwrap();
     objects::renew_lease(&admin, "node-a").await.unwrap();
     objects::renew_lease(&admin, "node-a").await.unwrap();
     plane.kubectl_with(&["apply", "-f", "-"], STATEFUL_SET).await.unwrap().text().unwrap();

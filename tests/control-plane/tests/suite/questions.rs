@@ -25,7 +25,7 @@ const NS: &str = "shop";
 /// A node that nobody hears, and one that is well.
 async fn node(plane: &ControlPlane, name: &str, ready: &str) {
     objects::create_node(&plane.admin(), &objects::node(name)).await.unwrap();
-    let status = json!({ "nodeInfo": { "architecture": "amd64", "bootID": "boot-1", "containerRuntimeVersion": "", "kernelVersion": "",
+    let status = json!({ "nodeInfo": { "architecture": "amd64", "bootID": "b0000000-0000-4000-8000-000000000001", "containerRuntimeVersion": "", "kernelVersion": "",
         "kubeProxyVersion": "", "kubeletVersion": "", "machineID": "", "operatingSystem": "linux", "osImage": "", "systemUUID": "" },
         "conditions": [{ "type": "Ready", "status": ready, "reason": "test", "message": "", "lastHeartbeatTime": "2026-01-01T00:00:00Z",
             "lastTransitionTime": "2026-01-01T00:01:00Z" }] });

@@ -118,7 +118,7 @@ fn lose_nodes(authority: &Authority, view: &View<'_>, owner: &Arc<dyn Owner>) {
 async fn fill_ours(others: &kube::Client) -> Incarnation {
     let node = json!({ "metadata": { "name": "lost", "labels": { "rack": "7" } } });
     let node = send(others, "POST", "/api/v1/nodes", &node).await;
-    let status = json!({ "nodeInfo": { "bootID": "boot-1" }, "conditions": [{ "type": "Ready", "status": "Unknown" }] });
+    let status = json!({ "nodeInfo": { "bootID": "b0000000-0000-4000-8000-000000000001" }, "conditions": [{ "type": "Ready", "status": "Unknown" }] });
     send(others, "PATCH", "/api/v1/nodes/lost/status", &json!({ "status": status })).await;
     let lease =
         json!({ "metadata": { "name": "lost" }, "spec": { "renewTime": "2026-01-01T00:00:00.000000Z" } });
@@ -133,7 +133,7 @@ async fn fill_ours(others: &kube::Client) -> Incarnation {
     let remediations = format!("{group}/namespaces/default/podsafetyremediations");
     send(others, "POST", &remediations, &json!({ "metadata": { "name": "lost" }, "spec": {} })).await;
     let uid = node["metadata"]["uid"].as_str().unwrap().to_owned();
-    Incarnation { name: "lost".to_owned(), uid, boot_id: "boot-1".to_owned() }
+    Incarnation { name: "lost".to_owned(), uid, boot_id: "b0000000-0000-4000-8000-000000000001".to_owned() }
 }
 
 /// An attempt whose device was seen off.

@@ -15,11 +15,20 @@ async fn a_condition_says_since_when_it_is_so_and_not_when_it_was_said_again() {
     let api = Api::says(&env, |asked| match asked.method.as_str() {
         "GET" => {
             let drained = json!({ "type": DRAINED, "status": "True" });
-            Answer::json(&node("n").boot("b").set("/status/conditions", json!([drained])).0)
+            Answer::json(
+                &node("n")
+                    .boot("b0000000-0000-4000-8000-000000000001")
+                    .set("/status/conditions", json!([drained]))
+                    .0,
+            )
         }
         _ => Answer::json(&json!({ "metadata": {} })),
     });
-    let life = Incarnation { name: "n".to_owned(), uid: "uid-n".to_owned(), boot_id: "b".to_owned() };
+    let life = Incarnation {
+        name: "n".to_owned(),
+        uid: "uid-n".to_owned(),
+        boot_id: "b0000000-0000-4000-8000-000000000001".to_owned(),
+    };
     let says =
         |kind: &'static str| Lifecycle { kind, holds: true, reason: "AdminRequested", message: "disks" };
     let said = [says(DRAINED), says(MAINTENANCE_IN_PROGRESS)];

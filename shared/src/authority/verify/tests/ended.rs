@@ -24,7 +24,7 @@ fn court() -> Court {
 
 /// What an agent writes in this round, having looked before another.
 fn lease(process: u64, round: u64, pods: Option<Pods>) -> Says {
-    let boot = Boot { node: "uid-n".into(), id: "boot-1".into() };
+    let boot = Boot { node: "uid-n".into(), id: "b0000000-0000-4000-8000-000000000001".into() };
     let epoch = Epoch { process, count: 1 };
     let mut annotations = Record { state: State::Armed, epoch, round, boot, device: None }.annotations();
     annotations.extend(pods.iter().flat_map(Pods::annotations));

@@ -19,7 +19,7 @@ fn word(change: impl FnOnce(&mut Value)) -> Says {
             "name": "e", "uid": "uid-e", "resourceVersion": "7", "creationTimestamp": "2026-11-21T11:45:00Z",
         },
         "spec": {
-            "node": { "name": "n", "uid": "uid-n", "bootID": "boot-1" }, "kind": "Asserted", "by": "ada",
+            "node": { "name": "n", "uid": "uid-n", "bootID": "b0000000-0000-4000-8000-000000000001" }, "kind": "Asserted", "by": "ada",
             "reason": "I pulled the plug", "validSeconds": 3600, "leaseRenewed": "2026-11-21T11:00:01Z",
         },
     });
@@ -38,7 +38,7 @@ fn last_renewed() -> Says {
 fn court(proof: Says) -> Court {
     let court = Court::new();
     court.apply(Kind::Pods, &pod("a").on("n").terminating().0);
-    court.reads_of_node(object(lost("boot-1")));
+    court.reads_of_node(object(lost("b0000000-0000-4000-8000-000000000001")));
     court.reads_of_lease(last_renewed());
     *court.proof.lock() = proof;
     court
@@ -79,7 +79,11 @@ async fn a_persons_word_counts_as_long_as_it_holds() {
         ),
         ("of another node", set("/spec/node/name", json!("m")), "EvidenceInvalid"),
         ("of another Node of that name", set("/spec/node/uid", json!("uid-other")), "EvidenceInvalid"),
-        ("of another boot", set("/spec/node/bootID", json!("boot-0")), "EvidenceInvalid"),
+        (
+            "of another boot",
+            set("/spec/node/bootID", json!("b0000000-0000-4000-8000-000000000000")),
+            "EvidenceInvalid",
+        ),
         ("of no boot", set("/spec/node/bootID", json!("")), "EvidenceInvalid"),
         (
             "before the last heartbeat",
@@ -98,21 +102,46 @@ async fn a_persons_word_counts_as_long_as_it_holds() {
 async fn what_the_node_says_now_stands_above_any_evidence() {
     let unreadable = || says(|| Answer::plain(502, "bad gateway"));
     for (what, node, lease, expected) in [
-        ("is not heard", object(lost("boot-1")), last_renewed(), "Confirmed"),
-        ("is not heard, and its Lease is gone", object(lost("boot-1")), absent(), "Confirmed"),
+        ("is not heard", object(lost("b0000000-0000-4000-8000-000000000001")), last_renewed(), "Confirmed"),
+        (
+            "is not heard, and its Lease is gone",
+            object(lost("b0000000-0000-4000-8000-000000000001")),
+            absent(),
+            "Confirmed",
+        ),
         (
             "says itself that it is not ready",
-            object(lost("boot-1").ready("False")),
+            object(lost("b0000000-0000-4000-8000-000000000001").ready("False")),
             last_renewed(),
             "Confirmed",
         ),
-        ("is Ready", object(lost("boot-1").ready("True")), last_renewed(), "NodeInService"),
-        ("booted again", object(lost("boot-2")), last_renewed(), "EvidenceInvalid"),
+        (
+            "is Ready",
+            object(lost("b0000000-0000-4000-8000-000000000001").ready("True")),
+            last_renewed(),
+            "NodeInService",
+        ),
+        (
+            "booted again",
+            object(lost("b0000000-0000-4000-8000-000000000002")),
+            last_renewed(),
+            "EvidenceInvalid",
+        ),
         ("does not say its boot", object(lost("")), last_renewed(), "EvidenceInvalid"),
         ("was deleted", absent(), last_renewed(), "EvidenceInvalid"),
         ("cannot be read", unreadable(), last_renewed(), "ReadFailed"),
-        ("has a Lease that cannot be read", object(lost("boot-1")), unreadable(), "ReadFailed"),
-        ("renewed its Lease", object(lost("boot-1")), object(lease("n", 9)), "KubeletAlive"),
+        (
+            "has a Lease that cannot be read",
+            object(lost("b0000000-0000-4000-8000-000000000001")),
+            unreadable(),
+            "ReadFailed",
+        ),
+        (
+            "renewed its Lease",
+            object(lost("b0000000-0000-4000-8000-000000000001")),
+            object(lease("n", 9)),
+            "KubeletAlive",
+        ),
     ] {
         let court = court(word(|_| ()));
         court.reads_of_node(node);
@@ -138,7 +167,7 @@ async fn evidence_about_a_node_that_was_heard_a_moment_ago_waits_until_it_would_
 async fn evidence_of_devices_that_names_none_proves_nothing() {
     let proof = word(|proof| {
         proof["spec"] = json!({
-            "node": { "name": "n", "uid": "uid-n", "bootID": "boot-1" }, "kind": "PowerOff", "fence": "n-1", "by": "p",
+            "node": { "name": "n", "uid": "uid-n", "bootID": "b0000000-0000-4000-8000-000000000001" }, "kind": "PowerOff", "fence": "n-1", "by": "p",
         });
     });
     let judged = court(proof).verify(&claim()).await;
@@ -150,7 +179,7 @@ async fn evidence_of_devices_that_names_none_proves_nothing() {
 async fn that_storage_is_fenced_releases_no_pod() {
     let proof = word(|proof| {
         proof["spec"] = json!({
-            "node": { "name": "n", "uid": "uid-n", "bootID": "boot-1" }, "kind": "StorageFenced", "by": "x", "fence": "f",
+            "node": { "name": "n", "uid": "uid-n", "bootID": "b0000000-0000-4000-8000-000000000001" }, "kind": "StorageFenced", "by": "x", "fence": "f",
             "storage": [{ "driver": "d", "className": "c" }], "leaseRenewed": "2026-11-21T11:00:01Z",
         });
     });

@@ -42,16 +42,28 @@ async fn judged(rig: &Rig, holder: &Holder, by: FencedBy) -> Result<(&'static st
 #[tokio::test(start_paused = true)]
 async fn a_fenced_node_gives_up_only_the_volumes_that_it_took_in_the_life_that_ended() {
     for (what, holder, expected) in [
-        ("in that life", holder("uid-n", "boot-1"), Ok(("PowerOff", VALID_FOR))),
-        ("before the last boot", holder("uid-n", "boot-0"), Err("EvidenceInvalid")),
+        (
+            "in that life",
+            holder("uid-n", "b0000000-0000-4000-8000-000000000001"),
+            Ok(("PowerOff", VALID_FOR)),
+        ),
+        (
+            "before the last boot",
+            holder("uid-n", "b0000000-0000-4000-8000-000000000000"),
+            Err("EvidenceInvalid"),
+        ),
         ("in a life of which nobody knows the boot", holder("uid-n", ""), Err("EvidenceInvalid")),
-        ("as another Node of its name", holder("uid-m", "boot-1"), Err("EvidenceInvalid")),
+        (
+            "as another Node of its name",
+            holder("uid-m", "b0000000-0000-4000-8000-000000000001"),
+            Err("EvidenceInvalid"),
+        ),
     ] {
         assert_eq!(judged(&Rig::with(|_| ()), &holder, fenced()).await, expected, "taken {what}");
     }
     let invalid =
         Rig::with(|rig| rig.set(PROOF, "/status", json!({ "invalidated": { "at": "t", "reason": "r" } })));
-    let found = judged(&invalid, &holder("uid-n", "boot-1"), fenced()).await;
+    let found = judged(&invalid, &holder("uid-n", "b0000000-0000-4000-8000-000000000001"), fenced()).await;
     assert_eq!(found, Err("EvidenceInvalid"), "evidence that was withdrawn");
 }
 
@@ -59,7 +71,7 @@ async fn a_fenced_node_gives_up_only_the_volumes_that_it_took_in_the_life_that_e
 /// does not answer, all of them waited, and no other node's pods or volumes were released.
 #[tokio::test(start_paused = true)]
 async fn bug_each_volume_of_a_node_waited_for_the_same_device() {
-    let holder = holder("uid-n", "boot-1");
+    let holder = holder("uid-n", "b0000000-0000-4000-8000-000000000001");
     for (what, rig, expected) in [
         ("answer", Rig::with(|_| ()), "PowerOff"),
         ("hang", Rig::with(|rig| rig.hangs("b")), "PowerStateUnconfirmed"),
@@ -77,17 +89,43 @@ async fn bug_each_volume_of_a_node_waited_for_the_same_device() {
 #[tokio::test(start_paused = true)]
 async fn a_boot_ends_what_the_same_node_wrote_before() {
     for (what, holder, boot, expected) in [
-        ("it has booted since", holder("uid-n", "boot-0"), "boot-1", Ok(("BootChanged", VALID_FOR))),
-        ("it has not", holder("uid-n", "boot-1"), "boot-1", Err("EvidenceInvalid")),
-        ("it does not say", holder("uid-n", "boot-0"), "", Err("EvidenceInvalid")),
-        ("nobody wrote down in which life", holder("uid-n", ""), "boot-1", Err("EvidenceInvalid")),
-        ("another Node has its name", holder("uid-m", "boot-0"), "boot-1", Err("EvidenceInvalid")),
+        (
+            "it has booted since",
+            holder("uid-n", "b0000000-0000-4000-8000-000000000000"),
+            "b0000000-0000-4000-8000-000000000001",
+            Ok(("BootChanged", VALID_FOR)),
+        ),
+        (
+            "it has not",
+            holder("uid-n", "b0000000-0000-4000-8000-000000000001"),
+            "b0000000-0000-4000-8000-000000000001",
+            Err("EvidenceInvalid"),
+        ),
+        (
+            "it does not say",
+            holder("uid-n", "b0000000-0000-4000-8000-000000000000"),
+            "",
+            Err("EvidenceInvalid"),
+        ),
+        (
+            "nobody wrote down in which life",
+            holder("uid-n", ""),
+            "b0000000-0000-4000-8000-000000000001",
+            Err("EvidenceInvalid"),
+        ),
+        (
+            "another Node has its name",
+            holder("uid-m", "b0000000-0000-4000-8000-000000000000"),
+            "b0000000-0000-4000-8000-000000000001",
+            Err("EvidenceInvalid"),
+        ),
     ] {
         let rig = Rig::with(|rig| rig.set(NODE, "/status/nodeInfo/bootID", json!(boot)));
         assert_eq!(judged(&rig, &holder, FencedBy::Rebooted).await, expected, "{what}");
     }
     let gone = Rig::with(|rig| drop(rig.there.lock().remove(NODE)));
-    let found = judged(&gone, &holder("uid-n", "boot-0"), FencedBy::Rebooted).await;
+    let found =
+        judged(&gone, &holder("uid-n", "b0000000-0000-4000-8000-000000000000"), FencedBy::Rebooted).await;
     assert_eq!(found, Err("EvidenceInvalid"), "the Node is gone");
 }
 
@@ -97,7 +135,7 @@ fn detached(change: impl FnOnce(&mut Rig)) -> Rig {
         let lease = json!({
             "metadata": { "namespace": "pod-safety-volumes", "name": "v", "uid": "uid-lease", "resourceVersion": "7",
                 "labels": { "pod-safety.dev/held": "true", "pod-safety.dev/detach-from": "uid-n" } },
-            "spec": { "holderIdentity": "n/uid-n/boot-1/uid-p", "leaseTransitions": 3 },
+            "spec": { "holderIdentity": "n/uid-n/b0000000-0000-4000-8000-000000000001/uid-p", "leaseTransitions": 3 },
         });
         rig.world.apply(Kind::VolumeLeases, &lease, rig.env.now());
         rig.policy.exclusive_backends = ["d".to_owned()].into();
@@ -152,7 +190,12 @@ async fn a_volume_is_detached_if_every_attachment_was_read_and_none_is_left_for_
         ),
     ];
     for (what, change, expected) in rows {
-        let found = judged(&detached(change), &holder("uid-n", "boot-1"), FencedBy::Detached).await;
+        let found = judged(
+            &detached(change),
+            &holder("uid-n", "b0000000-0000-4000-8000-000000000001"),
+            FencedBy::Detached,
+        )
+        .await;
         assert_eq!(found, expected, "{what}");
     }
 }
@@ -161,7 +204,8 @@ async fn a_volume_is_detached_if_every_attachment_was_read_and_none_is_left_for_
 #[tokio::test(start_paused = true)]
 async fn an_api_server_that_does_not_answer_says_nothing_of_a_volume() {
     let rig = detached(|rig| drop(rig.there.lock().insert("refuse".to_owned(), json!(VOLUME))));
-    let found = judged(&rig, &holder("uid-n", "boot-1"), FencedBy::Detached).await;
+    let found =
+        judged(&rig, &holder("uid-n", "b0000000-0000-4000-8000-000000000001"), FencedBy::Detached).await;
     assert_eq!(found, Err("ReadFailed"));
 }
 
@@ -193,7 +237,8 @@ async fn a_node_that_is_gone_gives_up_a_volume_when_no_pod_of_a_kubelet_that_was
         });
         rig.world.witness("n", rig.env.now());
         pass(QUARANTINE.as_secs_f64()).await;
-        let found = judged(&rig, &holder("uid-n", "boot-1"), FencedBy::NodeGone).await;
+        let found =
+            judged(&rig, &holder("uid-n", "b0000000-0000-4000-8000-000000000001"), FencedBy::NodeGone).await;
         assert_eq!(found.map(|(kind, _)| kind), expected, "{what}");
     }
 }
@@ -209,7 +254,9 @@ async fn the_volume_of_a_removed_pod_is_free_when_its_grace_period_and_the_quara
         rig.world.apply(Kind::Pods, &objects::pod("q").on("n").0, rig.env.now());
     });
     rig.world.witness("n", rig.env.now());
-    let found = async || judged(&rig, &holder("uid-n", "boot-1"), FencedBy::NodeGone).await;
+    let found = async || {
+        judged(&rig, &holder("uid-n", "b0000000-0000-4000-8000-000000000001"), FencedBy::NodeGone).await
+    };
     pass(30.0 + QUARANTINE.as_secs_f64() - 0.1).await;
     assert_eq!(found().await, Err("KubeletNotAsked"));
     pass(0.1).await;

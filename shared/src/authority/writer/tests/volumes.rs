@@ -42,13 +42,13 @@ async fn written(boot: &'static str, intent: Intent) -> (Vec<(String, Value)>, V
 
 #[tokio::test(start_paused = true)]
 async fn a_volume_without_a_lease_gets_one_and_two_cannot_make_it() {
-    let take = VolumeChange::Take { holder: holder("b"), refused: None };
-    let (writes, ended) = written("b", update(false, take)).await;
+    let take = VolumeChange::Take { holder: holder("b0000000-0000-4000-8000-000000000001"), refused: None };
+    let (writes, ended) = written("b0000000-0000-4000-8000-000000000001", update(false, take)).await;
     assert_eq!(ended, ["uid-v: written"]);
     let (line, body) = &writes[0];
     // The name is the volume's: whoever comes second hears that it exists.
     assert_eq!((line.as_str(), &body["metadata"]["name"]), (format!("POST {LEASES}").as_str(), &json!("v")));
-    assert_eq!(body["spec"]["holderIdentity"], "n/uid-n/b/uid-p");
+    assert_eq!(body["spec"]["holderIdentity"], "n/uid-n/b0000000-0000-4000-8000-000000000001/uid-p");
     assert_eq!(body["metadata"]["labels"]["pod-safety.dev/volume-uid"], "uid-v");
     assert!(body["metadata"]["labels"].get("pod-safety.dev/held").is_none());
 }
@@ -57,17 +57,25 @@ async fn a_volume_without_a_lease_gets_one_and_two_cannot_make_it() {
 async fn each_change_is_a_compare_and_swap() {
     let why = || Refused { why: "it may write".to_owned(), detach_from: None };
     for (change, held, spec) in [
-        (VolumeChange::Take { holder: holder("b"), refused: None }, Value::Null, json!("n/uid-n/b/uid-p")),
         (
-            VolumeChange::Take { holder: holder("b"), refused: Some(why()) },
+            VolumeChange::Take { holder: holder("b0000000-0000-4000-8000-000000000001"), refused: None },
+            Value::Null,
+            json!("n/uid-n/b0000000-0000-4000-8000-000000000001/uid-p"),
+        ),
+        (
+            VolumeChange::Take {
+                holder: holder("b0000000-0000-4000-8000-000000000001"),
+                refused: Some(why()),
+            },
             json!("true"),
-            json!("n/uid-n/b/uid-p"),
+            json!("n/uid-n/b0000000-0000-4000-8000-000000000001/uid-p"),
         ),
         (VolumeChange::Refuse(why()), json!("true"), Value::Null),
         (VolumeChange::Allow, Value::Null, Value::Null),
         (VolumeChange::Release { refused: None }, Value::Null, Value::Null),
     ] {
-        let (writes, ended) = written("b", update(true, change.clone())).await;
+        let (writes, ended) =
+            written("b0000000-0000-4000-8000-000000000001", update(true, change.clone())).await;
         assert_eq!((writes.len(), ended), (1, vec!["uid-v: written".to_owned()]), "{change:?}");
         let (line, body) = &writes[0];
         assert_eq!(*line, format!("PATCH {LEASES}/v"), "{change:?}");
@@ -84,28 +92,34 @@ async fn each_change_is_a_compare_and_swap() {
         let gives = body["spec"].get("holderIdentity").is_some_and(Value::is_null);
         assert_eq!(gives, matches!(change, VolumeChange::Release { .. }), "{change:?}");
     }
-    let (writes, _) = written("b", update(true, VolumeChange::Forget)).await;
+    let (writes, _) =
+        written("b0000000-0000-4000-8000-000000000001", update(true, VolumeChange::Forget)).await;
     assert_eq!(writes[0].0, format!("DELETE {LEASES}/v"));
     assert_eq!(writes[0].1["preconditions"], json!({ "uid": "uid-lease", "resourceVersion": "7" }));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_break_is_written_only_if_the_life_is_over_and_counts() {
-    let over = |by: FencedBy| VolumeChange::Break { holder: holder("b"), by, refused: None };
+    let over = |by: FencedBy| VolumeChange::Break {
+        holder: holder("b0000000-0000-4000-8000-000000000001"),
+        by,
+        refused: None,
+    };
     for (what, boot, by) in [
-        ("the same life", "b", FencedBy::Rebooted),
+        ("the same life", "b0000000-0000-4000-8000-000000000001", FencedBy::Rebooted),
         ("a life that does not say which", "", FencedBy::Rebooted),
         (
             "evidence that is not there",
-            "b",
+            "b0000000-0000-4000-8000-000000000001",
             FencedBy::Evidence { proof: "e".into(), newest: "1".parse().unwrap() },
         ),
-        ("a Node that is there", "b", FencedBy::NodeGone),
+        ("a Node that is there", "b0000000-0000-4000-8000-000000000001", FencedBy::NodeGone),
     ] {
         let (writes, ended) = written(boot, update(true, over(by))).await;
         assert_eq!((writes.len(), ended), (0, vec!["uid-v: refused".to_owned()]), "{what}");
     }
-    let (writes, ended) = written("c", update(true, over(FencedBy::Rebooted))).await;
+    let (writes, ended) =
+        written("b0000000-0000-4000-8000-000000000002", update(true, over(FencedBy::Rebooted))).await;
     assert_eq!(ended, ["uid-v: written"]);
     let (_, body) = &writes[0];
     assert_eq!(
@@ -117,11 +131,15 @@ async fn a_break_is_written_only_if_the_life_is_over_and_counts() {
 /// A node of a hundred volumes has one turn of many, and not a hundred turns.
 #[test]
 fn breaks_wait_in_the_lane_of_their_node_and_other_changes_in_that_of_their_volume() {
-    let over = |by: FencedBy| VolumeChange::Break { holder: holder("b"), by, refused: None };
+    let over = |by: FencedBy| VolumeChange::Break {
+        holder: holder("b0000000-0000-4000-8000-000000000001"),
+        by,
+        refused: None,
+    };
     for (change, lane) in [
         (over(FencedBy::NodeGone), "n"),
         (over(FencedBy::Storage("e".into())), "n"),
-        (VolumeChange::Take { holder: holder("b"), refused: None }, "v"),
+        (VolumeChange::Take { holder: holder("b0000000-0000-4000-8000-000000000001"), refused: None }, "v"),
         (VolumeChange::Release { refused: None }, "v"),
         (VolumeChange::Allow, "v"),
     ] {
@@ -132,9 +150,17 @@ fn breaks_wait_in_the_lane_of_their_node_and_other_changes_in_that_of_their_volu
 
 #[tokio::test(start_paused = true)]
 async fn what_is_refused_is_asked_for_again_later() {
-    let pool = pool(Leadership::alone(), in_life("b"));
-    let refused =
-        || update(true, VolumeChange::Break { holder: holder("b"), by: FencedBy::Rebooted, refused: None });
+    let pool = pool(Leadership::alone(), in_life("b0000000-0000-4000-8000-000000000001"));
+    let refused = || {
+        update(
+            true,
+            VolumeChange::Break {
+                holder: holder("b0000000-0000-4000-8000-000000000001"),
+                by: FencedBy::Rebooted,
+                refused: None,
+            },
+        )
+    };
     pool.asks(refused());
     pass(0.5).await;
     assert_eq!(pool.wakes().len(), 1, "nothing need come on the watch");
@@ -144,7 +170,7 @@ async fn what_is_refused_is_asked_for_again_later() {
 async fn a_gate_goes_and_no_other_and_the_pod_is_sent_where_it_may_go() {
     let pod = pod("a").force(Claim::KubeletTerminated).pod;
     let update = Update::Ungate { pod, rv: "10".parse().unwrap(), pin: Some("host-a".into()) };
-    let (writes, _) = written("b", Intent::Update(update)).await;
+    let (writes, _) = written("b0000000-0000-4000-8000-000000000001", Intent::Update(update)).await;
     let (line, body) = &writes[0];
     assert_eq!(line, "PATCH /api/v1/namespaces/ns/pods/a");
     assert_eq!(
@@ -171,7 +197,7 @@ impl Shown {
             lease: json!({
                 "metadata": { "namespace": "pod-safety-volumes", "name": "v", "uid": "uid-lease", "resourceVersion": "7",
                     "labels": { "pod-safety.dev/held": "true", "pod-safety.dev/detach-from": "uid-n" } },
-                "spec": { "holderIdentity": "n/uid-n/b/uid-p", "leaseTransitions": 3 },
+                "spec": { "holderIdentity": "n/uid-n/b0000000-0000-4000-8000-000000000001/uid-p", "leaseTransitions": 3 },
             }),
             driver: "cloud.example.com",
             csi_driver: Some(
@@ -218,7 +244,11 @@ async fn relieved(shown: Shown) -> (Vec<Value>, Vec<String>) {
     pool.world.apply(Kind::VolumeLeases, &lease, pool.env.now());
     let from = NodeKey { name: "n".into(), uid: uid("uid-n") };
     let refused = Some(Refused { why: "its pods are there".to_owned(), detach_from: Some(from) });
-    let change = VolumeChange::Break { holder: holder("b"), by: FencedBy::Detached, refused };
+    let change = VolumeChange::Break {
+        holder: holder("b0000000-0000-4000-8000-000000000001"),
+        by: FencedBy::Detached,
+        refused,
+    };
     pool.accepts(update(true, change));
     pass(0.5).await;
     let writes = pool.api.heard().into_iter().filter(|asked| asked.method != "GET");
@@ -297,12 +327,16 @@ async fn less_than_a_detachment_is_no_proof() {
 #[tokio::test(start_paused = true)]
 async fn a_break_that_is_not_answered_is_given_up_when_its_evidence_expires() {
     let pool = pool(Leadership::alone(), |asked| match asked.method.as_str() {
-        "GET" => in_life("c")(asked),
+        "GET" => in_life("b0000000-0000-4000-8000-000000000002")(asked),
         _ => Answer::json(&named("v").uid("uid-lease").rv(8)).late(Duration::from_secs(3)),
     });
     pool.accepts(update(
         true,
-        VolumeChange::Break { holder: holder("b"), by: FencedBy::Rebooted, refused: None },
+        VolumeChange::Break {
+            holder: holder("b0000000-0000-4000-8000-000000000001"),
+            by: FencedBy::Rebooted,
+            refused: None,
+        },
     ));
     pass(1.9).await;
     assert_eq!(pool.ended(), [""; 0]);

@@ -10,11 +10,15 @@ use crate::authority::{FencedBy, Refused, VolumeChange};
 fn each_change_of_a_volume_has_a_name_of_its_own() {
     let refused = || Refused { why: String::new(), detach_from: None };
     let all = [
-        VolumeChange::Take { holder: holder("b"), refused: None },
+        VolumeChange::Take { holder: holder("b0000000-0000-4000-8000-000000000001"), refused: None },
         VolumeChange::Refuse(refused()),
         VolumeChange::Allow,
         VolumeChange::Release { refused: None },
-        VolumeChange::Break { holder: holder("b"), by: FencedBy::NodeGone, refused: None },
+        VolumeChange::Break {
+            holder: holder("b0000000-0000-4000-8000-000000000001"),
+            by: FencedBy::NodeGone,
+            refused: None,
+        },
         VolumeChange::Forget,
     ];
     assert_eq!(all.map(|change| change.name()), VolumeChange::NAMES);
@@ -29,7 +33,11 @@ fn a_broken_volume_rests_on_its_evidence_too_and_no_other_change_does() {
         other => panic!("{other:?}"),
     };
     let rv = "7".parse().unwrap();
-    let over = VolumeChange::Break { holder: holder("b"), by: FencedBy::Rebooted, refused: None };
+    let over = VolumeChange::Break {
+        holder: holder("b0000000-0000-4000-8000-000000000001"),
+        by: FencedBy::Rebooted,
+        refused: None,
+    };
     assert_eq!(basis(over), (rv, Some(FencedBy::Rebooted)));
     assert_eq!(basis(VolumeChange::Allow), (rv, None));
 }
@@ -56,7 +64,7 @@ async fn the_lease_of_a_volume_says_since_when_in_the_form_that_leases_have() {
             Answer::json(&json!({ "metadata": { "name": "v", "uid": "uid-lease", "resourceVersion": "8" } }))
         }
     });
-    let take = VolumeChange::Take { holder: holder("b"), refused: None };
+    let take = VolumeChange::Take { holder: holder("b0000000-0000-4000-8000-000000000001"), refused: None };
     assert_eq!(pool.authority.submit(update(true, take), &pool.owner), Submitted::Accepted);
     pass(0.5).await;
     let written = pool.api.heard().into_iter().find(|asked| asked.method == "PATCH").unwrap().json();
@@ -160,7 +168,8 @@ type Volume = (VolumeChange, u16, Action, &'static str, &'static str, Option<&'s
 
 fn volumes() -> Vec<Volume> {
     let refused = |why: &str| Refused { why: why.to_owned(), detach_from: None };
-    let taken = |refused| VolumeChange::Take { holder: holder("b"), refused };
+    let taken =
+        |refused| VolumeChange::Take { holder: holder("b0000000-0000-4000-8000-000000000001"), refused };
     let broken =
         |boot: &str| VolumeChange::Break { holder: holder(boot), by: FencedBy::Rebooted, refused: None };
     let booted =
@@ -197,9 +206,15 @@ fn volumes() -> Vec<Volume> {
             None,
             false,
         ),
-        guarded(broken("a"), "VolumeLeaseRevoked", booted, Some("n"), true),
+        guarded(
+            broken("b0000000-0000-4000-8000-000000000002"),
+            "VolumeLeaseRevoked",
+            booted,
+            Some("n"),
+            true,
+        ),
         (
-            broken("b"),
+            broken("b0000000-0000-4000-8000-000000000001"),
             200,
             Action::Refused,
             "EvidenceInvalid",
@@ -217,9 +232,11 @@ async fn what_becomes_of_a_volume_is_written_down_and_people_hear_of_what_is_not
     for (change, code, action, reason, said, about, loud) in volumes() {
         let pool =
             pool(Leadership::alone(), move |asked| match (asked.method.as_str(), asked.path.as_str()) {
-                ("GET", "/api/v1/nodes/n") => {
-                    Answer::json(&node("n").set("/status/nodeInfo", json!({ "bootID": "b" })).0)
-                }
+                ("GET", "/api/v1/nodes/n") => Answer::json(
+                    &node("n")
+                        .set("/status/nodeInfo", json!({ "bootID": "b0000000-0000-4000-8000-000000000001" }))
+                        .0,
+                ),
                 ("GET", _) => Answer::not_found(),
                 ("POST", _) => Answer::json(&json!({ "metadata": {} })),
                 _ if code == 500 => Answer::status(500, "InternalError", "etcd"),

@@ -102,7 +102,8 @@ impl Desk {
         let pod = objects::pod("default", "data-0").on_node("node-0").with_phase("Running");
         objects::create_pod(&admin, &pod).await.unwrap();
         let object = |kind: &str, name: &str, spec| json!({ "apiVersion": "pod-safety.dev/v1alpha1", "kind": kind, "metadata": { "name": name }, "spec": spec });
-        let incarnation = json!({ "name": "node-0", "uid": node.metadata.uid, "bootID": "boot-1-of-node-0" });
+        let incarnation =
+            json!({ "name": "node-0", "uid": node.metadata.uid, "bootID": objects::boot_id("node-0", 1) });
         let level = json!({ "name": "bmc", "devices": [{ "namespace": "pod-safety", "name": "bmc" }] });
         for object in [
             object("FenceDevice", "bmc", json!({ "driver": "Manual" })),

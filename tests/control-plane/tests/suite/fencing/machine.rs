@@ -87,7 +87,7 @@ impl Machine {
     }
 
     fn as_node(&self) -> Node {
-        let boot_id = format!("boot-{}-of-{}", self.boots(), self.name);
+        let boot_id = objects::boot_id(&self.name, self.boots());
         let mut node = objects::node(&self.name).with_boot_id(&boot_id);
         let info = node.status.get_or_insert_default().node_info.get_or_insert_default();
         info.system_uuid.clone_from(&self.uuid);

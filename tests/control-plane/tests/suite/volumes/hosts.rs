@@ -61,7 +61,7 @@ impl Host {
     }
 
     fn as_node(&self, mounted: &BTreeSet<String>) -> Node {
-        let boot = format!("boot-{}-of-{}", self.boots.load(Ordering::SeqCst), self.name);
+        let boot = objects::boot_id(&self.name, self.boots.load(Ordering::SeqCst));
         let mut node = objects::node(&self.name).with_boot_id(&boot);
         let annotations = node.metadata.annotations.get_or_insert_default();
         annotations

@@ -97,7 +97,7 @@ fn node(number: usize) -> String {
 async fn set_up(api: &Client, truth: &Mutex<Truth>) {
     for number in 0..NODES {
         truth.lock().unwrap().lives.insert(node(number), 1);
-        objects::create_node(api, &objects::node(&node(number)).with_boot_id("boot-1")).await.unwrap();
+        objects::create_node(api, &objects::node(&node(number))).await.unwrap();
         say(api, truth, &node(number), "True").await;
     }
     let made = (0..VOLUMES).map(|number| async move {
@@ -126,7 +126,7 @@ async fn say(api: &Client, truth: &Mutex<Truth>, node: &str, ready: &str) {
         (life.1, used.collect::<Vec<_>>())
     };
     let mut status =
-        objects::node(node).with_boot_id(&format!("boot-{boot}")).with_ready(ready).status.unwrap();
+        objects::node(node).with_boot_id(&objects::boot_id(node, boot)).with_ready(ready).status.unwrap();
     status.volumes_in_use = Some(in_use);
     objects::set_node_status(api, node, &status).await.unwrap();
 }

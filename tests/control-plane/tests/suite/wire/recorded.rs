@@ -79,7 +79,7 @@ fn node() -> Thing {
             "daemonEndpoints": { "kubeletEndpoint": { "Port": 10_250 } }, "allocatable": { "cpu": "8", "memory": "32Gi", "pods": "110" },
             "conditions": [{ "type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "message": "m",
                 "lastHeartbeatTime": AT, "lastTransitionTime": "2026-01-02T03:04:06Z" }],
-            "nodeInfo": { "systemUUID": "uuid-1", "bootID": "boot-1", "machineID": "m", "kernelVersion": "k", "osImage": "o",
+            "nodeInfo": { "systemUUID": "uuid-1", "bootID": "b0000000-0000-4000-8000-000000000001", "machineID": "m", "kernelVersion": "k", "osImage": "o",
                 "containerRuntimeVersion": "c", "kubeletVersion": "v", "kubeProxyVersion": "", "operatingSystem": "linux", "architecture": "amd64" },
             "volumesInUse": ["kubernetes.io/csi/d^h"] }),
         deleted: true,

@@ -110,7 +110,7 @@ async fn furnish(server: &Arc<ApiServer>) {
     let node = json!({ "metadata": { "name": "node-1", "labels": { "node-role.kubernetes.io/worker": "" } },
         "status": { "conditions": [{ "type": "Ready", "status": "True", "reason": "KubeletReady" }],
             "addresses": [{ "type": "InternalIP", "address": "10.0.0.1" }],
-            "nodeInfo": { "bootID": "b", "architecture": "amd64", "containerRuntimeVersion": "hollow",
+            "nodeInfo": { "bootID": "b0000000-0000-4000-8000-000000000001", "architecture": "amd64", "containerRuntimeVersion": "hollow",
                 "kernelVersion": "6", "kubeProxyVersion": "", "kubeletVersion": "v1.37.2", "machineID": "m",
                 "operatingSystem": "linux", "osImage": "hollow", "systemUUID": "s" } } });
     ask(server, Method::POST, "/api/v1/nodes", &node).await;

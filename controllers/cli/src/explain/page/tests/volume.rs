@@ -55,7 +55,7 @@ fn the_pod_of_a_lost_node_holds_it_until_there_is_proof() {
     // What it is called decides nothing.
     let by_pod = stage.pod("orders-1").verdict;
     assert_eq!(judged(&stage, &volume), (by_pod.standing, by_pod.reason));
-    stage.proof("Asserted", "boot-1");
+    stage.proof("Asserted", "b0000000-0000-4000-8000-000000000001");
     assert_eq!(judged(&stage, &volume), (Standing::Released, "Proved"));
 }
 
@@ -169,12 +169,18 @@ fn what_the_guard_wrote_down_comes_before_what_can_be_guessed() {
             "annotations": { "pod-safety.dev/hold": "volume pvc-1 was taken by node worker-b1, which is not Ready" } },
             "spec": { "holderIdentity": holder } }))
     };
-    let holder = "worker-b1/uid-b1/boot-1/uid-p";
+    let holder = "worker-b1/uid-b1/b0000000-0000-4000-8000-000000000001/uid-p";
     volume.lease = lease(holder, json!({ "pod-safety.dev/held": "true" }));
     let answer = told(&stage, &volume);
     assert_eq!((answer.verdict.standing, answer.verdict.reason), (Standing::Blocked, "VolumeHeld"));
     assert!(answer.verdict.message.starts_with("Volume pvc-1 was taken by node worker-b1"), "{answer:?}");
-    assert!(answer.facts.contains(&"owned by node worker-b1 (boot boot-1)".to_owned()), "{:?}", answer.facts);
+    assert!(
+        answer
+            .facts
+            .contains(&"owned by node worker-b1 (boot b0000000-0000-4000-8000-000000000001)".to_owned()),
+        "{:?}",
+        answer.facts
+    );
     volume.lease = lease("somebody", json!({}));
     assert!(told(&stage, &volume).verdict.message.contains("\"somebody\""));
     volume.lease = lease("", json!({}));
@@ -196,7 +202,7 @@ fn what_may_be_detached_is_said_and_who_lost_it_holds_it_no_more() {
     let mut stage = Stage::lost();
     stage.attached("pvc-1", "worker-b1", None);
     let mut volume = volume();
-    lease(&mut volume, Some("worker-b1/uid-worker-b1/boot-1/uid-orders-1"));
+    lease(&mut volume, Some("worker-b1/uid-worker-b1/b0000000-0000-4000-8000-000000000001/uid-orders-1"));
     let answer = told(&stage, &volume);
     assert_eq!((answer.verdict.reason, &*answer.verdict.message), ("VolumeHeld", "It may be detached."));
     let next = format!("{:?}", answer.next);
