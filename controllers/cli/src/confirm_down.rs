@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use clap::Args as ClapArgs;
 use pod_safety_print::Paint;
-use pod_safety_shared::api::Grade;
+use pod_safety_shared::api::{Grade, Incarnation};
 use pod_safety_shared::authority::people::{self, Examined, PeopleError, Word};
+use pod_safety_shared::model::BootId;
 
 use pod_safety_explain::ONLY_IF_SEEN;
 
@@ -28,7 +29,7 @@ pub struct Args {
     #[arg(long, value_name = "TEXT", value_parser = reason)]
     reason: String,
 
-    /// The confirmation, instead of typing it: "NODE is off"
+    /// The confirmation, instead of typing it: "NODE is off"; with --uid "the old NODE is off"
     #[arg(long, value_name = "WORDS")]
     confirm: Option<String>,
 
@@ -45,8 +46,28 @@ pub struct Args {
     #[arg(long)]
     power_on: bool,
 
+    /// Confirm a former life of a node, of which another Node with another boot has the name now: its UID. The explanation of a held
+    /// volume shows both values. It frees volumes which that life took, and says nothing about the present life
+    #[arg(long, value_name = "UID", requires = "boot", conflicts_with = "power_on", value_parser = name)]
+    uid: Option<String>,
+
+    /// The boot ID of that former life
+    #[arg(long, value_name = "BOOT", requires = "uid", value_parser = boot)]
+    boot: Option<String>,
+
     #[command(flatten)]
     cluster: ConnectArgs,
+}
+
+/// A boot ID that counts.
+fn boot(text: &str) -> Result<String, String> {
+    match BootId::from(text).is_unknown() {
+        true => {
+            Err("a boot ID is a UUID in lower case, such as the third part of a volume Lease's holder"
+                .to_owned())
+        }
+        false => Ok(text.to_owned()),
+    }
 }
 
 /// What the API server takes (`FenceEvidence.spec.validSeconds`).
@@ -75,8 +96,47 @@ impl Args {
         refused(cluster.reach("confirm-down", async |session| self.run(session).await))
     }
 
+    /// The former life that is spoken of.
+    fn former(&self) -> Option<Incarnation> {
+        let (name, uid, boot_id) = (self.node.clone(), self.uid.clone()?, self.boot.clone()?);
+        Some(Incarnation { name, uid, boot_id })
+    }
+
+    async fn run_former(self, session: Session, former: Incarnation) -> anyhow::Result<Exit> {
+        let Session { connection, env, .. } = &session;
+        let examined = people::examine_former(connection, env, former.clone()).await?;
+        people::may_confirm(connection).await?;
+        let by = people::whoami(connection).await?;
+        if !consents(&self.phrase(), self.confirm.as_deref(), || self.former_page(&former, &by))? {
+            return Ok(Exit::Refused);
+        }
+        // Typing takes time.
+        people::examine_former(connection, env, former).await?;
+        let word = Word { by: &by, reason: &self.reason, valid_for: self.valid_for, power_on: false };
+        let evidence = people::confirm(connection, &examined, word).await?;
+        let node = &self.node;
+        print(&format!(
+            "fenceevidence/{evidence} written: volumes which that life of {node} took are free now, unless the FencePolicy of {node} says minimumEvidence: Verified. Its present life is as it was.\n"
+        ))?;
+        Ok(Exit::Fine)
+    }
+
+    fn former_page(&self, former: &Incarnation, by: &str) -> String {
+        format!(
+            "\nYou confirm that a former life of node {} has ended: UID {}, boot {}. Recorded as {}, with your reason: {}\n\nWhat follows:\n- The volumes which that life took may be attached to other nodes.\n- If the old machine still runs in that boot, two nodes write to the same volumes.\n- Nothing follows for the present Node {0}.\n\n{ONLY_IF_SEEN}:",
+            self.node,
+            clean::line(&former.uid),
+            clean::line(&former.boot_id),
+            clean::line(by),
+            self.reason,
+        )
+    }
+
     async fn run(self, session: Session) -> anyhow::Result<Exit> {
         session.announce();
+        if let Some(former) = self.former() {
+            return self.run_former(session, former).await;
+        }
         let examined = people::examine(&session.connection, &session.env, &self.node).await?;
         if examined.ready {
             return Err(PeopleError::Ready(self.node).into());
@@ -116,7 +176,8 @@ impl Args {
     }
 
     fn phrase(&self) -> String {
-        format!("{} {PHRASE}", self.node)
+        let old = if self.uid.is_some() { "the old " } else { "" };
+        format!("{old}{} {PHRASE}", self.node)
     }
 
     /// What a person reads before the phrase is typed.
@@ -170,7 +231,12 @@ impl Args {
 pub(crate) fn refused(done: anyhow::Result<Exit>) -> anyhow::Result<Exit> {
     let Err(error) = &done else { return done };
     match error.downcast_ref::<PeopleError>() {
-        Some(PeopleError::Ready(_) | PeopleError::Heard(_)) => {
+        Some(
+            PeopleError::Ready(_)
+            | PeopleError::Heard(_)
+            | PeopleError::PresentLife(_)
+            | PeopleError::NotBooted(_),
+        ) => {
             say(&clean::line(&format!("pod-safety: {error}")));
             Ok(Exit::Refused)
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::holds::{Decision, Doubt, Hold};
+use crate::holds::{Decision, Doubt, Hold, WayOut};
 use pod_safety_shared::authority::{Intent, Refused, Seen, Update, VolumeChange, VolumeUpdate};
 use pod_safety_shared::cache::{Lookup, View};
 use pod_safety_shared::clock::Mono;
@@ -55,7 +55,9 @@ impl Case<'_> {
 
     /// There is no evidence against its holder, which is in doubt.
     pub(super) fn unproved(&self, holder: &Holder, doubt: Doubt, detachable: bool) -> Hold {
-        Hold::NoEvidence { volume: Arc::clone(self.name), node: Arc::clone(&holder.node), doubt, detachable }
+        let way_out = WayOut::of(holder, &doubt);
+        let (volume, node) = (Arc::clone(self.name), Arc::clone(&holder.node));
+        Hold::NoEvidence { volume, node, doubt, detachable, way_out }
     }
 
     pub(super) fn hold(&self, hold: Hold) -> Decision {

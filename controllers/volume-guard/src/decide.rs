@@ -170,15 +170,20 @@ fn held(
         }
         // The judge may refuse what the cache shows: the volume stays refused to other nodes until the Lease is broken.
         Standing::Over(by)
-            if !lease.refused_elsewhere && matches!(by, FencedBy::Evidence { .. } | FencedBy::NodeGone) =>
+            if !lease.refused_elsewhere
+                && matches!(by, FencedBy::Evidence { .. } | FencedBy::NodeGone | FencedBy::Replaced(_)) =>
         {
-            let doubt = if by == FencedBy::NodeGone { Doubt::Missing } else { Doubt::NotReady };
+            let doubt = match by {
+                FencedBy::NodeGone => Doubt::Missing,
+                FencedBy::Replaced(_) => Doubt::Replaced { booted: true },
+                _ => Doubt::NotReady,
+            };
             doubted(case, lease, holder, doubt, view, now)
         }
         Standing::Over(by) => {
             let mut decision = relieve(case, holder, by.clone(), view);
             // What is refused now may be found later: by a device that answers again.
-            if matches!(by, FencedBy::Evidence { .. }) {
+            if matches!(by, FencedBy::Evidence { .. } | FencedBy::Replaced(_)) {
                 decision = decision.and_recheck_at(now + LOOK_AGAIN);
             }
             decision

@@ -6,7 +6,7 @@ use std::time::Duration;
 use pod_safety_shared::cache::Unfresh;
 use pod_safety_shared::drive::{self, HoldReason};
 use pod_safety_shared::events::EventType;
-use pod_safety_shared::model::Kind;
+use pod_safety_shared::model::{BootId, Holder, Kind, Uid};
 use strum::{IntoStaticStr, VariantNames};
 
 /// What this controller decides about a key.
@@ -21,9 +21,10 @@ pub enum Hold {
     Unfresh(#[from] Unfresh),
     /// The heart of it: its holder may still write.
     #[error(
-        "volume {volume} was taken by node {node}, which {doubt}. There is no evidence that it no longer writes, so no other node may attach it{}. It is free when {}the node reports again and unmounts it, or when the node is proved off: by a FencePolicy (kubectl get nodefences shows its progress), or by the confirmation of a person who saw that the machine is powered off (pod-safety confirm-down {node} --reason TEXT)",
+        "volume {volume} was taken by node {node}, which {doubt}. There is no evidence that it no longer writes, so no other node may attach it{}. It is free when {}{}",
         detaching(detachable),
-        by_itself(doubt)
+        by_itself(doubt),
+        way_out.words(node, volume)
     )]
     #[strum(serialize = "VolumeUnproved")]
     NoEvidence {
@@ -35,6 +36,8 @@ pub enum Hold {
         doubt: Doubt,
         /// It is free, too, when it is detached.
         detachable: bool,
+        /// What frees it for sure.
+        way_out: WayOut,
     },
     /// It was detached from a node whose pods are there still: the next attachment may be that node's again.
     #[error(
@@ -134,7 +137,58 @@ pub enum Doubt {
     Unreadable(String),
     /// Another Node has its name.
     #[error("was replaced by another Node of that name")]
-    Replaced,
+    Replaced {
+        /// It reports another boot than the one that took the volume.
+        booted: bool,
+    },
+}
+
+/// What frees a volume whose holder may still write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WayOut {
+    /// Its holder reports, or is proved off.
+    Present,
+    /// As that, and no evidence can name the boot of its holder.
+    NoBootId,
+    /// Another Node has its holder's name: evidence about this UID and this boot.
+    Former {
+        /// The UID.
+        uid: Uid,
+        /// The boot.
+        boot_id: BootId,
+    },
+    /// As that, and one of the two says no boot.
+    FormerNoBootId,
+}
+
+impl WayOut {
+    pub(crate) fn of(holder: &Holder, doubt: &Doubt) -> Self {
+        match doubt {
+            Doubt::Replaced { booted: true } => {
+                Self::Former { uid: holder.node_uid.clone(), boot_id: holder.boot_id }
+            }
+            Doubt::Replaced { booted: false } => Self::FormerNoBootId,
+            _ if holder.boot_id.is_unknown() => Self::NoBootId,
+            _ => Self::Present,
+        }
+    }
+
+    fn words(&self, node: &str, volume: &str) -> String {
+        match self {
+            Self::Present => format!(
+                "the node reports again and unmounts it, or when the node is proved off: by a FencePolicy (kubectl get nodefences shows its progress), or by the confirmation of a person who saw that the machine is powered off (pod-safety confirm-down {node} --reason TEXT)"
+            ),
+            Self::NoBootId => format!(
+                "the node reports again and unmounts it. It was taken without a boot ID that is a UUID, so nothing can confirm that this boot has ended. Only if the machine is powered off, delete its Node (kubectl delete node {node}): the volume is free after the quarantine"
+            ),
+            Self::Former { uid, boot_id } => format!(
+                "its former life is proved to have ended: by the confirmation of a person who saw that the old machine is powered off, or has booted since (pod-safety confirm-down {node} --uid {uid} --boot {boot_id} --reason TEXT)"
+            ),
+            Self::FormerNoBootId => format!(
+                "a person deletes its Lease: the old or the new Node has no boot ID that is a UUID, so no evidence can tell one from the other. Only if the old machine is powered off, or has booted since: kubectl -n pod-safety-volumes delete lease {volume}"
+            ),
+        }
+    }
 }
 
 const fn detaching(detachable: &bool) -> &'static str {
@@ -149,7 +203,7 @@ const fn detaching(detachable: &bool) -> &'static str {
 const fn by_itself(doubt: &Doubt) -> &'static str {
     match doubt {
         Doubt::Missing => "no pod that uses it is left there and the quarantine is over, when ",
-        Doubt::NotReady | Doubt::OutOfService | Doubt::Unreadable(_) | Doubt::Replaced => "",
+        Doubt::NotReady | Doubt::OutOfService | Doubt::Unreadable(_) | Doubt::Replaced { .. } => "",
     }
 }
 

@@ -41,8 +41,16 @@ impl Holding<'_> {
         };
         let boot_id = node.life.as_ref().map(|life| life.boot_id).unwrap_or_default();
         if node.uid != holder.node_uid {
-            let same = boot_id.is(holder.boot_id);
-            return if same { Standing::Registered(node) } else { Standing::Doubted(Doubt::Replaced) };
+            if boot_id.is(holder.boot_id) {
+                return Standing::Registered(node);
+            }
+            // The boot that took it cannot come back, so what ended it stays true.
+            let booted = boot_id.differs(holder.boot_id);
+            let ended = view.proof_of_former(holder, now).filter(|_| booted);
+            return match ended {
+                Some(proof) => Standing::Over(FencedBy::Replaced(Arc::clone(&proof.name))),
+                None => Standing::Doubted(Doubt::Replaced { booted }),
+            };
         }
         if boot_id.differs(holder.boot_id) {
             return Standing::Over(FencedBy::Rebooted);

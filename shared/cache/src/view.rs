@@ -523,6 +523,20 @@ impl<'a> View<'a> {
         self.proofs_that_hold(node, now).next()
     }
 
+    /// The evidence that the former life of this node in which a volume was taken has ended, if there is some that holds and is good
+    /// enough for the node's policy.
+    #[must_use]
+    pub fn proof_of_former(&self, life: &Holder, now: Mono) -> Option<&'a Proof> {
+        let wanted = self.minimum_evidence_of(&life.node);
+        self.proofs_of(&life.node).find(|proof| {
+            let about = &proof.spec.node;
+            self.said(proof, now).holds().is_ok()
+                && proof.spec.kind.grade() >= wanted
+                && life.boot_id.is(about.boot())
+                && about.uid == life.node_uid.to_string()
+        })
+    }
+
     /// All such evidence, the best first; of a person's words the last. The devices of one may not answer any more.
     pub fn proofs_that_hold(&self, node: &Node, now: Mono) -> impl Iterator<Item = &'a Proof> + use<'a> {
         // Of most nodes there is none.

@@ -87,6 +87,8 @@ pub enum FencedBy {
     NodeGone,
     /// Its machine has booted since.
     Rebooted,
+    /// A FenceEvidence of this name about its incarnation, and another Node with another boot has its name.
+    Replaced(Arc<str>),
     /// The volume is detached from it, and its storage takes no writes from a node without an attachment. Of the node and its
     /// pods this says nothing.
     Detached,

@@ -326,8 +326,14 @@ pub fn fenced(
     if !left.is_zero() {
         return Err(Refusal::HeardLately { left });
     }
-    let (node, proof) = (about.name.as_str().into(), evidence.name.as_str().into());
-    let kind = match evidence.kind() {
+    let expires = (asked_at + MINIMUM_BOOT).min(look.answered_at + VALID_FOR);
+    Ok(Evidence::new(fencing_kind(evidence)?, about.clone(), expires))
+}
+
+/// What evidence that a life has ended is evidence of.
+pub(crate) fn fencing_kind(evidence: &EvidenceRead) -> Result<EvidenceKind, Refusal> {
+    let (node, proof) = (evidence.node().name.as_str().into(), evidence.name.as_str().into());
+    Ok(match evidence.kind() {
         kind @ (KindOfEvidence::PowerOff
         | KindOfEvidence::Decommissioned
         | KindOfEvidence::InstanceStopped
@@ -338,9 +344,7 @@ pub fn fenced(
             EvidenceKind::Confirmed { node, proof, by: evidence.spec.by.as_str().into() }
         }
         KindOfEvidence::StorageFenced => return Err(Lack::OfStorage.into()),
-    };
-    let expires = (asked_at + MINIMUM_BOOT).min(look.answered_at + VALID_FOR);
-    Ok(Evidence::new(kind, about.clone(), expires))
+    })
 }
 
 /// That the devices of the evidence showed what it says. A person's confirmation names none.

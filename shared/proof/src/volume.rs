@@ -6,13 +6,14 @@
 
 use std::sync::Arc;
 
-use pod_safety_model::{Holder, Incarnation, KindOfEvidence, Mono};
+use pod_safety_model::{Grade, Holder, Incarnation, KindOfEvidence, Mono};
 
 use crate::Refusal;
 use crate::claim::FencedBy;
 use crate::evidence::{Barrier, Evidence, EvidenceKind, LeaseVersion, VALID_FOR};
 use crate::facts::{EvidenceRead, Look, NodeRead, Shown};
-use crate::judge::NodeEvidence;
+use crate::holds::Lack;
+use crate::judge::{NodeEvidence, fencing_kind};
 
 /// What was read about the holder of a volume, by the way in which it was fenced.
 #[derive(Debug)]
@@ -23,6 +24,8 @@ pub enum HolderFacts<'a> {
     Gone(&'a NodeEvidence, /* is_used */ bool),
     /// For [`FencedBy::Rebooted`].
     Rebooted(&'a Look),
+    /// For [`FencedBy::Replaced`]: the evidence, the node, and which evidence its FencePolicy takes.
+    Replaced(&'a EvidenceRead, &'a Look, Grade),
     /// For [`FencedBy::Detached`].
     Detached(&'a Detachment),
     /// For [`FencedBy::Storage`]: the evidence, what its devices report now, the CSI driver of the volume, and the node.
@@ -75,6 +78,9 @@ pub fn volume(
             (found.kind().clone(), found.expires())
         }
         (FencedBy::Rebooted, HolderFacts::Rebooted(look)) => rebooted(holder, look)?,
+        (FencedBy::Replaced(_), HolderFacts::Replaced(evidence, look, wanted)) => {
+            replaced(holder, evidence, look, *wanted)?
+        }
         (FencedBy::Detached, HolderFacts::Detached(read)) => detached(&lease, holder, read)?,
         (FencedBy::Storage(_), HolderFacts::Storage(evidence, shown, driver, look)) => {
             storage_fenced(&lease, holder, evidence, *shown, *driver, look)?
@@ -102,6 +108,29 @@ fn rebooted(holder: &Holder, look: &Look) -> Result<(EvidenceKind, Mono), Refusa
         return Err(Refusal::EvidenceInvalid("the node has not booted since"));
     }
     Ok((EvidenceKind::BootChanged { node: Arc::clone(&holder.node) }, look.answered_at + VALID_FOR))
+}
+
+/// Another life of that name runs, so the boot that took the volume cannot come back: what ended it stays true, and no device is
+/// asked again. Who owned the name before is not who has it now, so the Lease of the kubelet says nothing.
+fn replaced(
+    holder: &Holder,
+    evidence: &EvidenceRead,
+    look: &Look,
+    wanted: Grade,
+) -> Result<(EvidenceKind, Mono), Refusal> {
+    let invalid = |why| Err(Refusal::EvidenceInvalid(why));
+    evidence.said().holds()?;
+    if *evidence.node() != taken_in(holder) {
+        return invalid("the volume was taken in another incarnation of the node");
+    }
+    if evidence.kind().grade() < wanted {
+        return Err(Lack::TooWeak.into());
+    }
+    let now = look.node.as_ref().map(NodeRead::incarnation);
+    if now.is_none_or(|now| now.uid == holder.node_uid.to_string() || !holder.boot_id.differs(now.boot())) {
+        return invalid("no other Node with another boot ID has that name");
+    }
+    Ok((fencing_kind(evidence)?, look.answered_at + VALID_FOR))
 }
 
 /// No VolumeAttachment is left, of a volume that had one when the doubt began.

@@ -53,6 +53,16 @@ pub enum PeopleError {
         "node {0} has no UUID in status.nodeInfo.bootID, so a confirmation about this boot could not be told from one about the next"
     )]
     NoBootId(String),
+    /// It is in that life.
+    #[error(
+        "the Node {0} that is there now has that UID. To confirm that its present boot is off, leave out --uid and --boot. Nothing was changed"
+    )]
+    PresentLife(String),
+    /// It has not booted since, as far as it says.
+    #[error(
+        "node {0} reports that boot ID, or none that is a UUID, so that boot may still run. Nothing was changed"
+    )]
+    NotBooted(String),
     /// Nobody said how to fence it.
     #[error("no FencePolicy selects node {0}; create one with a nodeSelector that does")]
     NoPolicy(String),
@@ -148,6 +158,30 @@ pub async fn examine(connection: &Connection, env: &Env, name: &str) -> Result<E
     let renewed = lease.renewed().map_err(nonsense).map_err(api("reading the node's Lease"))?;
     let labels = node.labels().clone();
     Ok(Examined { node: life, labels, ready, cordoned, renewed: renewed.map(|time| time.to_string()) })
+}
+
+/// Reads a node by quorum, of which a former life is spoken of: another Node with another boot has its name now, whether it is Ready
+/// or not.
+///
+/// # Errors
+/// That life may be the present one.
+pub async fn examine_former(
+    connection: &Connection,
+    env: &Env,
+    former: Incarnation,
+) -> Result<Examined, PeopleError> {
+    let name = former.name.clone();
+    let Look { node, .. } = look(connection, env, &name).await.map_err(api("reading the node"))?;
+    let node = node.ok_or_else(|| PeopleError::NoNode(name.clone()))?;
+    if node.incarnation().uid == former.uid {
+        return Err(PeopleError::PresentLife(name));
+    }
+    if !former.boot().differs(node.incarnation().boot()) {
+        return Err(PeopleError::NotBooted(name));
+    }
+    let (labels, ready, cordoned) = (node.labels().clone(), node.is_ready(), node.is_cordoned());
+    // The Lease is that of the present life.
+    Ok(Examined { node: former, labels, ready, cordoned, renewed: None })
 }
 
 /// Waits for as long as a living kubelet takes to renew its Lease, and looks again.

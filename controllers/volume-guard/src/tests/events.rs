@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::holds::{Doubt, Hold};
+use crate::holds::{Doubt, Hold, WayOut};
 use pod_safety_shared::events::EventType::{Normal, Warning};
 use pod_safety_shared::model::Kind;
 use pod_safety_shared::testing::assert_events;
@@ -13,8 +13,13 @@ fn a_volume_that_no_node_gets_and_a_pod_that_waits_have_an_event() {
     let (volume, node) = (|| Arc::from("v"), || Arc::from("n"));
     let word = || "w".to_owned();
     let held = Some((Warning, "VolumeHeld"));
-    let unproved =
-        |detachable| Hold::NoEvidence { volume: volume(), node: node(), doubt: Doubt::NotReady, detachable };
+    let unproved = |detachable| Hold::NoEvidence {
+        volume: volume(),
+        node: node(),
+        doubt: Doubt::NotReady,
+        detachable,
+        way_out: WayOut::Present,
+    };
     let rows = vec![
         (unproved(true), held),
         (unproved(false), held),

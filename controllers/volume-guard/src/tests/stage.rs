@@ -47,6 +47,7 @@ fn change(change: &VolumeChange) -> String {
         }
         VolumeChange::Break { by: FencedBy::Evidence { proof, .. }, .. } => format!("break by {proof}"),
         VolumeChange::Break { by: FencedBy::Storage(proof), .. } => format!("break by {proof}, of storage"),
+        VolumeChange::Break { by: FencedBy::Replaced(proof), .. } => format!("break by {proof}, replaced"),
         VolumeChange::Break { by: FencedBy::NodeGone, .. } => "break: node gone".to_owned(),
         VolumeChange::Break { by: FencedBy::Rebooted, .. } => "break: rebooted".to_owned(),
         VolumeChange::Forget => "forget".to_owned(),

@@ -61,6 +61,16 @@ impl Verifier<'_> {
                 let claim = Claim::Fenced { node, proof, newest: *newest };
                 judged(&HolderFacts::Fenced(self.of_node(&holder.node, &claim).await?))
             }
+            FencedBy::Replaced(proof) => {
+                let found = self.judge.evidence(proof).await?;
+                let look = look(self.connection, self.env, &holder.node).await.map_err(Unproved::Read)?;
+                let wanted = {
+                    let labels = look.node.as_ref().map(pod_safety_proof::NodeRead::labels);
+                    let (guard, none) = (self.cache.read(), Default::default());
+                    guard.view().minimum_evidence(labels.unwrap_or(&none))
+                };
+                judged(&HolderFacts::Replaced(&found.read, &look, wanted))
+            }
             FencedBy::Detached => judged(&HolderFacts::Detached(&self.detachment(update, holder).await?)),
             FencedBy::Storage(proof) => {
                 let found = self.judge.evidence(proof).await?;

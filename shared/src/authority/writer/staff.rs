@@ -74,7 +74,7 @@ impl Staff {
                     Self::DeviceCheckers
                 }
                 VolumeChange::Break {
-                    by: FencedBy::NodeGone | FencedBy::Rebooted | FencedBy::Detached,
+                    by: FencedBy::NodeGone | FencedBy::Rebooted | FencedBy::Replaced(_) | FencedBy::Detached,
                     ..
                 }
                 | VolumeChange::Take { .. }

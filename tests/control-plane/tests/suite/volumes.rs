@@ -148,7 +148,7 @@ async fn it_is_taken_before_the_pod_runs(scene: &Scene) {
     until_runs(scene, "w1").await;
     let lease = until_held(plane, "data", "w1", false).await;
     let identity = lease["spec"]["holderIdentity"].as_str().unwrap();
-    assert!(identity.contains(&objects::boot_id("w1", 1)), "{identity}");
+    assert!(identity.contains(&pods::boot_id("w1", 1)), "{identity}");
     assert_eq!(attachments(plane).await, [("w1".to_owned(), true)]);
 }
 
