@@ -6,6 +6,7 @@ mod events;
 mod gate;
 mod holders;
 mod limits;
+mod replaced;
 mod stage;
 mod storage;
 mod tenants;

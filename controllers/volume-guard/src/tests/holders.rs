@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use super::super::decide::{UNMOUNTED, UNTOLD, UNUSED};
 use super::stage::{QUARANTINE, Stage, classes, ended, in_use, not_ready, said};
 
-const A: &str = "a/uid-a/b0000000-0000-4000-8000-000000000001/uid-p";
+pub(super) const A: &str = "a/uid-a/b0000000-0000-4000-8000-000000000001/uid-p";
 
 /// Node `a` holds `v` for the pod `p`.
-fn held() -> Stage {
+pub(super) fn held() -> Stage {
     let mut stage = Stage::new();
     stage.lease("v", Some(A), false);
     stage.pod("p", Some("a"), "c", |_| ());

@@ -38,6 +38,32 @@ async fn nobody_confirms_a_node_whose_kubelet_speaks() {
     assert!(matches!(examined("Unknown", true).await.0, Err(PeopleError::Heard(_))));
 }
 
+/// A person may speak of a life that cannot be the present one, whatever the present kubelet says.
+#[tokio::test(start_paused = true)]
+async fn attack_a_former_life_that_is_confirmed_may_be_the_present_one() {
+    let (former, present) = ("b0000000-0000-4000-8000-000000000001", "b0000000-0000-4000-8000-000000000002");
+    for (what, uid, boot, expected) in [
+        ("replaced", "uid-o", former, Ok(())),
+        ("the present UID", "uid-n", former, Err("has that UID")),
+        ("the present life", "uid-n", present, Err("has that UID")),
+        ("the present boot, registered anew", "uid-o", present, Err("may still run")),
+        ("no boot", "uid-o", "5", Err("may still run")),
+    ] {
+        let (env, _wall) = env();
+        let api = Api::says(&env, move |asked| match asked.path.contains("/leases/") {
+            true => Answer::json(&lease("n", 1).0),
+            false => Answer::json(&node("n").boot(present).ready("True").0),
+        });
+        let life = Incarnation { name: "n".to_owned(), uid: uid.to_owned(), boot_id: boot.to_owned() };
+        let found = examine_former(&api.connection(), &env, life.clone()).await;
+        match (found, expected) {
+            (Ok(found), Ok(())) => assert_eq!((found.node, found.renewed), (life, None), "{what}"),
+            (Err(error), Err(words)) => assert!(error.to_string().contains(words), "{what}: {error}"),
+            (found, _) => panic!("{what}: {found:?}"),
+        }
+    }
+}
+
 /// An API server with one object whose pause is this text, and what was written to it.
 async fn pausing(text: Option<&str>, at: &str) -> (Api, Connection) {
     let (env, _wall) = env();

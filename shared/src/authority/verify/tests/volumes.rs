@@ -129,6 +129,44 @@ async fn a_boot_ends_what_the_same_node_wrote_before() {
     assert_eq!(found, Err("EvidenceInvalid"), "the Node is gone");
 }
 
+/// Another boot of the name runs, so no device is asked, and the new kubelet's signs of life say nothing.
+#[tokio::test(start_paused = true)]
+async fn evidence_about_a_former_life_is_final_once_another_boot_has_the_name() {
+    let former = holder("uid-n", "b0000000-0000-4000-8000-000000000001");
+    let replaced = |rig: &mut Rig| {
+        rig.set(NODE, "/metadata/uid", json!("uid-m"));
+        rig.set(NODE, "/status/nodeInfo/bootID", json!("b0000000-0000-4000-8000-000000000002"));
+        rig.set(NODE, "/status/conditions", json!([{ "type": "Ready", "status": "True" }]));
+    };
+    let (found, refused) = (Ok(("PowerOff", VALID_FOR)), Err("EvidenceInvalid"));
+    let cases: [(&str, fn(&mut Rig), _); 8] = [
+        ("replaced", |_| (), found),
+        ("its devices hang", |rig| rig.hangs("b"), found),
+        ("the same Node", |rig| rig.set(NODE, "/metadata/uid", json!("uid-n")), refused),
+        (
+            "the same boot",
+            |rig| rig.set(NODE, "/status/nodeInfo/bootID", json!("b0000000-0000-4000-8000-000000000001")),
+            refused,
+        ),
+        ("no boot that counts", |rig| rig.set(NODE, "/status/nodeInfo/bootID", json!("7")), refused),
+        ("no Node", |rig| drop(rig.there.lock().remove(NODE)), refused),
+        (
+            "withdrawn",
+            |rig| rig.set(PROOF, "/status", json!({ "invalidated": { "at": "t", "reason": "r" } })),
+            refused,
+        ),
+        ("about another life", |rig| rig.set(PROOF, "/spec/node/uid", json!("uid-x")), refused),
+    ];
+    for (what, change, expected) in cases {
+        let rig = Rig::with(|rig| {
+            replaced(rig);
+            change(rig);
+        });
+        assert_eq!(judged(&rig, &former, FencedBy::Replaced("e".into())).await, expected, "{what}");
+        assert_eq!(rig.asked(), 0, "{what}: no device is asked");
+    }
+}
+
 /// Detached: the Lease says that it was attached, and no attachment is left.
 fn detached(change: impl FnOnce(&mut Rig)) -> Rig {
     Rig::with(|rig| {

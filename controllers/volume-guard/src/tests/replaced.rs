@@ -1,0 +1,94 @@
+//! Volumes of a node whose name another Node has now, in another boot.
+
+use pod_safety_shared::model::Kind;
+use pod_safety_shared::testing::{at, objects};
+use serde_json::{Value, json};
+
+use super::holders::{A, held};
+use super::stage::{Stage, not_ready};
+
+/// A machine of which another Node has the name now, in another boot.
+fn replaced(change: impl FnOnce(&mut Value)) -> Stage {
+    let mut stage = held();
+    stage.world.remove(Kind::Nodes, "uid-a", at(2));
+    stage.node("a", |node| {
+        node["metadata"]["uid"] = json!("uid-other");
+        node["status"]["nodeInfo"]["bootID"] = json!("b0000000-0000-4000-8000-000000000002");
+        change(node);
+    });
+    stage.lease("v", Some(A), true);
+    stage
+}
+
+/// No evidence was asked for: the volume of a replaced node was held for ever, and the way out that its hold named was denied.
+#[test]
+fn bug_the_volume_of_a_replaced_node_was_never_free() {
+    for change in [|_: &mut Value| (), not_ready] {
+        let mut stage = replaced(change);
+        assert_eq!(stage.v(), ["VolumeUnproved"]);
+        stage.proof("b0000000-0000-4000-8000-000000000001");
+        assert_eq!(stage.v(), ["break by proof, replaced"]);
+        stage.lease("v", Some(A), false);
+        assert_eq!(stage.v(), ["refuse", "VolumeUnproved"], "the judge may refuse");
+    }
+}
+
+/// The hold names the way that works.
+#[test]
+fn a_hold_says_how_the_volume_of_a_former_life_and_of_one_without_a_boot_gets_free() {
+    let says = |stage: &Stage, words: &str| {
+        let said = stage.of_volume("v", 2).holds[0].1.to_string();
+        assert!(said.contains(words), "{words}: {said}");
+    };
+    let former =
+        "pod-safety confirm-down a --uid uid-a --boot b0000000-0000-4000-8000-000000000001 --reason TEXT";
+    says(&replaced(|_| ()), former);
+    let silent = |node: &mut Value| node["status"]["nodeInfo"]["bootID"] = json!("7");
+    says(&replaced(silent), "kubectl -n pod-safety-volumes delete lease v");
+    let mut without = held();
+    without.node("a", not_ready);
+    says(&without, "pod-safety confirm-down a --reason TEXT");
+    without.lease("v", Some("a/uid-a//uid-p"), true);
+    says(&without, "kubectl delete node a");
+}
+
+#[test]
+fn attack_evidence_about_another_life_than_that_which_took_a_volume() {
+    type Change = fn(&mut Value);
+    let about: [(&str, Change, Change); 7] = [
+        ("a life that never took it", |_| (), |proof| proof["spec"]["node"]["uid"] = json!("uid-x")),
+        (
+            "the present life",
+            |_| (),
+            |proof| {
+                proof["spec"]["node"] = json!({ "name": "a", "uid": "uid-other", "bootID": "b0000000-0000-4000-8000-000000000002" })
+            },
+        ),
+        (
+            "another boot",
+            |_| (),
+            |proof| proof["spec"]["node"]["bootID"] = json!("b0000000-0000-4000-8000-000000000003"),
+        ),
+        ("storage", |_| (), |proof| proof["spec"]["kind"] = json!("StorageFenced")),
+        (
+            "it, and was withdrawn",
+            |_| (),
+            |proof| {
+                proof["status"] = json!({ "invalidated": { "at": "2026-01-01T00:00:00Z", "reason": "r" } })
+            },
+        ),
+        (
+            "it, and the boot of the new Node is unknown",
+            |node| node["status"]["nodeInfo"] = json!({}),
+            |_| (),
+        ),
+        ("it, by a number of boots", |node| node["status"]["nodeInfo"]["bootID"] = json!("7"), |_| ()),
+    ];
+    for (what, node, proof) in about {
+        let stage = replaced(node);
+        let mut object = objects::evidence("e", "a", "b0000000-0000-4000-8000-000000000001", "PowerOff").0;
+        proof(&mut object);
+        stage.put(Kind::FenceEvidences, object, at(1));
+        assert_eq!(stage.v(), ["VolumeUnproved"], "about {what}");
+    }
+}
