@@ -143,49 +143,42 @@ pub enum Doubt {
     },
 }
 
-/// What frees a volume whose holder may still write.
+/// What frees a volume whose holder may still write. Its Event and the annotation of its Lease are written once: so the ways of a
+/// node that is there name those that work once another Node has its name, too.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum WayOut {
-    /// Its holder reports, or is proved off.
-    Present,
-    /// As that, and no evidence can name the boot of its holder.
-    NoBootId,
-    /// Another Node has its holder's name: evidence about this UID and this boot.
-    Former {
-        /// The UID.
-        uid: Uid,
-        /// The boot.
-        boot_id: BootId,
-    },
-    /// As that, and one of the two says no boot.
-    FormerNoBootId,
+pub struct WayOut {
+    uid: Uid,
+    /// Unknown: no evidence can name the boot of its holder.
+    boot_id: BootId,
+    /// Whether another Node has its name, and then whether that reports another boot.
+    replaced: Option<bool>,
 }
 
 impl WayOut {
     pub(crate) fn of(holder: &Holder, doubt: &Doubt) -> Self {
-        match doubt {
-            Doubt::Replaced { booted: true } => {
-                Self::Former { uid: holder.node_uid.clone(), boot_id: holder.boot_id }
-            }
-            Doubt::Replaced { booted: false } => Self::FormerNoBootId,
-            _ if holder.boot_id.is_unknown() => Self::NoBootId,
-            _ => Self::Present,
-        }
+        let replaced = match doubt {
+            Doubt::Replaced { booted } => Some(*booted),
+            Doubt::NotReady | Doubt::OutOfService | Doubt::Missing | Doubt::Unreadable(_) => None,
+        };
+        Self { uid: holder.node_uid.clone(), boot_id: holder.boot_id, replaced }
     }
 
     fn words(&self, node: &str, volume: &str) -> String {
-        match self {
-            Self::Present => format!(
-                "the node reports again and unmounts it, or when the node is proved off: by a FencePolicy (kubectl get nodefences shows its progress), or by the confirmation of a person who saw that the machine is powered off (pod-safety confirm-down {node} --reason TEXT)"
+        let Self { uid, boot_id, replaced } = self;
+        let former = format!("pod-safety confirm-down {node} --uid {uid} --boot {boot_id} --reason TEXT");
+        let delete = format!("kubectl -n pod-safety-volumes delete lease {volume}");
+        match (replaced, boot_id.is_unknown()) {
+            (None, false) => format!(
+                "the node reports again and unmounts it, or when the node is proved off: by a FencePolicy (kubectl get nodefences shows its progress), or by the confirmation of a person who saw that the machine is powered off (pod-safety confirm-down {node} --reason TEXT; once another Node has its name, {former})"
             ),
-            Self::NoBootId => format!(
-                "the node reports again and unmounts it. It was taken without a boot ID that is a UUID, so nothing can confirm that this boot has ended. Only if the machine is powered off, delete its Node (kubectl delete node {node}): the volume is free after the quarantine"
+            (None, true) => format!(
+                "the node reports again and unmounts it. The volume was taken without a boot ID that is a UUID, so no evidence can be about that boot. Only if you saw that the machine is powered off, delete its Node (kubectl delete node {node}), and the volume is free after the quarantine; once another Node has its name, delete the Lease ({delete})"
             ),
-            Self::Former { uid, boot_id } => format!(
-                "its former life is proved to have ended: by the confirmation of a person who saw that the old machine is powered off, or has booted since (pod-safety confirm-down {node} --uid {uid} --boot {boot_id} --reason TEXT)"
+            (Some(true), _) => format!(
+                "there is evidence that the former life of the node has ended: of a fence device, or by the confirmation of a person who saw that the old machine is powered off, or has booted since ({former})"
             ),
-            Self::FormerNoBootId => format!(
-                "a person deletes its Lease: the old or the new Node has no boot ID that is a UUID, so no evidence can tell one from the other. Only if the old machine is powered off, or has booted since: kubectl -n pod-safety-volumes delete lease {volume}"
+            (Some(false), _) => format!(
+                "a person deletes its Lease: the old or the new Node has no boot ID that is a UUID, so no evidence can tell one from the other. Only if you saw that the old machine is powered off, or has booted since: {delete}"
             ),
         }
     }

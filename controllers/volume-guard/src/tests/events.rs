@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::holds::{Doubt, Hold, WayOut};
 use pod_safety_shared::events::EventType::{Normal, Warning};
-use pod_safety_shared::model::Kind;
+use pod_safety_shared::model::{Holder, Kind};
 use pod_safety_shared::testing::assert_events;
 
 #[test]
@@ -18,7 +18,7 @@ fn a_volume_that_no_node_gets_and_a_pod_that_waits_have_an_event() {
         node: node(),
         doubt: Doubt::NotReady,
         detachable,
-        way_out: WayOut::Present,
+        way_out: WayOut::of(&Holder::parse("n/u//-").unwrap(), &Doubt::NotReady),
     };
     let rows = vec![
         (unproved(true), held),

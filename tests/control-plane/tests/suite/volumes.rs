@@ -12,6 +12,7 @@ mod hosts;
 mod late;
 mod objects;
 mod removed;
+mod replaced;
 mod storm;
 
 use std::sync::Arc;

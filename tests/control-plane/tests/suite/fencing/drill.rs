@@ -108,7 +108,7 @@ async fn the_canary_goes_down_and_comes_back(scene: &Scene) {
     let proof = proofs.iter().find(|proof| proof["metadata"]["name"] == fence["status"]["evidence"]).unwrap();
     assert_eq!((&proof["spec"]["kind"], proofs.len()), (&json!("PowerOff"), 1), "{proofs:#?}");
     let boot = &proof["spec"]["node"]["bootID"];
-    assert_eq!(boot, &objects::boot_id(CANARY, 1), "of the life that ended");
+    assert_eq!(boot, &pod_safety_control_plane::objects::boot_id(CANARY, 1), "of the life that ended");
     let node = Api::<Node>::all(scene.plane.admin()).get(CANARY).await.unwrap();
     let spec = node.spec.unwrap();
     let taints = spec.taints.unwrap_or_default();

@@ -104,7 +104,7 @@ impl Scene {
             let fences = self.plane.list("nodefences").await.unwrap();
             let held = fences.into_iter().find(|fence| {
                 let mut gates = fence["status"]["gates"].as_array().into_iter().flatten();
-                let boot = objects::boot_id(SICK, self.sick.boots());
+                let boot = pod_safety_control_plane::objects::boot_id(SICK, self.sick.boots());
                 fence["spec"]["node"]["bootID"] == json!(boot)
                     && gates.any(|gate| gate["name"] == "Repeated" && gate["holds"] == true)
             });

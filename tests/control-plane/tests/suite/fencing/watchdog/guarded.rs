@@ -129,7 +129,7 @@ impl Guarded {
         let path = |path: &str| self.folder.join(path).display().to_string();
         fs::write(
             self.folder.join("proc/sys/kernel/random/boot_id"),
-            format!("{}\n", objects::boot_id(&self.name, number)),
+            format!("{}\n", pod_safety_control_plane::objects::boot_id(&self.name, number)),
         )
         .unwrap();
         let log = OpenOptions::new().create(true).append(true).open(self.folder.join("log")).unwrap();

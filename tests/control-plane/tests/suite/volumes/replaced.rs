@@ -1,0 +1,76 @@
+//! A node that is cut off, and another Node with another boot that gets its name: the volume of the first is free by evidence about
+//! that former life, and by nothing else.
+
+use pod_safety_control_plane::objects::boot_id;
+use pod_safety_control_plane::{observe, seen, until};
+use serde_json::json;
+
+use super::objects::{NAMESPACE, apply};
+use super::{FOR_EVER, Scene, it_is_taken_before_the_pod_runs, lease, scene, until_held, until_runs};
+
+/// What a person types, without the program's name.
+async fn typed(scene: &Scene, words: &[&str]) -> (Option<i32>, String) {
+    let kubeconfig = scene.plane.admin_kubeconfig();
+    let done = scene.plane.pod_safety_once(&kubeconfig, words).await.unwrap();
+    (done.status.code(), format!("{}{}", done.stdout, done.stderr))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bug_the_volume_of_a_replaced_node_is_freed_by_a_word_about_its_former_life() {
+    let scene = scene(&[]).await;
+    let plane = &scene.plane;
+    it_is_taken_before_the_pod_runs(&scene).await;
+    scene.hosts[0].cut_off().await;
+    until_held(plane, "data", "w1", true).await;
+    let force = ["delete", "pod", "db-0", "-n", NAMESPACE, "--force", "--grace-period=0"];
+    plane.kubectl(&force).await.unwrap().text().unwrap();
+    let holder = lease(plane, "data").await.unwrap()["spec"]["holderIdentity"].as_str().unwrap().to_owned();
+    let uid = holder.split('/').nth(1).unwrap();
+    plane.kubectl(&["delete", "node", "w1"]).await.unwrap().text().unwrap();
+    scene.hosts[0].is_replaced(&plane.admin()).await;
+    let former = format!("pod-safety confirm-down w1 --uid {uid} --boot {} --reason TEXT", boot_id("w1", 1));
+    until("the hold names the way out", async || {
+        let said = scene.ours.debug("/debug/decisions").await.map_err(|error| format!("{error:?}"))?;
+        let said = said["holds"].to_string();
+        seen(said.contains("was replaced by another Node") && said.contains(&former), said)
+    })
+    .await
+    .unwrap();
+    let event = observe::event(&plane.admin(), "default", "data", "VolumeHeld").await.unwrap();
+    assert!(event.contains(&former), "{event}");
+    attack_nothing_else_frees_it(&scene, uid).await;
+    let words: Vec<&str> = former.split(' ').skip(1).chain(["--confirm=the old w1 is off"]).collect();
+    let (code, said) = typed(&scene, &words).await;
+    assert_eq!(code, Some(0), "{said}");
+    until_runs(&scene, "w2").await;
+    let lease = until_held(plane, "data", "w2", false).await;
+    assert_eq!(lease["spec"]["leaseTransitions"], 1, "it was broken once: {lease:#}");
+}
+
+/// Evidence about the present life, about a life that never had the volume, and words that the command rejects.
+async fn attack_nothing_else_frees_it(scene: &Scene, uid: &str) {
+    let plane = &scene.plane;
+    let node = plane.find("node", "", "w1").await.unwrap().unwrap();
+    let present = node["metadata"]["uid"].as_str().unwrap();
+    let (first, second) = (boot_id("w1", 1), boot_id("w1", 2));
+    for (what, uid, boot) in
+        [("the present life", present, &second), ("its UID", present, &first), ("its boot", uid, &second)]
+    {
+        let words =
+            ["confirm-down", "w1", "--uid", uid, "--boot", boot, "--reason=r", "--confirm=the old w1 is off"];
+        let (code, said) = typed(scene, &words).await;
+        assert_eq!(code, Some(4), "{what}: {said}");
+    }
+    let (_, said) = typed(scene, &["confirm-down", "w1", "--uid", uid, "--boot", "5", "--reason=r"]).await;
+    assert!(said.contains("a boot ID is a UUID"), "{said}");
+    let lives = [(present, &second), ("0b5e2f3a-0000-4000-8000-00000000000a", &first)];
+    for (number, (uid, boot)) in lives.into_iter().enumerate() {
+        let spec = json!({ "node": { "name": "w1", "uid": uid, "bootID": boot }, "kind": "Asserted", "by": "admin", "reason": "r",
+            "validSeconds": 3600 });
+        let name = format!("attack-{number}");
+        apply(plane, &json!({ "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceEvidence", "metadata": { "name": name },
+            "spec": spec })).await;
+    }
+    tokio::time::sleep(FOR_EVER / 3).await;
+    until_held(plane, "data", "w1", true).await;
+}
