@@ -38,7 +38,7 @@ async fn bug_the_volume_of_a_replaced_node_is_freed_by_a_word_about_its_former_l
     .unwrap();
     let event = observe::event(&plane.admin(), "default", "data", "VolumeHeld").await.unwrap();
     assert!(event.contains(&former), "{event}");
-    attack_nothing_else_frees_it(&scene, uid).await;
+    nothing_else_frees_it(&scene, uid).await;
     let words: Vec<&str> = former.split(' ').skip(1).chain(["--confirm=the old w1 is off"]).collect();
     let (code, said) = typed(&scene, &words).await;
     assert_eq!(code, Some(0), "{said}");
@@ -48,7 +48,7 @@ async fn bug_the_volume_of_a_replaced_node_is_freed_by_a_word_about_its_former_l
 }
 
 /// Evidence about the present life, about a life that never had the volume, and words that the command rejects.
-async fn attack_nothing_else_frees_it(scene: &Scene, uid: &str) {
+async fn nothing_else_frees_it(scene: &Scene, uid: &str) {
     let plane = &scene.plane;
     let node = plane.find("node", "", "w1").await.unwrap().unwrap();
     let present = node["metadata"]["uid"].as_str().unwrap();
