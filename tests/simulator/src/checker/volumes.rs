@@ -72,7 +72,7 @@ impl Lease {
 
 /// Whether a process is of the life of a node in which a volume was taken.
 fn is_of(process: &Process, holder: &Holder) -> bool {
-    *process.node == *holder.node && *holder.boot_id == *boot_id(&process.node, process.boot)
+    *process.node == *holder.node && holder.boot_id.is((*boot_id(&process.node, process.boot)).into())
 }
 
 impl State {
@@ -309,7 +309,7 @@ impl State {
     fn taken_wrongly(&self, volume: &str, holder: &Holder) -> Option<String> {
         let life = (holder.node_uid.to_string(), holder.boot_id.to_string());
         let lives = self.owners.lives.get(&*holder.node);
-        if holder.boot_id.is_empty() || lives.is_none_or(|lives| !lives.contains(&life)) {
+        if holder.boot_id.is_unknown() || lives.is_none_or(|lives| !lives.contains(&life)) {
             return Some("that is no life of a node".to_owned());
         }
         let identity = format!("default/{volume}");
