@@ -5,7 +5,7 @@ use pod_safety_control_plane::objects::boot_id;
 use pod_safety_control_plane::{observe, seen, until};
 use serde_json::json;
 
-use super::objects::{NAMESPACE, apply};
+use super::objects::NAMESPACE;
 use super::{FOR_EVER, Scene, it_is_taken_before_the_pod_runs, lease, scene, until_held, until_runs};
 
 /// What a person types, without the program's name.
@@ -64,12 +64,12 @@ async fn nothing_else_frees_it(scene: &Scene, uid: &str) {
     let (_, said) = typed(scene, &["confirm-down", "w1", "--uid", uid, "--boot", "5", "--reason=r"]).await;
     assert!(said.contains("a boot ID is a UUID"), "{said}");
     let lives = [(present, &second), ("0b5e2f3a-0000-4000-8000-00000000000a", &first)];
-    for (number, (uid, boot)) in lives.into_iter().enumerate() {
+    for (uid, boot) in lives {
         let spec = json!({ "node": { "name": "w1", "uid": uid, "bootID": boot }, "kind": "Asserted", "by": "admin", "reason": "r",
             "validSeconds": 3600 });
-        let name = format!("attack-{number}");
-        apply(plane, &json!({ "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceEvidence", "metadata": { "name": name },
-            "spec": spec })).await;
+        let evidence = json!({ "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceEvidence",
+            "metadata": { "generateName": "w1-" }, "spec": spec });
+        plane.kubectl_with(&["create", "-f", "-"], &evidence.to_string()).await.unwrap().text().unwrap();
     }
     tokio::time::sleep(FOR_EVER / 3).await;
     until_held(plane, "data", "w1", true).await;
