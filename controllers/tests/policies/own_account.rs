@@ -318,7 +318,16 @@ fn foreign_kinds() -> Vec<Row> {
     let theirs = || named("w1").labels(json!({ "app.kubernetes.io/part-of": "shop" }));
     let (storage, healer) =
         ("csiaddons.openshift.io/networkfences", "self-node-remediation.medik8s.io/selfnoderemediations");
-    let lifted = ours().set("/spec/fenceState", json!("Unfenced"));
+    let fences = |cidrs: &[&str]| ours().set("/spec/cidrs", json!(cidrs));
+    let fenced = || fences(&["10.0.0.1/32", "fd00::1/128"]);
+    let many = vec!["10.0.0.1/32"; 33];
+    let lifted = fenced().set("/spec/fenceState", json!("Unfenced"));
+    const HOSTS_ALONE: Expect = Refused("each of one host");
+    let asked = || {
+        let owner = json!([{ "apiVersion": "pod-safety.dev/v1alpha1", "kind": "NodeFence", "name": "w1-0a1b", "uid": "u" }]);
+        ours().within("pod-safety").set("/metadata/ownerReferences", owner)
+    };
+    const OWNED: Expect = Refused("by objects that a NodeFence owns");
     vec![
         row("its Machine goes", deleted("cluster.x-k8s.io/machines", named("w1")), Allowed),
         row(
@@ -334,16 +343,23 @@ fn foreign_kinds() -> Vec<Row> {
         row("its OpenShift Machine goes", deleted("machine.openshift.io/machines", named("w1")), Allowed),
         row("its NodeClaim goes", deleted("karpenter.sh/nodeclaims", named("w1")), Allowed),
         row("bypass: a NodePool", deleted("karpenter.sh/nodepools", named("w1")), Refused("never does this")),
-        row("storage is fenced", created(storage, ours()), Allowed),
-        row("storage is lifted", update(storage, ours(), lifted), Allowed),
+        row("storage is fenced", created(storage, fenced()), Allowed),
+        row("storage is lifted", update(storage, fenced(), lifted), Allowed),
+        row("bypass: a NetworkFence of everybody", created(storage, fences(&["0.0.0.0/0"])), HOSTS_ALONE),
+        row("bypass: of a network of IPv6", created(storage, fences(&["fd00::/32"])), HOSTS_ALONE),
+        row("bypass: of many", created(storage, fences(&many)), HOSTS_ALONE),
+        row("bypass: of no addresses", created(storage, ours()), HOSTS_ALONE),
+        row("bypass: of more, later", update(storage, fenced(), fences(&["10.0.0.0/8"])), HOSTS_ALONE),
         row(
             "bypass: a NetworkFence of others is lifted",
             update(storage, theirs(), ours()),
             Refused("never does this"),
         ),
         row("bypass: without any label", update(storage, named("w1"), ours()), Refused("never does this")),
-        row("another remediator is asked", created(healer, ours()), Allowed),
-        row("it is not asked any more", deleted(healer, ours()), Allowed),
+        row("another remediator is asked", created(healer, asked()), Allowed),
+        row("it is not asked any more", deleted(healer, asked()), Allowed),
+        row("bypass: a remediation elsewhere", created(healer, asked().within("shop")), OWNED),
+        row("bypass: a remediation without an incident", created(healer, ours().within("pod-safety")), OWNED),
         row("bypass: a remediation of others", deleted(healer, theirs()), Refused("never does this")),
         row(
             "bypass: its status",
