@@ -70,7 +70,17 @@ fn reports(node: &Node, view: &View<'_>, now: Mono, measures: &Unhealthy) -> Hea
     ))
 }
 
-/// Whether a pod waits for its node: it may be replaced only when it has ended.
+/// A kubelet that is well renews its Lease more often than this. So it may have seen pods that came for so long after it was
+/// last heard.
+const SEES_FOR: Duration = Duration::from_secs(40);
+
+/// Whether a pod waits for its node. One that came after the loss runs nowhere: whoever may create pods would decide that the
+/// machine is powered off.
+fn needs(pod: &Pod, node: &Node, policy: &FencePolicySpec, view: &View<'_>) -> bool {
+    pod.arrived <= view.last_heard(node) + SEES_FOR && waits(pod, policy, view)
+}
+
+/// Whether a pod is deleted, and may be replaced only when it has ended.
 fn waits(pod: &Pod, policy: &FencePolicySpec, view: &View<'_>) -> bool {
     let named = |kind: &String| pod.controller.as_ref().is_some_and(|controller| *controller.kind == **kind);
     pod.deletion.is_some()
@@ -110,7 +120,7 @@ pub(super) fn detect(
     };
     match policy.spec.when {
         When::Manual => return Decision::default(),
-        When::Needed if !view.pods_on(&node.name).any(|pod| waits(pod, &policy.spec, view)) => {
+        When::Needed if !view.pods_on(&node.name).any(|pod| needs(pod, node, &policy.spec, view)) => {
             return hold(Hold::FenceNotNeeded { node: name(), why });
         }
         When::Needed | When::Always => {}

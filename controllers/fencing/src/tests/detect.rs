@@ -67,12 +67,23 @@ fn when_says_whether_a_lost_node_is_fenced() {
         (When::Needed, Some(finalized), "?FenceNotNeeded", "who waits for finalizers has ended"),
         (When::Needed, Some(Stage::terminating), "open by p", "a StatefulSet waits"),
     ] {
-        let mut stage = Stage::lost();
+        let mut stage = Stage::lost_with(|stage| change.into_iter().for_each(|change| pods(stage, change)));
         stage.policy(|policy| policy.when = when);
-        if let Some(change) = change {
-            pods(&mut stage, change);
-        }
         assert_eq!(stage.words("n").join(" "), wanted, "{when:?}: {says}");
+    }
+}
+
+/// A tenant binds a pod to a node that is cut off, and deletes it: its machine was powered off with the pods of everybody.
+#[test]
+fn attack_a_pod_that_came_after_the_loss_needs_no_machine_powered_off() {
+    for (after, wanted) in [(0, "open by p"), (30, "open by p"), (70, "?FenceNotNeeded")] {
+        let mut stage = Stage::new(&["n", "m", "k", "l", "o"]);
+        stage.policy(|policy| policy.when = When::Needed);
+        stage.loses("n");
+        stage.until(after);
+        stage.pod("late-0", "n", Stage::terminating);
+        stage.until(70);
+        assert_eq!(stage.words("n").join(" "), wanted, "bound after {after} s");
     }
 }
 
@@ -80,14 +91,15 @@ fn when_says_whether_a_lost_node_is_fenced() {
 #[test]
 fn a_policy_says_which_further_kinds_need_their_nodes_fenced() {
     for (kinds, wanted) in [(&["Job", "ReplicaSet"][..], "open by p"), (&["Job"], "?FenceNotNeeded")] {
-        let mut stage = Stage::lost();
+        let mut stage = Stage::lost_with(|stage| {
+            stage.pod("web-1", "n", |pod| {
+                Stage::terminating(pod);
+                pod["metadata"]["ownerReferences"][0]["kind"] = json!("ReplicaSet");
+            });
+        });
         stage.policy(|policy| {
             policy.when = When::Needed;
             policy.needed_by_kinds = kinds.iter().map(|&kind| kind.to_owned()).collect();
-        });
-        stage.pod("web-1", "n", |pod| {
-            Stage::terminating(pod);
-            pod["metadata"]["ownerReferences"][0]["kind"] = json!("ReplicaSet");
         });
         assert_eq!(stage.words("n").join(" "), wanted, "{kinds:?}");
     }
@@ -96,20 +108,18 @@ fn a_policy_says_which_further_kinds_need_their_nodes_fenced() {
 /// C4: the volume guard holds the volume until the node is proved off, so the pod's replacement waits for that.
 #[test]
 fn bug_a_node_that_held_the_volume_of_a_deployments_pod_was_never_fenced() {
-    for (holder, wanted) in [
-        ("n/uid-n/b0000000-0000-4000-8000-00000000000a/-", "open by p"),
-        ("m/uid-m/b0000000-0000-4000-8000-00000000000b/-", "?FenceNotNeeded"),
-    ] {
-        let mut stage = Stage::lost();
-        stage.policy(|policy| policy.when = When::Needed);
-        stage.volume_of_another("web-1");
-        let lease = pod_safety_shared::testing::objects::volume_lease("v", Some(holder));
-        stage.world.put(Kind::VolumeLeases, lease, stage.mono());
-        stage.pod("web-1", "n", |pod| {
-            Stage::terminating(pod);
-            pod["metadata"]["ownerReferences"][0]["kind"] = json!("ReplicaSet");
-            *pod = pod_safety_shared::testing::objects::Obj(pod.take()).using("c").0;
+    for (holder, wanted) in [("n/uid-n/b0000000-0000-4000-8000-00000000000a/-", "open by p"), ("m/uid-m/b0000000-0000-4000-8000-00000000000b/-", "?FenceNotNeeded")] {
+        let mut stage = Stage::lost_with(|stage| {
+            stage.volume_of_another("web-1");
+            let lease = pod_safety_shared::testing::objects::volume_lease("v", Some(holder));
+            stage.world.put(Kind::VolumeLeases, lease, stage.mono());
+            stage.pod("web-1", "n", |pod| {
+                Stage::terminating(pod);
+                pod["metadata"]["ownerReferences"][0]["kind"] = json!("ReplicaSet");
+                *pod = pod_safety_shared::testing::objects::Obj(pod.take()).using("c").0;
+            });
         });
+        stage.policy(|policy| policy.when = When::Needed);
         assert_eq!(stage.words("n").join(" "), wanted, "held by {holder}");
     }
 }

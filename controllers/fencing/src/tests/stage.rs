@@ -68,7 +68,13 @@ impl Stage {
 
     /// With the node `n` lost since second 0, looked at in second 70, of five.
     pub(super) fn lost() -> Self {
+        Self::lost_with(|_| {})
+    }
+
+    /// The same, with what was there before.
+    pub(super) fn lost_with(before: impl FnOnce(&mut Self)) -> Self {
         let mut stage = Self::new(&["n", "m", "k", "l", "o"]);
+        before(&mut stage);
         stage.loses("n");
         stage.until(70);
         stage
