@@ -187,6 +187,10 @@ pub(super) fn value(class: Class, value: &str) -> Option<&'static str> {
         Class::Url if !["https://", "http://"].iter().any(|scheme| value.starts_with(scheme)) => {
             Some("the login is sent there; write an address that begins with https://")
         }
+        // `https://ADDRESS:443` and `@host/` is `host`.
+        Class::Path if !value.starts_with('/') => Some(
+            "an agent may put it behind the host of an address, where it could name another host; begin it with /",
+        ),
         Class::Path | Class::Url | Class::Word if value.contains(SHELL) => Some(
             "the agent may paste it into a command line, where it would be more than one word; leave out quotes and similar characters",
         ),
@@ -231,6 +235,9 @@ mod tests {
             ("metadata_endpoint", "https://attacker.example"),
             ("auth_url", "file:///etc/passwd"),
             ("session_url", "attacker.example"),
+            ("systems_uri", "@attacker.example/redfish/v1/Systems/1"),
+            ("redfish_uri", "@attacker.example/redfish/v1"),
+            ("api_path", "@attacker.example/api"),
             ("power_timeout", "a text where a number was"),
             ("new_in_the_next_release", "x"),
         ] {

@@ -8,6 +8,8 @@ use pod_safety_transport::{DeviceError, Secret, Value};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 
+use super::trust::is_authority;
+
 const ADDRESS: &str = "address";
 const USERNAME: &str = "username";
 const PASSWORD: &str = "password";
@@ -170,7 +172,17 @@ fn insecure(word: &str) -> Result<bool, DeviceError> {
 
 fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, DeviceError> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
+    let of_services = |found: &Vec<CertificateDer<'_>>| found.iter().filter(|one| !is_authority(one)).count();
     match found {
+        // Each would be believed for each node of the device.
+        Ok(found) if of_services(&found) > 1 => Err(refuse(
+            CA,
+            format!(
+                "{} certificates in it are no authority, and each would be accepted for every node; write the authority that signed \
+                 them, or one Secret with one certificate for each node (secretParameters: secret: \"bmc-{{{{.Node.Name}}}}\")",
+                of_services(&found)
+            ),
+        )),
         Ok(found) if !found.is_empty() => Ok(found),
         Ok(_) => Err(refuse(CA, "there is no certificate in it; write PEM: -----BEGIN CERTIFICATE-----")),
         Err(error) => Err(refuse(CA, format!("it is not PEM: {error}"))),

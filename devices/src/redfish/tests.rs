@@ -68,9 +68,18 @@ impl Stub {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        Self::signed_by(name, &authority, answers).await
+    }
+
+    /// The same by `authority`, which need not be one.
+    pub(super) async fn signed_by(
+        name: &str,
+        authority: &CertifiedIssuer<'_, KeyPair>,
+        answers: impl Fn(&str, &[String]) -> Reply + Send + Sync + 'static,
+    ) -> Self {
         let key = KeyPair::generate().unwrap();
         let certificate =
-            CertificateParams::new(vec![name.to_owned()]).unwrap().signed_by(&key, &authority).unwrap();
+            CertificateParams::new(vec![name.to_owned()]).unwrap().signed_by(&key, authority).unwrap();
         Self::with(&certificate, &key, authority.pem(), answers).await
     }
 

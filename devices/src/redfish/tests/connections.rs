@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pod_safety_clock::Env;
 use pod_safety_transport::{Act, DeviceError, Order, Power, Value};
-use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 
 use super::{Stub, ok, switches, system};
 
@@ -32,6 +32,33 @@ async fn a_certificate_that_was_not_given_is_not_trusted() {
     assert!(stub.asked.lock().is_empty(), "the login was sent");
     let order = with(with(order, "ca", None), "insecure", Some("true"));
     assert_eq!(stub.carry_out(&order).await.unwrap().power, Power::Off);
+}
+
+/// The key of one self-signed service signed certificates for the others, for webpki asks no root whether it may sign.
+#[tokio::test]
+async fn attack_the_certificate_of_one_service_signs_none_for_another() {
+    let own = CertificateParams::new(vec!["bmc-1.example".to_owned()]).unwrap();
+    let thief = CertifiedIssuer::self_signed(own, KeyPair::generate().unwrap()).unwrap();
+    let stub = Stub::signed_by("127.0.0.1", &thief, switches("On", "Off")).await;
+    let error = stub.carry_out(&stub.order(Act::Off)).await.unwrap_err();
+    assert!(matches!(error, DeviceError::Tls { .. }), "{error}");
+    assert!(stub.asked.lock().is_empty(), "the login was sent");
+}
+
+/// One `ca` that listed the certificates of a rack let each service stand in for each other.
+#[tokio::test]
+async fn attack_the_certificates_of_several_services_are_not_believed_for_each_of_them() {
+    let service = |name: &str| {
+        let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        params.self_signed(&KeyPair::generate().unwrap()).unwrap().pem()
+    };
+    let stub = Stub::new(switches("On", "Off")).await;
+    let order = |ca: &str| with(stub.order(Act::Look), "ca", Some(ca));
+    let rack = stub.certificate.clone() + &service("bmc-2.example");
+    let error = stub.carry_out(&order(&rack)).await.unwrap_err();
+    assert!(error.to_string().contains("2 certificates in it are no authority"), "{error}");
+    let old_and_new = stub.certificate.clone() + &stranger();
+    assert_eq!(stub.carry_out(&order(&old_and_new)).await.unwrap().power, Power::On, "one, and an authority");
 }
 
 #[tokio::test]
