@@ -37,6 +37,7 @@ pub const TEST_ANNOTATION: &str = "pod-safety.dev/test";
     validation = ("(self.driver == 'NetworkFence') == has(self.networkFence)", "networkFence is needed with driver NetworkFence, and only there"),
     validation = ("(self.driver == 'External') == has(self.external)", "external is needed with driver External, and only there"),
     validation = ("(self.driver == 'WatchdogLease') == has(self.watchdogLease)", "watchdogLease is needed with driver WatchdogLease, and only there"),
+    validation = ("self.driver in ['Machine', 'OpenShiftMachine', 'BareMetalHost'] || !has(self.namespaces)", "namespaces is for the drivers Machine, OpenShiftMachine and BareMetalHost"),
     validation = ("self.driver in ['Agent', 'Redfish'] || !(has(self.parameters) || has(self.nodeParameters) || has(self.secretParameters))", "parameters, nodeParameters and secretParameters are for the drivers Agent and Redfish"),
     validation = ("!has(self.parameters) || !('action' in self.parameters || 'option' in self.parameters || 'method' in self.parameters)", "action, option and method are chosen by pod-safety: it only asks for goals (off, on), never for a pulse (reboot, cycle)"),
     validation = ("!has(self.parameters) || !self.parameters.exists(name, name.matches('(?i)passw|secret|token|community|api[-_]?key|private[-_]key|[-_]kg'))", "a password, token or key must not be a parameter: every reader of FenceDevices would see it. Put it into a Secret, and name that in secretParameters"),
@@ -58,6 +59,10 @@ pub struct FenceDeviceSpec {
     /// Which promises of node agents count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub watchdog_lease: Option<WatchdogLease>,
+    /// The namespaces whose Machines and BareMetalHosts count. If empty, only the Machine that the annotations of the Node name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), inner(regex(pattern = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")))]
+    pub namespaces: Vec<String>,
     /// The nodes that the device can switch. A kubelet may set most labels of its node. If the parameters are the same for
     /// every node, only labels that no kubelet may set are allowed, such as those below `node-restriction.kubernetes.io/`.
     #[serde(default)]

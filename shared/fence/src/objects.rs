@@ -42,6 +42,8 @@ const LOOK_AGAIN: Duration = Duration::from_secs(2);
 pub(super) struct ObjectOrder {
     pub(super) device: DeviceRef,
     pub(super) by: By,
+    /// Where objects of machines count; empty: where the Node says.
+    pub(super) namespaces: Vec<String>,
     pub(super) facts: Facts,
     /// The node's addresses that were recorded while it was heard.
     pub(super) clients: Clients,
@@ -168,7 +170,9 @@ async fn plural_of(connection: &Connection, api_version: &str, kind: &str) -> Re
 
 /// Whether the object can be one of this device and this node.
 fn checked(order: &ObjectOrder, object: &ActedOn) -> Result<(), DeviceError> {
-    match path::is_possible(order.by.driver(), object, &order.facts.machine.node) {
+    let is_possible = path::is_possible(order.by.driver(), object, &order.facts.machine.node)
+        && path::is_followed(order.by.driver(), object, &order.namespaces);
+    match is_possible {
         true => Ok(()),
         false => Err(failed(format!("{:?} cannot be an object of this device and this node", object.path))),
     }
@@ -289,8 +293,7 @@ pub(super) async fn look(
         }
         (By::Machine(kind), None) => {
             let found = Box::pin(machine::resolve(connection, order, kind)).await?;
-            let identity = if found.matched { Identity::Match } else { Identity::Unknown };
-            Ok(Answer::new(Power::On, identity, format!("{} exists", found.path)))
+            Ok(Answer::new(Power::On, Identity::Match, format!("{} exists", found.path)))
         }
         (By::External(external), None) => {
             let found = external::resolve(connection, order, external, "").await?;

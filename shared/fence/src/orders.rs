@@ -178,7 +178,7 @@ impl Reader<'_> {
                 .map(|target| Clients { cidrs: target.clients, boot_id: target.boot_id })
                 .unwrap_or_default();
             let (device, facts) = (device.clone(), facts.clone());
-            let order = ObjectOrder { device, by, facts, clients, act, within };
+            let order = ObjectOrder { device, by, namespaces: spec.namespaces, facts, clients, act, within };
             return Ok(Ready { driver, check, instance: None, way: Way::Object(order) });
         }
         let reached = reached_by(&spec).ok_or_else(|| OrderError::Manual(device.clone()))?;

@@ -73,11 +73,14 @@ impl Consumer {
 }
 
 /// The Machine of a node, of whichever kind the cluster has.
-async fn machine_of(connection: &Connection, node: &str) -> Result<(&'static Kind, Found), DeviceError> {
+async fn machine_of(
+    connection: &Connection,
+    order: &ObjectOrder,
+) -> Result<(&'static Kind, Found), DeviceError> {
     const KINDS: [&Kind; 2] = [&CLUSTER_API, &OPENSHIFT];
     let mut why = Vec::new();
     for kind in KINDS {
-        match find(connection, node, kind).await {
+        match find(connection, order, kind).await {
             Ok(found) => return Ok((kind, found)),
             Err(DeviceError::Failed { said }) => why.push(said),
             Err(other) => return Err(other),
@@ -86,11 +89,10 @@ async fn machine_of(connection: &Connection, node: &str) -> Result<(&'static Kin
     Err(failed(why.join("; ")))
 }
 
-/// By the Machine that names the node, and the host that names the Machine: a kubelet writes neither.
+/// By the Machine that names the node, and the host in its namespace that names the Machine: a kubelet writes neither.
 pub(super) async fn resolve(connection: &Connection, order: &ObjectOrder) -> Result<ActedOn, DeviceError> {
     let version = version_of(connection, GROUP).await?;
-    let node = &order.facts.machine.node;
-    let (kind, Found { object: machine, matched, .. }) = machine_of(connection, node).await?;
+    let (kind, Found { object: machine, .. }) = machine_of(connection, order).await?;
     let consumer = Consumer::of(kind, &machine)?;
     let mut found = Vec::new();
     let mut each = |host: Value| {
@@ -98,7 +100,8 @@ pub(super) async fn resolve(connection: &Connection, order: &ObjectOrder) -> Res
             found.push(host);
         }
     };
-    read_all(connection, &format!("/apis/{version}/{PLURAL}"), &mut each).await?;
+    let namespace = &consumer.namespace;
+    read_all(connection, &format!("/apis/{version}/namespaces/{namespace}/{PLURAL}"), &mut each).await?;
     let [host] = &found[..] else {
         let Consumer { kind, namespace, name, .. } = consumer;
         let count = found.len();
@@ -106,7 +109,7 @@ pub(super) async fn resolve(connection: &Connection, order: &ObjectOrder) -> Res
             "{count} BareMetalHosts are consumed by {kind} {namespace}/{name}, not one"
         )));
     };
-    let (namespace, name) = (text(host, "/metadata/namespace"), text(host, "/metadata/name"));
+    let name = text(host, "/metadata/name");
     Ok(ActedOn {
         device: order.device.clone(),
         driver: DeviceDriver::BareMetalHost,
@@ -114,7 +117,7 @@ pub(super) async fn resolve(connection: &Connection, order: &ObjectOrder) -> Res
         uid: text(host, "/metadata/uid").to_owned(),
         cidrs: Vec::new(),
         storage: None,
-        matched,
+        matched: true,
     })
 }
 

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::{ObjectOrder, delete, failed, read, read_all, text, version_of};
+use super::{ObjectOrder, delete, failed, outcome, read, read_all, text, version_of};
 use crate::Acting;
 use crate::api::{ActedOn, DeviceDriver};
 use crate::client::Connection;
@@ -20,7 +20,7 @@ pub(crate) struct Kind {
     pub(super) group: &'static str,
     pub(super) plural: &'static str,
     is_namespaced: bool,
-    /// Where it names its node, by name and by UID. Its controller alone writes its status.
+    /// Where it names its node, by name and by UID. Whoever may write the status of one in any namespace can write that.
     node: &'static str,
     node_uid: Option<&'static str>,
     provider_id: &'static str,
@@ -65,11 +65,10 @@ pub(super) const KARPENTER: Kind = Kind {
     named_by: |_| None,
 };
 
-/// An object, and whether Node and object have the same providerID.
+/// An object that has the providerID of the Node.
 pub(super) struct Found {
     pub(super) path: String,
     pub(super) object: Value,
-    pub(super) matched: bool,
 }
 
 pub(super) async fn resolve(
@@ -77,7 +76,8 @@ pub(super) async fn resolve(
     order: &ObjectOrder,
     kind: &Kind,
 ) -> Result<ActedOn, DeviceError> {
-    let Found { path, object, matched } = find(connection, &order.facts.machine.node, kind).await?;
+    let Found { path, object } = find(connection, order, kind).await?;
+    is_kept(&path, &object)?;
     Ok(ActedOn {
         device: order.device.clone(),
         driver: kind.driver,
@@ -85,13 +85,30 @@ pub(super) async fn resolve(
         uid: text(&object, "/metadata/uid").to_owned(),
         cidrs: Vec::new(),
         storage: None,
-        matched,
+        matched: true,
     })
 }
 
-/// By the node's annotations, or else by looking through all. A kubelet may write both its annotations and its providerID:
-/// it is the object that must name the node, and no other machine at its provider.
-pub(super) async fn find(connection: &Connection, name: &str, kind: &Kind) -> Result<Found, DeviceError> {
+/// Danger note: an object without a finalizer is gone as soon as it is deleted, whether its machine runs or not.
+fn is_kept(path: &str, object: &Value) -> Result<(), DeviceError> {
+    let finalizers = object.pointer("/metadata/finalizers").and_then(Value::as_array);
+    match finalizers.is_some_and(|all| !all.is_empty()) {
+        true => Ok(()),
+        false => Err(failed(format!(
+            "{path} has no finalizer: when it is gone, its machine may still run. Its controller must be running and add one"
+        ))),
+    }
+}
+
+/// By the node's annotations, or else by looking through the namespaces of the device. A kubelet may write both its annotations
+/// and its providerID: it is the object that must name the node. A tenant may write an object in a namespace of their own: it
+/// counts only in a namespace that the device or the Node names, and with the providerID of the Node.
+pub(super) async fn find(
+    connection: &Connection,
+    order: &ObjectOrder,
+    kind: &Kind,
+) -> Result<Found, DeviceError> {
+    let (name, namespaces) = (&*order.facts.machine.node, &order.namespaces[..]);
     let version = version_of(connection, kind.group).await?;
     let what = kind.name;
     let node = read(connection, &format!("/api/v1/nodes/{name}")).await?;
@@ -100,24 +117,37 @@ pub(super) async fn find(connection: &Connection, name: &str, kind: &Kind) -> Re
         .filter(|(namespace, name)| is_kubernetes_name(namespace) && is_kubernetes_name(name));
     let (path, object) = match named {
         Some((namespace, machine)) => {
+            if !is_followed(namespaces, namespace) {
+                return Err(failed(format!(
+                    "node {name} names the {what} {namespace}/{machine}, and {namespace} is not in spec.namespaces of the FenceDevice"
+                )));
+            }
             let path = kind.path(&version, namespace, machine);
             let missing = format!("the {what} {path} that node {name} names does not exist");
             let object = read(connection, &path).await?.ok_or_else(|| failed(missing))?;
             (path, object)
         }
-        None => by_reference(connection, &version, &node, kind).await?,
+        None => by_reference(connection, &version, &node, kind, namespaces).await?,
     };
     if !kind.is_of(&object, &node) {
         let (field, said) = (kind.node_field(), text(&object, kind.node));
         return Err(failed(format!("{path} does not belong to node {name}: its {field} names {said:?}")));
     }
     let (ours, its) = (text(&node, "/spec/providerID"), text(&object, kind.provider_id));
-    let matched = !ours.is_empty() && ours == its;
-    // Without the UID of its Node it may be that of an earlier one: then only the providerID tells.
-    if kind.node_uid.is_none() && !matched || !ours.is_empty() && !its.is_empty() && ours != its {
-        return Err(failed(format!("{path} is the machine {its}, and node {name} runs on {ours}")));
+    if ours.is_empty() {
+        return Err(failed(format!(
+            "node {name} has no spec.providerID, so no {what} is known to be its own"
+        )));
     }
-    Ok(Found { path, object, matched })
+    if ours != its {
+        return Err(failed(format!("{path} is the machine {its:?}, and node {name} runs on {ours:?}")));
+    }
+    Ok(Found { path, object })
+}
+
+/// Without namespaces of the device, those that Nodes name.
+pub(super) fn is_followed(namespaces: &[String], namespace: &str) -> bool {
+    namespaces.is_empty() || namespaces.iter().any(|one| one == namespace)
 }
 
 fn annotation<'a>(node: &'a Value, key: &str) -> Option<&'a str> {
@@ -170,15 +200,27 @@ async fn by_reference(
     version: &str,
     node: &Value,
     kind: &Kind,
+    namespaces: &[String],
 ) -> Result<(String, Value), DeviceError> {
-    let (name, what) = (text(node, "/metadata/name"), kind.name);
+    let (name, what, plural) = (text(node, "/metadata/name"), kind.name, kind.plural);
+    let lists: Vec<String> = match kind.is_namespaced {
+        true => namespaces.iter().map(|one| format!("/apis/{version}/namespaces/{one}/{plural}")).collect(),
+        false => vec![format!("/apis/{version}/{plural}")],
+    };
+    if lists.is_empty() {
+        return Err(failed(format!(
+            "the annotations of node {name} name no {what}: list the namespaces of its {what} in spec.namespaces of the FenceDevice"
+        )));
+    }
     let mut found = Vec::new();
     let mut each = |machine: Value| {
         if kind.is_of(&machine, node) {
             found.push(machine);
         }
     };
-    read_all(connection, &format!("/apis/{version}/{}", kind.plural), &mut each).await?;
+    for list in &lists {
+        read_all(connection, list, &mut each).await?;
+    }
     if found.len() > 1 {
         let names: Vec<_> = found.iter().map(|one| text(one, "/metadata/name")).collect();
         return Err(failed(format!("several objects of kind {what} name node {name}: {}", names.join(", "))));
@@ -195,6 +237,9 @@ pub(super) async fn off(acting: &Acting<'_>, object: &ActedOn) -> Result<(), Out
     let begun = |there: &Value| there.pointer("/metadata/deletionTimestamp").is_some();
     if there.as_ref().is_some_and(begun) {
         return Ok(());
+    }
+    if let Some(there) = &there {
+        is_kept(&object.path, there).map_err(outcome)?;
     }
     delete(acting, object, &object.uid).await
 }

@@ -43,6 +43,16 @@ pub(super) fn is_possible(driver: DeviceDriver, object: &ActedOn, node: &str) ->
     }
 }
 
+/// Whether an object that stands for a machine is in a namespace that counts. That of a NodeClaim is none.
+pub(super) fn is_followed(driver: DeviceDriver, object: &ActedOn, namespaces: &[String]) -> bool {
+    let stands_for_one = matches!(
+        driver,
+        DeviceDriver::Machine | DeviceDriver::OpenShiftMachine | DeviceDriver::BareMetalHost
+    );
+    let namespace = object.path.split('/').nth(5).unwrap_or_default();
+    !stands_for_one || machine::is_followed(namespaces, namespace)
+}
+
 /// The group of a kind that an operator of the cluster defined: Kubernetes' own have no dot, or end in `k8s.io`.
 fn is_remediators(group: &str) -> bool {
     let of_kubernetes = group == "k8s.io" || group.ends_with(".k8s.io");

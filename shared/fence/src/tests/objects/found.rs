@@ -2,24 +2,30 @@
 
 use super::*;
 
-const MACHINES: &str = "/apis/cluster.x-k8s.io/v1beta2/machines";
+const MACHINES: &str = "/apis/cluster.x-k8s.io/v1beta2/namespaces/capi/machines";
 
 fn listed(name: &str, node: &str, uid: &str) -> Value {
-    json!({ "metadata": { "name": name, "namespace": "capi", "uid": format!("uid-{name}") },
+    json!({ "metadata": { "name": name, "namespace": "capi", "uid": format!("uid-{name}"), "finalizers": ["f"] },
         "spec": { "providerID": "cloud:///n" }, "status": { "nodeRef": { "name": node, "uid": uid } } })
 }
 
-/// The Machine that is found for a node that does not name it.
-async fn machine_among(machines: Value) -> Result<String, String> {
-    let (store, spec) = machine_of("cloud:///n");
-    // A list of all Machines of a large cluster was more than an answer may have, and none was found.
-    store.put(MACHINES, json!({ "metadata": { "continue": "more" }, "items": [listed("z", "z", "")] }));
-    store.put(&format!("{MACHINES}?continue=more"), json!({ "items": machines }));
+/// The node runs on this machine, and names no Machine.
+fn unnamed(store: &Store, spec: Value) -> Scene {
     let answers = store.clone();
     let mut there =
         There { first: Arc::new(move |asked| answers.answer(asked)), device: Some(spec), ..There::default() };
     there.node["spec"]["providerID"] = json!("cloud:///n");
-    let scene = scene(there, |_, _| panic!("no transport is asked"));
+    scene(there, |_, _| panic!("no transport is asked"))
+}
+
+/// The Machine that is found for a node that does not name it.
+async fn machine_among(machines: Value) -> Result<String, String> {
+    let (store, mut spec) = machine_of("cloud:///n");
+    spec["spec"]["namespaces"] = json!(["capi"]);
+    // A list of all Machines of a large cluster was more than an answer may have, and none was found.
+    store.put(MACHINES, json!({ "metadata": { "continue": "more" }, "items": [listed("z", "z", "")] }));
+    store.put(&format!("{MACHINES}?continue=more"), json!({ "items": machines }));
+    let scene = unnamed(&store, spec);
     scene.take(Step::Attempt(target(tried("off")))).await;
     let attempt = attempted(&scene);
     match attempt.objects.first() {
@@ -190,4 +196,60 @@ async fn evidence_from_before_a_crash_is_taken_for_this_one_only_if_it_holds_and
     ] {
         assert_eq!(proved(there).await, (ended.to_owned(), writes), "evidence {what}");
     }
+}
+
+/// A tenant with all verbs in a namespace of their own writes a Machine there that names a node of others. Its deletion was
+/// evidence that the node is off.
+#[tokio::test(start_paused = true)]
+async fn attack_a_machine_in_a_tenants_namespace_proves_nothing() {
+    const THEIRS: &str = "/apis/cluster.x-k8s.io/v1beta2/namespaces/tenant/machines/evil";
+    type Change = fn(&mut Value, &mut Value);
+    let rows: [(&str, Change); 5] = [
+        ("the annotations of node n name no Machine", |_, _| {}),
+        ("no Machine belongs to node n", |spec, _| spec["namespaces"] = json!(["capi"])),
+        ("is the machine \"\"", |spec, evil| {
+            spec["namespaces"] = json!(["capi", "tenant"]);
+            evil["spec"] = json!({});
+        }),
+        ("is the machine \"cloud:///m\"", |spec, evil| {
+            spec["namespaces"] = json!(["tenant"]);
+            evil["spec"]["providerID"] = json!("cloud:///m");
+        }),
+        ("has no finalizer", |spec, evil| {
+            spec["namespaces"] = json!(["tenant"]);
+            evil["metadata"]["finalizers"] = json!([]);
+        }),
+    ];
+    for (says, change) in rows {
+        let (store, _) = machine_of("cloud:///n");
+        let mut evil = listed("evil", "n", "");
+        evil["metadata"]["namespace"] = json!("tenant");
+        let mut spec = json!({ "driver": "Machine" });
+        change(&mut spec, &mut evil);
+        store.put(THEIRS, evil.clone()).put(MACHINES, json!({ "items": [] }));
+        for namespace in ["", "namespaces/tenant/"] {
+            store.put(
+                &format!("/apis/cluster.x-k8s.io/v1beta2/{namespace}machines"),
+                json!({ "items": [evil.clone()] }),
+            );
+        }
+        let scene = unnamed(&store, json!({ "spec": spec }));
+        scene.tries().await;
+        let attempt = attempted(&scene);
+        let outcome = attempt.outcome.clone().unwrap_or_default();
+        assert!(outcome.contains(says) && attempt.objects.is_empty(), "{says}: {attempt:?}");
+        assert!(store.get(THEIRS).unwrap()["metadata"].get("deletionTimestamp").is_none(), "{says}");
+    }
+}
+
+/// A kubelet names a Machine of a namespace that the device does not list.
+#[tokio::test(start_paused = true)]
+async fn attack_a_machine_that_a_node_names_elsewhere_is_not_deleted() {
+    let (store, mut spec) = machine_of("cloud:///n");
+    spec["spec"]["namespaces"] = json!(["other"]);
+    let scene = with(&store, spec);
+    scene.tries().await;
+    let outcome = attempted(&scene).outcome.unwrap();
+    assert!(outcome.contains("capi is not in spec.namespaces of the FenceDevice"), "{outcome}");
+    assert!(store.get(MACHINE).unwrap()["metadata"].get("deletionTimestamp").is_none());
 }

@@ -4,7 +4,7 @@ use super::*;
 use crate::api::proved_by;
 
 const MACHINES: &str = "/apis/cluster.x-k8s.io/v1beta2/namespaces/capi/machines/m";
-const HOSTS: &str = "/apis/metal3.io/v1alpha1/baremetalhosts";
+const HOSTS: &str = "/apis/metal3.io/v1alpha1/namespaces/capi/baremetalhosts";
 const HOST: &str = "/apis/metal3.io/v1alpha1/namespaces/capi/baremetalhosts/rack-7";
 const HOLD: &str = "reboot.metal3.io/pod-safety";
 
@@ -29,7 +29,9 @@ fn rack(hosts: &[Value]) -> Store {
         "spec": { "providerID": "cloud:///n", "infrastructureRef": { "kind": "Metal3Machine", "name": "m3m-1" } },
         "status": { "nodeRef": { "name": "n" } },
     });
-    store.put(MACHINES, machine).put(HOSTS, json!({ "items": hosts }));
+    let near = hosts.iter().filter(|host| host["metadata"]["namespace"] == "capi").collect::<Vec<_>>();
+    store.put(MACHINES, machine).put(HOSTS, json!({ "items": near }));
+    store.put("/apis/metal3.io/v1alpha1/baremetalhosts", json!({ "items": hosts }));
     for one in hosts {
         let name = one["metadata"]["name"].as_str().unwrap();
         store.put(&format!("/apis/metal3.io/v1alpha1/namespaces/capi/baremetalhosts/{name}"), one.clone());
@@ -170,4 +172,16 @@ async fn attack_a_host_that_is_not_plainly_this_nodes_is_not_switched() {
     let outcome = attempted(&scene).outcome.unwrap();
     assert!(outcome.contains("does not belong to node n"), "{outcome}");
     assert_eq!(held(&store), None);
+}
+
+/// A tenant's host in a namespace of their own says that the Machine consumes it, too: then there were two.
+#[tokio::test(start_paused = true)]
+async fn attack_a_host_in_a_tenants_namespace_keeps_no_node_from_being_fenced() {
+    let mut evil = host("evil", "m3m-1");
+    evil["metadata"]["namespace"] = json!("tenant");
+    let store = rack(&[host("rack-7", "m3m-1"), evil]);
+    let scene = scene_of(&store);
+    let long_enough = tokio::time::timeout(Duration::from_secs(120), operator(&scene, &store));
+    let (_, told) = futures::future::join(scene.tries(), long_enough).await;
+    assert!(told.is_ok(), "its operator was not told: {:?}", attempted(&scene).outcome);
 }

@@ -76,13 +76,16 @@ async fn a_machine_or_a_claim_is_evidence_when_it_is_gone_and_not_while_it_is_be
     assert!(karpenter(&claims).get(&format!("{CLAIMS}/default-y8")).is_some());
 }
 
-/// Its status names its Node by the UID, so that a machine of which the provider said nothing yet is known, too.
+/// Whoever may write a Machine can write the UID of any Node into it.
 #[tokio::test(start_paused = true)]
-async fn a_machine_that_names_the_uid_of_its_node_needs_no_provider_id() {
+async fn a_machine_without_a_provider_id_is_nobodys() {
     let store = openshift();
     store.change(OPENSHIFT, |machine| machine["spec"]["providerID"] = json!(""));
-    scene_of(&store, "OpenShiftMachine").tries().await;
-    assert!(store.get(OPENSHIFT).unwrap()["metadata"]["deletionTimestamp"].is_string());
+    let scene = scene_of(&store, "OpenShiftMachine");
+    scene.tries().await;
+    let outcome = attempted(&scene).outcome.unwrap();
+    assert!(outcome.contains("is the machine \"\", and node n runs on \"cloud:///n\""), "{outcome}");
+    assert!(store.get(OPENSHIFT).unwrap()["metadata"].get("deletionTimestamp").is_none());
 }
 
 /// Karpenter, or a person, deletes it: that is waited for, and not asked again.
@@ -106,7 +109,7 @@ async fn a_deletion_that_others_began_is_waited_for_and_not_begun_again() {
 async fn attack_an_object_that_is_not_plainly_this_nodes_is_not_deleted() {
     for (what, claims, says) in [
         ("of another node", vec![claim("default-x7", "m", "cloud:///n")], "no NodeClaim belongs to node n"),
-        ("another instance", vec![claim("default-x7", "n", "cloud:///m")], "is the machine cloud:///m"),
+        ("another instance", vec![claim("default-x7", "n", "cloud:///m")], "is the machine \"cloud:///m\""),
         ("no instance yet", vec![claim("default-x7", "n", "")], "is the machine"),
         (
             "a tenant wrote one more",

@@ -268,7 +268,7 @@ async fn a_machine_is_deleted_and_gone_before_it_is_evidence(scene: &Scene) {
     until("the device says so", async || {
         let device = scene.get("fencedevices", OPS, "w2").await.ok_or("there is none")?;
         let text = device["status"].to_string();
-        seen(text.contains("is the machine cloud:///other, and node w2 runs on cloud:///w2"), text)
+        seen(text.contains("is the machine \\\"cloud:///other\\\", and node w2 runs on"), text)
     })
     .await
     .unwrap();
