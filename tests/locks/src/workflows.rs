@@ -10,10 +10,11 @@ use serde_json::Value;
 use crate::{manifest, texts};
 
 /// Steps that a shell alone cannot run: what is in one of them, and what it needs.
-pub const NOT_HERE: [(&str, &str); 7] = [
+pub const NOT_HERE: [(&str, &str); 8] = [
     ("make advisories", "RustSec's database, on GitHub"),
-    ("docker buildx imagetools", "the images that this run pushed to a registry"),
-    ("cosign sign --yes \"$IMAGE@", "Sigstore, and an identity that GitHub grants"),
+    ("docker build ", "Docker, and images of a registry; tests of the image run the lines of the Dockerfile"),
+    ("docker run ", "the images that a step before it built"),
+    ("docker push ", "a registry, Sigstore, and an identity that GitHub grants"),
     ("helm registry login", "a registry; a test of the chart runs packaging/chart.sh as it stands there"),
     ("cosign sign-blob", "Sigstore, and an identity that GitHub grants"),
     ("gh release create", "a repository on GitHub in which a release is made"),

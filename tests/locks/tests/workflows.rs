@@ -32,5 +32,4 @@ fn the_short_steps_of_a_release_succeed() -> Result<()> {
     Ok(())
 }
 
-const SHORT: [&str; 3] =
-    ["Cargo.toml | head -1)\" = \"$GITHUB_REF_NAME\"", "is approved", "number=${GITHUB_REF_NAME#v}"];
+const SHORT: [&str; 2] = ["Cargo.toml | head -1)\" = \"$GITHUB_REF_NAME\"", "is approved"];
