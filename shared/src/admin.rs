@@ -12,12 +12,13 @@ use std::sync::Arc;
 
 use axum::extract::rejection::ExtensionRejection;
 use axum::extract::{ConnectInfo, Request, State};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use connections::{Connections, Peer};
+use pod_safety_screen::{comes_from_another_site, names_this_machine};
 use serde::Serialize;
 pub use tls::{Tls, TlsError, TlsFiles};
 
@@ -124,11 +125,20 @@ async fn this_pod_alone(
     request: Request,
     next: Next,
 ) -> Response {
-    if peer.is_ok_and(|ConnectInfo(peer)| peer.is_of_this_pod()) {
+    let of_this_pod = peer.is_ok_and(|ConnectInfo(peer)| peer.is_of_this_pod());
+    if of_this_pod && !comes_from_a_web_page(request.headers()) {
         return next.run(request).await;
     }
     let way = "/debug names objects of all namespaces, so it answers only requests from this pod: kubectl port-forward pod/POD 8080, then localhost:8080\n";
     (StatusCode::FORBIDDEN, way).into_response()
+}
+
+/// Behind `kubectl port-forward`, what a page in the browser of that person asks for comes from this pod, too: by a name of its own that
+/// leads here (DNS rebinding), or by a script of another site.
+fn comes_from_a_web_page(headers: &HeaderMap) -> bool {
+    !names_this_machine(headers)
+        || headers.contains_key(header::ORIGIN)
+        || comes_from_another_site(headers) == Some(true)
 }
 
 async fn livez(State(admin): State<Admin>) -> (StatusCode, String) {

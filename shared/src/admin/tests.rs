@@ -47,6 +47,11 @@ fn desk(world: World) -> Desk {
     Desk { world, admin }
 }
 
+/// What `curl localhost:8080/PATH` sends.
+fn of_localhost(path: &str) -> axum::http::request::Builder {
+    Request::get(path).header(header::HOST, "localhost:8080")
+}
+
 impl Desk {
     fn router(&self, peer: &str) -> Router {
         let peer = Peer(peer.parse().unwrap());
@@ -54,7 +59,7 @@ impl Desk {
     }
 
     async fn get(&self, path: &str) -> (u16, String, String) {
-        let request = Request::get(path).body(Body::empty()).unwrap();
+        let request = of_localhost(path).body(Body::empty()).unwrap();
         let answer = self.router("127.0.0.1:40000").oneshot(request).await.unwrap();
         let (code, kind) =
             (answer.status().as_u16(), answer.headers()[header::CONTENT_TYPE].to_str().unwrap().to_owned());
@@ -325,15 +330,41 @@ async fn attack_another_pod_reads_no_names_of_objects() {
         ("[::ffff:127.0.0.1]:40000", 200),
     ] {
         for (path, wanted) in [("/debug/cache", wanted), ("/debug/decisions", wanted), ("/metrics", 200)] {
-            let request = Request::get(path).body(Body::empty()).unwrap();
+            let request = of_localhost(path).body(Body::empty()).unwrap();
             let answer = desk.router(peer).oneshot(request).await.unwrap();
             assert_eq!(answer.status().as_u16(), wanted, "{path} from {peer}");
             assert_eq!(answer.headers()[header::CONNECTION], "close");
         }
     }
-    let request = Request::get("/debug/cache").body(Body::empty()).unwrap();
+    let request = of_localhost("/debug/cache").body(Body::empty()).unwrap();
     let answer = desk.admin.clone().router().oneshot(request).await.unwrap();
     assert_eq!(answer.status().as_u16(), 403, "from an unknown address");
+}
+
+/// A page that is open beside `kubectl port-forward`.
+#[tokio::test(start_paused = true)]
+async fn attack_a_page_of_a_stranger_reads_no_names_of_objects_by_a_forwarded_port() {
+    let desk = desk(World::listed());
+    for (host, more, wanted) in [
+        ("localhost:8080", None, 200),
+        ("127.0.0.1:9090", Some(("sec-fetch-site", "none")), 200),
+        ("[::1]:8080", Some(("sec-fetch-site", "same-origin")), 200),
+        ("evil.example:8080", None, 403),
+        ("10.1.2.3:8080", None, 403),
+        ("localhost:8080", Some(("sec-fetch-site", "cross-site")), 403),
+        ("localhost:8080", Some(("sec-fetch-site", "same-site")), 403),
+        ("localhost:8080", Some(("origin", "http://evil.example")), 403),
+    ] {
+        for (path, wanted) in [("/debug/cache", wanted), ("/debug/decisions", wanted), ("/metrics", 200)] {
+            let request =
+                more.into_iter().fold(Request::get(path).header(header::HOST, host), |all, (name, value)| {
+                    all.header(name, value)
+                });
+            let answer =
+                desk.router("127.0.0.1:40000").oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+            assert_eq!(answer.status().as_u16(), wanted, "{path} of {host}, {more:?}");
+        }
+    }
 }
 
 /// Connects from an address of its own, and sends one request.
