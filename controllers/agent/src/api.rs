@@ -17,8 +17,8 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// A Lease is one or two thousand bytes.
-const LONGEST: usize = 64 << 10;
+/// An object has room for 256 KiB of annotations. An agent writes at most 16 KiB of what it found, which may be longer as JSON.
+const LONGEST: usize = 256 << 10;
 
 /// Where the API server is, and what it is trusted by.
 #[derive(Clone)]

@@ -116,8 +116,12 @@ pub struct Pods {
     pub left: Vec<(String, String)>,
 }
 
-/// So many of each are named: an object has room for 256 KiB of annotations, and a node has few of these.
+/// So many of each are named. A node has few of these.
 const MOST_PODS: usize = 200;
+
+/// So many bytes the list of pods that cannot end has: pods that have ended come first, and an answer of the API server with the Lease
+/// in it, in which a character can take six bytes, is read as a whole.
+const MOST_LEFT: usize = 16 << 10;
 
 /// What keeps a pod is told in so many bytes.
 const MOST_WORDS: usize = 300;
@@ -305,7 +309,12 @@ impl Pods {
             let words = words.replace(char::is_control, " ");
             format!("{uid} {}\n", &words[..words.floor_char_boundary(MOST_WORDS)])
         };
-        let left: String = left.iter().take(MOST_PODS).map(line).collect();
+        let mut room = MOST_LEFT;
+        let fits = |line: &String| {
+            room = room.saturating_sub(line.len());
+            room > 0
+        };
+        let left: String = left.iter().take(MOST_PODS).map(line).take_while(fits).collect();
         let all = [("pods-looked", looked.to_string()), ("pods-ended", ended.join(" ")), ("pods-left", left)];
         let said = all.into_iter().filter(|(_, value)| !value.is_empty());
         said.map(|(name, value)| (format!("{PREFIX}{name}"), value)).collect()
@@ -383,6 +392,20 @@ mod tests {
         assert_eq!((&**looked, &**round), ("watchdog.pod-safety.dev/pods-looked", "3"));
         assert_eq!((&**name, text.lines().count()), ("watchdog.pod-safety.dev/pods-left", 1));
         assert!(text.starts_with("uid-a process 7 (x uid-b ended) é") && text.len() < 320, "{text}");
+    }
+
+    /// The API server answers with the whole Lease, and an agent that could not read that got no grant any more.
+    #[test]
+    fn bug_a_report_about_many_pods_is_read_again() {
+        let pods: Vec<_> = (0..400).map(|number| (format!("{number:036}"), "<".repeat(400))).collect();
+        let ended = pods.iter().map(|(uid, _)| uid.clone()).collect();
+        let all = Pods { looked: 3, ended, left: pods }.annotations();
+        let bytes: usize = all.iter().map(|(_, value)| value.len()).sum();
+        assert!(bytes < 24 << 10, "{bytes}");
+        let (_, left) = all.last().unwrap();
+        assert!(left.ends_with("<\n") && left.lines().count() > 40, "whole lines: {left}");
+        // As Kubernetes writes JSON.
+        assert!(left.len() + 5 * left.matches('<').count() < 128 << 10);
     }
 
     #[test]
