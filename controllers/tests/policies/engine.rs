@@ -312,6 +312,8 @@ fn authorize(context: &mut Context<'static>, rights: &[&'static str]) {
     });
     context
         .add_function("resource", |This(said): This<Arc<String>>, kind: Arc<String>| format!("{said}{kind}"));
+    context
+        .add_function("subresource", |This(said): This<Arc<String>>, of: Arc<String>| format!("{said}/{of}"));
     context.add_function("namespace", |This(said): This<Arc<String>>, _of: Arc<String>| said.to_string());
     context.add_function("name", |This(said): This<Arc<String>>, _of: Arc<String>| said.to_string());
     context

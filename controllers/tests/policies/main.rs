@@ -63,16 +63,21 @@ fn schema(plural: &str) -> Value {
     crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone()
 }
 
-/// Every policy of the chart, as the looked-at renders have them. `replace` has all but the one on volumes.
+/// Every policy of the chart, as the looked-at renders have them. `replace` has all but the one on volumes, and has no leader.
 fn policies() -> Vec<Policy> {
     let golden = |way: &str| {
         let path = format!("{}/../tests/control-plane/golden/chart/{way}.yaml", env!("CARGO_MANIFEST_DIR"));
         std::fs::read_to_string(path).unwrap()
     };
-    let replace = documents(&golden("replace"));
-    let everything = documents(&golden("everything"));
-    let volumes = everything.into_iter().filter(|one| one["metadata"]["name"] == "keeper-volume-held");
-    let all = replace.into_iter().chain(volumes);
+    let of = |way: &str, name: &str, is: bool| {
+        documents(&golden(way)).into_iter().filter(|one| (one["metadata"]["name"] == name) == is).collect()
+    };
+    let parts: [Vec<Value>; 3] = [
+        of("replace", "pod-safety-leases", false),
+        of("default", "pod-safety-leases", true),
+        of("everything", "keeper-volume-held", true),
+    ];
+    let all = parts.into_iter().flatten();
     all.filter(|one| one["kind"] == "ValidatingAdmissionPolicy").map(|one| Policy::compile(&one)).collect()
 }
 
@@ -90,9 +95,11 @@ fn every_expression_is_decided_both_ways_by_a_row_and_no_bypass_passes() {
         "evidence",
         "fence",
         "force-delete",
+        "leases",
         "node",
         "own-account",
         "pause",
+        "pod-report",
         "stateful-set-grace",
         "terminal-phase",
         "volume-held",

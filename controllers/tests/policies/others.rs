@@ -17,6 +17,8 @@ pub(crate) fn rows() -> Vec<Row> {
         force_delete(),
         force_delete_by_pod(),
         terminal_phase(),
+        pod_report(),
+        leases(),
         evictions(),
         attachments(),
         volumes(),
@@ -159,6 +161,95 @@ fn terminal_phase() -> Vec<Row> {
             becomes(DEV, reasoned(stateful(), "."), failed()),
             Refused("may still run"),
         ),
+    ]
+}
+
+/// Signs of a running kubelet, and what others write.
+fn pod_report() -> Vec<Row> {
+    let runs = || json!({ "state": { "running": {} } });
+    let ready = |statuses: &[&str]| -> Value {
+        statuses.iter().map(|status| json!({ "type": "Ready", "status": status })).collect()
+    };
+    let free = || Value::from(pod("free"));
+    let with = |status: Value| patched(stateful(), json!({ "status": status }));
+    let changes = |user: &str, old: Value, status: Value| {
+        let new = patched(old.clone(), json!({ "status": status }));
+        Request::new(user, "UPDATE pods/status").object(new).old(old)
+    };
+    let dev = |old: Value, status: Value| changes(DEV, with(old), status);
+    let row = |name, request, expect| Row { policy: "pod-report", name, request, expect };
+    let (seen, which) = (Refused("a newer status.observedGeneration"), Refused("which containers run"));
+    let (turns, again) = (Refused("Ready=True"), Refused("that it runs again"));
+    let newer = || json!({ "observedGeneration": 2 });
+    let off = || json!({ "conditions": ready(&["False"]) });
+    let on = || json!({ "conditions": ready(&["True"]) });
+    let failed = || json!({ "phase": "Failed", "observedGeneration": 2 });
+    let target = json!({ "conditions": [{ "type": "Ready", "status": "True" }, { "type": "DisruptionTarget", "status": "True" }] });
+    vec![
+        row("its kubelet", changes(KUBELET, stateful(), newer()), NotAsked),
+        row("pod-safety", changes(OURS, stateful(), newer()), NotAsked),
+        row("no node", changes(DEV, free(), newer()), NotAsked),
+        row("bypass: another kubelet", changes("system:node:w2", stateful(), newer()), seen),
+        row("bypass: observed", dev(json!({ "observedGeneration": 1 }), newer()), seen),
+        row("observed before", dev(newer(), json!({ "observedGeneration": 1 })), Allowed),
+        row("the collector of kube-controller-manager", dev(json!({}), failed()), Allowed),
+        row("bypass: observed, and Failed already", dev(json!({ "phase": "Failed" }), failed()), seen),
+        row("bypass: Failed, and Running again", dev(failed(), json!({ "phase": "Running" })), again),
+        row("bypass: a container starts", dev(json!({}), json!({ "containerStatuses": [runs()] })), which),
+        row(
+            "bypass: one ends",
+            dev(json!({ "initContainerStatuses": [runs()] }), json!({ "initContainerStatuses": [] })),
+            which,
+        ),
+        row(
+            "bypass: one starts, and Failed",
+            dev(json!({}), patched(failed(), json!({ "ephemeralContainerStatuses": [runs()] }))),
+            which,
+        ),
+        row("bypass: Ready again", dev(off(), on()), turns),
+        row("bypass: Ready for the first time", dev(json!({}), on()), turns),
+        row("bypass: Ready twice", dev(on(), json!({ "conditions": ready(&["False", "True"]) })), turns),
+        row("not Ready any more, as the node lifecycle writes", dev(on(), off()), Allowed),
+        row("to be evicted, as others write", dev(on(), target), Allowed),
+        row(
+            "where it should go, as the scheduler writes",
+            dev(off(), json!({ "nominatedNodeName": "w1" })),
+            Allowed,
+        ),
+    ]
+}
+
+/// The Leases of pod-safety.
+fn leases() -> Vec<Row> {
+    let lease = |namespace: &str, name: &str| Value::from(named(name).within(namespace));
+    let asks = |user: &str, operation: &str, object: Value| {
+        let request = Request::new(user, &format!("{operation} coordination.k8s.io/leases"));
+        if operation == "DELETE" { request.old(object) } else { request.object(object) }
+    };
+    let leader = || lease("kube-system", "pod-safety");
+    let volume = || lease("pod-safety-volumes", "data");
+    let row = |name, request, expect| Row { policy: "leases", name, request, expect };
+    let end = "system:serviceaccount:kube-system:namespace-controller";
+    vec![
+        row("pod-safety", asks(OURS, "UPDATE", leader()), NotAsked),
+        row("an election of others", asks(DEV, "UPDATE", lease("kube-system", "other")), NotAsked),
+        row("bypass: another leader", asks(DEV, "UPDATE", leader()), Refused("a Lease of another name")),
+        row("bypass: the leader's is deleted", asks(DEV, "DELETE", leader()), Refused("by pod-safety alone")),
+        row("another release", asks(DEV, "UPDATE", leader()).may("/pods/status patch"), Allowed),
+        row("bypass: a volume is taken", asks(DEV, "CREATE", volume()), Refused("force-detach")),
+        row("bypass: a volume is free", asks(DEV, "DELETE", volume()), Refused("force-detach")),
+        row(
+            "a volume is freed by who may",
+            asks(DEV, "DELETE", volume()).may("volumeattachments force-detach"),
+            Allowed,
+        ),
+        row(
+            "bypass: the right to detach frees no leader",
+            asks(DEV, "UPDATE", leader()).may("volumeattachments force-detach"),
+            Refused("by pod-safety alone"),
+        ),
+        row("the namespace is deleted", asks(end, "DELETE", volume()), NotAsked),
+        row("bypass: its controller writes", asks(end, "UPDATE", volume()), Refused("by pod-safety alone")),
     ]
 }
 
@@ -341,6 +432,10 @@ fn fences() -> Vec<Row> {
         let object = json!({ "metadata": { "name": "w1" }, "status": { "phase": "Fenced" } });
         Request::new(user, &format!("UPDATE pod-safety.dev/{kind}/status")).object(object.clone()).old(object)
     };
+    let withdraws = || {
+        let object = json!({ "metadata": { "name": "e" }, "spec": { "node": { "name": "w1" } } });
+        Request::new(DEV, "UPDATE pod-safety.dev/fenceevidences/status").object(object.clone()).old(object)
+    };
     let row = |name, request, expect| Row { policy: "fence", name, request, expect };
     vec![
         row("in one's own name", opens(DEV, json!({ "kind": "Person", "by": DEV })), Allowed),
@@ -376,6 +471,7 @@ fn fences() -> Vec<Row> {
             status(DEV, "podsafetyremediations"),
             Refused("pod-safety alone writes it"),
         ),
-        row("evidence is withdrawn", status(DEV, "fenceevidences"), NotAsked),
+        row("evidence is withdrawn", withdraws().may("nodes confirm-down"), Allowed),
+        row("bypass: by who may not confirm", withdraws(), Refused("you need the verb confirm-down")),
     ]
 }

@@ -79,7 +79,7 @@ spec:
   {{- else }}
   validationActions: [Warn, Audit]
   {{- end }}
-  {{- if not (has (index . 2) (list "evidence" "fence" "ownAccount")) }}
+  {{- if not (has (index . 2) (list "evidence" "fence" "ownAccount" "podReport")) }}
   {{- with $root.Values.admissionPolicies.exemptNamespaces }}
   matchResources:
     namespaceSelector:

@@ -437,7 +437,8 @@ async fn attack_an_exempt_namespace_opens_neither_our_kinds_nor_our_account() {
         if selects { &mut exempt } else { &mut not }.insert(name);
     }
     assert!(exempt.contains("force-delete"), "{exempt:?}");
-    let wanted = ["evidence", "fence", "own-account", "pause", "volume-held", "watchdog"];
+    let wanted =
+        ["evidence", "fence", "leases", "own-account", "pause", "pod-report", "volume-held", "watchdog"];
     assert_eq!(not, wanted.map(str::to_owned).into(), "{exempt:?}");
 }
 

@@ -36,6 +36,8 @@ async fn who_would_remove_a_pod_by_force_is_refused_unless_it_is_proved_or_answe
     bypasses::attack_a_node_is_called_ready_or_comes_with_the_taint(&scene).await;
     bypasses::attack_what_a_refusal_rests_on_is_taken_away(&scene).await;
     bypasses::attack_a_pod_is_taken_from_its_controller(&scene).await;
+    bypasses::attack_a_tenant_speaks_for_the_kubelet_of_a_node(&scene).await;
+    bypasses::attack_an_election_of_others_takes_the_lease_of_pod_safety(&scene).await;
     bypasses::attack_a_kubelet_pauses_the_fencing_of_its_own_node(&scene).await;
     own_account::attack_the_token_of_pod_safety_is_stolen(&scene).await;
     deleters::bug_the_doctor_prints_the_value_that_allows_a_component(&scene).await;

@@ -212,6 +212,14 @@ async fn attack_a_promise_that_no_agent_of_the_node_wrote_is_denied() {
     plane.kubectl(&revoke).await.unwrap().text().unwrap();
     says("replace", &[agent, &a], &promise, "nothing in that boot gets another one").await;
     put("replace", &[agent, &a], &lease("a", "Unarmed", "2")).await.text().unwrap();
+    // Who deletes it ends the pods of the node.
+    let delete = ["delete", "lease", "-n", "pod-safety", "watchdog.a", "--as=dev"];
+    let may = ["create", "clusterrole", "leases", "--verb=get,delete", "--resource=leases"];
+    plane.kubectl(&may).await.unwrap().text().unwrap();
+    let bind = ["create", "clusterrolebinding", "leases", "--clusterrole=leases", "--user=dev"];
+    plane.kubectl(&bind).await.unwrap().text().unwrap();
+    let refused = plane.kubectl(&delete).await.unwrap();
+    assert!(refused.stderr.contains("which ends its pods when the Lease is gone"), "{refused:?}");
     // What else is in the namespace is no business of theirs.
     let mut other = lease("a", "Armed", "1");
     other["metadata"]["name"] = json!("pod-safety");

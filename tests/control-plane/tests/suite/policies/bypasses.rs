@@ -205,6 +205,62 @@ pub(super) async fn attack_what_a_refusal_rests_on_is_taken_away(scene: &Scene) 
     }
 }
 
+/// A tenant's pod that shows signs of a running kubelet keeps all pods of a node that is gone.
+pub(super) async fn attack_a_tenant_speaks_for_the_kubelet_of_a_node(scene: &Scene) {
+    let refused = Some("pod-report");
+    let ready = |status: &str| json!({ "conditions": [{ "type": "Ready", "status": status }] });
+    let runs = json!({ "containerStatuses": [{ "name": "main", "image": "i", "imageID": "i", "ready": true,
+        "restartCount": 0, "state": { "running": {} } }] });
+    scene.pod("sign", false, 30, None).await;
+    for (who, status, refusal) in [
+        (WILD, ready("True"), refused),
+        (DEV, runs.clone(), refused),
+        (OTHER_KUBELET, ready("True"), refused),
+        (KUBELET, ready("True"), None),
+        (DEV, ready("False"), None),
+        (DEV, ready("True"), refused),
+        (EXEMPT, ready("True"), None),
+        (DEV, json!({ "nominatedNodeName": "w1" }), None),
+    ] {
+        let output = scene.status(who, &["pod", "sign"], &status).await;
+        Scene::judge(&format!("{who} says {status}"), &output, refusal);
+    }
+    if versions::pods_have_generations() {
+        for (who, refusal) in [(DEV, refused), (WILD, refused), (KUBELET, None)] {
+            let status = json!({ "observedGeneration": 7 });
+            let output = scene.status(who, &["pod", "sign"], &status).await;
+            Scene::judge(&format!("{who} has observed it"), &output, refusal);
+        }
+    }
+}
+
+/// Who may write Leases, for an election of their own, neither leads nor frees a volume.
+pub(super) async fn attack_an_election_of_others_takes_the_lease_of_pod_safety(scene: &Scene) {
+    let lease = |namespace: &str, name: &str| {
+        json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": { "namespace": namespace, "name": name }, "spec": { "holderIdentity": "x" } })
+    };
+    const ELECTOR: &str = "elector";
+    scene
+        .must(&["create", "clusterrole", ELECTOR, "--verb=*", "--resource=leases.coordination.k8s.io"])
+        .await;
+    scene.must(&["create", "clusterrolebinding", ELECTOR, "--clusterrole=elector", "--user=elector"]).await;
+    for (who, namespace, name, refusal) in [
+        (ELECTOR, "kube-system", "pod-safety", Some("leases")),
+        (ELECTOR, "kube-system", "other", None),
+        (ELECTOR, "pod-safety-volumes", "data", Some("leases")),
+        (OURS, "kube-system", "pod-safety", None),
+        (OURS, "pod-safety-volumes", "data", None),
+    ] {
+        let output = scene.run(who, &["create", "-f", "-"], &lease(namespace, name)).await;
+        Scene::judge(&format!("{who} creates the Lease {namespace}/{name}"), &output, refusal);
+    }
+    for (namespace, name) in [("kube-system", "pod-safety"), ("pod-safety-volumes", "data")] {
+        let output = scene.run(ELECTOR, &["delete", "lease", "-n", namespace, name], &Value::Null).await;
+        Scene::judge(&format!("the Lease {name} is deleted"), &output, Some("leases"));
+    }
+}
+
 /// A hostile node must not decide that it is not fenced, nor that it is.
 pub(super) async fn attack_a_kubelet_pauses_the_fencing_of_its_own_node(scene: &Scene) {
     const EXCLUDED: &str = "remediation.medik8s.io/exclude-from-remediation";

@@ -36,9 +36,16 @@ pub(super) async fn evidence(scene: &Scene) {
 async fn attack_withdrawn_evidence_comes_back(scene: &Scene) {
     let withdrawn = json!({ "invalidated": { "at": "2026-01-01T00:00:00Z", "reason": "it runs" } });
     let it = ["fenceevidence", "evidence-xxxx0"];
-    scene.status(DEV, &it, &withdrawn).await.text().unwrap();
+    for (who, it, refusal) in [
+        (DEV, ["fenceevidence", "evidence-xxxx0"], Some("fence")),
+        (OPERATOR, ["fenceevidence", "evidence-xxxx8"], None),
+        (OPERATOR, it, None),
+    ] {
+        let output = scene.status(who, &it, &withdrawn).await;
+        Scene::judge(&format!("{who} withdraws {it:?}"), &output, refusal);
+    }
     for status in [json!({ "invalidated": null }), Value::Null] {
-        let output = scene.status(DEV, &it, &status).await;
+        let output = scene.status(OPERATOR, &it, &status).await;
         let refused = !output.status.success() && output.stderr.contains("what is invalid stays so");
         assert!(refused, "the status became {status}: {output:?}");
     }
