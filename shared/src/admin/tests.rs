@@ -304,7 +304,7 @@ async fn nothing_can_be_changed_and_a_lost_person_is_shown_the_way() {
     assert_eq!((code, body.as_str()), (404, "try /livez /readyz /metrics /debug/cache /debug/decisions\n"));
     for path in ["/livez", "/readyz", "/metrics", "/debug/cache", "/debug/decisions"] {
         for method in ["POST", "PUT", "PATCH", "DELETE"] {
-            let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
+            let request = of_localhost(path).method(method).body(Body::empty()).unwrap();
             let answer = desk.router("[::1]:40000").oneshot(request).await.unwrap();
             assert_eq!(answer.status(), StatusCode::METHOD_NOT_ALLOWED, "{method} {path}");
         }
