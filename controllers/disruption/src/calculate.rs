@@ -12,6 +12,7 @@ use pod_safety_shared::model::{Allowed, Amount, Budget, BudgetStatus, Disrupted,
 /// `DeletionTimeout`: a pod whose eviction was let through so long ago and that is
 /// there still was not evicted. Measured from when this process saw it: clocks of
 /// API servers and controllers differ (weak spot W-DC8).
+/// docs/assumptions.md: budgets-count-evictions
 pub const DELETION_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Reason of the condition `DisruptionAllowed`: evictions are let through.

@@ -23,4 +23,5 @@ pub struct Config {
 }
 
 /// Amazon's advice on its eventual consistency is to ask again for up to about five minutes. None of the others names a time.
+/// docs/assumptions.md: provider-is-current
 pub const PROVIDER_BEHIND: Duration = Duration::from_mins(5);

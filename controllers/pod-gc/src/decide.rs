@@ -20,6 +20,7 @@ const TERMINATED_AT_ONCE: usize = 2_000;
 const HOLDS_SHOWN: usize = 100;
 
 /// A kubelet that is well reports the end of a pod within seconds after its grace period. Before this the report of an agent is not read.
+/// docs/assumptions.md: reports-ends-soon
 const REPORTS_WITHIN: Duration = Duration::from_secs(30);
 
 /// A missing node is looked at this often, so that a sign of life shows up soon.
@@ -49,6 +50,7 @@ impl Key {
 
 /// A kubelet that renews its Lease and has no Node registers again only when it is restarted. It has as long for that as
 /// pods tolerate a node that is not heard, unless they say otherwise: then its pods are deleted gracefully.
+/// docs/assumptions.md: registers-when-it-starts
 pub(super) const REGISTERS_WITHIN: Duration = Duration::from_secs(300);
 
 /// Decides about one key.

@@ -42,6 +42,7 @@ pub(super) const LIST_SILENCE: Duration = Duration::from_secs(30);
 
 /// After so many silent watches in a row the kind is listed again. After etcd was restored from a backup a watch waits for
 /// versions that are long in coming, and nothing says so. A kind without a change in three minutes is cheap to list.
+/// docs/assumptions.md: history-is-kept
 const SILENT_WATCHES: u32 = 2;
 
 /// The first pause after a failure, doubled each time up to the last.

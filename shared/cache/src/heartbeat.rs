@@ -11,6 +11,7 @@ use crate::clock::Mono;
 use crate::model::{NodeLease, Uid, lease_duration};
 
 /// How long the record of a deleted Lease is kept where its node is not missed: a Lease may go before its Node does.
+/// docs/assumptions.md: lease-goes-after-its-node
 pub(super) const KEEP_GONE: Duration = Duration::from_secs(600);
 
 /// What is known of one kubelet's heartbeat.

@@ -9,6 +9,7 @@ use crate::model::Kind;
 /// A kind that was silent for longer than this had a break: what came after it says little of what
 /// was before. Living kubelets renew their Leases every ten seconds, so with one of them in touch
 /// there is none on Leases.
+/// docs/assumptions.md: renews-each-quarter
 pub const BREAK: Duration = Duration::from_secs(15);
 
 /// What stands in the way of a feed, in words for a person.

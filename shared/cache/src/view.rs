@@ -24,6 +24,7 @@ use crate::model::{
 /// How long a kind may be silent before nothing is decided from it. The API
 /// server sends a bookmark each minute on a watch where nothing happens; two
 /// lost ones and a half are not chance.
+/// docs/assumptions.md: bookmarks-each-minute
 pub const STALE_AFTER: Duration = Duration::from_secs(150);
 
 /// The answer to a question by name. Unknown is not absent.

@@ -298,10 +298,12 @@ pub struct Verified {
 impl Verified {
     /// How far the two looks lie apart at least: a supply that flaps, or a machine on its way, shows itself. Where the
     /// kubelet was heard lately, they lie as far apart as it takes to hear it again (`authority::silence`).
+    /// docs/assumptions.md: two-checks-tell-flapping
     pub const APART: std::time::Duration = std::time::Duration::from_secs(5);
 
     /// The same for instances of a provider, which may answer from a copy that is behind. To be wrong, both looks would have to
     /// show the instance as it was before the boot of this incarnation: older than a boot (10 s), than the silence of its
     /// kubelet (40 s), and than this time. A copy may be minutes behind: so the first look waits for `--fence-provider-behind`.
+    /// docs/assumptions.md: provider-is-current
     pub const INSTANCES_APART: std::time::Duration = std::time::Duration::from_secs(15);
 }

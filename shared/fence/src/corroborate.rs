@@ -16,6 +16,7 @@ use crate::wire;
 /// Where kubelets listen, unless the Node says otherwise.
 const KUBELET_PORT: u16 = 10_250;
 /// A machine that runs answers at once. A lost packet is sent again after one second, and after three.
+/// docs/assumptions.md: kubelet-port-answers
 const SILENT_FOR: Duration = Duration::from_secs(4);
 /// At the ports of so many other nodes it is tried whether anything answers.
 const OTHERS: usize = 3;

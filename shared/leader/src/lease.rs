@@ -22,6 +22,7 @@ use crate::record::{LogEvent, error_chain};
 use crate::wire;
 
 /// Client-go's margin: a renewal must fit into the deadline with its jitter.
+/// docs/assumptions.md: clocks-run-on
 const JITTER: f64 = 1.2;
 
 /// In this annotation of its Lease the leader says its identity, its settings, and as whom the API server knows it:

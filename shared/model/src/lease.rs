@@ -23,9 +23,11 @@ pub struct NodeLease {
 }
 
 /// The default of a kubelet's `nodeLeaseDurationSeconds`.
+/// docs/assumptions.md: renews-each-quarter
 const DURATION: Duration = Duration::from_secs(40);
 
 /// No cluster works with longer ones: node lifecycle calls a node lost after 50 s without a renewal.
+/// docs/assumptions.md: renews-each-quarter
 const DURATION_MOST: Duration = Duration::from_secs(600);
 
 /// Within how long a kubelet promises to renew its Lease; what is no duration is the default.

@@ -21,8 +21,10 @@ use pod_safety_model::{KindOfEvidence, Mono, PodKey, Rv, Uid};
 
 /// For how long after its reads evidence may be used. A machine that boots needs longer to register, and a batch of writes to a
 /// healthy API server needs less.
+/// docs/assumptions.md: no-boot-in-ten-seconds
 pub const VALID_FOR: Duration = Duration::from_secs(2);
 /// No machine boots faster: for so long after a status check that reported off nothing can run on it.
+/// docs/assumptions.md: no-boot-in-ten-seconds
 pub const MINIMUM_BOOT: Duration = Duration::from_secs(10);
 
 /// Evidence about a subject: a [`PodVersion`], an incarnation of a node, or a [`LeaseVersion`] of a volume.

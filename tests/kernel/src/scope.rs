@@ -13,21 +13,29 @@ use crate::world::{Lease, Left, Machine, Node, PodObject, Power, Released, World
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Axiom {
     /// Nobody deletes the Node of a kubelet that is cut off, or has not reported yet since it was; nor is it cut off later.
+    /// docs/assumptions.md: cut-off-nodes-are-kept
     CutOffNodesAreKept,
     /// A kubelet that reaches the API server receives a deletion and reports what it runs within a tick, and terminates a pod
     /// within its grace period.
+    /// docs/assumptions.md: answers-when-free
     AnswersInTime,
     /// A kubelet that starts registers its Node, and writes to a pod, before it starts the pod's containers.
+    /// docs/assumptions.md: writes-before-it-starts
     WritesBeforeItStarts,
     /// A kubelet whose worker starts a container has reported that before.
+    /// docs/assumptions.md: says-what-it-starts
     ReportsWhatItStarts,
     /// A kubelet that starts lists its pods as they are.
+    /// docs/assumptions.md: lists-the-present
     ListsThePresent,
     /// A device that switches another machine than it should is noticed, because the kubelet reports.
+    /// docs/assumptions.md: device-is-the-nodes
     MisnamedDevicesAreNoticed,
     /// A person who confirms that a machine is off is right.
+    /// docs/assumptions.md: people-are-right
     PeopleAreRight,
     /// Our process claims a pod at the version that it has before it reads the node.
+    /// docs/assumptions.md: claims-before-it-reads
     ClaimsBeforeItReads,
 }
 

@@ -59,6 +59,7 @@ fn planted_reads_first() {
     planted(Bug::ReadsFirst);
 }
 
+/// docs/assumptions.md: lists-the-present
 #[test]
 fn axiom_a_kubelet_that_restarts_lists_the_present() {
     broken(Agents { lists_the_past: true, ..SMALL });

@@ -13,6 +13,7 @@ use pod_safety_client::{ApiError, Call, WatchStream};
 const WATCH_AT_LEAST: Duration = Duration::from_secs(300);
 
 /// Bookmarks come each minute; half a minute more is not chance.
+/// docs/assumptions.md: bookmarks-each-minute
 pub(crate) const WATCH_SILENCE: Duration = Duration::from_secs(90);
 
 /// Whether the API server has not reached the version that it was asked for: as after etcd was restored (client-go's

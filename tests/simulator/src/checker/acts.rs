@@ -16,9 +16,11 @@ use crate::world::{is_shipped, is_under_test, number, ready, word};
 
 /// For how long after its reads evidence about a node may be used: a promise of
 /// docs/proof.md.
+/// docs/assumptions.md: no-boot-in-ten-seconds
 const VALID_FOR: Duration = Duration::from_secs(2);
 
 /// What a Lease promises, less what a watch may be behind.
+/// docs/assumptions.md: renews-each-quarter
 const SILENT: Duration = Duration::from_secs(35);
 
 /// The Lease by which processes under test elect their leader.
@@ -344,6 +346,7 @@ impl State {
 
     /// The evidence was honest, and yet a process runs: a person deleted the Node of a machine that was on, and no kubelet showed
     /// that (docs/proof.md). Where a kubelet is connected, an assumption about it must have been broken in this run.
+    /// docs/assumptions.md: cut-off-nodes-are-kept, answers-when-free
     fn vouch(&mut self, now: Duration, asked: &Asked, pod: &Value, node: &str, first: bool) {
         let uid = word(pod, "/metadata/uid");
         if self.processes.of_uid(uid).next().is_none() {

@@ -20,6 +20,7 @@ use crate::api::Asked;
 
 /// A kubelet that lives speaks at least so often: it renews each 10 s, up to 4 % later, and each try of
 /// three may take a second and its pause another.
+/// docs/assumptions.md: renews-each-quarter
 const SPEAKS_EACH: Duration = Duration::from_secs(15);
 
 /// What docs/proof.md says of a kubelet that is connected, and what a fault of a plan breaks. The time that a worker needs is

@@ -307,6 +307,7 @@ impl State {
 
     /// What a person said is asked of nobody again: it is as good as the person, until it expires, and while the kubelet is
     /// silent.
+    /// docs/assumptions.md: people-are-right
     fn released_by_word(
         &mut self,
         proof: &Proof,
@@ -377,6 +378,7 @@ impl State {
     }
 
     /// Nobody could see it: what runs there runs on, and its successor may start.
+    /// docs/assumptions.md: device-is-the-nodes
     fn deceive(&mut self, now: Duration, uid: &str, node: &str) {
         for process in self.processes.of_uid(uid) {
             process.vouched_for = true;

@@ -61,13 +61,16 @@ impl Ledger {
     }
 }
 
+/// docs/assumptions.md: others-force-nothing
 const RELIEVED_IN_VAIN: &str =
     "a person did not wait, and the volume's owner was relieved in vain: S1 not owed";
+/// docs/assumptions.md: detaches-only-what-is-safe
 const ATTACHED_TWICE: &str =
     "limit: a person did not wait, and upstream had attached the volume twice: S1 not owed";
 
 /// Why `new` may start although `other` of its name runs. An excuse is about a pod that was removed: one that is there
 /// still excuses nobody.
+/// docs/assumptions.md: others-force-nothing
 fn excuse(state: &State, other: &Process, new: &Process) -> Option<&'static str> {
     if other.vouched_for && state.acts.is_removed(&other.uid) {
         return Some("person vouched for a machine that still ran: S1 not owed");
@@ -99,6 +102,7 @@ impl Checker {
         let now = self.now();
         let mut state = self.state.lock();
         let (identity, uid, node) = (identity.to_owned(), uid.to_owned(), Arc::clone(node));
+        // docs/assumptions.md: lists-the-present
         // kubernetes#59848: a kubelet that starts lists its pods from an API server
         // that lags. No evidence about the old process can prevent a new one.
         let from_the_past = state.acts.is_removed(&uid);

@@ -121,6 +121,7 @@ impl Checker {
 
     /// A person typed out-of-service while no process of ours led, without the gate: a process on the node whose pod
     /// was force deleted may be displaced (docs/volume-guard.md names it).
+    /// docs/assumptions.md: detaches-only-what-is-safe
     pub(crate) fn nobody_guards(&self, identity: &str, node: &str) {
         let mut state = self.state.lock();
         let forced = |process: &&Process| {

@@ -236,6 +236,7 @@ impl State {
     }
 
     /// What can still write in the life of a holder that is one no longer, unless a lie excuses it.
+    /// docs/assumptions.md: cut-off-nodes-are-kept
     fn ended_too_early(
         &mut self,
         now: Duration,
