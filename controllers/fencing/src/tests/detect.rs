@@ -108,7 +108,10 @@ fn a_policy_says_which_further_kinds_need_their_nodes_fenced() {
 /// C4: the volume guard holds the volume until the node is proved off, so the pod's replacement waits for that.
 #[test]
 fn bug_a_node_that_held_the_volume_of_a_deployments_pod_was_never_fenced() {
-    for (holder, wanted) in [("n/uid-n/b0000000-0000-4000-8000-00000000000a/-", "open by p"), ("m/uid-m/b0000000-0000-4000-8000-00000000000b/-", "?FenceNotNeeded")] {
+    for (holder, wanted) in [
+        ("n/uid-n/b0000000-0000-4000-8000-00000000000a/-", "open by p"),
+        ("m/uid-m/b0000000-0000-4000-8000-00000000000b/-", "?FenceNotNeeded"),
+    ] {
         let mut stage = Stage::lost_with(|stage| {
             stage.volume_of_another("web-1");
             let lease = pod_safety_shared::testing::objects::volume_lease("v", Some(holder));
