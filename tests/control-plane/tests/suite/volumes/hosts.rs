@@ -30,8 +30,8 @@ pub(super) struct Host {
     name: String,
     power: Option<PathBuf>,
     cut_off: AtomicBool,
-    boots: AtomicU32,
-    speaks: tokio::sync::Mutex<BTreeSet<String>>,
+    pub(super) boots: AtomicU32,
+    pub(super) speaks: tokio::sync::Mutex<BTreeSet<String>>,
 }
 
 impl Host {
@@ -60,16 +60,7 @@ impl Host {
         self.cut_off.store(false, Ordering::SeqCst);
     }
 
-    /// Its machine is another one, or has booted: its Node is made anew, and it has mounted nothing.
-    pub(super) async fn is_replaced(&self, api: &Client) {
-        let mut mounted = self.speaks.lock().await;
-        mounted.clear();
-        self.boots.fetch_add(1, Ordering::SeqCst);
-        objects::create_node(api, &self.as_node(&mounted)).await.unwrap();
-        self.connect();
-    }
-
-    fn as_node(&self, mounted: &BTreeSet<String>) -> Node {
+    pub(super) fn as_node(&self, mounted: &BTreeSet<String>) -> Node {
         let boot = objects::boot_id(&self.name, self.boots.load(Ordering::SeqCst));
         let mut node = objects::node(&self.name).with_boot_id(&boot);
         let annotations = node.metadata.annotations.get_or_insert_default();

@@ -1,10 +1,14 @@
 //! A node that is cut off, and another Node with another boot that gets its name: the volume of the first is free by evidence about
 //! that former life, and by nothing else.
 
-use pod_safety_control_plane::objects::boot_id;
+use std::sync::atomic::Ordering;
+
+use kube::Client;
+use pod_safety_control_plane::objects::{boot_id, create_node};
 use pod_safety_control_plane::{observe, seen, until};
 use serde_json::json;
 
+use super::hosts::Host;
 use super::objects::NAMESPACE;
 use super::{FOR_EVER, Scene, it_is_taken_before_the_pod_runs, lease, scene, until_held, until_runs};
 
@@ -27,7 +31,7 @@ async fn bug_the_volume_of_a_replaced_node_is_freed_by_a_word_about_its_former_l
     let holder = lease(plane, "data").await.unwrap()["spec"]["holderIdentity"].as_str().unwrap().to_owned();
     let uid = holder.split('/').nth(1).unwrap();
     plane.kubectl(&["delete", "node", "w1"]).await.unwrap().text().unwrap();
-    scene.hosts[0].is_replaced(&plane.admin()).await;
+    replace(&scene.hosts[0], &plane.admin()).await;
     let former = format!("pod-safety confirm-down w1 --uid {uid} --boot {} --reason TEXT", boot_id("w1", 1));
     until("the hold names the way out", async || {
         let said = scene.ours.debug("/debug/decisions").await.map_err(|error| format!("{error:?}"))?;
@@ -73,4 +77,13 @@ async fn nothing_else_frees_it(scene: &Scene, uid: &str) {
     }
     tokio::time::sleep(FOR_EVER / 3).await;
     until_held(plane, "data", "w1", true).await;
+}
+
+/// The machine of a host is another one, or has booted: its Node is made anew, and it has mounted nothing.
+async fn replace(host: &Host, api: &Client) {
+    let mut mounted = host.speaks.lock().await;
+    mounted.clear();
+    host.boots.fetch_add(1, Ordering::SeqCst);
+    create_node(api, &host.as_node(&mounted)).await.unwrap();
+    host.connect();
 }
