@@ -28,10 +28,13 @@ const SPEAKS_EACH: Duration = Duration::from_secs(15);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Assumption {
     /// It hears of the deletion: its watch works, and its API server is not behind.
+    /// docs/assumptions.md: answers-when-free
     Hears,
     /// Its reports arrive.
+    /// docs/assumptions.md: answers-when-free
     Reports,
     /// What it kills ends.
+    /// docs/assumptions.md: answers-when-free
     Ends,
 }
 
