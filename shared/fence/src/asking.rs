@@ -45,7 +45,7 @@ pub(super) async fn asked(
         }
         Way::Object(order) => {
             let within = order.within.min(within);
-            let order = ObjectOrder { within, ..order };
+            let order = ObjectOrder { within, ..*order };
             let mut written = target.status.attempts.iter().rev().flat_map(|attempt| &attempt.objects);
             // What was asked before is what is asked again: a Machine may be gone by now.
             let object = match written.find(|object| object.device == *device) {

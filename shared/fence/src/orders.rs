@@ -88,7 +88,7 @@ pub(super) enum Way {
     /// By a transport.
     Order(Order),
     /// By an object of the cluster.
-    Object(ObjectOrder),
+    Object(Box<ObjectOrder>),
 }
 
 /// A device, ready to be asked about one node.
@@ -179,7 +179,7 @@ impl Reader<'_> {
                 .unwrap_or_default();
             let (device, facts) = (device.clone(), facts.clone());
             let order = ObjectOrder { device, by, namespaces: spec.namespaces, facts, clients, act, within };
-            return Ok(Ready { driver, check, instance: None, way: Way::Object(order) });
+            return Ok(Ready { driver, check, instance: None, way: Way::Object(Box::new(order)) });
         }
         let reached = reached_by(&spec).ok_or_else(|| OrderError::Manual(device.clone()))?;
         let node = &*facts.machine.node;
