@@ -1,5 +1,6 @@
 //! Three nodes, of which one is lost, at 10:23:05 of 21 November 2026.
 
+use pod_safety_shared::testing::objects::BOOT;
 use std::sync::Arc;
 
 use pod_safety_explain::{Attachment, Policies, Running, Said, Scene, Settings};
@@ -106,7 +107,7 @@ impl Stage {
             .set("/metadata/creationTimestamp", json!("2026-11-01T08:00:00Z"))
             .set("/spec/taints", taints.clone())
             .set("/spec/providerID", json!(format!("metal3://racks/{name}")))
-            .boot("b0000000-0000-4000-8000-000000000001")
+            .boot(BOOT)
             .set("/status/conditions", json!([condition]))
     }
 
@@ -220,7 +221,7 @@ impl Stage {
             .collect();
         let fence = json!({
             "metadata": { "name": "worker-b1-x", "uid": "uid-fence" },
-            "spec": { "node": self.life("b0000000-0000-4000-8000-000000000001"), "policy": "rack-b", "trigger": { "kind": "Detected", "reason": "silent" } },
+            "spec": { "node": self.life(BOOT), "policy": "rack-b", "trigger": { "kind": "Detected", "reason": "silent" } },
             "status": { "phase": phase, "message": message, "attempts": attempts, "evidence": Some(evidence).filter(|name| !name.is_empty()) },
         });
         self.apply(Kind::NodeFences, fence, NOW - 30);
@@ -228,14 +229,13 @@ impl Stage {
 
     /// An incident of this life that is only written down, of a policy or of a person's drill.
     pub(crate) fn dry_run(&self, is_drill: bool) {
-        let life: Incarnation =
-            serde_json::from_value(self.life("b0000000-0000-4000-8000-000000000001")).unwrap();
+        let life: Incarnation = serde_json::from_value(self.life(BOOT)).unwrap();
         let name = if is_drill { rehearsal_name(&life) } else { "worker-b1-dry".to_owned() };
         let reconciling = json!({ "type": "Reconciling", "status": "True", "reason": "Pending", "message": "held back",
             "lastTransitionTime": "2026-11-21T10:22:50Z" });
         let fence = json!({
             "metadata": { "name": name, "uid": format!("uid-{name}") },
-            "spec": { "node": self.life("b0000000-0000-4000-8000-000000000001"), "policy": "rack-b", "trigger": { "kind": "Detected", "reason": "silent" }, "dryRun": true },
+            "spec": { "node": self.life(BOOT), "policy": "rack-b", "trigger": { "kind": "Detected", "reason": "silent" }, "dryRun": true },
             "status": { "phase": "Pending", "message": "held back", "conditions": [reconciling] },
         });
         self.apply(Kind::NodeFences, fence, NOW - 30);
@@ -247,7 +247,7 @@ impl Stage {
 
     /// A person's word of this time, taken back then for this reason.
     pub(crate) fn proof_since(&self, at: &str, until: Option<(&str, &str)>) {
-        let spec = json!({ "node": self.life("b0000000-0000-4000-8000-000000000001"), "kind": "Asserted", "by": "anna@example.com",
+        let spec = json!({ "node": self.life(BOOT), "kind": "Asserted", "by": "anna@example.com",
             "reason": "PDU port 14 off, ticket 8123", "leaseRenewed": "2026-11-21T10:14:05Z" });
         let mut proof = json!({ "metadata": { "name": "worker-b1-e", "uid": "uid-proof", "creationTimestamp": at }, "spec": spec });
         if let Some((at, reason)) = until {

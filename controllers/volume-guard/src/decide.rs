@@ -16,7 +16,7 @@ use super::detach::{
     barred, detach_first, detachable, detached_from, is_wanted_elsewhere, kept_from, left_mounted,
     storage_proof,
 };
-use super::free::{free, take};
+use super::free::{free, held_by, next, take};
 use super::gate;
 use super::standing::{Holding, Standing};
 use super::uses::{Use, first_pod, is_attached, is_left_mounted, uses};
@@ -181,7 +181,8 @@ fn held(
             doubted(case, lease, holder, doubt, view, now)
         }
         Standing::Over(by) => {
-            let mut decision = relieve(case, holder, by.clone(), view);
+            let next = next_boot(case, holder, &by, view, now, config);
+            let mut decision = relieve(case, holder, by.clone(), next, view);
             // What is refused now may be found later: by a device that answers again.
             if matches!(by, FencedBy::Evidence { .. } | FencedBy::Replaced(_)) {
                 decision = decision.and_recheck_at(now + LOOK_AGAIN);
@@ -192,9 +193,38 @@ fn held(
 }
 
 /// It is its holder's no more.
-fn relieve(case: &Case<'_>, holder: &Holder, by: FencedBy, view: &View<'_>) -> Decision {
-    let refused = kept_from(case, view);
-    case.write(VolumeChange::Break { holder: holder.clone(), by, refused })
+fn relieve(
+    case: &Case<'_>,
+    holder: &Holder,
+    by: FencedBy,
+    next: Option<(&Node, Option<Uid>)>,
+    view: &View<'_>,
+) -> Decision {
+    let (next, refused) = match next {
+        Some((node, pod)) => {
+            let (next, refused) = held_by(case, node, pod, view);
+            (Some(next), refused)
+        }
+        None => (None, kept_from(case, view)),
+    };
+    case.write(VolumeChange::Break { holder: holder.clone(), by, next, refused })
+}
+
+/// The holder's node in its next boot, and its first pod, if it uses the volume. It has the volume from the write on that ends the
+/// former boot: a pod that is force deleted before the next write would leave its writer without a Lease.
+fn next_boot<'a>(
+    case: &Case<'_>,
+    holder: &Holder,
+    by: &FencedBy,
+    view: &View<'a>,
+    now: Mono,
+    config: &Config,
+) -> Option<(&'a Node, Option<Uid>)> {
+    if !case.wanted || !matches!(by, FencedBy::Rebooted | FencedBy::Replaced(_)) {
+        return None;
+    }
+    let next = next(case, view, now, config.quarantine).ok().flatten();
+    next.filter(|(node, _)| node.name == holder.node)
 }
 
 /// Its holder may still write: nobody else may have it, and those who wait are told. Until it is detached, where that
@@ -218,9 +248,9 @@ fn doubted(
     let mut decision = refuse(case, lease, hold, detachable);
     decision.holds.extend(waiting(case, holder, view));
     if detached {
-        decision.intents = relieve(case, holder, FencedBy::Detached, view).intents;
+        decision.intents = relieve(case, holder, FencedBy::Detached, None, view).intents;
     } else if let Some(proof) = fenced {
-        decision.intents = relieve(case, holder, FencedBy::Storage(proof), view).intents;
+        decision.intents = relieve(case, holder, FencedBy::Storage(proof), None, view).intents;
     }
     decision
 }

@@ -19,35 +19,43 @@ pub(super) fn free(case: &Case<'_>, view: &View<'_>, now: Mono, quarantine: Dura
     if !case.wanted {
         return case.write(VolumeChange::Forget);
     }
-    let users = match users(case, view, now) {
-        Ok(users) => users,
-        Err(hold) => return case.hold(hold),
-    };
+    match next(case, view, now, quarantine) {
+        Ok(Some((node, pod))) => case.write(take(case, node, pod, view)),
+        Ok(None) => unused(case, view),
+        Err(waits) => waits,
+    }
+}
+
+/// The node that becomes the holder, and the first pod that uses it there; or what is waited for.
+pub(super) fn next<'a>(
+    case: &Case<'_>,
+    view: &View<'a>,
+    now: Mono,
+    quarantine: Duration,
+) -> Result<Option<(&'a Node, Option<Uid>)>, Decision> {
+    let users = users(case, view, now).map_err(|hold| case.hold(hold))?;
     let writers: Vec<_> = users.iter().filter(|(_, used)| used.writes).collect();
     if writers.len() > 1 {
-        return case.hold(case.several(&writers));
+        return Err(case.hold(case.several(&writers)));
     }
     if writers.is_empty()
         && let Some((node, used)) = unjudged(case, view, now)
     {
-        return case.write(take(case, node, first_pod(&used), view));
+        return Ok(Some((node, first_pod(&used))));
     }
     let chosen = users.iter().min_by_key(|(node, used)| {
         (!used.writes, !used.attachment, first_bound(used), Arc::clone(&node.name))
     });
-    match chosen {
-        Some((_, used)) if let Some(other) = user_on_missing(case, view) => {
-            let node = other.node.as_deref().unwrap_or_default();
-            let may_run = "has no Node object, and may run until that pod is gone";
-            wait(case, used, format!("pod {} uses it on node {node}, which {may_run}", other.key))
-        }
-        Some((_, used)) if let Some((why, until)) = removed_on_missing(case.name, view, now, quarantine) => {
-            let waits = wait(case, used, why);
-            until.into_iter().fold(waits, Decision::and_recheck_at)
-        }
-        Some((node, used)) => case.write(take(case, node, first_pod(used), view)),
-        None => unused(case, view),
+    let Some((node, used)) = chosen else { return Ok(None) };
+    if let Some(other) = user_on_missing(case, view) {
+        let node = other.node.as_deref().unwrap_or_default();
+        let may_run = "has no Node object, and may run until that pod is gone";
+        return Err(wait(case, used, format!("pod {} uses it on node {node}, which {may_run}", other.key)));
     }
+    if let Some((why, until)) = removed_on_missing(case.name, view, now, quarantine) {
+        return Err(until.into_iter().fold(wait(case, used, why), Decision::and_recheck_at));
+    }
+    Ok(Some((node, first_pod(used))))
 }
 
 /// The lost node that writes to it by its last report, where the judge has never broken its Lease: that there is evidence
@@ -110,6 +118,17 @@ fn unused(case: &Case<'_>, view: &View<'_>) -> Decision {
 
 /// The node becomes its holder, or stays so.
 pub(super) fn take(case: &Case<'_>, node: &Node, pod: Option<Uid>, view: &View<'_>) -> VolumeChange {
+    let (holder, refused) = held_by(case, node, pod, view);
+    VolumeChange::Take { holder, refused }
+}
+
+/// What its Lease says when the node is its holder.
+pub(super) fn held_by(
+    case: &Case<'_>,
+    node: &Node,
+    pod: Option<Uid>,
+    view: &View<'_>,
+) -> (Holder, Option<Refused>) {
     let holder = Holder::of(node, pod);
     let doubt = match node.readiness {
         Readiness::Ready if node.out_of_service => Some(Doubt::OutOfService),
@@ -125,5 +144,5 @@ pub(super) fn take(case: &Case<'_>, node: &Node, pod: Option<Uid>, view: &View<'
         None => kept_from(case, view)
             .filter(|kept| kept.detach_from.as_ref().is_none_or(|from| from.uid != node.uid)),
     };
-    VolumeChange::Take { holder, refused }
+    (holder, refused)
 }

@@ -35,6 +35,9 @@ use crate::outcome::Outcome;
 use crate::send::Means;
 use crate::transport::{Act, Answer, DeviceError, Driver, FenceTransport, Identity, Order, Power};
 
+const BOOT: &str = "b0000000-0000-4000-8000-000000000001";
+const NEXT_BOOT: &str = "b0000000-0000-4000-8000-000000000002";
+
 /// What a device does when it is asked for the n-th time.
 type Script = Box<dyn Fn(Act, usize) -> Option<Result<Answer, DeviceError>> + Send + Sync>;
 
@@ -93,9 +96,7 @@ struct There {
 type First = Arc<dyn Fn(&Asked) -> Option<Says> + Send + Sync>;
 
 fn machine() -> Value {
-    let node = node("n")
-        .boot("b0000000-0000-4000-8000-000000000001")
-        .set("/status/nodeInfo/systemUUID", json!("uuid-1"));
+    let node = node("n").boot(BOOT).set("/status/nodeInfo/systemUUID", json!("uuid-1"));
     node.labels(json!({ "rack": "7" })).0
 }
 
@@ -268,11 +269,7 @@ impl Scene {
 }
 
 fn incarnation() -> Incarnation {
-    Incarnation {
-        name: "n".to_owned(),
-        uid: "uid-n".to_owned(),
-        boot_id: "b0000000-0000-4000-8000-000000000001".to_owned(),
-    }
+    Incarnation { name: "n".to_owned(), uid: "uid-n".to_owned(), boot_id: BOOT.to_owned() }
 }
 
 fn spec() -> NodeFenceSpec {
@@ -340,8 +337,8 @@ async fn an_incident_is_opened_under_the_name_of_the_incarnation() {
     scene.ends(Step::Open(Box::new(spec())), "written").await;
     let body = scene.written("nodefences");
     assert_eq!(body["metadata"]["name"], incident_name(&incarnation()));
-    assert_eq!(body["spec"]["node"]["bootID"], "b0000000-0000-4000-8000-000000000001");
-    let other = Incarnation { boot_id: "b0000000-0000-4000-8000-000000000002".to_owned(), ..incarnation() };
+    assert_eq!(body["spec"]["node"]["bootID"], BOOT);
+    let other = Incarnation { boot_id: NEXT_BOOT.to_owned(), ..incarnation() };
     assert_ne!(incident_name(&incarnation()), incident_name(&other));
     let long = Incarnation { name: "a".repeat(253), ..incarnation() };
     assert_eq!(incident_name(&long).len(), 253);
@@ -353,7 +350,7 @@ async fn nothing_is_begun_against_a_node_that_was_heard_or_began_another_life() 
     let mut ready = There::default();
     ready.node["status"]["conditions"][0]["status"] = json!("True");
     let mut booted = There::default();
-    booted.node["status"]["nodeInfo"]["bootID"] = json!("b0000000-0000-4000-8000-000000000002");
+    booted.node["status"]["nodeInfo"]["bootID"] = json!(NEXT_BOOT);
     for (there, wanted) in [(heard, "heard"), (ready, "heard"), (booted, "changed")] {
         for step in [Step::Open(Box::new(spec())), Step::Attempt(target(tried("off")))] {
             let scene = scene(there.clone(), |_, _| says(Power::Off));
@@ -615,7 +612,7 @@ async fn the_taint_needs_evidence_that_holds_and_keeps_what_others_put_there() {
     let mut ready = there.clone();
     ready.node["status"]["conditions"][0]["status"] = json!("True");
     let mut booted = there.clone();
-    booted.node["status"]["nodeInfo"]["bootID"] = json!("b0000000-0000-4000-8000-000000000002");
+    booted.node["status"]["nodeInfo"]["bootID"] = json!(NEXT_BOOT);
     let invalid = There { proof: Some(proof(true)), ..there.clone() };
     let none = There { proof: None, ..there };
     for (there, wanted) in [(ready, "heard"), (booted, "refused"), (invalid, "refused"), (none, "gone")] {
@@ -630,14 +627,14 @@ async fn only_our_own_taint_is_taken_away_and_only_from_another_life() {
     let theirs = json!({ "key": OUT_OF_SERVICE_TAINT, "value": "nodeshutdown", "effect": "NoExecute" });
     let mut back = There::default();
     back.node["spec"]["taints"] = json!([ours]);
-    back.node["status"]["nodeInfo"]["bootID"] = json!("b0000000-0000-4000-8000-000000000002");
+    back.node["status"]["nodeInfo"]["bootID"] = json!(NEXT_BOOT);
     back.node["status"]["conditions"][0]["status"] = json!("True");
     let scene_back = scene(back.clone(), |_, _| None);
     scene_back.ends(Step::Untaint(target(looked("Off"))), "written").await;
     assert_eq!(scene_back.log(), [NODE, STATUS]);
     assert_eq!(scene_back.written("/nodes/")["spec"]["taints"], json!([]));
     let mut same = back.clone();
-    same.node["status"]["nodeInfo"]["bootID"] = json!("b0000000-0000-4000-8000-000000000001");
+    same.node["status"]["nodeInfo"]["bootID"] = json!(BOOT);
     let scene_same = scene(same, |_, _| None);
     scene_same.ends(Step::Untaint(target(looked("Off"))), "changed").await;
     scene_same.silent();

@@ -5,7 +5,7 @@
 //! each, which the guard compares with the bytes.
 
 use jiff::Timestamp;
-use pod_safety_model::{BootId, Incarnation, Kind, Mono, OUT_OF_SERVICE_TAINT, Rv};
+use pod_safety_model::{BootId, Holder, Incarnation, Kind, Mono, OUT_OF_SERVICE_TAINT, Rv};
 use pod_safety_wire as wire;
 use serde_json::{Value, json};
 
@@ -262,15 +262,20 @@ pub fn out_of_service(
     Ok((Request::new(Verb::Patch, path, uid, version, body), evidence.expires()))
 }
 
-/// Breaks the Lease of a volume: it has no holder any more. `body` has the labels, annotations and times of the Lease; the
+/// Breaks the Lease of a volume: it has no holder any more, or `next`. `body` has the labels, annotations and times of the Lease; the
 /// identity and the end of the hold are written here. The request may be sent until the evidence expires.
 #[must_use]
-pub fn break_volume(evidence: Evidence<LeaseVersion>, generation: i32, mut body: Value) -> (Request, Mono) {
+pub fn break_volume(
+    evidence: Evidence<LeaseVersion>,
+    generation: i32,
+    next: Option<&Holder>,
+    mut body: Value,
+) -> (Request, Mono) {
     let LeaseVersion { volume, uid, rv } = evidence.subject();
     let (uid, version) = (uid.to_string(), rv.to_string());
     body["metadata"]["uid"] = json!(uid);
     body["metadata"]["resourceVersion"] = json!(version);
-    body["spec"]["holderIdentity"] = Value::Null;
+    body["spec"]["holderIdentity"] = json!(next.map(Holder::to_string));
     body["spec"]["leaseTransitions"] = json!(generation);
     let path = format!("{}/{volume}", Kind::VolumeLeases.path());
     (Request::new(Verb::Merge, path, &uid, &version, body), evidence.expires())

@@ -149,10 +149,7 @@ impl Field {
 struct Effect {
     /// The taint that declares a node to be off is named, at whatever depth and in whatever place.
     declares_off: bool,
-    is_null: bool,
-    /// Of an object: a key `holderIdentity` is null.
-    frees: bool,
-    /// Of an object: it has a key `leaseTransitions`. Together with `frees` a Lease of a volume is broken; its release by the
+    /// Of an object: it has a key `leaseTransitions`. The Lease of a volume that has a holder is broken with it; a release by the
     /// holder's kubelet counts nothing.
     counts: bool,
 }
@@ -187,7 +184,7 @@ impl<'de> Visitor<'de> for Searcher {
         Ok(Effect::default())
     }
     fn visit_unit<E>(self) -> Result<Effect, E> {
-        Ok(Effect { is_null: true, ..Effect::default() })
+        Ok(Effect::default())
     }
     fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<Effect, A::Error> {
         let mut found = Effect::default();
@@ -200,7 +197,6 @@ impl<'de> Visitor<'de> for Searcher {
         let mut found = Effect::default();
         while let Some((key, value)) = all.next_entry::<String, Effect>()? {
             found.declares_off |= key.contains(OUT_OF_SERVICE_TAINT) || value.declares_off;
-            found.frees |= key == "holderIdentity" && value.is_null;
             found.counts |= key == "leaseTransitions";
         }
         Ok(found)
@@ -242,8 +238,9 @@ fn judge(
         let stale = query.is_some_and(|query| query.split('&').any(|pair| pair == "resourceVersion=0"));
         return if stale { Err(Forbidden::StaleRead) } else { Ok(()) };
     }
-    let leases_of_volumes = path.starts_with(Kind::VolumeLeases.path());
-    let harmless = matches!(shape.resource, Resource::Leases | Resource::Events) && !leases_of_volumes;
+    // In whatever version of the API.
+    let of_volumes = Kind::VolumeLeases.path().split_once("/v1").is_some_and(|(_, rest)| path.contains(rest));
+    let harmless = matches!(shape.resource, Resource::Leases | Resource::Events) && !of_volumes;
     if harmless && method != "DELETE" {
         return Ok(());
     }
@@ -281,7 +278,7 @@ fn removes(method: &str, resource: Resource, dangers: &Dangers) -> bool {
         Resource::Nodes => method == "DELETE" || ends || dangers.spec.declares_off,
         Resource::VolumeAttachments => method == "DELETE" || ends,
         // The Lease of a volume: who has it may write to the volume.
-        Resource::Leases => dangers.spec.frees && dangers.spec.counts,
+        Resource::Leases => matches!(method, "PATCH" | "PUT") && (ends || dangers.spec.counts),
         Resource::Events
         | Resource::Budgets
         | Resource::BudgetStatus

@@ -90,6 +90,8 @@ pub enum VolumeChange {
         holder: Holder,
         /// How it is known.
         by: FencedBy,
+        /// Whose it is then: of the node in its next boot, if that uses it. There is no moment in which nobody has it.
+        next: Option<Holder>,
         /// What admission refuses still.
         refused: Option<Refused>,
     },
@@ -151,14 +153,15 @@ pub(super) async fn write(
 ) -> (Outcome, Option<EvidenceKind>) {
     let wall = means.env.clock.wall();
     let (call, expires, found) = match (&update.change, &update.lease) {
-        (VolumeChange::Break { holder, by, .. }, Some(lease)) => {
+        (VolumeChange::Break { holder, by, next, .. }, Some(lease)) => {
             let evidence = match verifier.writes_no_more(update, holder, by).await {
                 Ok(evidence) => evidence,
                 Err(unproved) => return (Outcome::Refused(unproved), None),
             };
             let found = evidence.kind().clone();
             let generation = lease.generation.saturating_add(1);
-            let (request, expires) = break_volume(evidence, generation, broken(&update.change, wall));
+            let body = broken(update, next.is_some(), wall);
+            let (request, expires) = break_volume(evidence, generation, next.as_ref(), body);
             (Call::permitted(request), Some(expires), Some(found))
         }
         _ => (call(update, wall), None, None),
@@ -168,8 +171,14 @@ pub(super) async fn write(
 }
 
 /// What a break writes besides the end of the hold.
-fn broken(change: &VolumeChange, wall: Timestamp) -> Value {
-    json!({ "metadata": Marks::of(change).metadata(), "spec": { "renewTime": micros(wall) } })
+fn broken(update: &VolumeUpdate, is_taken: bool, wall: Timestamp) -> Value {
+    let metadata = Marks::of(&update.change).metadata();
+    let mut body = json!({ "metadata": metadata, "spec": { "renewTime": micros(wall) } });
+    if is_taken {
+        body["metadata"]["labels"][VOLUME_UID_LABEL] = json!(update.uid);
+        body["spec"]["acquireTime"] = json!(micros(wall));
+    }
+    body
 }
 
 fn call(update: &VolumeUpdate, wall: Timestamp) -> Call {
@@ -186,7 +195,7 @@ fn call(update: &VolumeUpdate, wall: Timestamp) -> Call {
     match change {
         VolumeChange::Take { holder, .. } => {
             body["metadata"]["labels"][VOLUME_UID_LABEL] = json!(uid);
-            body["spec"] = taken(holder, lease.generation, wall);
+            body["spec"] = taken(holder, wall);
         }
         VolumeChange::Release { .. } => {
             body["spec"] = json!({ "holderIdentity": null, "renewTime": micros(wall) })
@@ -211,10 +220,11 @@ fn created(update: &VolumeUpdate, wall: Timestamp) -> Value {
     said(&mut labels, DETACH_LABEL, refused.uid);
     said(&mut annotations, HOLD_ANNOTATION, refused.why);
     said(&mut annotations, DETACH_LABEL, refused.node);
-    let spec = match change {
-        VolumeChange::Take { holder, .. } => taken(holder, 0, wall),
-        _ => json!({}),
-    };
+    let mut spec = json!({});
+    if let VolumeChange::Take { holder, .. } = change {
+        spec = taken(holder, wall);
+        spec["leaseTransitions"] = json!(0);
+    }
     json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
         "metadata": { "name": volume, "labels": labels, "annotations": annotations }, "spec": spec })
 }
@@ -249,9 +259,8 @@ impl Marks {
     }
 }
 
-fn taken(holder: &Holder, generation: i32, wall: Timestamp) -> Value {
-    json!({ "holderIdentity": holder.to_string(), "leaseTransitions": generation,
-        "acquireTime": micros(wall), "renewTime": micros(wall) })
+fn taken(holder: &Holder, wall: Timestamp) -> Value {
+    json!({ "holderIdentity": holder.to_string(), "acquireTime": micros(wall), "renewTime": micros(wall) })
 }
 
 fn micros(wall: Timestamp) -> String {

@@ -239,7 +239,7 @@ proptest! {
         let evidence = volume(lease, &holder, &by, &HolderFacts::Fenced(&found));
         let Ok(evidence) = evidence else { return Ok(()) };
         prop_assert_eq!(taken, (doubt.evidence.0, doubt.evidence.1));
-        let (request, _) = break_volume(evidence, 3, json!({ "metadata": {}, "spec": {} }));
+        let (request, _) = break_volume(evidence, 3, None, json!({ "metadata": {}, "spec": {} }));
         let (_, path, body) = exactly_this_passes(request, "l", &rv.to_string())?;
         prop_assert_eq!((&body["metadata"]["uid"], &body["metadata"]["resourceVersion"]), (&json!("l"), &json!(rv.to_string())));
         prop_assert!(path.ends_with("/leases/pv"));

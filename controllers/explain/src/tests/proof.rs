@@ -1,6 +1,7 @@
 //! What `explain` says of evidence: each piece with what it lacks, and why a force delete was refused.
 
 use pod_safety_shared::authority::Unproved;
+use pod_safety_shared::testing::objects::BOOT;
 use pod_safety_shared::testing::objects::{self, BEGINS, Obj, evidence, lease, named, node, stamp, uid};
 
 use super::*;
@@ -101,7 +102,7 @@ fn bug_the_absence_of_a_node_was_called_proof_before_its_kubelet_could_respond()
 fn lost() -> World {
     let world = World::listed();
     world.wall(BEGINS, at(0));
-    world.apply(Kind::Nodes, &node("n").boot("b0000000-0000-4000-8000-000000000001"), at(0));
+    world.apply(Kind::Nodes, &node("n").boot(BOOT), at(0));
     world.apply(Kind::Pods, &doomed().on("n").terminating(), at(0));
     world.apply(Kind::NodeLeases, &lease("n", 5), at(5));
     world
@@ -109,7 +110,7 @@ fn lost() -> World {
 
 /// Evidence of this kind about the node `n`, written in that second, when its Lease had been renewed in second 5.
 fn proof(name: &str, kind: &str, written: u64) -> Obj {
-    let proof = evidence(name, "n", "b0000000-0000-4000-8000-000000000001", kind).rv(100 + written);
+    let proof = evidence(name, "n", BOOT, kind).rv(100 + written);
     let proof = proof.set("/metadata/creationTimestamp", json!(stamp(written)));
     proof.set("/spec/leaseRenewed", json!(stamp(5)))
 }
@@ -164,7 +165,7 @@ fn bug_an_old_confirmation_hid_the_newer_one_and_old_evidence_the_incident_of_no
     );
     // It came back, in the same boot, and was lost again.
     world.apply(Kind::NodeLeases, &lease("n", 20).rv(4), at(20));
-    let life = json!({ "name": "n", "uid": "uid-n", "bootID": "b0000000-0000-4000-8000-000000000001" });
+    let life = json!({ "name": "n", "uid": "uid-n", "bootID": BOOT });
     let incident =
         json!({ "node": life, "policy": "p", "trigger": { "kind": "Detected", "reason": "silent" } });
     let incident = named("n-2").set("/spec", incident).set("/status", json!({ "phase": "Fencing" }));

@@ -1,5 +1,6 @@
 //! Rows about gates that mutants showed to be missing.
 
+use super::stage::boot_of;
 use super::*;
 use crate::holds::Hold;
 
@@ -35,9 +36,7 @@ fn who_cannot_begin_keeps_nobody_waiting_and_who_can_does() {
         (
             "it is being deleted",
             |_| (),
-            |fence| {
-                fence["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-            },
+            |fence| fence["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z"),
             true,
         ),
         ("it is a dry run", |_| (), |fence| fence["spec"]["dryRun"] = json!(true), true),
@@ -52,12 +51,7 @@ fn who_cannot_begin_keeps_nobody_waiting_and_who_can_does() {
             |_| (),
             true,
         ),
-        (
-            "its node is heard again",
-            |stage| stage.comes_back("m", "b0000000-0000-4000-8000-00000000000b"),
-            |_| (),
-            true,
-        ),
+        ("its node is heard again", |stage| stage.comes_back("m", boot_of("m")), |_| (), true),
         ("its node is gone", |stage| stage.gone(Kind::Nodes, "m"), |_| (), false),
         (
             "its node cannot be read",

@@ -1,6 +1,7 @@
 //! From evidence to a node that is back.
 
 use super::*;
+use pod_safety_shared::testing::objects::NEXT_BOOT;
 
 /// Fenced by its first attempt, evidence and taint included, with a pod that was asked to end.
 fn fenced() -> Stage {
@@ -105,10 +106,10 @@ fn switched_on_and_back_with_another_boot_it_is_done_and_our_taint_goes() {
     assert_eq!(stage.words("n"), ["look"]);
     stage.seen("On");
     assert_eq!(stage.words("n"), ["?AwaitingNodeReady"]);
-    stage.comes_back("n", "b0000000-0000-4000-8000-000000000002");
+    stage.comes_back("n", NEXT_BOOT);
     stage.says("n", "False");
     assert_eq!(stage.words("n"), ["?AwaitingNodeReady"], "not Ready yet");
-    stage.comes_back("n", "b0000000-0000-4000-8000-000000000002");
+    stage.comes_back("n", NEXT_BOOT);
     assert_eq!(stage.act("n"), ["untaint"]);
     let (_, status) = stage.only();
     assert_eq!((status.phase, status.tainted), (Phase::Done, false));
@@ -118,7 +119,7 @@ fn switched_on_and_back_with_another_boot_it_is_done_and_our_taint_goes() {
 #[test]
 fn who_comes_back_by_himself_ends_his_old_pods_first() {
     let mut stage = fenced();
-    stage.comes_back("n", "b0000000-0000-4000-8000-000000000002");
+    stage.comes_back("n", NEXT_BOOT);
     assert_eq!(stage.act("n"), ["untaint"], "nothing proves this boot over");
     assert_eq!(stage.words("n"), ["?WaitsForPods"]);
     stage.gone(Kind::Pods, "db-0");
@@ -138,7 +139,7 @@ fn what_cannot_be_switched_on_is_tried_three_times() {
     stage.wait(60);
     assert_eq!(stage.act("n"), ["write AwaitingOperator"]);
     assert_eq!(stage.words("n"), ["?AwaitingOperator"], "the evidence holds, and is not taken anew");
-    stage.comes_back("n", "b0000000-0000-4000-8000-000000000002");
+    stage.comes_back("n", NEXT_BOOT);
     assert_eq!(stage.words("n"), ["untaint"]);
 }
 
@@ -348,7 +349,7 @@ fn bug_a_machine_that_went_off_again_after_it_was_seen_on_was_waited_for_for_eve
     stage.wait(300);
     assert_eq!(stage.act("n"), ["write AwaitingOperator"]);
     assert!(stage.only().1.message.contains("switched on 3 times"), "{}", stage.only().1.message);
-    stage.comes_back("n", "b0000000-0000-4000-8000-000000000002");
+    stage.comes_back("n", NEXT_BOOT);
     assert_eq!(stage.act("n"), ["untaint"], "late is not never");
 }
 
@@ -377,7 +378,7 @@ fn a_kubelet_that_boots_renews_its_lease_before_it_says_so_and_contradicts_nothi
     stage.beat("n");
     assert_eq!(stage.act("n"), ["write Fenced", "?SignOfLife"]);
     stage.wait(5);
-    stage.comes_back("n", "b0000000-0000-4000-8000-000000000002");
+    stage.comes_back("n", NEXT_BOOT);
     assert_eq!(stage.act("n"), ["untaint"]);
 }
 
@@ -424,9 +425,7 @@ fn a_new_life_that_is_lost_too_is_an_incident_of_its_own_and_waits_for_what_may_
     let mut stage = released();
     stage.wait(600);
     assert_eq!(stage.act("n"), ["on 2 by bmc"]);
-    stage.change("n", |node| {
-        node["status"]["nodeInfo"]["bootID"] = json!("b0000000-0000-4000-8000-000000000002")
-    });
+    stage.change("n", |node| node["status"]["nodeInfo"]["bootID"] = json!(NEXT_BOOT));
     assert_eq!(stage.words("n"), ["?AwaitingNodeReady", "?AttemptUnderWay"]);
     stage.wait(62);
     assert_eq!(stage.act("n"), ["open by p", "?AwaitingNodeReady"]);
@@ -468,7 +467,7 @@ fn attack_a_pod_of_the_new_boot_that_does_not_end_keeps_the_taint_on_the_node() 
     let mut stage = on();
     stage.answered("done");
     stage.seen("On");
-    stage.comes_back("n", "b0000000-0000-4000-8000-000000000002");
+    stage.comes_back("n", NEXT_BOOT);
     stage.pod("evil", "n", |pod| {
         pod["metadata"]["namespace"] = json!("tenant");
         pod["metadata"]["ownerReferences"] = json!([]);

@@ -2,6 +2,7 @@
 
 use pod_safety_shared::api::{Condition, ConditionStatus, Drain, Flapping, Shown, UnhealthyCondition};
 use pod_safety_shared::testing::at;
+use pod_safety_shared::testing::objects::NEXT_BOOT;
 use pod_safety_shared::testing::objects::{BEGINS, stamp};
 
 use super::*;
@@ -82,11 +83,7 @@ fn only_what_the_policy_names_counts_with_its_status_without_a_break_and_within_
         ),
         (
             "it booted, and its old condition is still written there",
-            |stage| {
-                stage.change("n", |node| {
-                    node["status"]["nodeInfo"]["bootID"] = json!("b0000000-0000-4000-8000-000000000002")
-                })
-            },
+            |stage| stage.change("n", |node| node["status"]["nodeInfo"]["bootID"] = json!(NEXT_BOOT)),
             false,
         ),
         (
@@ -142,7 +139,7 @@ fn a_node_that_flaps_is_unhealthy_and_one_whose_changes_are_old_is_not() {
     for ready in ["False", "True"] {
         stage.says("n", ready);
     }
-    stage.comes_back("n", "b0000000-0000-4000-8000-000000000002");
+    stage.comes_back("n", NEXT_BOOT);
     stage.says("n", "False");
     assert!(stage.words("n").is_empty(), "a boot is no flapping");
 }
@@ -324,7 +321,7 @@ fn only_an_attempt_for_the_same_reason_in_another_boot_is_a_repetition() {
         let (attempts, conditions) = (if tried { vec![attempt] } else { Vec::new() }, vec![fenced]);
         let over = NodeFenceStatus { phase: Phase::Done, attempts, conditions, ..Default::default() };
         stage.fence("n", kind, over);
-        stage.comes_back("n", "b0000000-0000-4000-8000-000000000002");
+        stage.comes_back("n", NEXT_BOOT);
         stage.shows("n", DEADLOCK, Some("True"));
         stage.fence_for("n", trigger(), NodeFenceStatus::default());
         let held = stage.words("n").contains(&"?Repeated".to_owned());

@@ -1,5 +1,6 @@
 //! Pods of a node about whose life there is evidence.
 
+use pod_safety_shared::testing::objects::{BOOT, NEXT_BOOT};
 use pod_safety_shared::testing::objects::{evidence, named};
 use serde_json::Value;
 
@@ -8,7 +9,7 @@ use super::*;
 /// The node `n` in its first boot, with `web-0` asked to end and `web-1` not, and evidence of this kind about this boot.
 fn proved(ready: &str, boot: &str, kind: &str, change: impl FnOnce(&mut Value)) -> World {
     let world = World::listed();
-    world.apply(Kind::Nodes, &node("n").ready(ready).boot("b0000000-0000-4000-8000-000000000001"), at(0));
+    world.apply(Kind::Nodes, &node("n").ready(ready).boot(BOOT), at(0));
     world.apply(Kind::Pods, &pod("web-0").on("n").running().terminating(), at(0));
     world.apply(Kind::Pods, &pod("web-1").on("n").running(), at(0));
     world.apply(Kind::FenceEvidences, &evidence("e", "n", boot, kind).but(change), at(0));
@@ -23,42 +24,12 @@ fn invalidated(proof: &mut Value) {
 fn evidence_about_this_life_of_its_node_frees_a_pod_that_ends_and_no_other() {
     let another: fn(&mut Value) = |proof| proof["spec"]["node"]["uid"] = json!("uid-of-before");
     for (ready, boot, change, wanted, says) in [
-        (
-            "Unknown",
-            "b0000000-0000-4000-8000-000000000001",
-            (|_| {}) as fn(&mut Value),
-            "remove web-0 because Fenced",
-            "it is off",
-        ),
-        (
-            "False",
-            "b0000000-0000-4000-8000-000000000001",
-            |_| {},
-            "remove web-0 because Fenced",
-            "what it said last is old",
-        ),
-        (
-            "True",
-            "b0000000-0000-4000-8000-000000000001",
-            |_| {},
-            "?EvidenceConflictsWithReady",
-            "it says itself that it is well",
-        ),
-        (
-            "Unknown",
-            "b0000000-0000-4000-8000-000000000002",
-            |_| {},
-            "?NoEvidence",
-            "it is about another boot",
-        ),
-        (
-            "Unknown",
-            "b0000000-0000-4000-8000-000000000001",
-            another,
-            "?NoEvidence",
-            "it is about another Node",
-        ),
-        ("Unknown", "b0000000-0000-4000-8000-000000000001", invalidated, "?NoEvidence", "it is not believed"),
+        ("Unknown", BOOT, (|_| {}) as fn(&mut Value), "remove web-0 because Fenced", "it is off"),
+        ("False", BOOT, |_| {}, "remove web-0 because Fenced", "what it said last is old"),
+        ("True", BOOT, |_| {}, "?EvidenceConflictsWithReady", "it says itself that it is well"),
+        ("Unknown", NEXT_BOOT, |_| {}, "?NoEvidence", "it is about another boot"),
+        ("Unknown", BOOT, another, "?NoEvidence", "it is about another Node"),
+        ("Unknown", BOOT, invalidated, "?NoEvidence", "it is not believed"),
     ] {
         let decision = about(&proved(ready, boot, "PowerOff", change), "n", 1);
         let mut words = asked(&decision);
@@ -69,7 +40,7 @@ fn evidence_about_this_life_of_its_node_frees_a_pod_that_ends_and_no_other() {
 
 #[test]
 fn a_persons_word_counts_where_the_policy_of_the_node_takes_it() {
-    let world = proved("Unknown", "b0000000-0000-4000-8000-000000000001", "Asserted", |_| {});
+    let world = proved("Unknown", BOOT, "Asserted", |_| {});
     assert_eq!(asked(&about(&world, "n", 1)), ["remove web-0 because Fenced"]);
     let policy = named("p").set("/spec", json!({ "levels": [], "minimumEvidence": "Verified" }));
     world.apply(Kind::FencePolicies, &policy, at(0));
@@ -78,7 +49,7 @@ fn a_persons_word_counts_where_the_policy_of_the_node_takes_it() {
 
 #[test]
 fn without_our_own_kinds_there_is_no_evidence_and_nothing_else_is_held_up() {
-    let listed = proved("Unknown", "b0000000-0000-4000-8000-000000000001", "PowerOff", |_| {});
+    let listed = proved("Unknown", BOOT, "PowerOff", |_| {});
     let late = at(0) + STALE_AFTER + Duration::from_secs(1);
     for kind in [Kind::Pods, Kind::Nodes, Kind::NodeLeases] {
         listed.list(kind, late);
@@ -100,16 +71,13 @@ fn without_our_own_kinds_there_is_no_evidence_and_nothing_else_is_held_up() {
 /// Evidence was withdrawn, and went on releasing by the taint that had been put on the node for it.
 #[test]
 fn bug_where_taints_are_trusted_our_own_released_pods_after_its_evidence_was_withdrawn() {
-    let world = proved("Unknown", "b0000000-0000-4000-8000-000000000001", "PowerOff", invalidated);
-    let machine = node("n")
-        .boot("b0000000-0000-4000-8000-000000000001")
-        .tainted()
-        .set("/spec/taints/0/value", json!("n-1"));
+    let world = proved("Unknown", BOOT, "PowerOff", invalidated);
+    let machine = node("n").boot(BOOT).tainted().set("/spec/taints/0/value", json!("n-1"));
     world.put(Kind::Nodes, machine, at(0));
     let trusting = Config { trust_out_of_service_taint: true, ..config() };
     let asked = |world: &World| asked(&decided(world, &on("n"), at(1), &trusting));
     assert_eq!(asked(&world), ["remove web-0 because OutOfService"], "somebody else's taint is trusted");
-    let life = json!({ "name": "n", "uid": "uid-n", "bootID": "b0000000-0000-4000-8000-000000000001" });
+    let life = json!({ "name": "n", "uid": "uid-n", "bootID": BOOT });
     let trigger = json!({ "kind": "Detected", "reason": "r" });
     let fence = named("n-1").set("/spec", json!({ "node": life, "policy": "p", "trigger": trigger }));
     world.apply(Kind::NodeFences, &fence, at(0));
@@ -119,7 +87,6 @@ fn bug_where_taints_are_trusted_our_own_released_pods_after_its_evidence_was_wit
 #[test]
 fn that_storage_is_fenced_frees_no_pod() {
     let covers = |proof: &mut Value| proof["spec"]["storage"] = json!([{ "driver": "d", "className": "c" }]);
-    let decision =
-        about(&proved("Unknown", "b0000000-0000-4000-8000-000000000001", "StorageFenced", covers), "n", 1);
+    let decision = about(&proved("Unknown", BOOT, "StorageFenced", covers), "n", 1);
     assert!(asked(&decision).is_empty(), "{decision:?}");
 }

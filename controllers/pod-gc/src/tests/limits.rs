@@ -1,5 +1,6 @@
 //! The limits that safety rests on, as numbers, each with its argument; and whose evidence it is.
 
+use pod_safety_shared::testing::objects::{BOOT, NEXT_BOOT};
 use std::time::Duration;
 
 use pod_safety_shared::model::Kind;
@@ -127,16 +128,14 @@ fn evidence(name: &str, uid: &str, boot: &str) -> Value {
 #[test]
 fn evidence_about_another_node_frees_no_pod_though_two_of_three_are_the_same() {
     for (name, uid, boot, frees) in [
-        ("n", "uid-n", "b0000000-0000-4000-8000-000000000001", true),
-        ("m", "uid-n", "b0000000-0000-4000-8000-000000000001", false),
-        ("n", "uid-m", "b0000000-0000-4000-8000-000000000001", false),
-        ("n", "uid-n", "b0000000-0000-4000-8000-000000000002", false),
-        ("m", "uid-m", "b0000000-0000-4000-8000-000000000001", false),
+        ("n", "uid-n", BOOT, true),
+        ("m", "uid-n", BOOT, false),
+        ("n", "uid-m", BOOT, false),
+        ("n", "uid-n", NEXT_BOOT, false),
+        ("m", "uid-m", BOOT, false),
     ] {
         let world = World::listed();
-        for (node_name, boot) in
-            [("n", "b0000000-0000-4000-8000-000000000001"), ("m", "b0000000-0000-4000-8000-000000000001")]
-        {
+        for (node_name, boot) in [("n", BOOT), ("m", BOOT)] {
             world.apply(Kind::Nodes, &node(node_name).boot(boot), at(0));
         }
         world.apply(Kind::Pods, &pod("web-0").on("n").terminating(), at(0));

@@ -4,6 +4,7 @@ use crate::holds::Hold;
 use pod_safety_shared::drive::Subject;
 use pod_safety_shared::model::{DEFAULT_GRACE, Kind};
 use pod_safety_shared::testing::at;
+use pod_safety_shared::testing::objects::{BOOT, NEXT_BOOT};
 use serde_json::{Value, json};
 
 use super::stage::{QUARANTINE, Stage, ended, in_use, not_ready, said};
@@ -48,7 +49,7 @@ fn bug_of_two_nodes_whose_boot_is_no_uuid_the_second_was_taken_for_the_first() {
         ("a/uid-a/5/uid-p", "5"),
         ("a/uid-a/5/uid-p", "6"),
         ("a/uid-a/b0000000-0000-4000-8000-000000000001/uid-p", ""),
-        ("a/uid-a//uid-p", "b0000000-0000-4000-8000-000000000001"),
+        ("a/uid-a//uid-p", BOOT),
     ] {
         let mut stage = held_as(holder);
         stage.world.remove(Kind::Nodes, "uid-a", at(2));
@@ -144,10 +145,8 @@ fn one_lease_attachment_or_claim_that_cannot_be_read_holds_every_volume() {
         ),
     ] {
         let mut stage = held_as(A);
-        stage.node("a", |node| {
-            node["status"]["nodeInfo"]["bootID"] = json!("b0000000-0000-4000-8000-000000000002")
-        });
-        assert_eq!(stage.v(), ["break: rebooted"]);
+        stage.node("a", |node| node["status"]["nodeInfo"]["bootID"] = json!(NEXT_BOOT));
+        assert_eq!(stage.v(), ["break: rebooted, to a/uid-a/b0000000-0000-4000-8000-000000000002/uid-p"]);
         stage.world.apply(kind, &object, at(2));
         assert_eq!(stage.v(), ["VolumeUnreadable"], "{kind:?}");
     }
@@ -166,7 +165,7 @@ fn a_node_that_is_ready_under_the_taint_is_not_relieved_by_evidence_about_its_st
     });
     let proof = json!({
         "metadata": { "name": "proof", "uid": "uid-proof" },
-        "spec": { "node": { "name": "a", "uid": "uid-a", "bootID": "b0000000-0000-4000-8000-000000000001" }, "kind": "StorageFenced", "fence": "f", "by": "x",
+        "spec": { "node": { "name": "a", "uid": "uid-a", "bootID": BOOT }, "kind": "StorageFenced", "fence": "f", "by": "x",
             "storage": [{ "driver": "d", "className": "rbd" }] },
     });
     stage.put(Kind::FenceEvidences, proof, at(1));

@@ -3,6 +3,7 @@
 use pod_safety_shared::model::{DEFAULT_GRACE, Kind};
 use pod_safety_shared::testing::at;
 use pod_safety_shared::testing::objects::Obj;
+use pod_safety_shared::testing::objects::{BOOT, NEXT_BOOT};
 use serde_json::{Value, json};
 
 use super::super::decide::{UNMOUNTED, UNTOLD, UNUSED};
@@ -235,7 +236,7 @@ fn another_node_of_that_name_is_not_the_holder() {
     stage.world.remove(Kind::Nodes, "uid-a", at(2));
     stage.node("a", |node| {
         node["metadata"]["uid"] = json!("uid-other");
-        node["status"]["nodeInfo"]["bootID"] = json!("b0000000-0000-4000-8000-000000000002");
+        node["status"]["nodeInfo"]["bootID"] = json!(NEXT_BOOT);
     });
     assert_eq!(stage.v(), ["refuse", "VolumeUnproved"]);
 }
@@ -248,12 +249,13 @@ fn the_same_machine_registered_anew_goes_on() {
     assert_eq!(stage.v(), ["take a/uid-other/b0000000-0000-4000-8000-000000000001/uid-p"]);
 }
 
+/// A pod that is force deleted between two writes would leave its writer without a Lease.
 #[test]
-fn who_has_booted_since_has_ended() {
+fn bug_nobody_held_a_volume_between_two_boots_of_its_node() {
     let mut stage = held();
-    stage.node("a", |node| {
-        node["status"]["nodeInfo"]["bootID"] = json!("b0000000-0000-4000-8000-000000000002")
-    });
+    stage.node("a", |node| node["status"]["nodeInfo"]["bootID"] = json!(NEXT_BOOT));
+    assert_eq!(stage.v(), ["break: rebooted, to a/uid-a/b0000000-0000-4000-8000-000000000002/uid-p"]);
+    stage.world.remove(Kind::Pods, "uid-p", at(2));
     assert_eq!(stage.v(), ["break: rebooted"]);
 }
 
@@ -265,7 +267,7 @@ fn evidence_about_the_life_in_which_it_was_taken_breaks_it() {
     assert_eq!(stage.v(), ["refuse", "VolumeUnproved"], "about another life");
     let mut stage = held();
     stage.node("a", not_ready);
-    stage.proof("b0000000-0000-4000-8000-000000000001");
+    stage.proof(BOOT);
     assert_eq!(
         stage.v(),
         ["refuse", "VolumeUnproved"],
@@ -355,7 +357,7 @@ fn bug_the_next_owner_is_not_relieved_of_it_for_what_the_last_one_left() {
     stage.pod("q", Some("b"), "c", |_| ());
     stage.attachment("v", "a", true);
     stage.node("a", not_ready);
-    stage.proof("b0000000-0000-4000-8000-000000000001");
+    stage.proof(BOOT);
     assert!(stage.v().is_empty());
 }
 

@@ -1,5 +1,6 @@
 //! The limits that safety rests on, as numbers, each with its argument; and whose evidence it is.
 
+use pod_safety_shared::testing::objects::BOOT;
 use std::time::Duration;
 
 use pod_safety_shared::model::Kind;
@@ -77,10 +78,10 @@ fn nothing_is_decided_from_what_is_older_than_150_seconds() {
 #[test]
 fn evidence_about_another_node_breaks_no_lease() {
     for (name, uid, boot, breaks) in [
-        ("a", "uid-a", "b0000000-0000-4000-8000-000000000001", true),
-        ("b", "uid-a", "b0000000-0000-4000-8000-000000000001", false),
-        ("a", "uid-b", "b0000000-0000-4000-8000-000000000001", false),
-        ("b", "uid-b", "b0000000-0000-4000-8000-000000000001", false),
+        ("a", "uid-a", BOOT, true),
+        ("b", "uid-a", BOOT, false),
+        ("a", "uid-b", BOOT, false),
+        ("b", "uid-b", BOOT, false),
         ("a", "uid-a", "b0000000-0000-4000-8000-000000000000", false),
     ] {
         for (kind, storage, word) in [

@@ -1,6 +1,7 @@
 //! Volumes of a node whose name another Node has now, in another boot.
 
 use pod_safety_shared::model::Kind;
+use pod_safety_shared::testing::objects::{BOOT, NEXT_BOOT};
 use pod_safety_shared::testing::{at, objects};
 use serde_json::{Value, json};
 
@@ -13,7 +14,7 @@ fn replaced(change: impl FnOnce(&mut Value)) -> Stage {
     stage.world.remove(Kind::Nodes, "uid-a", at(2));
     stage.node("a", |node| {
         node["metadata"]["uid"] = json!("uid-other");
-        node["status"]["nodeInfo"]["bootID"] = json!("b0000000-0000-4000-8000-000000000002");
+        node["status"]["nodeInfo"]["bootID"] = json!(NEXT_BOOT);
         change(node);
     });
     stage.lease("v", Some(A), true);
@@ -26,7 +27,7 @@ fn bug_the_volume_of_a_replaced_node_was_never_free() {
     for change in [|_: &mut Value| (), not_ready] {
         let mut stage = replaced(change);
         assert_eq!(stage.v(), ["VolumeUnproved"]);
-        stage.proof("b0000000-0000-4000-8000-000000000001");
+        stage.proof(BOOT);
         assert_eq!(stage.v(), ["break by proof, replaced"]);
         stage.lease("v", Some(A), false);
         assert_eq!(stage.v(), ["refuse", "VolumeUnproved"], "the judge may refuse");
@@ -60,9 +61,7 @@ fn attack_evidence_about_another_life_than_that_which_took_a_volume() {
         (
             "the present life",
             |_| (),
-            |proof| {
-                proof["spec"]["node"] = json!({ "name": "a", "uid": "uid-other", "bootID": "b0000000-0000-4000-8000-000000000002" })
-            },
+            |proof| proof["spec"]["node"] = json!({ "name": "a", "uid": "uid-other", "bootID": NEXT_BOOT }),
         ),
         (
             "another boot",
@@ -86,7 +85,7 @@ fn attack_evidence_about_another_life_than_that_which_took_a_volume() {
     ];
     for (what, node, proof) in about {
         let stage = replaced(node);
-        let mut object = objects::evidence("e", "a", "b0000000-0000-4000-8000-000000000001", "PowerOff").0;
+        let mut object = objects::evidence("e", "a", BOOT, "PowerOff").0;
         proof(&mut object);
         stage.put(Kind::FenceEvidences, object, at(1));
         assert_eq!(stage.v(), ["VolumeUnproved"], "about {what}");

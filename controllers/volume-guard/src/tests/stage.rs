@@ -49,7 +49,10 @@ fn change(change: &VolumeChange) -> String {
         VolumeChange::Break { by: FencedBy::Storage(proof), .. } => format!("break by {proof}, of storage"),
         VolumeChange::Break { by: FencedBy::Replaced(proof), .. } => format!("break by {proof}, replaced"),
         VolumeChange::Break { by: FencedBy::NodeGone, .. } => "break: node gone".to_owned(),
-        VolumeChange::Break { by: FencedBy::Rebooted, .. } => "break: rebooted".to_owned(),
+        VolumeChange::Break { by: FencedBy::Rebooted, next: None, .. } => "break: rebooted".to_owned(),
+        VolumeChange::Break { by: FencedBy::Rebooted, next: Some(next), refused, .. } => {
+            format!("break: rebooted, to {next}{}", and(refused))
+        }
         VolumeChange::Forget => "forget".to_owned(),
     }
 }

@@ -6,6 +6,11 @@ use serde_json::{Value, json};
 
 use crate::model::Uid;
 
+/// A boot ID that counts, and that of the next boot.
+pub const BOOT: &str = "b0000000-0000-4000-8000-000000000001";
+/// See [`BOOT`].
+pub const NEXT_BOOT: &str = "b0000000-0000-4000-8000-000000000002";
+
 /// When the tests of stages begin, by the wall clock: 2026-01-01T00:00:00Z.
 pub const BEGINS: i64 = 1_767_225_600;
 

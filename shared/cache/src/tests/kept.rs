@@ -1,5 +1,6 @@
 //! What is kept of an object, and what is carried from one version of it to the next.
 
+use crate::testing::objects::BOOT;
 use serde_json::{Value, json};
 
 use super::kinds::of_kind;
@@ -12,7 +13,7 @@ use crate::testing::objects::{budget, named, node, pod, workload};
 #[test]
 fn every_kind_says_which_version_came() {
     // What some of ours must have, and others leave unread.
-    let life = json!({ "name": "n", "uid": "uid-n", "bootID": "b0000000-0000-4000-8000-000000000001" });
+    let life = json!({ "name": "n", "uid": "uid-n", "bootID": BOOT });
     let trigger = json!({ "kind": "Person", "reason": "r" });
     let spec = json!({ "driver": "Agent", "levels": [], "node": life, "policy": "p", "trigger": trigger, "kind": "PowerOff", "by": "b" });
     for &kind in Kind::ALL {
@@ -147,19 +148,12 @@ fn life(prepare: impl FnOnce(&Cache), object: &Obj) -> (Option<Arc<crate::model:
 
 #[test]
 fn of_a_node_is_kept_what_fencing_and_the_volume_guard_ask_if_they_do() {
-    let object =
-        node("n").boot("b0000000-0000-4000-8000-000000000001").set("/status/volumesInUse", json!(["v"]));
+    let object = node("n").boot(BOOT).set("/status/volumesInUse", json!(["v"]));
     assert_eq!(life(|_| (), &object), (None, 0));
     let (fences, in_use) = life(Cache::fence, &object);
-    assert_eq!(
-        (fences.map(|life| life.boot_id.to_string()), in_use),
-        (Some("b0000000-0000-4000-8000-000000000001".to_owned()), 0)
-    );
+    assert_eq!((fences.map(|life| life.boot_id.to_string()), in_use), (Some(BOOT.to_owned()), 0));
     let (guards, in_use) = life(Cache::guard, &object);
-    assert_eq!(
-        (guards.map(|life| life.boot_id.to_string()), in_use),
-        (Some("b0000000-0000-4000-8000-000000000001".to_owned()), 1)
-    );
+    assert_eq!((guards.map(|life| life.boot_id.to_string()), in_use), (Some(BOOT.to_owned()), 1));
     let object =
         object.set("/status/nodeInfo/systemUUID", json!("4c4c")).set("/spec/providerID", json!("aws:///i-1"));
     let life = life(Cache::fence, &object).0.unwrap();
@@ -204,7 +198,7 @@ fn what_a_scale_said_is_forgotten_after_ten_minutes() {
 fn an_object_of_ours_keeps_since_when_its_status_is_as_it_is() {
     let cache = listed();
     let fence = |version: u64, message: &str| {
-        let life = json!({ "name": "n", "uid": "uid-n", "bootID": "b0000000-0000-4000-8000-000000000001" });
+        let life = json!({ "name": "n", "uid": "uid-n", "bootID": BOOT });
         let spec = json!({ "node": life, "policy": "p", "trigger": { "kind": "Person", "reason": "r" } });
         named("f").rv(version).set("/spec", spec).set("/status", json!({ "message": message }))
     };
@@ -237,7 +231,7 @@ fn a_node_without_a_creation_is_as_old_as_it_is_known() {
 fn whoever_looks_once_dates_an_incident_by_its_last_attempt() {
     let cache = listed();
     cache.read_wall(at(100), jiff::Timestamp::from_second(1_767_225_700).unwrap());
-    let life = json!({ "name": "n", "uid": "uid-n", "bootID": "b0000000-0000-4000-8000-000000000001" });
+    let life = json!({ "name": "n", "uid": "uid-n", "bootID": BOOT });
     let spec = json!({ "node": life, "policy": "p", "trigger": { "kind": "Person", "reason": "r" } });
     let tried = |at: &str| json!({ "attempts": [{ "at": at }] });
     for (name, status, seen) in

@@ -1,5 +1,6 @@
 //! Our own kinds: which evidence counts for a node, and for a volume that it took.
 
+use crate::testing::objects::{BOOT, NEXT_BOOT};
 use serde_json::{Value, json};
 
 use super::*;
@@ -11,7 +12,7 @@ use crate::testing::objects::node;
 fn proof(name: &str, version: u64) -> Value {
     json!({
         "metadata": { "name": name, "uid": format!("uid-{name}"), "resourceVersion": version.to_string() },
-        "spec": { "node": { "name": "n", "uid": "uid-n", "bootID": "b0000000-0000-4000-8000-000000000001" }, "kind": "PowerOff", "fence": "f", "by": "p",
+        "spec": { "node": { "name": "n", "uid": "uid-n", "bootID": BOOT }, "kind": "PowerOff", "fence": "f", "by": "p",
             "storage": [{ "driver": "d", "className": "c" }] },
     })
 }
@@ -51,33 +52,18 @@ fn counts(boot: &str, objects: &[(Kind, Value)]) -> Option<String> {
 fn evidence_counts_for_the_life_that_it_is_about_and_while_nobody_withdrew_it() {
     let one = |change: fn(Value) -> Value| [(Kind::FenceEvidences, change(proof("e", 1)))];
     for (what, boot, objects, expected) in [
-        ("of this life", "b0000000-0000-4000-8000-000000000001", one(|proof| proof), Some("e")),
-        ("of another boot", "b0000000-0000-4000-8000-000000000002", one(|proof| proof), None),
+        ("of this life", BOOT, one(|proof| proof), Some("e")),
+        ("of another boot", NEXT_BOOT, one(|proof| proof), None),
         ("of no boot", "", one(|proof| set(proof, "/spec/node/bootID", json!(""))), None),
         (
             "of another Node of its name",
-            "b0000000-0000-4000-8000-000000000001",
+            BOOT,
             one(|proof| set(proof, "/spec/node/uid", json!("uid-m"))),
             None,
         ),
-        (
-            "of another node",
-            "b0000000-0000-4000-8000-000000000001",
-            one(|proof| set(proof, "/spec/node/name", json!("m"))),
-            None,
-        ),
-        (
-            "of storage alone",
-            "b0000000-0000-4000-8000-000000000001",
-            one(|proof| set(proof, "/spec/kind", json!("StorageFenced"))),
-            None,
-        ),
-        (
-            "that was withdrawn",
-            "b0000000-0000-4000-8000-000000000001",
-            one(|proof| set(proof, "/status", invalid())),
-            None,
-        ),
+        ("of another node", BOOT, one(|proof| set(proof, "/spec/node/name", json!("m"))), None),
+        ("of storage alone", BOOT, one(|proof| set(proof, "/spec/kind", json!("StorageFenced"))), None),
+        ("that was withdrawn", BOOT, one(|proof| set(proof, "/status", invalid())), None),
     ] {
         assert_eq!(counts(boot, &objects).as_deref(), expected, "evidence {what}");
     }
@@ -105,11 +91,7 @@ fn evidence_must_be_as_good_as_the_policy_of_the_node_asks() {
             Some("x"),
         ),
     ] {
-        assert_eq!(
-            counts("b0000000-0000-4000-8000-000000000001", &objects).as_deref(),
-            expected,
-            "{objects:?}"
-        );
+        assert_eq!(counts(BOOT, &objects).as_deref(), expected, "{objects:?}");
     }
 }
 
@@ -122,19 +104,13 @@ fn evidence_that_storage_is_fenced_counts_for_its_drivers_volumes_of_that_life()
         boot_id: boot.into(),
         pod: None,
     };
-    let here = || life("uid-n", "b0000000-0000-4000-8000-000000000001");
+    let here = || life("uid-n", BOOT);
     for (what, proof, life, driver, expected) in [
         ("of this life", of_storage(), here(), "d", true),
         ("of another driver", of_storage(), here(), "e", false),
         ("of another boot", of_storage(), life("uid-n", "b0000000-0000-4000-8000-000000000000"), "d", false),
         ("of no boot", set(of_storage(), "/spec/node/bootID", json!("")), life("uid-n", ""), "d", false),
-        (
-            "of another Node of its name",
-            of_storage(),
-            life("uid-m", "b0000000-0000-4000-8000-000000000001"),
-            "d",
-            false,
-        ),
+        ("of another Node of its name", of_storage(), life("uid-m", BOOT), "d", false),
         ("that the machine is off", proof("s", 1), here(), "d", false),
         ("that was withdrawn", set(of_storage(), "/status", invalid()), here(), "d", false),
         (
@@ -145,7 +121,7 @@ fn evidence_that_storage_is_fenced_counts_for_its_drivers_volumes_of_that_life()
             false,
         ),
     ] {
-        let world = world("b0000000-0000-4000-8000-000000000001", &[(Kind::FenceEvidences, proof)]);
+        let world = world(BOOT, &[(Kind::FenceEvidences, proof)]);
         let guard = world.read();
         assert_eq!(guard.view().storage_proof(&life, driver, at(2)).is_some(), expected, "evidence {what}");
     }
@@ -153,7 +129,7 @@ fn evidence_that_storage_is_fenced_counts_for_its_drivers_volumes_of_that_life()
 
 #[test]
 fn evidence_that_went_or_turned_to_another_node_counts_no_more() {
-    let world = world("b0000000-0000-4000-8000-000000000001", &[(Kind::FenceEvidences, proof("e", 1))]);
+    let world = world(BOOT, &[(Kind::FenceEvidences, proof("e", 1))]);
     let about = |node: &str| world.read().view().proofs_of(node).count();
     assert_eq!((about("n"), about("m")), (1, 0));
     world.apply(
@@ -175,10 +151,7 @@ fn a_device_is_found_by_its_namespace_and_its_name() {
                 "spec": { "driver": "Redfish" } }),
         )
     };
-    let world = world(
-        "b0000000-0000-4000-8000-000000000001",
-        &[device("a", "x"), device("b", "x"), device("a", "y")],
-    );
+    let world = world(BOOT, &[device("a", "x"), device("b", "x"), device("a", "y")]);
     let guard = world.read();
     let found = |namespace: &str, name: &str| {
         guard.view().device(namespace, name).map(|device| device.uid.to_string())
@@ -196,7 +169,7 @@ fn a_persons_word_counts_until_it_expires_while_the_lease_is_as_it_says_and_ever
         let created = jiff::Timestamp::from_second(NOON - 60 * minutes).unwrap().to_string();
         let proof = set(proof("e", 1), "/metadata/creationTimestamp", json!(created));
         let spec = json!({
-            "node": { "name": "n", "uid": "uid-n", "bootID": "b0000000-0000-4000-8000-000000000001" }, "kind": "Asserted", "by": "ada", "reason": "I looked",
+            "node": { "name": "n", "uid": "uid-n", "bootID": BOOT }, "kind": "Asserted", "by": "ada", "reason": "I looked",
             "validSeconds": 3600, "leaseRenewed": renewed,
         });
         (Kind::FenceEvidences, set(proof, "/spec", spec))
@@ -215,7 +188,7 @@ fn a_persons_word_counts_until_it_expires_while_the_lease_is_as_it_says_and_ever
             false,
         ),
     ] {
-        let world = world("b0000000-0000-4000-8000-000000000001", &objects);
+        let world = world(BOOT, &objects);
         world.wall(NOON, at(1));
         let guard = world.read();
         let Lookup::Known(node) = guard.view().node("n") else { panic!("it is there") };
@@ -229,10 +202,10 @@ fn a_persons_word_counts_until_it_expires_while_the_lease_is_as_it_says_and_ever
 fn bug_the_cache_and_the_judge_told_the_age_of_a_persons_word_by_two_readings_of_the_clock() {
     const NOON: i64 = 1_795_262_400;
     let created = jiff::Timestamp::from_second(NOON).unwrap().to_string();
-    let spec = json!({ "node": { "name": "n", "uid": "uid-n", "bootID": "b0000000-0000-4000-8000-000000000001" }, "kind": "Asserted", "by": "ada",
+    let spec = json!({ "node": { "name": "n", "uid": "uid-n", "bootID": BOOT }, "kind": "Asserted", "by": "ada",
         "reason": "I looked", "validSeconds": 3600 });
     let word = set(set(proof("e", 1), "/metadata/creationTimestamp", json!(created)), "/spec", spec);
-    let world = world("b0000000-0000-4000-8000-000000000001", &[(Kind::FenceEvidences, word)]);
+    let world = world(BOOT, &[(Kind::FenceEvidences, word)]);
     let holds = |now| {
         let guard = world.read();
         let Lookup::Known(node) = guard.view().node("n") else { panic!("it is there") };
@@ -279,7 +252,7 @@ fn attack_a_device_or_a_remediation_of_a_tenants_namespace_is_not_there() {
 fn the_newest_evidence_about_a_node_is_that_of_the_highest_version() {
     let other = set(proof("other", 9), "/spec/node/name", json!("m"));
     let all = [proof("e", 3), proof("f", 7), other].map(|proof| (Kind::FenceEvidences, proof));
-    let world = world("b0000000-0000-4000-8000-000000000001", &all);
+    let world = world(BOOT, &all);
     let guard = world.read();
     let view = guard.view();
     assert_eq!(view.proofs().count(), 3);
@@ -289,7 +262,7 @@ fn the_newest_evidence_about_a_node_is_that_of_the_highest_version() {
 
 #[test]
 fn what_is_read_once_of_another_namespace_is_fenced_from_only_if_it_is_named() {
-    let world = world("b0000000-0000-4000-8000-000000000001", &[]);
+    let world = world(BOOT, &[]);
     world.cache().fence_from(["ops".to_owned()].into());
     let from = |namespace: &str| world.read().view().fences_from(namespace);
     assert_eq!((from("ops"), from("tenant")), (true, false));

@@ -2,6 +2,9 @@
 
 use super::*;
 
+const BOOT: &str = "b0000000-0000-4000-8000-000000000001";
+const NEXT_BOOT: &str = "b0000000-0000-4000-8000-000000000002";
+
 const KEY: &str = OUT_OF_SERVICE_TAINT;
 
 fn taint(key: &str, value: &str) -> Value {
@@ -112,11 +115,7 @@ async fn a_node_that_changes_after_it_was_judged_gets_no_taint() {
     type Change = fn(&mut Value);
     let rows: [(&str, Change, &str); 5] = [
         ("stays as it was", |_| {}, "written"),
-        (
-            "booted again",
-            |node| node["status"]["nodeInfo"]["bootID"] = json!("b0000000-0000-4000-8000-000000000002"),
-            "changed",
-        ),
+        ("booted again", |node| node["status"]["nodeInfo"]["bootID"] = json!(NEXT_BOOT), "changed"),
         ("was made anew", |node| node["metadata"]["uid"] = json!("uid-2"), "changed"),
         (
             "does not say its boot any more",
@@ -182,7 +181,7 @@ async fn our_taint_is_taken_away_alone_and_from_a_node_that_is_back() {
             "as another Node",
             |node| {
                 node["metadata"]["uid"] = json!("uid-2");
-                node["status"]["nodeInfo"]["bootID"] = json!("b0000000-0000-4000-8000-000000000001");
+                node["status"]["nodeInfo"]["bootID"] = json!(BOOT);
             },
             "written",
             &[NODE, STATUS],
@@ -193,12 +192,7 @@ async fn our_taint_is_taken_away_alone_and_from_a_node_that_is_back() {
             "changed",
             &[],
         ),
-        (
-            "with the same boot",
-            |node| node["status"]["nodeInfo"]["bootID"] = json!("b0000000-0000-4000-8000-000000000001"),
-            "changed",
-            &[],
-        ),
+        ("with the same boot", |node| node["status"]["nodeInfo"]["bootID"] = json!(BOOT), "changed", &[]),
         (
             "without our taint",
             |node| node["spec"]["taints"] = json!([taint(KEY, "ada"), taint("k", "n-1")]),
@@ -210,7 +204,7 @@ async fn our_taint_is_taken_away_alone_and_from_a_node_that_is_back() {
     for (what, change, outcome, log) in rows {
         let mut there = There::default();
         there.node["spec"]["taints"] = json!([taint(KEY, "ada"), taint("k", "n-1"), taint(KEY, "n-1")]);
-        there.node["status"]["nodeInfo"]["bootID"] = json!("b0000000-0000-4000-8000-000000000002");
+        there.node["status"]["nodeInfo"]["bootID"] = json!(NEXT_BOOT);
         there.node["status"]["conditions"][0]["status"] = json!("True");
         change(&mut there.node);
         let scene = scene(there, |_, _| None);

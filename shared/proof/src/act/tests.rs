@@ -8,6 +8,9 @@ use pod_safety_model::{Holder, KindOfEvidence, Uid};
 use super::*;
 use crate::{FencedBy, HolderFacts, Refusal, check, volume};
 
+const BOOT: &str = "b0000000-0000-4000-8000-000000000001";
+const NEXT_BOOT: &str = "b0000000-0000-4000-8000-000000000002";
+
 const WALL: &str = "2026-11-25T12:00:00Z";
 
 fn life(boot: &str) -> Incarnation {
@@ -62,37 +65,17 @@ fn a_node_is_declared_out_of_service_in_the_incarnation_that_was_fenced_alone() 
     let others = json!([{ "key": "example.com/mine", "effect": "NoSchedule" }]);
     let has_it = json!([{ "key": OUT_OF_SERVICE_TAINT, "value": "theirs", "effect": "NoExecute" }]);
     for (whole, about, verdict) in [
-        (
-            node("b0000000-0000-4000-8000-000000000001", "Unknown", &others),
-            life("b0000000-0000-4000-8000-000000000001"),
-            None,
-        ),
-        (
-            node("b0000000-0000-4000-8000-000000000002", "Unknown", &others),
-            life("b0000000-0000-4000-8000-000000000001"),
-            Some(NotTainted::Unproved),
-        ),
+        (node(BOOT, "Unknown", &others), life(BOOT), None),
+        (node(NEXT_BOOT, "Unknown", &others), life(BOOT), Some(NotTainted::Unproved)),
         (node("", "Unknown", &others), life(""), Some(NotTainted::Unproved)),
-        (
-            node("b0000000-0000-4000-8000-000000000001", "True", &others),
-            life("b0000000-0000-4000-8000-000000000001"),
-            Some(NotTainted::Ready),
-        ),
-        (
-            node("b0000000-0000-4000-8000-000000000001", "Unknown", &has_it),
-            life("b0000000-0000-4000-8000-000000000001"),
-            Some(NotTainted::HasIt),
-        ),
+        (node(BOOT, "True", &others), life(BOOT), Some(NotTainted::Ready)),
+        (node(BOOT, "Unknown", &has_it), life(BOOT), Some(NotTainted::HasIt)),
     ] {
         let [power_off, ..] = every_kind();
         assert_eq!(tainted(power_off, about, &whole).err(), verdict, "{whole}");
     }
     for (at, kind) in every_kind().into_iter().enumerate() {
-        let done = tainted(
-            kind.clone(),
-            life("b0000000-0000-4000-8000-000000000001"),
-            &node("b0000000-0000-4000-8000-000000000001", "Unknown", &others),
-        );
+        let done = tainted(kind.clone(), life(BOOT), &node(BOOT, "Unknown", &others));
         assert_eq!(done.is_ok(), at < 7, "{kind:?}");
     }
 }
@@ -100,16 +83,14 @@ fn a_node_is_declared_out_of_service_in_the_incarnation_that_was_fenced_alone() 
 #[test]
 fn the_requests_of_acts_pass_the_guard_and_no_other_way() {
     let [power_off, ..] = every_kind();
-    let taint = tainted(
-        power_off.clone(),
-        life("b0000000-0000-4000-8000-000000000001"),
-        &node("b0000000-0000-4000-8000-000000000001", "Unknown", &json!([])),
-    )
-    .unwrap();
+    let taint = tainted(power_off.clone(), life(BOOT), &node(BOOT, "Unknown", &json!([]))).unwrap();
     let lease = LeaseVersion { volume: "v".into(), uid: Uid::new("u").unwrap(), rv: "7".parse().unwrap() };
-    let evidence = Evidence::for_act_tests(power_off, lease, later());
-    let (broken, _) = break_volume(evidence, 2, json!({ "metadata": { "labels": { "a": null } } }));
-    for (verb, request) in [("PATCH", taint), ("PATCH", broken)] {
+    let next = Holder::parse("n/u/b0000000-0000-4000-8000-000000000002/p");
+    let [freed, passed] = [None, next.as_ref()].map(|next| {
+        let evidence = Evidence::for_act_tests(power_off.clone(), lease.clone(), later());
+        break_volume(evidence, 2, next, json!({ "metadata": { "labels": { "a": null } } })).0
+    });
+    for (verb, request) in [("PATCH", taint), ("PATCH", freed), ("PATCH", passed)] {
         let (_, path, body, permit) = request.into_parts();
         let body = body.to_string();
         assert_eq!(check(verb, &path, None, Some(body.as_bytes()), Some(&permit)), Ok(()));
@@ -125,7 +106,7 @@ fn a_list_of_taints_is_kept_without_evidence_and_never_declares_a_node_off() {
     let new = json!({ "key": OUT_OF_SERVICE_TAINT, "value": "new", "effect": "NoExecute" });
     let mine = json!({ "key": "example.com/mine", "effect": "NoSchedule" });
     let hidden = json!({ "key": "example.com/mine", "value": OUT_OF_SERVICE_TAINT });
-    let whole = node("b0000000-0000-4000-8000-000000000001", "True", &json!([theirs, mine]));
+    let whole = node(BOOT, "True", &json!([theirs, mine]));
     for (taints, permitted) in [
         (json!([theirs, mine]), true),
         (json!([theirs]), true),
@@ -147,18 +128,13 @@ fn a_list_of_taints_is_kept_without_evidence_and_never_declares_a_node_off() {
 /// Found in review: a taint that others added was evidence about an incarnation, and would have broken a volume's Lease.
 #[test]
 fn bug_evidence_by_a_taint_of_others_broke_a_volume() {
-    let holder = Holder {
-        node: "n".into(),
-        node_uid: Uid::new("uid-n").unwrap(),
-        boot_id: "b0000000-0000-4000-8000-000000000001".into(),
-        pod: None,
-    };
+    let holder =
+        Holder { node: "n".into(), node_uid: Uid::new("uid-n").unwrap(), boot_id: BOOT.into(), pod: None };
     let by = FencedBy::Evidence { proof: "e".into(), newest: "1".parse().unwrap() };
     for (at, kind) in every_kind().into_iter().enumerate() {
         let lease =
             LeaseVersion { volume: "v".into(), uid: Uid::new("u").unwrap(), rv: "7".parse().unwrap() };
-        let found =
-            Evidence::for_act_tests(kind.clone(), life("b0000000-0000-4000-8000-000000000001"), later());
+        let found = Evidence::for_act_tests(kind.clone(), life(BOOT), later());
         let judged = volume(lease, &holder, &by, &HolderFacts::Fenced(&found));
         assert_eq!(judged.is_ok(), at < 7, "{kind:?}");
         let refusal = judged.err();
@@ -169,19 +145,11 @@ fn bug_evidence_by_a_taint_of_others_broke_a_volume() {
 /// What was found about another node, or in another way, is no evidence that a volume's holder is gone.
 #[test]
 fn a_holder_is_gone_by_evidence_of_that_kind_about_that_node_alone() {
-    let holder = Holder {
-        node: "n".into(),
-        node_uid: Uid::new("uid-n").unwrap(),
-        boot_id: "b0000000-0000-4000-8000-000000000001".into(),
-        pod: None,
-    };
-    let other = Incarnation { name: "m".to_owned(), ..life("b0000000-0000-4000-8000-000000000001") };
+    let holder =
+        Holder { node: "n".into(), node_uid: Uid::new("uid-n").unwrap(), boot_id: BOOT.into(), pod: None };
+    let other = Incarnation { name: "m".to_owned(), ..life(BOOT) };
     for (at, kind) in every_kind().into_iter().enumerate() {
-        for (about, is_used) in [
-            (life("b0000000-0000-4000-8000-000000000001"), false),
-            (life("b0000000-0000-4000-8000-000000000001"), true),
-            (other.clone(), false),
-        ] {
+        for (about, is_used) in [(life(BOOT), false), (life(BOOT), true), (other.clone(), false)] {
             let lease =
                 LeaseVersion { volume: "v".into(), uid: Uid::new("u").unwrap(), rv: "7".parse().unwrap() };
             let found = Evidence::for_act_tests(kind.clone(), about, later());

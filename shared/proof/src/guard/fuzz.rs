@@ -240,8 +240,8 @@ fn takes_a_name_away(method: &str, path: &str, body: &Value) -> bool {
         ("", ["pods", _, "status"]) if writes => {
             whole || reaches(metadata, "finalizers") || reaches(status, "phase")
         }
-        ("coordination.k8s.io", ["namespaces", "pod-safety-volumes", "leases", _]) if method != "DELETE" => {
-            spec.get("holderIdentity").is_some_and(Value::is_null) && spec.get("leaseTransitions").is_some()
+        ("coordination.k8s.io", ["namespaces", "pod-safety-volumes", "leases", _]) if writes => {
+            whole || reaches(metadata, "finalizers") || spec.get("leaseTransitions").is_some()
         }
         ("", ["nodes", _]) | ("storage.k8s.io", ["volumeattachments", _]) if method == "DELETE" => true,
         ("", ["nodes"]) if method == "POST" => names(spec, OUT_OF_SERVICE_TAINT),

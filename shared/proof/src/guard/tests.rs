@@ -301,7 +301,9 @@ fn the_lease_of_a_volume_is_broken_with_a_permit_alone() {
         a break at another version | PATCH HELD | {"metadata":{"uid":"u","resourceVersion":"8"},"spec":{"holderIdentity":null,"leaseTransitions":2}} | removes, not permitted
         a break in doubled keys | PATCH HELD | {"metadata":{"uid":"u","resourceVersion":"7"},"spec":{"holderIdentity":"n","holderIdentity":null,"leaseTransitions":2}} | removes, ok
         a release by the kubelet's report | PATCH HELD | {"spec":{"holderIdentity":null,"renewTime":"x"}} | ok
-        another holder | PATCH HELD | {"spec":{"holderIdentity":"n","leaseTransitions":2}} | ok
+        a break for the next holder | PATCH HELD | {"metadata":{"uid":"u","resourceVersion":"7"},"spec":{"holderIdentity":"n","leaseTransitions":2}} | removes, ok
+        a Lease in place of it | PUT HELD | {"metadata":{"uid":"u","resourceVersion":"7"},"spec":{}} | removes, ok
+        another holder | PATCH HELD | {"spec":{"holderIdentity":"n"}} | ok
         another Lease | PATCH LEASE | {"spec":{"holderIdentity":null,"leaseTransitions":2}} | ok
         "#,
     );

@@ -4,6 +4,7 @@ mod acts;
 mod maintain;
 mod watchdog;
 
+use crate::testing::objects::{BOOT, NEXT_BOOT};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -22,7 +23,7 @@ async fn examined(ready: &str, moves: bool) -> (Result<(), PeopleError>, Api) {
             let second = if moves { reads.fetch_add(1, Ordering::SeqCst) } else { 1 };
             Answer::json(&lease("n", second).0)
         } else {
-            let object = node("n").boot("b0000000-0000-4000-8000-000000000001");
+            let object = node("n").boot(BOOT);
             Answer::json(&object.ready(&ready).0)
         }
     });
@@ -41,7 +42,7 @@ async fn nobody_confirms_a_node_whose_kubelet_speaks() {
 /// A person may speak of a life that cannot be the present one, whatever the present kubelet says.
 #[tokio::test(start_paused = true)]
 async fn attack_a_former_life_that_is_confirmed_may_be_the_present_one() {
-    let (former, present) = ("b0000000-0000-4000-8000-000000000001", "b0000000-0000-4000-8000-000000000002");
+    let (former, present) = (BOOT, NEXT_BOOT);
     for (what, uid, boot, expected) in [
         ("replaced", "uid-o", former, Ok(())),
         ("the present UID", "uid-n", former, Err("has that UID")),
@@ -146,11 +147,7 @@ async fn a_confirmation_names_the_life_of_the_node_and_who_says_so() {
             Answer::coded(201, &json!({ "metadata": { "name": "n-1-x" } }))
         }
     });
-    let node = Incarnation {
-        name: "n".to_owned(),
-        uid: "u".to_owned(),
-        boot_id: "b0000000-0000-4000-8000-000000000001".to_owned(),
-    };
+    let node = Incarnation { name: "n".to_owned(), uid: "u".to_owned(), boot_id: BOOT.to_owned() };
     let renewed = Some("2026-01-01T00:00:07Z".to_owned());
     let examined = Examined { node, labels: Default::default(), ready: false, cordoned: false, renewed };
     let valid_for = Duration::from_secs(3_600);
@@ -161,7 +158,7 @@ async fn a_confirmation_names_the_life_of_the_node_and_who_says_so() {
     assert_eq!(body["metadata"]["generateName"], format!("{}-", incident_name(&examined.node)));
     assert_eq!(
         body["spec"],
-        json!({ "node": { "name": "n", "uid": "u", "bootID": "b0000000-0000-4000-8000-000000000001" }, "kind": "Asserted", "by": "ada",
+        json!({ "node": { "name": "n", "uid": "u", "bootID": BOOT }, "kind": "Asserted", "by": "ada",
             "reason": "I pulled the plug", "validSeconds": 3600, "leaseRenewed": "2026-01-01T00:00:07Z" })
     );
 }

@@ -8,7 +8,7 @@ use pod_safety_proof::EvidenceKind;
 use super::super::volume::{Refused, VolumeChange, VolumeUpdate};
 use super::Authority;
 use crate::events::{About, Event, EventType, Speaker};
-use crate::model::VolumeKey;
+use crate::model::{Holder, VolumeKey};
 use crate::record::{Action, Record, error_chain};
 
 /// The reason of Events about Leases that stay their holders', because live reads gave no evidence.
@@ -76,7 +76,11 @@ fn said(update: &VolumeUpdate, found: Option<&EvidenceKind>) -> String {
         VolumeChange::Refuse(Refused { why, .. }) => why.clone(),
         VolumeChange::Allow => "there is no objection any more: it may be attached and detached".to_owned(),
         VolumeChange::Release { .. } => "its node no longer uses it, and it is free".to_owned(),
-        VolumeChange::Break { holder, .. } => format!(
+        VolumeChange::Break { next: Some(Holder { node, .. }), .. } => format!(
+            "taken by node {node} in its present boot: {}",
+            found.map_or_else(String::new, ToString::to_string)
+        ),
+        VolumeChange::Break { holder, next: None, .. } => format!(
             "it is free, although node {} did not unmount it: {}",
             holder.node,
             found.map_or_else(String::new, ToString::to_string)

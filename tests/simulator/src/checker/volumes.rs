@@ -225,6 +225,9 @@ impl State {
         wrong.extend(self.not_given_back(now, before, after));
         self.probe(match (&before.holder, &after.holder) {
             (None, _) => "a volume was taken",
+            (Some(one), Some(other)) if is_next_life(one, other) => {
+                "a volume passed to the next boot of its node"
+            }
             (Some(one), Some(other)) if one.node == other.node => "a volume's node was registered anew",
             (Some(_), Some(_)) => "a volume passed to the node that writes to it",
             (Some(_), None) if after.generation > before.generation => "a volume's owner was relieved",
@@ -349,10 +352,19 @@ fn is_same_life(holder: &Holder, after: &Lease) -> bool {
     after.holder.as_ref().is_some_and(same)
 }
 
+/// Whether the other is the same node in another boot.
+fn is_next_life(one: &Holder, other: &Holder) -> bool {
+    one.node == other.node && one.boot_id != other.boot_id
+}
+
 fn passed_wrongly(before: &Lease, after: &Lease) -> Option<String> {
     match (&before.holder, &after.holder) {
         (Some(_), None) if ![0, 1].contains(&(after.generation - before.generation)) => {
             Some("its generation does not grow by one".to_owned())
+        }
+        (Some(one), Some(other)) if is_next_life(one, other) => {
+            let grows = after.generation == before.generation + 1;
+            (!grows).then(|| "its generation does not grow by one".to_owned())
         }
         (None | Some(_), Some(_)) if before.generation != after.generation => {
             Some("its generation is not that which it had".to_owned())

@@ -3,6 +3,7 @@
 
 mod volume;
 
+use pod_safety_shared::testing::objects::BOOT;
 use std::sync::Arc;
 
 use super::*;
@@ -104,7 +105,7 @@ fn offers(answer: &Answer) -> Option<usize> {
 fn bug_a_machine_that_is_proved_off_was_to_be_confirmed_again() {
     let stage = Stage::lost();
     stage.policy("Asserted");
-    stage.proof("Asserted", "b0000000-0000-4000-8000-000000000001");
+    stage.proof("Asserted", BOOT);
     stage.not_switched_on();
     let answer = stage.node("worker-b1");
     assert_eq!((answer.verdict.standing, offers(&answer)), (Standing::Blocked, None));
@@ -175,7 +176,7 @@ fn a_node_that_is_proved_off_releases_its_pods() {
     let stage = Stage::lost();
     stage.policy("Verified");
     stage.fence("Fenced", &[("2026-11-21T10:22:30Z", None)]);
-    stage.proof("PowerOff", "b0000000-0000-4000-8000-000000000001");
+    stage.proof("PowerOff", BOOT);
     let answer = stage.pod("orders-1");
     assert_eq!((answer.verdict.standing, answer.verdict.reason), (Standing::Released, "Proved"));
     reads("fenced-pod", &answer);
@@ -205,7 +206,7 @@ fn bug_people_were_told_to_annotate_pods_of_which_the_policy_asks_no_annotation(
 fn a_persons_word_is_not_enough_where_the_policy_wants_more() {
     let stage = Stage::lost();
     stage.policy("Verified");
-    stage.proof("Asserted", "b0000000-0000-4000-8000-000000000001");
+    stage.proof("Asserted", BOOT);
     let answer = stage.pod("orders-1");
     assert_eq!(answer.verdict.reason, "NoEvidence", "as pod_gc decides");
     reads("word-not-enough", &answer);
@@ -221,7 +222,7 @@ fn proof_of_an_earlier_life_proves_nothing_of_this_one() {
 #[test]
 fn proof_is_of_no_use_while_nobody_acts_on_it() {
     let mut stage = Stage::lost();
-    stage.proof("Asserted", "b0000000-0000-4000-8000-000000000001");
+    stage.proof("Asserted", BOOT);
     stage.running.mode = Some(Mode::Observe);
     reads("observed-only", &stage.pod("orders-1"));
     stage.running = pod_safety_explain::Running::default();

@@ -2,6 +2,9 @@
 
 use super::*;
 
+const BOOT: &str = "b0000000-0000-4000-8000-000000000001";
+const NEXT_BOOT: &str = "b0000000-0000-4000-8000-000000000002";
+
 const MACHINES: &str = "/apis/cluster.x-k8s.io/v1beta2/namespaces/capi/machines";
 
 fn listed(name: &str, node: &str, uid: &str) -> Value {
@@ -105,7 +108,7 @@ async fn recorded(ready: &str, said: Option<Value>) -> (Value, Value) {
     let mut there =
         There { first: Arc::new(move |asked| answers.answer(asked)), device: Some(spec), ..There::default() };
     there.node["status"]["conditions"][0]["status"] = json!(ready);
-    there.node["status"]["nodeInfo"]["bootID"] = json!("b0000000-0000-4000-8000-000000000002");
+    there.node["status"]["nodeInfo"]["bootID"] = json!(NEXT_BOOT);
     let scene = scene(there, |_, _| panic!("no transport is asked"));
     assert_eq!(scene.look_through(&wish(&["n"], true)).await.name(), "written");
     let target = scene.written("/fencedevices/bmc/status")["status"]["targets"][0].clone();
@@ -121,11 +124,8 @@ async fn addresses_are_recorded_while_the_node_is_heard_and_kept_when_it_is_not(
             client("n", "nfs", "10.0.0.3/32")
         ])
     };
-    let kept = (json!(["10.0.0.9/32"]), json!("b0000000-0000-4000-8000-000000000001"));
-    assert_eq!(
-        recorded("True", Some(ours())).await,
-        (json!(["10.0.0.1/32"]), json!("b0000000-0000-4000-8000-000000000002"))
-    );
+    let kept = (json!(["10.0.0.9/32"]), json!(BOOT));
+    assert_eq!(recorded("True", Some(ours())).await, (json!(["10.0.0.1/32"]), json!(NEXT_BOOT)));
     for status in ["Unknown", "False"] {
         assert_eq!(
             recorded(status, Some(ours())).await,
@@ -170,28 +170,18 @@ async fn evidence_from_before_a_crash_is_taken_for_this_one_only_if_it_holds_and
         json!({ "metadata": { "name": "e", "uid": "uid-e" }, "spec": { "node": { "name": "n", "uid": "uid-n", "bootID": boot },
             "kind": kind, "by": "p", "fence": "n-1" } })
     };
-    let mut invalid = there("PowerOff", "b0000000-0000-4000-8000-000000000001");
+    let mut invalid = there("PowerOff", BOOT);
     invalid["status"] = json!({ "invalidated": { "at": "t", "reason": "heard" } });
     let created = EVIDENCE.to_owned();
     for (what, there, ended, writes) in [
-        (
-            "the same",
-            there("PowerOff", "b0000000-0000-4000-8000-000000000001"),
-            "written",
-            vec![created.clone(), STATUS.to_owned()],
-        ),
+        ("the same", there("PowerOff", BOOT), "written", vec![created.clone(), STATUS.to_owned()]),
         (
             "of another life",
             there("PowerOff", "b0000000-0000-4000-8000-000000000000"),
             "changed",
             vec![created.clone()],
         ),
-        (
-            "of storage alone",
-            there("StorageFenced", "b0000000-0000-4000-8000-000000000001"),
-            "changed",
-            vec![created.clone()],
-        ),
+        ("of storage alone", there("StorageFenced", BOOT), "changed", vec![created.clone()]),
         ("that was invalidated", invalid, "changed", vec![created]),
     ] {
         assert_eq!(proved(there).await, (ended.to_owned(), writes), "evidence {what}");

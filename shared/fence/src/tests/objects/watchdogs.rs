@@ -4,6 +4,9 @@ use pod_safety_watchdog::record::{Boot, Class, Device, Epoch, Record, State};
 
 use super::*;
 
+const BOOT: &str = "b0000000-0000-4000-8000-000000000001";
+const NEXT_BOOT: &str = "b0000000-0000-4000-8000-000000000002";
+
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/fencing/leases/watchdog.n";
 const STATE: &str = "watchdog.pod-safety.dev/state";
 
@@ -41,7 +44,7 @@ fn state(store: &Store) -> Value {
 /// It was fenced: 3 × 11 s × 1.01 + 5 s after the grant was seen.
 async fn fenced() -> (Store, Scene, crate::api::Attempt) {
     let store = Store::default();
-    store.put(LEASE, lease(State::Armed, "b0000000-0000-4000-8000-000000000001", |_| ()));
+    store.put(LEASE, lease(State::Armed, BOOT, |_| ()));
     let scene = with(&store, spec());
     let begun = scene.env.now();
     scene.tries().await;
@@ -62,12 +65,12 @@ async fn the_grant_of_an_agent_is_revoked_and_its_node_is_off_when_its_time_is_o
     let looker = Looker::new(&connection, scene.world.cache(), &scene.env, &scene.devices);
     let now = async || looker.all_off(&incarnation(), &off.samples, &[]).await;
     assert_eq!(now().await.unwrap().0, KindOfEvidence::WatchdogLease);
-    let other = Incarnation { boot_id: "b0000000-0000-4000-8000-000000000002".to_owned(), ..incarnation() };
+    let other = Incarnation { boot_id: NEXT_BOOT.to_owned(), ..incarnation() };
     assert!(looker.all_off(&other, &off.samples, &[]).await.is_err(), "of that boot nothing was promised");
     // The machine was reset, and its agent is back.
-    store.put(LEASE, lease(State::Unarmed, "b0000000-0000-4000-8000-000000000002", |_| ()));
+    store.put(LEASE, lease(State::Unarmed, NEXT_BOOT, |_| ()));
     assert!(now().await.is_err());
-    store.put(LEASE, lease(State::Armed, "b0000000-0000-4000-8000-000000000002", |_| ()));
+    store.put(LEASE, lease(State::Armed, NEXT_BOOT, |_| ()));
     assert!(now().await.unwrap_err().contains("the machine runs"));
 }
 
@@ -89,33 +92,13 @@ async fn a_promise_that_does_not_count_is_left_alone_and_the_reason_is_said() {
     type Change = fn(&mut Device);
     let as_it_is: Change = |_| ();
     let rows: [(State, &str, Change, &str); 7] = [
-        (
-            State::Armed,
-            "b0000000-0000-4000-8000-000000000001",
-            |device| device.kernel = "6.2.0".into(),
-            "drill --watchdog",
-        ),
-        (
-            State::Armed,
-            "b0000000-0000-4000-8000-000000000001",
-            |device| device.class = Class::Cloud,
-            "Cloud is never accepted",
-        ),
-        (
-            State::Armed,
-            "b0000000-0000-4000-8000-000000000001",
-            |device| device.nowayout = false,
-            "nowayout=1",
-        ),
-        (
-            State::Armed,
-            "b0000000-0000-4000-8000-000000000001",
-            |device| device.timeout = Duration::from_secs(60),
-            "timeouts.powerOff",
-        ),
+        (State::Armed, BOOT, |device| device.kernel = "6.2.0".into(), "drill --watchdog"),
+        (State::Armed, BOOT, |device| device.class = Class::Cloud, "Cloud is never accepted"),
+        (State::Armed, BOOT, |device| device.nowayout = false, "nowayout=1"),
+        (State::Armed, BOOT, |device| device.timeout = Duration::from_secs(60), "timeouts.powerOff"),
         (State::Armed, "b0000000-0000-4000-8000-000000000000", as_it_is, "another boot"),
-        (State::Unarmed, "b0000000-0000-4000-8000-000000000001", as_it_is, "promises nothing"),
-        (State::Disarmed, "b0000000-0000-4000-8000-000000000001", as_it_is, "promises nothing"),
+        (State::Unarmed, BOOT, as_it_is, "promises nothing"),
+        (State::Disarmed, BOOT, as_it_is, "promises nothing"),
     ];
     for (said, boot, change, words) in rows {
         let store = Store::default();
@@ -135,7 +118,7 @@ async fn a_promise_that_does_not_count_is_left_alone_and_the_reason_is_said() {
 #[tokio::test(start_paused = true)]
 async fn a_grant_that_comes_after_the_one_that_was_seen_is_a_machine_that_runs() {
     let store = Store::default();
-    store.put(LEASE, lease(State::Armed, "b0000000-0000-4000-8000-000000000001", |_| ()));
+    store.put(LEASE, lease(State::Armed, BOOT, |_| ()));
     let answers = store.clone();
     // The agent writes between the read and the revocation.
     let first = move |asked: &Asked| {

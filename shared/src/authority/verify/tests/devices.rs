@@ -1,5 +1,6 @@
 //! Evidence of fencing against devices that answer: what they say at the moment of the release decides.
 
+use crate::testing::objects::{BOOT, NEXT_BOOT};
 use std::collections::BTreeMap;
 
 use futures::future::BoxFuture;
@@ -77,13 +78,7 @@ fn device(name: &str) -> Value {
 }
 
 fn lost() -> Value {
-    node("n")
-        .ready("Unknown")
-        .set(
-            "/status/nodeInfo",
-            json!({ "bootID": "b0000000-0000-4000-8000-000000000001", "systemUUID": "uuid-1" }),
-        )
-        .0
+    node("n").ready("Unknown").set("/status/nodeInfo", json!({ "bootID": BOOT, "systemUUID": "uuid-1" })).0
 }
 
 /// That both supplies were off in two looks each.
@@ -92,7 +87,7 @@ fn evidence() -> Value {
     json!({
         "metadata": { "name": "e", "uid": "uid-e", "resourceVersion": "7", "creationTimestamp": "2026-11-21T11:45:00Z" },
         "spec": {
-            "node": { "name": "n", "uid": "uid-n", "bootID": "b0000000-0000-4000-8000-000000000001" }, "kind": "PowerOff", "fence": "n-1", "by": "p",
+            "node": { "name": "n", "uid": "uid-n", "bootID": BOOT }, "kind": "PowerOff", "fence": "n-1", "by": "p",
             "samples": [sample("a"), sample("b"), sample("a"), sample("b")], "leaseRenewed": "2026-01-01T00:00:01Z",
         },
     })
@@ -324,7 +319,7 @@ async fn evidence_that_does_not_hold_any_more_releases_nothing_though_its_device
         ),
         (
             "the node booted again",
-            |rig| rig.set(NODE, "/status/nodeInfo/bootID", json!("b0000000-0000-4000-8000-000000000002")),
+            |rig| rig.set(NODE, "/status/nodeInfo/bootID", json!(NEXT_BOOT)),
             "EvidenceInvalid",
         ),
         (
@@ -369,7 +364,7 @@ async fn the_policy_of_the_node_says_how_good_evidence_must_be_at_least() {
     };
     let word = |rig: &mut Rig| {
         rig.set(PROOF, "/spec", json!({
-            "node": { "name": "n", "uid": "uid-n", "bootID": "b0000000-0000-4000-8000-000000000001" }, "kind": "Asserted", "by": "ada", "reason": "unplugged",
+            "node": { "name": "n", "uid": "uid-n", "bootID": BOOT }, "kind": "Asserted", "by": "ada", "reason": "unplugged",
             "leaseRenewed": "2026-01-01T00:00:01Z",
         }));
     };
@@ -511,7 +506,7 @@ async fn bug_a_persons_word_waited_until_the_device_of_other_evidence_had_timed_
     let word = json!({
         "metadata": { "name": "w", "uid": "uid-w", "resourceVersion": "8", "creationTimestamp": "2026-11-21T11:30:00Z" },
         "spec": {
-            "node": { "name": "n", "uid": "uid-n", "bootID": "b0000000-0000-4000-8000-000000000001" }, "kind": "Asserted", "by": "ada", "reason": "I looked",
+            "node": { "name": "n", "uid": "uid-n", "bootID": BOOT }, "kind": "Asserted", "by": "ada", "reason": "I looked",
             "validSeconds": 3600, "leaseRenewed": "2026-01-01T00:00:01Z",
         },
     });
@@ -543,10 +538,10 @@ async fn a_persons_word_counts_where_the_device_of_better_evidence_answers_no_mo
         })
     };
     for (what, word, expected) in [
-        ("that holds", word("2026-11-21T11:30:00Z", "b0000000-0000-4000-8000-000000000001"), "Confirmed"),
+        ("that holds", word("2026-11-21T11:30:00Z", BOOT), "Confirmed"),
         (
             "that has expired",
-            word("2026-11-21T10:30:00Z", "b0000000-0000-4000-8000-000000000001"),
+            word("2026-11-21T10:30:00Z", BOOT),
             "the machine may be on again: fencing/a says Unknown",
         ),
         (

@@ -1,5 +1,6 @@
 //! Evidence PowerOff and Confirmed: what a FenceEvidence says, looked up again.
 
+use crate::testing::objects::{BOOT, NEXT_BOOT};
 use serde_json::json;
 
 use super::*;
@@ -19,7 +20,7 @@ fn word(change: impl FnOnce(&mut Value)) -> Says {
             "name": "e", "uid": "uid-e", "resourceVersion": "7", "creationTimestamp": "2026-11-21T11:45:00Z",
         },
         "spec": {
-            "node": { "name": "n", "uid": "uid-n", "bootID": "b0000000-0000-4000-8000-000000000001" }, "kind": "Asserted", "by": "ada",
+            "node": { "name": "n", "uid": "uid-n", "bootID": BOOT }, "kind": "Asserted", "by": "ada",
             "reason": "I pulled the plug", "validSeconds": 3600, "leaseRenewed": "2026-11-21T11:00:01Z",
         },
     });
@@ -38,7 +39,7 @@ fn last_renewed() -> Says {
 fn court(proof: Says) -> Court {
     let court = Court::new();
     court.apply(Kind::Pods, &pod("a").on("n").terminating().0);
-    court.reads_of_node(object(lost("b0000000-0000-4000-8000-000000000001")));
+    court.reads_of_node(object(lost(BOOT)));
     court.reads_of_lease(last_renewed());
     *court.proof.lock() = proof;
     court
@@ -102,46 +103,16 @@ async fn a_persons_word_counts_as_long_as_it_holds() {
 async fn what_the_node_says_now_stands_above_any_evidence() {
     let unreadable = || says(|| Answer::plain(502, "bad gateway"));
     for (what, node, lease, expected) in [
-        ("is not heard", object(lost("b0000000-0000-4000-8000-000000000001")), last_renewed(), "Confirmed"),
-        (
-            "is not heard, and its Lease is gone",
-            object(lost("b0000000-0000-4000-8000-000000000001")),
-            absent(),
-            "Confirmed",
-        ),
-        (
-            "says itself that it is not ready",
-            object(lost("b0000000-0000-4000-8000-000000000001").ready("False")),
-            last_renewed(),
-            "Confirmed",
-        ),
-        (
-            "is Ready",
-            object(lost("b0000000-0000-4000-8000-000000000001").ready("True")),
-            last_renewed(),
-            "NodeInService",
-        ),
-        (
-            "booted again",
-            object(lost("b0000000-0000-4000-8000-000000000002")),
-            last_renewed(),
-            "EvidenceInvalid",
-        ),
+        ("is not heard", object(lost(BOOT)), last_renewed(), "Confirmed"),
+        ("is not heard, and its Lease is gone", object(lost(BOOT)), absent(), "Confirmed"),
+        ("says itself that it is not ready", object(lost(BOOT).ready("False")), last_renewed(), "Confirmed"),
+        ("is Ready", object(lost(BOOT).ready("True")), last_renewed(), "NodeInService"),
+        ("booted again", object(lost(NEXT_BOOT)), last_renewed(), "EvidenceInvalid"),
         ("does not say its boot", object(lost("")), last_renewed(), "EvidenceInvalid"),
         ("was deleted", absent(), last_renewed(), "EvidenceInvalid"),
         ("cannot be read", unreadable(), last_renewed(), "ReadFailed"),
-        (
-            "has a Lease that cannot be read",
-            object(lost("b0000000-0000-4000-8000-000000000001")),
-            unreadable(),
-            "ReadFailed",
-        ),
-        (
-            "renewed its Lease",
-            object(lost("b0000000-0000-4000-8000-000000000001")),
-            object(lease("n", 9)),
-            "KubeletAlive",
-        ),
+        ("has a Lease that cannot be read", object(lost(BOOT)), unreadable(), "ReadFailed"),
+        ("renewed its Lease", object(lost(BOOT)), object(lease("n", 9)), "KubeletAlive"),
     ] {
         let court = court(word(|_| ()));
         court.reads_of_node(node);
@@ -167,7 +138,7 @@ async fn evidence_about_a_node_that_was_heard_a_moment_ago_waits_until_it_would_
 async fn evidence_of_devices_that_names_none_proves_nothing() {
     let proof = word(|proof| {
         proof["spec"] = json!({
-            "node": { "name": "n", "uid": "uid-n", "bootID": "b0000000-0000-4000-8000-000000000001" }, "kind": "PowerOff", "fence": "n-1", "by": "p",
+            "node": { "name": "n", "uid": "uid-n", "bootID": BOOT }, "kind": "PowerOff", "fence": "n-1", "by": "p",
         });
     });
     let judged = court(proof).verify(&claim()).await;
@@ -179,7 +150,7 @@ async fn evidence_of_devices_that_names_none_proves_nothing() {
 async fn that_storage_is_fenced_releases_no_pod() {
     let proof = word(|proof| {
         proof["spec"] = json!({
-            "node": { "name": "n", "uid": "uid-n", "bootID": "b0000000-0000-4000-8000-000000000001" }, "kind": "StorageFenced", "by": "x", "fence": "f",
+            "node": { "name": "n", "uid": "uid-n", "bootID": BOOT }, "kind": "StorageFenced", "by": "x", "fence": "f",
             "storage": [{ "driver": "d", "className": "c" }], "leaseRenewed": "2026-11-21T11:00:01Z",
         });
     });

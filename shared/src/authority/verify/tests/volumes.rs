@@ -1,5 +1,6 @@
 //! The judge of holders of volumes: each way in which a break can be wrong.
 
+use crate::testing::objects::{BOOT, NEXT_BOOT};
 use serde_json::json;
 
 use super::devices::{NODE, PROOF, Rig};
@@ -18,7 +19,7 @@ fn holder(uid_of: &str, boot: &str) -> Holder {
 }
 
 fn update(holder: &Holder, by: &FencedBy) -> VolumeUpdate {
-    let change = VolumeChange::Break { holder: holder.clone(), by: by.clone(), refused: None };
+    let change = VolumeChange::Break { holder: holder.clone(), by: by.clone(), next: None, refused: None };
     VolumeUpdate {
         volume: "v".into(),
         uid: uid("uid-v"),
@@ -42,28 +43,20 @@ async fn judged(rig: &Rig, holder: &Holder, by: FencedBy) -> Result<(&'static st
 #[tokio::test(start_paused = true)]
 async fn a_fenced_node_gives_up_only_the_volumes_that_it_took_in_the_life_that_ended() {
     for (what, holder, expected) in [
-        (
-            "in that life",
-            holder("uid-n", "b0000000-0000-4000-8000-000000000001"),
-            Ok(("PowerOff", VALID_FOR)),
-        ),
+        ("in that life", holder("uid-n", BOOT), Ok(("PowerOff", VALID_FOR))),
         (
             "before the last boot",
             holder("uid-n", "b0000000-0000-4000-8000-000000000000"),
             Err("EvidenceInvalid"),
         ),
         ("in a life of which nobody knows the boot", holder("uid-n", ""), Err("EvidenceInvalid")),
-        (
-            "as another Node of its name",
-            holder("uid-m", "b0000000-0000-4000-8000-000000000001"),
-            Err("EvidenceInvalid"),
-        ),
+        ("as another Node of its name", holder("uid-m", BOOT), Err("EvidenceInvalid")),
     ] {
         assert_eq!(judged(&Rig::with(|_| ()), &holder, fenced()).await, expected, "taken {what}");
     }
     let invalid =
         Rig::with(|rig| rig.set(PROOF, "/status", json!({ "invalidated": { "at": "t", "reason": "r" } })));
-    let found = judged(&invalid, &holder("uid-n", "b0000000-0000-4000-8000-000000000001"), fenced()).await;
+    let found = judged(&invalid, &holder("uid-n", BOOT), fenced()).await;
     assert_eq!(found, Err("EvidenceInvalid"), "evidence that was withdrawn");
 }
 
@@ -71,7 +64,7 @@ async fn a_fenced_node_gives_up_only_the_volumes_that_it_took_in_the_life_that_e
 /// does not answer, all of them waited, and no other node's pods or volumes were released.
 #[tokio::test(start_paused = true)]
 async fn bug_each_volume_of_a_node_waited_for_the_same_device() {
-    let holder = holder("uid-n", "b0000000-0000-4000-8000-000000000001");
+    let holder = holder("uid-n", BOOT);
     for (what, rig, expected) in [
         ("answer", Rig::with(|_| ()), "PowerOff"),
         ("hang", Rig::with(|rig| rig.hangs("b")), "PowerStateUnconfirmed"),
@@ -92,31 +85,21 @@ async fn a_boot_ends_what_the_same_node_wrote_before() {
         (
             "it has booted since",
             holder("uid-n", "b0000000-0000-4000-8000-000000000000"),
-            "b0000000-0000-4000-8000-000000000001",
+            BOOT,
             Ok(("BootChanged", VALID_FOR)),
         ),
-        (
-            "it has not",
-            holder("uid-n", "b0000000-0000-4000-8000-000000000001"),
-            "b0000000-0000-4000-8000-000000000001",
-            Err("EvidenceInvalid"),
-        ),
+        ("it has not", holder("uid-n", BOOT), BOOT, Err("EvidenceInvalid")),
         (
             "it does not say",
             holder("uid-n", "b0000000-0000-4000-8000-000000000000"),
             "",
             Err("EvidenceInvalid"),
         ),
-        (
-            "nobody wrote down in which life",
-            holder("uid-n", ""),
-            "b0000000-0000-4000-8000-000000000001",
-            Err("EvidenceInvalid"),
-        ),
+        ("nobody wrote down in which life", holder("uid-n", ""), BOOT, Err("EvidenceInvalid")),
         (
             "another Node has its name",
             holder("uid-m", "b0000000-0000-4000-8000-000000000000"),
-            "b0000000-0000-4000-8000-000000000001",
+            BOOT,
             Err("EvidenceInvalid"),
         ),
     ] {
@@ -132,22 +115,19 @@ async fn a_boot_ends_what_the_same_node_wrote_before() {
 /// Another boot of the name runs, so no device is asked, and the new kubelet's signs of life say nothing.
 #[tokio::test(start_paused = true)]
 async fn evidence_about_a_former_life_is_final_once_another_boot_has_the_name() {
-    let former = holder("uid-n", "b0000000-0000-4000-8000-000000000001");
+    type Change = fn(&mut Rig);
+    let former = holder("uid-n", BOOT);
     let replaced = |rig: &mut Rig| {
         rig.set(NODE, "/metadata/uid", json!("uid-m"));
-        rig.set(NODE, "/status/nodeInfo/bootID", json!("b0000000-0000-4000-8000-000000000002"));
+        rig.set(NODE, "/status/nodeInfo/bootID", json!(NEXT_BOOT));
         rig.set(NODE, "/status/conditions", json!([{ "type": "Ready", "status": "True" }]));
     };
     let (found, refused) = (Ok(("PowerOff", VALID_FOR)), Err("EvidenceInvalid"));
-    let cases: [(&str, fn(&mut Rig), _); 8] = [
+    let cases: [(&str, Change, _); 8] = [
         ("replaced", |_| (), found),
         ("its devices hang", |rig| rig.hangs("b"), found),
         ("the same Node", |rig| rig.set(NODE, "/metadata/uid", json!("uid-n")), refused),
-        (
-            "the same boot",
-            |rig| rig.set(NODE, "/status/nodeInfo/bootID", json!("b0000000-0000-4000-8000-000000000001")),
-            refused,
-        ),
+        ("the same boot", |rig| rig.set(NODE, "/status/nodeInfo/bootID", json!(BOOT)), refused),
         ("no boot that counts", |rig| rig.set(NODE, "/status/nodeInfo/bootID", json!("7")), refused),
         ("no Node", |rig| drop(rig.there.lock().remove(NODE)), refused),
         (
@@ -228,12 +208,7 @@ async fn a_volume_is_detached_if_every_attachment_was_read_and_none_is_left_for_
         ),
     ];
     for (what, change, expected) in rows {
-        let found = judged(
-            &detached(change),
-            &holder("uid-n", "b0000000-0000-4000-8000-000000000001"),
-            FencedBy::Detached,
-        )
-        .await;
+        let found = judged(&detached(change), &holder("uid-n", BOOT), FencedBy::Detached).await;
         assert_eq!(found, expected, "{what}");
     }
 }
@@ -242,8 +217,7 @@ async fn a_volume_is_detached_if_every_attachment_was_read_and_none_is_left_for_
 #[tokio::test(start_paused = true)]
 async fn an_api_server_that_does_not_answer_says_nothing_of_a_volume() {
     let rig = detached(|rig| drop(rig.there.lock().insert("refuse".to_owned(), json!(VOLUME))));
-    let found =
-        judged(&rig, &holder("uid-n", "b0000000-0000-4000-8000-000000000001"), FencedBy::Detached).await;
+    let found = judged(&rig, &holder("uid-n", BOOT), FencedBy::Detached).await;
     assert_eq!(found, Err("ReadFailed"));
 }
 
@@ -275,8 +249,7 @@ async fn a_node_that_is_gone_gives_up_a_volume_when_no_pod_of_a_kubelet_that_was
         });
         rig.world.witness("n", rig.env.now());
         pass(QUARANTINE.as_secs_f64()).await;
-        let found =
-            judged(&rig, &holder("uid-n", "b0000000-0000-4000-8000-000000000001"), FencedBy::NodeGone).await;
+        let found = judged(&rig, &holder("uid-n", BOOT), FencedBy::NodeGone).await;
         assert_eq!(found.map(|(kind, _)| kind), expected, "{what}");
     }
 }
@@ -292,9 +265,7 @@ async fn the_volume_of_a_removed_pod_is_free_when_its_grace_period_and_the_quara
         rig.world.apply(Kind::Pods, &objects::pod("q").on("n").0, rig.env.now());
     });
     rig.world.witness("n", rig.env.now());
-    let found = async || {
-        judged(&rig, &holder("uid-n", "b0000000-0000-4000-8000-000000000001"), FencedBy::NodeGone).await
-    };
+    let found = async || judged(&rig, &holder("uid-n", BOOT), FencedBy::NodeGone).await;
     pass(30.0 + QUARANTINE.as_secs_f64() - 0.1).await;
     assert_eq!(found().await, Err("KubeletNotAsked"));
     pass(0.1).await;

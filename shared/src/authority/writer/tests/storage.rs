@@ -1,5 +1,6 @@
 //! The judge of a NetworkFence: what its evidence says is looked up again, object by object.
 
+use crate::testing::objects::{BOOT, NEXT_BOOT};
 use serde_json::{Value, json};
 
 use super::volumes::{holder, update};
@@ -20,8 +21,7 @@ fn shown() -> BTreeMap<&'static str, Value> {
     let object = json!({ "device": device, "driver": "NetworkFence", "path": FENCE, "uid": "uid-nf", "cidrs": ["10.0.0.1/32"],
         "storage": { "driver": "rbd.csi.ceph.com", "className": "rbd" } });
     let sample = json!({ "device": device, "driver": "NetworkFence", "object": object, "at": "t", "power": "Off", "identity": "Unknown" });
-    let proof = evidence("e", "n", "b0000000-0000-4000-8000-000000000001", "StorageFenced")
-        .set("/spec/fence", json!("f"));
+    let proof = evidence("e", "n", BOOT, "StorageFenced").set("/spec/fence", json!("f"));
     let proof = proof.set("/spec/samples", json!([sample, sample]));
     let spec = json!({ "networkFenceClassName": "rbd", "fenceState": "Fenced", "cidrs": ["10.0.0.1/32"] });
     let status = json!({ "result": "Succeeded", "message": "fencing operation successful" });
@@ -36,7 +36,7 @@ fn shown() -> BTreeMap<&'static str, Value> {
         (PROOF, proof.set("/spec/storage", json!([{ "driver": "rbd.csi.ceph.com", "className": "rbd" }])).0),
         (FENCE, fence.set("/metadata/annotations", json!({ "pod-safety.dev/fence": "uid-nf" })).0),
         (VOLUME, volume("v", &["ReadWriteOnce"]).set("/spec/csi/driver", json!("rbd.csi.ceph.com")).0),
-        (NODE, node("n").boot("b0000000-0000-4000-8000-000000000001").0),
+        (NODE, node("n").boot(BOOT).0),
     ])
 }
 
@@ -59,8 +59,7 @@ async fn relieved_after(
         _ => Answer::json(&named("v").uid("uid-lease").rv(8)),
     });
     let by = FencedBy::Storage("e".into());
-    let change =
-        VolumeChange::Break { holder: holder("b0000000-0000-4000-8000-000000000001"), by, refused: None };
+    let change = VolumeChange::Break { holder: holder(BOOT), by, next: None, refused: None };
     pool.accepts(update(true, change));
     pass(0.5 + late.as_secs_f64()).await;
     let writes = pool.api.heard().into_iter().filter(|asked| asked.method != "GET");
@@ -91,7 +90,7 @@ async fn less_than_a_fence_in_force_over_its_volumes_is_no_proof() {
     let cases: [(&str, &str, &str, Value); 13] = [
         ("another class's driver", VOLUME, "/spec/csi/driver", json!("nfs.example.com")),
         ("another volume of that name", VOLUME, "/metadata/uid", json!("uid-w")),
-        ("another life", PROOF, "/spec/node/bootID", json!("b0000000-0000-4000-8000-000000000002")),
+        ("another life", PROOF, "/spec/node/bootID", json!(NEXT_BOOT)),
         ("another Node", PROOF, "/spec/node/uid", json!("uid-m")),
         ("evidence of another kind", PROOF, "/spec/kind", json!("PowerOff")),
         ("it was lifted", PROOF, "/status", json!({ "invalidated": { "at": "t", "reason": "lifted" } })),

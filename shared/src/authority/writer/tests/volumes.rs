@@ -1,5 +1,6 @@
 //! The Lease of a volume: what is written, and what only the judge lets through.
 
+use crate::testing::objects::{BOOT, NEXT_BOOT};
 use serde_json::{Value, json};
 
 use super::*;
@@ -42,8 +43,8 @@ async fn written(boot: &'static str, intent: Intent) -> (Vec<(String, Value)>, V
 
 #[tokio::test(start_paused = true)]
 async fn a_volume_without_a_lease_gets_one_and_two_cannot_make_it() {
-    let take = VolumeChange::Take { holder: holder("b0000000-0000-4000-8000-000000000001"), refused: None };
-    let (writes, ended) = written("b0000000-0000-4000-8000-000000000001", update(false, take)).await;
+    let take = VolumeChange::Take { holder: holder(BOOT), refused: None };
+    let (writes, ended) = written(BOOT, update(false, take)).await;
     assert_eq!(ended, ["uid-v: written"]);
     let (line, body) = &writes[0];
     // The name is the volume's: whoever comes second hears that it exists.
@@ -58,15 +59,12 @@ async fn each_change_is_a_compare_and_swap() {
     let why = || Refused { why: "it may write".to_owned(), detach_from: None };
     for (change, held, spec) in [
         (
-            VolumeChange::Take { holder: holder("b0000000-0000-4000-8000-000000000001"), refused: None },
+            VolumeChange::Take { holder: holder(BOOT), refused: None },
             Value::Null,
             json!("n/uid-n/b0000000-0000-4000-8000-000000000001/uid-p"),
         ),
         (
-            VolumeChange::Take {
-                holder: holder("b0000000-0000-4000-8000-000000000001"),
-                refused: Some(why()),
-            },
+            VolumeChange::Take { holder: holder(BOOT), refused: Some(why()) },
             json!("true"),
             json!("n/uid-n/b0000000-0000-4000-8000-000000000001/uid-p"),
         ),
@@ -74,8 +72,7 @@ async fn each_change_is_a_compare_and_swap() {
         (VolumeChange::Allow, Value::Null, Value::Null),
         (VolumeChange::Release { refused: None }, Value::Null, Value::Null),
     ] {
-        let (writes, ended) =
-            written("b0000000-0000-4000-8000-000000000001", update(true, change.clone())).await;
+        let (writes, ended) = written(BOOT, update(true, change.clone())).await;
         assert_eq!((writes.len(), ended), (1, vec!["uid-v: written".to_owned()]), "{change:?}");
         let (line, body) = &writes[0];
         assert_eq!(*line, format!("PATCH {LEASES}/v"), "{change:?}");
@@ -92,54 +89,50 @@ async fn each_change_is_a_compare_and_swap() {
         let gives = body["spec"].get("holderIdentity").is_some_and(Value::is_null);
         assert_eq!(gives, matches!(change, VolumeChange::Release { .. }), "{change:?}");
     }
-    let (writes, _) =
-        written("b0000000-0000-4000-8000-000000000001", update(true, VolumeChange::Forget)).await;
+    let (writes, _) = written(BOOT, update(true, VolumeChange::Forget)).await;
     assert_eq!(writes[0].0, format!("DELETE {LEASES}/v"));
     assert_eq!(writes[0].1["preconditions"], json!({ "uid": "uid-lease", "resourceVersion": "7" }));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_break_is_written_only_if_the_life_is_over_and_counts() {
-    let over = |by: FencedBy| VolumeChange::Break {
-        holder: holder("b0000000-0000-4000-8000-000000000001"),
-        by,
-        refused: None,
-    };
+    let over = |by: FencedBy| VolumeChange::Break { holder: holder(BOOT), by, next: None, refused: None };
     for (what, boot, by) in [
-        ("the same life", "b0000000-0000-4000-8000-000000000001", FencedBy::Rebooted),
+        ("the same life", BOOT, FencedBy::Rebooted),
         ("a life that does not say which", "", FencedBy::Rebooted),
         (
             "evidence that is not there",
-            "b0000000-0000-4000-8000-000000000001",
+            BOOT,
             FencedBy::Evidence { proof: "e".into(), newest: "1".parse().unwrap() },
         ),
-        ("a Node that is there", "b0000000-0000-4000-8000-000000000001", FencedBy::NodeGone),
+        ("a Node that is there", BOOT, FencedBy::NodeGone),
     ] {
         let (writes, ended) = written(boot, update(true, over(by))).await;
         assert_eq!((writes.len(), ended), (0, vec!["uid-v: refused".to_owned()]), "{what}");
     }
-    let (writes, ended) =
-        written("b0000000-0000-4000-8000-000000000002", update(true, over(FencedBy::Rebooted))).await;
-    assert_eq!(ended, ["uid-v: written"]);
-    let (_, body) = &writes[0];
-    assert_eq!(
-        (&body["spec"]["leaseTransitions"], body["spec"].get("holderIdentity")),
-        (&json!(4), Some(&Value::Null))
-    );
+    let booted = holder(NEXT_BOOT);
+    for (next, identity) in [(None, Value::Null), (Some(booted.clone()), json!(booted.to_string()))] {
+        let change =
+            VolumeChange::Break { holder: holder(BOOT), by: FencedBy::Rebooted, next, refused: None };
+        let (writes, ended) = written(NEXT_BOOT, update(true, change)).await;
+        assert_eq!(ended, ["uid-v: written"]);
+        let (_, body) = &writes[0];
+        assert_eq!(
+            (&body["spec"]["leaseTransitions"], body["spec"].get("holderIdentity")),
+            (&json!(4), Some(&identity))
+        );
+        assert_eq!(body["spec"].get("acquireTime").is_some(), !identity.is_null());
+    }
 }
 
 /// A node of a hundred volumes has one turn of many, and not a hundred turns.
 #[test]
 fn breaks_wait_in_the_lane_of_their_node_and_other_changes_in_that_of_their_volume() {
-    let over = |by: FencedBy| VolumeChange::Break {
-        holder: holder("b0000000-0000-4000-8000-000000000001"),
-        by,
-        refused: None,
-    };
+    let over = |by: FencedBy| VolumeChange::Break { holder: holder(BOOT), by, next: None, refused: None };
     for (change, lane) in [
         (over(FencedBy::NodeGone), "n"),
         (over(FencedBy::Storage("e".into())), "n"),
-        (VolumeChange::Take { holder: holder("b0000000-0000-4000-8000-000000000001"), refused: None }, "v"),
+        (VolumeChange::Take { holder: holder(BOOT), refused: None }, "v"),
         (VolumeChange::Release { refused: None }, "v"),
         (VolumeChange::Allow, "v"),
     ] {
@@ -150,15 +143,11 @@ fn breaks_wait_in_the_lane_of_their_node_and_other_changes_in_that_of_their_volu
 
 #[tokio::test(start_paused = true)]
 async fn what_is_refused_is_asked_for_again_later() {
-    let pool = pool(Leadership::alone(), in_life("b0000000-0000-4000-8000-000000000001"));
+    let pool = pool(Leadership::alone(), in_life(BOOT));
     let refused = || {
         update(
             true,
-            VolumeChange::Break {
-                holder: holder("b0000000-0000-4000-8000-000000000001"),
-                by: FencedBy::Rebooted,
-                refused: None,
-            },
+            VolumeChange::Break { holder: holder(BOOT), by: FencedBy::Rebooted, next: None, refused: None },
         )
     };
     pool.asks(refused());
@@ -170,7 +159,7 @@ async fn what_is_refused_is_asked_for_again_later() {
 async fn a_gate_goes_and_no_other_and_the_pod_is_sent_where_it_may_go() {
     let pod = pod("a").force(Claim::KubeletTerminated).pod;
     let update = Update::Ungate { pod, rv: "10".parse().unwrap(), pin: Some("host-a".into()) };
-    let (writes, _) = written("b0000000-0000-4000-8000-000000000001", Intent::Update(update)).await;
+    let (writes, _) = written(BOOT, Intent::Update(update)).await;
     let (line, body) = &writes[0];
     assert_eq!(line, "PATCH /api/v1/namespaces/ns/pods/a");
     assert_eq!(
@@ -244,11 +233,7 @@ async fn relieved(shown: Shown) -> (Vec<Value>, Vec<String>) {
     pool.world.apply(Kind::VolumeLeases, &lease, pool.env.now());
     let from = NodeKey { name: "n".into(), uid: uid("uid-n") };
     let refused = Some(Refused { why: "its pods are there".to_owned(), detach_from: Some(from) });
-    let change = VolumeChange::Break {
-        holder: holder("b0000000-0000-4000-8000-000000000001"),
-        by: FencedBy::Detached,
-        refused,
-    };
+    let change = VolumeChange::Break { holder: holder(BOOT), by: FencedBy::Detached, next: None, refused };
     pool.accepts(update(true, change));
     pass(0.5).await;
     let writes = pool.api.heard().into_iter().filter(|asked| asked.method != "GET");
@@ -327,16 +312,12 @@ async fn less_than_a_detachment_is_no_proof() {
 #[tokio::test(start_paused = true)]
 async fn a_break_that_is_not_answered_is_given_up_when_its_evidence_expires() {
     let pool = pool(Leadership::alone(), |asked| match asked.method.as_str() {
-        "GET" => in_life("b0000000-0000-4000-8000-000000000002")(asked),
+        "GET" => in_life(NEXT_BOOT)(asked),
         _ => Answer::json(&named("v").uid("uid-lease").rv(8)).late(Duration::from_secs(3)),
     });
     pool.accepts(update(
         true,
-        VolumeChange::Break {
-            holder: holder("b0000000-0000-4000-8000-000000000001"),
-            by: FencedBy::Rebooted,
-            refused: None,
-        },
+        VolumeChange::Break { holder: holder(BOOT), by: FencedBy::Rebooted, next: None, refused: None },
     ));
     pass(1.9).await;
     assert_eq!(pool.ended(), [""; 0]);

@@ -1,24 +1,22 @@
 //! What people and machines read of what was done: the words of Events, metrics and journal, and the times of Leases.
 
+use crate::testing::objects::{BOOT, NEXT_BOOT};
 use serde_json::json;
 
 use super::volumes::{holder, update};
 use super::*;
 use crate::authority::{FencedBy, Refused, VolumeChange};
+use crate::model::Holder;
 
 #[test]
 fn each_change_of_a_volume_has_a_name_of_its_own() {
     let refused = || Refused { why: String::new(), detach_from: None };
     let all = [
-        VolumeChange::Take { holder: holder("b0000000-0000-4000-8000-000000000001"), refused: None },
+        VolumeChange::Take { holder: holder(BOOT), refused: None },
         VolumeChange::Refuse(refused()),
         VolumeChange::Allow,
         VolumeChange::Release { refused: None },
-        VolumeChange::Break {
-            holder: holder("b0000000-0000-4000-8000-000000000001"),
-            by: FencedBy::NodeGone,
-            refused: None,
-        },
+        VolumeChange::Break { holder: holder(BOOT), by: FencedBy::NodeGone, next: None, refused: None },
         VolumeChange::Forget,
     ];
     assert_eq!(all.map(|change| change.name()), VolumeChange::NAMES);
@@ -33,11 +31,8 @@ fn a_broken_volume_rests_on_its_evidence_too_and_no_other_change_does() {
         other => panic!("{other:?}"),
     };
     let rv = "7".parse().unwrap();
-    let over = VolumeChange::Break {
-        holder: holder("b0000000-0000-4000-8000-000000000001"),
-        by: FencedBy::Rebooted,
-        refused: None,
-    };
+    let over =
+        VolumeChange::Break { holder: holder(BOOT), by: FencedBy::Rebooted, next: None, refused: None };
     assert_eq!(basis(over), (rv, Some(FencedBy::Rebooted)));
     assert_eq!(basis(VolumeChange::Allow), (rv, None));
 }
@@ -64,7 +59,7 @@ async fn the_lease_of_a_volume_says_since_when_in_the_form_that_leases_have() {
             Answer::json(&json!({ "metadata": { "name": "v", "uid": "uid-lease", "resourceVersion": "8" } }))
         }
     });
-    let take = VolumeChange::Take { holder: holder("b0000000-0000-4000-8000-000000000001"), refused: None };
+    let take = VolumeChange::Take { holder: holder(BOOT), refused: None };
     assert_eq!(pool.authority.submit(update(true, take), &pool.owner), Submitted::Accepted);
     pass(0.5).await;
     let written = pool.api.heard().into_iter().find(|asked| asked.method == "PATCH").unwrap().json();
@@ -166,14 +161,14 @@ async fn people_hear_of_a_removal_a_refusal_and_a_failure_and_of_nothing_that_pa
 /// people hear of it by an Event.
 type Volume = (VolumeChange, u16, Action, &'static str, &'static str, Option<&'static str>, bool);
 
+/// The node has booted since its boot `boot`.
+fn broken(boot: &str, next: Option<Holder>) -> VolumeChange {
+    VolumeChange::Break { holder: holder(boot), by: FencedBy::Rebooted, next, refused: None }
+}
+
 fn volumes() -> Vec<Volume> {
     let refused = |why: &str| Refused { why: why.to_owned(), detach_from: None };
-    let taken =
-        |refused| VolumeChange::Take { holder: holder("b0000000-0000-4000-8000-000000000001"), refused };
-    let broken =
-        |boot: &str| VolumeChange::Break { holder: holder(boot), by: FencedBy::Rebooted, refused: None };
-    let booted =
-        "it is free, although node n did not unmount it: node n has booted since: its boot ID changed";
+    let taken = |refused| VolumeChange::Take { holder: holder(BOOT), refused };
     let guarded =
         |change, reason, said, about, loud| (change, 200, Action::Guarded, reason, said, about, loud);
     vec![
@@ -207,14 +202,21 @@ fn volumes() -> Vec<Volume> {
             false,
         ),
         guarded(
-            broken("b0000000-0000-4000-8000-000000000002"),
+            broken(NEXT_BOOT, None),
             "VolumeLeaseRevoked",
-            booted,
+            "it is free, although node n did not unmount it: node n has booted since: its boot ID changed",
+            Some("n"),
+            true,
+        ),
+        guarded(
+            broken(NEXT_BOOT, Some(holder(BOOT))),
+            "VolumeLeaseRevoked",
+            "taken by node n in its present boot: node n has booted since: its boot ID changed",
             Some("n"),
             true,
         ),
         (
-            broken("b0000000-0000-4000-8000-000000000001"),
+            broken(BOOT, None),
             200,
             Action::Refused,
             "EvidenceInvalid",
@@ -232,11 +234,9 @@ async fn what_becomes_of_a_volume_is_written_down_and_people_hear_of_what_is_not
     for (change, code, action, reason, said, about, loud) in volumes() {
         let pool =
             pool(Leadership::alone(), move |asked| match (asked.method.as_str(), asked.path.as_str()) {
-                ("GET", "/api/v1/nodes/n") => Answer::json(
-                    &node("n")
-                        .set("/status/nodeInfo", json!({ "bootID": "b0000000-0000-4000-8000-000000000001" }))
-                        .0,
-                ),
+                ("GET", "/api/v1/nodes/n") => {
+                    Answer::json(&node("n").set("/status/nodeInfo", json!({ "bootID": BOOT })).0)
+                }
                 ("GET", _) => Answer::not_found(),
                 ("POST", _) => Answer::json(&json!({ "metadata": {} })),
                 _ if code == 500 => Answer::status(500, "InternalError", "etcd"),
