@@ -39,6 +39,11 @@ pub struct Fencing {
 }
 
 impl Fencing {
+    /// Whether a device switches on again what was fenced: the agent of a node cannot.
+    pub(crate) fn switches_on(&self) -> bool {
+        self.power_on && (self.agents != Some(Agents::Alone) || self.backup)
+    }
+
     /// Whenever a node is lost, by devices that say which machine they reach, and must.
     pub const STRICT: Self = Self {
         always: true,

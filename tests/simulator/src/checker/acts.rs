@@ -41,7 +41,7 @@ pub(super) struct Acts {
     /// When Leases of kubelets were renewed, by node.
     renewals: BTreeMap<String, Vec<Duration>>,
     /// Nodes that have a Lease.
-    leases: BTreeSet<String>,
+    pub(super) leases: BTreeSet<String>,
     /// Since when a Node is called Unknown.
     unknown: BTreeMap<String, Duration>,
     /// UIDs of pods of which it was said that they wait, and are not shown.

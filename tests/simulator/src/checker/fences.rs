@@ -150,7 +150,9 @@ impl State {
             }
         }
         let lease = known::time_of(word(object, "/spec/leaseRenewed"));
-        (self.fences.lease_at(&about.0, read) != lease)
+        // A Lease that is collected with its Node was not renewed.
+        let renewed = self.fences.lease_at(&about.0, read) != lease && self.acts.leases.contains(&about.0);
+        renewed
             .then(|| format!("the Lease that {caller} read at {read:?} is not that of the looks, {lease:?}"))
     }
 

@@ -17,6 +17,22 @@ use crate::checker::Assumption;
 /// How long a machine that a person turned off is worked on, in seconds.
 const REPAIR: u64 = 60;
 
+/// What a fault breaks about a kubelet, or about all, and for how many seconds.
+const fn broken_by(fault: &Fault) -> Option<(Assumption, Option<usize>, u64)> {
+    match fault {
+        Fault::TroubleNode { node, seconds, .. } => Some((Assumption::Reports, Some(*node), *seconds)),
+        Fault::CutServer { seconds, .. } | Fault::LagServer { seconds, .. } => {
+            Some((Assumption::Hears, None, *seconds))
+        }
+        Fault::DeafKubelet { node, seconds } => Some((Assumption::Hears, Some(*node), *seconds)),
+        Fault::StuckProcesses { node, seconds }
+        | Fault::SickenNode { node, ailment: Ailment::Runtime, seconds } => {
+            Some((Assumption::Ends, Some(*node), *seconds))
+        }
+        _ => None,
+    }
+}
+
 impl World {
     /// Does it, and undoes it when its time is over.
     pub(crate) async fn befall(self: &Arc<Self>, fault: &Fault) {
@@ -24,6 +40,7 @@ impl World {
         if let Some(seconds) = fault.troubles_control() {
             self.checker.control_is_troubled(until(seconds));
         }
+        self.break_assumption(fault);
         match fault {
             Fault::CutNode { node, seconds } => self.links.cut(&self.node(*node), until(*seconds)),
             Fault::CutReplica { replica, seconds } => self.cut_replica(*replica, *seconds).await,
@@ -35,12 +52,10 @@ impl World {
                 self.links.trouble(&place.name(), *trouble, *percent, until(*seconds));
             }
             Fault::TroubleNode { node, trouble, percent, seconds } => {
-                self.checker.breaks(Assumption::Reports, Some(&self.node(*node)), until(*seconds));
                 self.links.trouble(&self.node(*node), *trouble, *percent, until(*seconds));
             }
             Fault::CutServer { server, answers_lost, seconds } => {
                 let Some(server) = self.servers.get(*server) else { return };
-                self.checker.breaks(Assumption::Hears, None, until(*seconds));
                 server.reach(if *answers_lost { Reach::AnswersLost } else { Reach::Cut });
                 server.follow(Following::Held);
                 self.servers_changed();
@@ -51,7 +66,6 @@ impl World {
             }
             Fault::LagServer { server, seconds } => {
                 let Some(server) = self.servers.get(*server) else { return };
-                self.checker.breaks(Assumption::Hears, None, until(*seconds));
                 server.follow(Following::Held);
                 self.wait(*seconds).await;
                 server.follow(Following::AtOnce);
@@ -79,6 +93,14 @@ impl World {
             }
             Fault::JumpReplica { replica, seconds } => self.jump_replica(*replica, *seconds),
             fault => self.befall_node(fault).await,
+        }
+    }
+
+    fn break_assumption(&self, fault: &Fault) {
+        if let Some((assumption, node, seconds)) = broken_by(fault) {
+            let node = node.map(|node| self.node(node));
+            let until = self.checker.now() + Duration::from_secs(seconds);
+            self.checker.breaks(assumption, node.as_deref(), until);
         }
     }
 
@@ -138,19 +160,14 @@ impl World {
             }
             Fault::DeafKubelet { node, seconds } => {
                 let until = self.checker.now() + Duration::from_secs(*seconds);
-                self.checker.breaks(Assumption::Hears, Some(&self.node(*node)), until);
                 self.with_machine(*node, |machine| machine.deaf_until = until.max(machine.deaf_until));
             }
             Fault::StuckProcesses { node, seconds } => {
                 let until = self.checker.now() + Duration::from_secs(*seconds);
-                self.checker.breaks(Assumption::Ends, Some(&self.node(*node)), until);
                 self.with_machine(*node, |machine| machine.stuck_until = until.max(machine.stuck_until));
             }
             Fault::SickenNode { node, ailment, seconds } => {
                 let until = self.checker.now() + Duration::from_secs(*seconds);
-                if *ailment == Ailment::Runtime {
-                    self.checker.breaks(Assumption::Ends, Some(&self.node(*node)), until);
-                }
                 self.with_machine(*node, |machine| machine.sick = Some((*ailment, until)));
             }
             Fault::HealNode { node } => self.with_machine(*node, |machine| machine.sick = None),

@@ -71,7 +71,7 @@ pub(super) fn watch(world: &Arc<World>, host: &Arc<Host>) {
                 }
                 world.checker.check_nodes();
                 if let Some(fencing) = world.with.fencing {
-                    world.checker.check_fences(fencing.power_on);
+                    world.checker.check_fences(fencing.switches_on());
                 }
             }
         }),
