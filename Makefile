@@ -82,11 +82,11 @@ test-nodes: install ## the short set on real nodes: kubelets, containers, partit
 	@cargo test --locked -p pod-safety-real-nodes
 
 # Not part of `test`: two hours. ROUNDS and SEED are of the faults by chance. A run that passes writes its record, as those of bench, mutants and test-kind do.
-test-nodes-all: install ## every scenario three ways, then faults by chance; writes the table of docs/real-nodes-results.md
+test-nodes-all: install ## every scenario three ways, then faults by chance; writes the table of tests/records/real-nodes.md
 	@./tests/real-nodes/scripts/tools.sh >/dev/null; \
 	cargo run --quiet --locked --profile test -p pod-safety-real-nodes -- --helm; \
 	cargo run --quiet --locked --profile test -p pod-safety-real-nodes -- --hollow; \
-	cargo run --quiet --locked --profile test -p pod-safety-real-nodes -- --rounds $(or $(ROUNDS),50) --seed $(or $(SEED),1) --table docs/real-nodes-results.md; \
+	cargo run --quiet --locked --profile test -p pod-safety-real-nodes -- --rounds $(or $(ROUNDS),50) --seed $(or $(SEED),1) --table tests/records/real-nodes.md; \
 	tests/records/write.sh test-nodes-all outcome=passed seconds=$$SECONDS kubernetes=$(KUBERNETES_VERSION) figure="rounds by chance: $(or $(ROUNDS),50), seed $(or $(SEED),1)"
 
 campaign: ## simulated clusters for MINUTES (10) from a seed drawn by chance; EXHAUSTIVE=1: `make perturb`

@@ -165,6 +165,7 @@ impl WayOut {
 
     fn words(&self, node: &str, volume: &str) -> String {
         let Self { uid, boot_id, replaced } = self;
+        // What is offered is for a person who saw the machine powered off; each sentence below says so.
         let former = format!("pod-safety confirm-down {node} --uid {uid} --boot {boot_id} --reason TEXT");
         let delete = format!("kubectl -n pod-safety-volumes delete lease {volume}");
         match (replaced, boot_id.is_unknown()) {

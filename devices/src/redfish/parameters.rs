@@ -7,8 +7,8 @@ use http::uri::Authority;
 use pod_safety_transport::{DeviceError, Secret, Value};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
-
-use super::trust::is_authority;
+use x509_parser::certificate::X509Certificate;
+use x509_parser::prelude::FromDer as _;
 
 const ADDRESS: &str = "address";
 const USERNAME: &str = "username";
@@ -168,6 +168,14 @@ fn insecure(word: &str) -> Result<bool, DeviceError> {
         "false" => Ok(false),
         _ => Err(refuse(INSECURE, "write \"true\" or \"false\"")),
     }
+}
+
+/// Whether a certificate says that it may sign others: `cA` of its basic constraints (RFC 5280, 4.2.1.9).
+pub(super) fn is_authority(certificate: &[u8]) -> bool {
+    let constraints = |(_, read): (_, X509Certificate<'_>)| {
+        read.basic_constraints().ok().flatten().map(|found| found.value.ca)
+    };
+    X509Certificate::from_der(certificate).ok().and_then(constraints) == Some(true)
 }
 
 fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, DeviceError> {

@@ -12,7 +12,7 @@ use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signat
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
-use super::parameters::Trust;
+use super::parameters::{Trust, is_authority};
 
 /// How TLS is spoken under `trust`.
 pub(super) fn config(trust: &Trust) -> Result<ClientConfig, String> {
@@ -48,50 +48,6 @@ fn chain(
     }
     let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider)).build();
     verifier.map(Some).map_err(|error| format!("`ca` cannot be used: {error}"))
-}
-
-/// The tag and the content of the first element of DER, and what follows it.
-fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
-    let (&tag, rest) = der.split_first()?;
-    let (&first, rest) = rest.split_first()?;
-    let (length, rest) = match first {
-        0..=0x7f => (usize::from(first), rest),
-        0x81..=0x84 => {
-            let (bytes, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
-            (bytes.iter().fold(0, |length, &byte| length << 8 | usize::from(byte)), rest)
-        }
-        _ => return None,
-    };
-    let (content, rest) = rest.split_at_checked(length)?;
-    Some((tag, content, rest))
-}
-
-/// The elements of a sequence, as far as they can be read.
-fn elements(mut der: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
-    std::iter::from_fn(move || {
-        let (tag, content, rest) = element(der)?;
-        der = rest;
-        Some((tag, content))
-    })
-}
-
-/// Whether a certificate says that it may sign others: `cA` of its basic constraints (RFC 5280, 4.2.1.9).
-pub(super) fn is_authority(certificate: &[u8]) -> bool {
-    const EXTENSIONS: u8 = 0xa3;
-    const BASIC_CONSTRAINTS: (u8, &[u8]) = (0x06, &[0x55, 0x1d, 0x13]);
-    const TRUE: (u8, &[u8]) = (0x01, &[0xff]);
-    let constraints = || {
-        let (_, certificate, _) = element(certificate)?;
-        let (_, to_be_signed, _) = element(certificate)?;
-        let (_, extensions) = elements(to_be_signed).find(|&(tag, _)| tag == EXTENSIONS)?;
-        let (_, extensions, _) = element(extensions)?;
-        let (_, found) =
-            elements(extensions).find(|&(_, one)| elements(one).next() == Some(BASIC_CONSTRAINTS))?;
-        let (_, value) = elements(found).last()?;
-        let (_, constraints, _) = element(value)?;
-        Some(elements(constraints).next() == Some(TRUE))
-    };
-    constraints() == Some(true)
 }
 
 /// Whose certificate is believed.

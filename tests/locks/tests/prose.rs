@@ -73,7 +73,7 @@ const NOT_READ: [&str; 6] = [
     "docs/glossary.md",
     "docs/metrics.md",
     "docs/mutants.md",
-    "docs/real-nodes-results.md",
+    "tests/records/real-nodes.md",
     "docs/simulator-teeth.md",
 ];
 

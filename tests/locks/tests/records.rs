@@ -57,7 +57,7 @@ fn the_pages_say_what_the_records_say() -> Result<()> {
         ("docs/kind.md", "test-kind"),
         ("docs/kind.md", "test-kind steps"),
         ("docs/mutants.md", "mutants"),
-        ("docs/real-nodes-results.md", "test-nodes-all"),
+        ("tests/records/real-nodes.md", "test-nodes-all"),
         ("docs/support.md", "all"),
         ("docs/watchdog-lease.md", "watchdog"),
     ] {

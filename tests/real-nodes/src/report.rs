@@ -29,7 +29,7 @@ struct Found {
 /// Above the table in its file.
 const HEAD: &str = "# Results on real nodes
 
-`make test-nodes-all` writes this page; [real-nodes.md](real-nodes.md#how-to-read-the-table) says how to read it.
+`make test-nodes-all` writes this page; [real-nodes.md](../../docs/real-nodes.md#how-to-read-the-table) says how to read it.
 
 <!-- record: test-nodes-all -->
 <!-- end of record -->
@@ -37,7 +37,7 @@ const HEAD: &str = "# Results on real nodes
 
 /// About what may be unsafe with pod-safety.
 const WHY: &str = "A switch that lies about a machine that is cut off is believed where no second fact is required \
-    ([why](real-nodes.md#what-is-not-covered)).";
+    ([why](../../docs/real-nodes.md#what-is-not-covered)).";
 
 impl Report {
     pub(crate) fn add(&mut self, scenario: &Scenario, way: Way, finding: Finding) {

@@ -23,7 +23,7 @@ pub fn write() -> Result<()> {
 
 /// The pages that may quote a record.
 pub fn pages() -> Result<Vec<Source>> {
-    texts(&["README.md", "docs"], &["md"])
+    texts(&["README.md", "docs", "tests/records"], &["md"])
 }
 
 /// The page with what its records say today.

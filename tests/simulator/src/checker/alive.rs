@@ -101,11 +101,24 @@ impl State {
 
     /// Which assumption about this node was broken at some time between the two.
     pub(super) fn broken_between(&self, node: &str, from: Duration, to: Duration) -> Option<&'static str> {
-        let mut broken = self.alive.broken.iter();
-        let is_it = |one: &&Broken| {
+        self.all_broken_between(node, from, to).next().map(Assumption::excuse)
+    }
+
+    /// Whether writes of this kubelet did not arrive at some time between the two.
+    pub(super) fn unreported_between(&self, node: &str, from: Duration, to: Duration) -> bool {
+        self.all_broken_between(node, from, to).any(|broken| broken == Assumption::Reports)
+    }
+
+    fn all_broken_between(
+        &self,
+        node: &str,
+        from: Duration,
+        to: Duration,
+    ) -> impl Iterator<Item = Assumption> {
+        let is_it = move |one: &&Broken| {
             one.node.as_deref().is_none_or(|of| of == node) && one.from <= to && from <= one.until
         };
-        broken.find(is_it).map(|one| one.assumption.excuse())
+        self.alive.broken.iter().filter(is_it).map(|one| one.assumption)
     }
 
     /// Whether this kubelet speaks with an API server.

@@ -122,6 +122,7 @@ impl World {
             self.checker.machines_are_instances();
         }
         let group = "/apis/pod-safety.dev/v1alpha1";
+        let devices = format!("{group}/namespaces/{NAMESPACE}/fencedevices");
         for node in 0..nodes {
             let mut levels: Vec<Vec<String>> = Vec::new();
             let behind = fencing.behind_seconds.map(|seconds| Duration::from_secs(seconds.into()));
@@ -145,8 +146,7 @@ impl World {
                     Some(_) => of_provider(&name, &host),
                     None => device(&name, &host, tells, required),
                 };
-                self.prepare("POST", &format!("{group}/namespaces/{NAMESPACE}/fencedevices"), Some(body))
-                    .await;
+                self.fit(&devices, body).await;
                 match levels.last_mut().filter(|_| kind == "psu") {
                     Some(level) => level.push(name),
                     None => levels.push(vec![name]),
@@ -154,8 +154,7 @@ impl World {
             }
             if let Some(agents) = fencing.agents {
                 let (name, host) = (format!("agent-{node}"), self.node(node));
-                let path = format!("{group}/namespaces/{NAMESPACE}/fencedevices");
-                self.prepare("POST", &path, Some(agent(&name, &host))).await;
+                self.fit(&devices, agent(&name, &host)).await;
                 match (agents, levels.first_mut()) {
                     (Agents::Second, Some(first)) => first.push(name),
                     (Agents::Alone, Some(first)) => *first = vec![name],
@@ -163,8 +162,14 @@ impl World {
                 }
             }
             let body = policy(&self.node(node), &levels, fencing);
-            self.prepare("POST", &format!("{group}/fencepolicies"), Some(body)).await;
+            self.fit(&format!("{group}/fencepolicies"), body).await;
         }
+    }
+
+    /// A world whose devices the API server refuses would show nothing.
+    async fn fit(&self, path: &str, body: Value) {
+        let code = self.prepare("POST", path, Some(body.clone())).await;
+        assert_eq!(code, 201, "{path}: {body}");
     }
 
     /// The first device of a node fails or lies for so long.

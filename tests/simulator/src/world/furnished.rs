@@ -45,7 +45,8 @@ pub(super) fn own(pod: &mut Value, uid: &str) {
 impl World {
     async fn install(&self, method: &str, path: &str, body: Value) {
         if let Some(server) = self.servers.get(0) {
-            drop(ask(&server, "installer", method, path, Some(body)).await);
+            let answer = ask(&server, "installer", method, path, Some(body)).await;
+            assert!(answer.as_ref().is_some_and(|(code, _)| *code < 300), "{method} {path}: {answer:?}");
         }
     }
 

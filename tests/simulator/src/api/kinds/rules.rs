@@ -48,7 +48,7 @@ const ABOUT_CHANGES: [(&str, OfChange); 5] = [
     ),
 ];
 
-const ABOUT_OBJECTS: [(&str, OfObject); 14] = [
+const ABOUT_OBJECTS: [(&str, OfObject); 15] = [
     ("!(self.type in ['Ready', 'pod-safety.dev/NodeUnreachable'])", |it| {
         !is(it, "type", "Ready") && !is(it, "type", "pod-safety.dev/NodeUnreachable")
     }),
@@ -65,6 +65,10 @@ const ABOUT_OBJECTS: [(&str, OfObject); 14] = [
     }),
     ("(self.driver == 'External') == has(self.external)", |it| {
         is(it, "driver", "External") == has(it, "external")
+    }),
+    ("self.driver in ['Machine', 'OpenShiftMachine', 'BareMetalHost'] || !has(self.namespaces)", |it| {
+        ["Machine", "OpenShiftMachine", "BareMetalHost"].iter().any(|driver| is(it, "driver", driver))
+            || !has(it, "namespaces")
     }),
     (
         "self.driver in ['Agent', 'Redfish'] || !(has(self.parameters) || has(self.nodeParameters) || has(self.secretParameters))",
