@@ -17,7 +17,7 @@ use crate::world::{is_shipped, is_under_test, number, ready, word};
 /// For how long after its reads evidence about a node may be used: a promise of
 /// docs/proof.md.
 /// docs/assumptions.md: no-boot-in-ten-seconds
-const VALID_FOR: Duration = Duration::from_secs(2);
+pub(super) const VALID_FOR: Duration = Duration::from_secs(2);
 
 /// What a Lease promises, less what a watch may be behind.
 /// docs/assumptions.md: renews-each-quarter

@@ -15,6 +15,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::acts::VALID_FOR;
 use super::{Checker, Invariant, State};
 use crate::api::Asked;
 
@@ -68,8 +69,8 @@ struct Doubtful {
 
 #[derive(Debug, Default)]
 pub(super) struct Alive {
-    /// When an API server last executed a request of each kubelet.
-    spoke: BTreeMap<String, Duration>,
+    /// Since when API servers execute requests of each kubelet without a gap, and when the last one.
+    spoke: BTreeMap<String, (Duration, Duration)>,
     broken: Vec<Broken>,
     /// By node.
     doubtful: BTreeMap<String, Vec<Doubtful>>,
@@ -121,9 +122,11 @@ impl State {
         self.alive.broken.iter().filter(is_it).map(|one| one.assumption)
     }
 
-    /// Whether this kubelet speaks with an API server.
+    /// Whether this kubelet speaks with an API server, and did so when a release of now read the cluster.
     pub(super) fn is_connected(&self, now: Duration, node: &str) -> bool {
-        self.alive.spoke.get(node).is_some_and(|spoke| now.saturating_sub(*spoke) <= SPEAKS_EACH)
+        self.alive.spoke.get(node).is_some_and(|(since, spoke)| {
+            now.saturating_sub(*spoke) <= SPEAKS_EACH && *since + VALID_FOR <= now
+        })
     }
 
     /// A kubelet asked for something, and got an answer.
@@ -132,15 +135,15 @@ impl State {
             return;
         }
         match self.alive.spoke.get_mut(&*asked.caller) {
-            Some(spoke) => *spoke = now,
-            None => drop(self.alive.spoke.insert(asked.caller.to_string(), now)),
+            Some((_, spoke)) if now.saturating_sub(*spoke) <= SPEAKS_EACH => *spoke = now,
+            _ => drop(self.alive.spoke.insert(asked.caller.to_string(), (now, now))),
         }
     }
 
     /// Something that runs on this node was released because its Node is gone.
     pub(super) fn judge_connected(&mut self, now: Duration, node: &str, what: &str) {
-        let Some(spoke) = self.alive.spoke.get(node).copied() else { return };
-        if now.saturating_sub(spoke) <= SPEAKS_EACH {
+        let Some((_, spoke)) = self.alive.spoke.get(node).copied() else { return };
+        if self.is_connected(now, node) {
             let what =
                 format!("{what}, which runs on {node}, whose kubelet spoke with an API server at {spoke:?}");
             self.violated(now, Invariant::Connected, what);

@@ -104,7 +104,7 @@ impl State {
                 let is_revoked = |lease: &Value| known::says(lease, "state") == "Revoked";
                 let revokes = is_revoked(after) && !before.as_deref().is_some_and(is_revoked);
                 if let Some(node) = known::watchdog(&change.name).filter(|_| revokes) {
-                    self.judge_revocation(now, &asked.caller, node);
+                    self.judge_revocation(now, asked, node);
                 }
             }
             ("NodeFence", before, Some(after)) => {

@@ -34,7 +34,7 @@ pub(super) struct Intent {
     pub(super) written: Duration,
     pub(super) within: Duration,
     /// Its outcome is written.
-    pub(super) closed: bool,
+    pub(super) closed: Option<Duration>,
 }
 
 impl Intent {
@@ -270,10 +270,11 @@ impl Fences {
         let attempts = part(object, "/status/attempts").and_then(Value::as_array).into_iter().flatten();
         for attempt in attempts {
             let id = number(attempt, "/id").unwrap_or(0);
-            let closed = part(attempt, "/outcome").is_some() || part(attempt, "/verified").is_some();
+            let is_closed = part(attempt, "/outcome").is_some() || part(attempt, "/verified").is_some();
+            let closed = is_closed.then_some(now);
             let known = self.intents.iter_mut().find(|known| known.fence == name && known.id == id);
             match known {
-                Some(known) => known.closed |= closed,
+                Some(known) => known.closed = known.closed.or(closed),
                 None => self.intents.push(Intent {
                     fence: name.to_owned(),
                     node: node.clone(),

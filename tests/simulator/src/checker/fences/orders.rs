@@ -6,6 +6,7 @@ use pod_safety_shared::transport::{Act, Identity, Power};
 use serde_json::Value;
 
 use super::known::Look;
+use crate::api::Asked;
 use crate::checker::budgets::{REACTS, RECOVERS};
 use crate::checker::{Checker, Invariant, State, Tone};
 use crate::world::{part, word};
@@ -144,7 +145,7 @@ impl super::Fences {
         let Some(intent) = self.intents.iter().rev().find(names) else {
             return Some("no attempt of that is written down".to_owned());
         };
-        if intent.closed {
+        if intent.closed.is_some_and(|closed| closed <= now) {
             return Some(format!("the attempt {} of {} is over", intent.id, intent.fence));
         }
         (now > intent.ends() + TRAVELS)
@@ -154,14 +155,16 @@ impl super::Fences {
 
 impl State {
     /// A process under test takes back what an agent promised.
-    pub(super) fn judge_revocation(&mut self, now: Duration, caller: &str, node: &str) {
+    pub(super) fn judge_revocation(&mut self, now: Duration, asked: &Asked, node: &str) {
+        let caller = &*asked.caller;
         let device = format!("agent-{}", node.rsplit('-').next().unwrap_or_default());
         let told = format!("{caller} takes back the promise of the agent of {node}");
         let text = format!("pod-safety revokes the promise of the agent of {node}");
         self.tell(now, Tone::Other, told.clone(), text);
         self.probe("the promise of an agent was taken back");
         let touched = Touched { caller: caller.to_owned(), device: device.clone(), node: node.to_owned() };
-        if let Some(why) = self.fences.unwritten(now, &touched, Act::Off) {
+        // What was sent during the attempt may arrive after it.
+        if let Some(why) = self.fences.unwritten(asked.sent.unwrap_or(now), &touched, Act::Off) {
             self.violated(now, Invariant::Fence, format!("{told}: {why}"));
         }
         self.judge_trust(now, &told, &device);
@@ -198,13 +201,13 @@ impl State {
             let known = self.fences.intents.iter().find(|known| known.fence == fence && known.id == id);
             let early = match known {
                 Some(known) => {
-                    let looked = !known.closed && part(attempt, "/outcome").is_none();
+                    let looked = known.closed.is_none() && part(attempt, "/outcome").is_none();
                     (looked && part(attempt, "/verified").is_some() && now < known.ends())
                         .then(|| format!("{caller} looks at attempt {id} of {fence}, which may still land"))
                 }
                 None => {
                     let open = |other: &&super::known::Intent| {
-                        other.node == node && !other.closed && now < other.ends()
+                        other.node == node && other.closed.is_none() && now < other.ends()
                     };
                     let open = self.fences.intents.iter().find(open);
                     open.map(|other| {

@@ -299,11 +299,14 @@ fn a_connected_kubelet_is_excused_by_what_was_broken_for_it_since_it_was_asked()
                 "deletionTimestamp": "t" }, "spec": { "nodeName": "node-0" }, "status": {} });
             state.fences.learn(at(100), &change("Pod", "a", pod));
             let speaks = Asked::new("node-0", http::Method::GET, "/api/v1/nodes/node-0");
-            state.hear(at(139), &speaks);
+            [125, 139].into_iter().for_each(|second| state.hear(at(second), &speaks));
             assert_eq!(state.excuse_of_release(at(140), "uid-a", "node-0"), None, "{what}");
             state.broken(Assumption::Hears, Some(node), at(from), at(until));
             assert_eq!(state.excuse_of_release(at(140), "uid-a", "node-0").is_some(), excused, "{what}");
             assert!(state.excuse_of_release(at(155), "uid-a", "node-0").is_some(), "nobody could hear it");
+            state.hear(at(171), &speaks);
+            let back = state.excuse_of_release(at(172), "uid-a", "node-0");
+            assert!(back.is_some(), "it is back since the reads of that release");
         });
     }
 }
