@@ -8,7 +8,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use pod_safety_otlp::Span;
 use pod_safety_shared::model::{Kind, PodKey};
-use pod_safety_shared::testing::objects::{self, BEGINS, named, stamp, uid};
+use pod_safety_shared::testing::objects::{self, BEGINS, BOOT, NEXT_BOOT, named, stamp, uid};
 use pod_safety_shared::testing::{World, at};
 use serde_json::{Value, json};
 
@@ -43,7 +43,7 @@ fn attempt(id: u32, act: &str, begun: i64, power: &str) -> Value {
 }
 
 fn incarnation() -> Value {
-    json!({ "name": "n", "uid": "uid-n", "bootID": "one" })
+    json!({ "name": "n", "uid": "uid-n", "bootID": BOOT })
 }
 
 /// The NodeFence `n-1`, created in second 70, in this phase.
@@ -62,7 +62,7 @@ fn fence(phase: &str, attempts: &[Value], conditions: &Value) -> objects::Obj {
 fn proof(name: &str, kind: &str, created: i64) -> objects::Obj {
     let samples =
         if kind == "Asserted" { json!([]) } else { json!([sample(77_000, "Off"), sample(82_250, "Off")]) };
-    objects::evidence(name, "n", "one", kind)
+    objects::evidence(name, "n", BOOT, kind)
         .set("/metadata/creationTimestamp", json!(stamp(created)))
         .set("/spec/samples", samples)
         .set("/spec/leaseRenewed", json!(stamp(10)))
@@ -88,7 +88,7 @@ fn lost() -> World {
     world.put(Kind::NodeLeases, objects::lease("n", 10), at(10));
     let taint = json!([{ "key": "node.kubernetes.io/out-of-service", "value": "n-1", "effect": "NoExecute",
         "timeAdded": stamp(86) }]);
-    world.put(Kind::Nodes, node("one", "Unknown", 60).set("/spec/taints", taint), at(60));
+    world.put(Kind::Nodes, node(BOOT, "Unknown", 60).set("/spec/taints", taint), at(60));
     world.put(Kind::NodeFences, fence("Fenced", &[attempt(1, "off", 75_000, "Off")], &json!([])), at(90));
     world.put(Kind::FenceEvidences, proof("e", "PowerOff", 83), at(90));
     world
@@ -96,7 +96,7 @@ fn lost() -> World {
 
 /// When `n` is back.
 fn back(world: &World) {
-    world.put(Kind::Nodes, node("two", "True", 200), at(200));
+    world.put(Kind::Nodes, node(NEXT_BOOT, "True", 200), at(200));
     let done = json!([{ "type": "Recovered", "status": "True", "reason": "NodeReturned", "message": "",
         "lastTransitionTime": stamp(205) }]);
     let attempts = [attempt(1, "off", 75_000, "Off"), attempt(2, "on", 110_000, "On")];

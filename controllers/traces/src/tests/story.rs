@@ -127,7 +127,7 @@ fn an_order_that_had_no_effect_is_an_error_and_one_that_was_not_checked_is_no_sp
 fn a_confirmation_without_a_policy_is_an_incident_too() {
     let world = World::listed();
     world.put(Kind::NodeLeases, objects::lease("n", 10), at(10));
-    world.put(Kind::Nodes, node("one", "Unknown", 60), at(60));
+    world.put(Kind::Nodes, node(BOOT, "Unknown", 60), at(60));
     let word = proof("w", "Asserted", 300).set("/spec/reason", json!("I pulled its plug"));
     world.put(Kind::FenceEvidences, word, at(300));
     let released = Release { at: moment(301_000), ..release() };
@@ -136,7 +136,7 @@ fn a_confirmation_without_a_policy_is_an_incident_too() {
         lines(&spans),
         ["?/detect 10000 60000", "?/evidence 300000 300000", "?/force delete 300000 301000"]
     );
-    world.put(Kind::Nodes, node("two", "True", 900), at(900));
+    world.put(Kind::Nodes, node(NEXT_BOOT, "True", 900), at(900));
     let spans = told(&world, &[released], &[]);
     assert_eq!(lines(&spans).last().map(String::as_str), Some("-/incident 10000 900000"));
 }

@@ -215,6 +215,8 @@ async fn a_replica_is_down(scene: &mut Scene) {
 
 /// Each fired for what was caused, but for those that the table of what is replayed has.
 async fn no_alert_was_forgotten(scene: &Scene) {
+    /// A busy machine may cause them at any time.
+    const OF_A_SLOW_PROCESS: [&str; 2] = ["PodSafetyDecidingSlow", "PodSafetyDetectionSlow"];
     let rules: Value = serde_saphyr::from_str(&rules().unwrap()).unwrap();
     let groups = rules["groups"].as_array().unwrap();
     let all = groups.iter().flat_map(|group| group["rules"].as_array().unwrap());
@@ -225,7 +227,8 @@ async fn no_alert_was_forgotten(scene: &Scene) {
     let fired = scene.prometheus.fired(LIVE).await;
     let forgotten: Vec<_> = live.difference(&fired).collect();
     assert!(forgotten.is_empty(), "neither caused nor in the table of what is replayed: {forgotten:?}");
-    let caused: Vec<_> = fired.intersection(&replayed).collect();
+    let caused = fired.intersection(&replayed).filter(|alert| !OF_A_SLOW_PROCESS.contains(&alert.as_str()));
+    let caused: Vec<_> = caused.collect();
     assert!(caused.is_empty(), "they are caused, and need no row: {caused:?}");
 }
 

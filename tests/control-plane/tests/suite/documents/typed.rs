@@ -93,6 +93,10 @@ impl Desk {
     async fn furnish(&self) {
         // With the policies none but pod-safety may say how a FencePolicy is.
         self.helm(&["install", "--create-namespace", "--set=admissionPolicies.fence=Audit"]).await;
+        // Those of the providers whose objects the pages name.
+        for namespace in ["capi", "metal3", "openshift-machine-api"] {
+            self.plane.kubectl(&["create", "namespace", namespace]).await.unwrap().text().unwrap();
+        }
         let admin = self.plane.admin();
         let node = objects::create_node(&admin, &objects::node("node-0")).await.unwrap();
         objects::renew_lease(&admin, "node-0").await.unwrap();

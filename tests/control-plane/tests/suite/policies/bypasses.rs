@@ -193,10 +193,10 @@ pub(super) async fn attack_what_a_refusal_rests_on_is_taken_away(scene: &Scene) 
         "restartCount": 0, "state": { "running": {} } }] });
     let nothing = json!({ "containerStatuses": null });
     for (name, who, reason, refusal) in [
-        ("report-of-dev", DEV, None, Some("terminal-phase")),
-        ("report-of-wild", WILD, Some("."), Some("terminal-phase")),
+        ("report-of-dev", DEV, None, Some("pod-report")),
+        ("report-of-wild", WILD, Some("."), Some("pod-report")),
         ("report-of-its-kubelet", KUBELET, None, None),
-        ("report-of-an-operator", OPERATOR, Some("the rack burnt down"), None),
+        ("report-of-an-operator", OPERATOR, Some("the rack burnt down"), Some("pod-report")),
     ] {
         scene.pod(name, true, 30, reason).await;
         scene.status(KUBELET, &["pod", name], &runs).await.text().unwrap();
