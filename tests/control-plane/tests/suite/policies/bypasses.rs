@@ -193,8 +193,8 @@ pub(super) async fn attack_what_a_refusal_rests_on_is_taken_away(scene: &Scene) 
         "restartCount": 0, "state": { "running": {} } }] });
     let nothing = json!({ "containerStatuses": null });
     for (name, who, reason, refusal) in [
-        ("report-of-dev", DEV, None, Some("pod-report")),
-        ("report-of-wild", WILD, Some("."), Some("pod-report")),
+        ("report-of-dev", DEV, None, Some("terminal-phase or pod-report")),
+        ("report-of-wild", WILD, Some("."), Some("terminal-phase or pod-report")),
         ("report-of-its-kubelet", KUBELET, None, None),
         ("report-of-an-operator", OPERATOR, Some("the rack burnt down"), Some("pod-report")),
     ] {
@@ -220,7 +220,7 @@ pub(super) async fn attack_a_tenant_speaks_for_the_kubelet_of_a_node(scene: &Sce
         (DEV, ready("False"), None),
         (DEV, ready("True"), refused),
         (EXEMPT, ready("True"), None),
-        (DEV, json!({ "nominatedNodeName": "w1" }), None),
+        (DEV, json!({ "conditions": [{ "type": "example.com/gate", "status": "True" }] }), None),
     ] {
         let output = scene.status(who, &["pod", "sign"], &status).await;
         Scene::judge(&format!("{who} says {status}"), &output, refusal);
