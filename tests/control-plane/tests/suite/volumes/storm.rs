@@ -54,7 +54,8 @@ impl Truth {
         let spec = lease.spec.clone().unwrap_or_default();
         let owner = spec.holder_identity.filter(|identity| !identity.is_empty()).map(|identity| {
             let parts: Vec<&str> = identity.split('/').collect();
-            let life = (parts[0].to_owned(), parts[2].rsplit('-').next().unwrap().parse().unwrap());
+            let boot = parts[2].rsplit('-').next().unwrap();
+            let life = (parts[0].to_owned(), u32::from_str_radix(boot, 16).unwrap());
             (life, (*parts.last().unwrap()).to_owned())
         });
         let generation = spec.lease_transitions.unwrap_or(0);
