@@ -98,7 +98,7 @@ fn node_gone(pod: &Pod, name: &str, scene: &Scene<'_>) -> Finding {
 }
 
 fn new_boot(node: &Node) -> Finding {
-    let boot = node.life.as_ref().map(|life| life.boot_id.to_string()).unwrap_or_default();
+    let boot = node.boot().to_string();
     let detail = match boot.get(..8) {
         Some(short) => format!("still boot {short}…"),
         None => "the node reports no boot ID that is a UUID".to_owned(),
@@ -141,14 +141,10 @@ pub(super) fn of_node(node: &Node, scene: &Scene<'_>) -> Vec<Finding> {
 /// The evidence of people or of devices that is told, the oldest first: all about this life of the node, or the last about an
 /// earlier one. It is kept for months.
 fn told<'a>(node: &Node, person: bool, scene: &Scene<'a>) -> Vec<&'a Proof> {
-    let boot = node.life.as_ref().map(|life| life.boot_id).unwrap_or_default();
     let mut all: Vec<&Proof> =
         scene.view.proofs_of(&node.name).filter(|proof| is_persons(proof) == person).collect();
     all.sort_by_key(|proof| proof.rv);
-    let about = |proof: &&Proof| {
-        let life = &proof.spec.node;
-        boot.is(life.boot()) && life.uid == node.uid.to_string()
-    };
+    let about = |proof: &&Proof| node.is_in(&proof.spec.node);
     match all.iter().any(about) {
         true => all.retain(about),
         false => drop(all.drain(..all.len().saturating_sub(1))),
@@ -234,12 +230,7 @@ pub(super) fn dry_run<'a>(node: &Node, scene: &Scene<'a>) -> Option<&'a Fence> {
 }
 
 fn of_this_life<'a>(node: &Node, scene: &Scene<'a>) -> impl Iterator<Item = &'a Fence> {
-    let boot = node.life.as_ref().map(|life| life.boot_id).unwrap_or_default();
-    let uid = node.uid.to_string();
-    scene
-        .view
-        .fences_of(&node.name)
-        .filter(move |fence| boot.is(fence.spec.node.boot()) && fence.spec.node.uid == uid)
+    scene.view.fences_of(&node.name).filter(|fence| node.is_in(&fence.spec.node))
 }
 
 fn attempt_words(fence: &Fence, wall: Timestamp) -> String {

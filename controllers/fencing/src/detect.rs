@@ -12,7 +12,7 @@ use pod_safety_shared::authority::{Intent, Past, Step, Update};
 use pod_safety_shared::cache::{Lookup, View};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::drive::Mode;
-use pod_safety_shared::model::{Fence, Held, Kind, Node, Pod, Policy, Readiness};
+use pod_safety_shared::model::{Fence, Held, Kind, Node, Pod, Policy, Readiness, lease_duration};
 
 use super::config::Config;
 use super::incident::{about, take, target, unreadable};
@@ -70,14 +70,10 @@ fn reports(node: &Node, view: &View<'_>, now: Mono, measures: &Unhealthy) -> Hea
     ))
 }
 
-/// A kubelet that is well renews its Lease more often than this. So it may have seen pods that came for so long after it was
-/// last heard.
-const SEES_FOR: Duration = Duration::from_secs(40);
-
-/// Whether a pod waits for its node. One that came after the loss runs nowhere: whoever may create pods would decide that the
-/// machine is powered off.
+/// Whether a pod waits for its node. A kubelet renews its Lease more often than that lasts, so it may have seen pods that came for so
+/// long after its last renewal. A later pod runs nowhere: it does not decide that the machine is powered off, for a tenant creates it.
 fn needs(pod: &Pod, node: &Node, policy: &FencePolicySpec, view: &View<'_>) -> bool {
-    pod.arrived <= view.last_heard(node) + SEES_FOR && waits(pod, policy, view)
+    pod.arrived <= view.last_heard(node) + lease_duration(None) && waits(pod, policy, view)
 }
 
 /// Whether a pod is deleted, and may be replaced only when it has ended.

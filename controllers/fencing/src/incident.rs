@@ -77,8 +77,7 @@ pub(super) struct Incident<'a> {
 
 /// Whether it is about the life in which this node is.
 pub(super) fn is_about(fence: &Fence, node: &Node) -> bool {
-    node.life.as_ref().is_some_and(|life| life.boot_id.is(fence.spec.node.boot()))
-        && node.uid.to_string() == fence.spec.node.uid
+    node.is_in(&fence.spec.node)
 }
 
 /// Whether a person only wanted to see it written down: it is in nobody's way.
@@ -123,7 +122,7 @@ impl<'a> Incident<'a> {
         let machine = match node {
             None => Machine::Gone,
             Some(node) => {
-                let boot_id = node.life.as_ref().map(|life| life.boot_id).unwrap_or_default();
+                let boot_id = node.boot();
                 match (node.uid.to_string() == spec.uid, boot_id.is(spec.boot()), boot_id.is_unknown()) {
                     (_, _, true) => Machine::Unsaid(node),
                     (true, true, false) => Machine::SameLife(node),

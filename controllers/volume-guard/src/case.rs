@@ -55,7 +55,7 @@ impl Case<'_> {
 
     /// There is no evidence against its holder, which is in doubt.
     pub(super) fn unproved(&self, holder: &Holder, doubt: Doubt, detachable: bool) -> Hold {
-        let way_out = WayOut::of(holder, &doubt);
+        let way_out = WayOut::for_holder(holder, &doubt);
         let (volume, node) = (Arc::clone(self.name), Arc::clone(&holder.node));
         Hold::NoEvidence { volume, node, doubt, detachable, way_out }
     }

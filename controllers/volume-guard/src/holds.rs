@@ -24,7 +24,7 @@ pub enum Hold {
         "volume {volume} was taken by node {node}, which {doubt}. There is no evidence that it no longer writes, so no other node may attach it{}. It is free when {}{}",
         detaching(detachable),
         by_itself(doubt),
-        way_out.words(node, volume)
+        way_out.condition(node, volume)
     )]
     #[strum(serialize = "VolumeUnproved")]
     NoEvidence {
@@ -155,7 +155,7 @@ pub struct WayOut {
 }
 
 impl WayOut {
-    pub(crate) fn of(holder: &Holder, doubt: &Doubt) -> Self {
+    pub(crate) fn for_holder(holder: &Holder, doubt: &Doubt) -> Self {
         let replaced = match doubt {
             Doubt::Replaced { booted } => Some(*booted),
             Doubt::NotReady | Doubt::OutOfService | Doubt::Missing | Doubt::Unreadable(_) => None,
@@ -163,7 +163,8 @@ impl WayOut {
         Self { uid: holder.node_uid.clone(), boot_id: holder.boot_id, replaced }
     }
 
-    fn words(&self, node: &str, volume: &str) -> String {
+    /// What follows "It is free when".
+    fn condition(&self, node: &str, volume: &str) -> String {
         let Self { uid, boot_id, replaced } = self;
         // What is offered is for a person who saw the machine powered off; each sentence below says so.
         let former = format!("pod-safety confirm-down {node} --uid {uid} --boot {boot_id} --reason TEXT");

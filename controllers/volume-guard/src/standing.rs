@@ -39,7 +39,7 @@ impl Holding<'_> {
             Lookup::Unknown(why) => return Standing::Doubted(Doubt::Unreadable(why.to_owned())),
             Lookup::Absent => return self.missing(view, now),
         };
-        let boot_id = node.life.as_ref().map(|life| life.boot_id).unwrap_or_default();
+        let boot_id = node.boot();
         if node.uid != holder.node_uid {
             if boot_id.is(holder.boot_id) {
                 return Standing::Registered(node);

@@ -180,21 +180,20 @@ pub(super) fn is_authority(certificate: &[u8]) -> bool {
 
 fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, DeviceError> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
-    let of_services = |found: &Vec<CertificateDer<'_>>| found.iter().filter(|one| !is_authority(one)).count();
-    match found {
-        // Each would be believed for each node of the device.
-        Ok(found) if of_services(&found) > 1 => Err(refuse(
-            CA,
-            format!(
-                "{} certificates in it are no authority, and each would be accepted for every node; write the authority that signed \
-                 them, or one Secret with one certificate for each node (secretParameters: secret: \"bmc-{{{{.Node.Name}}}}\")",
-                of_services(&found)
-            ),
-        )),
-        Ok(found) if !found.is_empty() => Ok(found),
-        Ok(_) => Err(refuse(CA, "there is no certificate in it; write PEM: -----BEGIN CERTIFICATE-----")),
-        Err(error) => Err(refuse(CA, format!("it is not PEM: {error}"))),
+    let found = found.map_err(|error| refuse(CA, format!("it is not PEM: {error}")))?;
+    if found.is_empty() {
+        return Err(refuse(CA, "there is no certificate in it; write PEM: -----BEGIN CERTIFICATE-----"));
     }
+    // Each would be believed for each node of the device.
+    let of_services = found.iter().filter(|one| !is_authority(one)).count();
+    if of_services > 1 {
+        let why = format!(
+            "{of_services} certificates in it are no authority, and each would be accepted for every node; write the authority that signed \
+             them, or one Secret with one certificate for each node (secretParameters: secret: \"bmc-{{{{.Node.Name}}}}\")"
+        );
+        return Err(refuse(CA, why));
+    }
+    Ok(found)
 }
 
 pub(super) fn refuse(name: &str, why: impl Into<String>) -> DeviceError {

@@ -485,14 +485,9 @@ impl<'a> View<'a> {
 
     /// The node, as evidence about it is compared with it.
     fn as_it_is(&self, node: &Node) -> Now {
-        let none = Default::default();
-        let (boot_id, labels) = node
-            .life
-            .as_ref()
-            .map_or((String::new(), &none), |life| (life.boot_id.to_string(), &life.labels));
-        let (name, uid) = (node.name.to_string(), node.uid.to_string());
+        let (name, uid, boot_id) = (node.name.to_string(), node.uid.to_string(), node.boot().to_string());
         let life = Incarnation { name, uid, boot_id };
-        Now { life, renewed: self.lease(&node.name), wanted: self.minimum_evidence(labels) }
+        Now { life, renewed: self.lease(&node.name), wanted: self.minimum_evidence(node.labels()) }
     }
 
     /// What evidence says, at this moment.
@@ -530,11 +525,9 @@ impl<'a> View<'a> {
     pub fn proof_of_former(&self, life: &Holder, now: Mono) -> Option<&'a Proof> {
         let wanted = self.minimum_evidence_of(&life.node);
         self.proofs_of(&life.node).find(|proof| {
-            let about = &proof.spec.node;
             self.said(proof, now).holds().is_ok()
                 && proof.spec.kind.grade() >= wanted
-                && life.boot_id.is(about.boot())
-                && about.uid == life.node_uid.to_string()
+                && life.is_in(&proof.spec.node)
         })
     }
 
@@ -566,8 +559,7 @@ impl<'a> View<'a> {
             self.said(proof, now).stands().is_ok()
                 && proof.spec.kind == KindOfEvidence::StorageFenced
                 && proof.spec.storage.iter().any(|storage| storage.driver == driver)
-                && life.boot_id.is(proof.spec.node.boot())
-                && proof.spec.node.uid == life.node_uid.to_string()
+                && life.is_in(&proof.spec.node)
         })
     }
 

@@ -96,7 +96,7 @@ impl Serialize for Uid {
 pub struct BootId(Option<[u8; 16]>);
 
 impl BootId {
-    /// Nobody says which.
+    /// Its kubelet reports no UUID.
     #[must_use]
     pub const fn is_unknown(&self) -> bool {
         self.0.is_none()

@@ -22,6 +22,12 @@ pub struct Incarnation {
 }
 
 impl Incarnation {
+    /// Of the object `name` with this UID, in the boot that `status.nodeInfo.bootID` names: empty, if that is no UUID.
+    #[must_use]
+    pub fn new(name: String, uid: String, boot: &str) -> Self {
+        Self { name, uid, boot_id: BootId::from(boot).to_string() }
+    }
+
     /// The boot, if it is one that counts.
     #[must_use]
     pub fn boot(&self) -> BootId {

@@ -213,11 +213,22 @@ impl Node {
         self.life.as_ref().map_or(&NONE, |life| &life.labels)
     }
 
+    /// The boot of its machine, as far as it is kept and known.
+    #[must_use]
+    pub fn boot(&self) -> BootId {
+        self.life.as_ref().map(|life| life.boot_id).unwrap_or_default()
+    }
+
+    /// Whether it is in this life.
+    #[must_use]
+    pub fn is_in(&self, life: &Incarnation) -> bool {
+        self.boot().is(life.boot()) && self.uid.to_string() == life.uid
+    }
+
     /// The life in which it is, if it says so; nobody asks where nodes are not fenced.
     #[must_use]
     pub fn incarnation(&self) -> Option<Incarnation> {
-        let boot_id = self.life.as_ref().map(|life| life.boot_id).filter(|id| !id.is_unknown())?;
-        let boot_id = boot_id.to_string();
+        let boot_id = Some(self.boot()).filter(|id| !id.is_unknown())?.to_string();
         Some(Incarnation { name: self.name.to_string(), uid: self.uid.to_string(), boot_id })
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{BootId, Mono, Node, Rv, Uid};
+use super::{BootId, Incarnation, Mono, Node, Rv, Uid};
 
 /// The namespace of the Leases that say whose a volume is. Each is called after its PersistentVolume.
 pub const VOLUME_LEASES: &str = "pod-safety-volumes";
@@ -169,10 +169,16 @@ impl Node {
 }
 
 impl Holder {
+    /// Whether it took its volume in this life.
+    #[must_use]
+    pub fn is_in(&self, life: &Incarnation) -> bool {
+        self.boot_id.is(life.boot()) && self.node_uid.to_string() == life.uid
+    }
+
     /// The life in which a node is.
     #[must_use]
     pub fn of(node: &Node, pod: Option<Uid>) -> Self {
-        let boot_id = node.life.as_ref().map(|life| life.boot_id).unwrap_or_default();
+        let boot_id = node.boot();
         Self { node: Arc::clone(&node.name), node_uid: node.uid.clone(), boot_id, pod }
     }
 }

@@ -5,7 +5,7 @@
 //! each, which the guard compares with the bytes.
 
 use jiff::Timestamp;
-use pod_safety_model::{BootId, Holder, Incarnation, Kind, Mono, OUT_OF_SERVICE_TAINT, Rv};
+use pod_safety_model::{Holder, Incarnation, Kind, Mono, OUT_OF_SERVICE_TAINT, Rv};
 use pod_safety_wire as wire;
 use serde_json::{Value, json};
 
@@ -182,7 +182,7 @@ impl<'a> WholeNode<'a> {
     #[must_use]
     pub fn incarnation(&self) -> Incarnation {
         let (uid, boot) = (self.text("/metadata/uid").to_owned(), self.text("/status/nodeInfo/bootID"));
-        Incarnation { name: self.name.to_owned(), uid, boot_id: BootId::from(boot).to_string() }
+        Incarnation::new(self.name.to_owned(), uid, boot)
     }
 
     /// Its version.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use pod_safety_model::{BootId, Incarnation, KindOfEvidence, Mono, OUT_OF_SERVICE_TAINT, lease_duration};
+use pod_safety_model::{Incarnation, KindOfEvidence, Mono, OUT_OF_SERVICE_TAINT, lease_duration};
 use pod_safety_wire::{self as wire, Raw, WireError};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -79,10 +79,8 @@ impl NodeRead {
         let node: wire::Node = raw.decode()?;
         let metadata = node.metadata.unwrap_or_default();
         let (spec, status) = (node.spec.unwrap_or_default(), node.status.unwrap_or_default());
-        let boot_id = status.node_info.and_then(|info| info.boot_id).unwrap_or_default();
-        let boot_id = BootId::from(&*boot_id).to_string();
-        let incarnation =
-            Incarnation { name: name.to_owned(), uid: metadata.uid.unwrap_or_default(), boot_id };
+        let boot = status.node_info.and_then(|info| info.boot_id).unwrap_or_default();
+        let incarnation = Incarnation::new(name.to_owned(), metadata.uid.unwrap_or_default(), &boot);
         let conditions = status.conditions.into_iter();
         let conditions =
             conditions.map(|one| (one.r#type.unwrap_or_default(), one.status.unwrap_or_default()));

@@ -4,7 +4,7 @@ use anyhow::{Context, Result, ensure};
 use pod_safety_locks::{Source, manifest, repository, texts};
 
 /// Lines of code of the kernel, at most. It only shrinks, but for a new kind of evidence. The target is 800.
-const KERNEL_MOST: usize = 1_555;
+const KERNEL_MOST: usize = 1_549;
 /// A file longer than this has two subjects.
 const FILE_MOST: usize = 400;
 /// Files that are longer, and how long they may be. They only shrink.

@@ -51,7 +51,7 @@ fn who_cannot_begin_keeps_nobody_waiting_and_who_can_does() {
             |_| (),
             true,
         ),
-        ("its node is heard again", |stage| stage.comes_back("m", boot_of("m")), |_| (), true),
+        ("its kubelet reports again", |stage| stage.comes_back("m", boot_of("m")), |_| (), true),
         ("its node is gone", |stage| stage.gone(Kind::Nodes, "m"), |_| (), false),
         (
             "its node cannot be read",

@@ -18,7 +18,7 @@ fn a_volume_that_no_node_gets_and_a_pod_that_waits_have_an_event() {
         node: node(),
         doubt: Doubt::NotReady,
         detachable,
-        way_out: WayOut::of(&Holder::parse("n/u//-").unwrap(), &Doubt::NotReady),
+        way_out: WayOut::for_holder(&Holder::parse("n/u//-").unwrap(), &Doubt::NotReady),
     };
     let rows = vec![
         (unproved(true), held),

@@ -251,7 +251,7 @@ fn the_same_machine_registered_anew_goes_on() {
 
 /// A pod that is force deleted between two writes would leave its writer without a Lease.
 #[test]
-fn bug_nobody_held_a_volume_between_two_boots_of_its_node() {
+fn bug_a_volume_had_no_holder_between_two_boots_of_its_node() {
     let mut stage = held();
     stage.node("a", |node| node["status"]["nodeInfo"]["bootID"] = json!(NEXT_BOOT));
     assert_eq!(stage.v(), ["break: rebooted, to a/uid-a/b0000000-0000-4000-8000-000000000002/uid-p"]);

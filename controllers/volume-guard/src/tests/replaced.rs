@@ -21,7 +21,7 @@ fn replaced(change: impl FnOnce(&mut Value)) -> Stage {
     stage
 }
 
-/// No evidence was asked for: the volume of a replaced node was held for ever, and the way out that its hold named was denied.
+/// No evidence was asked for: the volume of a replaced node was held permanently, and the way out that its hold named was denied.
 #[test]
 fn bug_the_volume_of_a_replaced_node_was_never_free() {
     for change in [|_: &mut Value| (), not_ready] {

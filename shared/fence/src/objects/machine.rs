@@ -20,7 +20,7 @@ pub(crate) struct Kind {
     pub(super) group: &'static str,
     pub(super) plural: &'static str,
     is_namespaced: bool,
-    /// Where it names its node, by name and by UID. Whoever may write the status of one in any namespace can write that.
+    /// Where it names its node, by name and by UID. A user who can write the status of one in any namespace can write that.
     node: &'static str,
     node_uid: Option<&'static str>,
     provider_id: &'static str,

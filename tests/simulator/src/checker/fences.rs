@@ -315,14 +315,12 @@ impl State {
     /// Whether the processes of a pod were started in another boot than the one that an agent promised to end, by a kubelet whose
     /// writes did not arrive: no gate of that agent held it.
     /// docs/assumptions.md: writes-before-it-starts
-    fn runs_unreported_in_the_next_boot(&mut self, proof: &Proof, uid: &str, now: Duration) -> bool {
+    fn runs_unreported_in_the_next_boot(&self, proof: &Proof, uid: &str, now: Duration) -> bool {
         let (node, _, promised) = &proof.life;
-        let started: Vec<_> = self
-            .processes
-            .of_uid(uid)
-            .map(|process| (boot_id(node, process.boot), process.started))
-            .collect();
-        started.iter().all(|(boot, at)| boot != promised && self.unreported_between(node, *at, now))
+        let mut processes = self.processes.running().filter(|process| process.uid == uid);
+        processes.all(|process| {
+            boot_id(node, process.boot) != *promised && self.unreported_between(node, process.started, now)
+        })
     }
 
     /// What a person said is asked of nobody again: it is as good as the person, until it expires, and while the kubelet is

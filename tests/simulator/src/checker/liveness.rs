@@ -67,7 +67,8 @@ impl State {
     /// Whether this orphan may wait for its kubelet to report: a container is reported that does not run, a change of the pod was
     /// not reported, or the kubelet acted after its report on the deletion was due.
     fn worker_may_be_busy(&self, pod: &Value, node: &str) -> bool {
-        let reports = |list: &str| pod.pointer(list).and_then(Value::as_array).cloned().unwrap_or_default();
+        let mut reports =
+            pod.pointer("/status/containerStatuses").and_then(Value::as_array).into_iter().flatten();
         let runs =
             |report: &Value| report.pointer("/state/running").is_some_and(|running| !running.is_null());
         let observed = number(pod, "/status/observedGeneration").filter(|observed| *observed > 0);
@@ -77,7 +78,7 @@ impl State {
         let asked = self.fences.leaves_since(word(pod, "/metadata/uid"));
         let heard = asked.zip(self.acts.last_sign(node));
         ahead > i64::from(deleted)
-            || reports("/status/containerStatuses").iter().any(|report| !runs(report))
+            || reports.any(|report| !runs(report))
             || ahead > 0 && heard.is_some_and(|(asked, sign)| sign >= asked + FREE_REPORTS_WITHIN)
     }
 }

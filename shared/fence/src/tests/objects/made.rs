@@ -76,9 +76,9 @@ async fn a_machine_or_a_claim_is_evidence_when_it_is_gone_and_not_while_it_is_be
     assert!(karpenter(&claims).get(&format!("{CLAIMS}/default-y8")).is_some());
 }
 
-/// Whoever may write a Machine can write the UID of any Node into it.
+/// A user who can write a Machine can write the UID of any Node into it.
 #[tokio::test(start_paused = true)]
-async fn a_machine_without_a_provider_id_is_nobodys() {
+async fn a_machine_without_a_provider_id_belongs_to_no_node() {
     let store = openshift();
     store.change(OPENSHIFT, |machine| machine["spec"]["providerID"] = json!(""));
     let scene = scene_of(&store, "OpenShiftMachine");
