@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::holds::{Decision, Doubt, Hold};
-use pod_safety_shared::authority::{FencedBy, Intent, VolumeChange};
+use pod_safety_shared::authority::{FencedBy, Intent, Refused, VolumeChange};
 use pod_safety_shared::cache::{Lookup, STALE_AFTER, View, Word};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::drive::Subject;
@@ -14,7 +14,7 @@ use super::case::{Case, LOOK_AGAIN, refuse, users};
 use super::config::Config;
 use super::detach::{
     barred, detach_first, detachable, detached_from, is_wanted_elsewhere, kept_from, left_mounted,
-    storage_proof,
+    storage_proof, until_detached,
 };
 use super::free::{free, held_by, next, take};
 use super::gate;
@@ -143,7 +143,7 @@ fn held(
     let holding = Holding { holder, volume: case.name, quarantine: config.quarantine };
     match holding.standing(view, now) {
         Standing::Well(node) => well(case, lease, node, view, now),
-        Standing::Registered(node) => case.write(take(case, node, holder.pod.clone(), view)),
+        Standing::Registered(node) => registered_anew(case, node, holder, view),
         // The taint says nothing, and its kubelet has: what is unmounted is nobody's.
         Standing::Tainted(node) => {
             let free_at = free_at(case, lease, node, view, now);
@@ -311,6 +311,18 @@ fn free_at(case: &Case<'_>, lease: &VolumeLease, node: &Node, view: &View<'_>, n
 fn unconfirmed(case: &Case<'_>, node: &Node, free_at: Mono, now: Mono) -> Decision {
     let (volume, node, left) = (Arc::clone(case.name), Arc::clone(&node.name), free_at.since(now));
     case.hold(Hold::Unconfirmed { volume, node, left })
+}
+
+/// Its holder goes on under a new Node, whose `volumesAttached` is empty. An attach/detach controller that restarts calls its
+/// attachment uncertain (`processVolumeAttachments`), and attaches the volume to another node beside it.
+fn registered_anew(case: &Case<'_>, node: &Node, holder: &Holder, view: &View<'_>) -> Decision {
+    let (holder, refused) = held_by(case, node, holder.pod.clone(), view);
+    let attached = is_attached(case.name, &node.name, view);
+    let refused = refused.or_else(|| {
+        let keeps = attached && is_wanted_elsewhere(case, node, view);
+        keeps.then(|| Refused { why: until_detached(case, node).to_string(), detach_from: None })
+    });
+    case.write(VolumeChange::Take { holder, refused })
 }
 
 /// Its holder is well: it keeps what it uses, and gives back what it has ended.

@@ -69,8 +69,10 @@ pub(super) fn left_mounted(case: &Case<'_>, lease: &VolumeLease, node: &Node) ->
 /// Its holder was in doubt, and is well. Attach/detach takes an attachment whose detachment was refused for uncertain, and
 /// then attaches the volume to a second node as well: not before it is detached from the first, once that uses it no more.
 pub(super) fn detach_first(case: &Case<'_>, lease: &VolumeLease, node: &Node, idle: bool) -> Decision {
+    refuse(case, lease, until_detached(case, node), idle.then(|| node.key()))
+}
+
+pub(super) fn until_detached(case: &Case<'_>, node: &Node) -> Hold {
     let why = format!("it is attached to node {}, and must be detached there first", node.name);
-    let hold = Hold::Waits { volume: Arc::clone(case.name), why };
-    let detach_from = idle.then(|| node.key());
-    refuse(case, lease, hold, detach_from)
+    Hold::Waits { volume: Arc::clone(case.name), why }
 }

@@ -249,6 +249,33 @@ fn the_same_machine_registered_anew_goes_on() {
     assert_eq!(stage.v(), ["take a/uid-other/b0000000-0000-4000-8000-000000000001/uid-p"]);
 }
 
+/// No Node says that it is attached, so a restarted attach/detach controller attached it to a second node beside the first.
+#[test]
+fn bug_a_volume_of_a_node_registered_anew_was_attached_to_a_second_node() {
+    let registered = |attached: bool, elsewhere: bool| {
+        let mut stage = held();
+        stage.world.remove(Kind::Nodes, "uid-a", at(2));
+        stage.node("a", |node| node["metadata"]["uid"] = json!("uid-other"));
+        if attached {
+            stage.attachment("v", "a", true);
+        }
+        if elsewhere {
+            stage.pod("q", Some("b"), "c", |pod| pod["status"] = json!({ "phase": "Pending" }));
+        }
+        stage
+    };
+    let anew = "a/uid-other/b0000000-0000-4000-8000-000000000001/uid-p";
+    for (attached, elsewhere, refused) in
+        [(true, true, " refused"), (true, false, ""), (false, true, ""), (false, false, "")]
+    {
+        let stage = registered(attached, elsewhere);
+        assert_eq!(stage.v(), [format!("take {anew}{refused}")], "attached {attached}, wanted {elsewhere}");
+    }
+    let mut stage = registered(true, true);
+    stage.lease("v", Some(anew), true);
+    assert_eq!(stage.v(), ["WaitsForVolume"], "the refusal stays until it is detached");
+}
+
 /// A pod that is force deleted between two writes would leave its writer without a Lease.
 #[test]
 fn bug_a_volume_had_no_holder_between_two_boots_of_its_node() {
