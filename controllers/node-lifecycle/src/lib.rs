@@ -41,8 +41,8 @@
 //!    done for two seconds; then each is read alone.
 //!
 //! None of them touches the loss of one node, of a hundred or of a zone of three while others are
-//! heard; each ends by itself, the second when the API server sends its next bookmark, a minute
-//! later, at the latest when the silent watch is opened anew.
+//! heard; each ends by itself, the second when the API server sends its next bookmark: a minute
+//! later, or two where the watch is opened anew meanwhile, for its bookmarks come a minute after that.
 //!
 //! **Turns** (`zones`). A rate of one node in ten seconds is kept without a count of its own: the next
 //! one's turn is so long after the last taint of the zone was added, which the API says. So it

@@ -122,6 +122,11 @@ impl State {
         self.alive.broken.iter().filter(is_it).map(|one| one.assumption)
     }
 
+    /// Whether no API server has answered this kubelet since then.
+    pub(super) fn is_silent_since(&self, node: &str, then: Duration) -> bool {
+        self.alive.spoke.get(node).is_none_or(|(_, spoke)| *spoke <= then)
+    }
+
     /// Whether this kubelet speaks with an API server, and did so when a release of now read the cluster.
     pub(super) fn is_connected(&self, now: Duration, node: &str) -> bool {
         self.alive.spoke.get(node).is_some_and(|(since, spoke)| {

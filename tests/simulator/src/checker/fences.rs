@@ -319,7 +319,9 @@ impl State {
         let (node, _, promised) = &proof.life;
         let mut processes = self.processes.running().filter(|process| process.uid == uid);
         processes.all(|process| {
-            boot_id(node, process.boot) != *promised && self.unreported_between(node, process.started, now)
+            let unreported = self.unreported_between(node, process.started, now)
+                || self.is_silent_since(node, process.started);
+            boot_id(node, process.boot) != *promised && unreported
         })
     }
 

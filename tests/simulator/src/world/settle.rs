@@ -111,9 +111,10 @@ impl World {
         let now = self.checker.now();
         let somewhere = self.etcd.objects("Node").iter().any(|node| takes(node));
         let can_run = |name: &String| {
-            let pod = self.etcd.object("Pod", name);
-            let node = pod.as_ref().map(|pod| word(pod, "/spec/nodeName")).unwrap_or_default();
-            let made = pod.as_ref().and_then(|pod| moment(word(pod, "/metadata/creationTimestamp")));
+            // Its StatefulSet is about to make it.
+            let Some(pod) = self.etcd.object("Pod", name) else { return false };
+            let node = word(&pod, "/spec/nodeName");
+            let made = moment(word(&pod, "/metadata/creationTimestamp"));
             if made.is_some_and(|made| made + STARTS_WITHIN > now) {
                 // It is about to.
                 false

@@ -343,8 +343,9 @@ impl Nodes {
     fn silent_for(&self, name: &str, grace: Duration, now: Duration, listens: Duration) -> Duration {
         let due = self.heard(name).max(listens) + grace;
         if now.saturating_sub(self.renewed) > BREAK {
-            // A watch that is opened anew after the bookmark begins the count anew, once.
-            return due + BOOKMARK_EACH + come_back(grace) * 2;
+            // A watch that is opened anew waits for a bookmark of its own. One that is listed anew after that begins the count
+            // anew, once.
+            return due + BOOKMARK_EACH * 2 + come_back(grace) * 2;
         }
         due.max(self.resumed + come_back(grace))
     }
