@@ -13,7 +13,7 @@ use std::sync::Arc;
 use axum::extract::rejection::ExtensionRejection;
 use axum::extract::{ConnectInfo, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
-use axum::middleware::{Next, from_fn};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
@@ -37,6 +37,8 @@ pub struct Listen {
     pub address: SocketAddr,
     /// Its certificate; `None`: HTTP.
     pub tls: Option<TlsFiles>,
+    /// Whether `/debug` answers.
+    pub debug: bool,
 }
 
 /// Why the admin server does not run.
@@ -75,6 +77,8 @@ pub struct Admin {
     pub leadership: Arc<Leadership>,
     /// Which loops are alive.
     pub beats: Beats,
+    /// Whether `/debug` answers.
+    pub debug: bool,
 }
 
 impl Admin {
@@ -100,7 +104,7 @@ impl Admin {
         Router::new()
             .route("/debug/cache", get(debug_cache))
             .route("/debug/decisions", get(debug_decisions))
-            .route_layer(from_fn(this_pod_alone))
+            .route_layer(from_fn_with_state(self.debug, this_pod_alone))
             .route("/livez", get(livez))
             .route("/readyz", get(readyz))
             .route("/metrics", get(metrics))
@@ -121,10 +125,15 @@ async fn one_request(request: Request, next: Next) -> Response {
 
 /// A request of which is not known from where it comes is another pod's.
 async fn this_pod_alone(
+    State(debug): State<bool>,
     peer: Result<ConnectInfo<Peer>, ExtensionRejection>,
     request: Request,
     next: Next,
 ) -> Response {
+    if !debug {
+        let way = "/debug is off: --serve-debug=true (serveDebug of the chart) turns it on\n";
+        return (StatusCode::FORBIDDEN, way).into_response();
+    }
     let of_this_pod = peer.is_ok_and(|ConnectInfo(peer)| peer.is_of_this_pod());
     if of_this_pod && !comes_from_a_web_page(request.headers()) {
         return next.run(request).await;

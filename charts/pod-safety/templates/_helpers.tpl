@@ -163,6 +163,7 @@ image).
 - --tls-cert-file=/etc/pod-safety/tls/tls.crt
 - --tls-private-key-file=/etc/pod-safety/tls/tls.key
 {{- end }}
+- --serve-debug={{ kindIs "bool" .Values.serveDebug | ternary .Values.serveDebug (not .Values.hostNetwork) }}
 - --log-format={{ .Values.log.format }}
 - --log-level={{ .Values.log.level }}
 {{- with .Values.tracing.endpoint }}

@@ -127,6 +127,7 @@ pub async fn run(
             holds: Arc::clone(&holds),
             leadership: Arc::clone(&leadership),
             beats: beats.clone(),
+            debug: listen.debug,
         };
         serve(admin, listen, &env).await?;
     }
@@ -185,7 +186,7 @@ fn leadership(config: &Config) -> Arc<Leadership> {
 
 /// Serves the admin pages in the background.
 async fn serve(admin: Admin, listen: Listen, env: &Env) -> Result<(), AdminError> {
-    let Listen { address, tls } = listen;
+    let Listen { address, tls, debug: _ } = listen;
     let tls = tls.map(|files| Tls::read(files, env.now())).transpose()?;
     let listener = Admin::bind(address).await?;
     tracing::info!(address = %listener.local_addr().map_or(address, |bound| bound), "admin server listens");

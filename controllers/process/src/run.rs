@@ -331,13 +331,25 @@ struct AdminArgs {
         help_heading = "Observation"
     )]
     tls_private_key_file: Option<PathBuf>,
+
+    /// Whether /debug answers. On the network of a node it answers every process of that node
+    #[arg(
+        long,
+        value_name = "BOOL",
+        default_value_t = true,
+        action = ArgAction::Set,
+        env = "POD_SAFETY_SERVE_DEBUG",
+        help_heading = "Observation"
+    )]
+    serve_debug: bool,
 }
 
 impl AdminArgs {
     fn into_listen(self) -> Listen {
-        let Self { admin_address, tls_cert_file, tls_private_key_file } = self;
+        let Self { admin_address, tls_cert_file, tls_private_key_file, serve_debug } = self;
         let files = tls_cert_file.zip(tls_private_key_file);
-        Listen { address: admin_address, tls: files.map(|(certificate, key)| TlsFiles { certificate, key }) }
+        let tls = files.map(|(certificate, key)| TlsFiles { certificate, key });
+        Listen { address: admin_address, tls, debug: serve_debug }
     }
 }
 

@@ -43,6 +43,7 @@ fn desk(world: World) -> Desk {
         holds,
         leadership,
         beats: Beats::default(),
+        debug: true,
     };
     Desk { world, admin }
 }
@@ -339,6 +340,18 @@ async fn attack_another_pod_reads_no_names_of_objects() {
     let request = of_localhost("/debug/cache").body(Body::empty()).unwrap();
     let answer = desk.admin.clone().router().oneshot(request).await.unwrap();
     assert_eq!(answer.status().as_u16(), 403, "from an unknown address");
+}
+
+/// With `hostNetwork` each process of the node comes from the loopback address.
+#[tokio::test(start_paused = true)]
+async fn attack_a_process_of_the_node_reads_no_names_of_objects_where_debug_is_off() {
+    let mut desk = desk(World::listed());
+    desk.admin.debug = false;
+    for (path, wanted) in [("/debug/cache", 403), ("/debug/decisions", 403), ("/metrics", 200)] {
+        let request = of_localhost(path).body(Body::empty()).unwrap();
+        let answer = desk.router("127.0.0.1:40000").oneshot(request).await.unwrap();
+        assert_eq!(answer.status().as_u16(), wanted, "{path}");
+    }
 }
 
 /// A page that is open beside `kubectl port-forward`.
