@@ -306,9 +306,9 @@ pub fn fenced(
 ) -> Result<NodeEvidence, Refusal> {
     let (said, about) = (evidence.said(), evidence.node());
     said.holds()?;
-    let asked_at = checked(evidence, shown)?.map_or(look.asked_at, |shown| shown.asked_at);
+    let asked_at = checked(evidence, shown)?.map(|shown| shown.asked_at);
     // After the devices: a report of the kubelet while they reported off contradicts them.
-    if asked_at > look.asked_at {
+    if asked_at > Some(look.asked_at) {
         return Err(Refusal::EvidenceInvalid("its devices were checked after the node was read"));
     }
     let read = look.node.as_ref();
@@ -317,16 +317,17 @@ pub fn fenced(
     if read.is_ready() && read.incarnation() == about {
         return Err(Refusal::NodeInService);
     }
-    let renewed = look.lease.renewed();
     // What is no time is not the one that the evidence names.
-    let renewed = renewed.map_err(|_invalid| Refusal::KubeletAlive(Sign::LeaseRenewed))?;
+    let renewed = look.lease.renewed().map_err(|_invalid| Refusal::KubeletAlive(Sign::LeaseRenewed))?;
     let renewed = (!look.lease.is_absent()).then_some(renewed);
     said.holds_now(&Now { life: read.incarnation().clone(), renewed, wanted })?;
     let left = silence::left(&about.name, &look.lease, cache, look.answered_at);
     if !left.is_zero() {
         return Err(Refusal::HeardLately { left });
     }
-    let expires = (asked_at + MINIMUM_BOOT).min(look.answered_at + VALID_FOR);
+    // A machine that its devices showed off cannot be Ready before it has booted.
+    let booted = asked_at.map(|asked_at| (asked_at + MINIMUM_BOOT).min(look.answered_at + VALID_FOR));
+    let expires = booted.unwrap_or(look.asked_at + VALID_FOR);
     Ok(Evidence::new(fencing_kind(evidence)?, about.clone(), expires))
 }
 

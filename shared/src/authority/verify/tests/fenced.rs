@@ -121,6 +121,15 @@ async fn what_the_node_says_now_stands_above_any_evidence() {
     }
 }
 
+/// No device was asked before the Node: a kubelet that is slow to be read may be Ready by then.
+#[tokio::test(start_paused = true)]
+async fn bug_a_late_answer_about_a_node_counted_from_when_it_came_beside_a_persons_word() {
+    let court = court(word(|_| ()));
+    let asked_at = court.env.now();
+    court.reads_of_node(says(|| Answer::json(&lost(BOOT).0).late(Duration::from_secs(1))));
+    assert_eq!(court.verify(&claim()).await.unwrap().expires(), asked_at + VALID_FOR);
+}
+
 /// A2: evidence whose Lease was renewed a moment ago was given before a kubelet that lives could be heard again.
 #[tokio::test(start_paused = true)]
 async fn evidence_about_a_node_that_was_heard_a_moment_ago_waits_until_it_would_be_heard_again() {
