@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::holds::{Decision, Hold};
 use pod_safety_shared::authority::{Cause, Claim, Delete, Force, Intent};
-use pod_safety_shared::cache::{Lookup, Sign, SignOfLife, View};
+use pod_safety_shared::cache::{Lookup, SignOfLife, View};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::drive::{NodeUnreadable, Subject};
 use pod_safety_shared::model::{Kind, Node, Phase, Pod, Proof, Readiness, Uid};
@@ -106,8 +106,8 @@ fn orphaned(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config) -> Dec
             .map(|pod| (Subject::Pod(pod.key.clone()), hold.clone()))
             .collect();
         // A kubelet that renews no Lease, and reports on its pods, does not register again by itself.
-        let due =
-            absence.since + if sign == Sign::PodReported { config.quarantine } else { REGISTERS_WITHIN };
+        let renews = view.renewal(name).is_some_and(|renewal| renewal.at >= absence.since);
+        let due = absence.since + if renews { REGISTERS_WITHIN } else { config.quarantine };
         if now >= due {
             let living = view.pods_on(name).filter(|pod| pod.deletion.is_none() && !pod.phase.is_terminal());
             decision.intents.extend(living.map(|pod| end(pod, name, due)));

@@ -55,6 +55,26 @@ fn bug_the_pods_of_a_kubelet_that_renews_without_a_node_waited_for_ever() {
     assert_eq!(asked(&about(&world, "gone", REGISTERS_WITHIN.as_secs())), [END]);
 }
 
+/// Its last sign was a report on a pod, so the Lease that it renewed before was forgotten: anybody who writes a pod's status could
+/// have its pods deleted at the end of the quarantine.
+#[test]
+fn bug_a_kubelet_that_renews_and_reports_on_a_pod_had_no_five_minutes() {
+    for (renews, expected) in [(true, ""), (false, END)] {
+        let world = connected();
+        if renews {
+            world.apply(Kind::NodeLeases, &lease("gone", 35), at(35));
+        }
+        world.apply(
+            Kind::Pods,
+            &alive().rv(11).set("/status/containerStatuses/0/ready", json!(true)),
+            at(38),
+        );
+        let decision = about(&world, "gone", 1 + QUARANTINE);
+        assert_eq!(reasons(&decision), ["KubeletAlive"], "renews: {renews}");
+        assert_eq!(asked(&decision).concat(), expected, "renews: {renews}");
+    }
+}
+
 /// 40 s, a signal, 40 s: as fast as a kubelet of 1.34 that lives could answer, plus a quarantine.
 #[test]
 fn without_an_answer_they_are_removed_a_quarantine_after_a_first_read_that_follows_the_signal() {
@@ -226,6 +246,7 @@ fn bug_a_pod_that_others_called_failed_had_no_grace() {
     let waits = about(&world, "gone", 1 + QUARANTINE);
     assert_eq!((asked(&waits), reasons(&waits)), (vec![], vec!["AwaitsKubelet"]));
     world.hear(at(300));
+    assert!(asked(&about(&world, "gone", 139)).is_empty(), "its own grace is 120 s");
     assert_eq!(asked(&about(&world, "gone", 140)), ["ask for gone"]);
     world.witness("gone", at(141));
     assert_eq!(asked(&about(&world, "gone", 141 + QUARANTINE)), [REMOVE]);
