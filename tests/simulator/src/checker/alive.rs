@@ -24,6 +24,10 @@ use crate::api::Asked;
 /// docs/assumptions.md: renews-each-quarter
 const SPEAKS_EACH: Duration = Duration::from_secs(15);
 
+/// A kubelet whose API server can be reached again registers within 7 s (`registerWithAPIServer`), and then reports its status.
+/// docs/assumptions.md: writes-before-it-starts
+const REPORTS_ITS_BOOT: Duration = Duration::from_secs(10);
+
 /// What docs/proof.md says of a kubelet that is connected, and what a fault of a plan breaks. The time that a worker needs is
 /// none of it: no kubelet promises that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,9 +126,10 @@ impl State {
         self.alive.broken.iter().filter(is_it).map(|one| one.assumption)
     }
 
-    /// Whether no API server has answered this kubelet since then.
-    pub(super) fn is_silent_since(&self, node: &str, then: Duration) -> bool {
-        self.alive.spoke.get(node).is_none_or(|(_, spoke)| *spoke <= then)
+    /// Whether an API server has answered this kubelet since then, and for so long that its Node says in which boot it is.
+    pub(super) fn has_reported_since(&self, node: &str, then: Duration, now: Duration) -> bool {
+        let spoke = self.alive.spoke.get(node);
+        spoke.is_some_and(|(since, spoke)| *spoke > then && now.saturating_sub(*since) > REPORTS_ITS_BOOT)
     }
 
     /// Whether this kubelet speaks with an API server, and did so when a release of now read the cluster.

@@ -312,15 +312,15 @@ impl State {
         Ok(())
     }
 
-    /// Whether the processes of a pod were started in another boot than the one that an agent promised to end, by a kubelet whose
-    /// writes did not arrive: no gate of that agent held it.
+    /// Whether the processes of a pod were started in another boot than the one that an agent promised to end, or a person spoke of, by
+    /// a kubelet whose writes did not arrive: no gate of an agent held it.
     /// docs/assumptions.md: writes-before-it-starts
     fn runs_unreported_in_the_next_boot(&self, proof: &Proof, uid: &str, now: Duration) -> bool {
         let (node, _, promised) = &proof.life;
         let mut processes = self.processes.running().filter(|process| process.uid == uid);
         processes.all(|process| {
             let unreported = self.unreported_between(node, process.started, now)
-                || self.is_silent_since(node, process.started);
+                || !self.has_reported_since(node, process.started, now);
             boot_id(node, process.boot) != *promised && unreported
         })
     }
@@ -351,6 +351,13 @@ impl State {
             return Ok(());
         }
         if !word.wrong {
+            if self.runs_unreported_in_the_next_boot(proof, uid, sent) {
+                self.probe(
+                    "limit: a kubelet that could not write started pods in the boot after a person's word",
+                );
+                self.excuse_processes(uid);
+                return Ok(());
+            }
             return Err("a process of it runs, and the person was right about another".to_owned());
         }
         self.processes.of_uid(uid).for_each(|process| process.vouched_for = true);

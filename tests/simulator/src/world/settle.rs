@@ -168,7 +168,9 @@ impl World {
             let pod = self.etcd.object("Pod", name);
             pod.is_some_and(|pod| pod.pointer("/metadata/deletionTimestamp").is_some())
         };
-        before.retain(|identity, _| feasible.contains(identity) && !ends(identity));
+        // Its kubelet evicts it as soon as its worker is free.
+        let evicted = |uid: &String| self.evicted.lock().contains(uid);
+        before.retain(|identity, uid| feasible.contains(identity) && !ends(identity) && !evicted(uid));
         let long = self.chance.below(LONG_EACH, "rest", "watched", 0) == 0;
         tokio::time::sleep(if long { LONG_REST } else { REST }).await;
         let feasible = self.feasible();

@@ -5,12 +5,17 @@
 //! `context.WithoutCancel`. That starts the containers one after the other, and waits for each image and for each hook
 //! `postStart`. Meanwhile the containers before it run, the worker reports nothing, and a deletion waits.
 
+use std::pin::pin;
 use std::time::Duration;
 
+use futures::future::select;
 use serde_json::{Value, json};
 
 use super::{Kubelet, path, sidecar, word};
 use crate::campaign::Restart;
+
+/// `syncPeriod` of the status manager.
+const REPORTS_EACH: Duration = Duration::from_secs(10);
 
 /// The containers of a pod whose second one is slow to start.
 pub(in crate::world) fn with_second() -> Value {
@@ -82,14 +87,23 @@ impl Kubelet {
         if !has_second(pod) {
             return;
         }
+        self.world.checker.probe("a worker was busy with a container that starts again");
+        let busy = self.env.sleep(Duration::from_secs(seconds));
         if why == Restart::Crashed {
             let now = format!("{:.0}", self.env.clock.wall());
             let status = json!({ "phase": "Running", "observedGeneration": self.observed(pod),
                 "containerStatuses": statuses(ContainerState::Running, ContainerState::Terminated, &now) });
-            self.report_status(pod, status).await;
+            let told = async {
+                // The status manager is another goroutine, and sends again what did not arrive (`syncBatch`).
+                while !self.report_status(pod, status.clone()).await {
+                    self.env.sleep(REPORTS_EACH).await;
+                }
+                std::future::pending::<()>().await
+            };
+            select(pin!(busy), pin!(told)).await;
+        } else {
+            busy.await;
         }
-        self.world.checker.probe("a worker was busy with a container that starts again");
-        self.env.sleep(Duration::from_secs(seconds)).await;
         self.told_late(pod);
     }
 
@@ -100,8 +114,10 @@ impl Kubelet {
         }
     }
 
-    async fn report_status(&self, pod: &Value, status: Value) {
+    /// Whether an API server answered.
+    async fn report_status(&self, pod: &Value, status: Value) -> bool {
         let patch = json!({ "metadata": { "uid": word(pod, "/metadata/uid") }, "status": status });
-        self.ask("PATCH", &format!("{}/status", path(pod)), Some(patch)).await;
+        let answer = self.ask("PATCH", &format!("{}/status", path(pod)), Some(patch)).await;
+        answer.is_some_and(|(code, _)| code < 500)
     }
 }
