@@ -26,7 +26,7 @@ NEXTEST := .cache/bin/cargo-nextest nextest run --workspace --locked
 KUBERNETES_VERSION := $(shell sed -n 's|^\tk8s.io/kubernetes v|v|p' tests/control-plane/tools/kubernetes/go.mod)
 OTHER_VERSIONS := $(shell cat tests/control-plane/tools/kubernetes/versions)
 
-.PHONY: help demo try test test-all build mutants install fmt lint unit control-plane test-nodes test-nodes-all campaign perturb fuzz bench scale docs image image-agents kind kind-shell kind-delete test-kind advisories workflows clean
+.PHONY: help demo try test test-all build mutants promises install fmt lint unit control-plane test-nodes test-nodes-all campaign perturb fuzz bench scale docs image image-agents kind kind-shell kind-delete test-kind advisories workflows clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -48,6 +48,7 @@ test-all: install lint build ## the same and what only repeats earlier proof: im
 		$(MAKE) --no-print-directory control-plane KUBERNETES=$(version);)
 	@$(call timed,image of agents) ./tests/image/agents.sh
 	@$(call timed,fuzz) $(MAKE) --no-print-directory fuzz MINUTES=60
+	@$(call timed,promises) $(MAKE) --no-print-directory promises
 	@$(call timed,mutants) $(MAKE) --no-print-directory mutants SHARD=$$((10#$$(date +%j) % 8))/8
 
 build: # all tests, and the program as it is shipped, which the suites start
@@ -107,9 +108,14 @@ mutants: ## changes in the code that safety rests on which no unit test notices
 	@[ -x .cache/bin/cargo-mutants ] || cargo install --quiet --debug --locked --version 27.1.0 --root .cache cargo-mutants
 	@mkdir -p $(TARGET)/mutants
 	@.cache/bin/cargo-mutants mutants --list --json $(foreach place,$(or $(FILES),$(MUTATED)),--file '$(place)') >$(TARGET)/mutants/list.json
-	@cargo run --quiet --locked -p pod-safety-mutants -- $(TARGET)/mutants/list.json --work $(TARGET)/mutants $(if $(JOBS),--jobs $(JOBS)) \
+	@cargo run --quiet --locked -p pod-safety-mutants -- mutants $(TARGET)/mutants/list.json --work $(TARGET)/mutants $(if $(JOBS),--jobs $(JOBS)) \
 		$(if $(SHARD),--shard $(SHARD),$(if $(FILES),,--write docs/mutants.md)) $(if $(SHARD)$(FILES),,; \
 	tests/records/write.sh mutants outcome=passed seconds=$$SECONDS)
+
+# Each sentence that promises something has a row in tests/promises: the code that makes it true, a change of meaning that breaks it,
+# and the unit test that notices. ONLY=pod-safety-proof takes one package, DRAW=20 one of twenty.
+promises: ## each promise of the pages is broken once in the code, and its test must fail
+	@cargo run --quiet --locked --profile test -p pod-safety-mutants -- promises --work $(TARGET)/promises $(if $(ONLY),--only $(ONLY)) $(if $(DRAW),--draw $(DRAW))
 
 bench: install ## two hours: the numbers beside kube-controller-manager's; writes docs/benchmarks.md, its picture and its file of numbers
 	@cargo run --release --locked -p pod-safety-bench -- --docs docs; \

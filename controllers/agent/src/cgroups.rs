@@ -246,6 +246,30 @@ mod tests {
         assert!(cgroups.is_empty(&found), "it is gone");
     }
 
+    /// What runs in one hierarchy runs.
+    #[test]
+    fn of_version_1_a_pod_is_empty_when_each_of_its_cgroups_is_read_and_empty() {
+        let root = tempfile::tempdir().unwrap();
+        let [freezer, pids] =
+            ["freezer", "pids"].map(|name| root.path().join(format!("{name}/kubepods/pod{ONE}")));
+        for folder in [&freezer, &pids] {
+            make(folder, "");
+        }
+        make(&root.path().join(format!("pids/kubepods/pod{OWN}")), "");
+        let cgroups = Cgroups::find(root.path(), Path::new("/proc")).unwrap();
+        let found = cgroups.pods(OWN).unwrap().remove(0);
+        assert!(cgroups.is_empty(&found));
+        for folder in [&freezer, &pids] {
+            fs::write(folder.join("cgroup.procs"), "7\n").unwrap();
+            assert!(!cgroups.is_empty(&found), "{}", folder.display());
+            fs::write(folder.join("cgroup.procs"), "").unwrap();
+        }
+        // Permissions do not stop root; a folder where a file was cannot be read by anybody.
+        fs::remove_file(pids.join("cgroup.procs")).unwrap();
+        fs::create_dir(pids.join("cgroup.procs")).unwrap();
+        assert!(!cgroups.is_empty(&found), "it cannot be read");
+    }
+
     /// A folder that could not be read had no pods in it, and "no pods are left" was a proof.
     #[test]
     fn bug_a_folder_that_cannot_be_read_was_one_without_pods() {

@@ -119,11 +119,15 @@ mod tests {
         }
 
         fn look(&self, report: &mut Report, second: u64, round: u64) -> Option<Pods> {
+            self.look_in(1, report, second, round)
+        }
+
+        fn look_in(&self, count: u64, report: &mut Report, second: u64, round: u64) -> Option<Pods> {
             let (root, proc) = (self.0.path().join("cgroup"), self.0.path().join("proc"));
             let cgroups = Cgroups::find(&root, &proc).unwrap();
             let places = Places { cgroups: &cgroups, proc: &proc, folder: Path::new("/kubelet"), own: OWN };
             let boot = Boot { node: "n".into(), id: "b".into() };
-            let epoch = Epoch { process: 1, count: 1 };
+            let epoch = Epoch { process: 1, count };
             let record = Record { state: State::Armed, epoch, round, boot, device: None };
             report.at(Duration::from_secs(second), &record, places).cloned()
         }
@@ -146,6 +150,15 @@ mod tests {
         host.write("proc/1/mountinfo", "33 22 0:40 / /kubelet/pods/other/volumes/x rw - nfs4 server:/ rw\n");
         let ended = Pods { looked: 20, ended: vec![UID.to_owned()], left: Vec::new() };
         assert_eq!(host.look(&mut report, 30, 20), Some(ended));
+    }
+
+    /// Rounds count from one in each epoch: the round of an earlier look would be one that is yet to come.
+    #[test]
+    fn in_a_new_epoch_it_looks_anew() {
+        let (host, mut report) = (Host::new(), Report::default());
+        host.process(Some('S'));
+        assert_eq!(host.look_in(1, &mut report, 0, 3).unwrap().looked, 3);
+        assert_eq!(host.look_in(2, &mut report, 1, 1).unwrap().looked, 1);
     }
 
     #[test]

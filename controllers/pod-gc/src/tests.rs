@@ -115,6 +115,31 @@ fn the_quarantine_counts_from_the_first_read_and_ends_to_the_second() {
     assert_eq!(asked(&due), ["remove web-0 because NodeGone"]);
 }
 
+/// An answer that is late is about any moment since it was asked for.
+#[test]
+fn a_first_read_counts_for_signs_of_life_when_it_is_asked_and_for_the_quarantine_when_it_is_answered() {
+    for (renewed, before, expected) in
+        [(None, "Quarantine", vec!["remove web-0 because NodeGone"]), (Some(3), "KubeletAlive", vec![])]
+    {
+        let world = World::listed();
+        world.apply(Kind::Pods, &pod("web-0").on("gone").running(), at(0));
+        world.apply(Kind::NodeLeases, &lease("gone", 1), at(0));
+        world.fell_silent_first("gone");
+        if let Some(second) = renewed {
+            world.apply(Kind::NodeLeases, &lease("gone", 2), at(second));
+        }
+        world.witness_late("gone", at(1), at(5));
+        world.hear(at(100));
+        assert_eq!(reasons(&about(&world, "gone", 4 + QUARANTINE)), [before], "renewed at {renewed:?}");
+        let due = asked(&about(&world, "gone", 5 + QUARANTINE));
+        assert_eq!(
+            due.iter().filter(|word| word.starts_with("remove")).collect::<Vec<_>>(),
+            expected,
+            "renewed at {renewed:?}"
+        );
+    }
+}
+
 #[test]
 fn a_node_that_came_back_within_the_quarantine_keeps_its_pods_and_its_next_absence_starts_anew() {
     let world = orphan();
@@ -279,6 +304,8 @@ fn a_terminating_pod_that_no_node_took_is_asked_for() {
     let of = |name: &str| decided(&world, &Key::Unscheduled(uid(&format!("uid-{name}"))), at(1), &config());
     assert_eq!(asked(&of("web-0")), ["remove web-0 because NeverScheduled"]);
     assert_eq!(of("web-1"), Decision::default(), "nobody asked it to end");
+    world.apply(Kind::Pods, &pod("web-0").on("n").running().terminating().rv(11), at(1));
+    assert_eq!(of("web-0"), Decision::default(), "a node has taken it");
     assert_eq!(of("nobody"), Decision::default());
 }
 

@@ -69,7 +69,12 @@ impl World {
 
     /// The API server says at `now` that every kind is as it was.
     pub fn hear(&self, now: Mono) {
-        for &kind in Kind::ALL {
+        self.hear_of(Kind::ALL, now);
+    }
+
+    /// The API server says at `now` that these kinds are as they were.
+    pub fn hear_of(&self, kinds: &[Kind], now: Mono) {
+        for &kind in kinds {
             self.cache.heard(kind, now);
         }
     }
@@ -146,7 +151,12 @@ impl World {
 
     /// A quorum read did not find this node, at `now`.
     pub fn witness(&self, node: &str, now: Mono) {
-        self.cache.witnessed(node, Witness::for_decide_tests(now));
+        self.witness_late(node, now, now);
+    }
+
+    /// A quorum read that was asked and answered then did not find this node.
+    pub fn witness_late(&self, node: &str, asked: Mono, answered: Mono) {
+        self.cache.witnessed(node, Witness::for_decide_tests(asked, answered));
     }
 
     /// The kubelet of this missing node had been silent for long when this process saw its Node go.

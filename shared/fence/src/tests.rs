@@ -570,6 +570,16 @@ async fn evidence_is_written_before_anything_relies_on_it() {
     assert_eq!(scene.written("nodefences")["status"]["conditions"][0]["status"], "True");
 }
 
+/// What its devices showed off is over, and this boot is not.
+#[tokio::test(start_paused = true)]
+async fn there_is_no_evidence_about_a_node_that_has_booted_since() {
+    let mut node = machine();
+    node["status"]["nodeInfo"]["bootID"] = json!(NEXT_BOOT);
+    let scene = scene(There { node, ..There::default() }, |_, _| None);
+    scene.ends(Step::Prove(target(looked("Off"))), "changed").await;
+    assert!(scene.log().is_empty());
+}
+
 #[tokio::test(start_paused = true)]
 async fn there_is_no_evidence_if_the_kubelet_spoke_since_or_nothing_said_off() {
     let spoke = There { renewed: Arc::new(|_| 9), ..There::default() };

@@ -187,8 +187,8 @@ impl Witness {
     /// A first read that no answer ever made, for tests of `decide`.
     #[cfg(any(test, feature = "testing"))]
     #[must_use]
-    pub const fn for_decide_tests(at: Mono) -> Self {
-        Self { asked_at: at, answered_at: at, lease: LeaseRead(None) }
+    pub const fn for_decide_tests(asked_at: Mono, answered_at: Mono) -> Self {
+        Self { asked_at, answered_at, lease: LeaseRead(None) }
     }
 }
 

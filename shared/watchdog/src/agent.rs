@@ -458,3 +458,28 @@ impl Agent {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Evidence is about a boot: a process of the same boot that starts anew has another epoch.
+    #[test]
+    fn a_boot_that_was_revoked_gets_no_grant_from_a_process_that_starts_anew() {
+        let (boot, second) = (Boot { node: "7a1c".into(), id: "c3d0".into() }, Duration::from_secs(1));
+        let times = Times { interval: second, soft: second * 10, settle: second };
+        let found = Found { predecessor: false, stopped: false };
+        for (what, of, expected) in [
+            ("its boot", boot.clone(), Phase::Ending),
+            ("an earlier boot", Boot { id: "0".into(), ..boot.clone() }, Phase::Begin),
+        ] {
+            let mut agent = Agent::new(boot.clone(), times, 2, found, Duration::ZERO);
+            assert_eq!(agent.next(Duration::ZERO), Order::Read);
+            let epoch = Epoch { process: 1, count: 0 };
+            let record = Record { state: State::Revoked, epoch, round: 3, boot: of, device: None };
+            let lease = Seen { version: "8".into(), record: Some(record) };
+            agent.answer(Duration::ZERO, &Order::Read, Answer::Lease(Some(lease)));
+            assert_eq!(agent.phase(), expected, "{what} was revoked");
+        }
+    }
+}

@@ -13,7 +13,7 @@ use crate::build::Program;
 use crate::list::Mutant;
 
 /// So much longer than its tests take without a mutant may a run compute, and wait. The slowest test takes two seconds.
-const LONGER: Duration = Duration::from_secs(20);
+pub(crate) const LONGER: Duration = Duration::from_secs(20);
 /// By the clock a run may take so many times as long as its tests take without a mutant: a busy machine slows them.
 const BUSY: u32 = 20;
 /// Kilobytes. A mutant that allocates for ever ends itself and not the machine.
@@ -109,7 +109,20 @@ fn in_common(file: &str, test: &str) -> usize {
     modules.zip(test.split("::")).take_while(|(module, of_test)| module == of_test).count()
 }
 
-fn run(
+/// Whether the program has a test of this name.
+///
+/// # Errors
+/// If the program cannot be started.
+pub(crate) fn is_test(program: &Program, name: &str) -> Result<bool> {
+    let list = Command::new(&program.path).args(["--list", "--format", "terse"]).output()?;
+    Ok(String::from_utf8(list.stdout)?.lines().any(|line| line.strip_suffix(": test") == Some(name)))
+}
+
+/// Whether these tests fail with `MUTANT` or another variable set so.
+///
+/// # Errors
+/// If the program cannot be started.
+pub(crate) fn run(
     program: &Program,
     tests: &[&str],
     took: Duration,

@@ -32,6 +32,8 @@ pub(crate) enum Genre {
     MatchArm,
     MatchArmGuard,
     StructField,
+    /// Written by hand: any expression, by another.
+    Slip,
 }
 
 #[derive(Deserialize)]
@@ -48,6 +50,16 @@ struct Position {
 }
 
 impl Span {
+    /// Of these bytes of `source`.
+    pub(crate) fn of(source: &str, range: &Range<usize>) -> Self {
+        let at = |byte: usize| {
+            let before = source.get(..byte).unwrap_or_default();
+            let line = before.rsplit('\n').next().unwrap_or_default();
+            Position { line: before.matches('\n').count() + 1, column: line.chars().count() + 1 }
+        };
+        Self { start: at(range.start), end: at(range.end) }
+    }
+
     /// The bytes of `source` that it covers; `lines` says where each line begins.
     pub(crate) fn bytes(&self, source: &str, lines: &[usize]) -> Option<Range<usize>> {
         let byte = |at: &Position| {

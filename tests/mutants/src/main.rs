@@ -7,6 +7,7 @@
 //! - `schema`: a source file with all its mutants in it; `build`: compiled, without those that the compiler refuses
 //! - `judge`: which tests reach which mutant, and whether one of them fails; `known`: what earlier runs said
 //! - `report`: tables, and the floor
+//! - `promises`: the same with changes that are written by hand, one for each promise of the pages
 //!
 //! `docs/mutants.md` has what came out, and `missed.txt` each mutant that is missed.
 #![expect(
@@ -19,6 +20,7 @@ mod build;
 mod judge;
 mod known;
 mod list;
+mod promises;
 mod report;
 mod schema;
 
@@ -26,7 +28,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use clap::Parser;
+use clap::{Args, Parser};
 
 use crate::build::Program;
 use crate::judge::Verdict;
@@ -56,8 +58,33 @@ pub(crate) static USERS: [Package; 16] = [
     ("pod-safety-cli", "controllers/cli"),
 ];
 
-/// Says which mutants of cargo-mutants' list no unit test notices.
+/// Packages whose code no list of cargo-mutants has.
+static OTHERS: [Package; 13] = [
+    ("pod-safety-model", "shared/model"),
+    ("pod-safety-wire", "shared/wire"),
+    ("pod-safety-crds", "shared/crds"),
+    ("pod-safety-clock", "shared/clock"),
+    ("pod-safety-transport", "shared/transport"),
+    ("pod-safety-screen", "shared/screen"),
+    ("pod-safety-otlp", "shared/otlp"),
+    ("pod-safety-watchdog", "shared/watchdog"),
+    ("pod-safety-doctor", "controllers/doctor"),
+    ("pod-safety-print", "controllers/print"),
+    ("pod-safety-traces", "controllers/traces"),
+    ("pod-safety-agent", "controllers/agent"),
+    ("pod-safety-devices", "devices"),
+];
+
+/// Changes the code, and says which changes no unit test notices.
 #[derive(Parser)]
+enum Command {
+    /// Each of cargo-mutants' list.
+    Mutants(Plan),
+    /// The slips of `tests/promises`.
+    Promises(promises::Plan),
+}
+
+#[derive(Args)]
 struct Plan {
     /// What `cargo mutants --list --json` printed.
     list: PathBuf,
@@ -86,8 +113,14 @@ fn shard(text: &str) -> Result<(usize, usize)> {
 }
 
 fn main() -> Result<()> {
-    let plan = Plan::parse();
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).context("the repository")?;
+    match Command::parse() {
+        Command::Mutants(plan) => judge_list(repository, plan),
+        Command::Promises(plan) => promises::run(repository, &plan),
+    }
+}
+
+fn judge_list(repository: &Path, plan: Plan) -> Result<()> {
     let mutants = list::read(&plan.list)?;
     let equivalents = list::equivalents(include_str!("../equivalent.txt"))?;
     let (part, of) = plan.shard;

@@ -132,6 +132,15 @@ impl<'a> Weaver<'a> {
     /// The mutants that return at once, and then those `within`.
     fn function(&mut self, signature: &Signature, block: &Block, within: impl FnOnce(&mut Self)) {
         let before = self.edits.len();
+        let whole = bytes(block);
+        let slips =
+            self.wanted.extract_if((Genre::Slip, whole.start)..=(Genre::Slip, whole.end), |_, _| true);
+        for (Mutant { number, replacement, .. }, range) in
+            slips.flat_map(|(_, slips)| slips).collect::<Vec<_>>()
+        {
+            let before = format!("(if crate::mutant::is({number}) {{ {replacement} }} else {{ ");
+            self.put(&range, before, " })", *number);
+        }
         for (Mutant { number, replacement, .. }, body) in
             block.stmts.first().map_or_else(Vec::new, |first: &Stmt| self.take(Genre::FnValue, first))
         {
@@ -302,6 +311,11 @@ mod tests {
                 "fn f() -> T { T { a: 1, ..b } }",
                 ("StructField", "a: 1,", ""),
                 format!("fn f() -> T {{ (if {is} {{ T {{  ..b }} }} else {{ T {{ a: 1, ..b }} }}) }}"),
+            ),
+            (
+                "const fn f(a: u8) -> u8 { a.min(1) }",
+                ("Slip", "a.min(1)", "a.max(1)"),
+                format!(" fn f(a: u8) -> u8 {{ (if {is} {{ a.max(1) }} else {{ a.min(1) }}) }}"),
             ),
             // What cannot be chosen while the program runs stays as it is.
             ("const A: u8 = 1 + 2;", ("BinaryOperator", "+", "-"), "const A: u8 = 1 + 2;".to_owned()),

@@ -48,6 +48,21 @@ fn the_machine_stays_off_until_its_pods_are_released_and_then_as_the_policy_says
 }
 
 #[test]
+fn the_pause_before_a_machine_is_switched_on_counts_from_the_taint() {
+    let mut stage = Stage::at(Phase::Pending, |_| ());
+    stage.policy(|policy| policy.recovery = Recovery::PowerOn);
+    assert_eq!(stage.act("n"), ["off 1 by bmc"]);
+    stage.wait(30);
+    stage.answered("done");
+    stage.seen("Off");
+    assert_eq!(stage.act("n"), ["prove"]);
+    assert_eq!(stage.act("n"), ["taint"]);
+    assert_eq!(stage.words("n"), ["?WaitsForPods"], "the taint asks pods to end: not at once");
+    stage.wait(10);
+    assert_eq!(stage.words("n"), ["on 2 by bmc"]);
+}
+
+#[test]
 fn nothing_is_switched_on_by_who_is_paused_cancelled_or_without_devices() {
     for (change, word) in [
         ((|stage| stage.policy(|policy| policy.paused = Some("x".to_owned()))) as fn(&mut Stage), "?Paused"),
@@ -476,5 +491,6 @@ fn attack_a_pod_of_the_new_boot_that_does_not_end_keeps_the_taint_on_the_node() 
         pod["status"]["conditions"] = json!([{ "type": "Ready", "status": "True" }]);
     });
     stage.wait(86_400);
-    assert_eq!(stage.words("n"), ["untaint"]);
+    assert_eq!(stage.act("n"), ["untaint"]);
+    assert_eq!(stage.only().1.phase, Phase::Done, "a pod of the former boot would be waited for");
 }

@@ -48,6 +48,22 @@ fn a_persons_word_counts_where_the_policy_of_the_node_takes_it() {
 }
 
 #[test]
+fn evidence_and_policies_must_both_be_fresh() {
+    let late = at(0) + STALE_AFTER + Duration::from_secs(1);
+    let kinds = [Kind::FenceEvidences, Kind::FencePolicies];
+    for stale in kinds {
+        let world = proved("Unknown", BOOT, "PowerOff", |_| {});
+        for kind in kinds.into_iter().chain([Kind::Pods, Kind::Nodes, Kind::NodeLeases]) {
+            if kind != stale {
+                world.list(kind, late);
+            }
+        }
+        let decision = decided(&world, &on("n"), late, &config());
+        assert!(decision.intents.is_empty(), "{stale:?} are stale: {decision:?}");
+    }
+}
+
+#[test]
 fn without_our_own_kinds_there_is_no_evidence_and_nothing_else_is_held_up() {
     let listed = proved("Unknown", BOOT, "PowerOff", |_| {});
     let late = at(0) + STALE_AFTER + Duration::from_secs(1);

@@ -49,6 +49,22 @@ fn terminated_pods_above_the_threshold_go_evicted_first_then_oldest_then_by_name
 }
 
 #[test]
+fn a_pod_that_was_deleted_and_has_volumes_is_left_to_its_kubelet() {
+    let same: fn(Obj) -> Obj = |pod| pod;
+    for (what, change, old) in [("was not deleted", same, 1), ("was deleted", Obj::terminating, 0)] {
+        let world = World::listed();
+        world.apply(Kind::Nodes, &node("n").ready("True"), at(0));
+        let ended = |name: &str| pod(name).on("n").using("c").ended();
+        world.apply(Kind::Pods, &made_at("2026-01-01T00:00:01Z", change(ended("old"))), at(0));
+        world.apply(Kind::Pods, &made_at("2026-01-01T00:00:02Z", ended("young")), at(0));
+        let config = Config { terminated_threshold: Some(0), ..config() };
+        let asked = asked(&decided(&world, &Key::Terminated, at(1), &config));
+        let of = |name: &str| asked.iter().filter(|word| word.contains(name)).count();
+        assert_eq!((of("old"), of("young")), (old, 1), "the pod {what}: {asked:?}");
+    }
+}
+
+#[test]
 fn a_phase_without_proof_is_held_and_lets_the_others_pass() {
     let world = terminated_world();
     let lying = pod("lying").on("n").running().phase("Failed");

@@ -162,3 +162,13 @@ fn a_node_that_bears_the_taint_or_has_no_object_is_relieved_the_same() {
     stage.world.remove(Kind::Nodes, "uid-a", at(2));
     assert_eq!(stage.v()[0], "break: detached");
 }
+
+#[test]
+fn a_volume_that_was_detached_from_one_node_is_lost_to_no_other() {
+    let mut stage = Stage::new();
+    stage.config.backends = classes(&["d"]);
+    stage.lease_to_detach("v", None, "a");
+    stage.node("b", not_ready);
+    stage.pod("q", Some("b"), "c", |_| ());
+    assert_eq!(stage.v(), [format!("take {B} refused")]);
+}

@@ -1,5 +1,7 @@
 //! Who passes the gate.
 
+use pod_safety_shared::model::Kind;
+use pod_safety_shared::testing::{at, objects};
 use serde_json::json;
 
 use super::stage::{Stage, ended, in_use, not_ready, said};
@@ -137,6 +139,22 @@ fn an_unschedulable_pod_does_not_hold_back_the_next_pod_of_an_attachable_volume(
         stage.gated("q", "c");
         assert_eq!(gate(&stage, "q"), [expected], "a pod {what}");
     }
+}
+
+/// Nothing attaches it, so nothing arbitrates between two nodes.
+#[test]
+fn an_unschedulable_pod_holds_back_the_next_pod_of_a_volume_that_is_not_attached() {
+    let mut stage = Stage::new();
+    let nfs = objects::volume("v", &["ReadWriteOnce"]).but(|volume| {
+        volume["spec"] = json!({ "accessModes": ["ReadWriteOnce"], "storageClassName": "fast", "nfs": { "server": "s", "path": "/" } });
+    });
+    stage.put(Kind::Volumes, nfs, at(1));
+    stage.pod("p", None, "c", |pod| {
+        let condition = json!({ "type": "PodScheduled", "status": "False", "reason": "Unschedulable" });
+        pod["status"]["conditions"] = json!([condition]);
+    });
+    stage.gated("q", "c");
+    assert_eq!(gate(&stage, "q"), ["WaitsForVolume"]);
 }
 
 /// The simulator found it: the Lease could not be written for 19 s, somebody force deleted the pod that ran, and the next

@@ -276,6 +276,26 @@ fn bug_a_volume_of_a_node_registered_anew_was_attached_to_a_second_node() {
     assert_eq!(stage.v(), ["WaitsForVolume"], "the refusal stays until it is detached");
 }
 
+#[test]
+fn the_quarantine_of_a_missing_holder_counts_from_the_first_read_where_the_grace_ended_before_it() {
+    let mut stage = held();
+    stage.world.remove(Kind::Pods, "uid-p", at(2));
+    stage.world.remove(Kind::Nodes, "uid-a", at(2));
+    stage.lease("v", Some(A), true);
+    stage.world.witness("a", at(60));
+    assert_eq!(said(&stage.of_volume("v", 60 + QUARANTINE - 1)), ["VolumeUnproved"]);
+    assert_eq!(said(&stage.of_volume("v", 60 + QUARANTINE)), ["break: node gone"]);
+}
+
+#[test]
+fn the_next_boot_of_a_holder_is_the_owner_only_on_the_same_node() {
+    let mut stage = held();
+    stage.node("a", |node| node["status"]["nodeInfo"]["bootID"] = json!(NEXT_BOOT));
+    stage.world.remove(Kind::Pods, "uid-p", at(2));
+    stage.pod("q", Some("b"), "c", |_| ());
+    assert_eq!(stage.v(), ["break: rebooted"]);
+}
+
 /// A pod that is force deleted between two writes would leave its writer without a Lease.
 #[test]
 fn bug_a_volume_had_no_holder_between_two_boots_of_its_node() {

@@ -21,7 +21,7 @@ fn bound() -> Stage {
     stage
 }
 
-/// The same volume, named by claims of others: of another name, of another namespace, and made again under its name.
+/// The same volume, named by claims of others: of another name, and of another namespace.
 fn named_by_others(stage: &Stage) {
     let namespaced = |object: Obj| object.within("tenant");
     stage.put(Kind::Claims, objects::claim("evil", Some("v")), at(1));
@@ -40,6 +40,26 @@ fn attack_a_claim_that_names_the_volume_of_another_claim_takes_it_nowhere() {
     assert!(stage.v().is_empty(), "it has no users");
     stage.pod("p", Some("a"), "c", |_| ());
     assert_eq!(stage.v(), ["take a/uid-a/b0000000-0000-4000-8000-000000000001/uid-p"], "as without them");
+}
+
+/// A volume that an administrator keeps for a claim names it without a UID until it is bound.
+#[test]
+fn attack_a_claim_of_another_namespace_takes_no_volume_that_is_kept_for_its_name() {
+    let stage = bound();
+    let claim = json!({ "namespace": "ns", "name": "c" });
+    let volume = objects::volume("v", &["ReadWriteOnce"]).rv(21).set("/spec/claimRef", claim);
+    stage.put(Kind::Volumes, volume.set("/spec/storageClassName", json!("fast")), at(1));
+    named_by_others(&stage);
+    assert!(stage.v().is_empty(), "it has no users");
+}
+
+#[test]
+fn attack_a_claim_that_is_made_again_under_its_name_takes_the_volume_of_the_first_nowhere() {
+    let mut stage = bound();
+    stage.world.remove(Kind::Claims, "uid-c", at(1));
+    stage.put(Kind::Claims, objects::claim("c", Some("v")).uid("uid-again"), at(1));
+    stage.pod("p", Some("a"), "c", |_| ());
+    assert!(stage.v().is_empty(), "it has no users");
 }
 
 #[test]

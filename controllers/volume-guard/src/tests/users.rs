@@ -265,3 +265,23 @@ fn bug_a_free_volume_was_given_away_while_a_pod_removed_on_a_missing_node_ended(
     assert_eq!(said(&stage.of_pod("r", until - 1)), ["WaitsForVolume"]);
     assert_eq!(said(&stage.of_pod("r", until)), ["ungate r"]);
 }
+
+/// It is of the wrong machine, for the node reports.
+#[test]
+fn evidence_about_a_node_that_is_ready_keeps_it_from_no_volume() {
+    let mut stage = Stage::new();
+    stage.pod("p", Some("a"), "c", |_| ());
+    stage.proof(pod_safety_shared::testing::objects::BOOT);
+    assert_eq!(stage.v(), [format!("take {A}")]);
+}
+
+/// What a kubelet has mounted, it writes to; an attachment that is not made is a wish.
+#[test]
+fn of_two_nodes_the_one_that_has_it_mounted_takes_it() {
+    let mut stage = Stage::new();
+    stage.node("a", in_use);
+    stage.pod("p", Some("a"), "c", |_| ());
+    stage.pod("q", Some("b"), "c", |pod| pod["status"] = json!({ "phase": "Pending" }));
+    stage.attachment("v", "b", false);
+    assert_eq!(stage.v(), [format!("take {A}")]);
+}

@@ -45,7 +45,7 @@ fn more_news_of_an_absent_node_does_not_start_it_anew() {
 #[test]
 fn an_absence_ends_with_the_nodes_return_and_the_next_one_has_no_witness() {
     let cache = missing_since(1);
-    cache.witnessed("n", Witness::for_decide_tests(at(2)));
+    cache.witnessed("n", Witness::for_decide_tests(at(2), at(2)));
     assert_eq!(witnessed(&cache), Some(at(2)));
     apply::<Node>(&cache, &node("n"), at(3));
     assert_eq!(since(&cache), None);
@@ -65,7 +65,7 @@ fn a_node_that_comes_and_goes_between_two_lists_of_a_relist_is_another_absence_o
 #[test]
 fn an_absence_ends_when_no_pod_names_the_node_any_more() {
     let cache = missing_since(1);
-    cache.witnessed("n", Witness::for_decide_tests(at(2)));
+    cache.witnessed("n", Witness::for_decide_tests(at(2), at(2)));
     cache.remove::<Pod>(&uid("uid-a"), at(3));
     assert_eq!(since(&cache), None);
     apply::<Pod>(&cache, &pod("b").on("n"), at(4));
@@ -74,13 +74,14 @@ fn an_absence_ends_when_no_pod_names_the_node_any_more() {
 
 #[test]
 fn a_witness_is_kept_only_if_it_was_asked_for_during_the_absence() {
-    for (what, asked, kept) in [
-        ("before the absence began", at(4), None),
-        ("at the moment it began", at(5), Some(at(5))),
-        ("after it began", at(6), Some(at(6))),
+    for (what, asked, answered, kept) in [
+        ("before the absence began", at(4), at(4), None),
+        ("before it began, and answered after that", at(4), at(6), None),
+        ("at the moment it began", at(5), at(5), Some(at(5))),
+        ("after it began", at(6), at(6), Some(at(6))),
     ] {
         let cache = missing_since(5);
-        cache.witnessed("n", Witness::for_decide_tests(asked));
+        cache.witnessed("n", Witness::for_decide_tests(asked, answered));
         assert_eq!(witnessed(&cache), kept, "{what}");
     }
 }
@@ -88,7 +89,7 @@ fn a_witness_is_kept_only_if_it_was_asked_for_during_the_absence() {
 #[test]
 fn a_witness_of_a_node_that_is_there_is_dropped() {
     let cache = listed();
-    cache.witnessed("n", Witness::for_decide_tests(at(2)));
+    cache.witnessed("n", Witness::for_decide_tests(at(2), at(2)));
     apply::<Pod>(&cache, &pod("a").on("n"), at(3));
     assert_eq!(witnessed(&cache), None);
 }
@@ -96,7 +97,7 @@ fn a_witness_of_a_node_that_is_there_is_dropped() {
 #[test]
 fn a_refuted_witness_is_forgotten_while_the_absence_goes_on() {
     let cache = missing_since(1);
-    cache.witnessed("n", Witness::for_decide_tests(at(2)));
+    cache.witnessed("n", Witness::for_decide_tests(at(2), at(2)));
     cache.refuted("n");
     assert_eq!((since(&cache), witnessed(&cache)), (Some(at(1)), None));
 }

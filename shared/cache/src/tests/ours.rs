@@ -7,7 +7,7 @@ use super::*;
 use crate::model::Holder;
 use crate::testing::World;
 use crate::testing::at;
-use crate::testing::objects::node;
+use crate::testing::objects::{self, node};
 
 fn proof(name: &str, version: u64) -> Value {
     json!({
@@ -92,6 +92,20 @@ fn evidence_must_be_as_good_as_the_policy_of_the_node_asks() {
         ),
     ] {
         assert_eq!(counts(BOOT, &objects).as_deref(), expected, "{objects:?}");
+    }
+}
+
+#[test]
+fn of_equal_policies_the_first_by_name_counts() {
+    for (first, second) in [("uid-1", "uid-2"), ("uid-2", "uid-1")] {
+        let world = World::listed();
+        for (name, namespace, uid) in [("b", "x", second), ("a", "y", first)] {
+            let policy =
+                objects::named(name).uid(uid).within(namespace).set("/spec", json!({ "levels": [] }));
+            world.apply(Kind::FencePolicies, &policy.0, at(1));
+        }
+        let guard = world.read();
+        assert_eq!(guard.view().policy_of(&Default::default()).map(|policy| &*policy.name), Some("a"));
     }
 }
 

@@ -52,12 +52,14 @@ fn one_readable_incarnation_does_not_hide_an_unreadable_one() {
 
 #[test]
 fn of_two_incarnations_the_one_of_the_higher_version_is_the_node() {
-    let cache = listed();
-    apply::<Node>(&cache, &node("n").uid("z-old").rv(9), at(1));
-    apply::<Node>(&cache, &node("n").uid("a-new").rv(10), at(1));
-    let guard = cache.read();
-    let Lookup::Known(node) = guard.view().node("n") else { panic!("known") };
-    assert_eq!(node.uid, uid("a-new"));
+    for (old, new) in [("z-old", "a-new"), ("a-old", "z-new")] {
+        let cache = listed();
+        apply::<Node>(&cache, &node("n").uid(old).rv(9), at(1));
+        apply::<Node>(&cache, &node("n").uid(new).rv(10), at(1));
+        let guard = cache.read();
+        let Lookup::Known(node) = guard.view().node("n") else { panic!("known") };
+        assert_eq!(node.uid, uid(new));
+    }
 }
 
 #[test]

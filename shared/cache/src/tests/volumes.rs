@@ -116,6 +116,32 @@ fn a_kubelet_that_has_unmounted_it_has_said_so_for_all() {
 }
 
 #[test]
+fn a_node_that_goes_has_unmounted_nothing() {
+    let cache = used();
+    apply::<Node>(
+        &cache,
+        &node("n").set("/status/volumesInUse", json!(["kubernetes.io/csi/d^v"])).rv(11),
+        at(2),
+    );
+    cache.remove::<Pod>(&uid("uid-a"), at(3));
+    let removed = left(&cache);
+    cache.remove::<Node>(&uid("uid-n"), at(4));
+    assert_eq!(left(&cache), removed);
+    assert_eq!(removed.map(|left| left.word), Some(Word::None));
+}
+
+#[test]
+fn of_two_pods_the_one_whose_end_nobody_reported_counts() {
+    let cache = used();
+    apply::<Pod>(&cache, &user("b", "n", "c").running(), at(1));
+    cache.remove::<Pod>(&uid("uid-a"), at(2));
+    let dying = user("b", "n", "c").terminating().set("/metadata/deletionGracePeriodSeconds", json!(30));
+    apply::<Pod>(&cache, &dying.phase("Failed").rv(12), at(3));
+    cache.remove::<Pod>(&uid("uid-b"), at(4));
+    assert_eq!(left(&cache), Some(Left { at: at(4), word: Word::None }));
+}
+
+#[test]
 fn what_was_heard_of_one_holder_is_not_said_of_the_next() {
     let cache = used();
     apply::<Pod>(&cache, &user("a", "n", "c").phase("Failed"), at(2));
@@ -246,6 +272,7 @@ fn bug_a_pod_that_was_removed_before_it_ended_used_its_volume_no_more() {
         ("with its own grace", graced(600), false, Some(603)),
         ("whose kubelet may not know of the deletion", dying(60, 60), false, Some(63)),
         ("that is to end at once, and whose kubelet may not know", dying(600, 0), false, Some(603)),
+        ("whose kubelet reports generations, and not this one", dying(600, 60).observed(2), false, Some(603)),
         ("whose kubelet knows", dying(600, 60).observed(3), false, Some(62)),
         ("of which its kubelet reported the end", over(), false, None),
         ("of which there is evidence", dying(600, 600), true, None),
@@ -275,6 +302,27 @@ fn of_two_pods_that_were_removed_on_a_missing_node_one_that_may_run_delays_a_vol
     cache.fell_silent_first("n");
     cache.remove::<Pod>(&uid("uid-b"), at(4));
     assert!(cache.read().view().last_end_on_missing("v").is_some());
+}
+
+#[test]
+fn of_two_pods_that_were_removed_on_a_missing_node_the_last_to_end_keeps_the_volume() {
+    let holder = Holder { node: "n".into(), node_uid: uid("uid-n"), boot_id: "b".into(), pod: None };
+    let graced = user("a", "n", "c").running().set("/spec/terminationGracePeriodSeconds", json!(600));
+    for (what, first, ends, uses) in [
+        ("has the longer grace", graced, Some(at(603)), false),
+        ("may be worked on by its kubelet", user("a", "n", "c").running().starting(), None, true),
+    ] {
+        let cache = used();
+        apply::<Pod>(&cache, &user("b", "n", "c").running(), at(1));
+        apply::<Pod>(&cache, &first.rv(11), at(1));
+        cache.remove::<Node>(&uid("uid-n"), at(2));
+        cache.remove::<Pod>(&uid("uid-a"), at(3));
+        cache.remove::<Pod>(&uid("uid-b"), at(4));
+        let guard = cache.read();
+        let view = guard.view();
+        let found = (view.removed_pods_end_on_missing("v", &holder), view.is_used_on_missing("v", &holder));
+        assert_eq!(found, (ends, uses), "the first {what}");
+    }
 }
 
 #[test]

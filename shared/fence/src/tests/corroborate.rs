@@ -57,6 +57,15 @@ async fn a_switch_that_lies_is_refuted_by_a_machine_that_answers_and_by_what_is_
 }
 
 #[tokio::test(start_paused = true)]
+async fn without_another_ready_node_silence_says_nothing() {
+    let scene = lies_off();
+    scene.world.apply(Kind::Nodes, &node("m").ready("False").rv(99).0, scene.env.now());
+    *scene.devices.open.lock() = Some(vec![]);
+    let verified = looked_at(&scene, vec![Corroboration::KubeletPort]).await;
+    assert_eq!((&*verified.power, verified.corroborated.len()), ("Unknown", 0), "{verified:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn without_the_wish_nothing_is_tried() {
     let scene = lies_off();
     *scene.devices.open.lock() = Some(vec![OWN, OTHER]);

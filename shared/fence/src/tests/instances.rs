@@ -18,10 +18,20 @@ async fn looked_at(
     plug: &str,
     says: impl Fn(usize) -> Power + Send + Sync + 'static,
 ) -> (Verified, Duration) {
+    looked_at_after(Duration::ZERO, plug, says).await
+}
+
+/// The same, of a node that has been silent for so long.
+async fn looked_at_after(
+    silent: Duration,
+    plug: &str,
+    says: impl Fn(usize) -> Power + Send + Sync + 'static,
+) -> (Verified, Duration) {
     let scene = scene(there(plug), move |_, number| {
         let said = "as its provider says".to_owned();
         Some(Ok(Answer::new(says(number), Identity::Unknown, said)))
     });
+    pass(silent.as_secs_f64()).await;
     let begun = scene.env.now();
     scene.ends(Step::Look(target(tried("off"))), "written").await;
     (serde_json::from_value(scene.verified()).unwrap(), scene.env.now().since(begun))
@@ -43,6 +53,15 @@ async fn two_looks_at_an_instance_by_its_provider_id_say_that_it_is_stopped_or_g
         assert!(verified.samples.iter().all(|sample| sample.instance == ID), "{verified:?}");
         assert!(took >= Verified::INSTANCES_APART, "its provider may be behind: {took:?}");
     }
+}
+
+/// A node that was silent for long is listened to for less.
+#[tokio::test(start_paused = true)]
+async fn two_looks_at_an_instance_are_as_far_apart_however_long_its_node_was_silent() {
+    let (verified, took) =
+        looked_at_after(Duration::from_secs(600), "{{.Instance.ID}}", |_| Power::Off).await;
+    assert_eq!(verified.power, "Off");
+    assert!(took >= Verified::INSTANCES_APART, "its provider may be behind: {took:?}");
 }
 
 /// The machine that had the name of the node before may be the one that is terminated.

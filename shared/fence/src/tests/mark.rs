@@ -253,6 +253,15 @@ async fn whether_evidence_was_withdrawn_is_read_and_not_guessed() {
             "written",
             &[NODE, STATUS],
         ),
+        (
+            "it is about another boot",
+            provable(|there| {
+                tainted(there);
+                there.proof.as_mut().unwrap()["spec"]["node"]["bootID"] = json!(NEXT_BOOT);
+            }),
+            "written",
+            &[NODE, STATUS],
+        ),
     ] {
         let scene = scene(there, |_, _| None);
         assert_eq!(scene.take(Step::Withdraw(target(looked("Off")))).await.name(), outcome, "{what}");

@@ -124,6 +124,23 @@ async fn only_a_gone_node_is_called_a_disruption() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_of_a_fenced_node_is_called_a_disruption_by_pod_safety() {
+    let (node, proof) = (|| "n".into(), || "e".into());
+    for kind in [
+        EvidenceKind::Fenced { node: node(), proof: proof(), kind: crate::model::KindOfEvidence::PowerOff },
+        EvidenceKind::Confirmed { node: node(), proof: proof(), by: "ada".into() },
+    ] {
+        let scene = well().with(kind, false);
+        assert_eq!(scene.outcome().await, "released");
+        let condition = scene.api.heard()[0].json()["status"]["conditions"][0].clone();
+        assert_eq!(
+            (&condition["type"], &condition["reason"]),
+            (&json!("DisruptionTarget"), &json!("FencedByPodSafety"))
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_pod_with_finalizers_is_released_as_far_as_we_may() {
     let kept = || Answer::json(&pod("a").set("/metadata/finalizers", json!(["example.com/f"])).0);
     let scene = scene(marked, kept);

@@ -39,6 +39,24 @@ async fn nobody_confirms_a_node_whose_kubelet_speaks() {
     assert!(matches!(examined("Unknown", true).await.0, Err(PeopleError::Heard(_))));
 }
 
+/// The confirmation would be about a boot that is over.
+#[tokio::test(start_paused = true)]
+async fn nobody_confirms_a_node_that_boots_while_it_is_listened_to() {
+    let (env, _wall) = env();
+    let reads = AtomicU8::new(0);
+    let api = Api::says(&env, move |asked| match asked.path.contains("/leases/") {
+        true => Answer::json(&lease("n", 1).0),
+        false => {
+            let boot = if reads.fetch_add(1, Ordering::SeqCst) == 0 { BOOT } else { NEXT_BOOT };
+            Answer::json(&node("n").boot(boot).ready("Unknown").0)
+        }
+    });
+    let connection = api.connection();
+    let examined = examine(&connection, &env, "n").await.unwrap();
+    let heard = listen(&connection, &env, &examined, Duration::from_secs(12)).await;
+    assert!(matches!(heard, Err(PeopleError::Heard(_))));
+}
+
 /// A person may speak of a life that cannot be the present one, whatever the present kubelet says.
 #[tokio::test(start_paused = true)]
 async fn attack_a_former_life_that_is_confirmed_may_be_the_present_one() {

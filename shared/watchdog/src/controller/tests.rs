@@ -63,6 +63,18 @@ fn the_wait_is_counted_from_the_first_sight() {
 }
 
 #[test]
+fn the_wait_is_counted_from_the_first_sight_of_the_last_grant() {
+    let mut watch = Watch::default();
+    watch.sees(seconds(100), &grant("7", 3));
+    watch.sees(seconds(105), &grant("8", 4));
+    let revocation = watch.revocation().unwrap();
+    watch.has_revoked(seconds(110), &revocation, "9".into());
+    let lease = Seen { version: "9".into(), record: Some(revocation.record) };
+    let until = seconds(105) + WAIT;
+    assert_eq!(watch.evidence(seconds(110), &lease, &boot(), &terms()), Err(Refusal::Until(until)));
+}
+
+#[test]
 fn nothing_is_found_before_the_revocation_was_confirmed() {
     let mut watch = Watch::default();
     watch.sees(seconds(100), &grant("7", 3));

@@ -90,12 +90,15 @@ async fn attack_rounds_of_another_epoch_or_another_deletion_do_not_count() {
 
 #[tokio::test(start_paused = true)]
 async fn what_keeps_the_pod_is_named() {
-    let left = vec![(UID.to_owned(), "process 7 (mysqld) in state D".to_owned())];
+    let left = |of: &str, what: &str| (of.to_owned(), what.to_owned());
+    let left = vec![left("uid-other", "a mount"), left(UID, "process 7 (mysqld) in state D")];
     let stuck = Some(Pods { looked: 9, ended: Vec::new(), left });
     let silent = || Some(Pods { looked: 9, ..Pods::default() });
+    let another = Some(Pods { looked: 9, ended: vec![format!("{UID}2")], left: Vec::new() });
     for (what, says, words) in [
         ("a process", lease(1, 10, stuck), "process 7 (mysqld) in state D"),
         ("it says nothing about the pod", lease(1, 10, silent()), "is left: "),
+        ("another pod has ended, whose UID begins so", lease(1, 10, another), "is left: "),
         ("it is older than its reports", lease(1, 10, None), "it has not looked at its pods"),
         ("no agent", absent(), "it has no Lease"),
     ] {

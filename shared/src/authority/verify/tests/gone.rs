@@ -191,6 +191,61 @@ async fn a_sign_of_life_on_the_watch_counts_from_when_the_first_read_was_asked()
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_the_watch_has_not_brought_may_be_of_any_time() {
+    for (what, brought) in [("none", None), ("an older one", Some(1))] {
+        let court = Court::new();
+        if let Some(second) = brought {
+            court.apply(Kind::NodeLeases, &lease("n", second).0);
+            pass(1.0).await;
+        }
+        court.reads_of_lease(object(lease("n", 2)));
+        court.witness().await;
+        pass(QUARANTINE.as_secs_f64()).await;
+        assert_eq!(reason(court.verify_gone().await), "HeartbeatsUnseen", "the watch has {what}");
+    }
+}
+
+/// The kubelet may have done what the watch brings after the API server answered.
+#[tokio::test(start_paused = true)]
+async fn what_happens_while_the_first_read_is_under_way_is_later_than_it() {
+    type Act = fn(&Court);
+    let dying = || pod("a").on("n").terminating().set("/metadata/generation", json!(4)).rv(12);
+    let rows: [(&str, Act, &str); 2] = [
+        (
+            "a report on another pod",
+            |court| court.apply(Kind::Pods, &pod("b").on("n").rv(11).running().0),
+            "KubeletAlive",
+        ),
+        (
+            "the deletion of the pod",
+            |court| {
+                let dying = pod("a").on("n").terminating().set("/metadata/generation", json!(4)).rv(12);
+                court.apply(Kind::Pods, &dying.0);
+            },
+            "KubeletNotAsked",
+        ),
+    ];
+    for (what, act, expected) in rows {
+        let court = Court::connected();
+        court.apply(Kind::Nodes, &node("n").0);
+        court.apply(Kind::Pods, &pod("b").on("n").0);
+        court.world.remove(Kind::Nodes, "uid-n", court.env.now());
+        pass(1.0).await;
+        court.reads_of_node(says(|| Answer::not_found().late(Duration::from_secs(1))));
+        let act = async {
+            pass(0.5).await;
+            act(&court);
+        };
+        futures::future::join(court.witness(), act).await;
+        court.reads_of_node(absent());
+        pass(QUARANTINE.as_secs_f64()).await;
+        let pod = if expected == "KubeletNotAsked" { dying() } else { pod("a").on("n") };
+        let judged = court.verify(&pod.force(Claim::NodeGone { node: "n".into() })).await;
+        assert_eq!(reason(judged), expected, "{what}");
+    }
+}
+
 /// Something happens while the reads are under way.
 async fn meanwhile(court: &Court, act: impl FnOnce(&Court)) -> Result<Evidence<PodVersion>, Unproved> {
     court.reads_of_node(says(|| Answer::not_found().late(Duration::from_secs(1))));
@@ -250,12 +305,19 @@ async fn bug_a_first_read_of_the_next_absence_passed_for_the_one_that_was_compar
 
 #[tokio::test(start_paused = true)]
 async fn without_fresh_heartbeats_none_can_be_said_to_be_missing() {
-    let court = Court::new();
-    court.witness().await;
-    pass(151.0).await;
-    assert_eq!(reason(court.verify_gone().await), "HeartbeatsUnseen");
-    court.world.hear(court.env.now());
-    assert_eq!(reason(court.verify_gone().await), "NodeGone");
+    let (leases, pods) = (Kind::NodeLeases, Kind::Pods);
+    for (heard, expected) in [
+        (&[][..], "HeartbeatsUnseen"),
+        (&[leases], "HeartbeatsUnseen"),
+        (&[pods], "HeartbeatsUnseen"),
+        (&[leases, pods], "NodeGone"),
+    ] {
+        let court = Court::new();
+        court.witness().await;
+        pass(151.0).await;
+        court.world.hear_of(heard, court.env.now());
+        assert_eq!(reason(court.verify_gone().await), expected, "{heard:?} are heard of");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -290,6 +352,18 @@ async fn bug_a_sign_of_life_between_two_pods_of_a_batch_went_unheard() {
         assert_eq!(reason(judge.verify(&gone()).await), expected, "{what}");
         assert!(!court.has_witness(), "{what}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_pod_of_a_batch_is_not_judged_by_a_first_read_of_another_absence() {
+    let court = Court::ripe().await;
+    let mut judge = court.judge();
+    assert_eq!(reason(judge.verify(&gone()).await), "NodeGone");
+    court.apply(Kind::Nodes, &node("n").0);
+    court.world.remove(Kind::Nodes, "uid-n", court.env.now());
+    court.world.fell_silent_first("n");
+    court.world.witness("n", court.env.now());
+    assert_eq!(reason(judge.verify(&gone()).await), "NoWitness");
 }
 
 #[tokio::test(start_paused = true)]

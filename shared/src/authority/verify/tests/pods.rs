@@ -30,6 +30,7 @@ async fn a_claim_must_fit_the_pod_that_it_speaks_of() {
         ("out of service", on("n").terminating(), "TaintNotTrusted"),
         ("out of service", on("n"), "ClaimMismatch"),
         ("out of service", on("m").terminating(), "ClaimMismatch"),
+        ("out of service", on("n").phase("Failed").running(), "ClaimMismatch"),
     ] {
         let court = Court::new();
         court.apply(Kind::Pods, &object.0);

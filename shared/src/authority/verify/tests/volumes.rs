@@ -123,9 +123,24 @@ async fn evidence_about_a_former_life_is_final_once_another_boot_has_the_name() 
         rig.set(NODE, "/status/conditions", json!([{ "type": "Ready", "status": "True" }]));
     };
     let (found, refused) = (Ok(("PowerOff", VALID_FOR)), Err("EvidenceInvalid"));
-    let cases: [(&str, Change, _); 8] = [
+    let cases: [(&str, Change, _); 10] = [
         ("replaced", |_| (), found),
         ("its devices hang", |rig| rig.hangs("b"), found),
+        (
+            "a person says so",
+            |rig| rig.set(PROOF, "/spec/kind", json!("Asserted")),
+            Ok(("Confirmed", VALID_FOR)),
+        ),
+        (
+            "a person says so, and the policy wants devices",
+            |rig| {
+                rig.set(PROOF, "/spec/kind", json!("Asserted"));
+                let policy =
+                    objects::named("p").set("/spec", json!({ "levels": [], "minimumEvidence": "Verified" }));
+                rig.world.apply(Kind::FencePolicies, &policy.0, rig.env.now());
+            },
+            refused,
+        ),
         ("the same Node", |rig| rig.set(NODE, "/metadata/uid", json!("uid-n")), refused),
         ("the same boot", |rig| rig.set(NODE, "/status/nodeInfo/bootID", json!(BOOT)), refused),
         ("no boot that counts", |rig| rig.set(NODE, "/status/nodeInfo/bootID", json!("7")), refused),

@@ -1,0 +1,223 @@
+//! What the pages promise, each sentence with a slip that breaks it and the test that notices.
+//!
+//! In: `tests/promises/*.toml`. A slip is written by hand: an expression of the source, and what a tired person could write in its
+//! place. Out: the rows whose test passes with the slip in place, which fails the run.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use clap::Args;
+use serde::Deserialize;
+
+use crate::build::{self, Program};
+use crate::judge::{self, LONGER, Verdict};
+use crate::known::Package;
+use crate::list::{Genre, Mutant, Span};
+use crate::{OTHERS, USERS};
+
+/// Says which promise of the pages no test holds.
+#[derive(Args)]
+pub(crate) struct Plan {
+    /// Where the sources with slips lie, and what is built of them.
+    #[arg(long, default_value = "target/promises")]
+    work: PathBuf,
+    /// Try one of so many packages' rows, drawn by the commit.
+    #[arg(long, default_value_t = 1)]
+    draw: usize,
+    /// Try the rows of this package alone.
+    #[arg(long)]
+    only: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    promise: Vec<Row>,
+}
+
+/// A promise.
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Row {
+    /// Where it stands.
+    page: String,
+    /// The sentence, or the part of it that tells; line breaks are white space.
+    sentence: String,
+    /// What makes it true.
+    file: String,
+    /// An expression that is once in that file.
+    find: String,
+    /// What breaks the promise in its place.
+    slip: String,
+    /// The unit test that fails then.
+    test: String,
+    /// The package of that test, unless it is that of the file.
+    by: Option<String>,
+}
+
+/// A row, and where its expression stands.
+struct Slip {
+    row: Row,
+    own: Package,
+    by: Package,
+    mutant: Mutant,
+}
+
+fn words(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The one place of `what` in `text`.
+fn only_place(text: &str, what: &str) -> Result<Range<usize>> {
+    let mut found = text.match_indices(what);
+    let (start, _) = found.next().context("is not there")?;
+    ensure!(found.next().is_none(), "is there more than once");
+    Ok(start..start + what.len())
+}
+
+/// All rows, with their places.
+fn read(repository: &Path) -> Result<Vec<Slip>> {
+    let (mut slips, mut wrong) = (Vec::new(), Vec::new());
+    for entry in std::fs::read_dir(repository.join("tests/promises"))? {
+        let path = entry?.path();
+        let text = std::fs::read_to_string(&path)?;
+        let file: File = toml::from_str(&text).with_context(|| path.display().to_string())?;
+        for row in file.promise {
+            let sentence = row.sentence.clone();
+            match place(repository, row, slips.len() + 1) {
+                Ok(slip) => slips.push(slip),
+                Err(error) => wrong.push(format!("{error:#}\n    {sentence}")),
+            }
+        }
+    }
+    ensure!(
+        wrong.is_empty(),
+        "{} rows are about something that is not there:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+    Ok(slips)
+}
+
+fn place(repository: &Path, row: Row, number: usize) -> Result<Slip> {
+    let page = std::fs::read_to_string(repository.join(&row.page)).with_context(|| row.page.clone())?;
+    only_place(&words(&page), &words(&row.sentence))
+        .with_context(|| format!("the sentence, in {}", row.page))?;
+    let source = std::fs::read_to_string(repository.join(&row.file)).with_context(|| row.file.clone())?;
+    let range = only_place(&source, &row.find).with_context(|| format!("`{}`, in {}", row.find, row.file))?;
+    let packages = || USERS.iter().chain(&OTHERS).copied();
+    let own = packages().find(|(_, folder)| row.file.starts_with(&format!("{folder}/src/")));
+    let own = own.with_context(|| format!("{} is of no package", row.file))?;
+    let by = match &row.by {
+        Some(by) => {
+            packages().find(|(package, _)| package == by).with_context(|| format!("no package {by}"))?
+        }
+        None => own,
+    };
+    let function = row.test.rsplit("::").next().unwrap_or_default();
+    let is_there = build::files(repository, &[by.1])?.iter().any(|(file, text)| {
+        file.ends_with(".rs") && String::from_utf8_lossy(text).contains(&format!("fn {function}("))
+    });
+    ensure!(is_there, "no test {} in {}", row.test, by.1);
+    let mutant = Mutant {
+        number,
+        id: String::new(),
+        name: row.sentence.clone(),
+        package: own.0.to_owned(),
+        file: row.file.clone(),
+        genre: Genre::Slip,
+        replacement: row.slip.clone(),
+        span: Span::of(&source, &range),
+    };
+    Ok(Slip { row, own, by, mutant })
+}
+
+/// Tries the slips.
+///
+/// # Errors
+/// If a row is not about what is there, a slip does not compile, or its test does not notice it.
+pub(crate) fn run(repository: &Path, plan: &Plan) -> Result<()> {
+    let (begin, work) = (Instant::now(), std::path::absolute(&plan.work)?);
+    let mut packages: BTreeMap<Package, Vec<Slip>> = BTreeMap::new();
+    for slip in read(repository)? {
+        packages.entry(slip.own).or_default().push(slip);
+    }
+    let drawn = commit_number(repository)? % plan.draw.max(1);
+    let (mut tried, mut complaints) = (0, Vec::new());
+    for (place, (own, slips)) in packages.iter().enumerate() {
+        let chosen = plan.only.as_ref().map_or(place % plan.draw.max(1) == drawn, |only| only == own.0);
+        if !chosen {
+            continue;
+        }
+        tried += slips.len();
+        complaints.extend(try_package(repository, &work, *own, slips)?);
+    }
+    let took = begin.elapsed().as_secs();
+    eprintln!("{tried} slips, {} caught, {took} s", tried - complaints.len());
+    if complaints.is_empty() { Ok(()) } else { bail!("{}", complaints.join("\n")) }
+}
+
+fn try_package(repository: &Path, work: &Path, own: Package, slips: &[Slip]) -> Result<Vec<String>> {
+    let (tree, target) = (work.join("tree"), work.join("target"));
+    build::copy(repository, &tree)?;
+    let mutants: Vec<_> = slips.iter().map(|slip| &slip.mutant).collect();
+    let mut users: Vec<Package> = slips.iter().map(|slip| slip.by).filter(|by| *by != own).collect();
+    users.sort_unstable();
+    users.dedup();
+    let (programs, viable) = build::build(&tree, &target, own, &users, &mutants, Default::default())?;
+    let mut complaints = Vec::new();
+    for slip in slips {
+        let Row { page, sentence, file, find, slip: replacement, test, .. } = &slip.row;
+        let program = programs.iter().find(|program| program.package == slip.by.0).context("a program")?;
+        if let Some(wrong) = verdict(program, slip, viable.contains(&slip.mutant.number))? {
+            complaints.push(format!(
+                "{wrong}: {test}\n    {page}: {sentence}\n    {file}: `{}` for `{}`",
+                words(replacement),
+                words(find)
+            ));
+        }
+    }
+    Ok(complaints)
+}
+
+/// What is wrong with a row.
+fn verdict(program: &Program, slip: &Slip, compiles: bool) -> Result<Option<&'static str>> {
+    let test = [slip.row.test.as_str()];
+    if !compiles {
+        return Ok(Some("the compiler refuses the slip"));
+    }
+    if !judge::is_test(program, test[0])? {
+        return Ok(Some("there is no such test"));
+    }
+    let number = slip.mutant.number.to_string();
+    let with = |number: &str| judge::run(program, &test, LONGER, ("MUTANT", number));
+    Ok(match (with("0")?, with(&number)?) {
+        (Verdict::Missed, Verdict::Caught | Verdict::ByTime) => None,
+        (Verdict::Missed, Verdict::Missed) => Some("the test does not notice"),
+        (Verdict::Caught | Verdict::ByTime, _) => Some("the test fails without the slip"),
+    })
+}
+
+/// A number that another commit changes.
+fn commit_number(repository: &Path) -> Result<usize> {
+    let output =
+        std::process::Command::new("git").arg("-C").arg(repository).args(["rev-parse", "HEAD"]).output()?;
+    let name = String::from_utf8(output.stdout)?;
+    Ok(usize::from_str_radix(name.get(..8).context("a commit")?, 16)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each sentence, each expression and each test that the rows name is there.
+    #[test]
+    fn the_rows_are_about_what_is_there() {
+        let repository = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+        let slips = read(repository).unwrap();
+        assert!(slips.len() >= 150, "{}", slips.len());
+    }
+}
