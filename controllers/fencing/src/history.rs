@@ -2,7 +2,7 @@
 //! they would never be deleted, and read whole at each start.
 //!
 //! Kept, however old: what is about the life that the node has now, or about a node that cannot be read; of a node that is
-//! gone or replaced as long as a pod is bound to that name or a volume is held by it; evidence of an incident that is not over;
+//! gone as long as a pod is bound to that name, and of any as long as a volume is held by that name; evidence of an incident that is not over;
 //! and everything while the node carries the taint out-of-service, which names its incident.
 
 use std::sync::Arc;

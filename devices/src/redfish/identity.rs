@@ -6,14 +6,13 @@ use pod_safety_transport::{Identity, Machine, MachineUuid};
 /// but virtual machines have theirs there.
 pub(super) fn compare(machine: &Machine, uuid: Option<&str>, serial: Option<&str>) -> Identity {
     let Some(wanted) = MachineUuid::of_one(&machine.system_uuid) else { return Identity::Unknown };
-    let same = |found: MachineUuid| found.is_same(wanted);
-    let found = uuid.and_then(MachineUuid::of_one);
-    if found.is_some_and(same) || serial.and_then(MachineUuid::of_one).is_some_and(same) {
-        return Identity::Match;
-    }
-    match (found, uuid) {
-        (Some(_), Some(uuid)) => Identity::Mismatch { found: uuid.trim().to_lowercase() },
-        _ => Identity::Unknown,
+    let read = |text: &str| Some((MachineUuid::of_one(text)?, text.trim().to_lowercase()));
+    // A serial number stands for a UUID that is missing, and contradicts none.
+    match uuid.and_then(read) {
+        Some((found, _)) if found.is_same(wanted) => Identity::Match,
+        Some((_, found)) => Identity::Mismatch { found },
+        None if serial.and_then(read).is_some_and(|(found, _)| found.is_same(wanted)) => Identity::Match,
+        None => Identity::Unknown,
     }
 }
 
@@ -47,6 +46,14 @@ mod tests {
         let found = "4c4c4544-0051-3610-8052-B4C04F4D3133";
         let mismatch = Identity::Mismatch { found: found.to_lowercase() };
         assert_eq!(compare(&of(NODE), Some(found), Some("ABC123")), mismatch);
+    }
+
+    #[test]
+    fn bug_a_serial_number_stood_above_the_uuid_of_another_machine() {
+        let found = "4c4c4544-0051-3610-8052-b4c04f4d3133";
+        let vmware = "VMware-4c 4c 45 44 00 51 36 10-80 52 b4 c0 4f 4d 31 32";
+        let mismatch = Identity::Mismatch { found: found.to_owned() };
+        assert_eq!(compare(&of(NODE), Some(found), Some(vmware)), mismatch);
     }
 
     #[test]

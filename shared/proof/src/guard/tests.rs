@@ -105,6 +105,8 @@ fn a_pod_is_deleted_at_once_only_with_a_permit() {
         grace null | DELETE POD | {"gracePeriodSeconds":null,"preconditions":{"uid":"u"}} | removes, not permitted
         grace -1 | DELETE POD | {"gracePeriodSeconds":-1,"preconditions":{"uid":"u"}} | removes, not permitted
         grace 0 of a version | DELETE POD | {"gracePeriodSeconds":0,"preconditions":{"uid":"u","resourceVersion":"7"}} | removes, ok
+        no grace, of a version | DELETE POD | {"preconditions":{"uid":"u","resourceVersion":"7"}} | removes, ok
+        grace null, of a version | DELETE POD | {"gracePeriodSeconds":null,"preconditions":{"uid":"u","resourceVersion":"7"}} | removes, ok
         grace 30 of any version: one that is called finished goes at once | DELETE POD | {"gracePeriodSeconds":30,"preconditions":{"uid":"u"}} | removes, not permitted
         grace 30 of an empty version | DELETE POD | {"gracePeriodSeconds":30,"preconditions":{"uid":"u","resourceVersion":""}} | removes, not permitted
         grace in a query that the body overrules | DELETE /api/v1/namespaces/ns/pods/a?gracePeriodSeconds=30 | {"preconditions":{"uid":"u"}} | removes, not permitted

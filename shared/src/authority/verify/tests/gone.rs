@@ -210,7 +210,7 @@ async fn a_renewal_that_the_watch_has_not_brought_may_be_of_any_time() {
 #[tokio::test(start_paused = true)]
 async fn what_happens_while_the_first_read_is_under_way_is_later_than_it() {
     type Act = fn(&Court);
-    let dying = || pod("a").on("n").terminating().set("/metadata/generation", json!(4)).rv(12);
+    let dying = || pod("a").on("n").observed(3).terminating().set("/metadata/generation", json!(4)).rv(12);
     let rows: [(&str, Act, &str); 2] = [
         (
             "a report on another pod",
@@ -220,7 +220,7 @@ async fn what_happens_while_the_first_read_is_under_way_is_later_than_it() {
         (
             "the deletion of the pod",
             |court| {
-                let dying = pod("a").on("n").terminating().set("/metadata/generation", json!(4)).rv(12);
+                let dying = pod("a").on("n").observed(3).terminating().set("/metadata/generation", json!(4)).rv(12);
                 court.apply(Kind::Pods, &dying.0);
             },
             "KubeletNotAsked",
