@@ -220,7 +220,8 @@ async fn what_happens_while_the_first_read_is_under_way_is_later_than_it() {
         (
             "the deletion of the pod",
             |court| {
-                let dying = pod("a").on("n").observed(3).terminating().set("/metadata/generation", json!(4)).rv(12);
+                let dying =
+                    pod("a").on("n").observed(3).terminating().set("/metadata/generation", json!(4)).rv(12);
                 court.apply(Kind::Pods, &dying.0);
             },
             "KubeletNotAsked",
