@@ -140,9 +140,8 @@ fn judge_list(repository: &Path, plan: Plan) -> Result<()> {
         let users = USERS.get(place + 1..).filter(|_| own.1.starts_with("shared")).unwrap_or_default();
         let mut known = Known::of(repository, &work, *own, users, plan.known)?;
         if !plan.known && chosen.iter().any(|mutant| known.verdict(mutant).is_none()) {
-            // Each crate is compiled against the others as they are. Cargo knows a crate by its place in its workspace, so in
-            // the folder of every day it would take these for those without mutants.
-            let (tree, target) = (work.join("tree"), work.join("target"));
+            // Each crate is compiled against the others as they are.
+            let (tree, target) = (work.join("tree"), target(repository));
             build::copy(repository, &tree)?;
             let refused = known.refused(&all);
             let (programs, viable) = build::build(&tree, &target, *own, users, &all, refused)?;
@@ -169,6 +168,12 @@ fn judge_list(repository: &Path, plan: Plan) -> Result<()> {
         [] => Ok(()),
         complaints => bail!("{}", complaints.join("\n")),
     }
+}
+
+/// Where cargo builds.
+pub(crate) fn target(repository: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| repository.join("target"), |folder| repository.join(folder))
 }
 
 /// The commit of the tree with its date, and whether the tree differs from it.

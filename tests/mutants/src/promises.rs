@@ -206,7 +206,7 @@ pub(crate) fn run(repository: &Path, plan: &Plan) -> Result<()> {
 }
 
 fn try_package(repository: &Path, work: &Path, own: Package, slips: &[Slip]) -> Result<Vec<String>> {
-    let (tree, target) = (work.join("tree"), work.join("target"));
+    let (tree, target) = (work.join("tree"), crate::target(repository));
     build::copy(repository, &tree)?;
     let mutants: Vec<_> = slips.iter().map(|slip| &slip.mutant).collect();
     let mut users: Vec<Package> = slips.iter().map(|slip| slip.by).filter(|by| *by != own).collect();
