@@ -90,6 +90,12 @@ pub enum NotEvicted {
         /// Their names; empty if they could not be read.
         budgets: Vec<String>,
     },
+    /// Its namespace is being deleted: the API server takes no eviction there, and deletes the pod itself.
+    #[error("{why}")]
+    NamespaceEnds {
+        /// The API server's sentence.
+        why: String,
+    },
     /// Too many evictions were let through that nobody has looked after.
     #[error("{why}")]
     TooManyDisrupted {
@@ -125,7 +131,9 @@ impl NotEvicted {
                 Some(retry_after.unwrap_or(BUDGET_AGAIN))
             }
             Self::Changed => Some(CHANGED_AGAIN),
-            Self::TooManyDisrupted { .. } | Self::Unknown(_) => Some(FAILED_AGAIN),
+            Self::TooManyDisrupted { .. } | Self::NamespaceEnds { .. } | Self::Unknown(_) => {
+                Some(FAILED_AGAIN)
+            }
             Self::Failed(ApiError::Refused { code: 429, retry_after, .. }) => {
                 Some(retry_after.unwrap_or(FAILED_AGAIN))
             }
@@ -141,6 +149,7 @@ impl NotEvicted {
             Self::Processing { .. } => "BudgetBeingProcessed",
             Self::SeveralBudgets { .. } => "MultipleBudgets",
             Self::TooManyDisrupted { .. } => "TooManyDisrupted",
+            Self::NamespaceEnds { .. } => "NamespaceTerminating",
             Self::Unsafe => "TerminalButRunning",
             Self::Changed => "Changed",
             Self::Unreadable(_) => "Unreadable",
@@ -260,6 +269,9 @@ fn refused(error: ApiError) -> NotEvicted {
         (429, Some(why)) => NotEvicted::Blocked { why: why.clone(), retry_after },
         (500, _) if message.contains("more than one PodDisruptionBudget") => {
             NotEvicted::SeveralBudgets { budgets: Vec::new() }
+        }
+        (403, _) if let Some(why) = causes.iter().find(|cause| cause.contains("is being terminated")) => {
+            NotEvicted::NamespaceEnds { why: why.clone() }
         }
         (403, _) if message.contains("DisruptedPods map too big") => {
             NotEvicted::TooManyDisrupted { why: message.clone() }

@@ -177,7 +177,9 @@ async fn other_words_of_the_api_server_are_told_apart() {
     const FULL: &str = "poddisruptionbudgets.policy \"b\" is forbidden: DisruptedPods map too big - too many evictions not confirmed by PDB controller";
     const RIGHTS: &str =
         "pods \"a\" is forbidden: User \"x\" cannot create resource \"pods/eviction\" in API group \"\"";
-    let cases: [(Says, &str, bool); 7] = [
+    const ENDS: &str = "pods \"a\" is forbidden: unable to create new content in namespace ns because it is being terminated";
+    let cases: [(Says, &str, bool); 8] = [
+        (|| status(403, ENDS, Some("namespace ns is being terminated"), 0), "NamespaceTerminating", true),
         (|| status(403, FULL, None, 0), "TooManyDisrupted", true),
         (|| status(403, RIGHTS, None, 0), "Failed", false),
         (|| status(403, "pdb disruptions allowed is negative", None, 0), "BudgetBlocks", true),
