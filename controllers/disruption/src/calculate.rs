@@ -156,19 +156,28 @@ pub fn fail_safe(budget: &Budget, why: &CannotCalculate) -> BudgetStatus {
 
 /// How many pods there should be, and how many of them healthy.
 fn expect(budget: &Budget, members: &[Member]) -> Result<(i32, i32), CannotCalculate> {
-    Ok(match &budget.wanted {
+    wants(&budget.wanted, || count(members.len()), || scales(members))
+}
+
+/// The same by how many pods there are, and by what their controllers want.
+pub(super) fn wants(
+    wanted: &Wanted,
+    there: impl FnOnce() -> i32,
+    scales: impl FnOnce() -> Result<i32, CannotCalculate>,
+) -> Result<(i32, i32), CannotCalculate> {
+    Ok(match wanted {
         Wanted::Nothing => (0, 0),
         // No owner is looked up: naked pods count.
         Wanted::MinAvailable(pods @ Amount::Pods(_)) => {
-            let expected = count(members.len());
+            let expected = there();
             (expected, at_least_nothing(*pods, expected)?)
         }
         Wanted::MinAvailable(percent) => {
-            let expected = scales(members)?;
+            let expected = scales()?;
             (expected, at_least_nothing(*percent, expected)?)
         }
         Wanted::MaxUnavailable(amount) => {
-            let expected = scales(members)?;
+            let expected = scales()?;
             (expected, expected.saturating_sub(amount.of(expected)).max(0))
         }
         Wanted::Unreadable(field, why) => {

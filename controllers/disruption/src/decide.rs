@@ -2,6 +2,7 @@
 //! Pure.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::holds::{Decision, Hold};
@@ -14,6 +15,7 @@ use pod_safety_shared::model::{Budget, BudgetStatus, Kind, Pod, PodKey, Uid};
 use super::calculate::{Calculated, CannotCalculate, Member, Owner, asks_owners, calculate, fail_safe};
 use super::config::Config;
 use super::owners::{FRESH, Found, find};
+use super::reach::{Best, Reach};
 
 /// How many pods of one budget are named in a hold. A person reads the first few.
 const PODS_SHOWN: usize = 10;
@@ -101,6 +103,8 @@ fn budget(budget: &Budget, view: &View<'_>, now: Mono) -> Decision {
     let status = match calculate(budget, &members, now) {
         Ok(calculated) => {
             decision.holds = holds(budget, &calculated, &members, view);
+            let best = never_more(budget, &calculated.status, view, now, &mut decision);
+            decision.holds.extend(best);
             if let Some(when) = calculated.recheck_at {
                 // An entry is over when its two minutes have passed, not as they do.
                 decision = decision.and_recheck_at(when + Duration::from_millis(1));
@@ -211,7 +215,7 @@ fn holds(
     members: &[Member],
     view: &View<'_>,
 ) -> Vec<(Subject, Hold)> {
-    let Calculated { status, not_deleted, unmanaged, odd, .. } = calculated;
+    let Calculated { not_deleted, unmanaged, odd, .. } = calculated;
     let mut holds = Vec::new();
     let mut about_budget = |hold| holds.push((Subject::Budget(budget.key.clone()), hold));
     let shown = |names: &[Box<str>]| names.iter().take(PODS_SHOWN).map(ToString::to_string).collect();
@@ -230,10 +234,6 @@ fn holds(
         let pods = odd.iter().take(PODS_SHOWN).map(|(pod, of)| format!("{pod} of {of}")).collect();
         about_budget(Hold::PodsNotCounted { pods });
     }
-    let desired = status.desired_healthy;
-    if let Some(expected) = at_most(budget, members, status, view).filter(|expected| desired >= *expected) {
-        about_budget(Hold::DisruptionsNeverAllowed { desired, expected });
-    }
     let named = |name: &str| members.iter().find(|member| *member.name == *name);
     for member in not_deleted.iter().filter_map(|name| named(name)) {
         holds
@@ -243,24 +243,45 @@ fn holds(
     holds
 }
 
-/// How many pods there will be when none is missing; `None`: none, or that is not
-/// known. A whole number of `minAvailable` counts those that are there, and one that
-/// is missing now is no reason to say "never".
-fn at_most(budget: &Budget, members: &[Member], status: &BudgetStatus, view: &View<'_>) -> Option<i32> {
-    if asks_owners(&budget.wanted) {
-        return Some(status.expected_pods).filter(|expected| *expected > 0);
+/// Whether nothing can ever be allowed. A pod that is missing now is no reason to say so, nor what is scaled to nothing:
+/// its pods go. Of a custom controller that nobody had to ask yet the scale is asked.
+fn never_more(
+    budget: &Budget,
+    status: &BudgetStatus,
+    view: &View<'_>,
+    now: Mono,
+    decision: &mut Decision,
+) -> Option<(Subject, Hold)> {
+    if status.disruptions_allowed > 0 {
+        return None;
     }
-    let mut wanted = BTreeMap::new();
-    // As if everything had been waited for.
-    let (mut alone, at_last) = (0_i32, Mono::from_start(Duration::MAX));
-    for pod in members.iter().filter_map(|member| view.pod(&member.uid)) {
-        match find(pod, view, at_last, None) {
-            Found::Owner(Owner::Scaled(uid, replicas)) => drop(wanted.insert(uid, replicas)),
-            Found::Owner(Owner::Nobody) => alone = alone.saturating_add(1),
-            _ => return None,
+    let reach = Reach::of(budget, view, now);
+    if !reach.unknown.is_empty() {
+        decision.intents.extend(questions(budget, view, now));
+        return None;
+    }
+    let Best { healthy, desired, allowed, .. } = reach.best(&budget.wanted);
+    if allowed > 0 {
+        // Who manages its pods may make others of them, which it does not select: nobody tells of those.
+        if reach.misses() {
+            *decision = std::mem::take(decision).and_recheck_at(now + ASK_EACH);
+        }
+        return None;
+    }
+    let never = reach.never(&budget.wanted);
+    never.then(|| (Subject::Budget(budget.key.clone()), Hold::DisruptionsNeverAllowed { desired, healthy }))
+}
+
+/// The controllers of its pods that were never asked how many they want, each once.
+fn questions(budget: &Budget, view: &View<'_>, now: Mono) -> impl Iterator<Item = Intent> {
+    let mut ask = BTreeMap::new();
+    for pod in view.pods_of_budget(&budget.key.uid).filter(|pod| view.scale(pod).is_none()) {
+        if let Found::Ask(controller) = find(pod, view, now, None) {
+            ask.insert(controller.uid.clone(), controller);
         }
     }
-    Some(wanted.into_values().fold(alone, i32::saturating_add)).filter(|expected| *expected > 0)
+    let namespace = Arc::clone(&budget.key.namespace);
+    ask.into_values().map(move |controller| Intent::Scale { namespace: Arc::clone(&namespace), controller })
 }
 
 fn about_pod(budget: &Budget, member: &Member) -> Subject {

@@ -48,13 +48,13 @@ pub enum Hold {
     },
     /// No eviction will ever be allowed, unless it is changed or the workload is scaled.
     #[error(
-        "no eviction can ever be allowed: {desired} of {expected} pods must be healthy. Use maxUnavailable: 1, or scale up"
+        "no eviction can ever be allowed: {desired} pods must be healthy, and no more than {healthy} can be. pod-safety explain pdb shows the ways out"
     )]
     DisruptionsNeverAllowed {
         /// How many must be healthy.
         desired: i32,
-        /// How many there should be.
-        expected: i32,
+        /// How many can ever be healthy.
+        healthy: i32,
     },
     /// The eviction API refuses a pod of several budgets.
     #[error("the pod matches multiple PodDisruptionBudgets: {}. The eviction API denies its eviction until only one is left", budgets.join(", "))]

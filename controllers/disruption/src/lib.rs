@@ -42,6 +42,7 @@ mod decide;
 mod holds;
 mod metrics;
 mod owners;
+mod reach;
 mod run;
 
 pub use calculate::{
@@ -52,6 +53,7 @@ pub use config::Config;
 pub use decide::{Key, decide};
 pub use holds::{Decision, Hold};
 pub use owners::{Found, find};
+pub use reach::{Best, Reach};
 pub use run::Disruption;
 
 #[cfg(test)]

@@ -290,7 +290,7 @@ pub fn budgets(never: &[&Budget]) -> Symptom {
         "PodDisruptionBudgets",
         Health::Attention,
         what,
-        "drains of their nodes never finish",
+        "drains of their nodes wait until that changes",
         "pod-safety explain pdb shows the ways out",
     )
 }

@@ -1,11 +1,7 @@
 //! A budget, explained: its verdict, its numbers, its pods, and what can be done.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use pod_safety_disruption::{Found, Owner, find};
-use pod_safety_shared::cache::View;
-use pod_safety_shared::clock::Mono;
-use pod_safety_shared::model::{Amount, Budget, Pod, Wanted};
+use pod_safety_disruption::Reach;
+use pod_safety_shared::model::{Budget, Pod, Wanted};
 
 use super::eviction::Would;
 
@@ -59,6 +55,8 @@ pub struct Arithmetic {
     /// How many pods there should be, by their controllers; `None`: they were not
     /// all found.
     pub replicas: Option<i32>,
+    /// How many pods that it selects can ever be healthy.
+    pub reached: Option<i32>,
     /// How many evictions would be allowed with every pod healthy.
     pub ceiling: Option<i32>,
 }
@@ -69,6 +67,9 @@ impl Arithmetic {
     pub fn words(&self) -> String {
         let Self { healthy, needed, allowed, .. } = self;
         let left = healthy.saturating_sub(*needed);
+        if left < 0 {
+            return format!("{healthy} healthy of {needed} needed");
+        }
         let sum = format!("{healthy} healthy - {needed} needed = {left}");
         if left > *allowed && *allowed >= 0 {
             // Evictions count down what is allowed; the healthy ones are counted later.
@@ -108,6 +109,21 @@ pub struct Explained<'a> {
     pub ways: Vec<Way>,
     /// Why it is not known how many pods there should be; empty: it is known.
     pub unknown: Vec<String>,
+    /// Which pods it counts when all is well.
+    pub(super) reach: Reach,
+}
+
+impl Explained<'_> {
+    /// What would have to change for it to allow more than none: ends the sentence "never more while …".
+    #[must_use]
+    pub fn limit(&self) -> String {
+        let replicas = self.arithmetic.replicas.unwrap_or(0);
+        match self.reach.of_more() {
+            Some(all) => format!("it selects {} of {all} pods", self.arithmetic.reached.unwrap_or(0)),
+            None if replicas <= 0 => "none of its pods has a controller with a scale".to_owned(),
+            None => format!("replicas is {replicas}"),
+        }
+    }
 }
 
 /// One thing to do.
@@ -117,64 +133,15 @@ pub struct Way {
     pub change: String,
     /// What would come of it.
     pub effect: String,
+    /// How many evictions it then allows with every pod healthy, where that was calculated.
+    pub allows: Option<Promise>,
 }
 
-/// How many pods there are when everything is well.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Counted {
-    /// The sum of what controllers want.
-    pub(super) scaled: i32,
-    /// Pods without a controller.
-    pub(super) unmanaged: i32,
-    /// Pods whose controllers want no number.
-    pub(super) unscaled: i32,
-}
-
-impl Counted {
-    /// Counts, and says of whom it is not known how many they want. Pods are listed
-    /// before their controllers: one that is not there then will not come.
-    pub(super) fn of(pods: &[&Pod], view: &View<'_>, now: Mono) -> (Self, Vec<String>) {
-        let (mut scales, mut unmanaged, mut unscaled) = (BTreeMap::new(), 0, 0);
-        let mut unknown = BTreeSet::new();
-        for pod in pods {
-            let refused = view.scale(pod).is_some_and(|answer| answer.scale.is_err());
-            match find(pod, view, now, None) {
-                Found::Owner(Owner::Scaled(uid, replicas)) => drop(scales.insert(uid, replicas)),
-                Found::Owner(Owner::Nobody) => unmanaged += 1,
-                Found::Owner(Owner::Unknown(why)) => drop(unknown.insert(why.into_string())),
-                Found::Failed(Owner::Unknown(why), _) if refused => drop(unknown.insert(why.into_string())),
-                Found::Owner(Owner::Unscaled(_)) | Found::Failed(..) | Found::Wait(_) => unscaled += 1,
-                Found::Ask(of) => drop(unknown.insert(format!("{}/{} was not asked", of.kind, of.name))),
-            }
-        }
-        let scaled = scales.into_values().fold(0, i32::saturating_add);
-        (Self { scaled, unmanaged, unscaled }, unknown.into_iter().collect())
-    }
-
-    /// How many pods the budget expects then.
-    pub(super) const fn expected(&self, wanted: &Wanted) -> i32 {
-        match wanted {
-            Wanted::MinAvailable(Amount::Pods(_)) => {
-                self.scaled.saturating_add(self.unmanaged).saturating_add(self.unscaled)
-            }
-            Wanted::MinAvailable(Amount::Percent(_))
-            | Wanted::MaxUnavailable(_)
-            | Wanted::Nothing
-            | Wanted::Unreadable(..) => self.scaled,
-        }
-    }
-
-    /// How many evictions it lets through then (`pod_safety_disruption::calculate`).
-    pub(super) fn ceiling(&self, wanted: &Wanted) -> i32 {
-        let expected = self.expected(wanted);
-        let (healthy, needed) = match wanted {
-            Wanted::MinAvailable(Amount::Pods(pods)) => (expected, *pods),
-            Wanted::MinAvailable(percent) => (expected.saturating_add(self.unmanaged), percent.of(expected)),
-            Wanted::MaxUnavailable(amount) => {
-                (expected.saturating_add(self.unmanaged), expected.saturating_sub(amount.of(expected)).max(0))
-            }
-            Wanted::Nothing | Wanted::Unreadable(..) => (0, 0),
-        };
-        if expected <= 0 { 0 } else { healthy.saturating_sub(needed).max(0) }
-    }
+/// What a change comes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Promise {
+    /// With this in its spec it allows so many.
+    Spec(Wanted, i32),
+    /// With so many replicas of its one controller it allows so many.
+    Scale(i32, i32),
 }

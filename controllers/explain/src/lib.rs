@@ -65,7 +65,7 @@ pub use answer::{
 };
 pub use day::LastDay;
 pub use eviction::{NotCounted, RefusedBy, Unguarded, Would, would};
-pub use explained::{Arithmetic, Explained, Member, Verdict, Way};
+pub use explained::{Arithmetic, Explained, Member, Promise, Verdict, Way};
 pub use namespace::{Content, Contents, explain_namespace};
 pub use node::{explain_node, state};
 pub use overview::{Blocked, Overall, Overview, Trouble, Zone};

@@ -1,5 +1,6 @@
 //! Sentences about budgets; those about proof are in `proof`.
 
+mod advice;
 mod devices;
 mod proof;
 
@@ -54,7 +55,7 @@ fn each_budget_comes_to_one_verdict() {
             "3 healthy - 2 needed = 1, of which 0 left",
         ),
         (json!({ "maxUnavailable": 1 }), [2, 2, 2, 3, 0], "NoneNow", "2 healthy - 2 needed = 0"),
-        (json!({ "maxUnavailable": 1 }), [2, 1, 2, 3, 0], "NoneNow", "1 healthy - 2 needed = -1"),
+        (json!({ "maxUnavailable": 1 }), [2, 1, 2, 3, 0], "NoneNow", "1 healthy of 2 needed"),
         (json!({ "minAvailable": 3 }), [2, 3, 3, 3, 0], "Never", "3 healthy - 3 needed = 0"),
         (json!({ "minAvailable": "67%" }), [2, 3, 3, 3, 0], "Never", "3 healthy - 3 needed = 0"),
         (json!({ "minAvailable": "66%" }), [2, 2, 2, 3, 0], "NoneNow", "2 healthy - 2 needed = 0"),
@@ -287,7 +288,7 @@ fn pods_whose_controllers_say_no_number_count_as_such() {
         assert_eq!(verdict, "Never", "{scale:?}");
         assert_eq!(
             ways[0],
-            "minAvailable: 0 in place of maxUnavailable: 1 => 1 at a time, and none runs meanwhile: a whole number counts the pods that are there"
+            "minAvailable: 0 in place of maxUnavailable: 1 => 1 at a time, and none runs meanwhile"
         );
     }
 }

@@ -9,9 +9,9 @@ use pod_safety_shared::clock::Mono;
 use pod_safety_shared::model::{Budget, Pod, UnhealthyPolicy, WorkloadKind};
 
 use super::eviction::{Would, would};
-use super::explained::{Arithmetic, Counted, Explained, Member, Verdict};
+use super::explained::{Arithmetic, Explained, Member, Verdict};
 use super::ways;
-use pod_safety_disruption::{Config, DELETION_TIMEOUT, Found, Key, SYNC_FAILED, decide, find};
+use pod_safety_disruption::{Config, DELETION_TIMEOUT, Found, Key, Reach, SYNC_FAILED, decide, find};
 
 /// How many reasons are named in a sentence. A person reads the first few.
 const REASONS_SHOWN: usize = 3;
@@ -28,11 +28,20 @@ pub fn explain<'a>(budget: &'a Budget, view: &View<'a>, now: Mono) -> Explained<
         would: would(pod, view.budgets_of_pod(pod)),
     };
     let members: Vec<Member<'a>> = pods.iter().map(|pod| member(pod)).collect();
-    let (counted, unknown) = Counted::of(&pods, view, now);
-    let arithmetic = arithmetic(budget, unknown.is_empty().then_some(counted));
-    let verdict = verdict(budget, &members, &arithmetic);
-    let mut explained =
-        Explained { budget, verdict, arithmetic, members, notes: Vec::new(), ways: Vec::new(), unknown };
+    let reach = Reach::of(budget, view, now);
+    let unknown: Vec<String> = reach.unknown.iter().cloned().collect();
+    let arithmetic = arithmetic(budget, &reach);
+    let verdict = verdict(budget, &members, &reach);
+    let mut explained = Explained {
+        budget,
+        verdict,
+        arithmetic,
+        members,
+        notes: Vec::new(),
+        ways: Vec::new(),
+        unknown,
+        reach,
+    };
     explained.notes = notes(&explained, view, now);
     explained.ways = ways::of(&explained);
     explained
@@ -53,7 +62,7 @@ pub fn owner_of(pod: &Pod, view: &View<'_>) -> String {
     format!("{}/{}", controller.kind, controller.name)
 }
 
-fn verdict(budget: &Budget, members: &[Member<'_>], numbers: &Arithmetic) -> Verdict {
+fn verdict(budget: &Budget, members: &[Member<'_>], reach: &Reach) -> Verdict {
     if let Err(bad) = &budget.selector {
         return Verdict::Ignored(bad.to_string());
     }
@@ -79,9 +88,9 @@ fn verdict(budget: &Budget, members: &[Member<'_>], numbers: &Arithmetic) -> Ver
     if !others.is_empty() {
         return Verdict::Overlaps(others.into_values().map(|name| (**name).into()).collect());
     }
-    match (numbers.allowed, numbers.ceiling) {
-        (allowed, _) if allowed > 0 => Verdict::Allows(allowed),
-        (_, Some(..=0)) => Verdict::Never,
+    match status.disruptions_allowed {
+        allowed if allowed > 0 => Verdict::Allows(allowed),
+        _ if reach.never(&budget.wanted) => Verdict::Never,
         _ => Verdict::NoneNow,
     }
 }
@@ -95,14 +104,16 @@ pub fn asks<'a>(budget: &Budget, view: &'a View<'_>, now: Mono) -> impl Iterator
     })
 }
 
-fn arithmetic(budget: &Budget, counted: Option<Counted>) -> Arithmetic {
+fn arithmetic(budget: &Budget, reach: &Reach) -> Arithmetic {
     let status = &budget.status;
+    let best = reach.unknown.is_empty().then(|| reach.best(&budget.wanted));
     Arithmetic {
         healthy: status.current_healthy,
         needed: status.desired_healthy,
         allowed: status.disruptions_allowed,
-        replicas: counted.as_ref().map(|counted| counted.expected(&budget.wanted)),
-        ceiling: counted.map(|counted| counted.ceiling(&budget.wanted)),
+        replicas: best.map(|best| best.expected),
+        reached: best.map(|best| best.healthy),
+        ceiling: best.map(|best| best.allowed),
     }
 }
 
@@ -143,14 +154,18 @@ fn notes(explained: &Explained<'_>, view: &View<'_>, now: Mono) -> Vec<String> {
     }
     let unmanaged = explained.members.iter().filter(|member| member.pod.controller.is_none()).count();
     if unmanaged > 0 {
-        notes.push(format!(
-            "{unmanaged} of its pods have no controller: once evicted, they do not come back."
-        ));
+        let words = if unmanaged == 1 {
+            "has no controller: once evicted, it does"
+        } else {
+            "have no controller: once evicted, they do"
+        };
+        notes.push(format!("{unmanaged} of its pods {words} not come back."));
     }
     let not_ready =
         explained.members.iter().filter(|member| !member.pod.ready && member.pod.deletion.is_none()).count();
     if not_ready > 0 && budget.unhealthy == UnhealthyPolicy::IfHealthyBudget {
-        notes.push(format!("{not_ready} of its pods are not Ready."));
+        let words = if not_ready == 1 { "is" } else { "are" };
+        notes.push(format!("{not_ready} of its pods {words} not Ready."));
     }
     notes
 }

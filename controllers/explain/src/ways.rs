@@ -1,17 +1,22 @@
 //! What a person can do about a budget that lets nothing through, and what would
 //! come of it. Each effect is calculated, not promised.
 
-use pod_safety_shared::model::{UnhealthyPolicy, Wanted};
+use pod_safety_disruption::Reach;
+use pod_safety_shared::model::{Amount, UnhealthyPolicy, Wanted};
 
 use super::eviction::{RefusedBy, Would};
-use super::explained::{Counted, Explained, Verdict, Way};
+use super::explained::{Explained, Promise, Verdict, Way};
 
 /// How many more replicas are tried for "scale it to N".
 const TRIED: i32 = 100;
 
 /// The ways out.
 pub(super) fn of(explained: &Explained<'_>) -> Vec<Way> {
-    let way = |change: &str, effect: &str| Way { change: change.to_owned(), effect: effect.to_owned() };
+    let way = |change: &str, effect: &str| Way {
+        change: change.to_owned(),
+        effect: effect.to_owned(),
+        allows: None,
+    };
     match &explained.verdict {
         Verdict::Allows(_) => Vec::new(),
         Verdict::Ignored(_) => vec![way("fix spec.selector", "it protects its pods again")],
@@ -30,6 +35,7 @@ pub(super) fn of(explained: &Explained<'_>) -> Vec<Way> {
             .map(|other| Way {
                 change: format!("narrow or delete {other} or this one"),
                 effect: "the API server evicts pods that one PodDisruptionBudget selects".to_owned(),
+                allows: None,
             })
             .collect(),
         Verdict::Never => [never(explained), vec![unhealthy(explained)]].concat(),
@@ -37,41 +43,54 @@ pub(super) fn of(explained: &Explained<'_>) -> Vec<Way> {
     }
 }
 
-/// With every pod healthy nothing goes: the amount or the replicas must change.
+/// With every pod healthy nothing goes: the amount, the replicas or the selected pods must change. What is promised is
+/// calculated as its status will be.
 fn never(explained: &Explained<'_>) -> Vec<Way> {
-    let wanted = &explained.budget.wanted;
-    let Some(replicas) = explained.arithmetic.replicas else { return Vec::new() };
-    if replicas <= 0 {
-        return vec![count_pods(explained)];
-    }
+    let Explained { budget, reach, members, .. } = explained;
+    let now = reach.best(&budget.wanted);
     let mut ways = Vec::new();
-    let effect = if replicas == 1 { "1 at a time, and none runs meanwhile" } else { "1 at a time" };
-    let change = match wanted {
-        Wanted::MinAvailable(_) | Wanted::MaxUnavailable(_) => {
-            Some(format!("maxUnavailable: 1 in place of {}", written(wanted)))
-        }
-        Wanted::Nothing | Wanted::Unreadable(..) => None,
-    };
-    ways.extend(change.map(|change| Way { change, effect: effect.to_owned() }));
-    let mut owners: Vec<&str> = explained.members.iter().map(|member| member.owner.as_str()).collect();
+    if let Some(all) = reach.of_more() {
+        ways.push(Way {
+            change: format!(
+                "have what sets its labels choose a pod of another node, of the {all} there should be"
+            ),
+            effect: "the pods that it no longer selects can go".to_owned(),
+            allows: None,
+        });
+    }
+    let one_less = Wanted::MinAvailable(Amount::Pods(whole(reach).saturating_sub(1).max(0)));
+    let amounts = [Wanted::MaxUnavailable(Amount::Pods(1)), one_less];
+    ways.extend(amounts.into_iter().find_map(|wanted| amount(explained, wanted)));
+    let mut owners: Vec<&str> = members.iter().map(|member| member.owner.as_str()).collect();
     owners.dedup();
-    if let ([owner], Some((to, allows))) = (owners.as_slice(), scaled_up(wanted, replicas)) {
+    let scaled = scaled_up(&budget.wanted, reach).filter(|_| now.desired > 0);
+    if let ([owner], Some((to, allows))) = (owners.as_slice(), scaled) {
         ways.push(Way {
             change: format!("scale {owner} to {to}"),
             effect: format!("{allows} at a time once they are Ready"),
+            allows: Some(Promise::Scale(to, allows)),
         });
     }
     ways
 }
 
-/// Nobody says how many of its pods there should be; a whole number of
-/// `minAvailable` asks nobody.
-fn count_pods(explained: &Explained<'_>) -> Way {
-    let wanted = &explained.budget.wanted;
-    let least = explained.members.len().saturating_sub(1);
-    let alone = if least == 0 { ", and none runs meanwhile" } else { "" };
-    let effect = format!("1 at a time{alone}: a whole number counts the pods that are there");
-    Way { change: format!("minAvailable: {least} in place of {}", written(wanted)), effect }
+/// How many of its pods can be healthy, by a whole number.
+fn whole(reach: &Reach) -> i32 {
+    reach.best(&Wanted::MinAvailable(Amount::Pods(0))).healthy
+}
+
+/// Another amount, if it allows something.
+fn amount(explained: &Explained<'_>, wanted: Wanted) -> Option<Way> {
+    let best = explained.reach.best(&wanted);
+    if best.allowed <= 0 {
+        return None;
+    }
+    let alone = if best.allowed >= best.healthy { ", and none runs meanwhile" } else { "" };
+    Some(Way {
+        change: format!("{} in place of {}", written(&wanted), written(&explained.budget.wanted)),
+        effect: format!("{} at a time{alone}", best.allowed),
+        allows: Some(Promise::Spec(wanted, best.allowed)),
+    })
 }
 
 /// As it stands in the spec.
@@ -85,11 +104,11 @@ fn written(wanted: &Wanted) -> String {
 }
 
 /// The smallest number of replicas with which something goes, and how much.
-fn scaled_up(wanted: &Wanted, replicas: i32) -> Option<(i32, i32)> {
+fn scaled_up(wanted: &Wanted, reach: &Reach) -> Option<(i32, i32)> {
     (1..=TRIED).find_map(|more| {
-        let scaled = replicas.saturating_add(more);
-        let allows = Counted { scaled, unmanaged: 0, unscaled: 0 }.ceiling(wanted);
-        (allows > 0).then_some((scaled, allows))
+        let to = reach.replicas().saturating_add(more);
+        let allows = reach.scaled_to(to)?.best(wanted).allowed;
+        (allows > 0).then_some((to, allows))
     })
 }
 
@@ -98,17 +117,19 @@ fn wait(explained: &Explained<'_>) -> Vec<Way> {
     let down: Vec<&str> = explained
         .members
         .iter()
-        .filter(|member| !member.counts)
+        .filter(|member| !member.counts && !member.pod.phase.is_terminal())
         .map(|member| &*member.pod.key.name)
         .collect();
     let effect = match explained.arithmetic.ceiling {
         Some(ceiling) => format!("{ceiling} at a time with all healthy"),
         None => "more with more healthy".to_owned(),
     };
-    if down.is_empty() {
-        return vec![Way { change: "wait until the missing pods exist and are Ready".to_owned(), effect }];
-    }
-    vec![Way { change: format!("wait until {} is Ready again", shown(&down)), effect }]
+    let change = match down.as_slice() {
+        [] => "wait until the missing pods exist and are Ready".to_owned(),
+        [one] => format!("wait until {one} is Ready again"),
+        _ => format!("wait until {} are Ready again", shown(&down)),
+    };
+    vec![Way { change, effect, allows: None }]
 }
 
 fn shown(names: &[&str]) -> String {
@@ -122,7 +143,7 @@ fn shown(names: &[&str]) -> String {
 fn unhealthy(explained: &Explained<'_>) -> Way {
     let change = "unhealthyPodEvictionPolicy: AlwaysAllow".to_owned();
     if explained.budget.unhealthy == UnhealthyPolicy::AlwaysAllow {
-        return Way { change, effect: "already set".to_owned() };
+        return Way { change, effect: "already set".to_owned(), allows: None };
     }
     let freed: Vec<&str> = explained
         .members
@@ -135,5 +156,5 @@ fn unhealthy(explained: &Explained<'_>) -> Way {
         0 => "nothing now: every pod that it blocks is healthy".to_owned(),
         _ => format!("{} can go: not Ready", shown(&freed)),
     };
-    Way { change, effect }
+    Way { change, effect, allows: None }
 }

@@ -98,7 +98,7 @@ impl<'a> List<'a> {
 
 impl Item {
     fn of(explained: &Explained<'_>) -> Self {
-        let Explained { budget, verdict, arithmetic, members, notes, ways, unknown } = explained;
+        let Explained { budget, verdict, arithmetic, members, notes, ways, unknown, .. } = explained;
         let ways = ways.iter().map(|way| WayItem { change: way.change.clone(), effect: way.effect.clone() });
         Self {
             namespace: budget.key.namespace.to_string(),
@@ -152,11 +152,11 @@ pub fn sentence(explained: &Explained<'_>) -> String {
     let replicas = numbers.replicas.unwrap_or(0);
     match &explained.verdict {
         Verdict::Allows(allowed) => format!("Evictions allowed now: {allowed}.   {sum}."),
-        Verdict::Never if replicas <= 0 => format!(
+        Verdict::Never if replicas <= 0 && numbers.reached == Some(0) => format!(
             "Evictions allowed: 0.   {sum}.   It can never be more: none of its pods has a controller with a scale, so it is not known how many there should be."
         ),
         Verdict::Never => {
-            format!("Evictions allowed: 0.   {sum}.   It can never be more while replicas is {replicas}.")
+            format!("Evictions allowed: 0.   {sum}.   It can never be more while {}.", explained.limit())
         }
         Verdict::NoneNow => match numbers.ceiling {
             Some(ceiling) => format!(

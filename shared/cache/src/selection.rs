@@ -197,6 +197,12 @@ impl Selection {
         self.choosers.get(chooser).into_iter().flat_map(chosen).flat_map(|class| &class.pods)
     }
 
+    /// The pods of this controller, and others with the same labels.
+    pub(super) fn beside<'a>(&'a self, controller: &Uid) -> impl Iterator<Item = &'a Uid> + use<'a> {
+        let classes = self.classes_of.get(controller).into_iter().flatten();
+        classes.filter_map(|id| self.classes.get(id)).flat_map(|class| &class.pods)
+    }
+
     /// The pods of a namespace with too many labels to be chosen by anything.
     pub(super) fn left_out<'a>(&'a self, namespace: &Arc<str>) -> impl Iterator<Item = &'a Uid> + use<'a> {
         let id = self.by_labels.get(&(Arc::clone(namespace), Labels::left_out()));

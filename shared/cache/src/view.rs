@@ -1,5 +1,6 @@
 //! What a decision sees of the cache.
 
+mod managed;
 mod missing;
 
 use std::sync::Arc;

@@ -32,7 +32,14 @@ use super::{API_VERSION, Exit, clean, plural};
 pub(crate) use account::{say_why, silent_because};
 
 /// What is needed to say that a budget never allows an eviction.
-const OF_BUDGETS: [Kind; 4] = [Kind::Budgets, Kind::Pods, Kind::ReplicaSets, Kind::StatefulSets];
+const OF_BUDGETS: [Kind; 6] = [
+    Kind::Budgets,
+    Kind::Pods,
+    Kind::Deployments,
+    Kind::ReplicaSets,
+    Kind::StatefulSets,
+    Kind::ReplicationControllers,
+];
 
 #[derive(Debug, ClapArgs)]
 #[command(after_help = crate::exit::help("doctor"))]

@@ -14,7 +14,7 @@ use pod_safety_process::registry::Name;
 use pod_safety_shared::api::{PAUSE_ANNOTATION, Pause};
 use pod_safety_shared::cache::{Snapshot, Unread};
 use pod_safety_shared::client::{ApiError, Call};
-use pod_safety_shared::model::{Kind, Node};
+use pod_safety_shared::model::{Budget, Kind, Node};
 use serde_json::Value;
 
 use crate::cluster::Session;
@@ -24,12 +24,14 @@ use crate::run;
 use crate::waiting::waiting;
 
 /// What the controllers read that decide about pods and nodes.
-const KINDS: [Kind; 11] = [
+const KINDS: [Kind; 13] = [
     Kind::Nodes,
     Kind::NodeLeases,
     Kind::Pods,
+    Kind::Deployments,
     Kind::ReplicaSets,
     Kind::StatefulSets,
+    Kind::ReplicationControllers,
     Kind::Budgets,
     Kind::FenceDevices,
     Kind::FencePolicies,
@@ -92,6 +94,9 @@ impl Look {
         let nothing = &mut |_: Kind, _: &_| {};
         let reading = Snapshot::read_allowed(&session.connection, &session.env, &KINDS, namespace, nothing);
         let (snapshot, unread) = waiting(|| "all nodes and pods to be read".to_owned(), reading).await?;
+        // Whether those that allow nothing ever allow more rests on the scales of custom resources, too.
+        let blocks = |budget: &&Budget| budget.status.disruptions_allowed <= 0;
+        session.ask_scales(&snapshot, |view| view.budgets().filter(blocks).collect()).await;
         let wall = session.env.clock.wall();
         let mut refused = Vec::new();
         let Ours { settings, running, controllers, fenced_from, account, pods, lease } =

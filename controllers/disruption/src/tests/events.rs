@@ -17,7 +17,7 @@ fn holds_that_the_owner_of_a_budget_can_end_have_an_event() {
         (Hold::TooManyLabels { pods: pods() }, Some((Warning, "TooManyLabels"))),
         (Hold::MultipleBudgets { budgets: pods() }, Some((Warning, "MultiplePodDisruptionBudgets"))),
         (Hold::EvictionNotCompleted { budget: "b".to_owned() }, Some((Warning, "EvictionNotCompleted"))),
-        (Hold::DisruptionsNeverAllowed { desired: 3, expected: 3 }, None),
+        (Hold::DisruptionsNeverAllowed { desired: 3, healthy: 3 }, None),
         (Hold::ScaleAsked { controller: "StatefulSet db".to_owned() }, None),
     ];
     assert_events(rows, &[]);

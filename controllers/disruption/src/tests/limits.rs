@@ -30,7 +30,7 @@ fn the_answer_about_a_scale_counts_for_two_seconds() {
 fn that_a_kind_has_no_scale_counts_for_a_minute() {
     let world = custom();
     world.scale("uid-p", Ok(Scale::None), at(2));
-    assert_eq!(held(&decided(&world, 62)), ["PodsNotCounted"]);
+    assert_eq!(held(&decided(&world, 62)), ["PodsNotCounted", "DisruptionsNeverAllowed"]);
     assert_eq!(words(&decided(&world, 63)), ["ask Db own"]);
 }
 
@@ -50,7 +50,7 @@ fn a_scale_that_could_not_be_asked_lets_nothing_through_for_five_seconds_and_is_
 fn that_a_controller_is_absent_counts_for_two_seconds() {
     let world = custom();
     world.scale_asked("uid-p", Ok(Scale::Absent), at(0), at(12));
-    assert_eq!(held(&decided(&world, 14)), ["PodsNotCounted"]);
+    assert_eq!(held(&decided(&world, 14)), ["PodsNotCounted", "DisruptionsNeverAllowed"]);
     assert_eq!(words(&decided(&world, 15)), ["ask Db own"]);
 }
 

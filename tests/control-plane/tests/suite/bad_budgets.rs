@@ -162,7 +162,8 @@ async fn what_asks_for_too_much_never_allows(api: &Client, ours: &PodSafety) {
         let holds =
             ours.debug("/debug/decisions").await.map_err(|error| format!("{error:?}"))?["holds"].to_string();
         seen(
-            holds.contains("DisruptionsNeverAllowed") && holds.contains("4 of 2 pods must be healthy"),
+            holds.contains("DisruptionsNeverAllowed")
+                && holds.contains("4 pods must be healthy, and no more than 2 can be"),
             holds,
         )
     };

@@ -1,0 +1,225 @@
+//! What is advised is true when it is followed, and no view of a budget contradicts another.
+
+use pod_safety_disruption::{Config, DELETION_TIMEOUT, Decision, Key, decide};
+use pod_safety_shared::authority::{Intent, Update};
+use pod_safety_shared::drive::HoldReason as _;
+use pod_safety_shared::model::{Amount, BudgetStatus, Wanted};
+use pod_safety_shared::testing::objects::Obj;
+use proptest::prelude::*;
+
+use super::*;
+
+/// What stands behind the pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Behind {
+    StatefulSet,
+    /// A custom resource whose scale counts pods, or pairs of them.
+    Fleet,
+    Pairs,
+    /// One without a scale.
+    Unscaled,
+    Nobody,
+}
+
+/// A pod of it: whether the budget selects it, and how it is.
+#[derive(Clone, Copy, Debug)]
+struct Drawn {
+    selected: bool,
+    ready: bool,
+    terminated: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Stage {
+    behind: Behind,
+    replicas: i32,
+    pods: Vec<Drawn>,
+    wanted: Wanted,
+}
+
+impl Stage {
+    fn pod(&self, index: usize, drawn: Drawn) -> Obj {
+        let pod = pod(if drawn.selected { "db" } else { "replica" }, &format!("db-{index}"));
+        let pod = match self.behind {
+            Behind::StatefulSet => pod.owned("apps/v1", "StatefulSet", "db"),
+            Behind::Fleet | Behind::Pairs | Behind::Unscaled => pod.owned("example.com/v1", "Fleet", "db"),
+            Behind::Nobody => pod,
+        };
+        match (drawn.terminated, drawn.ready) {
+            (true, _) => not_ready(pod).set("/status", json!({ "phase": "Succeeded" })),
+            (false, true) => pod,
+            (false, false) => not_ready(pod),
+        }
+    }
+
+    fn world(&self, status: &BudgetStatus) -> World {
+        let world = World::listed();
+        for (index, drawn) in self.pods.iter().enumerate() {
+            world.apply(Kind::Pods, &self.pod(index, *drawn), at(0));
+            let said = match self.behind {
+                Behind::Fleet | Behind::Pairs => Scale::Replicas(self.replicas),
+                Behind::StatefulSet | Behind::Unscaled | Behind::Nobody => Scale::None,
+            };
+            if self.behind != Behind::Nobody && self.behind != Behind::StatefulSet {
+                world.scale(&format!("uid-db-{index}"), Ok(said), at(60));
+            }
+        }
+        if self.behind == Behind::StatefulSet {
+            stateful_set(&world, "db", self.replicas);
+        }
+        let of = |amount: &Amount| match amount {
+            Amount::Pods(pods) => json!(pods),
+            Amount::Percent(_) => json!(amount.to_string()),
+        };
+        let spec = match &self.wanted {
+            Wanted::MaxUnavailable(amount) => json!({ "maxUnavailable": of(amount) }),
+            Wanted::MinAvailable(amount) => json!({ "minAvailable": of(amount) }),
+            Wanted::Nothing | Wanted::Unreadable(..) => json!({}),
+        };
+        let numbers = [
+            2,
+            status.current_healthy,
+            status.desired_healthy,
+            status.expected_pods,
+            status.disruptions_allowed,
+        ];
+        world.apply(Kind::Budgets, &budget("b", "db", &spec, numbers.map(i64::from)), at(0));
+        world.hear(at(60));
+        world
+    }
+
+    /// As if everything had been waited for: every pod that its controller wants is there and Ready.
+    fn well(&self) -> Self {
+        let mut well = self.clone();
+        well.pods.iter_mut().for_each(|pod| pod.ready = true);
+        let live = well.pods.iter().filter(|pod| !pod.terminated).count();
+        let is_scaled = matches!(self.behind, Behind::StatefulSet | Behind::Fleet | Behind::Pairs);
+        let wanted = if is_scaled { usize::try_from(self.replicas).unwrap() } else { 0 };
+        let more = Drawn { selected: true, ready: true, terminated: false };
+        well.pods.extend(std::iter::repeat_n(more, wanted.saturating_sub(live)));
+        well
+    }
+
+    fn decided(&self, status: &BudgetStatus) -> Decision {
+        let world = self.world(status);
+        let guard = world.read();
+        decide(
+            &Key::Budget(uid("uid-b")),
+            &guard.view(),
+            at(60),
+            &Config { stale_pod_timeout: DELETION_TIMEOUT },
+        )
+    }
+
+    /// What the controller writes.
+    fn status(&self) -> BudgetStatus {
+        let never = BudgetStatus { observed_generation: -1, ..BudgetStatus::default() };
+        let written = |intent: Intent| match intent {
+            Intent::Update(Update::Budget { status, .. }) => Some(*status),
+            _ => None,
+        };
+        let asked = BudgetStatus { current_healthy: 99, ..never };
+        self.decided(&asked).intents.into_iter().find_map(written).unwrap()
+    }
+}
+
+fn amounts() -> impl Strategy<Value = Amount> {
+    prop_oneof![
+        (0..5).prop_map(Amount::Pods),
+        prop::sample::select(vec![0, 30, 50, 67, 100]).prop_map(Amount::Percent)
+    ]
+}
+
+fn stages() -> impl Strategy<Value = Stage> {
+    let behind = prop::sample::select(vec![
+        Behind::StatefulSet,
+        Behind::Fleet,
+        Behind::Pairs,
+        Behind::Unscaled,
+        Behind::Nobody,
+    ]);
+    let wanted =
+        prop_oneof![amounts().prop_map(Wanted::MinAvailable), amounts().prop_map(Wanted::MaxUnavailable)];
+    let drawn = (prop::bool::weighted(0.7), prop::bool::weighted(0.7), prop::bool::weighted(0.15))
+        .prop_map(|(selected, ready, terminated)| Drawn { selected, ready, terminated });
+    (behind, 0..5, prop::collection::vec(drawn, 1..6), wanted).prop_map(
+        |(behind, replicas, mut pods, wanted)| {
+            pods[0].selected = true;
+            // Of a controller that counts pods there are not more than it wants.
+            match behind {
+                Behind::StatefulSet | Behind::Fleet => {
+                    pods.truncate(usize::try_from(replicas).unwrap().max(1))
+                }
+                Behind::Pairs | Behind::Unscaled | Behind::Nobody => {}
+            }
+            Stage { behind, replicas, pods, wanted }
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn after_advice_is_followed_as_many_evictions_are_allowed_as_were_promised(stage in stages()) {
+        let status = stage.status();
+        let world = stage.world(&status);
+        let guard = world.read();
+        let view = guard.view();
+        let explained = explain(budget_of(&view, "b"), &view, at(60));
+        let ceiling = explained.arithmetic.ceiling.unwrap();
+        prop_assert!(status.disruptions_allowed <= ceiling, "now {} at best {ceiling}", status.disruptions_allowed);
+        prop_assert_eq!(stage.well().status().disruptions_allowed, ceiling, "at best");
+        let held = stage.decided(&status).holds.iter().any(|(_, hold)| hold.reason() == "DisruptionsNeverAllowed");
+        prop_assert_eq!(held, explained.verdict == Verdict::Never, "{:?}", explained.verdict);
+        for way in &explained.ways {
+            let (followed, promised) = match &way.allows {
+                None => continue,
+                Some(Promise::Spec(wanted, promised)) => {
+                    (Stage { wanted: wanted.clone(), ..stage.clone() }, promised)
+                }
+                Some(Promise::Scale(replicas, promised)) => (Stage { replicas: *replicas, ..stage.clone() }, promised),
+            };
+            let allowed = followed.well().status().disruptions_allowed;
+            prop_assert!(*promised > 0 && allowed == *promised, "{way:?}: {allowed}");
+        }
+    }
+}
+
+/// A primary among three: its budget selects one pod, and another pod is no replacement for it.
+#[test]
+fn bug_a_budget_that_selects_one_of_three_pods_was_said_to_allow_two_with_all_healthy() {
+    let drawn = |selected| Drawn { selected, ready: true, terminated: false };
+    let stage = |wanted| Stage {
+        behind: Behind::StatefulSet,
+        replicas: 3,
+        pods: vec![drawn(true), drawn(false), drawn(false)],
+        wanted,
+    };
+    let primary = stage(Wanted::MinAvailable(Amount::Pods(1)));
+    let world = primary.world(&primary.status());
+    let (verdict, sum, _, ways) = told(&world, "b");
+    assert_eq!((&*verdict, &*sum), ("Never", "1 healthy - 1 needed = 0"));
+    assert_eq!(
+        ways,
+        [
+            "have what sets its labels choose a pod of another node, of the 3 there should be => the pods that it no longer selects can go",
+            "minAvailable: 0 in place of minAvailable: 1 => 1 at a time, and none runs meanwhile",
+            "unhealthyPodEvictionPolicy: AlwaysAllow => nothing now: every pod that it blocks is healthy",
+        ]
+    );
+    let guard = world.read();
+    let explained = explain(budget_of(&guard.view(), "b"), &guard.view(), at(60));
+    assert_eq!(explained.limit(), "it selects 1 of 3 pods");
+}
+
+/// Its advice was an amount that needs a scale, and then another one.
+#[test]
+fn bug_a_pod_without_a_scale_was_to_get_a_budget_that_never_allows_either() {
+    let drawn = Drawn { selected: true, ready: true, terminated: false };
+    let wanted = Wanted::MinAvailable(Amount::Pods(1));
+    let stage = Stage { behind: Behind::Unscaled, replicas: 0, pods: vec![drawn], wanted };
+    let (verdict, _, _, ways) = told(&stage.world(&stage.status()), "b");
+    assert_eq!(
+        (&*verdict, &*ways[0]),
+        ("Never", "minAvailable: 0 in place of minAvailable: 1 => 1 at a time, and none runs meanwhile")
+    );
+}
