@@ -22,8 +22,20 @@ const ROUND: Duration = Duration::from_secs(10);
 
 /// What an eviction can move: a DaemonSet, and a kubelet with its static pods, put theirs back.
 fn moves(pod: &Pod) -> bool {
-    let of_daemon_set = pod.controller.as_ref().is_some_and(|owner| *owner.kind == *"DaemonSet");
+    let of_daemon_set = pod.controller.as_ref().is_some_and(|owner| owner.is_daemon_set());
     !pod.mirror && !of_daemon_set && !pod.phase.is_terminal() && !pod.waits_for_finalizers()
+}
+
+/// When its drain began. What cannot be read began long ago.
+fn began(incident: &Incident<'_>) -> Option<Timestamp> {
+    incident.status().drain.as_ref().map(|drain| drain.began.parse().unwrap_or(Timestamp::UNIX_EPOCH))
+}
+
+/// The pods of its node that are to go. One that came after the cordon tolerates it: its eviction brings the next one.
+fn to_go<'a>(incident: &Incident<'a>) -> impl Iterator<Item = &'a Pod> + use<'a> {
+    let began = began(incident);
+    let was_there = move |pod: &&Pod| began.is_none_or(|began| pod.created <= began.as_second());
+    incident.view.pods_on(&incident.name).filter(|pod| moves(pod)).filter(was_there)
 }
 
 /// Whether a drain of this incident has begun.
@@ -38,13 +50,9 @@ pub(super) fn drains(incident: &Incident<'_>, policy: &Policy) -> Option<Hold> {
     // A kubelet that says that it is not ready, or nothing, terminates nothing.
     let node = incident.node().filter(|node| is_soft && node.readiness == Readiness::Ready)?;
     let drain = incident.status().drain.as_ref();
-    let spent = drain.map_or(Duration::ZERO, |drain| {
-        let began: Option<Timestamp> = drain.began.parse().ok();
-        // What cannot be read began long ago.
-        began.map_or(whole, |began| incident.view.age(began.as_second(), incident.now))
-    });
-    let left = whole.saturating_sub(spent);
-    let pods = incident.view.pods_on(&incident.name).filter(|pod| moves(pod)).count();
+    let age = |began: Timestamp| incident.view.age(began.as_second(), incident.now);
+    let left = whole.saturating_sub(began(incident).map_or(Duration::ZERO, age));
+    let pods = to_go(incident).count();
     if left.is_zero() || (drain.is_some() && pods == 0) {
         return None;
     }
@@ -76,12 +84,8 @@ pub(super) fn round(
     if !may_begin(closed) || incident.now < due {
         return None;
     }
-    let pods: Vec<PodKey> = incident
-        .view
-        .pods_on(&incident.name)
-        .filter(|pod| moves(pod) && pod.deletion.is_none())
-        .map(|pod| pod.key.clone())
-        .collect();
+    let pods: Vec<PodKey> =
+        to_go(incident).filter(|pod| pod.deletion.is_none()).map(|pod| pod.key.clone()).collect();
     let mut status = incident.with(incident.status().phase, hold.to_string());
     status.gates = record();
     let step = Step::Drain(target(incident.fence, status), pods);

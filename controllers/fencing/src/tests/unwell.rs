@@ -241,6 +241,18 @@ fn it_is_cordoned_and_drained_first_in_rounds_and_then_switched_off() {
     assert_eq!(status.drain.unwrap().rounds, 3, "what was done is kept: the node is uncordoned at the end");
 }
 
+/// A pod that tolerates the cordon was evicted every ten seconds for five minutes.
+#[test]
+fn bug_a_successor_that_came_back_to_a_drained_node_was_evicted_in_each_round() {
+    let mut stage = draining();
+    assert_eq!(stage.act("n"), ["drain db-0", "?Drain"]);
+    stage.gone(Kind::Pods, "db-0");
+    let came = stamp(stage.now + 5);
+    stage.pod("db-0-again", "n", |pod| pod["metadata"]["creationTimestamp"] = json!(came));
+    stage.wait(10);
+    assert_eq!(stage.words("n"), ["off 1 by bmc"]);
+}
+
 #[test]
 fn a_drain_that_does_not_end_is_ended_and_so_is_one_of_a_node_that_falls_silent() {
     let mut stage = draining();
