@@ -286,9 +286,29 @@ pub(crate) fn name(text: &str) -> Result<String, String> {
     Err("not a Kubernetes name; use lower-case letters, digits, '-' and '.'".to_owned())
 }
 
+/// Reads the name of a node, also as kubectl prints it: `node/NAME`.
+pub(crate) fn node_name(text: &str) -> Result<String, String> {
+    let plain = ["node/", "nodes/", "no/"].iter().find_map(|kind| text.strip_prefix(kind));
+    name(plain.unwrap_or(text))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bug_a_node_was_not_found_under_the_name_that_kubectl_prints() {
+        for (given, read) in [
+            ("n1", Some("n1")),
+            ("node/n1", Some("n1")),
+            ("nodes/n1", Some("n1")),
+            ("no/n1", Some("n1")),
+            ("pod/n1", None),
+            ("node/", None),
+        ] {
+            assert_eq!(node_name(given).ok().as_deref(), read, "{given}");
+        }
+    }
 
     #[test]
     fn bug_kubectls_flags_work_before_the_subcommand() {

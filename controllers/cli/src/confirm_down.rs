@@ -10,7 +10,7 @@ use pod_safety_shared::model::BootId;
 
 use pod_safety_explain::ONLY_IF_SEEN;
 
-use super::cluster::{ConnectArgs, Session, name};
+use super::cluster::{ConnectArgs, Session, name, node_name};
 use super::consent::{consents, refused_at_once};
 use super::stake::Stake;
 use super::{Exit, clean, duration, plural, print, say};
@@ -22,7 +22,7 @@ const PHRASE: &str = "is off";
 #[command(after_help = crate::exit::help("confirm-down"))]
 pub struct Args {
     /// The node
-    #[arg(value_name = "NODE", value_parser = name)]
+    #[arg(value_name = "NODE", value_parser = node_name)]
     node: String,
 
     /// How you know that the machine is off: recorded in the FenceEvidence by which the pods of the node are force deleted

@@ -10,7 +10,7 @@ use pod_safety_shared::client::Target;
 use pod_safety_shared::model::Kind;
 use serde::Serialize;
 
-use super::cluster::{ConnectArgs, PrintArgs, Session, name};
+use super::cluster::{ConnectArgs, PrintArgs, Session, name, node_name};
 use super::doctor::{say_why, silent_because};
 use super::helped::{Named, NotThere};
 use super::waiting::waiting;
@@ -47,7 +47,7 @@ struct TestArgs {
     selector: Option<String>,
 
     /// Only results for this node
-    #[arg(long, value_name = "NODE", value_parser = name)]
+    #[arg(long, value_name = "NODE", value_parser = node_name)]
     target: Option<String>,
 
     /// How long to wait for an answer

@@ -20,7 +20,7 @@ use pod_safety_shared::client::Target;
 use pod_safety_shared::clock::Mono;
 use serde::Serialize;
 
-use super::cluster::{ConnectArgs, PrintArgs, Session, name};
+use super::cluster::{ConnectArgs, PrintArgs, Session, node_name};
 use super::confirm_down::{reason, refused};
 use super::consent::consents;
 use super::devices::{self, Tested};
@@ -45,7 +45,7 @@ const CANARY: &str = "pod-safety.dev/canary";
 #[command(after_help = crate::exit::help("drill"))]
 pub struct Args {
     /// The node
-    #[arg(value_name = "NODE", value_parser = name)]
+    #[arg(value_name = "NODE", value_parser = node_name)]
     node: String,
 
     /// Switch the node off, prove that, and wait until it is back: only for a canary that is cordoned and empty
@@ -225,7 +225,7 @@ async fn unfit(
         return Ok(Some(format!("the policy of node {node} would leave it off (recovery: Hold)")));
     }
     let consent = Consent { skip: BTreeSet::new(), delete_emptydir_data: false, evict_unmanaged: false };
-    let plan = Look::at(session, node).await?.plan(node, &consent)?;
+    let plan = Look::at(session, node).await?.plan(node, &consent);
     let (there, all) = (plan.summary(), plan.rows.len());
     if !examined.cordoned || there.staying < all {
         let left = all - there.staying;

@@ -64,11 +64,14 @@ pub(crate) const COMMANDS: [Ends; 19] = [
     (
         "drain",
         &[
-            (0, "if every pod can go"),
+            (0, "if every pod can go, with --apply if each that was there is gone"),
             (1, "after an error or Ctrl-C"),
             WRONG,
-            (3, "if something blocks, must wait for its PodDisruptionBudget, or fits on no other node"),
-            (4, "if it is rejected for safety"),
+            (
+                3,
+                "if something blocks, must wait for its PodDisruptionBudget, or fits on no other node, with --apply if a pod was not evicted",
+            ),
+            (4, "if a pod must not go for safety"),
             IN_TIME,
         ],
     ),

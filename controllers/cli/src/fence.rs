@@ -12,7 +12,7 @@ use pod_safety_shared::model::Kind;
 use pod_safety_shared::wire::{Encoding, Raw};
 use serde_json::json;
 
-use super::cluster::{ConnectArgs, Session, name};
+use super::cluster::{ConnectArgs, Session, node_name};
 use super::confirm_down::reason;
 use super::consent::{consents, refused_at_once};
 use super::explain::Look;
@@ -33,7 +33,7 @@ const ANSWERS: SignedDuration = SignedDuration::from_secs(40);
 #[command(after_help = crate::exit::help("fence"))]
 pub struct FenceArgs {
     /// The node: it is switched off, whether it is healthy or not
-    #[arg(value_name = "NODE", value_parser = name)]
+    #[arg(value_name = "NODE", value_parser = node_name)]
     node: String,
 
     /// Why: recorded with the incident
@@ -56,7 +56,7 @@ pub struct FenceArgs {
 #[command(after_help = crate::exit::help("cancel"))]
 pub struct CancelArgs {
     /// The node
-    #[arg(value_name = "NODE", value_parser = name)]
+    #[arg(value_name = "NODE", value_parser = node_name)]
     node: String,
 
     #[command(flatten)]
@@ -67,7 +67,7 @@ pub struct CancelArgs {
 #[command(after_help = crate::exit::help("withdraw"))]
 pub struct WithdrawArgs {
     /// The node
-    #[arg(value_name = "NODE", value_parser = name)]
+    #[arg(value_name = "NODE", value_parser = node_name)]
     node: String,
 
     /// Why the evidence is wrong

@@ -4,7 +4,7 @@ use clap::{ArgGroup, Args as ClapArgs};
 use pod_safety_shared::api::Pause;
 use pod_safety_shared::authority::people::{self, Scope};
 
-use super::cluster::{ConnectArgs, Session, name};
+use super::cluster::{ConnectArgs, Session, name, node_name};
 use super::confirm_down::reason;
 use super::{Exit, clean, print};
 
@@ -12,7 +12,7 @@ use super::{Exit, clean, print};
 #[command(group = ArgGroup::new("scope").required(true).args(["node", "policy"]))]
 struct ScopeArgs {
     /// The node
-    #[arg(value_name = "NODE", value_parser = name)]
+    #[arg(value_name = "NODE", value_parser = node_name)]
     node: Option<String>,
 
     /// Instead of a node: all nodes of this FencePolicy

@@ -1,5 +1,10 @@
 //! Which rights a command takes, and which of our ClusterRoles has them: what a 403 is answered with.
 
+use std::collections::BTreeSet;
+
+use pod_safety_shared::authority::{NotEvicted, Right, may};
+use pod_safety_shared::client::{ApiError, Connection};
+
 /// One line of the table in docs/commands.md.
 pub(crate) struct Rights {
     /// The commands.
@@ -19,7 +24,7 @@ pub(crate) const VIEW: &str = "pod-safety-view";
 pub(crate) const TABLE: [Rights; 15] = [
     Rights {
         commands: &["status", "explain", "timeline"],
-        takes: "`list` pods, nodes, poddisruptionbudgets, replicasets, statefulsets, the leases of `kube-node-lease`, events, volumeattachments, and the custom resources of pod-safety.dev; `get` the lease `kube-system/pod-safety`",
+        takes: "`list` pods, nodes, poddisruptionbudgets, deployments, replicasets, statefulsets, replicationcontrollers, the leases of `kube-node-lease`, events, volumeattachments, and the custom resources of pod-safety.dev; `get` the lease `kube-system/pod-safety`, and the `scale` of custom kinds",
         role: None,
     },
     Rights { commands: &["resolve"], takes: "`get` the namespace; `list` everything in it", role: None },
@@ -41,7 +46,7 @@ pub(crate) const TABLE: [Rights; 15] = [
     },
     Rights {
         commands: &["drain"],
-        takes: "those of `explain pdb` in all namespaces; `list` nodes; `get` pods; `create` pods/eviction, for dry runs too",
+        takes: "`get` nodes; `get` and `list` pods; `create` pods/eviction, for dry runs too. For the rest of the plan: `list` nodes, `get` daemonsets, and those of `explain pdb` in all namespaces",
         role: None,
     },
     Rights {
@@ -77,6 +82,53 @@ pub(crate) const TABLE: [Rights; 15] = [
         role: None,
     },
 ];
+
+/// A right on a kind, in all namespaces.
+pub(crate) fn right(verb: &str, resource: &str) -> Right {
+    Right { verb: verb.to_owned(), resource: resource.to_owned(), ..Right::default() }
+}
+
+/// The right to evict, which the API server names in its refusal.
+fn evictions() -> Right {
+    Right { subresource: "eviction".to_owned(), ..right("create", "pods") }
+}
+
+/// The right for want of which an eviction was refused, if so.
+pub(crate) fn lacked(error: &NotEvicted) -> Option<Right> {
+    let NotEvicted::Failed(ApiError::Refused { code: 403, message, .. }) = error else { return None };
+    let of = |right: Right, resource: &str| {
+        message.contains(&format!("cannot {} resource \"{resource}\"", right.verb)).then_some(right)
+    };
+    of(evictions(), "pods/eviction").or_else(|| of(right("get", "pods"), "pods"))
+}
+
+/// Which rights to carry a drain out are missing. What the API server does not say is not missing.
+pub(crate) async fn lacking_for_drain(connection: &Connection, namespaces: &BTreeSet<&str>) -> Vec<Right> {
+    let lacks = async |right: &Right| matches!(may(connection, None, right).await, Ok(false));
+    let mut lacking = Vec::new();
+    for right in [right("get", "nodes"), right("patch", "nodes"), right("get", "pods"), evictions()] {
+        if !lacks(&right).await {
+            continue;
+        }
+        if right.resource == "nodes" {
+            lacking.push(right);
+            continue;
+        }
+        for namespace in namespaces {
+            let there = Right { namespace: (*namespace).to_owned(), ..right.clone() };
+            if lacks(&there).await {
+                lacking.push(there);
+            }
+        }
+    }
+    lacking
+}
+
+/// All of them in one sentence.
+pub(crate) fn lacking(rights: &[Right]) -> String {
+    let words: Vec<String> = rights.iter().map(ToString::to_string).collect();
+    format!("you may not {}", words.join(", "))
+}
 
 /// What a 403 is answered with.
 pub(crate) fn to_ask_for(command: &str) -> Option<String> {

@@ -93,7 +93,7 @@ fn on<'a>(scene: &Scene<'a>, node: &str) -> impl Iterator<Item = &'a Pod> {
 
 fn page(scene: &Scene<'_>, node: &str, claims: &Claims, paint: Paint) -> String {
     let is_of_daemon_set =
-        |pod: &&Pod| pod.controller.as_ref().is_some_and(|controller| &*controller.kind == "DaemonSet");
+        |pod: &&Pod| pod.controller.as_ref().is_some_and(|controller| controller.is_daemon_set());
     let (of_daemon_sets, mut pods): (Vec<&Pod>, Vec<&Pod>) = on(scene, node).partition(is_of_daemon_set);
     pods.sort_by_key(|pod| pod.key.clone());
     let row = |pod: &&Pod| {

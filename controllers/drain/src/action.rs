@@ -20,8 +20,10 @@ pub enum Action {
     Evict,
     /// It goes once its budget lets it.
     Wait,
-    /// It does not go before a person does something.
+    /// It does not go before somebody changes something.
     Blocked,
+    /// It does not go before a person agrees.
+    Unagreed,
     /// It must not go: it may run although it is called finished.
     Unsafe,
     /// It ends already.
@@ -37,7 +39,7 @@ impl Action {
         match self {
             Self::Evict => "Evict",
             Self::Wait => "Wait",
-            Self::Blocked => "Blocked",
+            Self::Blocked | Self::Unagreed => "Blocked",
             Self::Unsafe => "RefusedForSafety",
             Self::Ending => "Terminating",
             Self::Stay => "Stay",

@@ -76,6 +76,17 @@ impl Needs {
         }
     }
 
+    /// Whether the scheduler puts it onto a node that is cordoned (its plugin `NodeUnschedulable`).
+    #[must_use]
+    pub fn tolerates_cordon(&self) -> bool {
+        let cordon = wire::Taint {
+            key: Some("node.kubernetes.io/unschedulable".to_owned()),
+            effect: Some("NoSchedule".to_owned()),
+            ..wire::Taint::default()
+        };
+        self.tolerates(&cordon)
+    }
+
     fn tolerates(&self, taint: &wire::Taint) -> bool {
         self.tolerations.iter().any(|toleration| bears(toleration, taint))
     }
@@ -148,14 +159,11 @@ impl Room {
 
     /// Why it does not take the pod, if so.
     fn refuses(&self, needs: &Needs) -> Option<String> {
-        if self.cordoned {
+        if self.cordoned && !needs.tolerates_cordon() {
             return Some("cordoned".to_owned());
         }
-        if let Some(taint) = self.taints.iter().find(|taint| !needs.tolerates(taint)) {
-            return Some(format!("taint {}", taint.key.as_deref().unwrap_or_default()));
-        }
-        if needs.node_selector.iter().any(|(key, value)| self.labels.get(key) != Some(value)) {
-            return Some("other labels".to_owned());
+        if let Some(why) = self.rejects(needs) {
+            return Some(why);
         }
         let Some(free) = self.free else { return Some("unreadable".to_owned()) };
         match (free.cpu < needs.requests.cpu, free.memory < needs.requests.memory, self.pods < 1) {
@@ -164,6 +172,15 @@ impl Room {
             (_, _, true) => Some("too many pods".to_owned()),
             (false, false, false) => None,
         }
+    }
+
+    /// The same, whatever room there is and whether it is cordoned or not.
+    fn rejects(&self, needs: &Needs) -> Option<String> {
+        if let Some(taint) = self.taints.iter().find(|taint| !needs.tolerates(taint)) {
+            return Some(format!("taint {}", taint.key.as_deref().unwrap_or_default()));
+        }
+        let other = needs.node_selector.iter().any(|(key, value)| self.labels.get(key) != Some(value));
+        other.then(|| "other labels".to_owned())
     }
 
     fn take(&mut self, needs: &Needs) {
@@ -184,18 +201,25 @@ pub enum Place {
     },
     /// To none: it would stay Pending. Why.
     Nowhere(String),
+    /// Back to the node that is drained: it tolerates the cordon, and no other node takes it.
+    Back,
     /// It does not come back: nobody makes it anew.
     NotAgain,
 }
 
 /// The nodes, and what is free on them while pods are placed one after another.
 #[derive(Clone, Debug, Default)]
-pub struct Rooms(Vec<Room>);
+pub struct Rooms {
+    others: Vec<Room>,
+    /// The node that is drained.
+    own: Option<Room>,
+}
 
 impl Rooms {
     /// Every node but the one that is drained, without what runs on it already.
     #[must_use]
     pub fn beside(node: &str, rooms: &[Room], needs: &BTreeMap<Uid, Needs>, view: &View<'_>) -> Self {
+        let own = rooms.iter().find(|room| room.name == node);
         let mut rooms: Vec<Room> = rooms.iter().filter(|room| room.name != node).cloned().collect();
         for room in &mut rooms {
             let ready =
@@ -210,13 +234,22 @@ impl Rooms {
                 }
             }
         }
-        Self(rooms)
+        let own = own.cloned();
+        Self { others: rooms, own }
+    }
+
+    /// Whether the successor of a pod may come back to the node that is drained.
+    #[must_use]
+    pub fn take_back(&self, needs: &Needs) -> bool {
+        let own = self.own.as_ref();
+        needs.tolerates_cordon() && own.is_some_and(|own| own.rejects(needs).is_none())
     }
 
     /// Finds a node for the pod, and takes its room there: the one that has most cpu
     /// free, then by name.
     pub fn place(&mut self, needs: &Needs) -> Place {
-        let fits = self.0.iter_mut().filter(|room| room.refuses(needs).is_none());
+        let back = self.take_back(needs);
+        let fits = self.others.iter_mut().filter(|room| room.refuses(needs).is_none());
         let best = fits.max_by(|one, other| {
             let cpu = |room: &Room| room.free.map(|free| free.cpu);
             cpu(one).cmp(&cpu(other)).then_with(|| other.name.cmp(&one.name))
@@ -226,6 +259,7 @@ impl Rooms {
                 room.take(needs);
                 Place::Node { name: room.name.clone(), unseen: needs.unseen }
             }
+            None if back => Place::Back,
             None => Place::Nowhere(self.why_none(needs)),
         }
     }
@@ -233,13 +267,13 @@ impl Rooms {
     /// As the scheduler says it.
     fn why_none(&self, needs: &Needs) -> String {
         let mut whys: BTreeMap<String, usize> = BTreeMap::new();
-        for why in self.0.iter().filter_map(|room| room.refuses(needs)) {
+        for why in self.others.iter().filter_map(|room| room.refuses(needs)) {
             *whys.entry(why).or_default() += 1;
         }
         let whys: Vec<String> = whys.into_iter().map(|(why, count)| format!("{count} {why}")).collect();
         match whys.as_slice() {
             [] => "there is no other node".to_owned(),
-            _ => format!("0 of {} other nodes: {}", self.0.len(), whys.join(", ")),
+            _ => format!("0 of {} other nodes: {}", self.others.len(), whys.join(", ")),
         }
     }
 }

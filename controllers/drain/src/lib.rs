@@ -18,6 +18,7 @@ mod plan;
 mod quantity;
 
 pub use action::{Action, Consent};
+pub use apart::DaemonSet;
 pub use fit::{Needs, Place, Room, Rooms};
 pub use plan::{Cluster, DryRun, Plan, Row, Summary, plan};
 

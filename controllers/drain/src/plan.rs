@@ -11,7 +11,7 @@ use pod_safety_shared::model::{Budget, BudgetKey, Kind, Pod, PodKey, Readiness, 
 use pod_safety_shared::record::error_chain;
 
 use super::action::{Action, Consent};
-use super::apart::apart;
+use super::apart::{DaemonSet, apart};
 use super::fit::{Needs, Place, Room, Rooms};
 
 /// What a plan is made from.
@@ -23,6 +23,10 @@ pub struct Cluster<'a> {
     pub needs: &'a BTreeMap<Uid, Needs>,
     /// The nodes, empty.
     pub rooms: &'a [Room],
+    /// What is known of the DaemonSets that its pods name, by their UIDs.
+    pub daemon_sets: &'a BTreeMap<Uid, DaemonSet>,
+    /// The budgets could not be read.
+    pub budgets_unread: bool,
     /// When it was so.
     pub now: Mono,
 }
@@ -65,6 +69,8 @@ pub struct Row {
     pub dry_run: Option<DryRun>,
     /// Where it would go, if it goes.
     pub place: Option<Place>,
+    /// Its successor may come back to the node, for it tolerates the cordon.
+    pub may_come_back: bool,
 }
 
 /// What becomes of a node's pods.
@@ -92,6 +98,8 @@ pub struct Summary {
     pub later: usize,
     /// Could go, and fit on no other node.
     pub nowhere: usize,
+    /// Could go, and fit on no other node, and come back to this one.
+    pub back: usize,
     /// Wait for a budget.
     pub waiting: usize,
     /// Do not go.
@@ -138,13 +146,19 @@ impl Plan {
             loses: None,
             dry_run: None,
             place: None,
+            may_come_back: false,
         };
-        if let Some((action, reason, why)) = apart(pod, needs, consent, &row.owner) {
+        if let Some((action, reason, why)) = apart(pod, cluster, consent, &row.owner) {
             (row.action, row.reason, row.why) = (action, reason, why);
             return row;
         }
         if needs.is_some_and(|needs| needs.empty_dir) {
             row.loses = Some("emptyDir data is lost");
+        }
+        if cluster.budgets_unread {
+            row.reason = "BudgetsUnread";
+            "which PodDisruptionBudgets select it is not known".clone_into(&mut row.why);
+            return row;
         }
         let answer = would(pod, cluster.view.budgets_of_pod(pod));
         (row.reason, row.why) = (answer.reason(), answer.words());
@@ -183,13 +197,7 @@ impl Plan {
             None => (Action::Evict, format!("pdb {name}: {sum} {}", at_a_time(&numbers))),
             Some(RefusedBy::Insufficient) if never => {
                 row.reason = "DisruptionsNeverAllowed";
-                (
-                    Action::Blocked,
-                    format!(
-                        "pdb {name}: {sum}, never more while replicas is {}",
-                        numbers.replicas.unwrap_or(0)
-                    ),
-                )
+                (Action::Blocked, format!("pdb {name}: {sum}, never more while {}", explained.limit()))
             }
             Some(RefusedBy::Insufficient) => {
                 let ever = explained
@@ -221,10 +229,8 @@ impl Plan {
 
     /// The pods that the API server should be asked about.
     pub fn asks(&self) -> impl Iterator<Item = (usize, &PodKey)> {
-        let asks = |row: &&Row| matches!(row.action, Action::Evict | Action::Wait | Action::Blocked);
-        let consents = |row: &&Row| !matches!(row.reason, "Unmanaged" | "EmptyDir");
         let rows = self.rows.iter().enumerate();
-        rows.filter(move |(_, row)| asks(row) && consents(row)).map(|(index, row)| (index, &row.pod))
+        rows.filter(|(_, row)| row.is_tried()).map(|(index, row)| (index, &row.pod))
     }
 
     /// What the API server said to a dry run. Its word counts.
@@ -297,15 +303,15 @@ impl Plan {
     pub fn place(&mut self, cluster: &Cluster<'_>) {
         let mut rooms = Rooms::beside(&self.node, cluster.rooms, cluster.needs, &cluster.view);
         for row in &mut self.rows {
-            if !matches!(row.action, Action::Evict | Action::Wait) {
+            let Some(needs) = cluster.needs.get(&row.pod.uid).filter(|_| row.is_tried()) else { continue };
+            if is_orphan(&row.pod.uid, cluster) {
+                row.place = Some(Place::NotAgain);
                 continue;
             }
-            let needs = cluster.needs.get(&row.pod.uid);
-            row.place = match (row.owner.as_str(), needs) {
-                ("no controller", _) => Some(Place::NotAgain),
-                (_, Some(needs)) => Some(rooms.place(needs)),
-                (_, None) => None,
-            };
+            row.may_come_back = rooms.take_back(needs);
+            if row.action != Action::Blocked {
+                row.place = Some(rooms.place(needs));
+            }
         }
     }
 
@@ -316,10 +322,11 @@ impl Plan {
         for row in &self.rows {
             let count = match (row.action, row.step) {
                 (Action::Evict, _) if matches!(row.place, Some(Place::Nowhere(_))) => &mut summary.nowhere,
+                (Action::Evict, _) if row.place == Some(Place::Back) => &mut summary.back,
                 (Action::Evict, Some(2..)) => &mut summary.later,
                 (Action::Evict, _) => &mut summary.now,
                 (Action::Wait, _) => &mut summary.waiting,
-                (Action::Blocked, _) => &mut summary.blocked,
+                (Action::Blocked | Action::Unagreed, _) => &mut summary.blocked,
                 (Action::Unsafe, _) => &mut summary.unsafe_,
                 (Action::Ending, _) => &mut summary.ending,
                 (Action::Stay, _) => &mut summary.staying,
@@ -329,19 +336,47 @@ impl Plan {
         summary
     }
 
-    /// Whether a person must do something first.
+    /// Why nothing is begun: a person must agree first, pods cannot be read, or no pod may go by anybody's act.
+    /// `all_the_same`: a person wants it tried whatever cannot be read or may not go.
     #[must_use]
-    pub fn stops(&self) -> bool {
-        let stops = |row: &Row| matches!(row.action, Action::Blocked | Action::Unsafe);
-        self.unreadable > 0 || self.rows.iter().any(stops)
+    pub fn stops(&self, all_the_same: bool) -> bool {
+        let unagreed = self.rows.iter().any(|row| row.action == Action::Unagreed);
+        unagreed || (!all_the_same && (self.unreadable > 0 || self.none_may_go()))
+    }
+
+    /// Whether pods must go, and each of them may run although it is called finished.
+    #[must_use]
+    pub fn none_may_go(&self) -> bool {
+        let mut left = self.rows.iter().filter(|row| row.action != Action::Stay).peekable();
+        left.peek().is_some() && left.all(|row| row.action == Action::Unsafe)
+    }
+
+    /// Whether a pod is refused for safety.
+    #[must_use]
+    pub fn is_unsafe(&self) -> bool {
+        self.rows.iter().any(|row| row.action == Action::Unsafe)
     }
 
     /// Whether everything would go without waiting for more than one another, and run elsewhere.
     #[must_use]
     pub fn is_clear(&self) -> bool {
-        let Summary { waiting, nowhere, .. } = self.summary();
-        !self.stops() && waiting == 0 && nowhere == 0
+        let Summary { waiting, nowhere, back, blocked, unsafe_, .. } = self.summary();
+        self.unreadable == 0 && waiting + nowhere + back + blocked + unsafe_ == 0
     }
+}
+
+impl Row {
+    /// Whether its eviction is tried.
+    #[must_use]
+    pub const fn is_tried(&self) -> bool {
+        matches!(self.action, Action::Evict | Action::Wait | Action::Blocked)
+    }
+}
+
+/// Whether nothing recreates the pod: it has no controller, or that is not there.
+fn is_orphan(pod: &Uid, cluster: &Cluster<'_>) -> bool {
+    let Some(controller) = cluster.view.pod(pod).and_then(|pod| pod.controller.as_ref()) else { return true };
+    cluster.daemon_sets.get(&controller.uid) == Some(&DaemonSet::Absent)
 }
 
 fn at_a_time(numbers: &Arithmetic) -> String {

@@ -84,6 +84,20 @@ pub struct Controller {
     pub uid: Uid,
 }
 
+impl Controller {
+    /// The API group; empty: the core's.
+    #[must_use]
+    pub fn group(&self) -> &str {
+        self.api_version.split_once('/').map_or("", |(group, _)| group)
+    }
+
+    /// Whether it is a DaemonSet of Kubernetes, and none of another group.
+    #[must_use]
+    pub fn is_daemon_set(&self) -> bool {
+        self.group() == "apps" && &*self.kind == "DaemonSet"
+    }
+}
+
 /// The API groups of Kubernetes' own controllers of pods.
 const KUBERNETES_OWN: [&str; 4] = ["", "apps", "batch", "extensions"];
 

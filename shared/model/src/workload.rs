@@ -23,8 +23,7 @@ impl WorkloadKind {
     /// has to be asked for its scale.
     #[must_use]
     pub fn of(controller: &Controller) -> Option<Self> {
-        let group = controller.api_version.split_once('/').map_or("", |(group, _)| group);
-        match (group, &*controller.kind) {
+        match (controller.group(), &*controller.kind) {
             ("apps", "Deployment") => Some(Self::Deployment),
             ("apps" | "extensions", "ReplicaSet") => Some(Self::ReplicaSet),
             ("apps", "StatefulSet") => Some(Self::StatefulSet),

@@ -5,8 +5,9 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use futures::future::join_all;
-use pod_safety_drain::{Action, Consent, Plan};
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
+use pod_safety_drain::{Action, Consent, Needs, Plan, Row};
 use pod_safety_print::{Paint, Tone};
 use pod_safety_shared::authority::{Cordoned, Eviction, cordon, evict};
 use pod_safety_shared::client::{ApiError, Call};
@@ -34,6 +35,9 @@ const BREATH: Duration = Duration::from_millis(50);
 /// After a failure that may pass.
 const AFTER_TROUBLE: Duration = Duration::from_secs(2);
 
+/// How long a drain that ends looks for what is left.
+const LAST_LOOK: Duration = Duration::from_secs(3);
+
 /// Without `--timeout`.
 const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
@@ -52,15 +56,25 @@ pub(super) struct Apply {
     pub(super) paint: Paint,
     pub(super) live: Live,
     pub(super) timeout: Option<Duration>,
+    /// Begin whatever cannot be read, or may not go.
+    pub(super) all_the_same: bool,
+}
+
+/// How a drain ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Drained {
+    pub(crate) exit: Exit,
+    /// So many pods came to the node meanwhile, and stay.
+    pub(crate) came: usize,
 }
 
 impl Apply {
     /// Does it, unless the plan says that a person must do something first.
-    pub(super) async fn run(self, plan: Plan) -> anyhow::Result<Exit> {
+    pub(super) async fn run(self, plan: Plan) -> anyhow::Result<Drained> {
         let env = &self.session.env;
         let began = env.now();
-        if plan.stops() {
-            return self.refuse(&plan, "Nothing was changed.");
+        if plan.stops(self.all_the_same) {
+            return Ok(Drained { exit: self.refuse(&plan)?, came: 0 });
         }
         let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
         let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
@@ -87,17 +101,17 @@ impl Apply {
         let mut work = Work::default();
         let done = tokio::select! {
             biased;
-            exit = ended => Ok(exit),
+            exit = ended => Ok(Drained { exit, came: 0 }),
             done = self.drain(&mut work) => done,
         };
         // What went wrong is said by whoever called us; that the node is cordoned by us.
-        let exit = *done.as_ref().unwrap_or(&Exit::Interrupted);
-        self.report(&work, exit, began)?;
-        done
+        let exit = done.as_ref().map_or(Exit::Interrupted, |done| done.exit);
+        let exit = self.report(&mut work, exit, began).await?;
+        done.map(|done| Drained { exit, ..done })
     }
 
     /// It ended while the node was being cordoned.
-    fn not_even_cordoned(&self, exit: Exit) -> anyhow::Result<Exit> {
+    fn not_even_cordoned(&self, exit: Exit) -> anyhow::Result<Drained> {
         let how = ended_how(exit);
         self.say(
             Tone::Bad,
@@ -106,12 +120,12 @@ impl Apply {
                 self.node
             ),
         )?;
-        Ok(exit)
+        Ok(Drained { exit, came: 0 })
     }
 
-    /// Says what blocks.
-    fn refuse(&self, plan: &Plan, and: &str) -> anyhow::Result<Exit> {
-        let stops = |row: &&pod_safety_drain::Row| matches!(row.action, Action::Blocked | Action::Unsafe);
+    /// Says why nothing is begun.
+    fn refuse(&self, plan: &Plan) -> anyhow::Result<Exit> {
+        let stops = |row: &&Row| matches!(row.action, Action::Unagreed | Action::Unsafe);
         let rows: Vec<_> = plan.rows.iter().filter(stops).cloned().collect();
         let mut text = self.live.clear().to_owned();
         text.push_str(&format!("{}: {}.\n", self.node, page::summary(&plan.summary())));
@@ -119,68 +133,72 @@ impl Apply {
             text.push_str("Some pods of this cluster cannot be read, and may be on this node.\n");
         }
         text.push_str(&page::table(&rows, self.paint));
-        text.push_str(&format!("{and} See the plan: pod-safety drain {}\n", self.node));
+        text.push_str(&format!("Nothing was changed. See the plan: pod-safety drain {}\n", self.node));
         print(&text).context("writing to stdout")?;
-        let safety = rows.iter().any(|row| row.action == Action::Unsafe);
-        Ok(if safety { Exit::Refused } else { Exit::Blocked })
+        Ok(super::exit_of(plan))
     }
 
-    /// Evicts until nothing is left that must go.
-    async fn drain(&self, work: &mut Work) -> anyhow::Result<Exit> {
+    /// Evicts each pod that is there when the node is cordoned, and waits until they are gone. A pod that comes later is
+    /// told of; it is evicted only if the scheduler had not heard of the cordon when it sent the pod.
+    async fn drain(&self, work: &mut Work) -> anyhow::Result<Drained> {
+        let first = self.look().await?;
+        let plan = first.plan(&self.node, &self.consent);
+        work.take(&plan.rows, self.session.env.now());
+        // The plan that was shown was older.
+        let mut returns = first.comes_back(plan);
         loop {
-            // The node is cordoned: what is on it now is all that will be.
-            let look = match Look::at(&self.session, &self.node).await {
-                Err(error) if passes(&error) => {
-                    self.trouble(&error).await?;
-                    continue;
-                }
-                look => look?,
-            };
-            let plan = look.plan(&self.node, &Consent { skip: BTreeSet::new(), ..self.consent.clone() })?;
-            let plan = self.without_skipped(plan);
-            if plan.stops() {
-                return self.refuse(
-                    &plan,
-                    &format!("The node stays cordoned. To undo that: kubectl uncordon {}", self.node),
-                );
-            }
-            let more = work.take(&plan, self.session.env.now());
-            if !more {
-                return Ok(match work.count().stopped {
-                    0 => Exit::Fine,
-                    _ if work.refused_for_safety() => Exit::Refused,
-                    _ => Exit::Blocked,
-                });
-            }
             self.rounds(work).await?;
+            let look = self.look().await?;
+            let there = look.on(&self.node);
+            work.seen(&there).iter().try_for_each(|line| self.tell(line))?;
+            let plan = look.plan(&self.node, &self.consent);
+            let known = work.all();
+            let stays = |row: &Row| matches!(row.action, Action::Stay | Action::Ending);
+            let new = |row: &&Row| !stays(row) && !known.contains(&row.pod.uid);
+            let new: Vec<Row> = plan.rows.iter().filter(new).cloned().collect();
+            let was_sent =
+                |row: &&Row| first.needs_of(&row.pod.uid).is_some_and(|needs| !needs.tolerates_cordon());
+            let sent: Vec<&Row> = new.iter().filter(was_sent).collect();
+            if !sent.is_empty() {
+                work.take(sent, self.session.env.now());
+                continue;
+            }
+            if new.is_empty() && std::mem::take(&mut returns) {
+                // Its controller and the scheduler take a moment.
+                self.session.env.sleep(LOOK_EACH).await;
+                continue;
+            }
+            for row in &new {
+                let tolerates = look.needs_of(&row.pod.uid).is_some_and(Needs::tolerates_cordon);
+                self.tell(&Work::came(row, &self.node, tolerates))?;
+            }
+            return Ok(Drained { exit: work.exit(), came: new.len() });
         }
     }
 
-    /// A skipped pod may have gone meanwhile: that is no mistake any more.
-    fn without_skipped(&self, mut plan: Plan) -> Plan {
-        let skipped = |row: &pod_safety_drain::Row| {
-            self.consent.skip.contains(&(row.pod.namespace.to_string(), row.pod.name.to_string()))
-        };
-        plan.rows.retain(|row| !skipped(row));
-        plan
+    /// Reads the cluster, however long the API server is in trouble.
+    async fn look(&self) -> anyhow::Result<Look> {
+        loop {
+            match Look::at(&self.session, &self.node).await {
+                Err(error) if passes(&error) => self.trouble(&error).await?,
+                look => return look,
+            }
+        }
     }
 
     /// Evicts and waits until everything that was taken on is gone or given up.
     async fn rounds(&self, work: &mut Work) -> anyhow::Result<()> {
         let env = &self.session.env;
         let mut look_at = env.now();
-        while work.ends() || work.next_due().is_some() {
-            let due = work.due(env.now());
-            due.iter().for_each(|(index, _)| work.asked(*index));
-            let evictions = due.into_iter().map(|(index, pod)| async move {
-                let eviction = Eviction { pod, dry_run: false };
-                let deadline = env.now() + FOR_EVER;
-                (index, evict(&self.session.connection, env, &eviction, deadline).await)
-            });
-            for (index, answer) in join_all(evictions).await {
-                if let Some(line) = work.answered(index, &answer, env.now()) {
-                    self.tell(&line)?;
-                }
+        let mut sent = FuturesUnordered::new();
+        while !work.is_over() {
+            for (index, pod) in work.due(env.now()) {
+                work.asked(index);
+                sent.push(async move {
+                    let eviction = Eviction { pod, dry_run: false };
+                    let deadline = env.now() + FOR_EVER;
+                    (index, evict(&self.session.connection, env, &eviction, deadline).await)
+                });
             }
             if work.ends() && env.now() >= look_at {
                 match self.there().await {
@@ -194,7 +212,13 @@ impl Apply {
             let look = work.ends().then_some(look_at);
             let next = work.next_due().into_iter().chain(look).min().unwrap_or(look_at);
             let breath: Mono = env.now() + BREATH;
-            env.clock.sleep_until(next.max(breath)).await;
+            tokio::select! {
+                biased;
+                Some((index, answer)) = sent.next() => {
+                    work.answered(index, &answer, env.now()).iter().try_for_each(|line| self.tell(line))?;
+                }
+                () = env.clock.sleep_until(next.max(breath)) => {}
+            }
         }
         Ok(())
     }
@@ -220,21 +244,34 @@ impl Apply {
         Ok(uids)
     }
 
-    /// How it ended, and what is left as it is.
-    fn report(&self, work: &Work, exit: Exit, began: Mono) -> anyhow::Result<()> {
-        let count = work.count();
-        let seconds = self.session.env.now().since(began).as_secs();
-        if exit == Exit::Fine {
-            let text = format!("node/{} drained: {} gone in {seconds}s", self.node, count.gone);
-            return self.say(Tone::Good, text);
+    /// How it ended, and what is left as it is: what is said to exist was read now.
+    async fn report(&self, work: &mut Work, exit: Exit, began: Mono) -> anyhow::Result<Exit> {
+        let env = &self.session.env;
+        let mut seen = true;
+        if exit != Exit::Fine && work.count().gone < work.count().all {
+            let there = tokio::select! {
+                there = self.there() => there.ok(),
+                () = env.sleep(LAST_LOOK) => None,
+            };
+            seen = there.is_some();
+            work.seen(&there.unwrap_or_else(|| work.all())).iter().try_for_each(|line| self.tell(line))?;
         }
-        work.left().iter().try_for_each(|line| self.tell(line))?;
+        let count = work.count();
+        let seconds = env.now().since(began).as_secs();
+        let is_done = count.all > 0 && count.gone == count.all;
+        if exit == Exit::Fine || is_done {
+            let text = format!("node/{} drained: {} gone in {seconds}s", self.node, count.gone);
+            self.say(Tone::Good, text)?;
+            return Ok(Exit::Fine);
+        }
+        work.left(seen).iter().try_for_each(|line| self.tell(line))?;
         let (how, left) = (ended_how(exit), count.all - count.gone);
         let text = format!(
             "node/{0} {how} after {seconds}s: {1} gone, {left} left. It stays cordoned. To undo that: kubectl uncordon {0}",
             self.node, count.gone
         );
-        self.say(Tone::Bad, text)
+        self.say(Tone::Bad, text)?;
+        Ok(exit)
     }
 
     /// One line for a change.

@@ -20,16 +20,17 @@ use clap::Args as ClapArgs;
 use pod_safety_drain::{Consent, Plan};
 use pod_safety_print::{Color, Paint};
 
-use super::cluster::{ConnectArgs, Output, Session, name};
+use super::cluster::{ConnectArgs, Output, Session, name, node_name};
 use super::terminal;
 use super::{Exit, duration};
+pub(crate) use apply::Drained;
 use look::Look;
 
 #[derive(Debug, ClapArgs)]
 #[command(after_help = crate::exit::help("drain"))]
 pub struct Args {
     /// The node
-    #[arg(value_name = "NODE", value_parser = name)]
+    #[arg(value_name = "NODE", value_parser = node_name)]
     node: String,
 
     /// Cordon the node and evict its pods; without this flag nothing is changed
@@ -38,6 +39,10 @@ pub struct Args {
 
     #[command(flatten)]
     consent: ConsentArgs,
+
+    /// With --apply: begin even if pods of the cluster cannot be read, or no pod of the node may go now
+    #[arg(long, requires = "apply")]
+    try_anyway: bool,
 
     /// With --apply: exit with code 5 after this time; the node stays cordoned. Default: no limit
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true, requires = "apply")]
@@ -97,22 +102,26 @@ impl Args {
         let paint = terminal::of_stdout(self.color);
         let consent = self.consent.consent();
         let look = Look::at(&session, &self.node).await?;
-        let mut plan = look.plan(&self.node, &consent)?;
+        look.say_what_is_not_there(&self.node, &consent);
+        let mut plan = look.plan(&self.node, &consent);
         if self.apply {
             session.announce();
+            look.may_apply(&session, &plan).await?;
             let live = live::Live::of_stdout(paint);
-            let Self { node, timeout, .. } = self;
+            let Self { node, timeout, try_anyway: all_the_same, .. } = self;
             let done = format!("When the work on it is done: kubectl uncordon {node}\n");
-            let exit = apply::Apply { session, node, consent, paint, live, timeout }.run(plan).await?;
+            let apply = apply::Apply { session, node, consent, paint, live, timeout, all_the_same };
+            let Drained { exit, .. } = apply.run(plan).await?;
             if exit == Exit::Fine {
                 super::print(&done)?;
             }
             return Ok(exit);
         }
-        look.ask(&session, &mut plan).await;
+        let missing = look.ask(&session, &mut plan).await;
         look.place(&mut plan);
-        let document = page::Document::of(&plan, session.target());
-        self.output.print(&document, || session.headed(&page::page(&plan, &page::next(&plan), paint)))?;
+        let document = page::Document::of(&plan, &missing, session.target());
+        let page = || session.headed(&page::page(&plan, &missing, &page::next(&plan), paint));
+        self.output.print(&document, page)?;
         Ok(exit_of(&plan))
     }
 }
@@ -125,10 +134,11 @@ pub(super) async fn show(
     paint: Paint,
 ) -> anyhow::Result<Exit> {
     let look = Look::at(session, node).await?;
-    let mut plan = look.plan(node, consent)?;
-    look.ask(session, &mut plan).await;
+    look.say_what_is_not_there(node, consent);
+    let mut plan = look.plan(node, consent);
+    let missing = look.ask(session, &mut plan).await;
     look.place(&mut plan);
-    super::print(&page::page(&plan, &page::next_of_maintenance(&plan), paint))?;
+    super::print(&page::page(&plan, &missing, &page::next_of_maintenance(&plan), paint))?;
     Ok(exit_of(&plan))
 }
 
@@ -140,13 +150,17 @@ pub(super) async fn apply(
     paint: Paint,
     timeout: Duration,
     plan: Plan,
-) -> anyhow::Result<Exit> {
+) -> anyhow::Result<Drained> {
     let live = live::Live::of_stdout(paint);
     let (session, node, timeout) = (session.clone(), node.to_owned(), Some(timeout));
-    apply::Apply { session, node, consent, paint, live, timeout }.run(plan).await
+    apply::Apply { session, node, consent, paint, live, timeout, all_the_same: false }.run(plan).await
 }
 
 /// What a plan says to a script.
 fn exit_of(plan: &Plan) -> Exit {
-    if plan.is_clear() { Exit::Fine } else { Exit::Blocked }
+    match (plan.is_unsafe(), plan.is_clear()) {
+        (true, _) => Exit::Refused,
+        (false, false) => Exit::Blocked,
+        (false, true) => Exit::Fine,
+    }
 }

@@ -1,13 +1,16 @@
 //! The plan, for people and for programs.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use pod_safety_drain::{Action, Place, Plan, Row, Summary};
 use pod_safety_print::{Paint, Tone};
+use pod_safety_shared::authority::Right;
 use pod_safety_shared::client::Target;
+use pod_safety_shared::model::BudgetKey;
 use serde::Serialize;
 
-use crate::{API_VERSION, clean, plural};
+use crate::{API_VERSION, clean, plural, rights};
 
 /// A plan for programs. Enums are words; text may change, fields may not.
 #[derive(Debug, Serialize)]
@@ -21,6 +24,9 @@ pub(super) struct Document<'a> {
     /// `Clear`, or `Blocked`: then somebody must do something, or wait.
     verdict: &'static str,
     unreadable_pods: usize,
+    /// What whoever asked may not do, and the plan lacks.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    missing_rights: Vec<String>,
     pods: Vec<PodItem>,
 }
 
@@ -49,6 +55,9 @@ struct PodItem {
     dry_run: Option<DryRunItem>,
     #[serde(skip_serializing_if = "Option::is_none")]
     goes_to: Option<PlaceItem>,
+    /// Its successor may come back to the node: it tolerates the cordon.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    may_come_back: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -70,7 +79,7 @@ struct PlaceItem {
 }
 
 impl<'a> Document<'a> {
-    pub(super) fn of(plan: &Plan, cluster: &'a Target) -> Self {
+    pub(super) fn of(plan: &Plan, missing: &[Right], cluster: &'a Target) -> Self {
         Self {
             api_version: API_VERSION,
             kind: "DrainPlan",
@@ -79,6 +88,7 @@ impl<'a> Document<'a> {
             node_ready: plan.node_ready,
             verdict: if plan.is_clear() { "Clear" } else { "Blocked" },
             unreadable_pods: plan.unreadable,
+            missing_rights: missing.iter().map(ToString::to_string).collect(),
             pods: plan.rows.iter().map(PodItem::of).collect(),
         }
     }
@@ -106,6 +116,7 @@ impl PodItem {
                 message: said.message.clone(),
             }),
             goes_to: row.place.as_ref().map(PlaceItem::of),
+            may_come_back: row.may_come_back,
         }
     }
 }
@@ -118,22 +129,26 @@ impl PlaceItem {
                 (Some(name.clone()), "FitsPerhaps", NOT_LOOKED_AT.to_owned())
             }
             Place::Nowhere(why) => (None, "FitsNowhere", why.clone()),
+            Place::Back => (None, "ComesBack", COMES_BACK.to_owned()),
             Place::NotAgain => (None, "NotMadeAgain", "nothing recreates it".to_owned()),
         };
         Self { node, reason, message }
     }
 }
 
+const COMES_BACK: &str = "it tolerates the cordon, and fits on no other node";
+
 const NOT_LOOKED_AT: &str = "has affinity, spread or volumes, which were not checked";
 
 /// "9 now, 2 after one another, 1 blocked, 2 stay".
 pub(super) fn summary(summary: &Summary) -> String {
-    let Summary { now, later, nowhere, waiting, blocked, unsafe_, ending, staying } = summary;
+    let Summary { now, later, nowhere, back, waiting, blocked, unsafe_, ending, staying } = summary;
     let parts = [
         (now, "now"),
         (later, "one after another"),
         (nowhere, if *nowhere == 1 { "fits on no other node" } else { "fit on no other node" }),
-        (waiting, "waiting for a PDB"),
+        (back, if *back == 1 { "comes back" } else { "come back" }),
+        (waiting, "waiting"),
         (blocked, "blocked"),
         (unsafe_, "refused for safety"),
         (ending, "terminating already"),
@@ -148,12 +163,14 @@ pub(super) fn summary(summary: &Summary) -> String {
 }
 
 fn cells(row: &Row, paint: Paint) -> (Tone, Vec<String>) {
-    let lost = row.loses.is_some() || matches!(row.place, Some(Place::Nowhere(_) | Place::NotAgain));
+    let lost = row.loses.is_some()
+        || row.may_come_back
+        || matches!(row.place, Some(Place::Nowhere(_) | Place::NotAgain));
     let tone = match row.action {
         Action::Evict if lost => Tone::Attention,
         Action::Evict => Tone::Good,
         Action::Wait | Action::Ending => Tone::Attention,
-        Action::Blocked | Action::Unsafe => Tone::Bad,
+        Action::Blocked | Action::Unagreed | Action::Unsafe => Tone::Bad,
         Action::Stay => Tone::Plain,
     };
     let step = match (row.step, tone) {
@@ -165,6 +182,9 @@ fn cells(row: &Row, paint: Paint) -> (Tone, Vec<String>) {
     if let Some(after) = &row.after {
         let _infallible = write!(why, ", after {after} is replaced");
     }
+    if row.may_come_back {
+        why.push_str("; tolerates the cordon, so its successor may come back");
+    }
     if let Some(lost) = row.loses {
         let _infallible = write!(why, "; {lost}");
     }
@@ -172,6 +192,7 @@ fn cells(row: &Row, paint: Paint) -> (Tone, Vec<String>) {
         Some(Place::Node { name, unseen }) => format!("{name}{}", if *unseen { "?" } else { "" }),
         Some(Place::Nowhere(why)) => format!("nowhere ({why})"),
         Some(Place::NotAgain) => "not recreated".to_owned(),
+        Some(Place::Back) => "back here".to_owned(),
         None => "-".to_owned(),
     };
     let grace = if row.grace > 0 { format!("{}s", row.grace) } else { "-".to_owned() };
@@ -186,7 +207,7 @@ pub(super) fn table(rows: &[Row], paint: Paint) -> String {
 }
 
 /// The plan as a page.
-pub(super) fn page(plan: &Plan, next: &str, paint: Paint) -> String {
+pub(super) fn page(plan: &Plan, missing: &[Right], next: &str, paint: Paint) -> String {
     let count = plural(plan.rows.len(), "pod");
     let node = clean::line(&plan.node);
     let mut text = format!("Plan for {node}: {count}.   {}.\n", summary(&plan.summary()));
@@ -204,6 +225,11 @@ pub(super) fn page(plan: &Plan, next: &str, paint: Paint) -> String {
             paint.mark(Tone::Bad)
         );
         let _infallible = writeln!(text, "{}", paint.tone(Tone::Bad, &line));
+    }
+    if !missing.is_empty() {
+        let lacking = rights::lacking(missing);
+        let line = format!("{} The plan rests on what you may read: {lacking}.", paint.mark(Tone::Attention));
+        let _infallible = writeln!(text, "{}", paint.tone(Tone::Attention, &line));
     }
     if !plan.rows.is_empty() {
         text.push('\n');
@@ -224,22 +250,32 @@ pub(super) fn page(plan: &Plan, next: &str, paint: Paint) -> String {
 
 /// What to type next, with --apply.
 pub(super) fn next(plan: &Plan) -> String {
-    if plan.rows.is_empty() && !plan.stops() {
+    if plan.stops(false) {
+        return stopped(plan, "--apply does not begin. To leave out what blocks: --apply");
+    }
+    if !plan.rows.iter().any(|row| row.action != Action::Stay) {
         return "No pod has to go; --apply cordons the node".to_owned();
     }
-    if !plan.stops() {
-        return format!("{}To do it: add --apply", no_place(plan, "--apply"));
-    }
-    stopped(plan, "--apply does not begin. To leave out what blocks: --apply")
+    format!("{}To do it: add --apply{}", no_place(plan, "--apply"), waits(plan))
 }
 
 /// What to type next where the plan is that of `maintain --dry-run`.
 pub(super) fn next_of_maintenance(plan: &Plan) -> String {
     const REAL: &str = "leave out --dry-run, add --reason TEXT";
-    if !plan.stops() {
-        return format!("{}To do it: {REAL}", no_place(plan, "the drain"));
+    if !plan.stops(false) {
+        return format!("{}To do it: {REAL}{}", no_place(plan, "the drain"), waits(plan));
     }
     stopped(plan, &format!("The drain would not begin. To leave out what blocks: {REAL} and"))
+}
+
+/// That it waits for what blocks, and what helps against that.
+fn waits(plan: &Plan) -> String {
+    let blocked = plan.rows.iter().filter(|row| row.action == Action::Blocked);
+    let skips = skips(blocked.clone());
+    if skips.is_empty() {
+        return String::new();
+    }
+    format!(". It waits until somebody changes what blocks; to leave that out: {skips}{}", ways_out(blocked))
 }
 
 /// What becomes of pods that fit on no other node, if there are some.
@@ -254,17 +290,25 @@ fn no_place(plan: &Plan, evicts: &str) -> String {
 }
 
 fn stopped(plan: &Plan, begin: &str) -> String {
-    let blocked = plan.rows.iter().filter(|row| matches!(row.action, Action::Blocked | Action::Unsafe));
-    let skips: Vec<String> = blocked.clone().map(|row| format!("--skip {}", row.pod)).collect();
-    let mut text = format!("{begin} {}", skips.join(" "));
-    let mut budgets: Vec<_> = blocked.filter_map(|row| row.budget.as_ref()).collect();
-    budgets.sort();
-    budgets.dedup();
-    for budget in budgets {
-        let _infallible =
-            write!(text, "\nWays out: pod-safety explain pdb -n {} {}", budget.namespace, budget.name);
-    }
-    text
+    let blocked = plan
+        .rows
+        .iter()
+        .filter(|row| matches!(row.action, Action::Blocked | Action::Unagreed | Action::Unsafe));
+    format!("{begin} {}{}", skips(blocked.clone()), ways_out(blocked))
+}
+
+/// The flags that leave these out.
+fn skips<'a>(rows: impl Iterator<Item = &'a Row>) -> String {
+    let skips: Vec<String> = rows.map(|row| format!("--skip {}", row.pod)).collect();
+    skips.join(" ")
+}
+
+fn ways_out<'a>(rows: impl Iterator<Item = &'a Row>) -> String {
+    let budgets: BTreeSet<_> = rows.filter_map(|row| row.budget.as_ref()).collect();
+    let way = |budget: &BudgetKey| {
+        format!("\nWays out: pod-safety explain pdb -n {} {}", budget.namespace, budget.name)
+    };
+    budgets.into_iter().map(way).collect()
 }
 
 #[cfg(test)]
@@ -272,13 +316,15 @@ mod tests {
     use std::collections::BTreeMap;
 
     use pod_safety_drain::{Cluster, Consent, Needs, plan};
-    use pod_safety_shared::authority::Evicted;
+    use pod_safety_shared::authority::{Evicted, NotEvicted};
     use pod_safety_shared::model::{Kind, Uid};
     use pod_safety_shared::testing::{World, at};
     use pod_safety_shared::wire;
     use serde_json::json;
 
     use super::*;
+    use crate::Exit;
+    use crate::drain::exit_of;
 
     fn planned() -> Plan {
         let world = World::listed();
@@ -293,7 +339,14 @@ mod tests {
             .filter_map(|uid| Some((Uid::new(uid)?, Needs::of(wire::PodNeeds::default()))))
             .collect();
         let guard = world.read();
-        let cluster = Cluster { view: guard.view(), needs: &needs, rooms: &[], now: at(60) };
+        let cluster = Cluster {
+            view: guard.view(),
+            needs: &needs,
+            rooms: &[],
+            daemon_sets: &BTreeMap::new(),
+            budgets_unread: false,
+            now: at(60),
+        };
         let mut plan = plan("n", &cluster, &Consent::default());
         plan.heard(0, &Ok(Evicted::Ends { grace: 30 }));
         plan.place(&cluster);
@@ -303,7 +356,7 @@ mod tests {
     #[test]
     fn a_page_says_what_each_line_rests_on_and_what_to_type_next() {
         assert_eq!(
-            page(&planned(), &next(&planned()), Paint::plain()),
+            page(&planned(), &[], &next(&planned()), Paint::plain()),
             "Plan for n: 2 pods.   1 fits on no other node, 1 blocked.
 ! n is not Ready: evicted pods stay Terminating until its kubelet reports that they terminated.
 
@@ -319,8 +372,27 @@ Nothing was changed. --apply does not begin. To leave out what blocks: --apply -
     }
 
     #[test]
+    fn bug_a_plan_with_a_pod_that_must_not_go_for_safety_ended_as_one_that_blocks() {
+        let mut plan = planned();
+        plan.rows.retain(|row| row.action == Action::Evict);
+        assert_eq!(exit_of(&plan), Exit::Blocked, "it fits on no other node");
+        plan.heard(0, &Err(NotEvicted::Unsafe));
+        assert_eq!(exit_of(&plan), Exit::Refused);
+    }
+
+    #[test]
+    fn what_may_not_be_read_is_named_in_one_line() {
+        let missing = [rights::right("list", "nodes"), rights::right("get", "daemonsets")];
+        let text = page(&planned(), &missing, "", Paint::plain());
+        assert!(
+            text.contains("! The plan rests on what you may read: you may not list nodes, get daemonsets.\n"),
+            "{text}"
+        );
+    }
+
+    #[test]
     fn programs_get_words_and_no_empty_fields() {
-        let document = serde_json::to_value(Document::of(&planned(), &Target::default())).unwrap();
+        let document = serde_json::to_value(Document::of(&planned(), &[], &Target::default())).unwrap();
         assert_eq!(document["kind"], "DrainPlan");
         assert_eq!(document["verdict"], "Blocked");
         assert_eq!(

@@ -1,21 +1,24 @@
 //! What is left to do on the node. One budget's pods go one after another, all
-//! others together; nobody is asked before it makes sense.
+//! others together; nobody is asked before it makes sense, and a pod that waits
+//! stands before no other.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use pod_safety_drain::{Action, Plan};
+use pod_safety_drain::{Action, Row};
 use pod_safety_print::Tone;
 use pod_safety_shared::authority::{Evicted, NotEvicted};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::model::{BudgetKey, PodKey, Uid};
 use pod_safety_shared::record::error_chain;
 
+use crate::Exit;
+
 /// The longest pause before a budget is asked again: it is worth a request, for the
 /// pod that it waits for may be Ready by now.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// How many pods are evicted in one go.
+/// How many evictions are under way at a time.
 const TOGETHER: usize = 16;
 
 /// What is said of a pod whose eviction was under way when the drain ended.
@@ -70,15 +73,16 @@ pub(super) struct Count {
 }
 
 impl Work {
-    /// Takes on what the plan says must go and what is not known yet. Gives back
-    /// whether there was any.
-    pub(super) fn take(&mut self, plan: &Plan, now: Mono) -> bool {
-        let known: BTreeSet<Uid> = self.items.iter().map(|item| item.pod.uid.clone()).collect();
-        for row in plan.rows.iter().filter(|row| !known.contains(&row.pod.uid)) {
+    /// Takes on these rows of a plan, as far as they do not stay and are not known.
+    pub(super) fn take<'a>(&mut self, rows: impl IntoIterator<Item = &'a Row>, now: Mono) {
+        let known = self.all();
+        for row in rows.into_iter().filter(|row| !known.contains(&row.pod.uid)) {
             let (state, said) = match row.action {
-                Action::Evict | Action::Wait => (State::Waits(now), "not tried yet"),
+                Action::Evict | Action::Wait | Action::Blocked => (State::Waits(now), "not tried yet"),
                 Action::Ending => (State::Ends, "terminating already"),
-                Action::Blocked | Action::Unsafe | Action::Stay => continue,
+                Action::Unagreed => (State::Stopped(false), &*row.why),
+                Action::Unsafe => (State::Stopped(true), &*row.why),
+                Action::Stay => continue,
             };
             self.items.push(Item {
                 pod: row.pod.clone(),
@@ -89,26 +93,29 @@ impl Work {
                 said: said.to_owned(),
             });
         }
-        self.items.len() > known.len()
     }
 
-    /// The pods that may be evicted, and from when on. The first of a budget stands
-    /// for all behind it.
+    /// The pods that may be evicted, and from when on: of each budget the one that is
+    /// due first, while no other eviction of it is under way.
     fn heads(&self) -> impl Iterator<Item = (usize, &Item, Mono)> {
-        let mut lanes = BTreeSet::new();
-        self.items.iter().enumerate().filter_map(move |(index, item)| match item.state {
-            State::Waits(until) => {
-                let first = item.lane.as_ref().is_none_or(|lane| lanes.insert(lane));
-                first.then_some((index, item, until))
-            }
-            State::Ends | State::Gone | State::Stopped(_) => None,
-        })
+        let asked = self.items.iter().filter(|item| item.asked).filter_map(|item| item.lane.as_ref());
+        let mut lanes: BTreeSet<&BudgetKey> = asked.collect();
+        let waits = |(index, item): (usize, &'_ Item)| match item.state {
+            State::Waits(until) if !item.asked => Some((until, index)),
+            State::Waits(_) | State::Ends | State::Gone | State::Stopped(_) => None,
+        };
+        let mut waiting: Vec<(Mono, usize)> = self.items.iter().enumerate().filter_map(waits).collect();
+        waiting.sort_unstable();
+        let heads =
+            waiting.into_iter().filter_map(|(until, index)| Some((index, self.items.get(index)?, until)));
+        heads.filter(move |(_, item, _)| item.lane.as_ref().is_none_or(|lane| lanes.insert(lane)))
     }
 
     /// The pods to evict now.
     pub(super) fn due(&self, now: Mono) -> Vec<(usize, PodKey)> {
+        let room = TOGETHER.saturating_sub(self.items.iter().filter(|item| item.asked).count());
         let due = self.heads().filter(|(.., until)| *until <= now);
-        due.take(TOGETHER).map(|(index, item, _)| (index, item.pod.clone())).collect()
+        due.take(room).map(|(index, item, _)| (index, item.pod.clone())).collect()
     }
 
     /// The eviction of this pod is sent: until it is answered, nobody knows whether the
@@ -119,9 +126,15 @@ impl Work {
         }
     }
 
-    /// When the next pod is due; `None`: none waits.
+    /// When the next pod is due; `None`: none waits, or it waits for an eviction that is under way.
     pub(super) fn next_due(&self) -> Option<Mono> {
         self.heads().map(|(.., until)| until).min()
+    }
+
+    /// Whether nothing is left to do or to wait for.
+    pub(super) fn is_over(&self) -> bool {
+        let over = |item: &Item| matches!(item.state, State::Gone | State::Stopped(_)) && !item.asked;
+        self.items.iter().all(over)
     }
 
     /// Whether some pod ends.
@@ -180,7 +193,8 @@ impl Work {
 
     /// The pods that are on the node now. Gives back a line for each that went.
     pub(super) fn seen(&mut self, there: &BTreeSet<Uid>) -> Vec<Line> {
-        let ended = |item: &&mut Item| item.state == State::Ends && !there.contains(&item.pod.uid);
+        let left = |item: &Item| item.state != State::Gone && !item.asked;
+        let ended = |item: &&mut Item| left(item) && !there.contains(&item.pod.uid);
         let went = self.items.iter_mut().filter(ended).map(|item| {
             item.state = State::Gone;
             Line { tone: Tone::Good, text: format!("pod/{} gone", item.pod) }
@@ -203,20 +217,43 @@ impl Work {
         count
     }
 
-    /// What was not done, and why.
-    pub(super) fn left(&self) -> Vec<Line> {
+    /// What was not done, and why; `seen`: the pods of the node were read just now.
+    pub(super) fn left(&self, seen: bool) -> Vec<Line> {
         let left = self.items.iter().filter(|item| item.state != State::Gone);
+        let there = if seen { "still exists" } else { "existed when it was read last" };
         let line = |item: &Item| {
             let tone = if matches!(item.state, State::Stopped(_)) { Tone::Bad } else { Tone::Attention };
             let said = if item.asked { UNANSWERED } else { &item.said };
-            Line { tone, text: format!("pod/{} still exists: {said}", item.pod) }
+            Line { tone, text: format!("pod/{} {there}: {said}", item.pod) }
         };
         left.map(line).collect()
     }
 
-    /// Whether a pod was refused for safety.
-    pub(super) fn refused_for_safety(&self) -> bool {
-        self.items.iter().any(|item| item.state == State::Stopped(true))
+    /// A pod of the node that was not there when the drain began: it is told of, and left alone.
+    pub(super) fn came(row: &Row, node: &str, tolerates: bool) -> Line {
+        let why = if tolerates {
+            "it tolerates the cordon"
+        } else {
+            "it does not tolerate the cordon, so something else than the scheduler put it there"
+        };
+        let text =
+            format!("pod/{} of {} came to node/{node} after the cordon and stays: {why}", row.pod, row.owner);
+        Line { tone: Tone::Attention, text }
+    }
+
+    /// How it ended, when nothing is left to do.
+    pub(super) fn exit(&self) -> Exit {
+        let is_any = |state: &State| self.items.iter().any(|item| item.state == *state);
+        match (is_any(&State::Stopped(true)), is_any(&State::Stopped(false))) {
+            (true, _) => Exit::Refused,
+            (false, true) => Exit::Blocked,
+            (false, false) => Exit::Fine,
+        }
+    }
+
+    /// Everything that was taken on.
+    pub(super) fn all(&self) -> BTreeSet<Uid> {
+        self.items.iter().map(|item| item.pod.uid.clone()).collect()
     }
 }
 

@@ -8,9 +8,9 @@ use pod_safety_shared::authority::people::{
 
 use super::{PAUSED_FOR, Work};
 use crate::consent::consents;
-use crate::drain::{self, look::Look};
+use crate::drain::{self, Drained, look::Look};
 use crate::drill::follow;
-use crate::{Exit, clean, print, say};
+use crate::{Exit, clean, plural, print, say};
 
 /// What has to be typed before the node's name.
 const PHRASE: &str = "switch off";
@@ -76,18 +76,26 @@ async fn is_being_switched_off(work: &Work, examined: &Examined) -> anyhow::Resu
 async fn empty(work: &Work, examined: &Examined) -> anyhow::Result<Exit> {
     let (session, node) = (&work.session, &work.args.node);
     let look = Look::at(session, node).await?;
-    let plan = look.plan(node, &work.args.consent.consent())?;
+    let consent = work.args.consent.consent();
+    look.say_what_is_not_there(node, &consent);
+    let plan = look.plan(node, &consent);
+    look.may_apply(session, &plan).await?;
     work.report(
         &examined.node,
         &[(DRAIN_IN_PROGRESS, true, "AdminRequested"), (DRAINED, false, "AdminRequested")],
     )
     .await?;
-    let done =
-        drain::apply(session, node, work.args.consent.consent(), work.paint, work.args.timeout, plan).await;
-    let drained = matches!(done, Ok(Exit::Fine));
+    let done = drain::apply(session, node, consent, work.paint, work.args.timeout, plan).await;
+    let drained = done.as_ref().is_ok_and(|done| done.exit == Exit::Fine);
     let reason = if drained { "DrainCompleted" } else { "DrainStopped" };
     work.report(&examined.node, &[(DRAIN_IN_PROGRESS, false, reason), (DRAINED, drained, reason)]).await?;
-    done
+    let Drained { exit, came } = done?;
+    if exit == Exit::Fine && came > 0 && work.args.power_off {
+        let pods = plural(came, "pod");
+        print(&format!("node/{node} is not switched off: {pods} came back to it and would be terminated\n"))?;
+        return Ok(Exit::Blocked);
+    }
+    Ok(exit)
 }
 
 /// Waits until it is proved. The incident keeps the machine off, whatever becomes of this command.

@@ -18,7 +18,7 @@ use pod_safety_print::{Color, Paint};
 use pod_safety_shared::api::{Incarnation, Pause};
 use pod_safety_shared::authority::people::{self, Lifecycle, Scope};
 
-use super::cluster::{ConnectArgs, Session, name};
+use super::cluster::{ConnectArgs, Session, node_name};
 use super::confirm_down::{reason, refused};
 use super::drain::ConsentArgs;
 use super::terminal;
@@ -31,7 +31,7 @@ const PAUSED_FOR: &str = "maintenance: ";
 #[command(after_help = crate::exit::help("maintain"))]
 pub struct Args {
     /// The node
-    #[arg(value_name = "NODE", value_parser = name)]
+    #[arg(value_name = "NODE", value_parser = node_name)]
     node: String,
 
     /// Why: recorded with your name and the time

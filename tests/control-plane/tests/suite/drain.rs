@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 #![expect(clippy::disallowed_methods, reason = "it plays the kubelets, and whoever sets up the cluster")]
 
+mod beside_kubectl;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -242,7 +244,7 @@ async fn planned(plane: &ControlPlane) {
     // A dry run uses nothing up, and --apply refuses before it touches anything.
     allows(plane, "db", 1).await;
     let refused = ends_with(plane, 3, &["drain", "a", "--apply"]).await;
-    assert!(refused.contains("api-0") && refused.contains("Nothing was changed"), "{refused}");
+    assert!(refused.contains("naked") && refused.contains("Nothing was changed"), "{refused}");
     let node = Api::<Node>::all(plane.admin()).get("a").await.unwrap();
     assert_eq!(node.spec.and_then(|spec| spec.unschedulable), None);
     assert_eq!(on_node(plane, "a").await.len(), 7);
