@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::bail;
 use futures::StreamExt;
 use futures::stream;
-use pod_safety_drain::{Cluster, Consent, DaemonSet, Needs, Plan, Room, plan};
+use pod_safety_drain::{Cluster, Consent, DaemonSet, Needs, Place, Plan, Room, plan};
 use pod_safety_shared::authority::{Eviction, Right, evict};
 use pod_safety_shared::cache::{Lookup, Snapshot, ViewGuard};
 use pod_safety_shared::client::Call;
@@ -224,6 +224,13 @@ impl Look {
     /// Looks where what goes would go.
     pub(super) fn place(&self, plan: &mut Plan) {
         plan.place(&self.cluster(&self.snapshot.view()));
+        if self.lacks(Kind::Nodes) {
+            // Where nobody looked there may be room.
+            plan.rows
+                .iter_mut()
+                .filter(|row| row.place != Some(Place::NotAgain))
+                .for_each(|row| row.place = None);
+        }
     }
 }
 

@@ -270,7 +270,7 @@ pub(super) fn next_of_maintenance(plan: &Plan) -> String {
 
 /// That it waits for what blocks, and what helps against that.
 fn waits(plan: &Plan) -> String {
-    let blocked = plan.rows.iter().filter(|row| row.action == Action::Blocked);
+    let blocked = plan.rows.iter().filter(|row| matches!(row.action, Action::Blocked | Action::Unsafe));
     let skips = skips(blocked.clone());
     if skips.is_empty() {
         return String::new();
