@@ -3,19 +3,8 @@
 use pod_safety_shared::model::{Pod, Uid};
 
 use super::action::{Action, Consent};
+use super::cluster::{Cluster, DaemonSet};
 use super::fit::Needs;
-use super::plan::Cluster;
-
-/// What is known of the DaemonSet that a pod names as its controller.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DaemonSet {
-    /// It is there, with the UID that the pod names.
-    There,
-    /// It is not, or another one has its name.
-    Absent,
-    /// It could not be read, and why.
-    Unread(String),
-}
 
 type Apart = Option<(Action, &'static str, String)>;
 

@@ -13,14 +13,19 @@
 
 mod action;
 mod apart;
+mod cluster;
 mod fit;
 mod plan;
 mod quantity;
+mod rights;
+mod work;
 
 pub use action::{Action, Consent};
-pub use apart::DaemonSet;
+pub use cluster::{Cluster, DaemonSet};
 pub use fit::{Needs, Place, Room, Rooms};
-pub use plan::{Cluster, DryRun, Plan, Row, Summary, plan};
+pub use plan::{DryRun, Plan, Row, Summary, plan};
+pub use rights::{lacked, lacking_for_drain, right};
+pub use work::{Count, Line, Outcome, Tone, Work};
 
 #[cfg(test)]
 mod tests;

@@ -5,31 +5,14 @@ use std::sync::Arc;
 
 use pod_safety_explain::{Arithmetic, RefusedBy, Verdict, Would, explain, owner_of, would};
 use pod_safety_shared::authority::{Evicted, NotEvicted};
-use pod_safety_shared::cache::{Lookup, View};
-use pod_safety_shared::clock::Mono;
+use pod_safety_shared::cache::Lookup;
 use pod_safety_shared::model::{Budget, BudgetKey, Kind, Pod, PodKey, Readiness, Uid};
 use pod_safety_shared::record::error_chain;
 
 use super::action::{Action, Consent};
-use super::apart::{DaemonSet, apart};
-use super::fit::{Needs, Place, Room, Rooms};
-
-/// What a plan is made from.
-#[derive(Clone, Copy, Debug)]
-pub struct Cluster<'a> {
-    /// Pods, budgets, workloads and nodes.
-    pub view: View<'a>,
-    /// What pods need.
-    pub needs: &'a BTreeMap<Uid, Needs>,
-    /// The nodes, empty.
-    pub rooms: &'a [Room],
-    /// What is known of the DaemonSets that its pods name, by their UIDs.
-    pub daemon_sets: &'a BTreeMap<Uid, DaemonSet>,
-    /// The budgets could not be read.
-    pub budgets_unread: bool,
-    /// When it was so.
-    pub now: Mono,
-}
+use super::apart::apart;
+use super::cluster::{Cluster, DaemonSet};
+use super::fit::{Place, Rooms};
 
 /// What the API server said to a dry run.
 #[derive(Clone, Debug, PartialEq, Eq)]

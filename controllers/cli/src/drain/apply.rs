@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
-use pod_safety_drain::{Action, Consent, Needs, Plan, Row};
-use pod_safety_print::{Paint, Tone};
+use pod_safety_drain::{Action, Consent, Line, Needs, Outcome, Plan, Row, Tone, Work};
+use pod_safety_print::Paint;
 use pod_safety_shared::authority::{Cordoned, Eviction, cordon, evict};
 use pod_safety_shared::client::{ApiError, Call};
 use pod_safety_shared::clock::Mono;
@@ -20,7 +20,6 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::live::Live;
 use super::look::Look;
 use super::page;
-use super::work::{Line, Work};
 use crate::Exit;
 use crate::cluster::Session;
 use crate::helped::{Named, NotThere};
@@ -172,7 +171,12 @@ impl Apply {
                 let tolerates = look.needs_of(&row.pod.uid).is_some_and(Needs::tolerates_cordon);
                 self.tell(&Work::came(row, &self.node, tolerates))?;
             }
-            return Ok(Drained { exit: work.exit(), came: new.len() });
+            let exit = match work.outcome() {
+                Outcome::Gone => Exit::Fine,
+                Outcome::Left => Exit::Blocked,
+                Outcome::Refused => Exit::Refused,
+            };
+            return Ok(Drained { exit, came: new.len() });
         }
     }
 

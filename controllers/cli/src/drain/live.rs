@@ -4,9 +4,9 @@
 use std::io::IsTerminal;
 
 use jiff::Timestamp;
-use pod_safety_print::Paint;
+use pod_safety_drain::{Count, Line, Tone};
+use pod_safety_print::{Paint, Tone as Painted};
 
-use super::work::{Count, Line};
 use crate::clean::{self, LINE_ANEW as ANEW};
 
 /// Where it is said.
@@ -25,9 +25,14 @@ impl Live {
 
     /// A line that stays: for logs with its time.
     pub(super) fn line(self, line: &Line, wall: Timestamp) -> String {
-        let (tone, text) = (&line.tone, clean::line(&line.text));
+        let text = clean::line(&line.text);
+        let tone = match line.tone {
+            Tone::Good => Painted::Good,
+            Tone::Attention => Painted::Attention,
+            Tone::Bad => Painted::Bad,
+        };
         match self {
-            Self::Terminal(paint) => format!("{ANEW}{} {text}\n", paint.tone(*tone, paint.mark(*tone))),
+            Self::Terminal(paint) => format!("{ANEW}{} {text}\n", paint.tone(tone, paint.mark(tone))),
             Self::Pipe => format!("{wall:.0} {text}\n"),
         }
     }
@@ -56,7 +61,6 @@ impl Live {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pod_safety_print::Tone;
 
     const COUNT: Count = Count { all: 4, gone: 1, ending: 2, waiting: 1, stopped: 0 };
 

@@ -7,7 +7,9 @@ use std::time::Duration;
 use anyhow::bail;
 use futures::StreamExt;
 use futures::stream;
-use pod_safety_drain::{Cluster, Consent, DaemonSet, Needs, Place, Plan, Room, plan};
+use pod_safety_drain::{
+    Cluster, Consent, DaemonSet, Needs, Place, Plan, Room, lacked, lacking_for_drain, plan, right,
+};
 use pod_safety_shared::authority::{Eviction, Right, evict};
 use pod_safety_shared::cache::{Lookup, Snapshot, ViewGuard};
 use pod_safety_shared::client::Call;
@@ -60,7 +62,7 @@ impl Look {
         };
         let reading = Snapshot::read_allowed(&session.connection, &session.env, &KINDS, None, &mut each);
         let (snapshot, unread) = waiting(|| "all nodes and pods to be read".to_owned(), reading).await?;
-        let missing = unread.iter().map(|one| rights::right("list", one.error.kind.resource())).collect();
+        let missing = unread.iter().map(|one| right("list", one.error.kind.resource())).collect();
         let mut look = Self { snapshot, needs, rooms, daemon_sets: BTreeMap::new(), missing };
         if look.lacks(Kind::Nodes) {
             look.read_node(session, node).await?;
@@ -97,7 +99,7 @@ impl Look {
             }
             Err(error) if error.is_not_found() => bail!(NotThere::new(Named::Node, None, node)),
             Err(error) if error.code() == Some(403) => {
-                self.missing.push(rights::right("get", "nodes"));
+                self.missing.push(right("get", "nodes"));
                 Err(anyhow::Error::from(error).context(rights::lacking(&self.missing)))
             }
             Err(error) => Err(anyhow::Error::from(error).context("reading the node")),
@@ -126,7 +128,7 @@ impl Look {
                 Ok(Err(error)) => DaemonSet::Unread(error_chain(&error)),
                 Err(error) if error.is_not_found() => DaemonSet::Absent,
                 Err(error) if error.code() == Some(403) => {
-                    let right = rights::right("get", "daemonsets");
+                    let right = right("get", "daemonsets");
                     let why = format!("you may not {right}");
                     if !self.missing.contains(&right) {
                         self.missing.push(right);
@@ -196,7 +198,7 @@ impl Look {
         let answers: Vec<_> = answers.buffer_unordered(DRY_RUNS).collect().await;
         let mut missing = self.missing.clone();
         for (index, answer) in &answers {
-            match answer.as_ref().err().and_then(rights::lacked) {
+            match answer.as_ref().err().and_then(lacked) {
                 Some(right) if missing.contains(&right) => {}
                 Some(right) => missing.push(right),
                 None => plan.heard(*index, answer),
@@ -213,7 +215,7 @@ impl Look {
         }
         let tried = plan.rows.iter().filter(|row| row.is_tried());
         let namespaces: BTreeSet<&str> = tried.map(|row| &*row.pod.namespace).collect();
-        let lacking = rights::lacking_for_drain(&session.connection, &namespaces).await;
+        let lacking = lacking_for_drain(&session.connection, &namespaces).await;
         if lacking.is_empty() {
             return Ok(());
         }

@@ -4,7 +4,6 @@
 //! |---|---|
 //! | `look` | what the API server has, and its answers to dry runs |
 //! | `page` | the plan for people and for programs |
-//! | `work` | the act: evictions, waits, the end; one decision at a time |
 //! | `apply` | cordons, drives the work, ends in good order |
 //! | `live` | what is said meanwhile, on a terminal and in a log |
 
@@ -12,7 +11,6 @@ mod apply;
 mod live;
 pub(super) mod look;
 mod page;
-mod work;
 
 use std::time::Duration;
 

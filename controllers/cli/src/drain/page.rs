@@ -382,7 +382,8 @@ Nothing was changed. --apply does not begin. To leave out what blocks: --apply -
 
     #[test]
     fn what_may_not_be_read_is_named_in_one_line() {
-        let missing = [rights::right("list", "nodes"), rights::right("get", "daemonsets")];
+        let missing =
+            [pod_safety_drain::right("list", "nodes"), pod_safety_drain::right("get", "daemonsets")];
         let text = page(&planned(), &missing, "", Paint::plain());
         assert!(
             text.contains("! The plan rests on what you may read: you may not list nodes, get daemonsets.\n"),

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use pod_safety_drain::{Cluster, Consent, Needs, Plan, plan};
 use pod_safety_shared::client::ApiError;
 use pod_safety_shared::model::Kind;
 use pod_safety_shared::testing::objects::{budget, pod};
@@ -10,6 +9,7 @@ use pod_safety_shared::testing::{World, at};
 use serde_json::json;
 
 use super::*;
+use crate::{Cluster, Consent, Needs, Plan, plan};
 
 /// Two pods of one budget and one of none, on a node.
 fn planned(names: &[(&str, &str)]) -> Plan {
@@ -129,7 +129,7 @@ fn what_was_given_up_is_not_taken_on_again() {
     let said = answer(&mut work, "web-0", &Err(NotEvicted::Failed(forbidden)), 0).unwrap();
     assert!(said.starts_with("pod/ns/web-0 not evicted: the API server does not evict it"), "{said}");
     answer(&mut work, "db-0", &ENDS, 0);
-    assert_eq!(work.exit(), Exit::Blocked);
+    assert_eq!(work.outcome(), Outcome::Left);
     let again = [("db-0", "db"), ("db-1", "db"), ("web-0", "web")];
     work.take(&planned(&again).rows, at(1));
     assert_eq!(work.count(), Count { all: 3, ending: 1, waiting: 1, stopped: 1, ..Count::default() });
@@ -141,7 +141,7 @@ fn what_was_given_up_is_not_taken_on_again() {
 fn a_refusal_for_safety_is_remembered() {
     let mut work = work();
     answer(&mut work, "web-0", &Err(NotEvicted::Unsafe), 0);
-    assert_eq!(work.exit(), Exit::Refused);
+    assert_eq!(work.outcome(), Outcome::Refused);
     assert_eq!(due(&work, 100), ["db-0"]);
 }
 
@@ -164,7 +164,7 @@ fn bug_a_pod_that_was_given_up_was_said_to_exist_after_it_had_gone() {
     answer(&mut work, "web-0", &Err(NotEvicted::Unreadable("no".to_owned())), 0);
     let there = ["uid-db-0", "uid-db-1"].iter().filter_map(|uid| Uid::new(uid)).collect();
     assert_eq!(texts(work.seen(&there)), ["pod/ns/web-0 gone"]);
-    assert_eq!(work.exit(), Exit::Fine);
+    assert_eq!(work.outcome(), Outcome::Gone);
     assert_eq!(texts(work.left(false))[0], "pod/ns/db-0 existed when it was read last: not tried yet");
 }
 

@@ -5,14 +5,13 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use pod_safety_drain::{Action, Row};
-use pod_safety_print::Tone;
 use pod_safety_shared::authority::{Evicted, NotEvicted};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::model::{BudgetKey, PodKey, Uid};
 use pod_safety_shared::record::error_chain;
 
-use crate::Exit;
+use super::action::Action;
+use super::plan::Row;
 
 /// The longest pause before a budget is asked again: it is worth a request, for the
 /// pod that it waits for may be Ready by now.
@@ -49,32 +48,61 @@ struct Item {
     said: String,
 }
 
+/// How it is with what is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tone {
+    /// Well.
+    Good,
+    /// It is waited for, or should be known.
+    Attention,
+    /// It does not go.
+    Bad,
+}
+
 /// Something to say.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Line {
-    pub(super) tone: Tone,
-    pub(super) text: String,
+pub struct Line {
+    /// How it is.
+    pub tone: Tone,
+    /// The sentence.
+    pub text: String,
+}
+
+/// How it ended, when nothing is left to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Everything is gone.
+    Gone,
+    /// Something was not evicted.
+    Left,
+    /// Something was refused for safety.
+    Refused,
 }
 
 /// The pods that must go.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Work {
+pub struct Work {
     items: Vec<Item>,
 }
 
 /// How many pods are where.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Count {
-    pub(super) all: usize,
-    pub(super) gone: usize,
-    pub(super) ending: usize,
-    pub(super) waiting: usize,
-    pub(super) stopped: usize,
+pub struct Count {
+    /// Taken on.
+    pub all: usize,
+    /// Gone.
+    pub gone: usize,
+    /// Ending.
+    pub ending: usize,
+    /// Waiting.
+    pub waiting: usize,
+    /// Given up.
+    pub stopped: usize,
 }
 
 impl Work {
     /// Takes on these rows of a plan, as far as they do not stay and are not known.
-    pub(super) fn take<'a>(&mut self, rows: impl IntoIterator<Item = &'a Row>, now: Mono) {
+    pub fn take<'a>(&mut self, rows: impl IntoIterator<Item = &'a Row>, now: Mono) {
         let known = self.all();
         for row in rows.into_iter().filter(|row| !known.contains(&row.pod.uid)) {
             let (state, said) = match row.action {
@@ -112,7 +140,8 @@ impl Work {
     }
 
     /// The pods to evict now.
-    pub(super) fn due(&self, now: Mono) -> Vec<(usize, PodKey)> {
+    #[must_use]
+    pub fn due(&self, now: Mono) -> Vec<(usize, PodKey)> {
         let room = TOGETHER.saturating_sub(self.items.iter().filter(|item| item.asked).count());
         let due = self.heads().filter(|(.., until)| *until <= now);
         due.take(room).map(|(index, item, _)| (index, item.pod.clone())).collect()
@@ -120,30 +149,33 @@ impl Work {
 
     /// The eviction of this pod is sent: until it is answered, nobody knows whether the
     /// pod ends.
-    pub(super) fn asked(&mut self, index: usize) {
+    pub fn asked(&mut self, index: usize) {
         if let Some(item) = self.items.get_mut(index) {
             item.asked = true;
         }
     }
 
     /// When the next pod is due; `None`: none waits, or it waits for an eviction that is under way.
-    pub(super) fn next_due(&self) -> Option<Mono> {
+    #[must_use]
+    pub fn next_due(&self) -> Option<Mono> {
         self.heads().map(|(.., until)| until).min()
     }
 
     /// Whether nothing is left to do or to wait for.
-    pub(super) fn is_over(&self) -> bool {
+    #[must_use]
+    pub fn is_over(&self) -> bool {
         let over = |item: &Item| matches!(item.state, State::Gone | State::Stopped(_)) && !item.asked;
         self.items.iter().all(over)
     }
 
     /// Whether some pod ends.
-    pub(super) fn ends(&self) -> bool {
+    #[must_use]
+    pub fn ends(&self) -> bool {
         self.items.iter().any(|item| item.state == State::Ends)
     }
 
     /// An eviction was answered. Gives back a line about it, if it says something new.
-    pub(super) fn answered(
+    pub fn answered(
         &mut self,
         index: usize,
         answer: &Result<Evicted, NotEvicted>,
@@ -192,7 +224,7 @@ impl Work {
     }
 
     /// The pods that are on the node now. Gives back a line for each that went.
-    pub(super) fn seen(&mut self, there: &BTreeSet<Uid>) -> Vec<Line> {
+    pub fn seen(&mut self, there: &BTreeSet<Uid>) -> Vec<Line> {
         let left = |item: &Item| item.state != State::Gone && !item.asked;
         let ended = |item: &&mut Item| left(item) && !there.contains(&item.pod.uid);
         let went = self.items.iter_mut().filter(ended).map(|item| {
@@ -203,7 +235,8 @@ impl Work {
     }
 
     /// How many are where.
-    pub(super) fn count(&self) -> Count {
+    #[must_use]
+    pub fn count(&self) -> Count {
         let mut count = Count { all: self.items.len(), ..Count::default() };
         for item in &self.items {
             let of = match item.state {
@@ -218,7 +251,8 @@ impl Work {
     }
 
     /// What was not done, and why; `seen`: the pods of the node were read just now.
-    pub(super) fn left(&self, seen: bool) -> Vec<Line> {
+    #[must_use]
+    pub fn left(&self, seen: bool) -> Vec<Line> {
         let left = self.items.iter().filter(|item| item.state != State::Gone);
         let there = if seen { "still exists" } else { "existed when it was read last" };
         let line = |item: &Item| {
@@ -230,7 +264,8 @@ impl Work {
     }
 
     /// A pod of the node that was not there when the drain began: it is told of, and left alone.
-    pub(super) fn came(row: &Row, node: &str, tolerates: bool) -> Line {
+    #[must_use]
+    pub fn came(row: &Row, node: &str, tolerates: bool) -> Line {
         let why = if tolerates {
             "it tolerates the cordon"
         } else {
@@ -242,17 +277,19 @@ impl Work {
     }
 
     /// How it ended, when nothing is left to do.
-    pub(super) fn exit(&self) -> Exit {
+    #[must_use]
+    pub fn outcome(&self) -> Outcome {
         let is_any = |state: &State| self.items.iter().any(|item| item.state == *state);
         match (is_any(&State::Stopped(true)), is_any(&State::Stopped(false))) {
-            (true, _) => Exit::Refused,
-            (false, true) => Exit::Blocked,
-            (false, false) => Exit::Fine,
+            (true, _) => Outcome::Refused,
+            (false, true) => Outcome::Left,
+            (false, false) => Outcome::Gone,
         }
     }
 
     /// Everything that was taken on.
-    pub(super) fn all(&self) -> BTreeSet<Uid> {
+    #[must_use]
+    pub fn all(&self) -> BTreeSet<Uid> {
         self.items.iter().map(|item| item.pod.uid.clone()).collect()
     }
 }
