@@ -18,6 +18,7 @@ mod host;
 mod machine;
 mod network;
 mod path;
+mod provider;
 mod watchdog;
 
 use std::time::Duration;
@@ -207,7 +208,7 @@ pub(super) async fn carry_out(
 ) -> Result<Answer, DeviceError> {
     let ends = acting.env.now() + order.within;
     let begun = match (&order.by, order.act) {
-        (By::Machine(_), Act::Off) => machine::off(acting, object).await,
+        (By::Machine(kind), Act::Off) => machine::off(acting, kind, object).await,
         (By::Host, Act::Off) => Box::pin(host::off(acting, target, object)).await?,
         (By::Host, Act::On) => Box::pin(host::lift(acting, target, object)).await,
         (By::External(external), Act::Off) => external::off(acting, target, order, external, object).await,

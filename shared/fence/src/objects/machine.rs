@@ -1,8 +1,9 @@
 //! Objects that stand for machines: a Machine of Cluster API or of OpenShift, a NodeClaim of Karpenter. Their controllers keep
-//! each by a finalizer until its provider says that there is no such machine any more.
+//! each by a finalizer until it is done. [`Provider`] knows of which of them that means that the machine is off.
 
 use serde_json::Value;
 
+use super::provider::Provider;
 use super::{ObjectOrder, delete, failed, outcome, read, read_all, text, version_of};
 use crate::Acting;
 use crate::api::{ActedOn, DeviceDriver};
@@ -77,7 +78,7 @@ pub(super) async fn resolve(
     kind: &Kind,
 ) -> Result<ActedOn, DeviceError> {
     let Found { path, object } = find(connection, order, kind).await?;
-    is_kept(&path, &object)?;
+    is_kept(kind, &path, &object)?;
     Ok(ActedOn {
         device: order.device.clone(),
         driver: kind.driver,
@@ -89,8 +90,10 @@ pub(super) async fn resolve(
     })
 }
 
-/// Danger note: an object without a finalizer is gone as soon as it is deleted, whether its machine runs or not.
-fn is_kept(path: &str, object: &Value) -> Result<(), DeviceError> {
+/// Danger note: an object without a finalizer is gone as soon as it is deleted, whether its machine runs or not. With one it is
+/// kept for as long as its provider wants.
+fn is_kept(kind: &Kind, path: &str, object: &Value) -> Result<(), DeviceError> {
+    Provider::of(kind, object).ends_off(kind.driver).map_err(|why| failed(format!("{path}: {why}")))?;
     let finalizers = object.pointer("/metadata/finalizers").and_then(Value::as_array);
     match finalizers.is_some_and(|all| !all.is_empty()) {
         true => Ok(()),
@@ -231,7 +234,7 @@ async fn by_reference(
 }
 
 /// A deletion that others began is not begun again.
-pub(super) async fn off(acting: &Acting<'_>, object: &ActedOn) -> Result<(), Outcome> {
+pub(super) async fn off(acting: &Acting<'_>, kind: &Kind, object: &ActedOn) -> Result<(), Outcome> {
     // What it is comes out when it is looked; it may also be that it cannot be read.
     let there = read(acting.means.connection, &object.path).await.ok().flatten();
     let begun = |there: &Value| there.pointer("/metadata/deletionTimestamp").is_some();
@@ -239,12 +242,12 @@ pub(super) async fn off(acting: &Acting<'_>, object: &ActedOn) -> Result<(), Out
         return Ok(());
     }
     if let Some(there) = &there {
-        is_kept(&object.path, there).map_err(outcome)?;
+        is_kept(kind, &object.path, there).map_err(outcome)?;
     }
     delete(acting, object, &object.uid).await
 }
 
-/// Off is that it is gone: its provider drops the last finalizer when there is no such machine any more.
+/// Off is that it is gone. Of an object whose provider drops the last finalizer for less, nothing was asked.
 pub(super) async fn look(connection: &Connection, object: &ActedOn) -> Result<Answer, DeviceError> {
     let identity = if object.matched { Identity::Match } else { Identity::Unknown };
     let path = &object.path;

@@ -211,13 +211,19 @@ async fn what_the_cluster_does_not_serve_costs_an_attempt_and_is_named() {
 
 const MACHINE: &str = "/apis/cluster.x-k8s.io/v1beta2/namespaces/capi/machines/m";
 
+/// A provider that waits until the instance has ended.
+fn aws() -> Value {
+    json!({ "apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "AWSMachine", "name": "m" })
+}
+
 fn machine_of(provider: &str) -> (Store, Value) {
     let store = Store::default();
     let version = json!({ "preferredVersion": { "groupVersion": "cluster.x-k8s.io/v1beta2" } });
     store.put("/apis/cluster.x-k8s.io", version).put(
         MACHINE,
         json!({
-            "metadata": { "uid": "uid-m", "finalizers": ["f"] }, "spec": { "providerID": provider },
+            "metadata": { "uid": "uid-m", "finalizers": ["f"] },
+            "spec": { "providerID": provider, "infrastructureRef": aws() },
             "status": { "nodeRef": { "name": "n" } },
         }),
     );

@@ -9,7 +9,8 @@ const MACHINES: &str = "/apis/cluster.x-k8s.io/v1beta2/namespaces/capi/machines"
 
 fn listed(name: &str, node: &str, uid: &str) -> Value {
     json!({ "metadata": { "name": name, "namespace": "capi", "uid": format!("uid-{name}"), "finalizers": ["f"] },
-        "spec": { "providerID": "cloud:///n" }, "status": { "nodeRef": { "name": node, "uid": uid } } })
+        "spec": { "providerID": "cloud:///n", "infrastructureRef": aws() },
+        "status": { "nodeRef": { "name": node, "uid": uid } } })
 }
 
 /// The node runs on this machine, and names no Machine.

@@ -17,7 +17,9 @@ fn openshift() -> Store {
     served(&store, "machine.openshift.io", "v1beta1");
     let machine = json!({
         "metadata": { "uid": "uid-m", "finalizers": ["machine.machine.openshift.io"] },
-        "spec": { "providerID": "cloud:///n" }, "status": { "nodeRef": { "name": "n", "uid": "uid-n" } },
+        "spec": { "providerID": "cloud:///n", "providerSpec": { "value": {
+            "apiVersion": "machine.openshift.io/v1beta1", "kind": "AWSMachineProviderConfig" } } },
+        "status": { "nodeRef": { "name": "n", "uid": "uid-n" } },
     });
     store.put(OPENSHIFT, machine);
     store
@@ -27,6 +29,7 @@ fn openshift() -> Store {
 fn claim(name: &str, node: &str, provider: &str) -> Value {
     json!({
         "metadata": { "name": name, "uid": format!("uid-{name}"), "finalizers": ["karpenter.sh/termination"] },
+        "spec": { "nodeClassRef": { "group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default" } },
         "status": { "nodeName": node, "providerID": provider },
     })
 }
@@ -131,4 +134,51 @@ async fn attack_an_object_that_is_not_plainly_this_nodes_is_not_deleted() {
     let outcome = attempted(&scene).outcome.unwrap();
     assert!(outcome.contains("does not belong to node n: its status.nodeRef names \"m\""), "{outcome}");
     assert!(!scene.api.heard().iter().any(|asked| asked.method == "DELETE"));
+}
+
+/// A bring-your-own provider lets go of the Machine while its host runs on. Its end was evidence.
+#[tokio::test(start_paused = true)]
+async fn bug_a_machine_that_its_provider_only_forgets_was_off_when_it_was_gone() {
+    let (capi, remote) = machine_of("cloud:///n");
+    capi.change(MACHINE, |machine| machine["spec"]["infrastructureRef"]["kind"] = json!("RemoteMachine"));
+    let (unknown, _) = machine_of("cloud:///n");
+    unknown.change(MACHINE, |machine| machine["spec"]["infrastructureRef"]["kind"] = json!("AcmeMachine"));
+    let bare = openshift();
+    let spec = json!("BareMetalMachineProviderSpec");
+    bare.change(OPENSHIFT, |machine| machine["spec"]["providerSpec"]["value"]["kind"] = spec);
+    let kwok = karpenter(&[claim("default-x7", "n", "cloud:///n")]);
+    let class = json!({ "group": "karpenter.kwok.sh", "kind": "KWOKNodeClass" });
+    kwok.change(CLAIMS, |all| all["items"][0]["spec"]["nodeClassRef"] = class);
+    for (scene, says) in [
+        (with(&capi, remote.clone()), "its provider is RemoteMachine: its controller forgets the machine"),
+        (with(&unknown, remote), "its provider is AcmeMachine of \"infrastructure.cluster.x-k8s.io\""),
+        (scene_of(&bare, "OpenShiftMachine"), "Use the driver BareMetalHost"),
+        (scene_of(&kwok, "NodeClaim"), "KWOKNodeClass"),
+    ] {
+        scene.tries().await;
+        let attempt = attempted(&scene);
+        let outcome = attempt.outcome.unwrap();
+        assert!(outcome.contains(says) && outcome.contains("proves nothing"), "{outcome}");
+        assert!(attempt.objects.is_empty(), "it is not looked for afterwards");
+        assert!(!scene.api.heard().iter().any(|asked| asked.method == "DELETE"), "{says}");
+    }
+}
+
+/// An attempt of an older version has it written down.
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_became_another_providers_is_not_deleted_again() {
+    let (store, spec) = machine_of("cloud:///n");
+    let scene = with(&store, spec);
+    scene.tries().await;
+    let first = attempted(&scene);
+    store.change(MACHINE, |machine| {
+        machine["metadata"].as_object_mut().unwrap().remove("deletionTimestamp");
+        machine["spec"]["infrastructureRef"]["kind"] = json!("ByoMachine");
+    });
+    let mut status = again(first.clone());
+    status.attempts.push(crate::api::Attempt { objects: Vec::new(), outcome: None, verified: None, ..first });
+    scene.take(Step::Attempt(target(status))).await;
+    let outcome = attempted(&scene).outcome.unwrap();
+    assert!(outcome.contains("its provider is ByoMachine"), "{outcome}");
+    assert!(store.get(MACHINE).unwrap()["metadata"].get("deletionTimestamp").is_none());
 }

@@ -244,11 +244,13 @@ async fn a_remediation_is_answered_by_asking_another_remediator(scene: &Scene) {
 }
 
 async fn a_machine_is_deleted_and_gone_before_it_is_evidence(scene: &Scene) {
+    let infrastructure =
+        json!({ "apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "AWSMachine", "name": "w2" });
     let machine = |provider: &str| {
         json!({
             "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine",
             "metadata": { "namespace": OPS, "name": "machine-w2", "finalizers": ["machine.cluster.x-k8s.io"] },
-            "spec": { "providerID": provider },
+            "spec": { "providerID": provider, "infrastructureRef": infrastructure },
         })
     };
     // First it is a stranger's.

@@ -174,7 +174,8 @@ async fn a_machine_of_openshift(scene: &Scene) {
         .create(&json!({
             "apiVersion": "machine.openshift.io/v1beta1", "kind": "Machine",
             "metadata": { "namespace": OPS, "name": "worker-a", "finalizers": ["machine.machine.openshift.io"] },
-            "spec": { "providerID": "cloud:///w2" },
+            "spec": { "providerID": "cloud:///w2", "providerSpec": { "value": {
+                "apiVersion": "machine.openshift.io/v1beta1", "kind": "AWSMachineProviderConfig" } } },
         }))
         .await;
     scene
