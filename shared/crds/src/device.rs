@@ -256,8 +256,9 @@ pub struct DrilledWatchdog {
 pub struct External {
     /// Its template, in the namespace of the device.
     pub template_ref: TemplateRef,
-    /// The condition that is `True` when the node is fenced. Default: `Succeeded`, or `FencingSucceeded` for a
-    /// StorageBasedRemediation.
+    /// The condition that is `True` when the node is fenced. Default: `Succeeded`, `FenceAgentActionSucceeded` for a
+    /// FenceAgentsRemediation, `FencingSucceeded` for a StorageBasedRemediation. A SelfNodeRemediation also has fenced it when its
+    /// phase is `Reboot-Completed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 128))]
     pub success_condition: Option<String>,

@@ -228,6 +228,10 @@ pub struct Attempt {
     /// What must bear out, besides the devices, that the machine is off.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub corroborate: Vec<Corroboration>,
+    /// The devices that met the machine on, or took the order whatever they had reported. What some devices report as off counts
+    /// only of these.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub met: Vec<DeviceRef>,
     /// When the intent was recorded.
     pub at: String,
     /// The number of seconds after which no part of it runs any more.

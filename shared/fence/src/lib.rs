@@ -11,6 +11,7 @@
 //! | `orders` | the device and its Secrets, read by quorum, as orders |
 //! | `looker` | with what devices are looked at |
 //! | `looks` | what devices answer, as samples |
+//! | `met` | the second fact about devices that call more than one state off |
 //! | `asking` | which object, if it is one, and for how long |
 //! | `objects` | devices that are objects of the cluster |
 //! | `judge` | what looks prove. Pure |
@@ -60,6 +61,7 @@ mod judge;
 mod looker;
 mod looks;
 mod mark;
+mod met;
 mod monitor;
 mod names;
 mod news;

@@ -37,6 +37,7 @@ impl Looker<'_> {
         known: Known<'_>,
     ) -> Looked {
         let began = self.env.now();
+        let doubt = ready.as_ref().ok().and_then(Ready::doubt);
         let (check, driver, instance, answer) = match ready {
             Ok(Ready { driver, check, instance, way }) => {
                 let answer = match way {
@@ -63,7 +64,7 @@ impl Looker<'_> {
             Known::Nothing => None,
         };
         let sample = Sample { driver, object, instance, ..sample(device, at, answer) };
-        Looked { check, problem, sample, asked_at }
+        Looked { check, doubt, problem, sample, asked_at }
     }
 
     async fn look_at_object(&self, order: &ObjectOrder, known: Known<'_>) -> Result<Answer, DeviceError> {
@@ -147,6 +148,8 @@ pub(super) enum Known<'a> {
 #[derive(Debug)]
 pub(super) struct Looked {
     pub(super) check: IdentityCheck,
+    /// What else the device calls off.
+    pub(super) doubt: Option<&'static str>,
     /// Why there is no answer, in one word.
     pub(super) problem: Option<&'static str>,
     /// What it shows is not older.

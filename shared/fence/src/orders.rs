@@ -19,7 +19,9 @@ use crate::api::{
 };
 use crate::client::{ApiError, Call, secret};
 use crate::model::is_kubernetes_name;
-use crate::transport::{Act, Answer, DeviceError, Driver, Machine, Order, Secret, Value, is_secret_name};
+use crate::transport::{
+    Act, Answer, DeviceError, Driver, Machine, Order, Secret, Value, doubt, is_secret_name,
+};
 use crate::wire;
 
 type DeviceObject = wire::Custom<FenceDeviceSpec, FenceDeviceStatus>;
@@ -99,6 +101,16 @@ pub(super) struct Ready {
     /// The instance that its parameters name by the node's providerID, if they name one by that alone.
     pub(super) instance: Option<String>,
     pub(super) way: Way,
+}
+
+impl Ready {
+    /// What else the device calls off: then its "off" needs a second fact.
+    pub(super) fn doubt(&self) -> Option<&'static str> {
+        match &self.way {
+            Way::Order(order) => doubt(&order.driver),
+            Way::Object(_) => None,
+        }
+    }
 }
 
 impl Reader<'_> {

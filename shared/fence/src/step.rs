@@ -5,19 +5,21 @@ use std::time::Duration;
 use pod_safety_proof::Look;
 use serde_json::json;
 
-use super::asking::asked;
+use super::asking::{Asked, asked};
 use super::contradict;
 use super::courtesy;
 use super::drain;
 use super::incident::{act_of, create_evidence, no_attempt, status, still_lost};
 use super::mark::{self, When};
+use super::met;
 use super::objects::lift;
 use super::orders::{OUTCOME_MOST, answered};
 use super::storage;
 use super::twice::{self, contradicted, is_unmoved};
 use super::{Acting, Fencing, Step, Target, incident_name};
 use crate::api::{
-    FenceEvidenceSpec, Gate, NodeFenceSpec, NodeFenceStatus, Phase, Verified, group_path, object, proved_by,
+    DeviceRef, FenceEvidenceSpec, Gate, NodeFenceSpec, NodeFenceStatus, Phase, Verified, group_path, object,
+    proved_by,
 };
 use crate::client::{Call, Method, WriteCall as _};
 use crate::outcome::Outcome;
@@ -108,14 +110,15 @@ async fn attempt(acting: &Acting<'_>, target: &Target) -> Result<(), Outcome> {
             return held_by(acting, target, &holder).await;
         }
     }
-    last.at = format!("{:.3}", acting.env.clock.wall());
-    last.by = acting.identity.to_owned();
     let (devices, within) = (last.devices.clone(), Duration::from_secs(last.within_seconds.into()));
     let facts = acting.looker.reader.facts(&target.spec.node).await.map_err(Outcome::Failed)?;
-    let mut orders = Vec::new();
+    let (mut orders, mut in_doubt) = (Vec::new(), Vec::new());
     for device in &devices {
         let ready = match acting.looker.reader.order(device, &facts, act).await {
-            Ok(ready) => asked(acting, target, device, ready.way, within).await,
+            Ok(ready) => {
+                in_doubt.extend(ready.doubt().filter(|_| act == Act::Off).map(|_| device.clone()));
+                asked(acting, target, device, ready.way, within).await
+            }
             Err(error) => Err(error),
         };
         match ready {
@@ -128,20 +131,50 @@ async fn attempt(acting: &Acting<'_>, target: &Target) -> Result<(), Outcome> {
         return not_begun(acting, target, wanted, why).await;
     }
     if let Some(last) = wanted.attempts.last_mut() {
+        if !in_doubt.is_empty() {
+            last.met = met::on(acting, &in_doubt, &facts).await?;
+            still_lost(acting, &target.spec).await?;
+        }
         last.objects = orders.iter().filter_map(|(_, asked)| asked.object().cloned()).collect();
     }
-    // The intent, before the act: whoever leads next finds it.
+    begin(acting, target, wanted, orders).await
+}
+
+/// The intent, before the act: whoever leads next finds it. Then what the devices answer.
+async fn begin(
+    acting: &Acting<'_>,
+    target: &Target,
+    mut wanted: NodeFenceStatus,
+    orders: Vec<(DeviceRef, Asked)>,
+) -> Result<(), Outcome> {
+    stamp(acting, &mut wanted);
     let rv = status(acting, target, target.fence.rv, &wanted).await?;
     let asked = orders.into_iter().map(|(device, order)| async move {
+        let is_order_sent_always = order.is_order_sent_always();
         let answer = order.ask(acting, target).await;
-        answered(&device, &answer)
+        let said = answered(&device, &answer);
+        (met::took(is_order_sent_always, &answer).then_some(device), said)
     });
-    let mut said = acting.while_leading(futures::future::join_all(asked)).await?.join("; ");
+    let answers = acting.while_leading(futures::future::join_all(asked)).await?;
+    let (took, said): (Vec<_>, Vec<_>) = answers.into_iter().unzip();
+    let mut said = said.join("; ");
     cut(&mut said, OUTCOME_MOST);
     if let Some(last) = wanted.attempts.last_mut() {
+        let off = act_of(last) == Act::Off;
+        let took: Vec<_> =
+            took.into_iter().flatten().filter(|device| off && !last.met.contains(device)).collect();
+        last.met.extend(took);
         last.outcome = Some(said);
     }
     status(acting, target, rv, &wanted).await.map(drop)
+}
+
+/// When the attempt began, and who makes it.
+fn stamp(acting: &Acting<'_>, wanted: &mut NodeFenceStatus) {
+    if let Some(last) = wanted.attempts.last_mut() {
+        last.at = format!("{:.3}", acting.env.clock.wall());
+        last.by = acting.identity.to_owned();
+    }
 }
 
 fn cut(text: &mut String, most: usize) {
@@ -169,6 +202,7 @@ async fn not_begun(
     mut wanted: NodeFenceStatus,
     why: &str,
 ) -> Result<(), Outcome> {
+    stamp(acting, &mut wanted);
     if let Some(last) = wanted.attempts.last_mut() {
         last.outcome = Some(format!("not begun: {why}"));
         let (power, message) = ("Unknown".to_owned(), why.to_owned());

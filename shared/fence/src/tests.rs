@@ -20,6 +20,7 @@ mod instances;
 mod limits;
 mod looks;
 mod mark;
+mod met;
 mod objects;
 
 use super::*;

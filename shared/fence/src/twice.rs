@@ -5,6 +5,7 @@ use pod_safety_proof::{LeaseRead, silence};
 use super::incident::{act_of, no_attempt, status};
 use super::judge::{Seen, judge};
 use super::looks::Looked;
+use super::met;
 use super::render::Facts;
 use super::{Acting, Target};
 use crate::api::{Attempt, Incarnation, Sample, Verified};
@@ -18,7 +19,9 @@ pub(super) async fn look_twice(acting: &Acting<'_>, target: &Target) -> Result<(
     let last = wanted.attempts.last_mut().ok_or_else(no_attempt)?;
     let (act, attempt) = (act_of(last), last.clone());
     let facts = acting.looker.reader.facts(&target.spec.node).await.map_err(Outcome::Failed)?;
-    let (seen, lease) = acting.while_leading(looks(acting, &target.spec.node, &attempt, &facts)).await??;
+    let met = &target.status.attempts;
+    let looked = looks(acting, &target.spec.node, &attempt, &facts, met);
+    let (seen, lease) = acting.while_leading(looked).await??;
     let mut verified = judge(act, &seen, lease);
     if act == Act::Off && verified.power == "Off" {
         // Boxed, as few ask for it.
@@ -37,6 +40,7 @@ async fn looks(
     node: &Incarnation,
     attempt: &Attempt,
     facts: &Facts,
+    attempts: &[Attempt],
 ) -> Result<(Vec<Seen>, Option<String>), Outcome> {
     let Attempt { devices, objects, .. } = attempt;
     let began = acting.env.now();
@@ -51,9 +55,11 @@ async fn looks(
     let apart = if of_provider { Verified::INSTANCES_APART } else { Verified::APART };
     acting.env.sleep(listen.max(apart)).await;
     let second = acting.looker.look(devices, facts, objects).await;
+    let weighed = |looked| met::weighed(looked, attempts);
     let mut seen: Vec<_> = first
         .into_iter()
-        .zip(second)
+        .map(weighed)
+        .zip(second.into_iter().map(weighed))
         .map(|(first, second)| Seen { check: first.check, samples: vec![first.sample, second.sample] })
         .collect();
     // A kubelet that speaks while its machine is said to be off: the device reaches another one.

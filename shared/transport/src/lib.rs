@@ -17,8 +17,10 @@ use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 
+mod off;
 mod uuid;
 
+pub use off::doubt;
 pub use uuid::MachineUuid;
 
 /// By which means a device is reached.

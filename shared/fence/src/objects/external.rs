@@ -24,9 +24,11 @@ fn made(template: &TemplateRef) -> &str {
     template.kind.strip_suffix("Template").unwrap_or(&template.kind)
 }
 
-/// By which condition this kind says that the node is fenced.
+/// By which condition this kind says that the node is fenced. `Succeeded` of some says more: that the remediator itself deleted the
+/// pods or added the taint, which the policies deny until there is evidence.
 fn success(external: &External) -> &str {
     let by_kind = match made(&external.template_ref) {
+        "FenceAgentsRemediation" => "FenceAgentActionSucceeded",
         "StorageBasedRemediation" => "FencingSucceeded",
         _ => "Succeeded",
     };
@@ -166,6 +168,16 @@ fn says<'a>(object: &'a Value, condition: &str) -> Option<&'a str> {
     found["status"].as_str()
 }
 
+/// In these phases a SelfNodeRemediation takes the node for rebooted. It says `Succeeded` only after it deleted the pods.
+const REBOOTED: [&str; 2] = ["Reboot-Completed", "Fencing-Completed"];
+
+/// The phase in which the node was rebooted, of a kind that has one and no condition for it.
+fn rebooted<'a>(object: &'a Value, external: &External) -> Option<&'a str> {
+    let has_phases = made(&external.template_ref) == "SelfNodeRemediation";
+    let by_default = has_phases && external.success_condition.is_none();
+    Some(text(object, "/status/phase")).filter(|phase| by_default && REBOOTED.contains(phase))
+}
+
 pub(super) async fn look(
     connection: &Connection,
     external: &External,
@@ -180,6 +192,9 @@ pub(super) async fn look(
         }
         Some(there) if says(there, wanted) == Some("True") => {
             (Power::Off, format!("{path} says {wanted}=True"))
+        }
+        Some(there) if rebooted(there, external).is_some() => {
+            (Power::Off, format!("{path} says phase {}", text(there, "/status/phase")))
         }
         Some(there) if says(there, "Succeeded") == Some("False") => {
             return Err(failed(format!("{path} says that it failed")));

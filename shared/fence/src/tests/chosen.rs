@@ -30,7 +30,7 @@ async fn outcome(device: Value, uuid: &str) -> (usize, String) {
     let scene = scene(there, |_, _| says(Power::Off));
     scene.ends(Step::Attempt(target(tried("off"))), "written").await;
     let outcome = scene.written("nodefences")["status"]["attempts"][0]["outcome"].clone();
-    let asked = scene.devices.asked.lock().len();
+    let asked = scene.devices.asked.lock().iter().filter(|order| order.act == Act::Off).count();
     (asked, outcome.as_str().unwrap().to_owned())
 }
 

@@ -47,7 +47,7 @@ fn device(name: &str, node: &str, tells: bool, required: bool) -> Value {
         "identityCheck": if required { "Required" } else { "BestEffort" },
     });
     if !tells {
-        spec["agent"] = "fence_simulated".into();
+        spec["agent"] = "fence_ipmilan".into();
     }
     object("FenceDevice", name, spec)
 }

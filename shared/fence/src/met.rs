@@ -1,0 +1,54 @@
+//! The second fact about devices that call more than one state off: that the order met a machine that was on, or that the device took
+//! the order, whatever it had reported.
+//!
+//! Without it two looks that say off show only what was so before anything was ordered: a machine that is suspended and continues
+//! later, or a management controller that was reset and does not know yet.
+
+use super::Acting;
+use super::asking::Asked;
+use super::looks::Looked;
+use super::render::Facts;
+use crate::api::{Attempt, DeviceRef};
+use crate::outcome::Outcome;
+use crate::transport::{Answer, DeviceError, Identity};
+
+/// Which of these devices, all of them in doubt, report the machine on. One that does not answer is ordered all the same.
+pub(super) async fn on(
+    acting: &Acting<'_>,
+    in_doubt: &[DeviceRef],
+    facts: &Facts,
+) -> Result<Vec<DeviceRef>, Outcome> {
+    let looked = acting.while_leading(acting.looker.look(in_doubt, facts, &[])).await?;
+    let on = looked.into_iter().map(|looked| looked.sample);
+    Ok(on
+        .filter(|sample| sample.power == "On" && sample.identity != "Mismatch")
+        .map(|on| on.device)
+        .collect())
+}
+
+/// Whether a device that was ordered off took the order. Agents say that they did of a machine that they take for off, and order
+/// nothing.
+pub(super) fn took(is_order_sent_always: bool, answer: &Result<Answer, DeviceError>) -> bool {
+    let right = |answer: &Answer| !matches!(answer.identity, Identity::Mismatch { .. });
+    is_order_sent_always && answer.as_ref().is_ok_and(right)
+}
+
+/// Takes back what a device in doubt says of a machine that none of these attempts met.
+pub(super) fn weighed(mut looked: Looked, attempts: &[Attempt]) -> Looked {
+    let is_met = attempts.iter().any(|attempt| attempt.met.contains(&looked.sample.device));
+    if let Some(what) = looked.doubt.filter(|_| looked.sample.power == "Off" && !is_met) {
+        looked.sample.power = "Unknown".to_owned();
+        looked.sample.said = format!(
+            "it says off, but was not seen on before, and it calls {what}. Check the machine: {}",
+            looked.sample.said
+        );
+    }
+    looked
+}
+
+impl Asked {
+    /// Whether its driver sends the order whatever the device reports.
+    pub(super) fn is_order_sent_always(&self) -> bool {
+        matches!(self, Self::Order(order) if order.driver == crate::transport::Driver::Redfish)
+    }
+}

@@ -1,0 +1,150 @@
+//! Which "off" of which device means that the memory of the machine is gone.
+//!
+//! The table is closed: read in the agents of fence-agents 4.12.1 (`get_power_status` of each). Agents of hypervisors call a machine
+//! off that is suspended and continues later, and some agents call everything off that they do not recognize. The "off" of such a
+//! device, and of an agent that is not in the table, counts only after a second fact: the device reported the machine on when the
+//! order began.
+
+use super::Driver;
+
+/// What "off" of an agent means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Off {
+    /// The machine has no power, or was stopped: nothing is left in its memory.
+    Gone,
+    /// The same, where the owner keeps a promise: no hibernation (docs/fence-devices.md).
+    GoneUnlessHibernated,
+    /// Also something else.
+    Also(&'static str),
+}
+
+use Off::{Also, Gone, GoneUnlessHibernated};
+
+const SUSPENDED: &str = "a machine off that is suspended, with its memory on disk";
+const UNCLEAR: &str = "every state off that it does not recognize";
+
+/// By agent, each as its `get_power_status` reads it.
+const AGENTS: &[(&str, Off)] = &[
+    ("fence_aliyun", GoneUnlessHibernated),
+    ("fence_alom", Gone),
+    ("fence_amt", Also("a machine off that sleeps, with its memory powered (S3)")),
+    ("fence_apc", Gone),
+    ("fence_apc_snmp", Gone),
+    ("fence_aws", GoneUnlessHibernated),
+    ("fence_azure_arm", GoneUnlessHibernated),
+    ("fence_bladecenter", Gone),
+    ("fence_cdu", Gone),
+    ("fence_cisco_ucs", Also(UNCLEAR)),
+    ("fence_cyberpower_ssh", Gone),
+    ("fence_docker", Gone),
+    ("fence_drac", Gone),
+    ("fence_drac5", Gone),
+    ("fence_dummy", Gone),
+    ("fence_eaton_snmp", Gone),
+    ("fence_ecloud", Gone),
+    ("fence_emerson", Gone),
+    ("fence_eps", Gone),
+    ("fence_gce", Gone),
+    ("fence_hds_cb", Gone),
+    ("fence_hpblade", Gone),
+    ("fence_ibm_powervs", Gone),
+    ("fence_ibm_vpc", Gone),
+    ("fence_ibmblade", Gone),
+    ("fence_ibmz", Also(UNCLEAR)),
+    ("fence_idrac", Gone),
+    ("fence_ilo", Gone),
+    ("fence_ilo2", Gone),
+    ("fence_ilo3", Gone),
+    ("fence_ilo3_ssh", Gone),
+    ("fence_ilo4", Gone),
+    ("fence_ilo4_ssh", Gone),
+    ("fence_ilo5", Gone),
+    ("fence_ilo5_ssh", Gone),
+    ("fence_ilo_moonshot", Gone),
+    ("fence_ilo_mp", Gone),
+    ("fence_ilo_ssh", Gone),
+    ("fence_imm", Gone),
+    ("fence_intelmodular", Also(UNCLEAR)),
+    ("fence_ipdu", Gone),
+    ("fence_ipmilan", Gone),
+    ("fence_ipmilanplus", Gone),
+    ("fence_ironic", Gone),
+    // Without a VirtualMachineInstance, which may have lost its pod and not its process.
+    ("fence_kubevirt", Also("a machine off whose VirtualMachineInstance is gone")),
+    ("fence_ldom", Gone),
+    ("fence_lindypdu", Gone),
+    ("fence_lpar", Also(UNCLEAR)),
+    ("fence_netio", Gone),
+    ("fence_openstack", Gone),
+    ("fence_powerman", Gone),
+    ("fence_pve", Also(SUSPENDED)),
+    ("fence_raritan", Gone),
+    ("fence_raritan_px3", Gone),
+    ("fence_redfish", Also(STALE)),
+    ("fence_rhevm", Also(UNCLEAR)),
+    ("fence_rsa", Gone),
+    ("fence_rsb", Gone),
+    ("fence_skalar", Gone),
+    ("fence_tripplite_snmp", Gone),
+    ("fence_vbox", Also(SUSPENDED)),
+    // `crashed`, `pmsuspended`, `in shutdown`, a saved domain, and each line that is not one of its words.
+    ("fence_virsh", Also("every state off but the running ones, suspended and crashed among them")),
+    ("fence_vmware", Also(SUSPENDED)),
+    ("fence_vmware_rest", Also(SUSPENDED)),
+    ("fence_vmware_soap", Also(SUSPENDED)),
+    ("fence_vmware_vcloud", Also(SUSPENDED)),
+    ("fence_wti", Gone),
+    // Only `Halted` is off.
+    ("fence_xenapi", Gone),
+    ("fence_zvmip", Also("a machine off that it does not know")),
+];
+
+const STALE: &str = "a machine off of whose power it knows nothing since it was reset";
+const NOT_LISTED: &str = "other states off for all that is known";
+
+/// What else this device calls off: then its "off" needs a second fact. `None`: its "off" means that the memory is gone.
+#[must_use]
+pub fn doubt(driver: &Driver) -> Option<&'static str> {
+    let Driver::Agent(agent) = driver else { return Some(STALE) };
+    match AGENTS.iter().find(|(name, _)| *name == &**agent) {
+        Some((_, Gone | GoneUnlessHibernated)) => None,
+        Some((_, Also(what))) => Some(what),
+        None => Some(NOT_LISTED),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(agent: &str) -> Option<&'static str> {
+        doubt(&Driver::Agent(agent.into()))
+    }
+
+    #[test]
+    fn bug_what_is_suspended_or_unclear_was_off_for_agents_of_hypervisors() {
+        for agent in ["fence_pve", "fence_virsh", "fence_vbox", "fence_vmware_rest", "fence_vmware_soap"] {
+            assert!(of(agent).is_some(), "{agent}");
+        }
+        for agent in ["fence_amt", "fence_lpar", "fence_ibmz", "fence_zvmip", "fence_redfish"] {
+            assert!(of(agent).is_some(), "{agent}");
+        }
+        for agent in ["fence_ipmilan", "fence_apc", "fence_idrac", "fence_xenapi", "fence_docker"] {
+            assert_eq!(of(agent), None, "{agent}");
+        }
+        for agent in ["fence_xvm", "fence_virt", "fence_acme", "", "FENCE_IPMILAN"] {
+            assert_eq!(of(agent), Some(NOT_LISTED), "{agent}: what is not in the table");
+        }
+        assert_eq!(doubt(&Driver::Redfish), Some(STALE));
+    }
+
+    #[test]
+    fn each_agent_has_one_row_and_the_page_names_those_in_doubt() {
+        assert!(AGENTS.is_sorted_by(|(one, _), (other, _)| one < other));
+        let page = include_str!("../../../docs/fence-devices.md");
+        for (agent, off) in AGENTS {
+            let named = page.contains(&format!("`{agent}`"));
+            assert!(named || !matches!(off, Also(_) | GoneUnlessHibernated), "docs do not name {agent}");
+        }
+    }
+}
