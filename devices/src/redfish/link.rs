@@ -4,7 +4,6 @@
 //! twice: a request whose answer is lost may have been obeyed.
 
 use std::future::Future;
-use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -14,7 +13,7 @@ use bytes::Bytes;
 use http::uri::Authority;
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use pod_safety_clock::Env;
 use pod_safety_transport::DeviceError;
@@ -22,6 +21,8 @@ use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+
+use super::handshake;
 
 /// A controller that lives answers a connection at once; a slow one needs seconds for the handshake.
 const CONNECTS_WITHIN: Duration = Duration::from_secs(10);
@@ -37,6 +38,9 @@ const HTTPS: u16 = 443;
 pub(super) struct Link<'a> {
     road: Road<'a>,
     open: Option<Open>,
+    has_answered: bool,
+    /// A request is on its way, or was left so.
+    is_idle: bool,
 }
 
 /// What it takes to connect.
@@ -56,7 +60,22 @@ struct Open {
 impl<'a> Link<'a> {
     pub(super) fn new(env: &'a Env, authority: &'a Authority, tls: ClientConfig) -> Self {
         let tls = TlsConnector::from(Arc::new(tls));
-        Self { road: Road { env, authority, tls }, open: None }
+        Self { road: Road { env, authority, tls }, open: None, has_answered: false, is_idle: true }
+    }
+
+    /// Whether a request was answered.
+    pub(super) const fn has_answered(&self) -> bool {
+        self.has_answered
+    }
+
+    /// Whether no request was left without its answer.
+    pub(super) const fn is_idle(&self) -> bool {
+        self.is_idle
+    }
+
+    /// The next request goes by another connection.
+    pub(super) fn reset(&mut self) {
+        self.open = None;
     }
 
     /// Sends `request` once, and reads the whole answer.
@@ -66,10 +85,15 @@ impl<'a> Link<'a> {
     ) -> Result<Response<Bytes>, DeviceError> {
         let env = self.road.env;
         let deadline = env.now() + ANSWERS_WITHIN;
+        self.is_idle = false;
         let open = self.opened().await?;
         let answer = env.until(deadline, open.exchange(request)).await;
+        self.is_idle = true;
         match answer {
-            Some(Ok(response)) => Ok(response),
+            Some(Ok(response)) => {
+                self.has_answered = true;
+                Ok(response)
+            }
             Some(Err(Broken::TooLong)) => {
                 self.open = None;
                 Err(DeviceError::Garbage { said: format!("an answer of more than {LARGEST_ANSWER} bytes") })
@@ -109,14 +133,8 @@ impl Road<'_> {
         let name = ServerName::try_from(host.to_owned()).map_err(|error| away(&error))?;
         let port = self.authority.port_u16().unwrap_or(HTTPS);
         let stream = TcpStream::connect((host, port)).await.map_err(|error| away(&error))?;
-        let stream = self.tls.connect(name, stream).await.map_err(|error| {
-            if untrusted(&error) {
-                DeviceError::Tls { said: error.to_string() }
-            } else {
-                away(&format!("TLS: {error}"))
-            }
-        })?;
-        let (sender, driver) = handshake(TokioIo::new(stream)).await.map_err(|error| away(&error))?;
+        let stream = self.tls.connect(name, stream).await.map_err(|error| handshake::failed(&error))?;
+        let (sender, driver) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| away(&error))?;
         // How it ends is told to the request that waits for it.
         let driver = Box::pin(async move { drop(driver.await) });
         Ok(Open { sender, driver, driven_out: false })
@@ -179,9 +197,4 @@ fn chain(error: &(dyn std::error::Error + 'static)) -> String {
         source = error.source();
     }
     text
-}
-
-fn untrusted(error: &io::Error) -> bool {
-    let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
-    matches!(cause, Some(rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented))
 }

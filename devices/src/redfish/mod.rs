@@ -9,17 +9,26 @@
 //! | [`parameters`] | what may be said about a service, checked before anything is sent |
 //! | [`trust`] | whose certificate is believed |
 //! | [`link`] | one connection: requests, answers, limits |
+//! | [`handshake`] | why TLS was not agreed upon |
 //! | [`service`] | requests with a login, and refusals as errors |
+//! | [`place`] | where a service points to |
+//! | [`refusal`] | what a service says of why not |
+//! | [`lenient`] | members of a wrong type, as members that are missing |
 //! | [`system`] | what a service says of one machine |
 //! | [`identity`] | whether that is the machine that it is taken for |
 //!
-//! **Invariants.** Only `ForceOff` and `On` are ever asked for. It is read before it is switched: who is off already
-//! is left alone, and so is a machine that is found to be another. Where a service has several systems, nobody
-//! guesses which. Redirections to other places are not followed: they would carry the login away.
+//! **Invariants.** Only `ForceOff` and `On` are ever asked for. It is read before it is switched: a machine that is found to be
+//! another is left alone. `ForceOff` is sent whatever the service says of the power: a controller that was reset says `Off` of a host
+//! that runs. Where a service has several systems, nobody guesses which. Redirections to other places are not followed: they would
+//! carry the login away. A session ends within the time of its order.
 
+mod handshake;
 mod identity;
+mod lenient;
 mod link;
 mod parameters;
+mod place;
+mod refusal;
 mod service;
 mod system;
 mod trust;
@@ -36,7 +45,7 @@ use pod_safety_clock::Env;
 use pod_safety_transport::{Act, Answer, DeviceError, Identity, Order, Power, Value};
 
 use crate::said::Redactor;
-use parameters::Parameters;
+use parameters::{Auth, Parameters};
 use service::Service;
 use system::System;
 
@@ -45,6 +54,9 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// How long a machine is watched on its way to what it was told. Then whoever asked looks on for himself.
 const SETTLES_WITHIN: Duration = Duration::from_secs(15);
+
+/// So much of an order's time is kept for the end of its session, and at most a quarter.
+const ENDS_WITHIN: Duration = Duration::from_secs(5);
 
 /// See [`FenceTransport::check`](pod_safety_transport::FenceTransport::check).
 pub(crate) fn check(parameters: &BTreeMap<String, Value>) -> Result<(), DeviceError> {
@@ -56,16 +68,20 @@ pub(crate) async fn carry_out(env: &Env, order: &Order) -> Result<Answer, Device
     let deadline = env.now() + order.within;
     let parameters = Parameters::read(&order.parameters)?;
     let redactor = Redactor::new(&order.parameters);
-    let work = async {
-        let mut service = Service::open(env, &parameters).await?;
-        let answer = act(env, &mut service, &parameters, order).await;
-        // Services have room for few sessions; one that is not ended lives for half an hour.
-        service.close().await;
-        answer
+    let has_session = parameters.login.as_ref().is_some_and(|login| login.by == Auth::Session);
+    let kept = if has_session { ENDS_WITHIN.min(order.within / 4) } else { Duration::ZERO };
+    let mut service = match Service::new(env, &parameters) {
+        Ok(service) => service,
+        Err(error) => return redactor.answer(Err(error)),
     };
-    let answer =
-        env.until(deadline, work).await.unwrap_or(Err(DeviceError::TimedOut { after: order.within }));
-    redactor.answer(answer)
+    let work = async {
+        service.open().await?;
+        act(env, &mut service, &parameters, order).await
+    };
+    let answer = env.until(env.now() + order.within.saturating_sub(kept), work).await;
+    // Services have room for few sessions; one that is not ended lives for half an hour.
+    env.until(deadline, service.close()).await;
+    redactor.answer(answer.unwrap_or(Err(DeviceError::TimedOut { after: order.within })))
 }
 
 async fn act(
@@ -87,10 +103,16 @@ async fn act(
         Identity::Mismatch { .. } => return Ok(answer(&system, identity)),
         Identity::Match | Identity::Unknown => {}
     }
-    if system.power() == goal {
+    if goal == Power::On && system.power() == goal {
         return Ok(answer(&system, identity));
     }
-    system.reset(service, goal).await?;
+    match system.reset(service, goal).await {
+        Err(DeviceError::Failed { said }) if system.power() == goal => {
+            system.is_borne_out(service, &said).await?;
+            return Ok(answer(&system, identity));
+        }
+        told => told?,
+    }
     let watched_until = env.now() + SETTLES_WITHIN;
     loop {
         let system = System::read(service, &path).await?;

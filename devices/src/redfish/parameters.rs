@@ -202,10 +202,11 @@ pub(super) fn refuse(name: &str, why: impl Into<String>) -> DeviceError {
 
 /// Several systems, and nobody said which.
 pub(super) fn which_system(paths: &[String]) -> DeviceError {
-    refuse(
-        SYSTEM,
-        format!("the service has {} systems; choose the one of this node: {}", paths.len(), paths.join(", ")),
-    )
+    let many = match paths.len() {
+        1 => "more than one system".to_owned(),
+        count => format!("{count} systems"),
+    };
+    refuse(SYSTEM, format!("the service has {many}; choose the one of this node: {}", paths.join(", ")))
 }
 
 /// What `system` names is something else.

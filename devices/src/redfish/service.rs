@@ -1,10 +1,10 @@
-//! A service: requests with a login, and its refusals as errors.
+//! A service: requests with a login, redirections, and refusals as errors.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, LOCATION};
-use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use pod_safety_clock::Env;
 use pod_safety_transport::DeviceError;
@@ -14,15 +14,19 @@ use serde_json::{Value as Json, json};
 use zeroize::Zeroizing;
 
 use super::link::Link;
-use super::parameters::{Auth, Login, Parameters};
-use super::trust;
+use super::parameters::{Auth, Login, Parameters, ROOT};
+use super::refusal::Refusal;
+use super::{place, trust};
 
 const SESSIONS: &str = "/redfish/v1/SessionService/Sessions";
 const TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
 const VERSION: HeaderName = HeaderName::from_static("odata-version");
 
 /// `/redfish/v1` → `/redfish/v1/`, and one more for an odd service.
-const REDIRECTIONS: usize = 2;
+const READ_REDIRECTIONS: usize = 2;
+
+/// A service that redirects has not obeyed yet.
+const WRITE_REDIRECTIONS: usize = 1;
 
 /// A service that we may speak to.
 pub(super) struct Service<'a> {
@@ -30,70 +34,133 @@ pub(super) struct Service<'a> {
     parameters: &'a Parameters,
     /// Goes with every request.
     credential: Option<(HeaderName, HeaderValue)>,
-    /// To be ended.
-    session: Option<String>,
+    /// To be ended, the last one first.
+    sessions: Vec<String>,
+    /// A session that ran out was begun anew.
+    renewed: bool,
 }
 
 impl<'a> Service<'a> {
-    /// Logs in, where that takes a request of its own.
-    pub(super) async fn open(env: &'a Env, parameters: &'a Parameters) -> Result<Self, DeviceError> {
+    /// Nothing is sent yet.
+    pub(super) fn new(env: &'a Env, parameters: &'a Parameters) -> Result<Self, DeviceError> {
         let tls = trust::config(&parameters.trust).map_err(|said| DeviceError::Tls { said })?;
         let link = Link::new(env, &parameters.authority, tls);
-        let mut service = Self { link, parameters, credential: None, session: None };
-        match &parameters.login {
-            None => {}
-            Some(login) if login.by == Auth::Basic => service.credential = Some(basic(login)?),
-            Some(login) => service.log_in(login).await?,
-        }
-        Ok(service)
+        Ok(Self { link, parameters, credential: None, sessions: Vec::new(), renewed: false })
     }
 
-    /// Ends the session, if there is one. Who cannot has an answer all the same.
+    /// Logs in, where that takes a request of its own.
+    pub(super) async fn open(&mut self) -> Result<(), DeviceError> {
+        let parameters = self.parameters;
+        match &parameters.login {
+            None => Ok(()),
+            Some(login) if login.by == Auth::Basic => {
+                self.credential = Some(basic(login)?);
+                Ok(())
+            }
+            Some(login) => self.log_in(login).await,
+        }
+    }
+
+    /// Ends the sessions. Who cannot has an answer all the same.
     pub(super) async fn close(mut self) {
-        if let Some(session) = self.session.take() {
-            let _ = self.send(Method::DELETE, &session, None).await;
+        // What was asked last may have been left without an answer.
+        if !self.link.is_idle() {
+            self.link.reset();
+        }
+        while let Some(session) = self.sessions.pop() {
+            let _ = self.send(&Method::DELETE, &session, None).await;
         }
     }
 
     /// What stands at `path`.
     pub(super) async fn get<T: DeserializeOwned>(&mut self, path: &str) -> Result<T, DeviceError> {
-        let mut path = path.to_owned();
-        for _ in 0..=REDIRECTIONS {
-            let response = self.send(Method::GET, &path, None).await?;
-            if response.status().is_redirection() {
-                path = self.elsewhere(&response)?;
-                continue;
+        let (path, response) = match self.exchange(&Method::GET, path, None, READ_REDIRECTIONS).await {
+            // A service may close a connection that it had kept open. What reads can be asked again.
+            Err(DeviceError::Unreachable { .. }) if self.link.has_answered() => {
+                self.link.reset();
+                self.exchange(&Method::GET, path, None, READ_REDIRECTIONS).await?
             }
-            self.accepted(&path, &response)?;
-            return object(response.body())
-                .map_err(|error| DeviceError::Garbage { said: format!("{path}: {error}") });
+            answer => answer?,
+        };
+        accepted(&path, &response)?;
+        if response.body().trim_ascii().is_empty() {
+            let said = format!("{path}: {}: an empty answer", response.status());
+            return Err(DeviceError::Garbage { said });
         }
-        Err(DeviceError::Failed { said: format!("{path} leads in circles") })
+        object(response.body()).map_err(|error| DeviceError::Garbage { said: format!("{path}: {error}") })
     }
 
     /// Tells `path` to do something. Sent once.
     pub(super) async fn post(&mut self, path: &str, body: &Json) -> Result<(), DeviceError> {
-        let response = self.send(Method::POST, path, Some(body)).await?;
-        self.accepted(path, &response)
+        let (path, response) = self.exchange(&Method::POST, path, Some(body), WRITE_REDIRECTIONS).await?;
+        accepted(&path, &response)
+    }
+
+    /// The path below `/redfish/` to which a link of this service points, if it is its own.
+    pub(super) fn own(&self, link: &str) -> Option<String> {
+        let is_whole = link.starts_with('/') || link.contains("://");
+        place::followed(link, ROOT, &self.parameters.authority).filter(|_| is_whole)
     }
 
     async fn log_in(&mut self, login: &Login) -> Result<(), DeviceError> {
+        self.credential = None;
         let body = json!({ "UserName": login.username, "Password": login.password.reveal() });
-        let response = self.send(Method::POST, SESSIONS, Some(&body)).await?;
-        self.accepted(SESSIONS, &response)?;
+        let (path, response) =
+            Box::pin(self.follow(&Method::POST, SESSIONS, Some(&body), WRITE_REDIRECTIONS)).await?;
+        accepted(&path, &response)?;
         let Some(token) = response.headers().get(TOKEN) else {
             return Err(DeviceError::Garbage { said: "a session without a token".to_owned() });
         };
         let mut token = token.clone();
         token.set_sensitive(true);
         self.credential = Some((TOKEN, token));
-        self.session = self.elsewhere(&response).ok();
+        self.sessions.extend(session(&path, &response));
         Ok(())
+    }
+
+    /// One request, through redirections; and once more if the session ran out: who says so has not obeyed.
+    async fn exchange(
+        &mut self,
+        method: &Method,
+        path: &str,
+        body: Option<&Json>,
+        redirections: usize,
+    ) -> Result<(String, Response<Bytes>), DeviceError> {
+        let answer = self.follow(method, path, body, redirections).await?;
+        let ran_out = answer.1.status() == StatusCode::UNAUTHORIZED && !self.sessions.is_empty();
+        let parameters = self.parameters;
+        match &parameters.login {
+            Some(login) if ran_out && !self.renewed => {
+                self.renewed = true;
+                self.log_in(login).await?;
+                self.follow(method, path, body, redirections).await
+            }
+            _ => Ok(answer),
+        }
+    }
+
+    /// One request, and where the service sends it to within itself.
+    async fn follow(
+        &mut self,
+        method: &Method,
+        path: &str,
+        body: Option<&Json>,
+        redirections: usize,
+    ) -> Result<(String, Response<Bytes>), DeviceError> {
+        let mut path = path.to_owned();
+        for _ in 0..=redirections {
+            let response = self.send(method, &path, body).await?;
+            if !is_redirection(response.status(), method) {
+                return Ok((path, response));
+            }
+            path = self.elsewhere(&path, &response)?;
+        }
+        Err(DeviceError::Failed { said: format!("{path} leads in circles") })
     }
 
     async fn send(
         &mut self,
-        method: Method,
+        method: &Method,
         path: &str,
         body: Option<&Json>,
     ) -> Result<Response<Bytes>, DeviceError> {
@@ -112,32 +179,60 @@ impl<'a> Service<'a> {
         self.link.send(request).await
     }
 
-    /// Where a response points to, if that is a place of this service.
-    fn elsewhere(&self, response: &Response<Bytes>) -> Result<String, DeviceError> {
-        let location = response.headers().get(LOCATION).and_then(|location| location.to_str().ok());
-        let location = location.and_then(|location| location.parse::<Uri>().ok()).unwrap_or_default();
-        let here = location.authority().is_none_or(|authority| *authority == self.parameters.authority);
-        let secure = location.scheme_str().is_none_or(|scheme| scheme == "https");
-        if here && secure && location.path().starts_with("/redfish/") {
-            return Ok(location.path().to_owned());
-        }
-        let said = format!("it points to {location}, which is not followed; correct the address");
-        Err(DeviceError::Failed { said })
+    /// Where a response points to, if that is a place of this service: to another one goes no login.
+    fn elsewhere(&self, path: &str, response: &Response<Bytes>) -> Result<String, DeviceError> {
+        let location = location(response).unwrap_or_default();
+        let followed = place::followed(location, path, &self.parameters.authority);
+        let said = || format!("{path} points to {location:?}, which is not followed; correct the address");
+        followed.filter(|to| to != path).ok_or_else(|| DeviceError::Failed { said: said() })
     }
+}
 
-    /// A refusal as an error, in the service's own words.
-    fn accepted(&self, path: &str, response: &Response<Bytes>) -> Result<(), DeviceError> {
-        let status = response.status();
-        if status.is_success() {
-            return Ok(());
-        }
-        let reason = object::<Refusal>(response.body()).unwrap_or_default().text();
-        let said = format!("{path}: {status}: {reason}");
-        Err(match status {
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => DeviceError::Login { said },
-            _ => DeviceError::Failed { said },
-        })
+fn location(response: &Response<Bytes>) -> Option<&str> {
+    response.headers().get(LOCATION)?.to_str().ok()
+}
+
+/// Whether the request itself goes elsewhere: after a 303 the answer is there, and what was told is done.
+fn is_redirection(status: StatusCode, method: &Method) -> bool {
+    match status {
+        StatusCode::MOVED_PERMANENTLY
+        | StatusCode::FOUND
+        | StatusCode::TEMPORARY_REDIRECT
+        | StatusCode::PERMANENT_REDIRECT => true,
+        StatusCode::SEE_OTHER => *method == Method::GET,
+        _ => false,
     }
+}
+
+/// The session that a login made: by its Location, or else by what the body says. Whatever host they name, it is ended at the
+/// service that made it.
+fn session(path: &str, response: &Response<Bytes>) -> Option<String> {
+    let body: Option<Named> = object(response.body()).ok();
+    let named = [location(response).map(str::to_owned), body.and_then(|body| body.id)];
+    let paths = named.into_iter().flatten().filter_map(|one| place::own_path(&one, path));
+    let is_session = |one: &String| one.contains("/Sessions/") && !one.ends_with("/Sessions/");
+    paths.filter(is_session).next()
+}
+
+#[derive(Deserialize)]
+struct Named {
+    #[serde(rename = "@odata.id")]
+    id: Option<String>,
+}
+
+/// A refusal as an error, in the service's own words.
+fn accepted(path: &str, response: &Response<Bytes>) -> Result<(), DeviceError> {
+    let status = response.status();
+    if status.is_success() || status == StatusCode::SEE_OTHER {
+        return Ok(());
+    }
+    let reason = object::<Refusal>(response.body()).unwrap_or_default().text();
+    let said = format!("{path}: {status}: {reason}").trim_end_matches([' ', ':']).to_owned();
+    Err(match status {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => DeviceError::Login { said },
+        StatusCode::TOO_MANY_REQUESTS => DeviceError::Throttled { said },
+        _ => DeviceError::Failed { said },
+    })
 }
 
 /// What an object says. Of a list serde would take the fields by their order.
@@ -155,34 +250,4 @@ fn basic(login: &Login) -> Result<(HeaderName, HeaderValue), DeviceError> {
     let mut value = HeaderValue::from_str(&text).map_err(wrong)?;
     value.set_sensitive(true);
     Ok((AUTHORIZATION, value))
-}
-
-/// How services say why not.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Refusal {
-    error: Reason,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Reason {
-    message: Option<String>,
-    #[serde(rename = "@Message.ExtendedInfo")]
-    more: Vec<Message>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Message {
-    #[serde(rename = "Message")]
-    message: Option<String>,
-}
-
-impl Refusal {
-    pub(super) fn text(self) -> String {
-        let Reason { message, more } = self.error;
-        let texts = message.into_iter().chain(more.into_iter().filter_map(|more| more.message));
-        texts.collect::<Vec<_>>().join("; ")
-    }
 }

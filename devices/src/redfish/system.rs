@@ -1,15 +1,12 @@
 //! What a service says of one machine, and how it is told to switch it.
 
-use std::collections::BTreeMap;
-
 use pod_safety_transport::{DeviceError, Identity, Machine, Power};
 use serde::Deserialize;
-use serde::de::IgnoredAny;
-use serde_json::json;
+use serde_json::{Value as Json, json};
 
-use super::identity;
 use super::parameters::{Parameters, ROOT, no_system, which_system};
 use super::service::Service;
+use super::{identity, lenient};
 
 const SYSTEMS: &str = "/redfish/v1/Systems";
 
@@ -20,36 +17,62 @@ const TYPE: &str = "#ComputerSystem.";
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct System {
-    #[serde(rename = "@odata.id")]
+    #[serde(rename = "@odata.id", deserialize_with = "lenient::text")]
     id: Option<String>,
-    #[serde(rename = "@odata.type")]
+    #[serde(rename = "@odata.type", deserialize_with = "lenient::text")]
     kind: Option<String>,
-    #[serde(rename = "PowerState")]
+    #[serde(rename = "PowerState", deserialize_with = "lenient::text")]
     power_state: Option<String>,
-    #[serde(rename = "UUID")]
+    #[serde(rename = "UUID", deserialize_with = "lenient::text")]
     uuid: Option<String>,
-    #[serde(rename = "SerialNumber")]
+    #[serde(rename = "SerialNumber", deserialize_with = "lenient::text")]
     serial: Option<String>,
-    #[serde(rename = "Actions")]
+    #[serde(rename = "Actions", deserialize_with = "lenient::object")]
     actions: Actions,
+    #[serde(rename = "Links", deserialize_with = "lenient::object")]
+    links: Links,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Actions {
-    #[serde(rename = "#ComputerSystem.Reset")]
+    #[serde(rename = "#ComputerSystem.Reset", deserialize_with = "lenient::object")]
     reset: Option<Reset>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Reset {
+    #[serde(deserialize_with = "lenient::text")]
     target: Option<String>,
-    #[serde(rename = "ResetType@Redfish.AllowableValues")]
+    #[serde(rename = "ResetType@Redfish.AllowableValues", deserialize_with = "lenient::texts")]
     allowed: Option<Vec<String>>,
-    #[serde(rename = "@Redfish.ActionInfo")]
+    #[serde(rename = "@Redfish.ActionInfo", deserialize_with = "lenient::text")]
     info: Option<String>,
 }
+
+/// What belongs to a system, or to a chassis.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Links {
+    #[serde(rename = "Chassis", deserialize_with = "lenient::links")]
+    chassis: Vec<String>,
+    #[serde(rename = "ComputerSystems", deserialize_with = "lenient::links")]
+    systems: Vec<String>,
+}
+
+/// What holds a system, and has a power state of its own.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Chassis {
+    #[serde(rename = "PowerState", deserialize_with = "lenient::text")]
+    power_state: Option<String>,
+    #[serde(rename = "Links", deserialize_with = "lenient::object")]
+    links: Links,
+}
+
+/// A system has one chassis, and a blade one more around it.
+const CHASSIS_MOST: usize = 4;
 
 /// Newer services say there what an action takes.
 #[derive(Default, Deserialize)]
@@ -62,9 +85,9 @@ struct ActionInfo {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct ActionParameter {
-    #[serde(rename = "Name")]
+    #[serde(rename = "Name", deserialize_with = "lenient::text")]
     name: Option<String>,
-    #[serde(rename = "AllowableValues")]
+    #[serde(rename = "AllowableValues", deserialize_with = "lenient::texts")]
     allowed: Option<Vec<String>>,
 }
 
@@ -72,18 +95,12 @@ struct ActionParameter {
 #[serde(default)]
 pub(super) struct Collection {
     #[serde(rename = "Members")]
-    members: Vec<Member>,
+    members: Json,
+    /// There is another page.
+    #[serde(rename = "Members@odata.nextLink", deserialize_with = "lenient::text")]
+    next: Option<String>,
     #[serde(rename = "Members@odata.count")]
-    count: Option<usize>,
-}
-
-#[derive(Deserialize)]
-struct Member {
-    #[serde(rename = "@odata.id")]
-    id: String,
-    /// Makes it an object: of a list serde would take the first entry.
-    #[serde(flatten)]
-    _others: BTreeMap<String, IgnoredAny>,
+    count: Json,
 }
 
 /// The path of the machine's system: the named one, or the only one.
@@ -91,17 +108,21 @@ pub(super) async fn path(service: &mut Service<'_>, parameters: &Parameters) -> 
     if let Some(path) = &parameters.system {
         return Ok(path.clone());
     }
-    service.get::<Collection>(SYSTEMS).await?.only()
+    let only = service.get::<Collection>(SYSTEMS).await?.only()?;
+    service.own(&only).ok_or_else(|| DeviceError::Garbage {
+        said: format!("the only system is {only:?}, which is no path of this service"),
+    })
 }
 
 impl Collection {
     /// The path of its one member.
     pub(super) fn only(self) -> Result<String, DeviceError> {
-        let Self { members, count } = self;
-        let paths: Vec<String> = members.into_iter().map(|member| member.id).collect();
+        let paths = lenient::distinct(&self.members);
+        let listed = self.members.as_array().map_or(0, Vec::len);
+        // One of several pages may have one member.
+        let is_whole = self.next.is_none() && self.count.as_u64().is_none_or(|count| count == listed as u64);
         match paths.as_slice() {
-            // One of several pages may have one member.
-            [only] if only.starts_with(ROOT) && count.is_none_or(|count| count == 1) => Ok(only.clone()),
+            [only] if is_whole => Ok(only.clone()),
             _ => Err(which_system(&paths)),
         }
     }
@@ -152,7 +173,8 @@ impl System {
                 said: "the system has no action ComputerSystem.Reset".to_owned(),
             });
         };
-        let Some(target) = reset.target.as_deref().filter(|target| target.starts_with(ROOT)) else {
+        let target = reset.target.as_deref().and_then(|target| service.own(target));
+        let Some(target) = target.filter(|target| target.starts_with(ROOT)) else {
             return Err(DeviceError::Garbage {
                 said: "ComputerSystem.Reset has no target below /redfish/v1/".to_owned(),
             });
@@ -163,22 +185,54 @@ impl System {
             let said = format!("the system cannot {how}; it can {}", allowed.join(", "));
             return Err(DeviceError::Failed { said });
         }
-        service.post(target, &json!({ "ResetType": how })).await
+        service.post(&target, &json!({ "ResetType": how })).await
+    }
+}
+
+impl System {
+    /// It says off and refuses to be switched off: whether the chassis that hold it and nothing else say off, too.
+    pub(super) async fn is_borne_out(
+        &self,
+        service: &mut Service<'_>,
+        said: &str,
+    ) -> Result<(), DeviceError> {
+        let mut seen = Vec::new();
+        for link in self.links.chassis.iter().take(CHASSIS_MOST) {
+            let Some(path) = service.own(link) else { continue };
+            let Chassis { power_state, links } = service.get(&path).await?;
+            if links.systems.len() <= 1 {
+                seen.push((
+                    path,
+                    power_state.filter(|word| !word.is_empty()).unwrap_or_else(|| "nothing".to_owned()),
+                ));
+            }
+        }
+        let all_off = !seen.is_empty() && seen.iter().all(|(_, power)| power == "Off");
+        if all_off {
+            return Ok(());
+        }
+        let words: Vec<_> = seen.iter().map(|(path, power)| format!("{path} says {power}")).collect();
+        let chassis = if words.is_empty() { "no chassis says so".to_owned() } else { words.join(", ") };
+        Err(DeviceError::Failed {
+            said: format!("PowerState is Off, but ForceOff was refused ({said}) and {chassis}"),
+        })
     }
 }
 
 impl Reset {
     /// `None` if the service does not say; then it is asked by being told.
     async fn allowed(&self, service: &mut Service<'_>) -> Result<Option<Vec<String>>, DeviceError> {
-        match (&self.allowed, self.info.as_deref().filter(|path| path.starts_with(ROOT))) {
-            (Some(allowed), _) => Ok(Some(allowed.clone())),
-            (None, None) => Ok(None),
-            (None, Some(path)) => {
-                let info: ActionInfo = service.get(path).await?;
-                let reset =
-                    info.parameters.into_iter().find(|found| found.name.as_deref() == Some("ResetType"));
+        let info = self.info.as_deref().and_then(|info| service.own(info));
+        let (None, Some(path)) = (&self.allowed, info) else { return Ok(self.allowed.clone()) };
+        match service.get::<ActionInfo>(&path).await {
+            Ok(info) => {
+                let mut all = info.parameters.into_iter();
+                let reset = all.find(|found| found.name.as_deref() == Some("ResetType"));
                 Ok(reset.and_then(|reset| reset.allowed))
             }
+            // It is not there, or not understood.
+            Err(DeviceError::Failed { .. } | DeviceError::Garbage { .. }) => Ok(None),
+            Err(error) => Err(error),
         }
     }
 }

@@ -1,8 +1,10 @@
 //! A service that answers from a list, over TLS.
 
 mod connections;
+mod corpus;
 mod orders;
 mod texts;
+mod tls;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -25,6 +27,9 @@ use tokio_rustls::TlsAcceptor;
 pub(super) const PASSWORD: &str = "s3cr'et:w";
 pub(super) const SYSTEM: &str = "/redfish/v1/Systems/1";
 pub(super) const UUID: &str = "4c4c4544-0051-3610-8052-b4c04f4d3132";
+
+/// In place of a status: there is no answer. 0: the connection is closed.
+pub(super) const SILENT: u16 = 1;
 
 /// What the stub says to `GET /path`, seeing all that was asked before: status, further headers, body.
 pub(super) type Reply = (u16, &'static str, String);
@@ -167,6 +172,10 @@ impl Stub {
             self.headers.lock().push(head);
             if status == 0 {
                 return Ok(());
+            }
+            if status == SILENT {
+                // Until the client has enough of it.
+                stream.read_u8().await?;
             }
             let close = if self.closes { "Connection: close\r\n" } else { "" };
             let head = format!("HTTP/1.1 {status} X\r\nContent-Length: {}\r\n{close}{more}\r\n", text.len());

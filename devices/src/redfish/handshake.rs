@@ -1,0 +1,64 @@
+//! Why TLS was not agreed upon: the cause, and what can be done about it.
+//!
+//! This program speaks TLS 1.3, and TLS 1.2 with an ephemeral key exchange. Older management controllers do not: agents speak with
+//! the libraries of the distribution, which can.
+
+use std::io;
+
+use pod_safety_transport::DeviceError;
+use rustls::{AlertDescription, CertificateError, Error};
+
+const AGENTS: &str = "Use the driver Agent with fence_redfish, or fence_ipmilan";
+
+/// A handshake that failed, as an error with its cause.
+pub(super) fn failed(error: &io::Error) -> DeviceError {
+    match error.get_ref().and_then(|cause| cause.downcast_ref::<Error>()) {
+        Some(cause) => match remedy(cause) {
+            Some(remedy) => DeviceError::Tls { said: format!("{cause}. {remedy}") },
+            None => DeviceError::Unreachable { said: format!("TLS: {cause}") },
+        },
+        None if error.kind() == io::ErrorKind::UnexpectedEof => {
+            let said = format!(
+                "the service ended the TLS handshake without a word, as those do that speak older TLS only. {AGENTS}"
+            );
+            DeviceError::Tls { said }
+        }
+        None => DeviceError::Unreachable { said: format!("TLS: {error}") },
+    }
+}
+
+/// What to do about it; `None`: it is not for want of a common language or of trust.
+fn remedy(cause: &Error) -> Option<String> {
+    use AlertDescription::{
+        HandshakeFailure, IllegalParameter, InsufficientSecurity, InternalError, ProtocolVersion,
+    };
+    match cause {
+        Error::AlertReceived(
+            HandshakeFailure | InsufficientSecurity | ProtocolVersion | IllegalParameter | InternalError,
+        )
+        | Error::PeerIncompatible(_)
+        | Error::PeerMisbehaved(_)
+        | Error::InvalidMessage(_) => Some(format!(
+            "The service offers neither TLS 1.3 nor TLS 1.2 with an ephemeral key exchange (ECDHE) that is known here. {AGENTS}"
+        )),
+        Error::InvalidCertificate(wrong) => Some(of_certificate(wrong)),
+        Error::NoCertificatesPresented => Some(format!("The service shows no certificate. {AGENTS}")),
+        _ => None,
+    }
+}
+
+fn of_certificate(wrong: &CertificateError) -> String {
+    let words = format!("{wrong:?}");
+    if words.contains("CaUsedAsEndEntity") {
+        "The certificate of the service is that of an authority: put this certificate itself into `ca`"
+            .to_owned()
+    } else if words.contains("UnsupportedCertVersion") || matches!(wrong, CertificateError::BadEncoding) {
+        format!("The certificate of the service is not X.509 version 3: renew it. {AGENTS}")
+    } else if words.contains("UnsupportedSignatureAlgorithm") {
+        format!(
+            "The certificate of the service is signed by an algorithm that is not accepted: renew it. {AGENTS}"
+        )
+    } else {
+        "Put the certificate of the service, or of the authority that signed it, into `ca`".to_owned()
+    }
+}

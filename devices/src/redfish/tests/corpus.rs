@@ -1,0 +1,515 @@
+//! Services as they are built: one row for each way in which one differs from the standard, with what must come of it.
+
+use pod_safety_transport::{Act, Answer, DeviceError, Power, Value};
+use serde_json::{Value as Json, json};
+
+use super::{Reply, SILENT, SYSTEM, Stub, ok, system};
+
+const SESSIONS: &str = "/redfish/v1/SessionService/Sessions";
+const CHASSIS: &str = "/redfish/v1/Chassis/1";
+const TOKEN: &str = "X-Auth-Token: abc\r\n";
+
+type Script = fn(&str, &[String]) -> Reply;
+
+fn none(status: u16) -> Reply {
+    (status, "", String::new())
+}
+
+fn told(asked: &[String]) -> bool {
+    asked.iter().any(|line| line.contains("ResetType"))
+}
+
+fn machine(asked: &[String]) -> Json {
+    system(if told(asked) { "Off" } else { "On" })
+}
+
+/// The answer, how many orders were given, and all that was asked.
+async fn served(act: Act, login: &str, script: Script) -> (Result<Answer, DeviceError>, usize, Vec<String>) {
+    let stub = Stub::new(script).await;
+    let mut order = stub.order(act);
+    order.within = std::time::Duration::from_secs(3);
+    order.parameters.insert("auth".to_owned(), Value::Plain(login.to_owned()));
+    let answer = stub.carry_out(&order).await;
+    let asked = stub.asked.lock().clone();
+    (answer, asked.iter().filter(|line| line.contains("ResetType")).count(), asked)
+}
+
+/// What an order `off` must come to, and how often it is given.
+async fn each(rows: &[(&str, Script, Result<Power, &str>, usize)]) {
+    for (what, script, expected, orders) in rows {
+        let (answer, given, asked) = served(Act::Off, "basic", *script).await;
+        match (expected, &answer) {
+            (Ok(power), Ok(answer)) => assert_eq!(answer.power, *power, "{what}: {answer:?}"),
+            (Err(words), Err(error)) => assert!(error.to_string().contains(words), "{what}: {error}"),
+            _ => panic!("{what}: {answer:?}"),
+        }
+        assert_eq!(given, *orders, "{what}: {asked:?}");
+    }
+}
+
+fn off_and_in(chassis: &[&str]) -> Json {
+    let mut system = system("Off");
+    system["Links"] =
+        json!({ "Chassis": chassis.iter().map(|id| json!({ "@odata.id": id })).collect::<Vec<_>>() });
+    system
+}
+
+/// It says off, refuses `ForceOff`, and its chassis says this.
+fn refuses(line: &str, chassis: &str) -> Reply {
+    match line {
+        line if line.starts_with("POST") => {
+            (409, "", json!({ "error": { "message": "already off" } }).to_string())
+        }
+        line if line.ends_with("/Chassis/1") => ok(&json!({ "PowerState": chassis })),
+        line if line.ends_with("/Chassis/rack") => {
+            let systems = json!([{ "@odata.id": SYSTEM }, { "@odata.id": "/redfish/v1/Systems/2" }]);
+            ok(&json!({ "PowerState": "On", "Links": { "ComputerSystems": systems } }))
+        }
+        _ => ok(&off_and_in(&[CHASSIS, "/redfish/v1/Chassis/rack"])),
+    }
+}
+
+/// After a reset of the controller the system is off by its word, and the host runs: nothing was sent, and two looks were evidence.
+#[tokio::test]
+async fn bug_a_system_that_says_off_was_not_ordered_off() {
+    each(&[
+        (
+            "it takes the order",
+            |line, _| if line.starts_with("POST") { none(204) } else { ok(&system("Off")) },
+            Ok(Power::Off),
+            1,
+        ),
+        (
+            "it refuses, and its chassis is on",
+            |line, _| refuses(line, "On"),
+            Err("already off) and /redfish/v1/Chassis/1 says On"),
+            1,
+        ),
+        ("it refuses, and its chassis is off", |line, _| refuses(line, "Off"), Ok(Power::Off), 1),
+        (
+            "it refuses, and its chassis is silent",
+            |line, _| refuses(line, ""),
+            Err("/redfish/v1/Chassis/1 says nothing"),
+            1,
+        ),
+        (
+            "it refuses, and has no chassis",
+            |line, _| if line.starts_with("POST") { none(400) } else { ok(&system("Off")) },
+            Err("no chassis says so"),
+            1,
+        ),
+        (
+            "it does not offer it while it is off, and its chassis is on",
+            |line, _| {
+                let mut off = off_and_in(&[CHASSIS]);
+                off["Actions"]["#ComputerSystem.Reset"]["ResetType@Redfish.AllowableValues"] = json!(["On"]);
+                if line.ends_with("/Chassis/1") { ok(&json!({ "PowerState": "On" })) } else { ok(&off) }
+            },
+            Err("cannot ForceOff; it can On) and /redfish/v1/Chassis/1 says On"),
+            0,
+        ),
+        (
+            "it fails",
+            |line, _| if line.starts_with("POST") { none(0) } else { ok(&system("Off")) },
+            Err("cannot be reached"),
+            1,
+        ),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn an_order_is_taken_by_services_of_every_kind() {
+    each(&[
+        (
+            "an order is moved to a path with a slash",
+            |line, asked| match line {
+                line if line.starts_with("POST") && !line.ends_with("/") => {
+                    (308, "Location: /redfish/v1/Systems/1/Actions/ComputerSystem.Reset/\r\n", String::new())
+                }
+                line if line.starts_with("POST") => none(204),
+                _ => ok(&machine(&asked[..asked.len().saturating_sub(1)])),
+            },
+            Ok(Power::Off),
+            2,
+        ),
+        (
+            "an order is moved twice",
+            |line, asked| match line {
+                line if line.starts_with("POST") && line.ends_with("/") => {
+                    (307, "Location: /redfish/v1/x\r\n", String::new())
+                }
+                line if line.starts_with("POST") => (307, "Location: /redfish/v1/x/\r\n", String::new()),
+                _ => ok(&machine(&asked[..0])),
+            },
+            Err("leads in circles"),
+            2,
+        ),
+        (
+            "an order is moved to another host",
+            |line, _| match line {
+                line if line.starts_with("POST") => {
+                    (307, "Location: https://192.0.2.1/redfish/v1/x\r\n", String::new())
+                }
+                _ => ok(&system("On")),
+            },
+            Err("192.0.2.1"),
+            1,
+        ),
+        (
+            "what was told is done, and its result is elsewhere",
+            |line, asked| match line {
+                line if line.starts_with("POST") => {
+                    (303, "Location: /redfish/v1/TaskService/Tasks/1\r\n", String::new())
+                }
+                _ => ok(&machine(asked)),
+            },
+            Ok(Power::Off),
+            1,
+        ),
+        (
+            "a task",
+            |line, asked| match line {
+                line if line.starts_with("POST") => {
+                    let task = json!({ "@odata.type": "#Task.v1_4_0.Task", "TaskState": "Running" });
+                    (202, "Location: /redfish/v1/TaskService/TaskMonitors/1\r\n", task.to_string())
+                }
+                _ => ok(&machine(asked)),
+            },
+            Ok(Power::Off),
+            1,
+        ),
+        (
+            "a success in words",
+            |line, asked| match line {
+                line if line.starts_with("POST") => {
+                    (200, "", json!({ "error": { "code": "Base.1.8.Success", "message": "ok" } }).to_string())
+                }
+                _ => ok(&machine(asked)),
+            },
+            Ok(Power::Off),
+            1,
+        ),
+        (
+            "no values are listed",
+            |line, asked| with(line, asked, |reset| drop(reset.remove(ALLOWED))),
+            Ok(Power::Off),
+            1,
+        ),
+        (
+            "an empty list of values",
+            |line, asked| with(line, asked, |reset| drop(reset.insert(ALLOWED.into(), json!([])))),
+            Ok(Power::Off),
+            1,
+        ),
+        (
+            "values that are null",
+            |line, asked| with(line, asked, |reset| drop(reset.insert(ALLOWED.into(), Json::Null))),
+            Ok(Power::Off),
+            1,
+        ),
+        (
+            "values among which is null",
+            |line, asked| {
+                with(line, asked, |reset| drop(reset.insert(ALLOWED.into(), json!([null, "ForceOff"]))))
+            },
+            Ok(Power::Off),
+            1,
+        ),
+        (
+            "values that stand nowhere",
+            |line, asked| match line.ends_with("/Info") {
+                true => none(404),
+                false => with(line, asked, |reset| {
+                    drop(reset.remove(ALLOWED));
+                    drop(reset.insert("@Redfish.ActionInfo".into(), json!("/redfish/v1/Info")));
+                }),
+            },
+            Ok(Power::Off),
+            1,
+        ),
+        (
+            "a target with its host",
+            |line, asked| match told(asked) || line.starts_with("POST") {
+                true => with(line, asked, |_| {}),
+                false => with(line, asked, |reset| {
+                    drop(reset.insert("target".into(), json!("https://192.0.2.1/redfish/v1/x")))
+                }),
+            },
+            Err("no target below /redfish/v1/"),
+            0,
+        ),
+        (
+            "no actions",
+            |_, _| ok(&json!({ "PowerState": "On", "Actions": null })),
+            Err("no action ComputerSystem.Reset"),
+            0,
+        ),
+        (
+            "actions that are a list",
+            |_, _| ok(&json!({ "PowerState": "On", "Actions": [] })),
+            Err("no action ComputerSystem.Reset"),
+            0,
+        ),
+        (
+            "it closes a connection that it kept",
+            |line, asked| match asked.len() {
+                2 => none(0),
+                _ if line.starts_with("POST") => none(204),
+                _ => ok(&machine(asked)),
+            },
+            Ok(Power::Off),
+            1,
+        ),
+        ("it reads nothing", |_, _| none(204), Err("204 No Content: an empty answer"), 0),
+        ("it says nothing", |_, _| (200, "", "  ".to_owned()), Err("200 OK: an empty answer"), 0),
+        ("too many requests", |_, _| none(429), Err("429"), 0),
+        (
+            "a state that is no word",
+            |line, _| if line.starts_with("POST") { none(400) } else { ok(&json!({ "PowerState": 2 })) },
+            Err("no action"),
+            0,
+        ),
+    ])
+    .await;
+}
+
+const ALLOWED: &str = "ResetType@Redfish.AllowableValues";
+
+/// A machine that is switched, and whose action is another one.
+fn with(line: &str, asked: &[String], change: fn(&mut serde_json::Map<String, Json>)) -> Reply {
+    if line.starts_with("POST") {
+        return none(204);
+    }
+    let mut machine = machine(asked);
+    change(machine["Actions"]["#ComputerSystem.Reset"].as_object_mut().unwrap());
+    ok(&machine)
+}
+
+/// A refusal was without its reason where the messages were not a list within `error`.
+#[tokio::test]
+async fn the_reason_of_a_refusal_is_found_in_every_place() {
+    let message = || json!({ "MessageId": "iLO.2.14.Denied", "Message": "It is locked." });
+    for (what, body, words) in [
+        (
+            "a list",
+            json!({ "error": { "message": "See below.", "@Message.ExtendedInfo": [message()] } }),
+            "See below.; It is locked.",
+        ),
+        ("an object", json!({ "error": { "@Message.ExtendedInfo": message() } }), "It is locked."),
+        ("beside it", json!({ "@Message.ExtendedInfo": [message(), message()] }), ": It is locked."),
+        (
+            "a number alone",
+            json!({ "error": { "@Message.ExtendedInfo": [{ "MessageId": "iLO.2.14.Denied" }] } }),
+            "iLO.2.14.Denied",
+        ),
+        ("a text", json!({ "error": "It is locked." }), "It is locked."),
+        ("texts", json!({ "error": { "@Message.ExtendedInfo": ["It is locked."] } }), "It is locked."),
+        (
+            "nothing",
+            json!({ "error": { "@Message.ExtendedInfo": [null, 3, {}] } }),
+            "500 Internal Server Error",
+        ),
+    ] {
+        let text = body.to_string();
+        let stub = Stub::new(move |_, _| (500, "", text.clone())).await;
+        let error = stub.carry_out(&stub.order(Act::Look)).await.unwrap_err().to_string();
+        assert!(error.contains(words) && !error.ends_with([':', ' ']), "{what}: {error}");
+        assert_eq!(error.matches("locked").count(), usize::from(words.contains("locked")), "{what}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn systems_are_listed_in_every_way() {
+    let one = || json!({ "@odata.id": SYSTEM });
+    let other = || json!({ "@odata.id": "/redfish/v1/Systems/2" });
+    for (what, list, found) in [
+        ("one", json!({ "Members": [one()], "Members@odata.count": 1 }), Ok(())),
+        ("without a count", json!({ "Members": [one()] }), Ok(())),
+        ("twice the same", json!({ "Members": [one(), one()], "Members@odata.count": 2 }), Ok(())),
+        (
+            "twice the same, once with a slash",
+            json!({ "Members": [one(), { "@odata.id": format!("{SYSTEM}/") }] }),
+            Ok(()),
+        ),
+        ("one and null", json!({ "Members": [null, one(), {}], "Members@odata.count": 3 }), Ok(())),
+        ("a count that is a text", json!({ "Members": [one()], "Members@odata.count": "1" }), Ok(())),
+        ("two", json!({ "Members": [one(), other()] }), Err("2 systems")),
+        (
+            "one of two pages",
+            json!({ "Members": [one()], "Members@odata.nextLink": "/redfish/v1/Systems?page=2" }),
+            Err("more than one system"),
+        ),
+        (
+            "one of two by the count",
+            json!({ "Members": [one()], "Members@odata.count": 2 }),
+            Err("more than one system"),
+        ),
+        ("null", json!({ "Members": null }), Err("0 systems")),
+        ("none", json!({}), Err("0 systems")),
+        (
+            "of another host",
+            json!({ "Members": [{ "@odata.id": "https://192.0.2.1/redfish/v1/Systems/1" }] }),
+            Err("no path of this service"),
+        ),
+        ("no path", json!({ "Members": [{ "@odata.id": "Systems" }] }), Err("no path of this service")),
+    ] {
+        let stub = Stub::new(move |line, _| match line {
+            line if line.ends_with("/Systems") => ok(&list),
+            line if line.contains("/Systems/1") => ok(&system("On")),
+            _ => none(404),
+        })
+        .await;
+        let mut order = stub.order(Act::Look);
+        order.parameters.remove("system");
+        let answer = stub.carry_out(&order).await;
+        match (found, &answer) {
+            (Ok(()), Ok(answer)) => assert_eq!(answer.power, Power::On, "{what}"),
+            (Err(words), Err(error)) => {
+                assert!(error.to_string().contains(words), "{what}: {error}")
+            }
+            _ => panic!("{what}: {answer:?}"),
+        }
+    }
+}
+
+/// A service that answers a login like this, and then says that the machine is on.
+async fn session(login: Reply) -> (Result<Answer, DeviceError>, Vec<String>) {
+    let stub = Stub::new(move |line, _| match line {
+        line if line.starts_with("POST") => login.clone(),
+        line if line.starts_with("DELETE") => none(204),
+        _ => ok(&system("On")),
+    })
+    .await;
+    let mut order = stub.order(Act::Look);
+    order.parameters.insert("auth".to_owned(), Value::Plain("session".to_owned()));
+    let answer = stub.carry_out(&order).await;
+    let asked = stub.asked.lock().iter().filter(|line| line.starts_with("DELETE")).cloned().collect();
+    (answer, asked)
+}
+
+/// Sessions lived on until none was left: where the login said by other means, or for another host, which one it made.
+#[tokio::test]
+async fn bug_a_session_is_ended_whatever_names_it() {
+    const SEVEN: &str = "/redfish/v1/SessionService/Sessions/7";
+    let body = || json!({ "@odata.id": SEVEN }).to_string();
+    for (what, headers, body, ended) in [
+        (
+            "a path",
+            "X-Auth-Token: abc\r\nLocation: /redfish/v1/SessionService/Sessions/7\r\n",
+            "{}".to_owned(),
+            true,
+        ),
+        ("relative", "X-Auth-Token: abc\r\nLocation: Sessions/7\r\n", "{}".to_owned(), true),
+        (
+            "another host",
+            "X-Auth-Token: abc\r\nLocation: http://10.0.0.1/redfish/v1/SessionService/Sessions/7\r\n",
+            "{}".to_owned(),
+            true,
+        ),
+        ("in the body", TOKEN, body(), true),
+        (
+            "in the body, and a Location that is none",
+            "X-Auth-Token: abc\r\nLocation: /redfish/v1/AccountService/Accounts/1\r\n",
+            body(),
+            true,
+        ),
+        ("nowhere", TOKEN, String::new(), false),
+        (
+            "attack: an account",
+            "X-Auth-Token: abc\r\nLocation: /redfish/v1/AccountService/Accounts/1\r\n",
+            "{}".to_owned(),
+            false,
+        ),
+    ] {
+        let (answer, deleted) = session((201, headers, body)).await;
+        assert_eq!(answer.map(|answer| answer.power), Ok(Power::On), "{what}");
+        let expected: Vec<_> = ended.then(|| format!("DELETE {SEVEN}")).into_iter().collect();
+        assert_eq!(deleted, expected, "{what}");
+    }
+}
+
+/// The path of the sessions, and that of one, for a service that moves its logins.
+#[tokio::test]
+async fn bug_a_login_that_is_moved_to_a_path_with_a_slash_failed() {
+    for status in [301, 302, 307, 308] {
+        let stub = Stub::new(move |line, _| match line {
+            "POST /redfish/v1/SessionService/Sessions" => {
+                (status, "Location: /redfish/v1/SessionService/Sessions/\r\n", String::new())
+            }
+            line if line.starts_with("POST") => {
+                (201, TOKEN, json!({ "@odata.id": "/redfish/v1/SessionService/Sessions/7" }).to_string())
+            }
+            line if line.starts_with("DELETE") => none(200),
+            _ => ok(&system("On")),
+        })
+        .await;
+        let mut order = stub.order(Act::Look);
+        order.parameters.insert("auth".to_owned(), Value::Plain("session".to_owned()));
+        assert_eq!(stub.carry_out(&order).await.unwrap().power, Power::On, "{status}");
+        let asked = stub.asked.lock().clone();
+        let login = "{\"Password\":\"s3cr'et:w\",\"UserName\":\"admin\"}";
+        assert_eq!(asked[..2], [format!("POST {SESSIONS} {login}"), format!("POST {SESSIONS}/ {login}")]);
+        assert_eq!(asked[3], format!("DELETE {SESSIONS}/7"));
+    }
+    let (answer, _) =
+        session((308, "Location: https://192.0.2.1/redfish/v1/SessionService/Sessions/\r\n", String::new()))
+            .await;
+    assert!(answer.unwrap_err().to_string().contains("192.0.2.1"), "the login goes to no other host");
+}
+
+/// What fails, and when, and which sessions are ended then.
+#[tokio::test]
+async fn bug_a_session_outlived_the_time_of_its_order() {
+    fn login(line: &str, asked: &[String]) -> Option<Reply> {
+        let logins = asked.iter().filter(|line| line.contains("Password")).count();
+        let body = json!({ "@odata.id": format!("{SESSIONS}/{}", logins + 7) }).to_string();
+        match line {
+            line if line.starts_with("DELETE") => Some(none(204)),
+            line if line.ends_with("/Sessions") => Some((201, TOKEN, body)),
+            _ => None,
+        }
+    }
+    let rows: [(&str, Script, &str, &[&str]); 5] = [
+        ("no answer", |line, asked| login(line, asked).unwrap_or(none(SILENT)), "within 3s", &["7"]),
+        (
+            "the order fails",
+            |line, asked| {
+                let refused = if line.starts_with("POST") { none(500) } else { ok(&system("On")) };
+                login(line, asked).unwrap_or(refused)
+            },
+            "500",
+            &["7"],
+        ),
+        ("it closes", |line, asked| login(line, asked).unwrap_or(none(0)), "cannot be reached", &["7"]),
+        (
+            "it runs out",
+            |line, asked| {
+                let ran_out = asked.iter().filter(|line| line.contains("Password")).count() < 2;
+                let answer = if ran_out {
+                    none(401)
+                } else if line.starts_with("POST") {
+                    none(204)
+                } else {
+                    ok(&machine(asked))
+                };
+                login(line, asked).unwrap_or(answer)
+            },
+            "",
+            &["8", "7"],
+        ),
+        ("it runs out again", |line, asked| login(line, asked).unwrap_or(none(401)), "401", &["8", "7"]),
+    ];
+    for (what, script, words, ended) in rows {
+        let (answer, _, asked) = served(Act::Off, "session", script).await;
+        match &answer {
+            Ok(answer) => assert!(words.is_empty() && answer.power == Power::Off, "{what}: {answer:?}"),
+            Err(error) => assert!(!words.is_empty() && error.to_string().contains(words), "{what}: {error}"),
+        }
+        let deleted: Vec<_> = asked.iter().filter_map(|line| line.strip_prefix("DELETE ")).collect();
+        let expected: Vec<_> = ended.iter().map(|id| format!("{SESSIONS}/{id}")).collect();
+        assert_eq!(deleted, expected, "{what}: {asked:?}");
+        let logins = asked.iter().filter(|line| line.contains("Password")).count();
+        assert_eq!(logins, ended.len(), "{what}: a login that is refused is not repeated");
+    }
+}

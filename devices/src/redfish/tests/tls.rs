@@ -1,0 +1,88 @@
+//! Services with which no TLS is agreed upon: the error names the cause, and the agent that can.
+
+use pod_safety_clock::Env;
+use pod_safety_transport::{Act, DeviceError, Power, Value};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::server::ParsedCertificate;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+
+use super::super::handshake;
+use super::{Stub, switches};
+
+/// X.509 version 1, as older controllers make it.
+const VERSION_1: &str = "-----BEGIN CERTIFICATE-----
+MIIBJDCBywIUXpZRhRXrnw+P1Vug4nm+U3ToadowCgYIKoZIzj0EAwIwFDESMBAG
+A1UEAwwJMTI3LjAuMC4xMCAXDTI2MTEyOTEyNTczN1oYDzIxMjYxMTA1MTI1NzM3
+WjAUMRIwEAYDVQQDDAkxMjcuMC4wLjEwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNC
+AATOpnSYaKuW/zW0oHjeirjOtJX9EqE6e+Qlw4HRWam/kG55W3HBqSy/CwV1OHy0
+GcU3PMUSJ93EN7L7VODa6iShMAoGCCqGSM49BAMCA0gAMEUCIHecHsGPafS2Tg1y
+2gLxIiiiX/WjMTmVyFuE4C+JAHtnAiEAzRop83W73hJ5fEjXop6iHi0GX8yrTSg/
+d06UpVJhkjQ=
+-----END CERTIFICATE-----
+";
+
+/// What an order comes to where a service answers the first message of a handshake with these bytes, and closes.
+async fn answered(bytes: &'static [u8]) -> DeviceError {
+    let stub = Stub::new(switches("On", "Off")).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut order = stub.order(Act::Off);
+    let address = format!("https://{}", listener.local_addr().unwrap());
+    order.parameters.insert("address".to_owned(), Value::Plain(address));
+    let serve = async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut hello = [0; 64];
+        stream.read_exact(&mut hello).await.unwrap();
+        stream.write_all(bytes).await.unwrap();
+        // What is left unread would reset the connection.
+        stream.shutdown().await.unwrap();
+        let _ = stream.read_to_end(&mut Vec::new()).await;
+    };
+    let env = Env::real(1);
+    let (answer, ()) = futures::future::join(super::super::carry_out(&env, &order), serve).await;
+    answer.unwrap_err()
+}
+
+/// Static RSA, and TLS before 1.2: such a service was unreachable, and route and firewall were to be checked.
+#[tokio::test]
+async fn bug_a_service_of_older_tls_was_unreachable() {
+    for (what, bytes) in [
+        ("no common cipher", &[21, 3, 3, 0, 2, 2, 40][..]),
+        ("no common version", &[21, 3, 1, 0, 2, 2, 70]),
+        ("not enough security", &[21, 3, 3, 0, 2, 2, 71]),
+        ("no word", &[]),
+        ("no TLS", b"HTTP/1.0 400 Bad Request\r\n\r\n"),
+    ] {
+        let error = answered(bytes).await;
+        let text = error.to_string();
+        assert!(matches!(error, DeviceError::Tls { .. }), "{what}: {text}");
+        assert!(text.contains("fence_redfish, or fence_ipmilan"), "{what}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn the_certificate_of_an_authority_is_believed_where_it_was_given_itself() {
+    let authority = || {
+        let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params
+    };
+    let root = CertifiedIssuer::self_signed(authority(), KeyPair::generate().unwrap()).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let shown = authority().signed_by(&key, &root).unwrap();
+    let stub = Stub::with(&shown, &key, root.pem(), switches("On", "Off")).await;
+    let error = stub.carry_out(&stub.order(Act::Look)).await.unwrap_err().to_string();
+    assert!(error.contains("put this certificate itself into `ca`"), "{error}");
+    let stub = Stub::with(&shown, &key, shown.pem(), switches("On", "Off")).await;
+    assert_eq!(stub.carry_out(&stub.order(Act::Look)).await.unwrap().power, Power::On);
+}
+
+#[test]
+fn a_certificate_of_version_1_is_named() {
+    let certificate = CertificateDer::from_pem_slice(VERSION_1.as_bytes()).unwrap();
+    let error = ParsedCertificate::try_from(&certificate).map(drop).unwrap_err();
+    let failed = handshake::failed(&std::io::Error::other(error)).to_string();
+    assert!(failed.contains("not X.509 version 3") && failed.contains("fence_redfish"), "{failed}");
+}
