@@ -132,7 +132,7 @@ fn way_out(problem: &str) -> (&'static str, &'static str) {
             (PARAMETERS, "check address, route and firewall from the pods of pod-safety, then the login")
         }
         "TlsNotTrusted" => {
-            ("spec.parameters.ca", "set it to the authority that signed the device's certificate")
+            ("spec.parameters.ca", "set it to the authority that signed the device's certificate, or do what the message says")
         }
         "TimedOut" => {
             ("spec.timeouts.status", "check address and route; a slow device needs a longer timeout")

@@ -139,7 +139,7 @@ async fn fence_vmware_soap() {
     }
     assert_eq!(power(&mine.uuid).await, "poweredOn", "nothing that failed has switched it");
 
-    // A known limit of this agent: what is suspended has its processes in its memory, and counts as off.
+    // What is suspended has its processes in its memory, and this agent calls it off: so its word needs a second fact.
     vcenter.do_to(&neighbour.uuid, "suspend").await.unwrap();
     assert_eq!(device(vcenter.agents(), &neighbour.uuid, PASSWORD).power().await, Power::Off);
 }
@@ -186,7 +186,7 @@ async fn fence_virsh() {
     ours.act(Act::Off).await.unwrap();
     assert!(!runs(UUID));
 
-    // A known limit: a machine that was saved counts as off, and starts with the memory that it had.
+    // A machine that was saved starts with the memory that it had, and this agent calls it off: so its word needs a second fact.
     hypervisor.virsh(&["managedsave", "node-2"]).unwrap();
     assert_eq!((device(OTHER, PASSWORD).power().await, runs(OTHER)), (Power::Off, false));
 }

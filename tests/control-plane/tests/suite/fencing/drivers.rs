@@ -220,7 +220,8 @@ async fn a_remediation_is_answered_by_asking_another_remediator(scene: &Scene) {
         (said("Processing").await, said("Succeeded").await),
         ("True".to_owned(), "Unknown".to_owned())
     );
-    let succeeded = json!({ "conditions": [{ "type": "Succeeded", "status": "True" }] });
+    // It says Succeeded after it deleted the pods, which the policies would deny.
+    let succeeded = json!({ "conditions": [{ "type": "FenceAgentActionSucceeded", "status": "True" }] });
     scene.says(FAR, "w1", &succeeded).await;
     until_phase(&scene.plane, "w1", "Fenced").await;
     assert_eq!(scene.evidence("w1").await["spec"]["kind"], "Remediated");
