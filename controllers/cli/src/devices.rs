@@ -131,9 +131,10 @@ fn way_out(problem: &str) -> (&'static str, &'static str) {
         "Unreachable" => {
             (PARAMETERS, "check address, route and firewall from the pods of pod-safety, then the login")
         }
-        "TlsNotTrusted" => {
-            ("spec.parameters.ca", "set it to the authority that signed the device's certificate, or do what the message says")
-        }
+        "TlsNotTrusted" => (
+            "spec.parameters.ca",
+            "set it to the authority that signed the device's certificate, or do what the message says",
+        ),
         "TimedOut" => {
             ("spec.timeouts.status", "check address and route; a slow device needs a longer timeout")
         }

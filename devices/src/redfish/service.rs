@@ -209,9 +209,9 @@ fn is_redirection(status: StatusCode, method: &Method) -> bool {
 fn session(path: &str, response: &Response<Bytes>) -> Option<String> {
     let body: Option<Named> = object(response.body()).ok();
     let named = [location(response).map(str::to_owned), body.and_then(|body| body.id)];
-    let paths = named.into_iter().flatten().filter_map(|one| place::own_path(&one, path));
+    let mut paths = named.into_iter().flatten().filter_map(|one| place::own_path(&one, path));
     let is_session = |one: &String| one.contains("/Sessions/") && !one.ends_with("/Sessions/");
-    paths.filter(is_session).next()
+    paths.find(is_session)
 }
 
 #[derive(Deserialize)]

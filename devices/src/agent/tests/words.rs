@@ -49,6 +49,51 @@ async fn words_against_the_code_are_garbage() {
     assert!(matches!(look("head -c 300 /dev/urandom; exit 2").await, Err(DeviceError::Garbage { .. })));
 }
 
+/// What agents, their libraries and what they run print, and how they end: only one line is off, and only alone.
+#[tokio::test]
+async fn the_output_of_agents_is_read_to_the_letter() {
+    const FAILS: [&str; 3] = ["Garbage", "Failed", "Unreachable"];
+    for (what, body, read) in [
+        ("in small letters", "echo 'status: off'; exit 2", Some(Power::Off)),
+        ("with the line ends of another system", "printf 'Status: OFF\\r\\n'; exit 2", Some(Power::Off)),
+        (
+            "after a library's warnings",
+            "echo 'DeprecationWarning: x' >&2; echo 'Status: OFF'; exit 2",
+            Some(Power::Off),
+        ),
+        ("after lines of its own", "echo 'Connected'; echo; echo 'Status: OFF'; exit 2", Some(Power::Off)),
+        ("twice", "echo 'Status: OFF'; echo 'Status: OFF'; exit 2", Some(Power::Off)),
+        ("nothing but its code", "exit 0", Some(Power::On)),
+        ("a usage that ends with 2", "echo 'usage: fence_test [-h]'; exit 2", None),
+        ("both", "echo 'Status: OFF'; echo 'Status: ON'; exit 2", None),
+        ("in colours", "printf '\\033[1mStatus: OFF\\033[0m\\n'; exit 2", None),
+        ("with a mark of its encoding", "printf '\\357\\273\\277Status: OFF\\n'; exit 2", None),
+        (
+            "in UTF-16",
+            "printf 'S\\000t\\000a\\000t\\000u\\000s\\000:\\000 \\000O\\000F\\000F\\000'; exit 2",
+            None,
+        ),
+        ("a question", "echo 'Status: OFF?'; exit 2", None),
+        ("with a plug before it", "echo 'plug 3 Status: OFF'; exit 2", None),
+        (
+            "and then a traceback",
+            "echo 'Status: OFF'; echo 'Traceback (most recent call last):' >&2; exit 1",
+            None,
+        ),
+        ("and then a signal", "echo 'Status: OFF'; kill -15 $$", None),
+        ("without end", "yes 'Status: OFF' | head -c 3000000; exit 2", None),
+        ("translated", "echo 'Estado: apagado'; exit 2", None),
+        ("unknown", "echo 'Status: UNKNOWN'; exit 2", None),
+        ("of a list", "echo '1,node-1,OFF'; exit 2", None),
+    ] {
+        match (read, look(body).await) {
+            (Some(power), read) => assert_eq!(read, Ok(power), "{what}"),
+            (None, Err(error)) => assert!(FAILS.contains(&error.category()), "{what}: {error}"),
+            (None, Ok(power)) => panic!("{what}: {power:?}"),
+        }
+    }
+}
+
 /// `off` says that it is off. That is for a look to say.
 #[tokio::test]
 async fn success_is_a_hint() {

@@ -11,6 +11,9 @@ const TOKEN: &str = "X-Auth-Token: abc\r\n";
 
 type Script = fn(&str, &[String]) -> Reply;
 
+/// A service, what an order `off` must come to there, and how often it is given.
+type Row = (&'static str, Script, Result<Power, &'static str>, usize);
+
 fn none(status: u16) -> Reply {
     (status, "", String::new())
 }
@@ -35,7 +38,7 @@ async fn served(act: Act, login: &str, script: Script) -> (Result<Answer, Device
 }
 
 /// What an order `off` must come to, and how often it is given.
-async fn each(rows: &[(&str, Script, Result<Power, &str>, usize)]) {
+async fn each(rows: &[Row]) {
     for (what, script, expected, orders) in rows {
         let (answer, given, asked) = served(Act::Off, "basic", *script).await;
         match (expected, &answer) {
@@ -118,160 +121,162 @@ async fn bug_a_system_that_says_off_was_not_ordered_off() {
     .await;
 }
 
+/// Where an order goes, what answers it, and what is listed of it.
+const ORDERS: &[Row] = &[
+    (
+        "an order is moved to a path with a slash",
+        |line, asked| match line {
+            line if line.starts_with("POST") && !line.ends_with("/") => {
+                (308, "Location: /redfish/v1/Systems/1/Actions/ComputerSystem.Reset/\r\n", String::new())
+            }
+            line if line.starts_with("POST") => none(204),
+            _ => ok(&machine(&asked[..asked.len().saturating_sub(1)])),
+        },
+        Ok(Power::Off),
+        2,
+    ),
+    (
+        "an order is moved twice",
+        |line, asked| match line {
+            line if line.starts_with("POST") && line.ends_with("/") => {
+                (307, "Location: /redfish/v1/x\r\n", String::new())
+            }
+            line if line.starts_with("POST") => (307, "Location: /redfish/v1/x/\r\n", String::new()),
+            _ => ok(&machine(&asked[..0])),
+        },
+        Err("leads in circles"),
+        2,
+    ),
+    (
+        "an order is moved to another host",
+        |line, _| match line {
+            line if line.starts_with("POST") => {
+                (307, "Location: https://192.0.2.1/redfish/v1/x\r\n", String::new())
+            }
+            _ => ok(&system("On")),
+        },
+        Err("192.0.2.1"),
+        1,
+    ),
+    (
+        "what was told is done, and its result is elsewhere",
+        |line, asked| match line {
+            line if line.starts_with("POST") => {
+                (303, "Location: /redfish/v1/TaskService/Tasks/1\r\n", String::new())
+            }
+            _ => ok(&machine(asked)),
+        },
+        Ok(Power::Off),
+        1,
+    ),
+    (
+        "a task",
+        |line, asked| match line {
+            line if line.starts_with("POST") => {
+                let task = json!({ "@odata.type": "#Task.v1_4_0.Task", "TaskState": "Running" });
+                (202, "Location: /redfish/v1/TaskService/TaskMonitors/1\r\n", task.to_string())
+            }
+            _ => ok(&machine(asked)),
+        },
+        Ok(Power::Off),
+        1,
+    ),
+    (
+        "a success in words",
+        |line, asked| match line {
+            line if line.starts_with("POST") => {
+                (200, "", json!({ "error": { "code": "Base.1.8.Success", "message": "ok" } }).to_string())
+            }
+            _ => ok(&machine(asked)),
+        },
+        Ok(Power::Off),
+        1,
+    ),
+    (
+        "no values are listed",
+        |line, asked| with(line, asked, |reset| drop(reset.remove(ALLOWED))),
+        Ok(Power::Off),
+        1,
+    ),
+    (
+        "an empty list of values",
+        |line, asked| with(line, asked, |reset| drop(reset.insert(ALLOWED.into(), json!([])))),
+        Ok(Power::Off),
+        1,
+    ),
+    (
+        "values that are null",
+        |line, asked| with(line, asked, |reset| drop(reset.insert(ALLOWED.into(), Json::Null))),
+        Ok(Power::Off),
+        1,
+    ),
+    (
+        "values among which is null",
+        |line, asked| {
+            with(line, asked, |reset| drop(reset.insert(ALLOWED.into(), json!([null, "ForceOff"]))))
+        },
+        Ok(Power::Off),
+        1,
+    ),
+    (
+        "values that stand nowhere",
+        |line, asked| match line.ends_with("/Info") {
+            true => none(404),
+            false => with(line, asked, |reset| {
+                drop(reset.remove(ALLOWED));
+                drop(reset.insert("@Redfish.ActionInfo".into(), json!("/redfish/v1/Info")));
+            }),
+        },
+        Ok(Power::Off),
+        1,
+    ),
+    (
+        "a target with its host",
+        |line, asked| match told(asked) || line.starts_with("POST") {
+            true => with(line, asked, |_| {}),
+            false => with(line, asked, |reset| {
+                drop(reset.insert("target".into(), json!("https://192.0.2.1/redfish/v1/x")))
+            }),
+        },
+        Err("no target below /redfish/v1/"),
+        0,
+    ),
+    (
+        "no actions",
+        |_, _| ok(&json!({ "PowerState": "On", "Actions": null })),
+        Err("no action ComputerSystem.Reset"),
+        0,
+    ),
+    (
+        "actions that are a list",
+        |_, _| ok(&json!({ "PowerState": "On", "Actions": [] })),
+        Err("no action ComputerSystem.Reset"),
+        0,
+    ),
+    (
+        "it closes a connection that it kept",
+        |line, asked| match asked.len() {
+            2 => none(0),
+            _ if line.starts_with("POST") => none(204),
+            _ => ok(&machine(asked)),
+        },
+        Ok(Power::Off),
+        1,
+    ),
+    ("it reads nothing", |_, _| none(204), Err("204 No Content: an empty answer"), 0),
+    ("it says nothing", |_, _| (200, "", "  ".to_owned()), Err("200 OK: an empty answer"), 0),
+    ("too many requests", |_, _| none(429), Err("429"), 0),
+    (
+        "a state that is no word",
+        |line, _| if line.starts_with("POST") { none(400) } else { ok(&json!({ "PowerState": 2 })) },
+        Err("no action"),
+        0,
+    ),
+];
+
 #[tokio::test]
 async fn an_order_is_taken_by_services_of_every_kind() {
-    each(&[
-        (
-            "an order is moved to a path with a slash",
-            |line, asked| match line {
-                line if line.starts_with("POST") && !line.ends_with("/") => {
-                    (308, "Location: /redfish/v1/Systems/1/Actions/ComputerSystem.Reset/\r\n", String::new())
-                }
-                line if line.starts_with("POST") => none(204),
-                _ => ok(&machine(&asked[..asked.len().saturating_sub(1)])),
-            },
-            Ok(Power::Off),
-            2,
-        ),
-        (
-            "an order is moved twice",
-            |line, asked| match line {
-                line if line.starts_with("POST") && line.ends_with("/") => {
-                    (307, "Location: /redfish/v1/x\r\n", String::new())
-                }
-                line if line.starts_with("POST") => (307, "Location: /redfish/v1/x/\r\n", String::new()),
-                _ => ok(&machine(&asked[..0])),
-            },
-            Err("leads in circles"),
-            2,
-        ),
-        (
-            "an order is moved to another host",
-            |line, _| match line {
-                line if line.starts_with("POST") => {
-                    (307, "Location: https://192.0.2.1/redfish/v1/x\r\n", String::new())
-                }
-                _ => ok(&system("On")),
-            },
-            Err("192.0.2.1"),
-            1,
-        ),
-        (
-            "what was told is done, and its result is elsewhere",
-            |line, asked| match line {
-                line if line.starts_with("POST") => {
-                    (303, "Location: /redfish/v1/TaskService/Tasks/1\r\n", String::new())
-                }
-                _ => ok(&machine(asked)),
-            },
-            Ok(Power::Off),
-            1,
-        ),
-        (
-            "a task",
-            |line, asked| match line {
-                line if line.starts_with("POST") => {
-                    let task = json!({ "@odata.type": "#Task.v1_4_0.Task", "TaskState": "Running" });
-                    (202, "Location: /redfish/v1/TaskService/TaskMonitors/1\r\n", task.to_string())
-                }
-                _ => ok(&machine(asked)),
-            },
-            Ok(Power::Off),
-            1,
-        ),
-        (
-            "a success in words",
-            |line, asked| match line {
-                line if line.starts_with("POST") => {
-                    (200, "", json!({ "error": { "code": "Base.1.8.Success", "message": "ok" } }).to_string())
-                }
-                _ => ok(&machine(asked)),
-            },
-            Ok(Power::Off),
-            1,
-        ),
-        (
-            "no values are listed",
-            |line, asked| with(line, asked, |reset| drop(reset.remove(ALLOWED))),
-            Ok(Power::Off),
-            1,
-        ),
-        (
-            "an empty list of values",
-            |line, asked| with(line, asked, |reset| drop(reset.insert(ALLOWED.into(), json!([])))),
-            Ok(Power::Off),
-            1,
-        ),
-        (
-            "values that are null",
-            |line, asked| with(line, asked, |reset| drop(reset.insert(ALLOWED.into(), Json::Null))),
-            Ok(Power::Off),
-            1,
-        ),
-        (
-            "values among which is null",
-            |line, asked| {
-                with(line, asked, |reset| drop(reset.insert(ALLOWED.into(), json!([null, "ForceOff"]))))
-            },
-            Ok(Power::Off),
-            1,
-        ),
-        (
-            "values that stand nowhere",
-            |line, asked| match line.ends_with("/Info") {
-                true => none(404),
-                false => with(line, asked, |reset| {
-                    drop(reset.remove(ALLOWED));
-                    drop(reset.insert("@Redfish.ActionInfo".into(), json!("/redfish/v1/Info")));
-                }),
-            },
-            Ok(Power::Off),
-            1,
-        ),
-        (
-            "a target with its host",
-            |line, asked| match told(asked) || line.starts_with("POST") {
-                true => with(line, asked, |_| {}),
-                false => with(line, asked, |reset| {
-                    drop(reset.insert("target".into(), json!("https://192.0.2.1/redfish/v1/x")))
-                }),
-            },
-            Err("no target below /redfish/v1/"),
-            0,
-        ),
-        (
-            "no actions",
-            |_, _| ok(&json!({ "PowerState": "On", "Actions": null })),
-            Err("no action ComputerSystem.Reset"),
-            0,
-        ),
-        (
-            "actions that are a list",
-            |_, _| ok(&json!({ "PowerState": "On", "Actions": [] })),
-            Err("no action ComputerSystem.Reset"),
-            0,
-        ),
-        (
-            "it closes a connection that it kept",
-            |line, asked| match asked.len() {
-                2 => none(0),
-                _ if line.starts_with("POST") => none(204),
-                _ => ok(&machine(asked)),
-            },
-            Ok(Power::Off),
-            1,
-        ),
-        ("it reads nothing", |_, _| none(204), Err("204 No Content: an empty answer"), 0),
-        ("it says nothing", |_, _| (200, "", "  ".to_owned()), Err("200 OK: an empty answer"), 0),
-        ("too many requests", |_, _| none(429), Err("429"), 0),
-        (
-            "a state that is no word",
-            |line, _| if line.starts_with("POST") { none(400) } else { ok(&json!({ "PowerState": 2 })) },
-            Err("no action"),
-            0,
-        ),
-    ])
-    .await;
+    each(ORDERS).await;
 }
 
 const ALLOWED: &str = "ResetType@Redfish.AllowableValues";

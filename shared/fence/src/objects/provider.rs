@@ -34,6 +34,7 @@ pub(super) struct Row {
     pub(super) kind: &'static str,
     pub(super) end: End,
     /// Where that was read.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for readers; a test asks each row for it"))]
     pub(super) source: &'static str,
 }
 
