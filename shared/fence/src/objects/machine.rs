@@ -93,7 +93,9 @@ pub(super) async fn resolve(
 /// Danger note: an object without a finalizer is gone as soon as it is deleted, whether its machine runs or not. With one it is
 /// kept for as long as its provider wants.
 fn is_kept(kind: &Kind, path: &str, object: &Value) -> Result<(), DeviceError> {
-    Provider::of(kind, object).ends_off(kind.driver).map_err(|why| failed(format!("{path}: {why}")))?;
+    Provider::of(kind.driver, object)
+        .ends_off(kind.driver)
+        .map_err(|why| failed(format!("{path}: {why}")))?;
     let finalizers = object.pointer("/metadata/finalizers").and_then(Value::as_array);
     match finalizers.is_some_and(|all| !all.is_empty()) {
         true => Ok(()),

@@ -6,7 +6,6 @@
 
 use serde_json::Value;
 
-use super::machine::Kind;
 use super::text;
 use crate::api::DeviceDriver;
 
@@ -190,9 +189,9 @@ pub(super) const TABLE: [Row; 25] = [
 
 impl<'a> Provider<'a> {
     /// Who provides the machine of this object.
-    pub(super) fn of(kind: &Kind, object: &'a Value) -> Self {
+    pub(super) fn of(driver: DeviceDriver, object: &'a Value) -> Self {
         let group_of = |version: &'a str| version.split_once('/').map_or("", |(group, _)| group);
-        let (group, named) = match kind.driver {
+        let (group, kind) = match driver {
             DeviceDriver::OpenShiftMachine => (
                 group_of(text(object, "/spec/providerSpec/value/apiVersion")),
                 text(object, "/spec/providerSpec/value/kind"),
@@ -207,7 +206,7 @@ impl<'a> Provider<'a> {
                 (if group.is_empty() { older } else { group }, text(object, "/spec/infrastructureRef/kind"))
             }
         };
-        Self { group, kind: named }
+        Self { group, kind }
     }
 
     fn row(&self, driver: DeviceDriver) -> Option<&'static Row> {
@@ -263,30 +262,21 @@ mod tests {
 
     use serde_json::json;
 
-    use super::super::machine::{CLUSTER_API, KARPENTER, OPENSHIFT};
     use super::*;
 
-    /// An object with this provider, as it is written today.
-    fn object(driver: DeviceDriver, group: &str, kind: &str) -> (&'static Kind, Value) {
-        let version = format!("{group}/v1");
-        match driver {
-            DeviceDriver::OpenShiftMachine => (
-                &OPENSHIFT,
-                json!({ "spec": { "providerSpec": { "value": { "apiVersion": version, "kind": kind } } } }),
-            ),
-            DeviceDriver::NodeClaim => {
-                (&KARPENTER, json!({ "spec": { "nodeClassRef": { "group": group, "kind": kind } } }))
-            }
-            _ => (
-                &CLUSTER_API,
-                json!({ "spec": { "infrastructureRef": { "apiGroup": group, "kind": kind } } }),
-            ),
-        }
-    }
-
+    /// What is judged of an object with this provider, as it is written today.
     fn judged(driver: DeviceDriver, group: &str, kind: &str) -> Result<(), String> {
-        let (kind, object) = object(driver, group, kind);
-        Provider::of(kind, &object).ends_off(driver)
+        let version = format!("{group}/v1");
+        let object = match driver {
+            DeviceDriver::OpenShiftMachine => {
+                json!({ "spec": { "providerSpec": { "value": { "apiVersion": version, "kind": kind } } } })
+            }
+            DeviceDriver::NodeClaim => {
+                json!({ "spec": { "nodeClassRef": { "group": group, "kind": kind } } })
+            }
+            _ => json!({ "spec": { "infrastructureRef": { "apiGroup": group, "kind": kind } } }),
+        };
+        Provider::of(driver, &object).ends_off(driver)
     }
 
     #[test]
@@ -332,7 +322,7 @@ mod tests {
         let older = format!("{INFRASTRUCTURE}/v1beta1");
         let machine =
             json!({ "spec": { "infrastructureRef": { "apiVersion": older, "kind": "AWSMachine" } } });
-        assert_eq!(Provider::of(&CLUSTER_API, &machine).ends_off(DeviceDriver::Machine), Ok(()));
+        assert_eq!(Provider::of(DeviceDriver::Machine, &machine).ends_off(DeviceDriver::Machine), Ok(()));
         let group = "awsproviderconfig.openshift.io";
         assert_eq!(judged(DeviceDriver::OpenShiftMachine, group, "AWSMachineProviderConfig"), Ok(()));
     }
