@@ -4,21 +4,25 @@
 //! Without it two looks that say off show only what was so before anything was ordered: a machine that is suspended and continues
 //! later, or a management controller that was reset and does not know yet.
 
-use super::Acting;
 use super::asking::Asked;
+use super::incident::still_lost;
 use super::looks::Looked;
 use super::render::Facts;
+use super::{Acting, Target};
 use crate::api::{Attempt, DeviceRef};
 use crate::outcome::Outcome;
 use crate::transport::{Answer, DeviceError, Identity};
 
-/// Which of these devices, all of them in doubt, report the machine on. One that does not answer is ordered all the same.
+/// Which of these devices, all of them in doubt, report the machine on. One that does not answer is ordered all the same. The node
+/// must be lost afterwards as before.
 pub(super) async fn on(
     acting: &Acting<'_>,
+    target: &Target,
     in_doubt: &[DeviceRef],
     facts: &Facts,
 ) -> Result<Vec<DeviceRef>, Outcome> {
     let looked = acting.while_leading(acting.looker.look(in_doubt, facts, &[])).await?;
+    still_lost(acting, &target.spec).await?;
     let on = looked.into_iter().map(|looked| looked.sample);
     Ok(on
         .filter(|sample| sample.power == "On" && sample.identity != "Mismatch")

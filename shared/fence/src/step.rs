@@ -132,8 +132,7 @@ async fn attempt(acting: &Acting<'_>, target: &Target) -> Result<(), Outcome> {
     }
     if let Some(last) = wanted.attempts.last_mut() {
         if !in_doubt.is_empty() {
-            last.met = met::on(acting, &in_doubt, &facts).await?;
-            still_lost(acting, &target.spec).await?;
+            last.met = met::on(acting, target, &in_doubt, &facts).await?;
         }
         last.objects = orders.iter().filter_map(|(_, asked)| asked.object().cloned()).collect();
     }
