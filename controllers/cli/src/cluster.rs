@@ -271,9 +271,15 @@ pub(crate) async fn open(options: &ConnectOptions) -> anyhow::Result<Session> {
     let metrics = Metrics::new().context("setting up metrics")?;
     let connection = Connection::open(options, env.clone(), metrics.client).await?;
     let reached = waiting(|| format!("the API server: {}", connection.target()), connection.server()).await;
+    let place = connection.target().place();
     match reached {
+        Err(error @ ApiError::Refused { code: 400 | 401, .. }) => {
+            Err(anyhow::Error::from(error).context(format!("asking {place}")))
+        }
         // What it refuses to say of itself is not needed to talk to it.
         Ok(_) | Err(ApiError::Refused { .. }) => Ok(Session { connection, env }),
+        Err(error @ ApiError::TimedOut { .. }) => Err(anyhow::Error::from(error)
+            .context(format!("reaching {place}; check address, route, VPN and firewall"))),
         Err(error) => Err(error.into()),
     }
 }

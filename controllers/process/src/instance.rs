@@ -155,7 +155,7 @@ pub async fn run(
     let running = Running { env: env.clone(), authority, leadership, stop };
     start_controllers(&config, &around, &metrics, &beats, &running)?;
     export_traces(&config, &around, &connection, &metrics, &running)?;
-    follow(&kinds, &connection, &cache, &env, &metrics.cache)?;
+    follow(&kinds, &connection, &cache, &env, &metrics.cache);
     if config.mode != Mode::Observe {
         let (leadership, identity) = (Arc::clone(&running.leadership), config.identity.clone());
         let writing = events.write_for_ever(connection.clone(), leadership, COMPONENT, identity);

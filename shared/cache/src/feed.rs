@@ -25,7 +25,7 @@ use crate::clock::{Collects, Env, Mono, Task};
 use crate::metrics::CacheMetrics;
 use crate::model::Kind;
 use crate::wire::{Raw, WireError};
-use pod_safety_client::{ApiError, Call, ConfigError, Connection, ListStream, error_chain, page_path};
+use pod_safety_client::{ApiError, Call, Connection, ListStream, error_chain, page_path};
 #[cfg(test)]
 pub(super) use watch::WATCH_SILENCE;
 use watch::{AHEAD, End};
@@ -58,16 +58,13 @@ const SHORT: Duration = Duration::from_secs(1);
 const LOG_AGAIN: Duration = Duration::from_secs(60);
 
 /// Starts one feed for each of `kinds`. They run until the process ends.
-///
-/// # Errors
-/// What the configuration of the connection names cannot be read any more.
 pub fn follow(
     kinds: &[Kind],
     connection: &Connection,
     cache: &Arc<Cache>,
     env: &Env,
     metrics: &CacheMetrics,
-) -> Result<(), ConfigError> {
+) {
     if kinds.contains(&Kind::Budgets) {
         cache.select();
     }
@@ -81,7 +78,7 @@ pub fn follow(
         metrics.synced(*kind, false);
         // Of these there may be hundreds of thousands.
         let apart = matches!(kind, Kind::Pods | Kind::Nodes | Kind::NodeLeases);
-        let connection = if apart { connection.apart()? } else { connection.clone() };
+        let connection = if apart { connection.apart() } else { connection.clone() };
         let around =
             Around { connection, cache: Arc::clone(cache), env: env.clone(), metrics: metrics.clone() };
         let collects = Collects::default();
@@ -92,7 +89,6 @@ pub fn follow(
             env.spawner.spawn(kind.resource(), task);
         }
     }
-    Ok(())
 }
 
 /// What a feed works with.

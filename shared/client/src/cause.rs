@@ -2,10 +2,14 @@
 
 use std::error::Error;
 use std::io;
+use std::time::Duration;
 
-use kube::client::{AuthError, RustlsTlsError};
-use kube::config::{InClusterError, KubeconfigError, LoadDataError};
-use rustls::CertificateError;
+use kube::client::RustlsTlsError;
+use kube::config::InClusterError;
+use rustls::{AlertDescription, CertificateError};
+
+use super::login::LoginError;
+use super::route::ProxyFailed;
 
 /// The words for the deepest cause that says something: what lies above it says only that something failed.
 pub(crate) fn cause(error: &(dyn Error + 'static)) -> String {
@@ -14,12 +18,11 @@ pub(crate) fn cause(error: &(dyn Error + 'static)) -> String {
         let known = at
             .downcast_ref::<rustls::Error>()
             .map(of_tls)
-            .or_else(|| at.downcast_ref::<AuthError>().and_then(of_login))
+            .or_else(|| at.downcast_ref::<LoginError>().map(ToString::to_string))
+            .or_else(|| at.downcast_ref::<ProxyFailed>().map(of_proxy))
             .or_else(|| at.downcast_ref::<RustlsTlsError>().and_then(of_identity))
-            .or_else(|| at.downcast_ref::<KubeconfigError>().and_then(of_kubeconfig))
-            .or_else(|| at.downcast_ref::<LoadDataError>().and_then(of_data))
             .or_else(|| at.downcast_ref::<InClusterError>().and_then(of_pod))
-            .or_else(|| at.downcast_ref::<io::Error>().filter(|io| io.get_ref().is_none()).map(of_io));
+            .or_else(|| at.downcast_ref::<io::Error>().filter(|io| io.get_ref().is_none()).map(of_wire));
         if let Some(known) = known {
             return known;
         }
@@ -27,18 +30,40 @@ pub(crate) fn cause(error: &(dyn Error + 'static)) -> String {
         let wrapped = at.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
         match wrapped.map(|inner| inner as &(dyn Error + 'static)).or_else(|| at.source()) {
             Some(deeper) => at = deeper,
-            None => return in_one_line(&at.to_string()),
+            None => return of_text(&in_one_line(&at.to_string())),
         }
     }
 }
 
+/// What a library says in its own words alone.
+fn of_text(text: &str) -> String {
+    match text.split_once("failed to lookup address information: ") {
+        Some((_, why)) => format!(
+            "no address is known for this name ({why}); check server of the kubeconfig, and the name server"
+        ),
+        None => text.to_owned(),
+    }
+}
+
 /// Parsers draw below their first lines where they stopped.
-fn in_one_line(text: &str) -> String {
+pub(crate) fn in_one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+/// Why nothing answers, and what to look at.
+fn of_wire(error: &io::Error) -> String {
+    let hint = match error.kind() {
+        io::ErrorKind::ConnectionRefused => "; does it run, and is this its address?",
+        io::ErrorKind::TimedOut | io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
+            "; check address, route, VPN and firewall"
+        }
+        _ => "",
+    };
+    format!("{}{hint}", of_io(error))
+}
+
 /// An error of the system, without its number.
-fn of_io(error: &io::Error) -> String {
+pub(crate) fn of_io(error: &io::Error) -> String {
     let text = error.to_string();
     let words = text.split_once(" (os error").map_or(&*text, |(words, _)| words);
     let mut letters = words.chars();
@@ -48,9 +73,7 @@ fn of_io(error: &io::Error) -> String {
 fn of_tls(error: &rustls::Error) -> String {
     match error {
         rustls::Error::InvalidCertificate(why) => of_certificate(why),
-        rustls::Error::AlertReceived(alert) => {
-            format!("the API server ended the TLS connection: {}", as_words(&format!("{alert:?}")))
-        }
+        rustls::Error::AlertReceived(alert) => of_alert(*alert),
         rustls::Error::InvalidMessage(_) => {
             "what answers there does not speak TLS: the address may need http:// or another port".to_owned()
         }
@@ -62,20 +85,47 @@ fn of_tls(error: &rustls::Error) -> String {
     }
 }
 
+/// Why the other side ended the handshake.
+fn of_alert(alert: AlertDescription) -> String {
+    let why = as_words(name_of(&format!("{alert:?}")));
+    let hint = match alert {
+        AlertDescription::HandshakeFailure | AlertDescription::InsufficientSecurity => {
+            "; its certificate may be on the curve P-521, or it may speak only TLS 1.1 or ciphers without forward secrecy, which this program does not have"
+        }
+        AlertDescription::CertificateRequired
+        | AlertDescription::BadCertificate
+        | AlertDescription::UnknownCA
+        | AlertDescription::CertificateExpired => {
+            "; check client-certificate and client-key of the kubeconfig"
+        }
+        AlertDescription::ProtocolVersion => "; it speaks no TLS 1.2 or 1.3",
+        AlertDescription::UnrecognisedName => "; check the address, or tls-server-name",
+        _ => "",
+    };
+    format!("the API server ended the TLS connection: {why}{hint}")
+}
+
 fn of_certificate(error: &CertificateError) -> String {
     match error {
         CertificateError::UnknownIssuer => {
-            "its certificate was not issued by the certificate-authority that the kubeconfig names".to_owned()
+            "its certificate was not issued by the certificate-authority that the kubeconfig names; is it another cluster's, or was it renewed? Take the kubeconfig anew from the cluster".to_owned()
         }
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
-            "its certificate has expired, or the clock of this machine is wrong".to_owned()
+            "its certificate has expired, or the clock of this machine is wrong; renew it (kubeadm certs renew apiserver, or as your distribution does)".to_owned()
         }
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-            "its certificate is not valid yet, or the clock of this machine is wrong".to_owned()
+            "its certificate is not valid yet, or the clock of this machine is wrong; compare the clocks".to_owned()
         }
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
             "its certificate was not issued for this address: use another address, or tls-server-name"
                 .to_owned()
+        }
+        CertificateError::Other(other) if other.0.to_string().contains("CaUsedAsEndEntity") => {
+            "the API server shows the certificate of an authority (CA:TRUE); issue one for the server with basicConstraints=CA:FALSE, or put this one itself into certificate-authority".to_owned()
+        }
+        CertificateError::UnsupportedSignatureAlgorithmContext { .. }
+        | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
+            "its certificate, or that of its authority, is signed in a way that this program does not have, such as SHA-1, or the curve P-521; issue it anew with P-256, P-384, Ed25519 or RSA of 2048 bits and SHA-256".to_owned()
         }
         CertificateError::Other(other) if other.0.to_string().contains("UnsupportedCertVersion") => {
             "a certificate is X.509 version 1, which has no extensions; issue it anew as version 3, such as by openssl x509 -req -extfile FILE with extendedKeyUsage=clientAuth in FILE".to_owned()
@@ -106,79 +156,86 @@ fn as_words(name: &str) -> String {
     words
 }
 
-fn of_login(error: &AuthError) -> Option<String> {
-    Some(match error {
-        AuthError::AuthExecStart(why) => {
-            format!("the login command of the kubeconfig cannot be started: {}", of_io(why))
+/// A proxy that cannot be reached, or refuses.
+fn of_proxy(error: &ProxyFailed) -> String {
+    let why = cause(&*error.source);
+    let why = match &*why {
+        "tunnel error: unsuccessful" => {
+            "it refuses to connect to this address; ask whoever runs it, or name the address in NO_PROXY"
         }
-        AuthError::AuthExecRun { cmd, out } => {
-            let said = String::from_utf8_lossy(&out.stderr);
-            let said = said.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("it said nothing");
-            format!("the login command {cmd} of the kubeconfig failed ({}): {said}", out.status)
+        "tunnel error: proxy authorization required" => {
+            "it asks for a login: give http://USER:PASSWORD@PROXY"
         }
-        AuthError::ReadTokenFile(why, file) => {
-            format!("the token file {} cannot be read: {}", file.display(), of_io(why))
-        }
-        _ => return None,
-    })
+        "tunnel error: unexpected end of file" => "it ended the connection",
+        other => other,
+    };
+    format!("the proxy {}: {why}", error.proxy)
 }
 
+/// What is wrong with the authorities of this machine.
 fn of_identity(error: &RustlsTlsError) -> Option<String> {
     Some(match error {
-        RustlsTlsError::InvalidPrivateKey(why) => {
-            format!("the client certificate is refused: {}", of_tls(why))
-        }
-        RustlsTlsError::MissingPrivateKey => {
-            "the client key is missing; allowed is a key as PKCS8, or of RSA as PKCS1".to_owned()
-        }
-        RustlsTlsError::MissingCertificate => "the client certificate is missing".to_owned(),
-        RustlsTlsError::InvalidIdentityPem(_) => "the client certificate or its key is not PEM".to_owned(),
         RustlsTlsError::AddRootCertificate(why) => {
-            format!("certificate-authority cannot be used: {}", as_words(name_of(&format!("{why:?}"))))
+            format!(
+                "the certificate authorities of this machine cannot be read, and the kubeconfig names none: {}",
+                cause(&**why)
+            )
         }
-        _ => return None,
-    })
-}
-
-fn of_kubeconfig(error: &KubeconfigError) -> Option<String> {
-    let data = |field: &str, why: &LoadDataError| {
-        format!("{field}: {}", of_data(why).unwrap_or_else(|| in_one_line(&why.to_string())))
-    };
-    Some(match error {
-        KubeconfigError::CurrentContextNotSet => "it has no current-context; give --context".to_owned(),
-        KubeconfigError::LoadContext(name) => format!("it has no context {name}"),
-        KubeconfigError::LoadClusterOfContext(name) => {
-            format!("its context names the cluster {name}, which it does not have")
-        }
-        KubeconfigError::FindPath => "there is no home folder to look in; give --kubeconfig".to_owned(),
-        KubeconfigError::ReadConfig(why, _) => of_io(why),
-        KubeconfigError::Parse(why) => {
-            format!("it is not the YAML of a kubeconfig: {}", unquoted(&why.to_string()))
-        }
-        KubeconfigError::MissingClusterUrl => "its cluster has no server".to_owned(),
-        KubeconfigError::ParseClusterUrl(why) => format!("server of its cluster is no address: {why}"),
-        KubeconfigError::ParseProxyUrl(why) => format!("proxy-url is no address: {why}"),
-        KubeconfigError::LoadCertificateAuthority(why) => data("certificate-authority", why),
-        KubeconfigError::LoadClientCertificate(why) => data("client-certificate", why),
-        KubeconfigError::LoadClientKey(why) => data("client-key", why),
-        KubeconfigError::ParseCertificates(_) => "certificate-authority is not PEM".to_owned(),
         _ => return None,
     })
 }
 
 /// The first sentence of a parser: below it the place is drawn.
-fn unquoted(text: &str) -> String {
-    in_one_line(text.lines().next().unwrap_or_default()).replace('"', "'")
+pub(crate) fn first_line(text: &str) -> String {
+    let line = in_one_line(text.lines().next().unwrap_or_default()).replace('"', "'");
+    line.strip_prefix("error: ").map_or(line.clone(), str::to_owned)
 }
 
-fn of_data(error: &LoadDataError) -> Option<String> {
-    Some(match error {
-        LoadDataError::DecodeBase64(why) => format!("its data is not base64: {why}"),
-        LoadDataError::ReadFile(why, file) => {
-            format!("the file {} cannot be read: {}", file.display(), of_io(why))
+/// Nobody reads nanoseconds.
+pub(crate) const fn in_words(after: Duration) -> Duration {
+    if after.as_secs() == 0 {
+        Duration::from_millis(after.as_millis() as u64)
+    } else {
+        Duration::from_secs(after.as_secs())
+    }
+}
+
+/// Code, reason and message, each said once: an answer that is not the API's has no reason, and many messages repeat code or reason.
+pub(crate) fn of_answer(code: u16, reason: &str, message: &str) -> String {
+    let head = if reason.is_empty() { code.to_string() } else { format!("{code} {reason}") };
+    let mut rest = message.trim();
+    for said in [&*code.to_string(), reason] {
+        rest = without(rest, said);
+    }
+    let hint = match (code, rest.contains("HTTP request to an HTTPS server")) {
+        (400, true) => "; write https:// before the server of the kubeconfig",
+        (401, _) => {
+            "; it does not accept this login: log in anew, or look at the user of the kubeconfig (in a pod: at its service account)"
         }
-        LoadDataError::NoBase64DataOrFile => "it has neither data nor a file".to_owned(),
-    })
+        _ => "",
+    };
+    let rest = if hint.is_empty() { rest } else { rest.trim_end_matches('.') };
+    if rest.is_empty() { format!("{head}{hint}") } else { format!("{head}: {rest}{hint}") }
+}
+
+/// `text` without `said` at its beginning.
+fn without<'t>(text: &'t str, said: &str) -> &'t str {
+    let Some((first, rest)) = text.split_at_checked(said.len()) else { return text };
+    let ends = rest.is_empty() || rest.starts_with([':', ' ']);
+    if said.is_empty() || !first.eq_ignore_ascii_case(said) || !ends {
+        return text;
+    }
+    // A word of a sentence is no repetition: `Forbidden pods`.
+    match rest.strip_prefix(':') {
+        Some(rest) => rest.trim_start(),
+        None if rest.is_empty() || said.bytes().all(|byte| byte.is_ascii_digit()) => rest.trim_start(),
+        None => text,
+    }
+}
+
+/// Whether nothing was sent, for nobody said who we are.
+pub(crate) fn is_login(error: &(dyn Error + 'static)) -> bool {
+    std::iter::successors(Some(error), |&error| error.source()).any(|error| error.is::<LoginError>())
 }
 
 fn of_pod(error: &InClusterError) -> Option<String> {
@@ -193,5 +250,7 @@ fn of_pod(error: &InClusterError) -> Option<String> {
     })
 }
 
+#[cfg(test)]
+mod fuzz;
 #[cfg(test)]
 mod tests;

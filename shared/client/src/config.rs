@@ -1,15 +1,26 @@
 //! Where the API server is and who we are to it.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use kube::Config;
-use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+use http::{HeaderName, HeaderValue, Uri};
+use kube::client::ConfigExt as _;
+use rustls::ClientConfig;
 use serde::Serialize;
 
 use super::cause::cause;
+use super::kubeconfig::{self, ActAs, Chosen, Cluster, Unfit};
+use super::login::Login;
+use super::proxy::{self, Variables};
+use super::route::{Connector, Route, Tls};
+use super::tls::{self, Believes};
+use pod_safety_clock::Env;
+
+/// A longer address is none, and with a path behind it more than a request may have.
+const LONGEST_ADDRESS: usize = 4096;
 
 /// What a person can say about the connection.
 #[derive(Clone, Debug, Default)]
@@ -122,68 +133,256 @@ pub enum ConfigError {
     },
 }
 
-impl ConfigError {
-    pub(crate) fn unusable(error: &kube::Error, target: &Target) -> Self {
-        Self::Unusable { place: target.place(), why: cause(error) }
+impl From<Unfit> for ConfigError {
+    fn from(unfit: Unfit) -> Self {
+        Self::Kubeconfig { path: unfit.path, why: unfit.why }
     }
 }
 
-/// Reads the configuration and switches off what would act behind our back.
-pub(crate) async fn load(options: &ConnectOptions) -> Result<(Config, Target), ConfigError> {
-    let (config, context) = find(options).await?;
-    adapted(config, context, options)
+/// A way to the API server, and what it leads to.
+pub(crate) struct Way {
+    pub(crate) route: Route,
+    pub(crate) target: Target,
+    pub(crate) namespace: String,
 }
 
-fn adapted(
-    mut config: Config,
-    context: Option<String>,
+/// What this process finds around it.
+pub(crate) struct Around<'a> {
+    pub(crate) env: &'a Env,
+    pub(crate) variable: &'a (dyn Fn(&str) -> Option<OsString> + Sync),
+}
+
+impl Around<'_> {
+    fn home(&self) -> Option<PathBuf> {
+        (self.variable)("HOME").filter(|home| !home.is_empty()).map(PathBuf::from).or_else(std::env::home_dir)
+    }
+
+    fn proxies(&self) -> Variables {
+        Variables::read(|name| (self.variable)(name).and_then(|value| value.into_string().ok()))
+    }
+}
+
+/// Reads the configuration.
+pub(crate) async fn load(options: &ConnectOptions, around: &Around<'_>) -> Result<Way, ConfigError> {
+    let (way, login) = match find(options, around)? {
+        Found::Kubeconfig(chosen) => of_kubeconfig(*chosen, options, around)?,
+        Found::Pod => of_pod(options, around)?,
+    };
+    let unusable = |why: String| ConfigError::Unusable { place: way.target.place(), why };
+    login.begin().await.map_err(|error| unusable(error.to_string()))?;
+    Ok(way)
+}
+
+fn of_kubeconfig(
+    chosen: Chosen,
     options: &ConnectOptions,
-) -> Result<(Config, Target), ConfigError> {
-    if let Some(server) = &options.server {
-        config.cluster_url = address(server)?;
-    }
-    if options.user.is_some() {
-        config.auth_info.impersonate.clone_from(&options.user);
-    }
-    if !options.groups.is_empty() {
-        if config.auth_info.impersonate.is_none() {
-            return Err(ConfigError::GroupsWithoutUser);
+    around: &Around<'_>,
+) -> Result<(Way, Arc<Login>), ConfigError> {
+    let Chosen { context, namespace, cluster, user, cluster_at, user_at } = chosen;
+    let unfit = |why: String| ConfigError::from(cluster_at.unfit(&why));
+    let server = match &options.server {
+        Some(server) => address(server)?,
+        None => base(&cluster.server).map_err(|why| unfit(format!("server {:?} {why}", cluster.server)))?,
+    };
+    let is_tls = server.scheme_str() == Some("https");
+    let target = Target { context, server: shown(&server), user: None };
+    let proxy = proxy::before(&server, cluster.proxy.as_deref(), &around.proxies());
+    let proxy = proxy.map_err(|why| match cluster.proxy {
+        Some(_) => unfit(why),
+        None => ConfigError::Unusable { place: target.place(), why },
+    })?;
+    let login = Login::of(&user, &cluster, is_tls, around.env);
+    let login = Arc::new(login.map_err(|error| ConfigError::from(user_at.unfit(&error.to_string())))?);
+    let hop_is_tls = proxy.as_ref().is_some_and(|proxy| proxy.address.scheme_str() == Some("https"));
+    let speaks =
+        if is_tls || hop_is_tls { trusts(&cluster).map_err(unfit)? } else { tls::nobody().map_err(unfit)? };
+    let name = cluster.server_name.map(|name| {
+        let parsed = name.clone().try_into();
+        parsed.map_err(|_not_one| unfit(format!("tls-server-name {name:?} is no name of a host")))
+    });
+    let name = name.transpose()?;
+    let act_as = user.act_as.unwrap_or_default();
+    let way = Connection { server, proxy, speaks, is_tls, name, act_as };
+    Ok((way.with(options, target, namespace, &login)?, login))
+}
+
+/// How TLS is spoken within a cluster. Without an authority it is that of this machine.
+fn trusts(cluster: &Cluster) -> Result<ClientConfig, String> {
+    let believes = match &cluster.authority {
+        _ if cluster.insecure => Believes::Anyone,
+        Some(pem) if !pem.is_empty() => {
+            Believes::These(tls::bundle(pem).map_err(|why| format!("certificate-authority: {why}"))?)
         }
-        config.auth_info.impersonate_groups = Some(options.groups.clone());
+        _ => {
+            let machine = kube::Config::new(Uri::default()).rustls_client_config();
+            return machine.map_err(|error| cause(&error));
+        }
+    };
+    tls::speaks(&believes)
+}
+
+/// What is known of a connection before it is made.
+struct Connection {
+    server: Uri,
+    proxy: Option<proxy::Proxy>,
+    speaks: ClientConfig,
+    is_tls: bool,
+    name: Option<rustls::pki_types::ServerName<'static>>,
+    act_as: ActAs,
+}
+
+impl Connection {
+    fn with(
+        self,
+        options: &ConnectOptions,
+        target: Target,
+        namespace: Option<String>,
+        login: &Arc<Login>,
+    ) -> Result<Way, ConfigError> {
+        let Self { server, proxy, speaks, is_tls, name, mut act_as } = self;
+        if let Some(user) = &options.user {
+            act_as.user.clone_from(user);
+        }
+        if !options.groups.is_empty() {
+            if act_as.user.is_empty() {
+                return Err(ConfigError::GroupsWithoutUser);
+            }
+            act_as.groups.clone_from(&options.groups);
+        }
+        let headers = headers(&act_as).map_err(|why| ConfigError::Unusable { place: target.place(), why })?;
+        let user = Some(act_as.user).filter(|user| !user.is_empty());
+        let mut ours = speaks.clone();
+        ours.client_auth_cert_resolver = Arc::clone(&login.shown) as _;
+        let connector = Connector {
+            proxy: proxy.map(|proxy| (proxy, Arc::new(speaks))),
+            tls: is_tls.then(|| Tls { config: Arc::new(ours), name }),
+        };
+        let route = Route::new(server, connector, Arc::clone(login), headers);
+        let namespace = namespace.unwrap_or_else(|| "default".to_owned());
+        Ok(Way { route, target: Target { user, ..target }, namespace })
     }
-    // kube would repeat any request, deletions included, up to 15 times on 429,
-    // 503 and 504: long after the evidence for it has expired.
-    config.default_retry = false;
+}
+
+/// The pod's service account. Its authority is read again when it changes.
+fn of_pod(options: &ConnectOptions, around: &Around<'_>) -> Result<(Way, Arc<Login>), ConfigError> {
+    let unusable = |why: String| ConfigError::InCluster { why };
+    let config = kube::Config::incluster().map_err(|error| unusable(cause(&error)))?;
+    let server = match &options.server {
+        Some(server) => address(server)?,
+        None => config.cluster_url.clone(),
+    };
+    let is_tls = server.scheme_str() == Some("https");
+    let speaks = config.rustls_client_config().map_err(|error| unusable(cause(&error)))?;
+    let token = config.auth_info.token_file.clone().unwrap_or_default();
+    let login = Login::of_file(token.into(), around.env).map_err(|error| unusable(error.to_string()))?;
+    let proxy = proxy::before(&server, None, &around.proxies()).map_err(unusable)?;
+    let (login, target) = (Arc::new(login), Target { context: None, server: shown(&server), user: None });
+    let way = Connection { server, proxy, speaks, is_tls, name: None, act_as: ActAs::default() };
+    Ok((way.with(options, target, Some(config.default_namespace), &login)?, login))
+}
+
+fn shown(server: &Uri) -> String {
+    server.to_string().trim_end_matches('/').to_owned()
+}
+
+/// What each request says besides its login.
+fn headers(act_as: &ActAs) -> Result<Vec<(HeaderName, HeaderValue)>, String> {
     let agent = concat!("pod-safety/", env!("CARGO_PKG_VERSION"));
-    config.headers.push((http::header::USER_AGENT, http::HeaderValue::from_static(agent)));
-    let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
-    let target = Target { context, server, user: config.auth_info.impersonate.clone() };
-    Ok((config, target))
-}
-
-fn address(text: &str) -> Result<http::Uri, ConfigError> {
-    let read = text.parse::<http::Uri>().ok();
-    let is_one = |uri: &http::Uri| matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some();
-    read.filter(is_one).ok_or_else(|| ConfigError::Server { value: text.to_owned() })
-}
-
-/// The configuration, and the context that it is of.
-async fn find(options: &ConnectOptions) -> Result<(Config, Option<String>), ConfigError> {
-    if let Some(path) = &options.kubeconfig {
-        let path = path.display().to_string();
-        return of_kubeconfig(Kubeconfig::read_from(&path), path, options).await;
+    let mut headers = vec![(http::header::USER_AGENT, HeaderValue::from_static(agent))];
+    if act_as.user.is_empty() {
+        return Ok(headers);
     }
-    let in_pod = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
-    let named = std::env::var_os("KUBECONFIG");
-    let is_there = has_kubeconfig(named.as_deref(), std::env::home_dir().as_deref());
-    if takes_service_account(options.prefer, in_pod, is_there) {
+    let mut push = |name: &str, value: &str| {
+        let bad = || format!("{value:?} cannot be impersonated: it has a character that no request may have");
+        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_bad| bad())?;
+        headers.push((name, HeaderValue::from_bytes(value.as_bytes()).map_err(|_bad| bad())?));
+        Ok::<_, String>(())
+    };
+    push("Impersonate-User", &act_as.user)?;
+    if let Some(uid) = &act_as.uid {
+        push("Impersonate-Uid", uid)?;
+    }
+    for group in &act_as.groups {
+        push("Impersonate-Group", group)?;
+    }
+    for (key, value) in &act_as.extra {
+        push(&format!("Impersonate-Extra-{}", escaped(key)), value)?;
+    }
+    Ok(headers)
+}
+
+/// A key as part of the name of a header: what may not stand there is written `%XX`.
+fn escaped(key: &str) -> String {
+    let stays = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$&'*+-.^_`|~".contains(&byte);
+    key.bytes()
+        .map(|byte| if stays(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .collect()
+}
+
+fn address(text: &str) -> Result<Uri, ConfigError> {
+    let bad = || ConfigError::Server { value: text.to_owned() };
+    if text.contains("://") { base(text).map_err(|_why| bad()) } else { Err(bad()) }
+}
+
+/// The address of an API server, as client-go's `DefaultServerURL` reads it: without a scheme it is spoken to in the clear.
+fn base(text: &str) -> Result<Uri, String> {
+    const NONE: &str = "is not the address of an API server, such as https://10.0.0.1:6443";
+    let has_scheme = text.contains("://");
+    let whole = if has_scheme { text.to_owned() } else { format!("http://{text}") };
+    let uri = whole.parse::<Uri>().ok().filter(|_| text.len() <= LONGEST_ADDRESS).ok_or(NONE)?;
+    let scheme = uri.scheme_str().filter(|scheme| matches!(*scheme, "http" | "https"));
+    let (scheme, authority) = (scheme.ok_or("needs https:// or http://")?, uri.authority().ok_or(NONE)?);
+    if authority.as_str().contains('@') {
+        return Err("has a user in it; give username and password to the user of the kubeconfig".to_owned());
+    }
+    let may_have_path = has_scheme || matches!(uri.path(), "" | "/");
+    if authority.host().is_empty() || !proxy::has_port_or_none(authority.as_str()) || !may_have_path {
+        return Err(NONE.to_owned());
+    }
+    let built =
+        Uri::builder().scheme(scheme).authority(authority.as_str()).path_and_query(uri.path()).build();
+    built.map_err(|_bad| NONE.to_owned())
+}
+
+/// What was found.
+enum Found {
+    Kubeconfig(Box<Chosen>),
+    Pod,
+}
+
+fn find(options: &ConnectOptions, around: &Around<'_>) -> Result<Found, ConfigError> {
+    let (context, server) = (options.context.as_deref(), options.server.as_deref());
+    if let Some(path) = &options.kubeconfig {
+        let file = kubeconfig::read(path)?.ok_or_else(|| ConfigError::Kubeconfig {
+            path: path.display().to_string(),
+            why: "no such file".to_owned(),
+        })?;
+        return Ok(Found::Kubeconfig(Box::new(kubeconfig::choose(&[file], context, server)?)));
+    }
+    let in_pod = (around.variable)("KUBERNETES_SERVICE_HOST").is_some();
+    let named = (around.variable)("KUBECONFIG");
+    let home = around.home();
+    if takes_service_account(options.prefer, in_pod, has_kubeconfig(named.as_deref(), home.as_deref())) {
         if let Some(context) = &options.context {
             return Err(ConfigError::ContextWithoutKubeconfig { context: context.clone() });
         }
-        let config = Config::incluster().map_err(|error| ConfigError::InCluster { why: cause(&error) })?;
-        return Ok((config, None));
+        return Ok(Found::Pod);
     }
-    of_kubeconfig(Kubeconfig::read(), place(named.as_deref()), options).await
+    let mut files = Vec::new();
+    for path in paths(named.as_deref(), home.as_deref()) {
+        files.extend(kubeconfig::read(&path)?);
+    }
+    match server {
+        // As kubectl --server: an address needs no kubeconfig.
+        Some(server) if files.is_empty() && context.is_none() => {
+            Ok(Found::Kubeconfig(Box::new(Chosen::at(server))))
+        }
+        _ if files.is_empty() => Err(ConfigError::Kubeconfig {
+            path: place(named.as_deref()),
+            why: "no such file; give --kubeconfig, or set KUBECONFIG to where it is".to_owned(),
+        }),
+        _ => Ok(Found::Kubeconfig(Box::new(kubeconfig::choose(&files, context, server)?))),
+    }
 }
 
 const fn takes_service_account(prefer: Prefer, in_pod: bool, has_kubeconfig: bool) -> bool {
@@ -193,7 +392,23 @@ const fn takes_service_account(prefer: Prefer, in_pod: bool, has_kubeconfig: boo
     }
 }
 
-/// Whether kubectl would find a kubeconfig: `$KUBECONFIG` names one, or the usual one is there.
+/// The files that are read, of which some may be missing: those of `$KUBECONFIG`, or else the usual one.
+fn paths(named: Option<&OsStr>, home: Option<&Path>) -> Vec<PathBuf> {
+    let mut paths = Vec::new();
+    match named.filter(|named| !named.is_empty()) {
+        Some(named) => {
+            for path in std::env::split_paths(named).filter(|path| !path.as_os_str().is_empty()) {
+                if !paths.contains(&path) {
+                    paths.push(path);
+                }
+            }
+        }
+        None => paths.extend(home.map(|home| home.join(".kube/config"))),
+    }
+    paths
+}
+
+/// Whether a person means a kubeconfig: `$KUBECONFIG` names one, or the usual one is there.
 fn has_kubeconfig(named: Option<&OsStr>, home: Option<&Path>) -> bool {
     let names_one = |paths| std::env::split_paths(paths).any(|path| !path.as_os_str().is_empty());
     named.is_some_and(names_one) || home.is_some_and(|home| home.join(".kube/config").exists())
@@ -205,101 +420,8 @@ fn place(named: Option<&OsStr>) -> String {
     named.map_or_else(|| "~/.kube/config".to_owned(), |paths| paths.to_string_lossy().into_owned())
 }
 
-async fn of_kubeconfig(
-    file: Result<Kubeconfig, KubeconfigError>,
-    path: String,
-    options: &ConnectOptions,
-) -> Result<(Config, Option<String>), ConfigError> {
-    let wanted = KubeConfigOptions { context: options.context.clone(), cluster: None, user: None };
-    let unusable = |error: &KubeconfigError, contexts: &str| ConfigError::Kubeconfig {
-        path: path.clone(),
-        why: format!("{}{contexts}", cause(error)),
-    };
-    let file = file.map_err(|error| unusable(&error, ""))?;
-    let there: Vec<String> = file.contexts.iter().map(|one| one.name.clone()).collect();
-    let context = options.context.clone().or_else(|| file.current_context.clone());
-    let config = Config::from_custom_kubeconfig(file, &wanted).await.map_err(|error| {
-        let is_choice =
-            matches!(error, KubeconfigError::LoadContext(_) | KubeconfigError::CurrentContextNotSet);
-        unusable(&error, &if is_choice { these(&there) } else { String::new() })
-    })?;
-    Ok((config, context))
-}
-
-/// The contexts from which to choose.
-fn these(contexts: &[String]) -> String {
-    match contexts {
-        [] => "; it has no contexts".to_owned(),
-        some => format!("; its contexts are {}", some.join(", ")),
-    }
-}
+#[cfg(test)]
+mod fuzz;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// In a runner's pod `fence` acted on the cluster of the runner, whatever `$KUBECONFIG` said.
-    #[test]
-    fn bug_a_persons_kubeconfig_goes_before_the_service_account_of_the_pod() {
-        for (prefer, in_pod, has_kubeconfig, takes) in [
-            (Prefer::Kubeconfig, true, true, false),
-            (Prefer::Kubeconfig, true, false, true),
-            (Prefer::Kubeconfig, false, false, false),
-            (Prefer::ServiceAccount, true, true, true),
-            (Prefer::ServiceAccount, false, true, false),
-        ] {
-            let found = takes_service_account(prefer, in_pod, has_kubeconfig);
-            assert_eq!(found, takes, "{prefer:?} {in_pod} {has_kubeconfig}");
-        }
-    }
-
-    #[test]
-    fn a_kubeconfig_is_there_as_kubectl_sees_it() {
-        let home = tempfile::tempdir().unwrap();
-        let has = |named: Option<&str>| has_kubeconfig(named.map(OsStr::new), Some(home.path()));
-        for (named, has_one) in [(None, false), (Some(""), false), (Some(":"), false), (Some(":/a"), true)] {
-            assert_eq!(has(named), has_one, "{named:?}");
-        }
-        std::fs::create_dir(home.path().join(".kube")).unwrap();
-        std::fs::write(home.path().join(".kube/config"), "").unwrap();
-        assert!(has(None) && has(Some("")));
-        assert!(!has_kubeconfig(None, None));
-        for (named, shown) in
-            [(None, "~/.kube/config"), (Some(""), "~/.kube/config"), (Some("/a:/b"), "/a:/b")]
-        {
-            assert_eq!(place(named.map(OsStr::new)), shown);
-        }
-    }
-
-    #[test]
-    fn the_address_of_an_api_server_has_a_scheme_and_a_host() {
-        assert_eq!(address("https://10.0.0.1:6443").unwrap().to_string(), "https://10.0.0.1:6443/");
-        for text in ["", "10.0.0.1:6443", "ftp://10.0.0.1", "/api", "https:///api"] {
-            let error = address(text).unwrap_err();
-            assert!(error.to_string().contains(&format!("{text:?} for '--master <URL>'")), "{error}");
-        }
-    }
-
-    #[tokio::test]
-    async fn a_target_names_context_server_and_user() {
-        let file = Kubeconfig::from_yaml(
-            "clusters: [{ name: c, cluster: { server: 'https://10.0.0.1:6443' } }]\n\
-             contexts: [{ name: prod, context: { cluster: c, user: u } }, { name: stage, context: { cluster: c, user: u } }]\n\
-             users: [{ name: u, user: { token: t } }]\ncurrent-context: prod\n",
-        );
-        let file = file.unwrap();
-        let load = async |options: &ConnectOptions| {
-            let (config, context) = of_kubeconfig(Ok(file.clone()), "f".to_owned(), options).await?;
-            adapted(config, context, options)
-        };
-        let (_, target) = load(&ConnectOptions::default()).await.unwrap();
-        assert_eq!(target.to_string(), "context prod, https://10.0.0.1:6443");
-        let groups = ConnectOptions { groups: vec!["g".to_owned()], ..ConnectOptions::default() };
-        assert!(matches!(load(&groups).await, Err(ConfigError::GroupsWithoutUser)));
-        let other =
-            ConnectOptions { context: Some("stage".to_owned()), user: Some("bob".to_owned()), ..groups };
-        let (config, target) = load(&other).await.unwrap();
-        assert_eq!(target.to_string(), "context stage, https://10.0.0.1:6443, as bob");
-        assert_eq!(config.auth_info.impersonate_groups, Some(vec!["g".to_owned()]));
-    }
-}
+mod tests;

@@ -6,7 +6,7 @@
 //! Inputs: a kubeconfig or the ServiceAccount of a pod ([`ConnectOptions`]), and a [`Call`] for each request.
 //!
 //! Invariants:
-//! - A request is sent once. kube's own retries are off, and the next decision is the retry.
+//! - A request is sent once, and the next decision is the retry. Only what a 401 refused for an ended login is sent once more.
 //! - Everybody may read. Only a crate that depends on this one can write, by [`WriteCall`], or read a Secret, by [`secret`]:
 //!   `pod-safety-shared` hands the rest of this page on and keeps these two (`tests/locks/tests/manifests.rs`).
 #![forbid(unsafe_code)]
@@ -15,9 +15,13 @@ mod audit;
 mod cause;
 mod config;
 mod guard;
+mod kubeconfig;
+mod login;
 mod metrics;
 mod pace;
+mod proxy;
 mod request;
+mod route;
 #[cfg(any(test, feature = "testing"))]
 #[expect(
     missing_docs,
@@ -27,8 +31,10 @@ mod request;
 )]
 pub mod scripted;
 mod stream;
+mod tls;
 
 use std::error::Error;
+use std::ffi::OsString;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,7 +86,7 @@ pub struct Server {
     pub date: Option<jiff::Timestamp>,
 }
 
-type Build = Arc<dyn Fn() -> Result<kube::Client, kube::Error> + Send + Sync>;
+type Build = Arc<dyn Fn() -> kube::Client + Send + Sync>;
 
 /// A connection to one API server (or the load balancer before several).
 #[derive(Clone)]
@@ -110,15 +116,25 @@ impl Connection {
         env: Env,
         metrics: ClientMetrics,
     ) -> Result<Self, ConfigError> {
+        Self::open_around(options, env, metrics, &|name| std::env::var_os(name)).await
+    }
+
+    async fn open_around(
+        options: &ConnectOptions,
+        env: Env,
+        metrics: ClientMetrics,
+        variable: &(dyn Fn(&str) -> Option<OsString> + Sync),
+    ) -> Result<Self, ConfigError> {
         // Chosen here, for rustls refuses to choose when a dependency brings a second one.
         drop(rustls::crypto::ring::default_provider().install_default());
-        let (config, target) = config::load(options).await?;
+        let config::Way { route, target, namespace } =
+            config::load(options, &config::Around { env: &env, variable }).await?;
         let audit = audit::AuditLayer::new(env.clone(), metrics, Arc::new(NoAudit));
         let build: Build = Arc::new(move || {
-            let builder = kube::client::ClientBuilder::try_from(config.clone())?;
-            Ok(builder.with_layer(&audit).with_layer(&guard::GuardLayer).build())
+            let builder = kube::client::ClientBuilder::new(route.apart(), namespace.clone());
+            builder.with_layer(&audit).with_layer(&guard::GuardLayer).build()
         });
-        let kube = build().map_err(|source| ConfigError::unusable(&source, &target))?;
+        let kube = build();
         let request_timeout = options.request_timeout.unwrap_or(READ_TIMEOUT);
         let pace = Pace::new(env.now());
         Ok(Self { kube, build, env, target: Arc::new(target), request_timeout, pace })
@@ -126,12 +142,9 @@ impl Connection {
 
     /// The same with connections of its own. A connection belongs to the runtime in which it was opened: a task with a runtime of its
     /// own must not share one with tasks that cannot wait.
-    ///
-    /// # Errors
-    /// What its configuration names cannot be read any more.
-    pub fn apart(&self) -> Result<Self, ConfigError> {
-        let kube = (self.build)().map_err(|source| ConfigError::unusable(&source, &self.target))?;
-        Ok(Self { kube, ..self.clone() })
+    #[must_use]
+    pub fn apart(&self) -> Self {
+        Self { kube: (self.build)(), ..self.clone() }
     }
 
     /// A connection over `service`, with the same layers: for simulators and tests.
@@ -148,7 +161,7 @@ impl Connection {
             .with_layer(&guard::GuardLayer);
         let (kube, pace) = (builder.build(), Pace::new(env.now()));
         let (same, target) = (kube.clone(), Arc::default());
-        let build: Build = Arc::new(move || Ok(same.clone()));
+        let build: Build = Arc::new(move || same.clone());
         Self { kube, build, env, target, request_timeout: READ_TIMEOUT, pace }
     }
 
@@ -268,8 +281,17 @@ impl Connection {
             let date = response.headers().get(http::header::DATE).and_then(|date| date.to_str().ok());
             let date = date.and_then(|date| jiff::fmt::rfc2822::parse(date).ok()).map(|at| at.timestamp());
             let (encoding, answer) = opened(response)?;
-            let raw = Raw::from_body(encoding, collect(answer.body).await?).map_err(ApiError::Undecodable)?;
-            let whole = raw.whole().map_err(ApiError::Undecodable)?;
+            let body = collect(answer.body).await?;
+            let read = Raw::from_body(encoding, body.clone()).and_then(|raw| raw.whole());
+            let whole = match (read, answer.refused) {
+                // Who may not read its version has reached it, and learns its time.
+                (Ok(whole), None) => whole,
+                (Ok(whole), Some(refused)) if refused.code != http::StatusCode::UNAUTHORIZED => whole,
+                (_, Some(Refused { code, retry_after })) => {
+                    return Err(ApiError::refused(code, retry_after, encoding, body));
+                }
+                (Err(error), None) => return Err(ApiError::Undecodable(error)),
+            };
             let version = whole["gitVersion"].as_str().unwrap_or_default().to_owned();
             Ok(Server { version, date })
         };
@@ -409,5 +431,7 @@ pub fn error_chain(error: &(dyn Error + 'static)) -> String {
     line.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+#[cfg(test)]
+mod corpus;
 #[cfg(test)]
 mod tests;

@@ -10,7 +10,7 @@ use kube::client::Body;
 use pod_safety_proof::{self as proof, GuardRefusal, Permit, Verb};
 
 use super::Target;
-use super::cause::cause;
+use super::cause::{cause, in_words, is_login, of_answer};
 use pod_safety_clock::Mono;
 use pod_safety_wire::{Encoding, PROTOBUF_FIRST, Raw, Status, WireError};
 
@@ -159,7 +159,7 @@ pub fn page_path(all: &str, limit: Option<usize>, token: &str) -> String {
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
     /// The API server refused it; nothing was changed.
-    #[error("the API server answered {code}{}: {message}", after_code(.reason))]
+    #[error("the API server answered {}", of_answer(*.code, .reason, .message))]
     Refused {
         /// The HTTP code.
         code: u16,
@@ -176,7 +176,7 @@ pub enum ApiError {
     #[error(transparent)]
     Guard(GuardRefusal),
     /// No answer in time. A write may or may not have been applied.
-    #[error("no answer from the API server within {after:?}")]
+    #[error("no answer from the API server within {:?}", in_words(*.after))]
     TimedOut {
         /// How long we waited.
         after: Duration,
@@ -228,7 +228,7 @@ impl ApiError {
         };
         let (place, why) = (to.place(), cause(&source));
         let said = match source {
-            kube::Error::Auth(_) => format!("logging in to {place}: {why}"),
+            _ if is_login(&source) => format!("logging in to {place}: {why}"),
             _ if is_connect(&source) => format!("cannot reach {place}: {why}"),
             _ => format!("the connection to {place} broke: {why}"),
         };
@@ -249,8 +249,13 @@ impl ApiError {
             || String::from_utf8_lossy(body.get(..200.min(body.len())).unwrap_or_default()).trim().to_owned();
         let mut message = status.message.unwrap_or_else(plain);
         let causes: Vec<String> = details.causes.into_iter().filter_map(|cause| cause.message).collect();
-        for cause in &causes {
-            message = format!("{message} ({cause})");
+        for cause in causes.iter().map(|cause| cause.trim()) {
+            // Many messages hold their causes already.
+            message = match message.trim() {
+                "" => cause.to_owned(),
+                message if message.contains(cause) => message.to_owned(),
+                message => format!("{message} ({cause})"),
+            };
         }
         let seconds = details.retry_after_seconds.and_then(|seconds| u64::try_from(seconds).ok());
         Self::Refused {
@@ -330,11 +335,6 @@ impl ApiError {
             Self::BadPath { .. } => "bad_path",
         }
     }
-}
-
-/// An answer that is not the API's has no reason.
-fn after_code(reason: &str) -> String {
-    if reason.is_empty() { String::new() } else { format!(" {reason}") }
 }
 
 #[expect(clippy::borrowed_box, reason = "thiserror gives the field as it is")]

@@ -85,7 +85,7 @@ fn start(script: &Script, kinds: &[Kind]) -> Following {
     let (cache, registry) = (Arc::new(Cache::default()), Registry::new());
     let metrics = CacheMetrics::register(&registry).unwrap();
     let heard = listened(&cache);
-    follow(kinds, &api.connection(), &cache, &env, &metrics).unwrap();
+    follow(kinds, &api.connection(), &cache, &env, &metrics);
     Following { api, cache, env, registry, heard }
 }
 
@@ -280,7 +280,7 @@ async fn whoever_has_not_installed_our_kinds_is_told_so_and_no_other_failure_is_
         let (env, _wall) = env();
         let api = Api::says(&env, move |_| answer());
         let (cache, metrics) = (Arc::new(Cache::default()), metrics());
-        follow(&[kind], &api.connection(), &cache, &env, &metrics).unwrap();
+        follow(&[kind], &api.connection(), &cache, &env, &metrics);
         pass(0.01).await;
         let guard = cache.read();
         let said = &guard.view().state(kind).trouble.as_ref().unwrap().message;
@@ -457,7 +457,7 @@ async fn a_kind_that_may_not_be_read_keeps_no_other_from_being_followed() {
         }
     });
     let (cache, metrics) = (Arc::new(Cache::default()), metrics());
-    follow(Kind::ALL, &api.connection(), &cache, &env, &metrics).unwrap();
+    follow(Kind::ALL, &api.connection(), &cache, &env, &metrics);
     pass(30.0).await;
     let guard = cache.read();
     let view = guard.view();
@@ -517,7 +517,7 @@ async fn a_lease_list_fills_the_cache_like_any_other() {
         async move { if asked.watches() { quiet } else { page(&[lease("n", 1)], "7", "") } }
     });
     let (cache, metrics) = (Arc::new(Cache::default()), metrics());
-    follow(&[Kind::NodeLeases], &api.connection(), &cache, &env, &metrics).unwrap();
+    follow(&[Kind::NodeLeases], &api.connection(), &cache, &env, &metrics);
     pass(1.0).await;
     assert_eq!(cache.read().view().count(Kind::NodeLeases), (1, 0));
     assert_eq!(cache.read().view().last_sign_of_life("n"), None);
@@ -536,7 +536,7 @@ async fn attack_what_lies_in_a_tenants_namespace_is_not_even_listed() {
         let (cache, metrics) = (Arc::new(Cache::default()), metrics());
         cache.fence_from(namespaces.iter().map(|&name| name.to_owned()).collect());
         let kinds = [Kind::FenceDevices, Kind::NodeFences];
-        follow(&kinds, &api.connection(), &cache, &env, &metrics).unwrap();
+        follow(&kinds, &api.connection(), &cache, &env, &metrics);
         pass(1.0).await;
         let paths: BTreeSet<String> = api.heard().into_iter().map(|asked| asked.path).collect();
         assert_eq!(paths, [listed.to_owned(), Kind::NodeFences.path().to_owned()].into());
@@ -585,7 +585,7 @@ async fn bug_to_open_a_watch_counted_as_news_of_every_object() {
     });
     let (cache, metrics) = (Arc::new(Cache::default()), metrics());
     *flaps.lock() = true;
-    follow(&[Kind::NodeLeases, Kind::Nodes], &api.connection(), &cache, &env, &metrics).unwrap();
+    follow(&[Kind::NodeLeases, Kind::Nodes], &api.connection(), &cache, &env, &metrics);
     pass(1.0).await;
     apply::<Pod>(&cache, &pod("a").on("n"), env.now());
     pass(60.0).await;

@@ -1,0 +1,120 @@
+//! Logins that end, or are refused, while a command goes on.
+
+use std::time::Duration;
+
+use super::*;
+
+/// What a login command does: it notes that it ran, and gives the token `tN` in its run N.
+const NOTES: &str = "file login.sh
+| #!/bin/sh
+| echo >> {here}/runs
+| n=$(wc -l < {here}/runs)
+";
+
+/// A row whose user logs in by such a command, and what it gives.
+fn logs_in(server: &str, gives: &str) -> Row {
+    let text = format!(
+        "# login\ncluster server: https://127.0.0.1:{{{server}}}\ncluster certificate-authority: {{pki}}/ca.crt\nuser exec:\n\
+         user   apiVersion: client.authentication.k8s.io/v1\nuser   command: ./login.sh\nuser   interactiveMode: Never\n{NOTES}{gives}"
+    );
+    Row::all(&text).remove(0)
+}
+
+fn gives_token(more: &str) -> String {
+    format!(
+        "| printf '{{\"apiVersion\":\"client.authentication.k8s.io/v1\",\"status\":{{\"token\":\"t%s\"{more}}}}}' \"$n\"\n"
+    )
+}
+
+fn runs(staged: &Staged<'_>) -> usize {
+    std::fs::read_to_string(staged.folder.path().join("runs")).unwrap_or_default().lines().count()
+}
+
+fn tokens(stubs: &Stubs) -> Vec<String> {
+    let token = |line: String| line.rsplit_once("authorization=Bearer ").map(|(_, token)| token.to_owned());
+    stubs.seen().into_iter().filter_map(token).collect()
+}
+
+#[tokio::test]
+async fn bug_a_login_command_ran_three_times_for_one_command() {
+    let env = Env::real(1);
+    let stubs = Stubs::start(&env).await;
+    const ENDED: &str = r#","expirationTimestamp":"2020-01-01T00:00:00Z""#;
+    const LASTS: &str = r#","expirationTimestamp":"2200-01-01T00:00:00Z""#;
+    for (server, more, sent) in [
+        ("api", "", &["t1", "t1", "t1"] as &[_]),
+        ("api", LASTS, &["t1", "t1", "t1"]),
+        // What has ended is never sent: a command that gives nothing else runs for each request.
+        ("api", ENDED, &["t2", "t3", "t4"]),
+        // What is refused is asked for again, once, and the same request is sent with it.
+        ("api-401-once", LASTS, &["t1", "t2", "t2", "t2"]),
+    ] {
+        let staged = Staged::of(&logs_in(server, &gives_token(more)), &stubs);
+        let connection = staged.open().await.unwrap();
+        // A feed with a runtime of its own has the same login.
+        for connection in [connection.clone(), connection.apart(), connection] {
+            connection.send(Call::get("/version")).await.unwrap();
+        }
+        assert_eq!(tokens(&stubs), sent, "{server} {more}");
+        let last: usize = sent.last().unwrap()[1..].parse().unwrap();
+        assert_eq!(runs(&staged), last, "{server} {more}");
+    }
+}
+
+#[tokio::test]
+async fn requests_that_come_at_once_wait_for_one_login() {
+    let env = Env::real(1);
+    let stubs = Stubs::start(&env).await;
+    let staged = Staged::of(&logs_in("api-401-once", &gives_token("")), &stubs);
+    let connection = staged.open().await.unwrap();
+    let all = (0..8).map(|_| connection.send(Call::get("/version")));
+    let answers = futures::future::join_all(all).await;
+    assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+    assert_eq!(runs(&staged), 2, "one is refused, and one login follows");
+}
+
+/// Whoever logs in by a browser takes longer than a request may.
+#[tokio::test]
+async fn a_login_is_not_ended_by_the_deadline_of_a_request() {
+    let env = Env::real(1);
+    let stubs = Stubs::start(&env).await;
+    let row = logs_in("api", &format!("| sleep 0.3\n{}", gives_token("")));
+    let mut staged = Staged::of(&row, &stubs);
+    staged.within = Some(Duration::from_millis(100));
+    let connection = staged.open().await.unwrap();
+    connection.send(Call::get("/version")).await.unwrap();
+    assert_eq!((tokens(&stubs), runs(&staged)), (vec!["t1".to_owned()], 1));
+}
+
+#[tokio::test]
+async fn after_a_new_certificate_no_connection_shows_the_old_one() {
+    let env = Env::real(1);
+    let stubs = Stubs::start(&env).await;
+    let gives = "| [ \"$n\" = 1 ] && who=p256 || who=p384\n| j() { awk '{printf \"%s\\\\n\", $0}' \"{pki}/$1\"; }\n\
+                 | printf '{\"apiVersion\":\"client.authentication.k8s.io/v1\",\"status\":{\"clientCertificateData\":\"%s\",\"clientKeyData\":\"%s\"}}' \"$(j $who.crt)\" \"$(j $who.key)\"\n";
+    let staged = Staged::of(&logs_in("api-401-once", gives), &stubs);
+    let connection = staged.open().await.unwrap();
+    connection.send(Call::get("/version")).await.unwrap();
+    assert_eq!(
+        stubs.seen(),
+        [
+            "api-401-once: GET /version certificate=p256 of 1",
+            "api-401-once: GET /version certificate=p384 of 1"
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_token_file_is_read_again_after_a_refusal_and_outlives_its_file() {
+    let env = Env::real(1);
+    let stubs = Stubs::start(&env).await;
+    let text = "# file\ncluster server: https://127.0.0.1:{api-401-once}\ncluster certificate-authority: {pki}/ca.crt\nuser tokenFile: t\nfile t\n| old\n";
+    let staged = Staged::of(&Row::all(text).remove(0), &stubs);
+    let file = staged.folder.path().join("t");
+    let connection = staged.open().await.unwrap();
+    std::fs::write(&file, "new\n").unwrap();
+    connection.send(Call::get("/version")).await.unwrap();
+    std::fs::remove_file(&file).unwrap();
+    connection.send(Call::get("/version")).await.unwrap();
+    assert_eq!(tokens(&stubs), ["old", "new", "new"]);
+}

@@ -1,0 +1,330 @@
+//! One entry of a kubeconfig, field by field, with the name of the field in each error.
+
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value};
+
+use super::At;
+
+/// Why an entry cannot be used.
+#[derive(Debug)]
+pub(super) struct Why(pub(super) String);
+
+impl Why {
+    pub(super) fn of(why: impl Into<String>) -> Self {
+        Self(why.into())
+    }
+}
+
+/// An entry, and where it stands.
+#[derive(Debug)]
+pub(super) struct Entry<'f> {
+    file: &'f Path,
+    pub(super) at: At,
+    fields: Option<&'f Map<String, Value>>,
+}
+
+impl<'f> Entry<'f> {
+    pub(super) fn new(file: &'f Path, place: String, value: Option<&'f Value>) -> Self {
+        let at = At { path: file.display().to_string(), place };
+        Self { file, at, fields: value.and_then(Value::as_object) }
+    }
+
+    fn get(&self, field: &str) -> Option<&'f Value> {
+        self.fields?.get(field).filter(|value| !value.is_null())
+    }
+
+    /// A text; an empty one is none.
+    pub(super) fn text(&self, field: &str) -> Result<Option<&'f str>, Why> {
+        match self.get(field) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(&**text).filter(|text| !text.is_empty())),
+            Some(_) => Err(Why(format!("{field} is no text; put it in quotes"))),
+        }
+    }
+
+    fn flag(&self, field: &str) -> Result<bool, Why> {
+        match self.get(field) {
+            None => Ok(false),
+            Some(Value::Bool(flag)) => Ok(*flag),
+            // Words that are truth values to YAML 1.1, as kubectl reads it.
+            Some(Value::String(word)) => match &*word.to_ascii_lowercase() {
+                "yes" | "y" | "on" | "true" => Ok(true),
+                "no" | "n" | "off" | "false" | "" => Ok(false),
+                _ => Err(Why(format!("{field} is {word:?}; give true or false"))),
+            },
+            Some(_) => Err(Why(format!("{field} is neither true nor false"))),
+        }
+    }
+
+    fn texts(&self, field: &str) -> Result<Vec<String>, Why> {
+        let not_texts = || Why(format!("{field} is no list of texts"));
+        match self.get(field) {
+            None => Ok(Vec::new()),
+            Some(Value::Array(list)) => {
+                list.iter().map(|one| one.as_str().map(str::to_owned).ok_or_else(not_texts)).collect()
+            }
+            Some(_) => Err(not_texts()),
+        }
+    }
+
+    /// A path: a relative one begins at the folder of its kubeconfig.
+    fn path(&self, field: &str) -> Result<Option<PathBuf>, Why> {
+        let folder = self.file.parent().unwrap_or(Path::new(""));
+        Ok(self.text(field)?.map(|path| folder.join(path)))
+    }
+
+    /// What `FIELD-data` holds, or else the file of FIELD: not both, as with kubectl.
+    fn data(&self, field: &str) -> Result<Option<Vec<u8>>, Why> {
+        let (path, data) = (self.path(field)?, self.text(&format!("{field}-data"))?);
+        match (path, data) {
+            (None, None) => Ok(None),
+            (Some(_), Some(_)) => Err(Why(format!("{field} and {field}-data are both given; remove one"))),
+            (None, Some(data)) => {
+                // YAML keeps the line breaks of a block, and Go's base64 passes them over.
+                let lines: String = data.split_ascii_whitespace().collect();
+                STANDARD
+                    .decode(lines)
+                    .map(Some)
+                    .map_err(|why| Why(format!("{field}-data is not base64: {}", of_base64(&why))))
+            }
+            (Some(path), None) => file(field, &path).map(Some),
+        }
+    }
+}
+
+fn of_base64(why: &base64::DecodeError) -> String {
+    match why {
+        base64::DecodeError::InvalidByte(at, byte) => {
+            format!("{:?} at its character {}", char::from(*byte), at + 1)
+        }
+        base64::DecodeError::InvalidLength(_) => "a part of it is missing".to_owned(),
+        base64::DecodeError::InvalidLastSymbol(..) | base64::DecodeError::InvalidPadding => {
+            "its end is not that of base64".to_owned()
+        }
+    }
+}
+
+fn file(field: &str, path: &Path) -> Result<Vec<u8>, Why> {
+    std::fs::read(path).map_err(|error| {
+        Why(format!("{field}: the file {} cannot be read: {}", path.display(), crate::cause::of_io(&error)))
+    })
+}
+
+/// Where the API server is, and whose certificate it shows.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Cluster {
+    pub(crate) server: String,
+    pub(crate) authority: Option<Vec<u8>>,
+    pub(crate) insecure: bool,
+    pub(crate) server_name: Option<String>,
+    pub(crate) proxy: Option<String>,
+    /// For login commands.
+    pub(crate) info: ClusterInfo,
+}
+
+/// What a login command may read of its cluster.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ClusterInfo {
+    /// `extensions[client.authentication.k8s.io/exec]`.
+    pub(crate) config: Option<Value>,
+}
+
+impl Cluster {
+    /// One of which nothing but its address is known.
+    pub(crate) fn at(server: &str) -> Self {
+        Self { server: server.to_owned(), ..Self::default() }
+    }
+
+    /// `server`: the address in place of the entry's. It ends `tls-server-name`, which was for another one.
+    pub(super) fn read(entry: &Entry<'_>, server: Option<&str>) -> Result<Self, Why> {
+        let own = entry.text("server")?;
+        let Some(address) = server.or(own) else { return Err(Why::of("it has no server")) };
+        let authority = entry.data("certificate-authority")?;
+        let insecure = entry.flag("insecure-skip-tls-verify")?;
+        if insecure && authority.as_ref().is_some_and(|pem| !pem.is_empty()) {
+            return Err(Why::of(
+                "certificate-authority and insecure-skip-tls-verify are both given, which kubectl refuses; remove one",
+            ));
+        }
+        let extensions = entry.get("extensions").and_then(Value::as_array);
+        let of_exec = |one: &&Value| one["name"] == "client.authentication.k8s.io/exec";
+        let config = extensions.and_then(|all| all.iter().find(of_exec)).map(|one| one["extension"].clone());
+        Ok(Self {
+            server: address.to_owned(),
+            authority,
+            insecure,
+            server_name: entry.text("tls-server-name")?.filter(|_| server.is_none()).map(str::to_owned),
+            proxy: entry.text("proxy-url")?.map(str::to_owned),
+            info: ClusterInfo { config },
+        })
+    }
+}
+
+/// Who we are to the API server.
+#[derive(Clone, Default)]
+pub(crate) struct User {
+    pub(crate) basic: Option<(String, String)>,
+    pub(crate) token: Option<String>,
+    pub(crate) token_file: Option<PathBuf>,
+    /// Certificates and key, in PEM.
+    pub(crate) identity: Option<(Vec<u8>, Vec<u8>)>,
+    pub(crate) command: Option<Command>,
+    /// Whom to act as: header and value.
+    pub(crate) act_as: Option<ActAs>,
+}
+
+/// Whom to act as.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ActAs {
+    pub(crate) user: String,
+    pub(crate) uid: Option<String>,
+    pub(crate) groups: Vec<String>,
+    pub(crate) extra: Vec<(String, String)>,
+}
+
+impl std::fmt::Debug for User {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("User").finish_non_exhaustive()
+    }
+}
+
+/// Whether a login command may ask the person.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Interactive {
+    Never,
+    IfAvailable,
+    Always,
+}
+
+/// A login command.
+#[derive(Clone, Debug)]
+pub(crate) struct Command {
+    pub(crate) path: PathBuf,
+    pub(crate) arguments: Vec<String>,
+    pub(crate) variables: Vec<(String, String)>,
+    pub(crate) version: String,
+    pub(crate) interactive: Interactive,
+    pub(crate) with_cluster: bool,
+    pub(crate) hint: Option<String>,
+}
+
+impl User {
+    pub(super) fn read(entry: &Entry<'_>) -> Result<Self, Why> {
+        let (name, password) = (entry.text("username")?, entry.text("password")?);
+        let basic = (name.is_some() || password.is_some())
+            .then(|| (name.unwrap_or_default().to_owned(), password.unwrap_or_default().to_owned()));
+        let mut token = entry.text("token")?.map(str::to_owned);
+        if basic.is_some() && token.is_some() {
+            return Err(Why::of("token and username are both given; remove one"));
+        }
+        let has_certificate =
+            entry.text("client-certificate")?.or(entry.text("client-certificate-data")?).is_some();
+        let identity = if has_certificate {
+            let certificates = entry.data("client-certificate")?.unwrap_or_default();
+            let key = entry.data("client-key")?;
+            let key = key.ok_or_else(|| Why::of("client-certificate is given, and no client-key"))?;
+            Some((certificates, key))
+        } else {
+            None
+        };
+        let command = match entry.get("exec") {
+            Some(exec) => Some(Command::read(&Entry::new(entry.file, String::new(), Some(exec)))?),
+            None => None,
+        };
+        match entry.get("auth-provider") {
+            Some(_) if command.is_some() => {
+                return Err(Why::of("exec and auth-provider are both given; remove one"));
+            }
+            Some(provider) => token = token.or(Some(of_provider(provider)?)),
+            None => {}
+        }
+        let token_file = entry.path("tokenFile")?;
+        Ok(Self { basic, token, token_file, identity, command, act_as: act_as(entry)? })
+    }
+}
+
+/// The token that kubectl's last login left. It is not renewed here.
+fn of_provider(provider: &Value) -> Result<String, Why> {
+    match provider["name"].as_str().unwrap_or_default() {
+        "oidc" => provider["config"]["id-token"].as_str().map(str::to_owned).ok_or_else(|| {
+            Why::of("auth-provider oidc has no id-token; log in by kubectl first, or use exec with kubelogin")
+        }),
+        other => Err(Why::of(format!(
+            "auth-provider {other} is no longer part of kubectl; use exec with its login command"
+        ))),
+    }
+}
+
+fn act_as(entry: &Entry<'_>) -> Result<Option<ActAs>, Why> {
+    let (uid, groups) = (entry.text("as-uid")?.map(str::to_owned), entry.texts("as-groups")?);
+    let mut extra = Vec::new();
+    for (key, values) in entry.get("as-user-extra").and_then(Value::as_object).into_iter().flatten() {
+        let Some(values) = values.as_array() else {
+            return Err(Why::of("as-user-extra has values that are no lists"));
+        };
+        for value in values {
+            let value = value.as_str().ok_or_else(|| Why::of("as-user-extra has a value that is no text"))?;
+            extra.push((key.clone(), value.to_owned()));
+        }
+    }
+    match entry.text("as")? {
+        Some(user) => Ok(Some(ActAs { user: user.to_owned(), uid, groups, extra })),
+        None if uid.is_none() && groups.is_empty() && extra.is_empty() => Ok(None),
+        None => Err(Why::of("as-uid, as-groups and as-user-extra need as")),
+    }
+}
+
+impl Command {
+    fn read(entry: &Entry<'_>) -> Result<Self, Why> {
+        let Some(command) = entry.text("command")? else { return Err(Why::of("exec has no command")) };
+        let Some(version) = entry.text("apiVersion")? else { return Err(Why::of("exec has no apiVersion")) };
+        let beta = match version {
+            "client.authentication.k8s.io/v1" => false,
+            "client.authentication.k8s.io/v1beta1" => true,
+            _ => {
+                return Err(Why::of(format!(
+                    "exec has the apiVersion {version}; allowed are client.authentication.k8s.io/v1 and …/v1beta1"
+                )));
+            }
+        };
+        let interactive = match entry.text("interactiveMode")? {
+            Some("Never") => Interactive::Never,
+            Some("IfAvailable") => Interactive::IfAvailable,
+            Some("Always") => Interactive::Always,
+            None if beta => Interactive::IfAvailable,
+            other => {
+                let given = other.unwrap_or("nothing");
+                return Err(Why::of(format!(
+                    "exec has {given} as its interactiveMode; give Never, IfAvailable or Always"
+                )));
+            }
+        };
+        let mut variables = Vec::new();
+        for one in entry.get("env").and_then(Value::as_array).into_iter().flatten() {
+            let name = one["name"].as_str().filter(|name| is_variable(name));
+            let name = name.ok_or_else(|| Why::of("exec has an env without a usable name"))?;
+            variables.push((name.to_owned(), one["value"].as_str().unwrap_or_default().to_owned()));
+        }
+        // As a shell would: a name without a folder is looked for in PATH.
+        let path = match entry.path("command")? {
+            Some(path) if command.contains('/') => path.components().collect(),
+            _ => PathBuf::from(command),
+        };
+        Ok(Self {
+            path,
+            arguments: entry.texts("args")?,
+            variables,
+            version: version.to_owned(),
+            interactive,
+            with_cluster: entry.flag("provideClusterInfo")?,
+            hint: entry.text("installHint")?.map(str::to_owned),
+        })
+    }
+}
+
+fn is_variable(name: &str) -> bool {
+    !name.is_empty() && !name.contains(['=', '\0'])
+}

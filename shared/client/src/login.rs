@@ -1,0 +1,245 @@
+//! Who we are to the API server, in each request: a token that stands in the kubeconfig or in a file, a password, or what a login
+//! command gives.
+//!
+//! Invariant: a login command runs once, and again when what it gave has ended or was refused (401). It runs in a task of its own:
+//! who asks for a browser must not be ended by the deadline of one request.
+
+mod command;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use futures::channel::oneshot;
+use http::HeaderValue;
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use zeroize::Zeroizing;
+
+use super::kubeconfig::{Cluster, User};
+use super::tls::{self, Shown};
+use command::Exec;
+use pod_safety_clock::{Env, Mono};
+
+/// So long what was read of a token file is used: half of the time that kubelets leave for it.
+const TOKEN_FILE_FOR: Duration = Duration::from_secs(60);
+
+/// Why we cannot say who we are.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct LoginError(pub(crate) String);
+
+/// Who we are to the API server.
+pub(crate) struct Login {
+    source: Source,
+    env: Env,
+    /// The certificate that goes with it.
+    pub(crate) shown: Arc<Shown>,
+}
+
+enum Source {
+    /// No one, or whoever the certificate names.
+    None,
+    Fixed(HeaderValue),
+    File(TokenFile),
+    Command(Arc<LoginCommand>),
+}
+
+/// What goes with one request.
+#[derive(Clone, Default)]
+pub(crate) struct Given {
+    pub(crate) header: Option<HeaderValue>,
+    /// Counts what a login command has given: connections that show an older certificate are of no use.
+    pub(crate) turn: u64,
+}
+
+impl Login {
+    /// As kubectl: nobody is named in the clear (`is_tls`), and a token, a password or a certificate spares the login command.
+    pub(crate) fn of(user: &User, cluster: &Cluster, is_tls: bool, env: &Env) -> Result<Self, LoginError> {
+        let shown = Arc::<Shown>::default();
+        let mut source = Source::None;
+        if is_tls {
+            if let Some((certificates, key)) = &user.identity {
+                shown.set(Some(tls::identity(certificates, key).map_err(LoginError)?));
+            }
+            source = Source::of(user, cluster, env)?;
+        }
+        Ok(Self { source, env: env.clone(), shown })
+    }
+
+    /// The service account of a pod.
+    pub(crate) fn of_file(path: PathBuf, env: &Env) -> Result<Self, LoginError> {
+        let source = Source::File(TokenFile::open(path, None, env.now())?);
+        Ok(Self { source, env: env.clone(), shown: Arc::default() })
+    }
+
+    /// Runs the login command, if there is one, so that a request need not wait for a person.
+    pub(crate) async fn begin(&self) -> Result<(), LoginError> {
+        self.given().await.map(drop)
+    }
+
+    /// What goes with the next request.
+    pub(crate) async fn given(&self) -> Result<Given, LoginError> {
+        match &self.source {
+            Source::None => Ok(Given::default()),
+            Source::Fixed(header) => Ok(Given { header: Some(header.clone()), turn: 0 }),
+            Source::File(file) => Ok(file.given(self.env.now())),
+            Source::Command(command) => {
+                let held = command.held.lock().clone();
+                match held {
+                    Some(held) if held.ends.is_none_or(|end| self.env.clock.wall() < end) => Ok(held.given),
+                    Some(held) => command.renewed(held.given.turn, &self.env, &self.shown).await,
+                    None => command.renewed(0, &self.env, &self.shown).await,
+                }
+            }
+        }
+    }
+
+    /// What goes with the same request once more after `refused` was answered 401; `None`: nothing else than that.
+    pub(crate) async fn after(&self, refused: &Given) -> Result<Option<Given>, LoginError> {
+        let again = match &self.source {
+            Source::None | Source::Fixed(_) => return Ok(None),
+            Source::File(file) => {
+                file.forget();
+                file.given(self.env.now())
+            }
+            Source::Command(command) => command.renewed(refused.turn, &self.env, &self.shown).await?,
+        };
+        Ok((again.header != refused.header || again.turn != refused.turn).then_some(again))
+    }
+}
+
+impl Source {
+    fn of(user: &User, cluster: &Cluster, env: &Env) -> Result<Self, LoginError> {
+        if let Some((name, password)) = &user.basic {
+            let both = Zeroizing::new(format!("{name}:{password}"));
+            return header("Basic ", &STANDARD.encode(both.as_bytes()), "username and password")
+                .map(Self::Fixed);
+        }
+        let inline = user.token.as_deref().map(|token| bearer(token, "token")).transpose()?;
+        if let Some(path) = &user.token_file {
+            return TokenFile::open(path.clone(), inline, env.now()).map(Self::File);
+        }
+        if let Some(inline) = inline {
+            return Ok(Self::Fixed(inline));
+        }
+        match &user.command {
+            Some(command) if user.identity.is_none() => {
+                let (exec, held) = (Exec::new(command, cluster), Mutex::default());
+                Ok(Self::Command(Arc::new(LoginCommand { exec, held, runs: futures::lock::Mutex::new(()) })))
+            }
+            _ => Ok(Self::None),
+        }
+    }
+}
+
+/// Editors and shells end a file by a line break, which is no part of a token.
+fn bearer(token: &str, of: &str) -> Result<HeaderValue, LoginError> {
+    match token.trim() {
+        "" => Err(LoginError(format!("{of} is empty"))),
+        token => header("Bearer ", token, of),
+    }
+}
+
+fn header(kind: &str, value: &str, of: &str) -> Result<HeaderValue, LoginError> {
+    let text = Zeroizing::new(format!("{kind}{value}"));
+    let mut header = HeaderValue::from_bytes(text.as_bytes()).map_err(|_bad| {
+        LoginError(format!(
+            "{of} has a line break or another character that no request may have; write it anew"
+        ))
+    })?;
+    header.set_sensitive(true);
+    Ok(header)
+}
+
+/// A file with a token that somebody renews.
+struct TokenFile {
+    path: PathBuf,
+    /// The last one that could be read, and until when it is used.
+    held: Mutex<(HeaderValue, Option<Mono>)>,
+}
+
+impl TokenFile {
+    /// `inline`: the token until the file can be read.
+    fn open(path: PathBuf, inline: Option<HeaderValue>, now: Mono) -> Result<Self, LoginError> {
+        let first = match (Self::read(&path), inline) {
+            (Ok(read), _) => read,
+            (Err(_), Some(inline)) => inline,
+            (Err(why), None) => return Err(why),
+        };
+        Ok(Self { path, held: Mutex::new((first, Some(now + TOKEN_FILE_FOR))) })
+    }
+
+    fn read(path: &PathBuf) -> Result<HeaderValue, LoginError> {
+        let of = format!("the token file {}", path.display());
+        let text = std::fs::read_to_string(path).map(Zeroizing::new);
+        let text = text
+            .map_err(|error| LoginError(format!("{of} cannot be read: {}", super::cause::of_io(&error))))?;
+        bearer(&text, &of)
+    }
+
+    /// A file that is gone leaves what it last held (kubernetes/kubernetes#68164).
+    fn given(&self, now: Mono) -> Given {
+        let mut held = self.held.lock();
+        if held.1.is_none_or(|until| now >= until) {
+            held.1 = Some(now + TOKEN_FILE_FOR);
+            if let Ok(read) = Self::read(&self.path) {
+                held.0 = read;
+            }
+        }
+        Given { header: Some(held.0.clone()), turn: 0 }
+    }
+
+    fn forget(&self) {
+        self.held.lock().1 = None;
+    }
+}
+
+/// A login command, and what it gave.
+struct LoginCommand {
+    exec: Exec,
+    held: Mutex<Option<Held>>,
+    /// One run at a time: whoever comes meanwhile takes what that gives.
+    runs: futures::lock::Mutex<()>,
+}
+
+#[derive(Clone)]
+struct Held {
+    given: Given,
+    ends: Option<Timestamp>,
+}
+
+impl LoginCommand {
+    /// What it gives after its turn `old`: another request may have run it already.
+    async fn renewed(self: &Arc<Self>, old: u64, env: &Env, shown: &Arc<Shown>) -> Result<Given, LoginError> {
+        let (tell, told) = oneshot::channel();
+        let (this, shown) = (Arc::clone(self), Arc::clone(shown));
+        let work = async move {
+            let _one = this.runs.lock().await;
+            let held = this.held.lock().as_ref().map(|held| held.given.clone());
+            let given = match held {
+                Some(given) if given.turn != old => Ok(given),
+                _ => this.run(old, &shown).await,
+            };
+            drop(tell.send(given));
+        };
+        env.spawner.spawn("login command", Box::pin(work));
+        told.await.unwrap_or_else(|_ended| Err(LoginError("this process ends".to_owned())))
+    }
+
+    async fn run(&self, old: u64, shown: &Shown) -> Result<Given, LoginError> {
+        let got = self.exec.run().await?;
+        let header = got.token.as_deref().map(|token| bearer(token, &format!("the token of {}", self.exec)));
+        let identity = got.identity.as_ref().map(|(certificates, key)| {
+            tls::identity(certificates.as_bytes(), key.as_bytes())
+                .map_err(|why| LoginError(format!("what {} gave cannot be used: {why}", self.exec)))
+        });
+        let (header, identity) = (header.transpose()?, identity.transpose()?);
+        shown.set(identity);
+        let given = Given { header, turn: old + 1 };
+        *self.held.lock() = Some(Held { given: given.clone(), ends: got.ends });
+        Ok(given)
+    }
+}

@@ -1,0 +1,170 @@
+//! A login command (`exec` of a kubeconfig): what it is told, and what it gives.
+
+use std::fmt;
+use std::io::IsTerminal as _;
+use std::process::{Output, Stdio};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::process::Command;
+use zeroize::{Zeroize as _, Zeroizing};
+
+use super::LoginError;
+use crate::kubeconfig::{self, Cluster, Interactive};
+
+/// A login command, and what it may know of its cluster.
+pub(super) struct Exec {
+    command: kubeconfig::Command,
+    cluster: Option<Value>,
+}
+
+impl fmt::Display for Exec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the login command {} of the kubeconfig", self.command.path.display())
+    }
+}
+
+/// What it gave.
+pub(super) struct Got {
+    pub(super) token: Option<Zeroizing<String>>,
+    /// Certificates and key, in PEM.
+    pub(super) identity: Option<(String, Zeroizing<String>)>,
+    pub(super) ends: Option<Timestamp>,
+}
+
+/// `ExecCredential` of `client.authentication.k8s.io`.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer {
+    #[serde(default)]
+    api_version: String,
+    #[serde(default)]
+    status: Option<Status>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Status {
+    expiration_timestamp: Option<String>,
+    token: Option<String>,
+    client_certificate_data: Option<String>,
+    client_key_data: Option<String>,
+}
+
+impl Exec {
+    pub(super) fn new(command: &kubeconfig::Command, cluster: &Cluster) -> Self {
+        let told = command.with_cluster.then(|| told_of(cluster));
+        Self { command: command.clone(), cluster: told }
+    }
+
+    /// Runs it to its end.
+    pub(super) async fn run(&self) -> Result<Got, LoginError> {
+        let is_terminal = std::io::stdin().is_terminal();
+        let asks = match self.command.interactive {
+            Interactive::Never => false,
+            Interactive::IfAvailable => is_terminal,
+            Interactive::Always if is_terminal => true,
+            Interactive::Always => {
+                return Err(LoginError(format!(
+                    "{self} wants to ask you (interactiveMode: Always), and there is no terminal"
+                )));
+            }
+        };
+        let mut command = Command::new(&self.command.path);
+        command.args(&self.command.arguments);
+        command.envs(self.command.variables.iter().map(|(name, value)| (name, value)));
+        command.env("KUBERNETES_EXEC_INFO", self.told(asks).to_string());
+        command.stdout(Stdio::piped());
+        // What it says to a person is seen while it waits for them.
+        command.stdin(if asks { Stdio::inherit() } else { Stdio::null() });
+        command.stderr(if asks { Stdio::inherit() } else { Stdio::piped() });
+        let mut out = command.output().await.map_err(|error| self.did_not_start(&error))?;
+        let got = self.read(&out, asks);
+        out.stdout.zeroize();
+        got
+    }
+
+    fn told(&self, asks: bool) -> Value {
+        let mut spec = json!({ "interactive": asks });
+        if let Some(cluster) = &self.cluster {
+            spec["cluster"] = cluster.clone();
+        }
+        json!({ "kind": "ExecCredential", "apiVersion": self.command.version, "spec": spec })
+    }
+
+    fn did_not_start(&self, error: &std::io::Error) -> LoginError {
+        let hint = self.command.hint.as_deref().unwrap_or_default();
+        let hint: String =
+            hint.chars().filter(|letter| !letter.is_control() || letter.is_whitespace()).collect();
+        let hint = hint.split_whitespace().collect::<Vec<_>>().join(" ");
+        let hint = if hint.is_empty() { hint } else { format!("; {hint}") };
+        LoginError(format!("{self} cannot be started: {}{hint}", crate::cause::of_io(error)))
+    }
+
+    fn read(&self, out: &Output, asks: bool) -> Result<Got, LoginError> {
+        if !out.status.success() {
+            let said = String::from_utf8_lossy(&out.stderr);
+            let said = said.lines().map(str::trim).find(|line| !line.is_empty());
+            let said = said.unwrap_or(if asks { "see above" } else { "it said nothing" });
+            return Err(LoginError(format!(
+                "{self} failed ({}): {}",
+                out.status,
+                crate::cause::in_one_line(said)
+            )));
+        }
+        let bad = |why: &str| LoginError(format!("{self} gave no login: {why}"));
+        if out.stdout.trim_ascii().is_empty() {
+            return Err(bad("it wrote nothing"));
+        }
+        let read = serde_json::from_slice(&out.stdout);
+        // The error of a parser may quote a secret.
+        let answer: Answer = read
+            .or_else(|_not_json| serde_saphyr::from_slice(&out.stdout))
+            .map_err(|_neither| bad("what it wrote is no ExecCredential in JSON or YAML"))?;
+        if answer.api_version != self.command.version {
+            let (theirs, ours) = (&answer.api_version, &self.command.version);
+            return Err(bad(&format!(
+                "it answered in the apiVersion {theirs:?}, and the kubeconfig says {ours}"
+            )));
+        }
+        let status = answer.status.ok_or_else(|| bad("it answered without a status"))?;
+        let token = status.token.filter(|token| !token.is_empty()).map(Zeroizing::new);
+        let certificates = status.client_certificate_data.filter(|data| !data.is_empty());
+        let key = status.client_key_data.filter(|data| !data.is_empty()).map(Zeroizing::new);
+        let identity = match (certificates, key) {
+            (Some(certificates), Some(key)) => Some((certificates, key)),
+            (None, None) if token.is_none() => return Err(bad("it gave neither a token nor a certificate")),
+            (None, None) => None,
+            _ => return Err(bad("it gave only one of certificate and key")),
+        };
+        let ends = status.expiration_timestamp.filter(|text| !text.is_empty());
+        let ends = ends.map(|text| {
+            text.parse()
+                .map_err(|_not_one| bad(&format!("expirationTimestamp {text:?} is no time stamp (RFC 3339)")))
+        });
+        Ok(Got { token, identity, ends: ends.transpose()? })
+    }
+}
+
+/// The cluster in the words of `client.authentication.k8s.io`.
+fn told_of(cluster: &Cluster) -> Value {
+    let mut told = json!({ "server": cluster.server });
+    if let Some(authority) = &cluster.authority {
+        told["certificate-authority-data"] = STANDARD.encode(authority).into();
+    }
+    if cluster.insecure {
+        told["insecure-skip-tls-verify"] = true.into();
+    }
+    for (field, value) in [("tls-server-name", &cluster.server_name), ("proxy-url", &cluster.proxy)] {
+        if let Some(value) = value {
+            told[field] = value.clone().into();
+        }
+    }
+    if let Some(config) = &cluster.info.config {
+        told["config"] = config.clone();
+    }
+    told
+}

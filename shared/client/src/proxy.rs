@@ -1,0 +1,282 @@
+//! Whether a proxy stands before the API server: the rules of Go's `golang.org/x/net/http/httpproxy`, as kubectl has them.
+
+use std::net::IpAddr;
+
+use http::Uri;
+use ipnet::IpNet;
+use percent_encoding::percent_decode_str;
+
+/// The variables that name proxies. `ALL_PROXY` is none of them: kubectl does not read it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Variables {
+    https: String,
+    http: String,
+    no: String,
+}
+
+impl Variables {
+    /// As in Go, the name in capitals goes first.
+    pub(crate) fn read(variable: impl Fn(&str) -> Option<String>) -> Self {
+        let first = |name: &str| {
+            let names = [name.to_owned(), name.to_ascii_lowercase()];
+            names.iter().find_map(|name| variable(name).filter(|value| !value.is_empty())).unwrap_or_default()
+        };
+        Self { https: first("HTTPS_PROXY"), http: first("HTTP_PROXY"), no: first("NO_PROXY") }
+    }
+}
+
+/// How a proxy is spoken to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Speaks {
+    /// HTTP, in the clear or within TLS.
+    Http,
+    Socks5,
+}
+
+/// A proxy.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Proxy {
+    pub(crate) speaks: Speaks,
+    /// Scheme, host and port, without a login.
+    pub(crate) address: Uri,
+    /// User and password.
+    pub(crate) login: Option<(String, String)>,
+    /// Who named it.
+    pub(crate) named_by: &'static str,
+}
+
+impl std::fmt::Debug for Proxy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+impl std::fmt::Display for Proxy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} (from {})", self.address.to_string().trim_end_matches('/'), self.named_by)
+    }
+}
+
+/// The proxy between here and `server`: what the kubeconfig names goes before the variables, whatever `NO_PROXY` says.
+///
+/// # Errors
+/// Whatever is named is no proxy.
+pub(crate) fn before(
+    server: &Uri,
+    named: Option<&str>,
+    variables: &Variables,
+) -> Result<Option<Proxy>, String> {
+    if let Some(url) = named.filter(|url| !url.is_empty()) {
+        let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+        if !["http", "https", "socks5"].contains(&&*scheme.to_ascii_lowercase()) {
+            return Err(format!("proxy-url {url:?} needs http://, https:// or socks5://"));
+        }
+        return proxy(scheme, rest, "proxy-url").map(Some);
+    }
+    let (value, name) = match server.scheme_str() {
+        Some("https") => (&variables.https, "HTTPS_PROXY"),
+        _ => (&variables.http, "HTTP_PROXY"),
+    };
+    if value.is_empty() || !applies(server, &variables.no) {
+        return Ok(None);
+    }
+    let (scheme, rest) = value.split_once("://").unwrap_or(("http", value));
+    proxy(scheme, rest, name).map(Some)
+}
+
+/// `rest`: what stands behind the scheme, which may have a login and a path.
+fn proxy(scheme: &str, rest: &str, named_by: &'static str) -> Result<Proxy, String> {
+    let scheme = scheme.to_ascii_lowercase();
+    let (speaks, scheme, port) = match &*scheme {
+        "http" => (Speaks::Http, "http", 80),
+        "https" => (Speaks::Http, "https", 443),
+        "socks5" | "socks5h" => (Speaks::Socks5, "socks5", 1080),
+        _ => return Err(format!("{named_by} has the scheme {scheme}; give http, https or socks5")),
+    };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let (login, place) = match authority.rsplit_once('@') {
+        Some((login, place)) => (Some(login), place),
+        None => (None, authority),
+    };
+    let address: Result<Uri, _> = format!("{scheme}://{place}").parse();
+    let address = address.ok().filter(|address| address.host().is_some_and(|host| !host.is_empty()));
+    let address = address.filter(|_| has_port_or_none(place));
+    let Some(address) = address else {
+        return Err(format!("{named_by} is no address of a proxy; give one such as {scheme}://proxy:{port}"));
+    };
+    let address = match address.port_u16() {
+        Some(_) => address,
+        None => with_port(&address, scheme, port).ok_or_else(|| format!("{named_by} is no address"))?,
+    };
+    let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+    let login = login.map(|login| login.split_once(':').unwrap_or((login, "")));
+    let login = login.map(|(user, password)| (decoded(user), decoded(password)));
+    Ok(Proxy { speaks, address, login, named_by })
+}
+
+/// Whether what stands behind the host is a port, or nothing.
+pub(crate) fn has_port_or_none(authority: &str) -> bool {
+    let behind = authority.rsplit_once(']').map_or(authority, |(_, behind)| behind);
+    behind.split_once(':').is_none_or(|(_, port)| port.parse::<u16>().is_ok())
+}
+
+fn with_port(address: &Uri, scheme: &str, port: u16) -> Option<Uri> {
+    format!("{scheme}://{}:{port}", address.host()?).parse().ok()
+}
+
+/// Whether a proxy of the variables stands before `server`: before what is on this host, or listed in `NO_PROXY`, none does.
+fn applies(server: &Uri, no_proxy: &str) -> bool {
+    let host = server.host().unwrap_or_default().to_ascii_lowercase();
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let port = server.port_u16().unwrap_or(if server.scheme_str() == Some("https") { 443 } else { 80 });
+    let address = host.parse::<IpAddr>().ok().map(|address| address.to_canonical());
+    if host == "localhost" || address.is_some_and(|address| address.is_loopback()) {
+        return false;
+    }
+    !no_proxy.split(',').any(|entry| excepts(&entry.trim().to_ascii_lowercase(), host, address, port))
+}
+
+/// Whether an entry of `NO_PROXY` means this host: `*`, a network, an address or a domain, the latter two with a port or without.
+fn excepts(entry: &str, host: &str, address: Option<IpAddr>, port: u16) -> bool {
+    if entry == "*" {
+        return true;
+    }
+    if let Ok(network) = entry.parse::<IpNet>() {
+        return address.is_some_and(|address| network.contains(&address));
+    }
+    let (name, of_port) = split_port(entry).unwrap_or((entry, ""));
+    if !of_port.is_empty() && of_port != port.to_string() {
+        return false;
+    }
+    if let Ok(one) = name.parse::<IpAddr>() {
+        return address == Some(one.to_canonical());
+    }
+    let name = if name.starts_with("*.") { &name[1..] } else { name };
+    if name.is_empty() || address.is_some() {
+        return false;
+    }
+    match name.strip_prefix('.') {
+        // Of `.example.org` only what is below it is meant.
+        Some(_) => host.ends_with(name),
+        None => host == name || host.strip_suffix(name).is_some_and(|below| below.ends_with('.')),
+    }
+}
+
+/// `host:port` and `[address]:port`, as Go's `SplitHostPort` takes them apart.
+fn split_port(entry: &str) -> Option<(&str, &str)> {
+    let (host, port) = match entry.strip_prefix('[') {
+        Some(rest) => rest.split_once("]:")?,
+        None => entry.rsplit_once(':').filter(|(host, _)| !host.contains(':'))?,
+    };
+    (!port.contains([':', '[', ']'])).then_some((host, port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn variables(pairs: &[(&str, &str)]) -> Variables {
+        Variables::read(|name| {
+            pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    fn said(server: &str, named: Option<&str>, pairs: &[(&str, &str)]) -> String {
+        match before(&server.parse().unwrap(), named, &variables(pairs)) {
+            Ok(Some(proxy)) => proxy.to_string(),
+            Ok(None) => "direct".to_owned(),
+            Err(why) => why,
+        }
+    }
+
+    /// No command began where `HTTPS_PROXY` was set: `requires the disabled feature "kube/http-proxy"`.
+    #[test]
+    fn bug_a_proxy_variable_kept_every_command_from_its_api_server() {
+        const THROUGH: &str = "http://proxy:3128 (from HTTPS_PROXY)";
+        // The rows of Go's own TestUseProxy that a name server is not needed for, and ours.
+        for (no_proxy, server, through) in [
+            ("", "https://example.com:6443", true),
+            ("", "https://localhost:6443", false),
+            ("", "https://127.0.0.1:6443", false),
+            ("", "https://127.8.9.1", false),
+            ("", "https://[::1]:6443", false),
+            ("", "https://[::ffff:127.0.0.1]:6443", false),
+            ("", "https://10.0.0.1:6443", true),
+            ("*", "https://example.com", false),
+            ("a, * ,b", "https://10.0.0.1", false),
+            ("example.com", "https://example.com:6443", false),
+            ("EXAMPLE.com", "https://api.Example.com", false),
+            ("example.com", "https://notexample.com", true),
+            (".example.com", "https://example.com", true),
+            (".example.com", "https://api.example.com", false),
+            ("*.example.com", "https://api.example.com", false),
+            ("*.example.com", "https://example.com", true),
+            ("example.com:6443", "https://example.com:6443", false),
+            ("example.com:443", "https://example.com", false),
+            ("example.com:443", "https://example.com:6443", true),
+            ("10.0.0.0/8", "https://10.1.2.3:6443", false),
+            ("10.0.0.7/8", "https://10.1.2.3:6443", false),
+            ("10.0.0.0/8", "https://11.1.2.3:6443", true),
+            ("fd00::/8", "https://[fd00::1]:6443", false),
+            ("10.1.2.3", "https://10.1.2.3:6443", false),
+            ("10.1.2.3:443", "https://10.1.2.3:6443", true),
+            ("[fd00::1]:6443", "https://[fd00::1]:6443", false),
+            ("fd00::1", "https://[fd00::1]:6443", false),
+            ("2.3", "https://10.1.2.3", true),
+            (",,", "https://example.com", true),
+            (":6443", "https://example.com:6443", true),
+            // The proxy's own name does not matter.
+            ("proxy", "https://example.com", true),
+        ] {
+            let seen = said(server, None, &[("HTTPS_PROXY", "http://proxy:3128"), ("NO_PROXY", no_proxy)]);
+            assert_eq!(seen, if through { THROUGH } else { "direct" }, "{no_proxy} {server}");
+        }
+    }
+
+    #[test]
+    fn which_variable_is_read() {
+        let tls = "https://example.com";
+        for (server, pairs, says) in [
+            (tls, &[("https_proxy", "p:1")] as &[_], "http://p:1 (from HTTPS_PROXY)"),
+            (tls, &[("HTTPS_PROXY", "p:1"), ("https_proxy", "q:1")], "http://p:1 (from HTTPS_PROXY)"),
+            (tls, &[("HTTPS_PROXY", ""), ("https_proxy", "q:1")], "http://q:1 (from HTTPS_PROXY)"),
+            (tls, &[("HTTP_PROXY", "p:1")], "direct"),
+            (tls, &[("ALL_PROXY", "p:1"), ("all_proxy", "p:1")], "direct"),
+            (tls, &[("https_proxy", "p:1"), ("no_proxy", "example.com")], "direct"),
+            (tls, &[("HTTPS_PROXY", "socks5h://p")], "socks5://p:1080 (from HTTPS_PROXY)"),
+            (
+                tls,
+                &[("HTTPS_PROXY", "ftp://p")],
+                "HTTPS_PROXY has the scheme ftp; give http, https or socks5",
+            ),
+            (
+                tls,
+                &[("HTTPS_PROXY", "http://:3")],
+                "HTTPS_PROXY is no address of a proxy; give one such as http://proxy:80",
+            ),
+            ("http://example.com", &[("HTTPS_PROXY", "p:1")], "direct"),
+            ("http://example.com", &[("HTTP_PROXY", "p:1")], "http://p:1 (from HTTP_PROXY)"),
+        ] {
+            assert_eq!(said(server, None, pairs), says, "{pairs:?}");
+        }
+    }
+
+    #[test]
+    fn what_the_kubeconfig_names_goes_before_the_variables() {
+        let there = [("HTTPS_PROXY", "http://other:1"), ("NO_PROXY", "*")];
+        for (named, says) in [
+            ("http://p:3128/", "http://p:3128 (from proxy-url)"),
+            ("HTTPS://p", "https://p:443 (from proxy-url)"),
+            ("socks5://[fd00::1]:9", "socks5://[fd00::1]:9 (from proxy-url)"),
+            ("p:3128", "proxy-url \"p:3128\" needs http://, https:// or socks5://"),
+            ("http://p:99999", "proxy-url is no address of a proxy; give one such as http://proxy:80"),
+            ("", "direct"),
+        ] {
+            assert_eq!(said("https://127.0.0.1:6443", Some(named), &there), says, "{named}");
+        }
+        let url = "http://a%40b:p%3As@s@p:1";
+        let proxy = before(&"https://a".parse().unwrap(), Some(url), &Variables::default()).unwrap().unwrap();
+        assert_eq!(proxy.login, Some(("a@b".to_owned(), "p:s@s".to_owned())));
+        assert_eq!(format!("{proxy:?}"), "http://p:1 (from proxy-url)", "a login is told nobody");
+    }
+}

@@ -1,0 +1,381 @@
+//! The way of a request to the API server: address, login, proxy, TLS. It stands in place of kube's own, which ends the process over
+//! a token with a line break, starts a login command three times, and asks `NO_PROXY` for the proxy.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures::future::BoxFuture;
+use http::header::{AUTHORIZATION, PROXY_AUTHORIZATION};
+use http::{HeaderName, HeaderValue, Request, Response, StatusCode, Uri};
+use hyper::body::Incoming;
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_rustls::{DefaultServerNameResolver, FixedServerNameResolver, HttpsConnector, ResolveServerName};
+use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
+use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
+use hyper_util::client::legacy::{Builder, Client};
+use hyper_util::rt::TokioExecutor;
+use kube::client::Body;
+use parking_lot::Mutex;
+use pod_safety_proof::Permit;
+use rustls::ClientConfig;
+use rustls::client::Resumption;
+use rustls::pki_types::ServerName;
+use tower::{BoxError, Service};
+
+use super::login::{Given, Login};
+use super::proxy::{Proxy, Speaks};
+
+/// How TLS is spoken to the API server.
+#[derive(Clone)]
+pub(crate) struct Tls {
+    pub(crate) config: Arc<ClientConfig>,
+    /// Whose certificate the API server shows, if that is not its address.
+    pub(crate) name: Option<ServerName<'static>>,
+}
+
+/// A proxy on the way that did not do its part.
+#[derive(Debug, thiserror::Error)]
+#[error("{proxy}")]
+pub(crate) struct ProxyFailed {
+    pub(crate) proxy: Proxy,
+    #[source]
+    pub(crate) source: BoxError,
+}
+
+/// Opens connections to the API server.
+#[derive(Clone)]
+pub(crate) struct Connector {
+    /// What is before the API server, and how TLS is spoken to it: by the same authority, and without a certificate of ours.
+    pub(crate) proxy: Option<(Proxy, Arc<ClientConfig>)>,
+    /// None: the API server is spoken to in the clear.
+    pub(crate) tls: Option<Tls>,
+}
+
+impl Connector {
+    /// The same without what earlier connections have left: who resumes a session is taken for whoever showed a certificate in it.
+    fn anew(&self) -> Self {
+        let anew = |tls: &Tls| {
+            let mut config = (*tls.config).clone();
+            config.resumption = Resumption::default();
+            Tls { config: Arc::new(config), name: tls.name.clone() }
+        };
+        Self { proxy: self.proxy.clone(), tls: self.tls.as_ref().map(anew) }
+    }
+
+    async fn connect(self, to: Uri) -> Result<Stream, BoxError> {
+        let mut http = HttpConnector::new();
+        http.enforce_http(false);
+        let Some((proxy, tls)) = self.proxy.clone() else { return self.secured(http, to).await };
+        let address = proxy.address.clone();
+        let failed =
+            |source: BoxError| -> BoxError { Box::new(ProxyFailed { proxy: proxy.clone(), source }) };
+        match proxy.speaks {
+            Speaks::Socks5 => {
+                let mut socks = SocksV5::new(address, http);
+                if let Some((user, password)) = proxy.login.clone() {
+                    socks = socks.with_auth(user, password);
+                }
+                self.secured(Named { inner: socks, proxy: proxy.clone() }, with_port(&to)).await
+            }
+            Speaks::Http => {
+                let names = Arc::new(DefaultServerNameResolver::default());
+                let mut hop = HttpsConnector::new(http, tls, false, names);
+                // What goes in the clear is forwarded, as by Go: few proxies open a tunnel for it.
+                if to.scheme_str() == Some("http") {
+                    let stream = hop.call(address).await.map_err(failed)?;
+                    return Ok(Stream { io: Box::new(stream), is_forwarded: true });
+                }
+                let mut tunnel = Tunnel::new(address, hop);
+                if let Some(login) = proxy_login(&proxy) {
+                    tunnel = tunnel.with_auth(login);
+                }
+                self.secured(Named { inner: tunnel, proxy: proxy.clone() }, to).await
+            }
+        }
+    }
+
+    async fn secured<C>(self, mut connector: C, to: Uri) -> Result<Stream, BoxError>
+    where
+        C: Service<Uri> + Send,
+        C::Response: Read + Write + Connection + Send + Unpin + 'static,
+        C::Future: Send + 'static,
+        C::Error: Into<BoxError>,
+    {
+        let io: Box<dyn Io> = match self.tls {
+            Some(tls) if to.scheme_str() == Some("https") => {
+                let names: Arc<dyn ResolveServerName + Send + Sync> = match tls.name {
+                    Some(name) => Arc::new(FixedServerNameResolver::new(name)),
+                    None => Arc::new(DefaultServerNameResolver::default()),
+                };
+                Box::new(HttpsConnector::new(connector, tls.config, true, names).call(to).await?)
+            }
+            _ => Box::new(connector.call(to).await.map_err(Into::into)?),
+        };
+        Ok(Stream { io, is_forwarded: false })
+    }
+}
+
+/// SOCKS takes port 443 where none is named.
+fn with_port(to: &Uri) -> Uri {
+    let named = (to.scheme_str(), to.host(), to.port_u16());
+    let (Some("http"), Some(host), None) = named else { return to.clone() };
+    format!("http://{host}:80/").parse().unwrap_or_else(|_bad| to.clone())
+}
+
+fn proxy_login(proxy: &Proxy) -> Option<HeaderValue> {
+    use base64::Engine as _;
+    let (user, password) = proxy.login.as_ref()?;
+    let both = base64::engine::general_purpose::STANDARD.encode(format!("{user}:{password}"));
+    let mut header = HeaderValue::from_str(&format!("Basic {both}")).ok()?;
+    header.set_sensitive(true);
+    Some(header)
+}
+
+impl Service<Uri> for Connector {
+    type Response = Stream;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Stream, BoxError>>;
+
+    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, to: Uri) -> Self::Future {
+        Box::pin(self.clone().connect(to))
+    }
+}
+
+/// A connector whose errors name their proxy.
+struct Named<C> {
+    inner: C,
+    proxy: Proxy,
+}
+
+impl<C> Service<Uri> for Named<C>
+where
+    C: Service<Uri>,
+    C::Future: Send + 'static,
+    C::Error: Into<BoxError>,
+{
+    type Response = C::Response;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<C::Response, BoxError>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(context).map_err(Into::into)
+    }
+
+    fn call(&mut self, to: Uri) -> Self::Future {
+        let (work, proxy) = (self.inner.call(to), self.proxy.clone());
+        Box::pin(async move {
+            work.await.map_err(|error| -> BoxError { Box::new(ProxyFailed { proxy, source: error.into() }) })
+        })
+    }
+}
+
+trait Io: Read + Write + Connection + Send + Unpin {}
+
+impl<T: Read + Write + Connection + Send + Unpin> Io for T {}
+
+/// A connection, whatever lies on its way.
+pub(crate) struct Stream {
+    io: Box<dyn Io>,
+    /// A proxy forwards each request, and must be told its whole address.
+    is_forwarded: bool,
+}
+
+impl Connection for Stream {
+    fn connected(&self) -> Connected {
+        self.io.connected().proxy(self.is_forwarded)
+    }
+}
+
+impl Read for Stream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut *self.io).poll_read(context, buffer)
+    }
+}
+
+impl Write for Stream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut *self.io).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *self.io).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *self.io).poll_shutdown(context)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut *self.io).poll_write_vectored(context, slices)
+    }
+}
+
+type Http = Client<Connector, Body>;
+
+/// Sends requests to the API server.
+#[derive(Clone)]
+pub(crate) struct Route {
+    /// The address of the API server, which may have a path.
+    base: Uri,
+    login: Arc<Login>,
+    headers: Arc<[(HeaderName, HeaderValue)]>,
+    connector: Connector,
+    /// The connections that show the certificate of this turn of the login.
+    http: Arc<Mutex<(u64, Http)>>,
+}
+
+impl Route {
+    pub(crate) fn new(
+        base: Uri,
+        connector: Connector,
+        login: Arc<Login>,
+        mut headers: Vec<(HeaderName, HeaderValue)>,
+    ) -> Self {
+        let proxy = connector.proxy.as_ref().map(|(proxy, _)| proxy);
+        let forwards = proxy.filter(|proxy| proxy.speaks == Speaks::Http && connector.tls.is_none());
+        if let Some(login) = forwards.and_then(proxy_login) {
+            headers.push((PROXY_AUTHORIZATION, login));
+        }
+        let http = Arc::new(Mutex::new((0, Self::pool(&connector))));
+        Self { base, login, headers: headers.into(), connector, http }
+    }
+
+    /// The same with connections of its own.
+    pub(crate) fn apart(&self) -> Self {
+        let http = Arc::new(Mutex::new((0, Self::pool(&self.connector))));
+        Self { http, ..self.clone() }
+    }
+
+    fn pool(connector: &Connector) -> Http {
+        Builder::new(TokioExecutor::new()).build(connector.clone())
+    }
+
+    /// Connections made before the login has changed show what is no longer true.
+    fn http(&self, given: &Given) -> Http {
+        let mut http = self.http.lock();
+        if given.turn > http.0 {
+            *http = (given.turn, Self::pool(&self.connector.anew()));
+        }
+        http.1.clone()
+    }
+
+    async fn send(self, request: Request<Body>) -> Result<Response<Incoming>, BoxError> {
+        let given = self.login.given().await?;
+        let again = copy(&request);
+        let answer = self.once(request, &given).await?;
+        let (StatusCode::UNAUTHORIZED, Some(again)) = (answer.status(), again) else { return Ok(answer) };
+        match self.login.after(&given).await {
+            Ok(Some(given)) => self.once(again, &given).await,
+            // The refusal says more than why there is no other login.
+            Ok(None) | Err(_) => Ok(answer),
+        }
+    }
+
+    async fn once(&self, mut request: Request<Body>, given: &Given) -> Result<Response<Incoming>, BoxError> {
+        *request.uri_mut() = below(&self.base, request.uri())?;
+        for (name, value) in self.headers.iter() {
+            request.headers_mut().append(name, value.clone());
+        }
+        if let Some(header) = &given.header {
+            request.headers_mut().insert(AUTHORIZATION, header.clone());
+        }
+        self.http(given).request(request).await.map_err(Into::into)
+    }
+}
+
+/// `path`, query included, below the path of `base`.
+fn below(base: &Uri, path: &Uri) -> Result<Uri, http::Error> {
+    let (before, path) =
+        (base.path().trim_end_matches('/'), path.path_and_query().map_or("/", |path| path.as_str()));
+    let scheme = base.scheme_str().unwrap_or_default();
+    let authority = base.authority().map_or("", |authority| authority.as_str());
+    Uri::builder().scheme(scheme).authority(authority).path_and_query(format!("{before}{path}")).build()
+}
+
+/// What may be sent once more after a 401, by which nothing was done. What frees a pod's name is not: the evidence of its permit ends
+/// soon, and a login may take minutes.
+fn copy(request: &Request<Body>) -> Option<Request<Body>> {
+    let evicts = request.uri().path().ends_with("/eviction");
+    if request.extensions().get::<Permit>().is_some() && !evicts {
+        return None;
+    }
+    let mut copy = Request::new(request.body().try_clone()?);
+    *copy.method_mut() = request.method().clone();
+    *copy.uri_mut() = request.uri().clone();
+    *copy.headers_mut() = request.headers().clone();
+    Some(copy)
+}
+
+impl Service<Request<Body>> for Route {
+    type Response = Response<Incoming>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Response<Incoming>, BoxError>>;
+
+    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        Box::pin(self.clone().send(request))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_frees_a_pods_name_is_never_sent_twice() {
+        let pod = "/api/v1/namespaces/ns/pods/a";
+        for (path, permitted, again) in [
+            (pod.to_owned(), false, true),
+            (pod.to_owned(), true, false),
+            (format!("{pod}/status"), true, false),
+            (format!("{pod}/eviction"), true, true),
+        ] {
+            let mut request = Request::post(&path).body(Body::from(b"{}".to_vec())).unwrap();
+            if permitted {
+                request.extensions_mut().insert(Permit::for_guard_tests(&path, "u", "1"));
+            }
+            assert_eq!(copy(&request).is_some(), again, "{path} {permitted}");
+        }
+    }
+
+    #[test]
+    fn a_path_goes_below_that_of_the_address() {
+        for (base, path, whole) in [
+            ("https://a:6443/", "/api/v1/nodes?limit=1", "https://a:6443/api/v1/nodes?limit=1"),
+            ("https://a/k8s/c/", "/version", "https://a/k8s/c/version"),
+        ] {
+            assert_eq!(below(&base.parse().unwrap(), &path.parse().unwrap()).unwrap().to_string(), whole);
+        }
+        let long = format!("/{}", "a".repeat(65_000));
+        let base = format!("https://a/{}", "b".repeat(1_000)).parse().unwrap();
+        assert!(
+            below(&base, &long.parse().unwrap()).is_err(),
+            "too long for a request: an error, and no panic"
+        );
+    }
+}
