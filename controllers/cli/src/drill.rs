@@ -13,6 +13,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Args as ClapArgs;
 use pod_safety_drain::Consent;
+use pod_safety_explain::plural;
 use pod_safety_print::{Paint, Tone};
 use pod_safety_shared::api::{Phase, Recovery};
 use pod_safety_shared::authority::people::{self, Device, Drill, Examined};
@@ -230,7 +231,8 @@ async fn unfit(
     if !examined.cordoned || there.staying < all {
         let left = all - there.staying;
         return Ok(Some(format!(
-            "node {node} is not cordoned and empty ({left} pods would be terminated): pod-safety drain {node} --apply"
+            "node {node} is not cordoned and empty ({} would be terminated): pod-safety drain {node} --apply",
+            plural(left, "pod")
         )));
     }
     Ok(None)
@@ -321,7 +323,7 @@ mod tests {
             message: message.to_owned(),
         };
         let gates = vec![
-            gate("LargeOutage", false, "1 of 20 nodes are lost; the limit is 49 %"),
+            gate("LargeOutage", false, "1 of 20 nodes is lost; the limit is 49 %"),
             gate("Paused", true, "the policy db is paused"),
             gate("SelfNode", false, ""),
         ];
@@ -338,7 +340,7 @@ mod tests {
         let said = page(&document, SWITCHED, Paint::plain());
         for line in [
             "node/a by fencepolicy/db: the policy db is paused",
-            "✔  LargeOutage  1 of 20 nodes are lost; the limit is 49 %",
+            "✔  LargeOutage  1 of 20 nodes is lost; the limit is 49 %",
             "✖  Paused       the policy db is paused",
             "✔  SelfNode     open",
             "Nothing was switched.",

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pod_safety_shared::api::{KindOfEvidence, Phase};
 use pod_safety_shared::cache::{Lookup, ZoneCount};
 use pod_safety_shared::drive::HoldReason;
-use pod_safety_shared::model::{Kind, Node, Pod, Readiness, SUSPECT_TAINT};
+use pod_safety_shared::model::{Kind, Node, Pod, Readiness, SUSPECT_TAINT, are};
 
 use super::answer::{Answer, Judgement, Standing, plural, sentence};
 use super::pauses::Paused;
@@ -262,9 +262,10 @@ fn notes(answer: &mut Answer, node: &Node, pods: &Pods<'_>, scene: &Scene<'_>) {
     let ZoneCount { ready, not_ready, excluded: _ } = scene.view.zone(&node.zone);
     if node.readiness != Readiness::Ready {
         answer.notes.push(format!(
-            "{}: {ready} of {} nodes are Ready.",
+            "{}: {ready} of {} nodes {} Ready.",
             sentence(&zone_words(&zone_name(&node.zone))),
-            ready + not_ready
+            ready + not_ready,
+            are(ready)
         ));
         if scene.has(Kind::FencePolicies) && proof::policy(node, scene).is_none() {
             answer.notes.push("No FencePolicy selects it, so it is not fenced. docs/fencing.md explains how to set that up.".to_owned());

@@ -13,7 +13,7 @@ use pod_safety_shared::api::{Gate, Phase, Trigger};
 use pod_safety_shared::cache::Lookup;
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::drive::HoldReason;
-use pod_safety_shared::model::{Budget, Fence, Kind, Node, Policy};
+use pod_safety_shared::model::{Budget, Fence, Kind, Node, Policy, are};
 
 use super::incident::{Incident, is_dry, is_well, reports, unreadable};
 use super::{collateral, drain, levels, quorum, remediate};
@@ -310,12 +310,13 @@ fn numbers(gate: &str, incident: &Incident<'_>, policy: &Policy) -> String {
     let words = match (gate, incident.node()) {
         ("LargeOutage", _) => {
             let ((lost, of), percent) = (lost(incident, policy), brakes.max_unhealthy_percent);
-            Some(format!("{lost} of {of} nodes are lost; the limit is {percent} %"))
+            Some(format!("{lost} of {of} nodes {} lost; the limit is {percent} %", are(lost)))
         }
         ("ZoneInTrouble", Some(node)) => {
             let percent = brakes.max_unhealthy_zone_percent;
             let (not_ready, of) = of_zone(node, policy, incident);
-            Some(format!("{not_ready} of {of} nodes of its zone are not ready; the limit is {percent} %"))
+            let are = are(not_ready);
+            Some(format!("{not_ready} of {of} nodes of its zone {are} not ready; the limit is {percent} %"))
         }
         ("ControlPlane", Some(node)) => left("such nodes", quorum::nodes_left(node, policy, incident)),
         ("EtcdQuorum", Some(node)) => left("etcd members", quorum::members_left(node, policy, incident)),

@@ -6,8 +6,7 @@ use std::time::Duration;
 use pod_safety_shared::cache::Unfresh;
 use pod_safety_shared::drive::{self, FORCE_DELETE_HELD, HoldReason, NodeUnreadable};
 use pod_safety_shared::events::EventType;
-use pod_safety_shared::model::Kind;
-use pod_safety_shared::model::zone_words;
+use pod_safety_shared::model::{Kind, are, zone_words};
 use strum::{IntoStaticStr, VariantNames};
 
 use super::way_out::WayOut;
@@ -126,7 +125,8 @@ pub enum Hold {
     },
     /// So much is lost that it is rather us.
     #[error(
-        "{lost} of {of} nodes are lost, more than {percent} % (brakes.maxUnhealthyPercent). It is more likely that this process, the API server or its network is cut off. Find that out first, and bring nodes back. No node is fenced until then"
+        "{lost} of {of} nodes {} lost, more than {percent} % (brakes.maxUnhealthyPercent). It is more likely that this process, the API server or its network is cut off. Find that out first, and bring nodes back. No node is fenced until then",
+        are(*lost)
     )]
     #[strum(serialize = "LargeOutage")]
     TooManyLost {
@@ -139,8 +139,9 @@ pub enum Hold {
     },
     /// So much of its zone is lost that it is rather the zone.
     #[error(
-        "{not_ready} of {of} nodes of {} are not ready, more than {percent} % (brakes.maxUnhealthyZonePercent). The zone itself probably has a problem. Bring nodes back. For a machine that a person saw powered off: pod-safety confirm-down NODE --reason TEXT",
-        zone_words(zone)
+        "{not_ready} of {of} nodes of {} {} not ready, more than {percent} % (brakes.maxUnhealthyZonePercent). The zone itself probably has a problem. Bring nodes back. For a machine that a person saw powered off: pod-safety confirm-down NODE --reason TEXT",
+        zone_words(zone),
+        are(*not_ready)
     )]
     ZoneInTrouble {
         /// The zone, by KCM's key.
@@ -164,7 +165,8 @@ pub enum Hold {
     },
     /// Without it too few nodes of the control plane would be left.
     #[error(
-        "node {node} belongs to the control plane. Without it only {ready} of {of} such nodes are Ready, and etcd needs more than half. Bring another one back first"
+        "node {node} belongs to the control plane. Without it only {ready} of {of} such nodes {} Ready, and etcd needs more than half. Bring another one back first",
+        are(*ready)
     )]
     #[strum(serialize = "ControlPlane")]
     ControlPlaneQuorum {
@@ -177,7 +179,8 @@ pub enum Hold {
     },
     /// Without its member etcd would lose its quorum.
     #[error(
-        "node {node} runs an etcd member. Without it only {ready} of {of} members are Ready, and etcd needs more than half. Bring another one back first"
+        "node {node} runs an etcd member. Without it only {ready} of {of} members {} Ready, and etcd needs more than half. Bring another one back first",
+        are(*ready)
     )]
     EtcdQuorum {
         /// Its name.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use pod_safety_shared::cache::Unfresh;
 use pod_safety_shared::drive::{self, FORCE_DELETE_HELD, HoldReason, NodeUnreadable};
 use pod_safety_shared::events::EventType;
-use pod_safety_shared::model::zone_words;
+use pod_safety_shared::model::{are, zone_words};
 use strum::{IntoStaticStr, VariantNames};
 
 /// What this controller decides about a key.
@@ -25,7 +25,8 @@ pub enum Hold {
     NodeUnreadable(#[from] NodeUnreadable),
     /// So much is lost at once that it is rather us who lost it.
     #[error(
-        "{silent} of {of} nodes are unreachable or not ready. It is more likely that this process, the API server or its network is cut off. Nothing follows until some nodes report again, or live reads confirm the outage"
+        "{silent} of {of} nodes {} unreachable or not ready. It is more likely that this process, the API server or its network is cut off. Nothing follows until some nodes report again, or live reads confirm the outage",
+        are(*silent)
     )]
     LargeOutage {
         /// How many seem lost.
@@ -35,8 +36,9 @@ pub enum Hold {
     },
     /// So many nodes of its zone are lost that no more of them are given up.
     #[error(
-        "{not_ready} of {of} nodes of {} are not ready. The zone itself probably has a problem, so their pods stay. Bring nodes back, or delete the Nodes of machines that no longer exist. The thresholds are --unhealthy-zone-threshold and --large-cluster-size-threshold",
-        zone_words(zone)
+        "{not_ready} of {of} nodes of {} {} not ready. The zone itself probably has a problem, so their pods stay. Bring nodes back, or delete the Nodes of machines that no longer exist. The thresholds are --unhealthy-zone-threshold and --large-cluster-size-threshold",
+        zone_words(zone),
+        are(*not_ready)
     )]
     ZoneDisrupted {
         /// The zone, by KCM's key.

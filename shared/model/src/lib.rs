@@ -15,6 +15,7 @@ mod node;
 mod pod;
 mod taint;
 mod volume;
+mod words;
 mod workload;
 
 pub use budget::{
@@ -39,6 +40,7 @@ pub use volume::{
     Attachment, BoundClaim, DETACH_LABEL, HELD_LABEL, Held, Holder, Sharing, VOLUME_GATE, VOLUME_LEASES,
     VOLUME_UID_LABEL, Volume, VolumeClaim, VolumeKey, VolumeLease,
 };
+pub use words::are;
 pub use workload::{Scale, Workload, WorkloadKind};
 
 /// The kinds that the cache can follow. Closed: it labels metrics and sync states.

@@ -40,8 +40,8 @@ fn each_gate_holds_with_its_numbers_and_is_shown_once() {
         ("Paused", |stage| stage.policy(|policy| policy.paused = Some("upgrade".to_owned())), "upgrade"),
         ("FencingSuspended", |stage| stage.leave_alone("n"), "pod-safety.dev/pause-fencing"),
         ("LargeOutage", |stage| stage.lose(&["m", "k"]), "3 of 5 nodes are lost, more than 49 %"),
-        ("ControlPlane", |stage| stage.control_plane(&["n", "m"]), "only 1 of 2 such nodes are Ready"),
-        ("EtcdQuorum", |stage| stage.etcd(&["n", "m"]), "only 1 of 2 members are Ready"),
+        ("ControlPlane", |stage| stage.control_plane(&["n", "m"]), "only 1 of 2 such nodes is Ready"),
+        ("EtcdQuorum", |stage| stage.etcd(&["n", "m"]), "only 1 of 2 members is Ready"),
         (
             "Collateral",
             |stage| stage.guarded(2, 2),
@@ -300,8 +300,8 @@ fn gates_that_are_open_show_what_they_come_to() {
     let (_, status) = stage.only();
     let said = |name: &str| status.gates.iter().find(|gate| gate.name == name).unwrap().message.clone();
     for (gate, numbers) in [
-        ("LargeOutage", "1 of 5 nodes are lost; the limit is 49 %"),
-        ("ZoneInTrouble", "1 of 5 nodes of its zone are not ready; the limit is 100 %"),
+        ("LargeOutage", "1 of 5 nodes is lost; the limit is 49 %"),
+        ("ZoneInTrouble", "1 of 5 nodes of its zone is not ready; the limit is 100 %"),
         ("EtcdQuorum", "without it 2 of 3 etcd members are Ready"),
         ("Collateral", "ns/db: 3 healthy, 1 of them here, 2 needed"),
         ("Concurrency", "0 others are being fenced; at most 10 at a time"),

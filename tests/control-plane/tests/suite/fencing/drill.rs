@@ -75,7 +75,7 @@ async fn refused_are_those_that_may_not_be_switched_off(scene: &Scene) {
     };
     refused(OTHER, "switch off other", "kubectl label node other pod-safety.dev/canary=true").await;
     scene.kubectl(&["label", "node", CANARY, "pod-safety.dev/canary=true"]).await;
-    let busy = "node canary is not cordoned and empty (1 pods would be terminated)";
+    let busy = "node canary is not cordoned and empty (1 pod would be terminated)";
     refused(CANARY, "switch off canary", busy).await;
     scene.kubectl(&["cordon", CANARY]).await;
     refused(CANARY, "switch off canary", busy).await;
