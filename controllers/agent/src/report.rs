@@ -122,7 +122,7 @@ mod tests {
             self.look_in(1, report, second, round)
         }
 
-        fn look_in(&self, count: u64, report: &mut Report, second: u64, round: u64) -> Option<Pods> {
+        fn look_in(&self, count: u32, report: &mut Report, second: u64, round: u64) -> Option<Pods> {
             let (root, proc) = (self.0.path().join("cgroup"), self.0.path().join("proc"));
             let cgroups = Cgroups::find(&root, &proc).unwrap();
             let places = Places { cgroups: &cgroups, proc: &proc, folder: Path::new("/kubelet"), own: OWN };

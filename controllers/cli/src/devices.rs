@@ -133,7 +133,7 @@ fn way_out(problem: &str) -> (&'static str, &'static str) {
         }
         "TlsNotTrusted" => (
             "spec.parameters.ca",
-            "set it to the authority that signed the device's certificate, or do what the message says",
+            "set it to the authority that signed the certificate, or as the message says",
         ),
         "TimedOut" => {
             ("spec.timeouts.status", "check address and route; a slow device needs a longer timeout")
@@ -151,10 +151,9 @@ fn way_out(problem: &str) -> (&'static str, &'static str) {
             "spec.nodeSelector, spec.nodeParameters",
             "name the parameters of the node in nodeParameters, or select it by a label below node-restriction.kubernetes.io/",
         ),
-        "NotFollowed" => (
-            "metadata.namespace",
-            "create it in a namespace of --fencing-namespaces, or add its namespace there",
-        ),
+        "NotFollowed" => {
+            ("metadata.namespace", "create it in a namespace of --fencing-namespaces, or add its own there")
+        }
         "NotRead" => ("", "check the rights and the connection of pod-safety: see its log"),
         "Unanswered" => (
             "",

@@ -323,7 +323,7 @@ async fn sent() -> (BTreeSet<String>, Arc<Etcd>) {
     let lost = fill_ours(&others).await;
 
     let cache: Arc<Cache> = Arc::default();
-    follow(Kind::ALL, &connection, &cache, &env, &metrics.cache).unwrap();
+    follow(Kind::ALL, &connection, &cache, &env, &metrics.cache);
     let leadership = Leadership::none();
     let mut elector = Elector::new(
         lease(),
