@@ -483,6 +483,7 @@ fn attack_a_pod_of_the_new_boot_that_does_not_end_keeps_the_taint_on_the_node() 
     stage.answered("done");
     stage.seen("On");
     stage.comes_back("n", NEXT_BOOT);
+    stage.wait(1);
     stage.pod("evil", "n", |pod| {
         pod["metadata"]["namespace"] = json!("tenant");
         pod["metadata"]["ownerReferences"] = json!([]);
