@@ -8,8 +8,21 @@ use kube::client::RustlsTlsError;
 use kube::config::InClusterError;
 use rustls::{AlertDescription, CertificateError};
 
-use super::login::LoginError;
-use super::route::ProxyFailed;
+use super::proxy::Proxy;
+
+/// Why we cannot say who we are.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct LoginError(pub(crate) String);
+
+/// A proxy on the way that did not do its part.
+#[derive(Debug, thiserror::Error)]
+#[error("{proxy}")]
+pub(crate) struct ProxyFailed {
+    pub(crate) proxy: Proxy,
+    #[source]
+    pub(crate) source: Box<dyn Error + Send + Sync>,
+}
 
 /// The words for the deepest cause that says something: what lies above it says only that something failed.
 pub(crate) fn cause(error: &(dyn Error + 'static)) -> String {

@@ -18,6 +18,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use zeroize::Zeroizing;
 
+use super::cause::LoginError;
 use super::kubeconfig::{Cluster, User};
 use super::tls::{self, Shown};
 use command::Exec;
@@ -25,11 +26,6 @@ use pod_safety_clock::{Env, Mono};
 
 /// So long what was read of a token file is used: half of the time that kubelets leave for it.
 const TOKEN_FILE_FOR: Duration = Duration::from_secs(60);
-
-/// Why we cannot say who we are.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct LoginError(pub(crate) String);
 
 /// Who we are to the API server.
 pub(crate) struct Login {

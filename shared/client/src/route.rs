@@ -24,6 +24,7 @@ use rustls::client::Resumption;
 use rustls::pki_types::ServerName;
 use tower::{BoxError, Service};
 
+use super::cause::ProxyFailed;
 use super::login::{Given, Login};
 use super::proxy::{Proxy, Speaks};
 
@@ -33,15 +34,6 @@ pub(crate) struct Tls {
     pub(crate) config: Arc<ClientConfig>,
     /// Whose certificate the API server shows, if that is not its address.
     pub(crate) name: Option<ServerName<'static>>,
-}
-
-/// A proxy on the way that did not do its part.
-#[derive(Debug, thiserror::Error)]
-#[error("{proxy}")]
-pub(crate) struct ProxyFailed {
-    pub(crate) proxy: Proxy,
-    #[source]
-    pub(crate) source: BoxError,
 }
 
 /// Opens connections to the API server.

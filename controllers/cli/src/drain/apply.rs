@@ -254,6 +254,7 @@ impl Apply {
         let mut seen = true;
         if exit != Exit::Fine && work.count().gone < work.count().all {
             let there = tokio::select! {
+                biased;
                 there = self.there() => there.ok(),
                 () = env.sleep(LAST_LOOK) => None,
             };

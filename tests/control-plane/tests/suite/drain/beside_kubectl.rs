@@ -356,6 +356,7 @@ impl Twin<'_> {
             }
         };
         let output = tokio::select! {
+                biased;
             output = drain => output,
             // Who never cordons sees no act.
             ((), never) = futures::future::join(self.act(), std::future::pending::<Output>()) => never,
