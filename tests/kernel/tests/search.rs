@@ -88,7 +88,7 @@ fn late() {
 
 #[test]
 fn confirmed() {
-    all(scopes::CONFIRMED, 1_487_926, 33);
+    all(scopes::CONFIRMED, 1_481_626, 33);
 }
 
 #[test]
