@@ -64,11 +64,7 @@ fn bug_a_kubelet_that_renews_and_reports_on_a_pod_had_no_five_minutes() {
         if renews {
             world.apply(Kind::NodeLeases, &lease("gone", 35), at(35));
         }
-        world.apply(
-            Kind::Pods,
-            &alive().rv(11).set("/status/containerStatuses/0/ready", json!(true)),
-            at(38),
-        );
+        world.apply(Kind::Pods, &alive().rv(11).ready("True"), at(38));
         let decision = about(&world, "gone", 1 + QUARANTINE);
         assert_eq!(reasons(&decision), ["KubeletAlive"], "renews: {renews}");
         assert_eq!(asked(&decision).concat(), expected, "renews: {renews}");

@@ -230,6 +230,7 @@ async fn what_happens_while_the_first_read_is_under_way_is_later_than_it() {
     for (what, act, expected) in rows {
         let court = Court::connected();
         court.apply(Kind::Nodes, &node("n").0);
+        court.apply(Kind::Pods, &pod("a").on("n").observed(3).rv(11).0);
         court.apply(Kind::Pods, &pod("b").on("n").0);
         court.world.remove(Kind::Nodes, "uid-n", court.env.now());
         pass(1.0).await;
@@ -241,7 +242,7 @@ async fn what_happens_while_the_first_read_is_under_way_is_later_than_it() {
         futures::future::join(court.witness(), act).await;
         court.reads_of_node(absent());
         pass(QUARANTINE.as_secs_f64()).await;
-        let pod = if expected == "KubeletNotAsked" { dying() } else { pod("a").on("n") };
+        let pod = if expected == "KubeletNotAsked" { dying() } else { pod("a").on("n").observed(3).rv(11) };
         let judged = court.verify(&pod.force(Claim::NodeGone { node: "n".into() })).await;
         assert_eq!(reason(judged), expected, "{what}");
     }

@@ -238,6 +238,9 @@ fn a_persons_word_releases_while_it_holds_and_the_kubelet_is_silent() {
                 checker.process_starts("default/a", "uid-a", &"node-0".into(), 1);
             }
             let mut state = state(checker);
+            // Its kubelet can report in which boot it is.
+            let speaks = Asked::new("node-0", http::Method::GET, "/api/v1/nodes/node-0");
+            (0..150).step_by(10).for_each(|second| state.hear(Duration::from_secs(second), &speaks));
             state.clocks_jumped = said.jumped;
             state.fences.nodes = not_ready();
             let spec = json!({ "kind": "Asserted", "leaseRenewed": THEN, "validSeconds": 60,
