@@ -109,7 +109,7 @@ impl Reach {
     #[must_use]
     pub fn of_more(&self) -> Option<i32> {
         let partial = self.scaled.values().any(|scaled| scaled.reached() < scaled.replicas);
-        partial.then(|| self.scaled.values().map(|scaled| scaled.replicas).fold(0, i32::saturating_add))
+        partial.then(|| self.replicas())
     }
 
     /// Whether some of the pods that its controllers want are not there, or not selected.

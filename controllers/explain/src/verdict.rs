@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pod_safety_shared::authority::{Intent, Scaled, Update};
 use pod_safety_shared::cache::{Lookup, View};
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::model::{Budget, Pod, UnhealthyPolicy, WorkloadKind};
+use pod_safety_shared::model::{Budget, Pod, UnhealthyPolicy, WorkloadKind, are};
 
 use super::eviction::{Would, would};
 use super::explained::{Arithmetic, Explained, Member, Verdict};
@@ -164,8 +164,7 @@ fn notes(explained: &Explained<'_>, view: &View<'_>, now: Mono) -> Vec<String> {
     let not_ready =
         explained.members.iter().filter(|member| !member.pod.ready && member.pod.deletion.is_none()).count();
     if not_ready > 0 && budget.unhealthy == UnhealthyPolicy::IfHealthyBudget {
-        let words = if not_ready == 1 { "is" } else { "are" };
-        notes.push(format!("{not_ready} of its pods {words} not Ready."));
+        notes.push(format!("{not_ready} of its pods {} not Ready.", are(not_ready)));
     }
     notes
 }

@@ -201,8 +201,7 @@ fn of_kubeconfig(
         parsed.map_err(|_not_one| unfit(format!("tls-server-name {name:?} is no name of a host")))
     });
     let name = name.transpose()?;
-    let act_as = user.act_as.unwrap_or_default();
-    let way = Connection { server, proxy, speaks, is_tls, name, act_as };
+    let way = Connection { server, proxy, speaks, is_tls, name, act_as: user.act_as };
     Ok((way.with(options, target, namespace, &login)?, login))
 }
 

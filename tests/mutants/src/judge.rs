@@ -39,18 +39,17 @@ pub(crate) type Reached = BTreeMap<usize, BTreeSet<(Duration, String)>>;
 /// # Errors
 /// If the program cannot be started.
 pub(crate) fn record(program: &Program, path: &Path) -> Result<Reached> {
-    let list = Command::new(&program.path).args(["--list", "--format", "terse"]).output()?;
     let mut reached = Reached::new();
-    for test in String::from_utf8(list.stdout)?.lines().filter_map(|line| line.strip_suffix(": test")) {
+    for test in tests(program)? {
         std::fs::write(path, "")?; // for a test that reaches none
         let start = Instant::now();
-        let verdict = run(program, &[test], LONGER, ("MUTANTS_REACHED", &path.to_string_lossy()))?;
+        let verdict = run(program, &[&test], LONGER, ("MUTANTS_REACHED", &path.to_string_lossy()))?;
         if verdict != Verdict::Missed {
             eprintln!("left out, for it fails without a mutant: {test}");
             continue;
         }
         for number in std::fs::read_to_string(path)?.lines() {
-            reached.entry(number.parse()?).or_default().insert((start.elapsed(), test.to_owned()));
+            reached.entry(number.parse()?).or_default().insert((start.elapsed(), test.clone()));
         }
     }
     Ok(reached)
@@ -109,13 +108,14 @@ fn in_common(file: &str, test: &str) -> usize {
     modules.zip(test.split("::")).take_while(|(module, of_test)| module == of_test).count()
 }
 
-/// Whether the program has a test of this name.
+/// The names of its tests.
 ///
 /// # Errors
 /// If the program cannot be started.
-pub(crate) fn is_test(program: &Program, name: &str) -> Result<bool> {
+pub(crate) fn tests(program: &Program) -> Result<Vec<String>> {
     let list = Command::new(&program.path).args(["--list", "--format", "terse"]).output()?;
-    Ok(String::from_utf8(list.stdout)?.lines().any(|line| line.strip_suffix(": test") == Some(name)))
+    let list = String::from_utf8(list.stdout)?;
+    Ok(list.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
 }
 
 /// Whether these tests fail with `MUTANT` or another variable set so.

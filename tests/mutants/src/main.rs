@@ -178,13 +178,15 @@ pub(crate) fn target(repository: &Path) -> PathBuf {
 
 /// The commit of the tree with its date, and whether the tree differs from it.
 fn commit(repository: &Path) -> Result<String> {
-    let git = |arguments: &[&str]| -> Result<String> {
-        let output = std::process::Command::new("git").arg("-C").arg(repository).args(arguments).output()?;
-        ensure!(output.status.success(), "git: {}", String::from_utf8_lossy(&output.stderr));
-        Ok(String::from_utf8(output.stdout)?.trim().to_owned())
-    };
-    let name = git(&["describe", "--always", "--dirty", "--abbrev=8"])?;
-    Ok(format!("`{name}`, {}", git(&["log", "-1", "--format=%cs"])?))
+    let name = git(repository, &["describe", "--always", "--dirty", "--abbrev=8"])?;
+    Ok(format!("`{name}`, {}", git(repository, &["log", "-1", "--format=%cs"])?))
+}
+
+/// What git says.
+pub(crate) fn git(repository: &Path, arguments: &[&str]) -> Result<String> {
+    let output = std::process::Command::new("git").arg("-C").arg(repository).args(arguments).output()?;
+    ensure!(output.status.success(), "git: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }
 
 /// Has the tests of each program judge what those before it missed, and are not known to.

@@ -213,11 +213,19 @@ fn try_package(repository: &Path, work: &Path, own: Package, slips: &[Slip]) -> 
     users.sort_unstable();
     users.dedup();
     let (programs, viable) = build::build(&tree, &target, own, &users, &mutants, Default::default())?;
+    let list = |program| Ok((program, judge::tests(program)?));
+    let programs = programs.iter().map(list).collect::<Result<Vec<_>>>()?;
     let mut complaints = Vec::new();
     for slip in slips {
         let Row { page, sentence, file, find, slip: replacement, test, .. } = &slip.row;
-        let program = programs.iter().find(|program| program.package == slip.by.0).context("a program")?;
-        if let Some(wrong) = verdict(program, slip, viable.contains(&slip.mutant.number))? {
+        let of_test = programs.iter().find(|(program, _)| program.package == slip.by.0);
+        let (program, tests) = of_test.context("a program")?;
+        let wrong = match viable.contains(&slip.mutant.number) {
+            false => Some("the compiler refuses the slip"),
+            true if !tests.contains(test) => Some("there is no such test"),
+            true => verdict(program, slip)?,
+        };
+        if let Some(wrong) = wrong {
             complaints.push(format!(
                 "{wrong}: {test}\n    {page}: {sentence}\n    {file}: `{}` for `{}`",
                 words(replacement),
@@ -228,15 +236,9 @@ fn try_package(repository: &Path, work: &Path, own: Package, slips: &[Slip]) -> 
     Ok(complaints)
 }
 
-/// What is wrong with a row.
-fn verdict(program: &Program, slip: &Slip, compiles: bool) -> Result<Option<&'static str>> {
+/// What is wrong with the test of a row.
+fn verdict(program: &Program, slip: &Slip) -> Result<Option<&'static str>> {
     let test = [slip.row.test.as_str()];
-    if !compiles {
-        return Ok(Some("the compiler refuses the slip"));
-    }
-    if !judge::is_test(program, test[0])? {
-        return Ok(Some("there is no such test"));
-    }
     let number = slip.mutant.number.to_string();
     let with = |number: &str| judge::run(program, &test, LONGER, ("MUTANT", number));
     Ok(match (with("0")?, with(&number)?) {
@@ -248,9 +250,7 @@ fn verdict(program: &Program, slip: &Slip, compiles: bool) -> Result<Option<&'st
 
 /// A number that another commit changes.
 fn commit_number(repository: &Path) -> Result<usize> {
-    let output =
-        std::process::Command::new("git").arg("-C").arg(repository).args(["rev-parse", "HEAD"]).output()?;
-    let name = String::from_utf8(output.stdout)?;
+    let name = crate::git(repository, &["rev-parse", "HEAD"])?;
     Ok(usize::from_str_radix(name.get(..8).context("a commit")?, 16)?)
 }
 

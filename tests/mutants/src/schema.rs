@@ -102,12 +102,15 @@ impl<'a> Weaver<'a> {
 
     /// `node` as it is, or with its mutant in it.
     fn choose(&mut self, node: &impl Spanned, mutants: Vec<Placed<'_>>) {
-        let whole = bytes(node);
+        self.choose_in(&bytes(node), mutants);
+    }
+
+    fn choose_in(&mut self, whole: &Range<usize>, mutants: Vec<Placed<'_>>) {
         for (Mutant { number, replacement, .. }, range) in mutants {
             let part = |range| self.source.get(range).unwrap_or_default();
             let (start, end) = (part(whole.start..range.start), part(range.end..whole.end));
             let before = format!("(if crate::mutant::is({number}) {{ {start}{replacement}{end} }} else {{ ");
-            self.put(&whole, before, " })", *number);
+            self.put(whole, before, " })", *number);
         }
     }
 
@@ -135,11 +138,8 @@ impl<'a> Weaver<'a> {
         let whole = bytes(block);
         let slips =
             self.wanted.extract_if((Genre::Slip, whole.start)..=(Genre::Slip, whole.end), |_, _| true);
-        for (Mutant { number, replacement, .. }, range) in
-            slips.flat_map(|(_, slips)| slips).collect::<Vec<_>>()
-        {
-            let before = format!("(if crate::mutant::is({number}) {{ {replacement} }} else {{ ");
-            self.put(&range, before, " })", *number);
+        for slip in slips.flat_map(|(_, slips)| slips).collect::<Vec<_>>() {
+            self.choose_in(&slip.1.clone(), vec![slip]);
         }
         for (Mutant { number, replacement, .. }, body) in
             block.stmts.first().map_or_else(Vec::new, |first: &Stmt| self.take(Genre::FnValue, first))

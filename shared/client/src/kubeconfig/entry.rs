@@ -121,15 +121,8 @@ pub(crate) struct Cluster {
     pub(crate) insecure: bool,
     pub(crate) server_name: Option<String>,
     pub(crate) proxy: Option<String>,
-    /// For login commands.
-    pub(crate) info: ClusterInfo,
-}
-
-/// What a login command may read of its cluster.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ClusterInfo {
-    /// `extensions[client.authentication.k8s.io/exec]`.
-    pub(crate) config: Option<Value>,
+    /// What is for login commands: `extensions[client.authentication.k8s.io/exec]`.
+    pub(crate) exec_config: Option<Value>,
 }
 
 impl Cluster {
@@ -151,14 +144,15 @@ impl Cluster {
         }
         let extensions = entry.get("extensions").and_then(Value::as_array);
         let of_exec = |one: &&Value| one["name"] == "client.authentication.k8s.io/exec";
-        let config = extensions.and_then(|all| all.iter().find(of_exec)).map(|one| one["extension"].clone());
+        let exec_config =
+            extensions.and_then(|all| all.iter().find(of_exec)).map(|one| one["extension"].clone());
         Ok(Self {
             server: address.to_owned(),
             authority,
             insecure,
             server_name: entry.text("tls-server-name")?.filter(|_| server.is_none()).map(str::to_owned),
             proxy: entry.text("proxy-url")?.map(str::to_owned),
-            info: ClusterInfo { config },
+            exec_config,
         })
     }
 }
@@ -172,11 +166,10 @@ pub(crate) struct User {
     /// Certificates and key, in PEM.
     pub(crate) identity: Option<(Vec<u8>, Vec<u8>)>,
     pub(crate) command: Option<Command>,
-    /// Whom to act as: header and value.
-    pub(crate) act_as: Option<ActAs>,
+    pub(crate) act_as: ActAs,
 }
 
-/// Whom to act as.
+/// Whom to act as; nobody, if `user` is empty.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ActAs {
     pub(crate) user: String,
@@ -258,7 +251,7 @@ fn of_provider(provider: &Value) -> Result<String, Why> {
     }
 }
 
-fn act_as(entry: &Entry<'_>) -> Result<Option<ActAs>, Why> {
+fn act_as(entry: &Entry<'_>) -> Result<ActAs, Why> {
     let (uid, groups) = (entry.text("as-uid")?.map(str::to_owned), entry.texts("as-groups")?);
     let mut extra = Vec::new();
     for (key, values) in entry.get("as-user-extra").and_then(Value::as_object).into_iter().flatten() {
@@ -271,8 +264,8 @@ fn act_as(entry: &Entry<'_>) -> Result<Option<ActAs>, Why> {
         }
     }
     match entry.text("as")? {
-        Some(user) => Ok(Some(ActAs { user: user.to_owned(), uid, groups, extra })),
-        None if uid.is_none() && groups.is_empty() && extra.is_empty() => Ok(None),
+        Some(user) => Ok(ActAs { user: user.to_owned(), uid, groups, extra }),
+        None if uid.is_none() && groups.is_empty() && extra.is_empty() => Ok(ActAs::default()),
         None => Err(Why::of("as-uid, as-groups and as-user-extra need as")),
     }
 }

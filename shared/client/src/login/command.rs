@@ -163,7 +163,7 @@ fn told_of(cluster: &Cluster) -> Value {
             told[field] = value.clone().into();
         }
     }
-    if let Some(config) = &cluster.info.config {
+    if let Some(config) = &cluster.exec_config {
         told["config"] = config.clone();
     }
     told
