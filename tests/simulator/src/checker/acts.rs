@@ -42,6 +42,13 @@ pub(super) struct Acts {
     renewals: BTreeMap<String, Vec<Duration>>,
     /// Nodes that have a Lease.
     pub(super) leases: BTreeSet<String>,
+    /// When Leases of kubelets were collected, by node.
+    collected: BTreeMap<String, Duration>,
+    /// When a process under test last listed these Leases, by process.
+    listed: BTreeMap<String, Duration>,
+    /// When a process first listed the Leases without one that was collected after its last list, by node: for all it knows, its
+    /// kubelet renewed it until then.
+    unlisted: BTreeMap<String, Duration>,
     /// Since when a Node is called Unknown.
     unknown: BTreeMap<String, Duration>,
     /// UIDs of pods of which it was said that they wait, and are not shown.
@@ -88,6 +95,7 @@ impl Acts {
             self.leases.insert(node.to_owned());
         } else {
             self.leases.remove(node);
+            self.collected.insert(node.to_owned(), now);
         }
         let renewed = |lease: &Option<Arc<Value>>| {
             lease.as_ref().map(|lease| word(lease, "/spec/renewTime").to_owned())
@@ -118,6 +126,18 @@ impl Acts {
     /// When this node's kubelet was last seen to act, by the API.
     pub(super) fn last_sign(&self, node: &str) -> Option<Duration> {
         self.renewed_at(node).max(self.reports.get(node).copied())
+    }
+
+    fn learn_list_of_leases(&mut self, now: Duration, caller: &str) {
+        let before = self.listed.insert(caller.to_owned(), now).unwrap_or_default();
+        let since = self.collected.iter().filter(|(_, at)| **at > before);
+        self.unlisted.extend(since.map(|(node, _)| (node.clone(), now)));
+    }
+
+    /// When this node's kubelet may have acted last, for all that the processes under test know: their watch did not bring the end of
+    /// its Lease.
+    pub(super) fn last_possible_sign(&self, node: &str) -> Option<Duration> {
+        self.last_sign(node).max(self.unlisted.get(node).copied())
     }
 
     /// Whether this node's Lease had not been renewed for so long when its Node went that it was silent for whoever
@@ -207,6 +227,12 @@ impl State {
             && matches!(code, 200 | 404)
         {
             acts.lease_reads.entry((asked.caller.to_string(), node.to_owned())).or_default().push(now);
+        } else if asked.path.ends_with("/namespaces/kube-node-lease/leases")
+            && code == 200
+            && asked.parameter("limit") != "1"
+            && asked.parameter("watch").is_empty()
+        {
+            acts.learn_list_of_leases(now, &asked.caller);
         }
     }
 

@@ -76,7 +76,7 @@ impl State {
             observed.map_or(0, |observed| number(pod, "/metadata/generation").unwrap_or(0) - observed);
         let deleted = pod.pointer("/metadata/deletionTimestamp").is_some();
         let asked = self.fences.leaves_since(word(pod, "/metadata/uid"));
-        let heard = asked.zip(self.acts.last_sign(node));
+        let heard = asked.zip(self.acts.last_possible_sign(node));
         ahead > i64::from(deleted)
             || reports.any(|report| !runs(report))
             || ahead > 0 && heard.is_some_and(|(asked, sign)| sign >= asked + FREE_REPORTS_WITHIN)

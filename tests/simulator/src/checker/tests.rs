@@ -439,6 +439,39 @@ fn l1_only_a_pod_whose_worker_may_be_busy_is_held_for_that() {
     }
 }
 
+/// Its Lease was collected while the watch of Leases was broken.
+#[test]
+fn l1_a_lease_that_went_between_two_lists_may_have_been_renewed_until_the_second() {
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
+    let after = |second: u64, again: bool| {
+        let mut held = deleted(30);
+        held["metadata"]["generation"] = 2.into();
+        held["status"]["observedGeneration"] = 1.into();
+        broken(async move |checker| {
+            let lease = json!({ "spec": { "renewTime": "2026-01-01T00:00:00Z" } });
+            let renewed = change("Lease", "kube-node-lease/node-0", None, Some(lease.clone()));
+            checker.executed(&Asked::new("node-0", Method::PATCH, "/x"), 200, &[renewed]);
+            let list = Asked::new(ME, Method::GET, leases);
+            checker.executed(&list, 200, &[]);
+            seconds(1).await;
+            let person = Asked::new("person", Method::DELETE, POD);
+            let asked = change("Pod", "default/data-0", Some(pod()), Some(held.clone()));
+            checker.executed(&person, 200, &[asked]);
+            let collected = change("Lease", "kube-node-lease/node-0", Some(lease), None);
+            checker.executed(&Asked::new("kcm", Method::DELETE, "/x"), 200, &[collected]);
+            seconds(second).await;
+            if again {
+                checker.executed(&list, 200, &[]);
+            }
+            an_orphan_after(checker, 260).await;
+            checker.check_settled(&[held.into()], &[], &holds("WorkerMayBeBusy"));
+        })
+    };
+    assert_eq!(after(10, true), [], "its kubelet may have acted, and did not report");
+    assert_eq!(after(9, true), [Invariant::Liveness], "no report was due");
+    assert_eq!(after(10, false), [Invariant::Liveness], "the watch brought the end of the Lease");
+}
+
 #[test]
 fn l1_too_many_that_ended() {
     let ended = |uid: &str| {
