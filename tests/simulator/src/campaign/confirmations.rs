@@ -48,7 +48,7 @@ pub(super) fn add(plan: &mut Plan) {
     plan.faults.sort_by_key(|(at, _)| *at);
 }
 
-fn loss((at, fault): &(u64, Fault)) -> Option<(u64, usize)> {
+pub(super) fn loss((at, fault): &(u64, Fault)) -> Option<(u64, usize)> {
     match fault {
         Fault::PowerOff { node, .. }
         | Fault::CutNode { node, .. }

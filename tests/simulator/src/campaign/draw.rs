@@ -56,6 +56,8 @@ pub fn draw(seed: u64) -> Plan {
     super::sick::add(&mut plan);
     super::wires::add(&mut plan);
     super::workers::add(&mut plan);
+    super::kubelets::add(&mut plan);
+    super::pauses::add(&mut plan);
     plan
 }
 

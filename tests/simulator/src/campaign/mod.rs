@@ -15,6 +15,8 @@
 //! | `agents` | the part that is about agents with watchdogs |
 //! | `volumes` | the part that is about exclusive volumes |
 //! | `workers` | the part that is about kubelets whose pod workers are busy |
+//! | `kubelets` | the part that is about a kubelet that reports less, and tenants who change their pods |
+//! | `pauses` | the part that is about people who pause fencing meanwhile |
 //! | `many` | many seeds on all cores, and what they came to |
 //! | `twins` | plans whose worlds look the same |
 //! | `plant` | bugs that can be planted into what is under test |
@@ -31,9 +33,11 @@ mod confirmations;
 mod corpus;
 mod draw;
 mod fencing;
+mod kubelets;
 mod many;
 mod minimise;
 mod nodes;
+mod pauses;
 mod perturb;
 mod plan;
 mod plant;
@@ -50,6 +54,7 @@ mod workers;
 pub use corpus::{Entry, page, subject};
 pub use draw::draw;
 pub use fencing::{Agents, Fencing, Malfunction};
+pub use kubelets::{Edit, Lack, OddKubelet};
 pub use many::{Tally, campaign, campaign_while, first_seed_that_breaks, same_twice, tell, threads};
 pub use minimise::{Smallest, minimise};
 pub use perturb::{Broken, Perturbed, perturb, perturb_writes};

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::fencing::{Fencing, Malfunction};
+use super::kubelets::{Edit, OddKubelet};
 use super::volumes::Guarding;
 
 /// What can happen to a request.
@@ -156,6 +157,10 @@ pub enum Fault {
     Confirm { node: usize, wrong: bool, valid: u64 },
     /// The fence device of a node fails or lies, for so long.
     Malfunction { node: usize, how: Malfunction, seconds: u64 },
+    /// Somebody pauses fencing of a node, for so long.
+    PauseFencing { node: usize, seconds: u64 },
+    /// Somebody deletes the policy of a node, and makes it again after so long.
+    RemovePolicy { node: usize, seconds: u64 },
     /// Another actor terminates the instance that is a node's machine.
     Terminate { node: usize },
     /// Another actor starts that instance again, if it is stopped.
@@ -171,6 +176,8 @@ pub enum Fault {
     Tolerate { pod: usize, key: usize, seconds: Option<u64> },
     /// A person deletes a pod.
     DeletePod { pod: usize },
+    /// Who may edit the pods of its namespace changes one.
+    EditPod { pod: usize, how: Edit },
     /// A person deletes a pod, and does not wait for its kubelet.
     ForceDelete { pod: usize },
     /// A person makes a pod of another name with the volume of this one.
@@ -316,6 +323,9 @@ pub struct Extras {
     /// first one runs meanwhile, and the worker of the pod is busy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slow_start: Option<u64>,
+    /// One kubelet reports less than others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub odd_kubelet: Option<OddKubelet>,
     /// Commands of people are served: the objects and kinds that they ask for are there.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub furnished: bool,

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::fencing::Malfunction;
+use super::kubelets::Edit;
 use super::plan::{Ailment, Fault, Limit, Manner, Restart, Trouble};
 use crate::world::TROUBLES;
 
@@ -127,6 +128,12 @@ impl Fault {
                 let how = if *wrong { ", wrongly" } else { "" };
                 write!(f, "a person confirms that node-{node} is off{how}")
             }
+            Self::PauseFencing { node, seconds } => {
+                write!(f, "a person pauses fencing of node-{node}{}", lasting(*seconds))
+            }
+            Self::RemovePolicy { node, seconds } => {
+                write!(f, "a person deletes the FencePolicy of node-{node}{}", lasting(*seconds))
+            }
             Self::Taint { node } => write!(f, "node-{node} gets the out-of-service taint"),
             Self::AddTaint { node, key, .. } => write!(f, "node-{node} gets the taint {}", taint(*key)),
             Self::LiftTaint { node, key } => write!(f, "node-{node} loses the taint {}", taint(*key)),
@@ -155,6 +162,13 @@ impl Fault {
             }
             Self::RestartContainer { pod, why: Restart::Unhealthy, seconds } => {
                 write!(f, "a container of data-{pod} fails its probe, and takes {seconds} s to start again")
+            }
+            Self::EditPod { pod, how: Edit::Image } => write!(f, "a tenant changes the image of data-{pod}"),
+            Self::EditPod { pod, how: Edit::Finalizer(seconds) } => {
+                write!(f, "a tenant adds a finalizer to data-{pod}{}", lasting(*seconds))
+            }
+            Self::EditPod { pod, how: Edit::ShortGrace } => {
+                write!(f, "a tenant deletes data-{pod} with a grace period of 1 s")
             }
             Self::Evict { pod } => write!(f, "the kubelet of data-{pod} evicts it"),
             other => other.of_workloads(f),

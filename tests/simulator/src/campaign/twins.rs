@@ -48,7 +48,7 @@ fn befalls(fault: &Fault, which: usize) -> bool {
         | Fault::StartAgain { node }
         | Fault::Taint { node } => *node == which,
         // Whose pod it is, and on which node, is not known beforehand.
-        Fault::Evict { .. } | Fault::RestartContainer { .. } => true,
+        Fault::Evict { .. } | Fault::RestartContainer { .. } | Fault::EditPod { .. } => true,
         _ => false,
     }
 }

@@ -20,7 +20,7 @@ mod free;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use pod_safety_shared::model::{HELD_LABEL, Holder, VOLUME_GATE, VOLUME_LEASES};
+use pod_safety_shared::model::{BootId, HELD_LABEL, Holder, VOLUME_GATE, VOLUME_LEASES};
 use serde_json::{Value, json};
 
 use super::budgets::RECOVERS;
@@ -70,9 +70,10 @@ impl Lease {
     const NONE: Self = Self { identity: String::new(), holder: None, generation: 0, held: false };
 }
 
-/// Whether a process is of the life of a node in which a volume was taken.
+/// Whether a process may be of the life of a node in which a volume was taken: any of its node is, where that reported no UUID.
 fn is_of(process: &Process, holder: &Holder) -> bool {
-    *process.node == *holder.node && holder.boot_id.is((*boot_id(&process.node, process.boot)).into())
+    let boot = (*boot_id(&process.node, process.boot)).into();
+    *process.node == *holder.node && (holder.boot_id.is_unknown() || holder.boot_id.is(boot))
 }
 
 impl State {
@@ -83,7 +84,7 @@ impl State {
                 ("Node", None) => drop(self.owners.standing.insert(change.name.clone(), (None, now))),
                 ("Node", Some(node)) => {
                     self.owners.learn_standing(now, &change.name, node);
-                    let life = (word(node, "/metadata/uid").to_owned(), boot_of(node).to_owned());
+                    let life = (word(node, "/metadata/uid").to_owned(), boot_of(node).to_string());
                     self.owners.lives.entry(change.name.clone()).or_default().insert(life);
                 }
                 ("VolumeAttachment", after) => {
@@ -313,7 +314,7 @@ impl State {
     fn taken_wrongly(&self, volume: &str, holder: &Holder) -> Option<String> {
         let life = (holder.node_uid.to_string(), holder.boot_id.to_string());
         let lives = self.owners.lives.get(&*holder.node);
-        if holder.boot_id.is_unknown() || lives.is_none_or(|lives| !lives.contains(&life)) {
+        if lives.is_none_or(|lives| !lives.contains(&life)) {
             return Some("that is no life of a node".to_owned());
         }
         let identity = format!("default/{volume}");
@@ -330,15 +331,15 @@ impl State {
 impl Owners {
     fn learn_standing(&mut self, now: Duration, name: &str, node: &Value) {
         let uid = word(node, "/metadata/uid").to_owned();
-        let standing = Some((uid, boot_of(node).to_owned(), is_ready(node)));
+        let standing = Some((uid, boot_of(node).to_string(), is_ready(node)));
         if self.standing.get(name).is_none_or(|(known, _)| *known != standing) {
             self.standing.insert(name.to_owned(), (standing, now));
         }
     }
 }
 
-fn boot_of(node: &Value) -> &str {
-    word(node, "/status/nodeInfo/bootID")
+fn boot_of(node: &Value) -> BootId {
+    word(node, "/status/nodeInfo/bootID").into()
 }
 
 fn is_gated(pod: &Value) -> bool {

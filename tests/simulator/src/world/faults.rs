@@ -206,6 +206,9 @@ impl World {
             Fault::DeletePod { pod } => {
                 self.person("DELETE", &format!("/api/v1/namespaces/default/pods/data-{pod}"), None).await;
             }
+            Fault::EditPod { pod, how } => self.edit_pod(*pod, *how).await,
+            Fault::PauseFencing { node, seconds } => self.pause_fencing(*node, *seconds).await,
+            Fault::RemovePolicy { node, seconds } => self.remove_policy(*node, *seconds).await,
             Fault::ForceDelete { pod } => self.force_delete(*pod).await,
             Fault::MakePod { pod } => self.make_pod(*pod).await,
             Fault::MakeBrief { number } => self.make_brief(*number).await,

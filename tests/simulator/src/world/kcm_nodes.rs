@@ -15,7 +15,7 @@ use super::host::Host;
 use super::kcm::{self, ask_as};
 use super::kcm_taints::Taints;
 use super::run::World;
-use super::{stamp, word};
+use super::{part, stamp, word};
 use crate::checker::Tone;
 
 /// `--node-monitor-period`.
@@ -69,13 +69,9 @@ impl Nodes {
     async fn monitor(&mut self) {
         let Some(server) = self.world.servers.get(0) else { return };
         let now = self.world.checker.now();
-        for lease in server.cached("Lease") {
-            let (name, renewed) = (word(&lease, "/metadata/name"), word(&lease, "/spec/renewTime"));
-            if self.probes.get(name).is_none_or(|(known, _)| known != renewed) {
-                self.probes.insert(name.to_owned(), (renewed.to_owned(), now));
-            }
-        }
-        for node in server.cached("Node") {
+        let nodes = server.cached("Node");
+        note_heartbeats(&mut self.probes, &server.cached("Lease"), &nodes, now);
+        for node in nodes {
             let name = word(&node, "/metadata/name");
             let (_, seen) = self.probes.entry(name.to_owned()).or_insert_with(|| (String::new(), now));
             let silent = now.saturating_sub(*seen) > GRACE;
@@ -133,6 +129,29 @@ impl Nodes {
             { "op": "add", "path": "/spec/taints", "value": taints },
         ]);
         ask_as(&self.world, self.caller, "PATCH", path, Some(body)).await;
+    }
+}
+
+/// Keeps when each node's heartbeat was last seen to change: the renewal of its Lease, or its own report (`tryUpdateNodeHealth`).
+pub(super) fn note_heartbeats(
+    known: &mut BTreeMap<String, (String, Duration)>,
+    leases: &[Arc<Value>],
+    nodes: &[Arc<Value>],
+    now: Duration,
+) {
+    let renewals = leases.iter().map(|lease| (word(lease, "/metadata/name"), word(lease, "/spec/renewTime")));
+    let mut beats: BTreeMap<&str, String> = renewals.map(|(name, at)| (name, at.to_owned())).collect();
+    for node in nodes {
+        let reported = part(node, "/status/conditions").and_then(Value::as_array).into_iter().flatten();
+        let reported = reported.into_iter().find(|one| word(one, "/type") == "Ready");
+        let reported = reported.map_or("", |one| word(one, "/lastHeartbeatTime"));
+        beats.entry(word(node, "/metadata/name")).or_default().push_str(reported);
+    }
+    for (name, beat) in beats {
+        // A Lease that is collected leaves the report alone, which is none anew.
+        if !beat.is_empty() && known.get(name).is_none_or(|(before, _)| !before.ends_with(&beat)) {
+            known.insert(name.to_owned(), (beat, now));
+        }
     }
 }
 

@@ -96,7 +96,9 @@ impl Kubelet {
         }
         let mut posted = Posted::default();
         loop {
-            self.renew().await;
+            if self.renews_a_lease() {
+                self.renew().await;
+            }
             self.post(&mut posted).await;
             if self.world.with.attached_volumes {
                 self.report_volumes().await;
@@ -139,6 +141,9 @@ impl Kubelet {
             },
         });
         let node = self.addressed(self.of_provider(node));
+        if let Some(lacks) = self.lacks() {
+            self.world.checker.probe(&format!("a kubelet lacks {lacks:?}"));
+        }
         match self.ask("POST", "/api/v1/nodes", Some(node)).await {
             Some((201, _)) => self.world.checker.say(Tone::Other, format!("{} registers", self.node)),
             Some((409, _)) => {}
@@ -244,6 +249,7 @@ impl Kubelet {
     async fn work(self: Arc<Self>, uid: String) {
         let began = self.env.now();
         let mut reported = false;
+        let mut image: Option<String> = None;
         loop {
             let (pod, process) = (self.pod(&uid), self.process(&uid));
             let ending = pod
@@ -275,9 +281,7 @@ impl Kubelet {
                     continue;
                 }
                 (Some(pod), Some(process)) => {
-                    let restart = self.world.restarts.lock().remove(&uid);
-                    if let Some((why, seconds)) = restart {
-                        self.restart(&pod, why, seconds).await;
+                    if self.restarts_containers(&uid, &pod, &mut image).await {
                         reported = false;
                         continue;
                     }

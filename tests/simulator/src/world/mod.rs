@@ -55,6 +55,7 @@ mod confirm;
 mod devices;
 mod drain;
 mod drift;
+mod editors;
 mod faults;
 mod fencing;
 mod furnished;

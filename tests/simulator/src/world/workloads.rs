@@ -140,13 +140,8 @@ impl Workloads {
 
     /// Binds what waits to a node whose heartbeat is fresh.
     async fn schedule(&mut self, now: Duration) {
-        for lease in self.world.etcd.objects("Lease") {
-            let (name, renewed) = (word(&lease, "/metadata/name"), word(&lease, "/spec/renewTime"));
-            if self.beats.get(name).is_none_or(|(known, _)| known != renewed) {
-                self.beats.insert(name.to_owned(), (renewed.to_owned(), now));
-            }
-        }
         let nodes = self.world.etcd.objects("Node");
+        super::kcm_nodes::note_heartbeats(&mut self.beats, &self.world.etcd.objects("Lease"), &nodes, now);
         let ready = |node: &&Arc<Value>| {
             let beat = self.beats.get(word(node, "/metadata/name"));
             // Node lifecycle would lift the taint of registration; here the heartbeat speaks for itself.

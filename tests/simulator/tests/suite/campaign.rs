@@ -7,7 +7,9 @@ use std::ops::Range;
 
 use memory::{memory, memory_line};
 use pod_safety_shared::clock::Env;
-use pod_safety_simulator::campaign::{Extras, Fault, Plan, campaign, draw, same_twice, tell, threads};
+use pod_safety_simulator::campaign::{
+    Extras, Fault, Lack, OddKubelet, Plan, campaign, draw, same_twice, tell, threads,
+};
 use pod_safety_simulator::checker::unreached;
 use pod_safety_simulator::world::run;
 
@@ -113,6 +115,36 @@ fn bug_a_connected_kubelet_whose_lease_was_collected_was_not_asked_to_end_its_po
         let seen = |probe: &str| outcome.probes.contains_key(probe);
         assert!(seen("a kubelet said that it has seen a deletion"), "{:?}", outcome.probes);
         assert_eq!(seen("an orphan is held: KubeletAlive"), held, "{:?}", outcome.probes);
+    }
+}
+
+/// Unknown is not silent: where no Lease or no boot tells, its pods are asked to end and the quarantine decides.
+#[test]
+fn the_node_of_a_kubelet_that_reports_less_is_deleted_and_its_pods_are_released_by_proof() {
+    for lacks in [Lack::BootUuid, Lack::BootId, Lack::Lease] {
+        for (lost, ended) in [
+            (Some(Fault::PowerOff { node: 0, back: None }), "removed on NodeGone"),
+            (None, "kubelet completed a deletion"),
+        ] {
+            let plan = Plan {
+                seed: 1,
+                servers: 1,
+                nodes: 2,
+                replicas: 2,
+                pods: 3,
+                lease_collected_after: 5,
+                heal_at: 200,
+                with: Extras { odd_kubelet: Some(OddKubelet { node: 0, lacks }), ..Extras::default() },
+                faults: lost
+                    .into_iter()
+                    .map(|fault| (60, fault))
+                    .chain([(63, Fault::DeleteNode { node: 0 })])
+                    .collect(),
+            };
+            let outcome = run(&plan, SHIPPED);
+            assert!(outcome.violations.is_empty(), "{}", tell(&plan, &outcome));
+            assert!(outcome.probes.contains_key(ended), "{lacks:?}: {:?}", outcome.probes);
+        }
     }
 }
 

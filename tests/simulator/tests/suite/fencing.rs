@@ -2,7 +2,7 @@
 //! devices that work, fail and lie. Many seeds of them are in `campaign`, strikes at each of their
 //! writes in `perturbed`.
 
-use pod_safety_simulator::campaign::{Extras, Fault, Fencing, Keeper, Malfunction, Plan};
+use pod_safety_simulator::campaign::{Extras, Fault, Fencing, Keeper, Lack, Malfunction, OddKubelet, Plan};
 use pod_safety_simulator::world::Outcome;
 
 use crate::runs::{self, told, well};
@@ -71,6 +71,32 @@ fn a_node_whose_device_cannot_be_used_is_never_released() {
         assert!(seen(&outcome, "a device was told off") > 1, "{how:?}: it is tried again");
         assert_eq!(seen(&outcome, "evidence was written"), 0, "{how:?}");
         assert!(told(&outcome, RELEASED).is_empty(), "{how:?}");
+    }
+}
+
+/// Somebody works on the machine: they paused fencing, or took the policy away, before the first attempt.
+#[test]
+fn nothing_is_switched_while_fencing_is_paused_and_the_incident_goes_on_after() {
+    let (begin, seconds) = (BEGIN + 5, FOUND + 100);
+    for fault in [Fault::PauseFencing { node: 0, seconds }, Fault::RemovePolicy { node: 0, seconds }] {
+        let mut plan = cut(STRICT, LONG, None);
+        plan.faults.push((begin, fault.clone()));
+        let outcome = well(&plan);
+        let off = told(&outcome, &["bmc-0 switches node-0 off"]);
+        assert!(off.len() == 1 && off[0] >= begin + seconds, "{fault}: {off:?}");
+        assert_eq!(seen(&outcome, "an incident became Done"), 1, "{fault}");
+    }
+}
+
+/// As on Windows: no evidence could be about this boot and no other.
+#[test]
+fn a_node_whose_boot_id_is_no_uuid_is_not_fenced() {
+    for lacks in [Lack::BootUuid, Lack::BootId] {
+        let mut plan = cut(STRICT, LONG, None);
+        plan.with.odd_kubelet = Some(OddKubelet { node: 0, lacks });
+        let outcome = well(&plan);
+        assert_eq!(seen(&outcome, "a device was told"), 0, "{lacks:?}: {:#?}", outcome.timeline);
+        assert!(told(&outcome, RELEASED).is_empty(), "{lacks:?}");
     }
 }
 

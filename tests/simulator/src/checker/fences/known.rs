@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use pod_safety_shared::api::PAUSE_ANNOTATION;
 use pod_safety_shared::transport::{Identity, Power};
 use serde_json::Value;
 
@@ -141,6 +142,10 @@ pub(in crate::checker) struct Fences {
     /// By node: the boot whose promise was taken back.
     pub(super) revoked: BTreeMap<String, String>,
     pub(super) nodes: BTreeMap<String, Node>,
+    /// Since when fencing of a node is paused, by its annotation.
+    pub(super) paused: BTreeMap<String, Duration>,
+    /// Since when a node has no policy. Each has one of its own, with its name.
+    pub(super) without_policy: BTreeMap<String, Duration>,
     /// Nodes that were deleted last, and when.
     pub(super) gone: BTreeMap<String, (Duration, Life)>,
     /// Since when each Node says of this life what it says of its readiness.
@@ -211,7 +216,15 @@ impl Fences {
                     self.distrusted.entry(name).or_insert(now);
                 }
             }
+            ("FencePolicy", None) => drop(self.without_policy.insert(change.name.clone(), now)),
+            ("FencePolicy", Some(_)) => drop(self.without_policy.remove(&change.name)),
             ("Node", Some(after)) => {
+                let is_paused = part(after, "/metadata/annotations")
+                    .is_some_and(|annotations| annotations.get(PAUSE_ANNOTATION).is_some());
+                match is_paused {
+                    true => drop(self.paused.entry(change.name.clone()).or_insert(now)),
+                    false => drop(self.paused.remove(&change.name)),
+                }
                 let node = Node::of(after);
                 let is_old = |old: &Node| old.ready == node.ready && old.life == node.life;
                 if !self.nodes.get(&change.name).is_some_and(is_old) {
@@ -220,6 +233,7 @@ impl Fences {
                 self.nodes.insert(change.name.clone(), node);
             }
             ("Node", None) => {
+                self.paused.remove(&change.name);
                 if let Some(node) = self.nodes.remove(&change.name) {
                     self.gone.insert(change.name.clone(), (now, node.life));
                 }

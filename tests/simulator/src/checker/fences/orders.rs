@@ -11,7 +11,7 @@ use crate::checker::budgets::{REACTS, RECOVERS};
 use crate::checker::{Checker, Invariant, State, Tone};
 use crate::world::{part, word};
 
-/// So long after a device was called not trusted an order that was read before may reach it.
+/// So long after a device was called not trusted, or fencing was paused, an order that was read before may reach it.
 const READ_BEFORE: Duration = Duration::from_secs(25);
 /// An order travels for a moment, and clocks of timers are coarse.
 const TRAVELS: Duration = Duration::from_secs(1);
@@ -51,6 +51,7 @@ impl Checker {
             state.violated(now, Invariant::Fence, format!("{told}: {why}"));
         }
         state.judge_trust(now, &told, device);
+        state.judge_pause(now, &told, node);
         let calm = state.budgets.untroubled_since(now, state.healed);
         let calm = calm.is_zero() || now > calm + RECOVERS;
         let waits = |leaving: &&super::known::Leaving| leaving.node == *node && leaving.since + REACTS < now;
@@ -174,6 +175,17 @@ impl State {
         let since = self.fences.distrusted.get(device).copied();
         if let Some(since) = since.filter(|since| *since + READ_BEFORE < now) {
             self.violated(now, Invariant::Fence, format!("{told}, which is not trusted since {since:?}"));
+        }
+    }
+
+    pub(super) fn judge_pause(&mut self, now: Duration, told: &str, node: &str) {
+        let fences = &self.fences;
+        let paused = fences.paused.get(node).map(|since| (since, "is paused"));
+        let without = fences.without_policy.get(node).map(|since| (since, "has no policy"));
+        let closed = paused.into_iter().chain(without).find(|(since, _)| **since + READ_BEFORE < now);
+        if let Some((since, what)) = closed {
+            let what = format!("{told}, whose fencing {what} since {since:?}");
+            self.violated(now, Invariant::Fence, what);
         }
     }
 

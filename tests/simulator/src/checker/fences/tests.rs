@@ -69,6 +69,32 @@ fn a_device_is_told_what_is_written_and_nothing_else() {
     });
 }
 
+/// An order that was read before the pause may still be on its way.
+#[test]
+fn s10_a_device_is_told_nothing_while_fencing_is_paused() {
+    let broken = |pause: Seen, resume: Option<Seen>, after: u64| {
+        let mut found = 0;
+        inside(|checker| {
+            let mut state = state(checker);
+            let at = Duration::from_secs(after);
+            state.fences.learn(Duration::ZERO, &pause);
+            resume.iter().for_each(|resume| state.fences.learn(at, resume));
+            state.judge_pause(at, "an order", "node-0");
+            found = state.broken.get(&Invariant::Fence).copied().unwrap_or_default();
+        });
+        found
+    };
+    let node = |annotations: Value| {
+        change("Node", "node-0", json!({ "metadata": { "name": "node-0", "annotations": annotations } }))
+    };
+    let policy = |after: Option<Value>| tests::change("FencePolicy", "node-0", Some(json!({})), after);
+    let paused = || node(json!({ "pod-safety.dev/pause-fencing": "rack b moves" }));
+    assert_eq!([25, 26].map(|after| broken(paused(), None, after)), [0, 1]);
+    assert_eq!([25, 26].map(|after| broken(policy(None), None, after)), [0, 1]);
+    assert_eq!(broken(paused(), Some(node(json!({}))), 26), 0, "it was resumed");
+    assert_eq!(broken(policy(None), Some(policy(Some(json!({})))), 26), 0, "there is one again");
+}
+
 #[test]
 fn an_attempt_waits_for_the_one_before() {
     inside(|checker| {

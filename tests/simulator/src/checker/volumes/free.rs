@@ -85,7 +85,12 @@ impl State {
         let writes = |process: &Process| is_of(process, holder) && self.storage.has(process, &identity);
         let used = objects.pods.iter().any(uses) || self.processes.running().any(writes);
         let node = named(objects.nodes, &holder.node);
-        let well = node.is_some_and(|node| is_ready(node) && holder.boot_id.is(boot_of(node).into()));
+        // Where no UUID tells boots apart, the UID of the Node must.
+        let is_same = |node: &Value| {
+            let same_node = *word(node, "/metadata/uid") == *holder.node_uid.to_string();
+            holder.boot_id.is(boot_of(node)) || holder.boot_id == boot_of(node) && same_node
+        };
+        let well = node.is_some_and(|node| is_ready(node) && is_same(node));
         let mut wrong = Vec::new();
         if well && held && !shown("VolumeUnconfirmed") && !shown("WaitsForVolume") {
             wrong.push(format!("{volume} is {}'s, which is well, and nobody may attach it", holder.node));

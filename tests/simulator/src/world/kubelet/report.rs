@@ -6,11 +6,12 @@ use std::time::Duration;
 use pod_safety_shared::clock::Mono;
 use serde_json::{Value, json};
 
-use super::Kubelet;
-use crate::campaign::{Ailment, Keeper};
+use super::{Kubelet, RENEW_EACH};
+use crate::campaign::{Ailment, Keeper, Lack};
 use crate::checker::Tone;
 use crate::world::fencing::HOSTNAME;
 use crate::world::kcm_nodes::ready;
+use crate::world::machines::number_of;
 use crate::world::shops::start_up;
 use crate::world::{boot_id, word, zone};
 
@@ -42,9 +43,23 @@ impl Kubelet {
         json!({ "topology.kubernetes.io/zone": zone(number.unwrap_or(0)), HOSTNAME: &*self.node })
     }
 
-    /// Which life of its machine this is.
+    /// In what it differs from the others.
+    pub(super) fn lacks(&self) -> Option<Lack> {
+        let odd = self.world.with.odd_kubelet?;
+        (number_of(&self.node) == Some(odd.node)).then_some(odd.lacks)
+    }
+
+    pub(super) fn renews_a_lease(&self) -> bool {
+        self.lacks() != Some(Lack::Lease)
+    }
+
+    /// Which life of its machine this is, by its own word.
     pub(super) fn boot_id(&self) -> String {
-        boot_id(&self.node, self.boot)
+        match self.lacks() {
+            Some(Lack::BootUuid) => self.boot.to_string(),
+            Some(Lack::BootId) => String::new(),
+            Some(Lack::Lease) | None => boot_id(&self.node, self.boot),
+        }
     }
 
     /// How its node is.
@@ -58,7 +73,7 @@ impl Kubelet {
                 "container runtime network not ready: cni plugin not initialized",
             ),
         };
-        if !self.is_listened_to() {
+        if !self.is_listened_to() && self.renews_a_lease() {
             return json!([{ "type": "Ready", "status": status, "reason": reason, "message": message }]);
         }
         let now = format!("{:.0}", self.env.clock.wall());
@@ -82,13 +97,15 @@ impl Kubelet {
             posted.at.is_none()
                 && self.world.etcd.object("Node", &self.node).is_some_and(|node| ready(&node) == "False")
         };
-        if !self.is_listened_to() && ailment.is_none() && posted.ailment.is_none() && !was_sick() {
+        let each = if self.renews_a_lease() { POST_EACH } else { RENEW_EACH };
+        let posts = self.is_listened_to() || !self.renews_a_lease();
+        if !posts && ailment.is_none() && posted.ailment.is_none() && !was_sick() {
             return;
         }
         let path = format!("/api/v1/nodes/{}", self.node);
         let Some((200, node)) = self.ask("GET", &path, None).await else { return };
         let now = self.env.now();
-        let due = posted.at.is_none_or(|at| now.since(at) >= POST_EACH);
+        let due = posted.at.is_none_or(|at| now.since(at) >= each);
         let so = if ailment.is_some() { "False" } else { "True" };
         if !due && ready(&node) == so && ailment == posted.ailment {
             return;

@@ -17,6 +17,9 @@ use crate::campaign::Restart;
 /// `syncPeriod` of the status manager.
 const REPORTS_EACH: Duration = Duration::from_secs(10);
 
+/// The longest that an image is pulled for, in seconds.
+const PULLS_WITHIN: u64 = 60;
+
 /// The containers of a pod whose second one is slow to start.
 pub(in crate::world) fn with_second() -> Value {
     json!([{ "name": "main", "image": "hollow" }, { "name": "second", "image": "slow" }])
@@ -105,6 +108,29 @@ impl Kubelet {
             busy.await;
         }
         self.told_late(pod);
+    }
+
+    /// Restarts what somebody made crash, or whose image was changed (`computePodActions`). `image`: with which it runs. Whether it did.
+    pub(super) async fn restarts_containers(
+        &self,
+        uid: &str,
+        pod: &Value,
+        image: &mut Option<String>,
+    ) -> bool {
+        let restart = self.world.restarts.lock().remove(uid);
+        if let Some((why, seconds)) = restart {
+            self.restart(pod, why, seconds).await;
+            return true;
+        }
+        let wanted = word(pod, "/spec/containers/0/image").to_owned();
+        let changed = image.replace(wanted.clone()).is_some_and(|runs| runs != wanted);
+        if changed {
+            // As for a failed probe: the same `SyncPod` ends and starts it.
+            self.world.checker.probe("a kubelet restarted a container for its new image");
+            self.env.sleep(Duration::from_secs(self.draw(uid, &wanted, PULLS_WITHIN))).await;
+            self.told_late(pod);
+        }
+        changed
     }
 
     fn told_late(&self, pod: &Value) {

@@ -1,0 +1,76 @@
+//! What people change while something is wrong: tenants their pods, operators the fencing of a node.
+
+use std::time::Duration;
+
+use pod_safety_shared::api::PAUSE_ANNOTATION;
+use serde_json::{Value, json};
+
+use super::run::World;
+use crate::campaign::Edit;
+
+const POLICIES: &str = "/apis/pod-safety.dev/v1alpha1/fencepolicies";
+/// What a tenant keeps its pod by.
+const FINALIZER: &str = "tenant.example/keep";
+/// So often a tenant tries again what no API server answered.
+const RETRIES_EACH: u64 = 5;
+/// What is held up goes on in so many seconds after the last gate is open: retries pause as long.
+const GOES_ON_WITHIN: u64 = 60;
+
+impl World {
+    /// A tenant changes a pod of its own.
+    pub(super) async fn edit_pod(&self, pod: usize, how: Edit) {
+        let path = format!("/api/v1/namespaces/default/pods/data-{pod}");
+        let finalizers = |change: Value| Some(json!({ "metadata": { "finalizers": change } }));
+        match how {
+            Edit::Image => {
+                let image = format!("hollow:{}", self.checker.now().as_secs());
+                let containers =
+                    json!([{ "op": "replace", "path": "/spec/containers/0/image", "value": image }]);
+                self.person("PATCH", &path, Some(containers)).await;
+            }
+            Edit::Finalizer(seconds) => {
+                self.person("PATCH", &path, finalizers(json!([FINALIZER]))).await;
+                self.wait(seconds).await;
+                while self.prepare("PATCH", &path, finalizers(Value::Null)).await == 0 {
+                    self.wait(RETRIES_EACH).await;
+                }
+            }
+            Edit::ShortGrace => {
+                let options = json!({ "apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 1 });
+                self.person("DELETE", &path, Some(options)).await;
+            }
+        }
+    }
+
+    /// Somebody pauses fencing of a node for so long.
+    pub(super) async fn pause_fencing(&self, node: usize, seconds: u64) {
+        let path = format!("/api/v1/nodes/{}", self.node(node));
+        let annotate =
+            |reason: Value| Some(json!({ "metadata": { "annotations": { PAUSE_ANNOTATION: reason } } }));
+        self.is_held_up(node, seconds);
+        self.person("PATCH", &path, annotate("rack b moves".into())).await;
+        self.wait(seconds).await;
+        while self.prepare("PATCH", &path, annotate(Value::Null)).await == 0 {
+            self.wait(RETRIES_EACH).await;
+        }
+    }
+
+    /// Somebody deletes the policy of a node, and makes it again.
+    pub(super) async fn remove_policy(&self, node: usize, seconds: u64) {
+        let name = self.node(node);
+        let Some(policy) = self.etcd.object("FencePolicy", &name) else { return };
+        self.is_held_up(node, seconds);
+        self.person("DELETE", &format!("{POLICIES}/{name}"), None).await;
+        self.wait(seconds).await;
+        let again = json!({ "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FencePolicy",
+            "metadata": { "name": name }, "spec": policy["spec"] });
+        while self.prepare("POST", POLICIES, Some(again.clone())).await == 0 {
+            self.wait(RETRIES_EACH).await;
+        }
+    }
+
+    fn is_held_up(&self, node: usize, seconds: u64) {
+        let until = self.checker.now() + Duration::from_secs(seconds + GOES_ON_WITHIN);
+        self.checker.device_fails(&self.node(node), until);
+    }
+}
