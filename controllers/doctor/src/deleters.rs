@@ -25,7 +25,7 @@ pub struct Component {
 
 /// Whom the policy on Nodes lets delete those that do not report.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Gate {
+pub(super) enum Gate {
     /// Everybody: there is no such policy.
     Absent,
     /// These users.
@@ -41,11 +41,28 @@ pub enum Gate {
 
 impl Gate {
     /// By our policies and their bindings.
-    pub fn of(policies: &[Value], bindings: &[Value]) -> Self {
+    pub(super) fn of(policies: &[Value], bindings: &[Value]) -> Self {
+        match Ruling::of(policies, bindings, "node") {
+            None => Self::Absent,
+            Some(Ruling { deleters, exempt, denies, .. }) => Self::Present { deleters, exempt, denies },
+        }
+    }
+}
+
+/// One of our policies: whom it lets, and what it does to others.
+pub(super) struct Ruling {
+    exempt: BTreeSet<String>,
+    deleters: BTreeSet<String>,
+    tainters: BTreeSet<String>,
+    pub(super) denies: bool,
+}
+
+impl Ruling {
+    /// The policy whose name ends so.
+    pub(super) fn of(policies: &[Value], bindings: &[Value], end: &str) -> Option<Self> {
         let name = |policy: &Value| policy["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        let Some(policy) = policies.iter().find(|policy| name(policy).ends_with("-node")) else {
-            return Self::Absent;
-        };
+        let end = format!("-{end}");
+        let policy = policies.iter().find(|policy| name(policy).ends_with(&end))?;
         let list = |field: &str, of: &str| {
             let all = policy["spec"][field].as_array().into_iter().flatten();
             let one = all.filter(|one| one["name"] == of).find_map(|one| one["expression"].as_str());
@@ -53,11 +70,17 @@ impl Gate {
         };
         let is_bound = |binding: &&Value| binding["spec"]["policyName"] == name(policy).as_str();
         let actions = bindings.iter().filter(is_bound).map(|binding| &binding["spec"]["validationActions"]);
-        Self::Present {
-            deleters: list("variables", "deleters"),
+        Some(Self {
             exempt: list("matchConditions", "not-exempt"),
+            deleters: list("variables", "deleters"),
+            tainters: list("variables", "tainters"),
             denies: actions.filter_map(Value::as_array).flatten().any(|action| action == "Deny"),
-        }
+        })
+    }
+
+    /// Whether it lets this user add the taint out-of-service, or do whatever it refuses.
+    pub(super) fn lets(&self, user: &str) -> bool {
+        self.exempt.contains(user) || self.tainters.contains(user)
     }
 }
 
@@ -81,17 +104,17 @@ pub struct Seen {
 
 /// A component that runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Running {
+pub(super) struct Running {
     component: String,
     /// None: it runs outside the cluster.
     user: Option<String>,
 }
 
 /// Which components run, and as whom.
-pub fn running(known: &[Component], seen: &Seen) -> Vec<Running> {
+pub(super) fn running(known: &[Component], seen: &Seen) -> Vec<Running> {
     let mut all = Vec::new();
     for component in known {
-        let is_one = |workload: &&Value| is_of(workload, component);
+        let is_one = |workload: &&Value| is_of(workload, &component.names);
         let users: BTreeSet<String> = seen.workloads.iter().filter(is_one).map(user_of).collect();
         let name = || component.name.clone();
         let has_mark =
@@ -106,11 +129,11 @@ pub fn running(known: &[Component], seen: &Seen) -> Vec<Running> {
     all
 }
 
-fn containers(workload: &Value) -> impl Iterator<Item = &Value> {
+pub(super) fn containers(workload: &Value) -> impl Iterator<Item = &Value> {
     workload["spec"]["template"]["spec"]["containers"].as_array().into_iter().flatten()
 }
 
-fn is_of(workload: &Value, component: &Component) -> bool {
+pub(super) fn is_of(workload: &Value, names: &[impl AsRef<str>]) -> bool {
     let image = |container: &Value| {
         let image = container["image"].as_str().unwrap_or_default();
         image.split('@').next().unwrap_or_default().split('/').map(str::to_owned).collect::<Vec<_>>()
@@ -123,14 +146,14 @@ fn is_of(workload: &Value, component: &Component) -> bool {
         words.extend(image(container).iter().filter_map(|part| part.split(':').next()).map(str::to_owned));
     }
     let is_it = |word: &String| {
-        let rest = component.names.iter().filter_map(|name| word.strip_suffix(name.as_str()));
+        let rest = names.iter().filter_map(|name| word.strip_suffix(name.as_ref()));
         rest.into_iter().any(|rest| rest.is_empty() || rest.ends_with('-'))
     };
     workload["spec"]["replicas"] != 0 && words.iter().any(is_it)
 }
 
 /// As whom it deletes Nodes. A cloud controller manager may take the account of the controller for it.
-fn user_of(workload: &Value) -> String {
+pub(super) fn user_of(workload: &Value) -> String {
     const OWN_ACCOUNTS: &str = "--use-service-account-credentials";
     let words = |container: &'_ Value| -> Vec<String> {
         let texts = |field: &str| container[field].as_array().cloned().unwrap_or_default();
@@ -147,7 +170,7 @@ fn user_of(workload: &Value) -> String {
 }
 
 /// Whether each component that runs may delete Nodes that do not report.
-pub fn deleters(
+pub(super) fn deleters(
     known: &[Component],
     gate: &Gate,
     running: &[Running],

@@ -22,6 +22,7 @@ mod duties;
 mod installation;
 mod kcm;
 mod kinds;
+mod others;
 mod simulation;
 
 use std::time::Duration;
@@ -35,12 +36,13 @@ use serde_json::Value;
 
 pub use account::{Accounts, Leads, rights};
 pub use agents::agents;
-pub use deleters::{Component, Gate, Seen, deleters, running};
+pub use deleters::{Component, Seen};
 pub use devices::devices;
 pub use duties::{Duties, budget_statuses, node_lifecycle, taint_eviction};
 pub use installation::Installation;
 pub use kcm::{Kcm, kube_controller_manager};
 pub use kinds::crds;
+pub use others::{Objects, Others, to_read};
 pub use simulation::of_cluster;
 
 /// The oldest and the newest minor version of Kubernetes that this version is tested with.

@@ -12,6 +12,7 @@ use Expect::{Allowed, NotAsked, Refused};
 const DEV: &str = "dev";
 const KUBELET: &str = "system:node:w1";
 const KARPENTER: &str = "system:serviceaccount:kube-system:karpenter";
+const AZURE: &str = "system:serviceaccount:kube-system:azure";
 const DOWN: &str = "nodes confirm-down";
 
 pub(crate) fn rows() -> Vec<Row> {
@@ -54,6 +55,16 @@ fn taints() -> Vec<Row> {
         row(
             "the taint",
             changed(DEV, w1("Unknown"), off(w1("Unknown"))),
+            Refused("There is no proof that it is off"),
+        ),
+        row(
+            "the taint, by who checks the machine",
+            changed(AZURE, w1("Unknown"), off(w1("Unknown"))),
+            Allowed,
+        ),
+        row(
+            "bypass: the taint of a Ready node, by who checks the machine",
+            changed(AZURE, w1("True"), off(w1("True"))),
             Refused("There is no proof that it is off"),
         ),
         row(

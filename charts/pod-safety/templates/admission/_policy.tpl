@@ -102,3 +102,10 @@ component in place of its name.
 {{- end -}}
 {{- uniq $users | toJson -}}
 {{- end }}
+
+{{- /* The users that may add the taint out-of-service to a node that does not report, as a JSON list. */ -}}
+{{- define "pod-safety.outOfServiceTainters" -}}
+{{- $users := list -}}
+{{- range default list .Values.admissionPolicies.outOfServiceTainters }}{{ $users = append $users (trimPrefix "user:" .) }}{{ end -}}
+{{- uniq $users | toJson -}}
+{{- end }}

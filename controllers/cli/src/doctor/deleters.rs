@@ -1,9 +1,9 @@
-//! What deletes Nodes in this cluster, and whom the admission policy lets: read with the rights of a person.
+//! What deletes Nodes in this cluster, what force deletes pods, and whom the admission policies let: read with the rights of a person.
 
 use std::collections::BTreeSet;
 
 use anyhow::Context;
-use pod_safety_doctor::{self as checks, Component, Gate, Installation, Seen, Symptom};
+use pod_safety_doctor::{self as checks, Component, Installation, Objects, Others, Seen, Symptom};
 use pod_safety_shared::client::ApiError;
 use pod_safety_shared::record::error_chain;
 use serde_json::Value;
@@ -18,24 +18,22 @@ const KNOWN: &str = include_str!("../../../../charts/pod-safety/files/node-delet
 /// So many Nodes are looked at: Cluster API annotates all of its own.
 const NODES: usize = 20;
 
-/// Whether every component that deletes Nodes here may delete those that do not report.
-pub(super) async fn check(session: &Session, installation: &Installation) -> anyhow::Result<Symptom> {
-    let known = known()?;
+/// Whether every component that deletes Nodes here may delete those that do not report, and which known controllers are refused.
+pub(super) async fn check(session: &Session, installation: &Installation) -> anyhow::Result<Vec<Symptom>> {
+    let known: Vec<Component> =
+        serde_saphyr::from_str(KNOWN).context("reading the components that delete Nodes")?;
     Ok(match look(session, &known).await {
-        Ok((gate, seen)) => checks::deleters(&known, &gate, &checks::running(&known, &seen), installation),
-        Err(error) => checks::not_checked("NodeDeleters", &error_chain(&error)),
+        Ok(others) => others.symptoms(&known, installation),
+        Err(error) => Others::not_checked(&error_chain(&error)),
     })
 }
 
-fn known() -> anyhow::Result<Vec<Component>> {
-    serde_saphyr::from_str(KNOWN).context("reading the components that delete Nodes")
-}
-
-async fn look(session: &Session, known: &[Component]) -> Result<(Gate, Seen), ApiError> {
-    const POLICIES: &str = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies";
-    const BINDINGS: &str = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings";
-    let policies = listed(session, &format!("{POLICIES}?{OURS}")).await?;
-    let bindings = listed(session, &format!("{BINDINGS}?{OURS}")).await?;
+async fn look(session: &Session, known: &[Component]) -> Result<Others, ApiError> {
+    const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";
+    let policies = listed(session, &format!("{ADMISSION}/validatingadmissionpolicies?{OURS}")).await?;
+    let bindings = listed(session, &format!("{ADMISSION}/validatingadmissionpolicybindings?{OURS}")).await?;
+    let devices = listed(session, "/apis/pod-safety.dev/v1alpha1/fencedevices").await?;
+    let fences = listed(session, "/apis/pod-safety.dev/v1alpha1/fencepolicies").await?;
     let mut workloads = listed(session, "/apis/apps/v1/deployments").await?;
     workloads.extend(listed(session, "/apis/apps/v1/daemonsets").await?);
     let nodes = listed(session, &format!("/api/v1/nodes?limit={NODES}")).await?;
@@ -45,7 +43,14 @@ async fn look(session: &Session, known: &[Component]) -> Result<(Gate, Seen), Ap
             leases.insert(lease.to_owned());
         }
     }
-    Ok((Gate::of(&policies, &bindings), Seen { workloads, leases, nodes }))
+    let mut objects = Objects::new();
+    let seen = Seen { workloads, leases, nodes };
+    for path in checks::to_read(&seen) {
+        let read = session.whole(&path).await.map(Some);
+        let of = |error: ApiError| if error.is_not_found() { Ok(None) } else { Err(error_chain(&error)) };
+        objects.insert(path, read.or_else(of));
+    }
+    Ok(Others { policies, bindings, devices, fences, seen, objects })
 }
 
 /// A cluster that does not have the kind has none of it.
@@ -62,7 +67,7 @@ mod tests {
 
     #[test]
     fn the_components_of_the_chart_can_be_read_and_can_be_found() {
-        let known = known().unwrap();
+        let known: Vec<Component> = serde_saphyr::from_str(KNOWN).unwrap();
         assert!(known.len() >= 5, "{known:?}");
         for component in &known {
             let found_by = component.names.len()

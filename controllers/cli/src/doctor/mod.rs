@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `checks` | what each check finds in what was read: pure |
 //! | `account` | reads under which account pod-safety runs, and why it does not answer |
-//! | `deleters` | reads what deletes Nodes |
+//! | `deleters` | reads what deletes Nodes, and what the policies refuse |
 //! | `rights` | which rights the service account should have |
 
 mod account;
@@ -139,7 +139,7 @@ async fn examine(session: &Session) -> anyhow::Result<Vec<Symptom>> {
     symptoms.extend(custom_kinds(session).await);
     symptoms.extend(account::check(session, &look, leads.as_ref()).await);
     symptoms.push(checks::policies(look.policies, wall, &installation));
-    symptoms.push(deleters::check(session, &installation).await?);
+    symptoms.extend(deleters::check(session, &installation).await?);
     let ours = look.controllers.clone();
     let duties = Duties { mode: look.running.mode, ours: &ours, installation: &installation };
     symptoms.extend(checks::kube_controller_manager(&kcm(session).await, duties));

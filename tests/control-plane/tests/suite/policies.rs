@@ -24,6 +24,7 @@ async fn who_would_remove_a_pod_by_force_is_refused_unless_it_is_proved_or_answe
     phases(&scene).await;
     evictions(&scene).await;
     taints_and_deletions_of_nodes(&scene).await;
+    deleters::who_checks_the_machine_taints_a_node_that_does_not_report(&scene).await;
     deleters::a_node_goes_with_its_last_finalizer_and_not_before(&scene).await;
     deleters::a_healthy_scale_down_waits_for_nothing(&scene).await;
     volumes::attachments(&scene).await;
@@ -41,6 +42,7 @@ async fn who_would_remove_a_pod_by_force_is_refused_unless_it_is_proved_or_answe
     bypasses::attack_a_kubelet_pauses_the_fencing_of_its_own_node(&scene).await;
     own_account::attack_the_token_of_pod_safety_is_stolen(&scene).await;
     deleters::bug_the_doctor_prints_the_value_that_allows_a_component(&scene).await;
+    deleters::bug_the_doctor_names_who_is_refused_and_what_to_set(&scene).await;
 }
 
 const FORCE: &[&str] = &["--force", "--grace-period=0", "--wait=false"];

@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use super::admission::{
-    ATTACH_DETACH, DEV, EXEMPT, KUBELET, NEW_KUBELET, OPERATOR, OTHER_KUBELET, OURS, REASON, Scene, WILD,
+    ATTACH_DETACH, DEV, EXEMPT, KUBELET, NEW_KUBELET, OPERATOR, OTHER_KUBELET, OURS, REASON, Scene, TAINTER,
+    WILD,
 };
 use super::volumes::attachment;
 use crate::versions;
@@ -30,6 +31,7 @@ pub(super) async fn attack_a_node_is_called_ready_or_comes_with_the_taint(scene:
     for (name, who, reason, refusal) in [
         ("made-by-dev", DEV, None, refused),
         ("made-by-wild", WILD, Some("."), refused),
+        ("made-by-a-tainter", TAINTER, None, refused),
         ("made-by-an-operator", OPERATOR, Some("its rack burnt down"), None),
         ("made-by-pod-safety", OURS, None, Some("own-account")),
     ] {

@@ -1,16 +1,17 @@
 //! Components that delete Nodes of machines that are gone: `pod-safety doctor` finds them, and prints the value that allows it.
 #![expect(clippy::disallowed_methods, reason = "it says how long requests to a real cluster took")]
 
+use pod_safety_control_plane::workloads::{Kind, define};
 use pod_safety_control_plane::{binary, chart, seen, until};
 use serde_json::{Value, json};
 
-use super::admission::{ADMIN, CLOUD, DEV, EXEMPT, KARPENTER, Scene};
+use super::admission::{ADMIN, CLOUD, DEV, EXEMPT, KARPENTER, Scene, TAINTER};
 
 /// As whom a component runs that was installed under another name than usual.
 const REMOVER: &str = "system:serviceaccount:infra:remover";
 
-/// The check of the doctor.
-async fn checked(scene: &Scene) -> Value {
+/// What the doctor finds by this check.
+async fn found(scene: &Scene, check: &str) -> Vec<Value> {
     let kubeconfig = scene.plane.admin_kubeconfig();
     let output = std::process::Command::new(binary().await.unwrap())
         .args(["doctor", "-o", "json", "--kubeconfig"])
@@ -19,18 +20,43 @@ async fn checked(scene: &Scene) -> Value {
         .unwrap();
     let diagnosis: Value = serde_json::from_slice(&output.stdout).unwrap();
     let checks = diagnosis["checks"].as_array().unwrap();
-    checks.iter().find(|one| one["check"] == "NodeDeleters").unwrap().clone()
+    checks.iter().filter(|one| one["check"] == check).cloned().collect()
+}
+
+async fn checked(scene: &Scene) -> Value {
+    found(scene, "NodeDeleters").await.remove(0)
+}
+
+/// A workload of this name, under the ServiceAccount `remover`.
+async fn runs(scene: &Scene, name: &str, image: &str) {
+    let labels = json!({ "app": name });
+    let container = json!({ "name": "controller", "image": image });
+    scene.make(&json!({ "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "namespace": "infra", "name": name },
+        "spec": { "selector": { "matchLabels": labels }, "template": { "metadata": { "labels": labels },
+            "spec": { "serviceAccountName": "remover", "containers": [container] } } } })).await;
+}
+
+/// Sets what a remedy of the doctor names, as it is typed.
+async fn set(scene: &Scene, remedy: &str) {
+    let chart = chart();
+    let (_, values) = remedy.split_once(" --set ").unwrap();
+    let values = values.replace('\'', "");
+    let mut upgrade = vec![
+        "upgrade",
+        "pod-safety",
+        chart.to_str().unwrap(),
+        "--namespace=pod-safety",
+        "--reset-then-reuse-values",
+    ];
+    upgrade.extend(values.split(" --set ").flat_map(|value| ["--set", value]));
+    scene.plane.helm(&upgrade).await.unwrap().text().unwrap();
 }
 
 /// `action=Deny` left the Nodes of machines that were gone, and nothing said why.
 pub(crate) async fn bug_the_doctor_prints_the_value_that_allows_a_component(scene: &Scene) {
     assert_eq!(checked(scene).await["health"], "Fine", "nothing here deletes Nodes");
     scene.must(&["create", "namespace", "infra"]).await;
-    let labels = json!({ "app": "karpenter" });
-    let container = json!({ "name": "controller", "image": "registry.example/karpenter/controller:v1" });
-    scene.make(&json!({ "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "namespace": "infra", "name": "karpenter" },
-        "spec": { "selector": { "matchLabels": labels }, "template": { "metadata": { "labels": labels },
-            "spec": { "serviceAccountName": "remover", "containers": [container] } } } })).await;
+    runs(scene, "karpenter", "registry.example/karpenter/controller:v1").await;
     let bind = ["create", "clusterrolebinding", "remover", "--clusterrole=careless", "--user", REMOVER];
     scene.must(&bind).await;
 
@@ -44,17 +70,7 @@ pub(crate) async fn bug_the_doctor_prints_the_value_that_allows_a_component(scen
     let remedy = found["remedy"].as_str().unwrap();
     let value = remedy.split('\'').nth(1).unwrap();
     assert!(value.contains("cloud-controller-manager,karpenter,") && value.contains("user:cloud"), "{value}");
-    let chart = chart();
-    let upgrade = [
-        "upgrade",
-        "pod-safety",
-        chart.to_str().unwrap(),
-        "--namespace=pod-safety",
-        "--reset-then-reuse-values",
-        "--set",
-        value,
-    ];
-    scene.plane.helm(&upgrade).await.unwrap().text().unwrap();
+    set(scene, remedy).await;
     assert_eq!(checked(scene).await["health"], "Fine");
     until("the policy holds", async || {
         let output = scene.run(REMOVER, &[&delete[..], &["--dry-run=server"]].concat(), &Value::Null).await;
@@ -62,6 +78,56 @@ pub(crate) async fn bug_the_doctor_prints_the_value_that_allows_a_component(scen
     })
     .await
     .unwrap();
+}
+
+/// A cloud controller was denied a taint every ten seconds, and nothing said which, nor what to set.
+pub(crate) async fn bug_the_doctor_names_who_is_refused_and_what_to_set(scene: &Scene) {
+    const CHECK: &str = "RefusedControllers";
+    assert_eq!(found(scene, CHECK).await[0]["health"], "Fine", "nothing that is refused runs");
+    runs(scene, "azure-cloud-controller-manager", "registry.example/ccm:v1").await;
+    runs(scene, "longhorn-manager", "registry.example/longhorn-manager:v1").await;
+    let setting = Kind::of("longhorn.io/v1beta2", "Setting", "settings");
+    define(&scene.plane.admin(), setting, "Namespaced", &json!({})).await.unwrap();
+    scene
+        .make(&json!({ "apiVersion": "longhorn.io/v1beta2", "kind": "Setting", "value": "delete-both",
+        "metadata": { "namespace": "infra", "name": "node-down-pod-deletion-policy" } }))
+        .await;
+
+    let [cloud, storage]: [Value; 2] = found(scene, CHECK).await.try_into().unwrap();
+    for (symptom, who) in [(&cloud, "azure-cloud-controller-manager"), (&storage, "longhorn")] {
+        assert_eq!(symptom["health"], "Attention", "{symptom:#}");
+        assert!(symptom["what"].as_str().unwrap().starts_with(&format!("{who} ({REMOVER})")), "{symptom:#}");
+    }
+    assert!(storage["remedy"].as_str().unwrap().contains("do-nothing"), "{storage:#}");
+    scene.node("stopped", Some("Unknown"), None).await;
+    let taint = ["taint", "node", "stopped", "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"];
+    Scene::judge("before", &scene.run(REMOVER, &taint, &Value::Null).await, Some("node"));
+
+    set(scene, cloud["remedy"].as_str().unwrap()).await;
+    let [storage]: [Value; 1] = found(scene, CHECK).await.try_into().unwrap();
+    assert!(storage["what"].as_str().unwrap().starts_with("longhorn"), "{storage:#}");
+    until("the policy holds", async || {
+        let output = scene.run(REMOVER, &taint, &Value::Null).await;
+        seen(output.status.success(), output.stderr)
+    })
+    .await
+    .unwrap();
+}
+
+/// A cloud controller that the chart lists. It may do nothing else.
+pub(super) async fn who_checks_the_machine_taints_a_node_that_does_not_report(scene: &Scene) {
+    for (name, ready, refusal) in [
+        ("silent", Some("Unknown"), None),
+        ("reports", Some("True"), Some("node")),
+        ("new", None, Some("node")),
+    ] {
+        scene.node(name, ready, None).await;
+        let taint = ["taint", "node", name, "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"];
+        Scene::judge(name, &scene.run(TAINTER, &taint, &Value::Null).await, refusal);
+    }
+    scene.node("not-its-own", Some("Unknown"), None).await;
+    let delete = ["delete", "node", "not-its-own", "--wait=false"];
+    Scene::judge("a deletion", &scene.run(TAINTER, &delete, &Value::Null).await, Some("node"));
 }
 
 const LOOSE: &str = r#"{"metadata":{"finalizers":null}}"#;

@@ -13,6 +13,8 @@ pub(crate) const WILD: &str = "wild";
 pub(crate) const EXEMPT: &str = "agent-of-virtual-nodes";
 /// May delete nodes that do not report, by the chart's values.
 pub(crate) const DELETER: &str = "cloud";
+/// May add the taint out-of-service to nodes that do not report, by the chart's values.
+pub(crate) const TAINTER: &str = "tainter";
 /// The same as components that the chart knows.
 pub(crate) const CLOUD: &str = "system:serviceaccount:kube-system:node-controller";
 pub(crate) const KARPENTER: &str = "system:serviceaccount:kube-system:karpenter";
@@ -30,11 +32,12 @@ pub(crate) const NEW_KUBELET: &str = "system:node:w3";
 /// May everything, by its group: the verbs of the policies too.
 pub(crate) const ADMIN: &str = "";
 
-const USERS: [&str; 13] = [
+const USERS: [&str; 14] = [
     DEV,
     OPERATOR,
     EXEMPT,
     DELETER,
+    TAINTER,
     CLOUD,
     KARPENTER,
     OURS,
@@ -54,7 +57,7 @@ pub(crate) struct Scene {
 pub(crate) async fn scene(set: &str) -> Scene {
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     let set = format!(
-        "--set=controllers.volumeGuard.enabled=true,admissionPolicies.exemptUsers={{{EXEMPT}}},admissionPolicies.nodeDeleters={{cloud-controller-manager,karpenter,user:{DELETER}}},{set}"
+        "--set=controllers.volumeGuard.enabled=true,admissionPolicies.exemptUsers={{{EXEMPT}}},admissionPolicies.nodeDeleters={{cloud-controller-manager,karpenter,user:{DELETER}}},admissionPolicies.outOfServiceTainters={{user:{TAINTER}}},controllers.podGc.trustOutOfServiceTaint=true,{set}"
     );
     let install = [
         "install",
