@@ -13,6 +13,7 @@ mod killed;
 mod libvirt;
 mod machine;
 mod maintain;
+mod scenes;
 mod sick;
 mod storm;
 mod traced;
@@ -24,6 +25,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
+use kube::Client;
 use pod_safety_control_plane::rigs::Rigs;
 use pod_safety_control_plane::workloads::{self, STATEFUL_SET};
 use pod_safety_control_plane::{AuditLog, Component, ControlPlane, PodSafety, objects, observe, seen, until};
@@ -51,17 +53,34 @@ async fn leader_beside(
     controllers: &str,
     rigs: &Rigs,
 ) -> ([Component; 2], PodSafety) {
+    leader_beside_with(plane, kubeconfig, controllers, rigs, &[]).await
+}
+
+/// The same, with more flags.
+async fn leader_beside_with(
+    plane: &ControlPlane,
+    kubeconfig: &Path,
+    controllers: &str,
+    rigs: &Rigs,
+    flags: &[&str],
+) -> ([Component; 2], PodSafety) {
     let theirs = [
         plane.kube_controller_manager(controllers, &[]).await.unwrap(),
         plane.kube_scheduler(&[]).await.unwrap(),
     ];
     let agents = format!("--fence-agents-path={}", rigs.agents().display());
-    (theirs, leader(plane, kubeconfig, &[&agents, "--allow-fence-dummy"]).await)
+    let flags = [&[agents.as_str(), "--allow-fence-dummy"], flags].concat();
+    (theirs, leader(plane, kubeconfig, &flags).await)
 }
 
 /// The kubelets of these machines.
 fn kubelets<'a>(plane: &ControlPlane, machines: impl IntoIterator<Item = &'a Arc<Machine>>) -> JoinSet<()> {
-    machines.into_iter().map(|machine| Arc::clone(machine).live(plane.admin())).collect()
+    kubelets_by(&plane.admin(), machines)
+}
+
+/// The same, by another client.
+fn kubelets_by<'a>(api: &Client, machines: impl IntoIterator<Item = &'a Arc<Machine>>) -> JoinSet<()> {
+    machines.into_iter().map(|machine| Arc::clone(machine).live(api.clone())).collect()
 }
 
 /// Machines to which pods of others can go.
