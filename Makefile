@@ -26,7 +26,7 @@ NEXTEST := .cache/bin/cargo-nextest nextest run --workspace --locked
 KUBERNETES_VERSION := $(shell sed -n 's|^\tk8s.io/kubernetes v|v|p' tests/control-plane/tools/kubernetes/go.mod)
 OTHER_VERSIONS := $(shell cat tests/control-plane/tools/kubernetes/versions)
 
-.PHONY: help demo try test test-all build mutants promises install fmt lint unit control-plane test-nodes test-nodes-all campaign perturb fuzz bench scale docs image image-agents kind kind-shell kind-delete test-kind advisories workflows clean
+.PHONY: help demo try test test-all build mutants promises install fmt lint unit control-plane test-nodes test-nodes-all campaign perturb fuzz bench drains scale docs image image-agents kind kind-shell kind-delete test-kind advisories workflows clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -120,6 +120,10 @@ promises: ## each promise of the pages is broken once in the code, and its test 
 bench: install ## two hours: the numbers beside kube-controller-manager's; writes docs/benchmarks.md, its picture and its file of numbers
 	@cargo run --release --locked -p pod-safety-bench -- --docs docs; \
 	tests/records/write.sh bench outcome=passed seconds=$$SECONDS kubernetes=$(KUBERNETES_VERSION)
+
+drains: install ## 20 minutes: 1,000 nodes drained by kubectl and by pod-safety in turn; writes their tables in docs/benchmarks.md
+	@cargo build --quiet --release --locked -p pod-safety -p pod-safety-bench --no-default-features
+	@$(TARGET)/release/pod-safety-bench drains --pod-safety $(TARGET)/release/pod-safety --docs docs
 
 scale: ## 40 minutes: made-up clusters of up to 130,000 nodes; writes the tables and pictures of docs/scale.md
 	@cargo build --quiet --release --locked -p pod-safety -p pod-safety-bench --no-default-features

@@ -226,7 +226,7 @@ async fn unfit(
         return Ok(Some(format!("the policy of node {node} would leave it off (recovery: Hold)")));
     }
     let consent = Consent { skip: BTreeSet::new(), delete_emptydir_data: false, evict_unmanaged: false };
-    let plan = Look::at(session, node).await?.plan(node, &consent);
+    let plan = Look::near(session, std::slice::from_ref(node)).await?.plan(node, &consent);
     let (there, all) = (plan.summary(), plan.rows.len());
     if !examined.cordoned || there.staying < all {
         let left = all - there.staying;

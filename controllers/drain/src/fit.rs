@@ -2,7 +2,7 @@
 //! selector, taints, cordons. A simple check, and said to be one: affinity, spread
 //! and volumes are not looked at.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use pod_safety_shared::cache::{Lookup, View};
 use pod_safety_shared::model::{DEFAULT_GRACE, Pod, Readiness, Uid};
@@ -211,17 +211,22 @@ pub enum Place {
 #[derive(Clone, Debug, Default)]
 pub struct Rooms {
     others: Vec<Room>,
-    /// The node that is drained.
-    own: Option<Room>,
+    /// The nodes that are drained.
+    drained: BTreeMap<String, Room>,
 }
 
 impl Rooms {
-    /// Every node but the one that is drained, without what runs on it already.
+    /// Every node but those that are drained, without what runs on it already.
     #[must_use]
-    pub fn beside(node: &str, rooms: &[Room], needs: &BTreeMap<Uid, Needs>, view: &View<'_>) -> Self {
-        let own = rooms.iter().find(|room| room.name == node);
-        let mut rooms: Vec<Room> = rooms.iter().filter(|room| room.name != node).cloned().collect();
-        for room in &mut rooms {
+    pub fn beside(
+        drained: &BTreeSet<&str>,
+        rooms: &[Room],
+        needs: &BTreeMap<Uid, Needs>,
+        view: &View<'_>,
+    ) -> Self {
+        let (drained, mut others): (Vec<Room>, Vec<Room>) =
+            rooms.iter().cloned().partition(|room| drained.contains(&*room.name));
+        for room in &mut others {
             let ready =
                 matches!(view.node(&room.name), Lookup::Known(node) if node.readiness == Readiness::Ready);
             if !ready {
@@ -234,21 +239,20 @@ impl Rooms {
                 }
             }
         }
-        let own = own.cloned();
-        Self { others: rooms, own }
+        let drained = drained.into_iter().map(|room| (room.name.clone(), room)).collect();
+        Self { others, drained }
     }
 
     /// Whether the successor of a pod may come back to the node that is drained.
     #[must_use]
-    pub fn take_back(&self, needs: &Needs) -> bool {
-        let own = self.own.as_ref();
-        needs.tolerates_cordon() && own.is_some_and(|own| own.rejects(needs).is_none())
+    pub fn take_back(&self, node: &str, needs: &Needs) -> bool {
+        needs.tolerates_cordon() && self.drained.get(node).is_some_and(|own| own.rejects(needs).is_none())
     }
 
-    /// Finds a node for the pod, and takes its room there: the one that has most cpu
+    /// Finds a node for a pod of `node`, and takes its room there: the one that has most cpu
     /// free, then by name.
-    pub fn place(&mut self, needs: &Needs) -> Place {
-        let back = self.take_back(needs);
+    pub fn place(&mut self, node: &str, needs: &Needs) -> Place {
+        let back = self.take_back(node, needs);
         let fits = self.others.iter_mut().filter(|room| room.refuses(needs).is_none());
         let best = fits.max_by(|one, other| {
             let cpu = |room: &Room| room.free.map(|free| free.cpu);

@@ -23,7 +23,7 @@ mod work;
 pub use action::{Action, Consent};
 pub use cluster::{Cluster, DaemonSet};
 pub use fit::{Needs, Place, Room, Rooms};
-pub use plan::{DryRun, Plan, Row, Summary, plan};
+pub use plan::{DryRun, Plan, Row, Summary, place, plan};
 pub use rights::{lacked, lacking_for_drain, right};
 pub use work::{Count, Line, Outcome, Tone, Work};
 

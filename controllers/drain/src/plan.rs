@@ -1,6 +1,6 @@
 //! The plan: what becomes of every pod of a node.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use pod_safety_explain::{Arithmetic, RefusedBy, Verdict, Would, explain, owner_of, would};
@@ -111,6 +111,15 @@ pub fn plan(node: &str, cluster: &Cluster<'_>, consent: &Consent) -> Plan {
     }
     plan.order();
     plan
+}
+
+/// Says where the pods of nodes would go that are drained together: all of them are cordoned before the first pod goes.
+pub fn place(plans: &mut [Plan], cluster: &Cluster<'_>) {
+    let nodes: BTreeSet<&str> = plans.iter().map(|plan| &*plan.node).collect();
+    let mut rooms = Rooms::beside(&nodes, cluster.rooms, cluster.needs, &cluster.view);
+    for plan in plans {
+        plan.place(&mut rooms, cluster);
+    }
 }
 
 impl Plan {
@@ -283,17 +292,16 @@ impl Plan {
     }
 
     /// Says where what goes would go, in the order in which it goes.
-    pub fn place(&mut self, cluster: &Cluster<'_>) {
-        let mut rooms = Rooms::beside(&self.node, cluster.rooms, cluster.needs, &cluster.view);
+    fn place(&mut self, rooms: &mut Rooms, cluster: &Cluster<'_>) {
         for row in &mut self.rows {
             let Some(needs) = cluster.needs.get(&row.pod.uid).filter(|_| row.is_tried()) else { continue };
             if is_orphan(&row.pod.uid, cluster) {
                 row.place = Some(Place::NotAgain);
                 continue;
             }
-            row.may_come_back = rooms.take_back(needs);
+            row.may_come_back = rooms.take_back(&self.node, needs);
             if row.action != Action::Blocked {
-                row.place = Some(rooms.place(needs));
+                row.place = Some(rooms.place(&self.node, needs));
             }
         }
     }

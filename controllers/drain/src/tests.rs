@@ -68,7 +68,7 @@ impl Scene {
             now: at(60),
         };
         let mut plan = plan("n", &cluster, consent);
-        plan.place(&cluster);
+        place(std::slice::from_mut(&mut plan), &cluster);
         plan
     }
 

@@ -44,6 +44,8 @@ struct Item {
     /// Its eviction was sent and is not answered yet.
     asked: bool,
     pause: Duration,
+    /// Since when its eviction has failed in a way that may never end.
+    fails_since: Option<Mono>,
     /// What was said last of it.
     said: String,
 }
@@ -100,6 +102,20 @@ pub struct Count {
     pub stopped: usize,
 }
 
+impl Count {
+    /// Of both together.
+    #[must_use]
+    pub const fn plus(self, other: Self) -> Self {
+        Self {
+            all: self.all + other.all,
+            gone: self.gone + other.gone,
+            ending: self.ending + other.ending,
+            waiting: self.waiting + other.waiting,
+            stopped: self.stopped + other.stopped,
+        }
+    }
+}
+
 impl Work {
     /// Takes on these rows of a plan, as far as they do not stay and are not known.
     pub fn take<'a>(&mut self, rows: impl IntoIterator<Item = &'a Row>, now: Mono) {
@@ -118,6 +134,7 @@ impl Work {
                 state,
                 asked: false,
                 pause: Duration::ZERO,
+                fails_since: None,
                 said: said.to_owned(),
             });
         }
@@ -183,6 +200,9 @@ impl Work {
     ) -> Option<Line> {
         let item = self.items.get_mut(index)?;
         item.asked = false;
+        let at_most = answer.as_ref().err().and_then(NotEvicted::at_most);
+        item.fails_since = at_most.map(|_| item.fails_since.unwrap_or(now));
+        let failed_for = item.fails_since.map_or(Duration::ZERO, |since| now.since(since));
         let said = match answer {
             Ok(Evicted::Ends { grace }) => {
                 item.state = State::Ends;
@@ -200,12 +220,17 @@ impl Work {
                 item.state = State::Gone;
                 "has terminated: none of its containers runs".to_owned()
             }
+            Err(why) if at_most.is_some_and(|most| failed_for >= most) => {
+                item.state = State::Stopped(false);
+                format!("not evicted, after {}s of trying: {}", failed_for.as_secs(), error_chain(why))
+            }
             Err(why) => match why.again() {
                 Some(pause) => {
                     // The API server's own wish counts; ours grows.
                     item.pause = (item.pause * 2).clamp(pause, LONGEST_PAUSE.max(pause));
                     item.state = State::Waits(now + item.pause);
-                    format!("waits: {}", error_chain(why))
+                    let tried = at_most.map(|most| format!(", tried for {}s", most.as_secs()));
+                    format!("waits{}: {}", tried.unwrap_or_default(), error_chain(why))
                 }
                 None => {
                     item.state = State::Stopped(matches!(why, NotEvicted::Unsafe));

@@ -11,7 +11,7 @@ use super::feed::{first_limit, page};
 use super::object::{Object, Undecodable};
 use super::{Cache, Learns as _, ScaleAnswer, ViewGuard};
 use crate::clock::{Env, Mono};
-use crate::model::{Controller, Kind};
+use crate::model::{Controller, Kind, Uid};
 use crate::wire::Raw;
 
 use pod_safety_client::{ApiError, Connection, error_chain, page_path};
@@ -164,6 +164,11 @@ impl Snapshot {
     /// Adds an object that is not there: what would be decided if it were.
     pub fn suppose(&self, kind: Kind, object: &Raw) {
         drop(self.cache.receive(kind, object, self.at));
+    }
+
+    /// The object of this kind with this UID is not there any more.
+    pub fn forget(&self, kind: Kind, uid: &Uid) {
+        self.cache.remove_of(kind, uid, self.at);
     }
 
     /// What decisions see.

@@ -36,6 +36,9 @@ const CHANGED_AGAIN: Duration = Duration::from_millis(100);
 /// After a failure that may pass.
 const FAILED_AGAIN: Duration = Duration::from_secs(2);
 
+/// A webhook that moves to another node is back within it, and disruptions that nobody confirmed are.
+const FAILS_FOR: Duration = Duration::from_secs(60);
+
 /// One eviction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Eviction {
@@ -114,6 +117,17 @@ pub enum NotEvicted {
     /// What is there under this name cannot be read.
     #[error("the pod cannot be read: {0}")]
     Unreadable(String),
+    /// An admission webhook that the API server asks does not answer it.
+    #[error("the API server asks the admission webhook {name} first, and that fails: {why}")]
+    WebhookFails {
+        /// Its name.
+        name: String,
+        /// The API server's sentence about it.
+        why: String,
+    },
+    /// The API server was asked to evict it, and failed.
+    #[error("the API server fails to evict it")]
+    Failing(#[source] ApiError),
     /// There was no answer that says whether it was done.
     #[error("whether the pod was evicted is unknown")]
     Unknown(#[source] ApiError),
@@ -131,13 +145,34 @@ impl NotEvicted {
                 Some(retry_after.unwrap_or(BUDGET_AGAIN))
             }
             Self::Changed => Some(CHANGED_AGAIN),
-            Self::TooManyDisrupted { .. } | Self::NamespaceEnds { .. } | Self::Unknown(_) => {
-                Some(FAILED_AGAIN)
-            }
+            Self::Failing(ApiError::Refused { retry_after, .. }) => Some(retry_after.unwrap_or(FAILED_AGAIN)),
+            Self::TooManyDisrupted { .. }
+            | Self::NamespaceEnds { .. }
+            | Self::WebhookFails { .. }
+            | Self::Failing(_)
+            | Self::Unknown(_) => Some(FAILED_AGAIN),
             Self::Failed(ApiError::Refused { code: 429, retry_after, .. }) => {
                 Some(retry_after.unwrap_or(FAILED_AGAIN))
             }
             Self::SeveralBudgets { .. } | Self::Unsafe | Self::Unreadable(_) | Self::Failed(_) => None,
+        }
+    }
+
+    /// For how long trying again makes sense, where that is not up to whoever waits: what fails so may fail for ever, and
+    /// there is no budget, namespace or outage behind it that would end.
+    #[must_use]
+    pub const fn at_most(&self) -> Option<Duration> {
+        match self {
+            Self::WebhookFails { .. } | Self::Failing(_) | Self::TooManyDisrupted { .. } => Some(FAILS_FOR),
+            Self::Blocked { .. }
+            | Self::Processing { .. }
+            | Self::SeveralBudgets { .. }
+            | Self::NamespaceEnds { .. }
+            | Self::Unsafe
+            | Self::Changed
+            | Self::Unreadable(_)
+            | Self::Unknown(_)
+            | Self::Failed(_) => None,
         }
     }
 
@@ -153,6 +188,8 @@ impl NotEvicted {
             Self::Unsafe => "TerminalButRunning",
             Self::Changed => "Changed",
             Self::Unreadable(_) => "Unreadable",
+            Self::WebhookFails { .. } => "WebhookFails",
+            Self::Failing(_) => "Failing",
             Self::Unknown(_) => "Unknown",
             Self::Failed(_) => "Failed",
         }
@@ -183,8 +220,12 @@ pub async fn evict(
     };
     match connection.send(call(eviction, &read).by(deadline)).await {
         Ok(_) => Ok(Evicted::Ends { grace: read.grace }),
-        Err(error) if error.is_not_found() => Ok(Evicted::Gone),
-        Err(error) if error.is_changed() => Err(NotEvicted::Changed),
+        // A webhook may refuse with any code.
+        Err(error) if error.is_not_found() => match self::read(connection, env, pod, deadline).await? {
+            Ok(_) => Err(NotEvicted::Failed(error)),
+            Err(done) => Ok(done),
+        },
+        Err(error) if error.is_changed() && !is_denial(&error) => Err(NotEvicted::Changed),
         Err(error) => match refused(error) {
             NotEvicted::SeveralBudgets { .. } => {
                 let budgets = choosers(connection, pod, &read.labels, deadline).await.unwrap_or_default();
@@ -254,6 +295,17 @@ fn call(eviction: &Eviction, read: &Read) -> Call {
     Call::write(Method::Post, path, &body)
 }
 
+/// Whether an admission webhook said no, with whatever code it chose.
+fn is_denial(error: &ApiError) -> bool {
+    matches!(error, ApiError::Refused { message, .. } if message.contains("admission webhook \"") && message.contains(" denied the request"))
+}
+
+/// The webhook that failed, and how: `failed calling webhook "NAME": WHY`.
+fn webhook(message: &str) -> Option<(&str, &str)> {
+    let (_, rest) = message.split_once("failed calling webhook \"")?;
+    rest.split_once("\": ")
+}
+
 /// Tells refusals apart. The API server has no reasons of their own for most of
 /// them: sentences must do.
 fn refused(error: ApiError) -> NotEvicted {
@@ -279,7 +331,11 @@ fn refused(error: ApiError) -> NotEvicted {
         (403, _) if message.contains("disruptions allowed is negative") => {
             NotEvicted::Blocked { why: message.clone(), retry_after }
         }
-        _ if error.outcome_unknown() => NotEvicted::Unknown(error),
+        (500.., _) if is_denial(&error) => NotEvicted::Failed(error),
+        (500.., _) => match webhook(message) {
+            Some((name, why)) => NotEvicted::WebhookFails { name: name.to_owned(), why: why.to_owned() },
+            None => NotEvicted::Failing(error),
+        },
         _ => NotEvicted::Failed(error),
     }
 }

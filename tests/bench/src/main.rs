@@ -5,6 +5,7 @@
 //!
 //! - `plan`: what is measured, from the command line; `cluster`: where; `contender`: who
 //! - `calm`, `failover`, `removal`, `bare`, `budgets`, `losses`, `tenants`: a phase each; `scale`, `mass`, `silent`: made-up clusters; `agents`: Leases of node agents
+//! - `drains`: many nodes drained, beside kubectl
 //! - `kubelets`: heartbeats; `etcd`, `http`, `requests`, `listener`: what they look at; `others`: what others see
 //! - `synthetic`: an API server of a cluster of any size that is made up, for sizes that no machine carries
 //! - `results`: every measurement; `report`: tables to look at; `page`: docs/benchmarks.md; `sizes`: docs/scale.md; `pictures`: of its tables
@@ -21,6 +22,7 @@ mod budgets;
 mod calm;
 mod cluster;
 mod contender;
+mod drains;
 mod etcd;
 mod failover;
 mod http;
@@ -69,6 +71,7 @@ fn main() -> Result<()> {
         Some(Command::Agents(plan)) => runtime.block_on(agents::run(plan))?,
         Some(Command::Mass(plan)) => runtime.block_on(mass::run(plan))?,
         Some(Command::Silent(plan)) => runtime.block_on(silent::run(plan))?,
+        Some(Command::Drains(plan)) => runtime.block_on(drains::run(plan))?,
         Some(Command::Sizes(plan)) => return runtime.block_on(sizes::run(&plan)),
         Some(Command::Draw(plan)) => pictures::run(&plan)?,
         None => return runtime.block_on(run(plan)),

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::agents::Agents;
 use crate::bare::Answers;
 use crate::contender::Contender;
+use crate::drains::Drains;
 use crate::mass::Mass;
 use crate::pictures::Draw;
 use crate::scale::Scale;
@@ -121,6 +122,8 @@ pub(crate) enum Command {
     Mass(Mass),
     /// Measures how soon nodes are found lost whose kubelets fall silent, and by a standby, on such clusters
     Silent(Silent),
+    /// Measures how many nodes are drained, beside kubectl drain
+    Drains(Drains),
     /// Measures on clusters that are made up, at every size, and writes docs/scale.md
     Sizes(Sizes),
     /// Makes docs/benchmarks.md of its numbers anew, and the pictures of both pages

@@ -4,15 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::bail;
-use futures::StreamExt;
+use anyhow::{Context, bail};
 use futures::stream;
+use futures::{StreamExt, TryStreamExt};
+use parking_lot::Mutex;
 use pod_safety_drain::{
-    Cluster, Consent, DaemonSet, Needs, Place, Plan, Room, lacked, lacking_for_drain, plan, right,
+    Cluster, Consent, DaemonSet, Needs, Place, Plan, Room, lacked, lacking_for_drain, place, plan, right,
 };
 use pod_safety_shared::authority::{Eviction, Right, evict};
-use pod_safety_shared::cache::{Lookup, Snapshot, ViewGuard};
-use pod_safety_shared::client::Call;
+use pod_safety_shared::cache::{Lookup, Snapshot};
+use pod_safety_shared::client::{ApiError, Call};
 use pod_safety_shared::model::{Controller, Kind, Pod, Uid};
 use pod_safety_shared::record::error_chain;
 use pod_safety_shared::wire;
@@ -34,9 +35,9 @@ const KINDS: [Kind; 7] = [
     Kind::ReplicationControllers,
 ];
 
-/// How many dry runs are under way at a time: a node has some hundred pods, and an
+/// How many reads or dry runs are under way at a time: a node has some hundred pods, and an
 /// API server answers one in milliseconds.
-const DRY_RUNS: usize = 8;
+const TOGETHER: usize = 8;
 
 /// How long one dry run may take. The API server itself retries conflicts for ten seconds.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -44,81 +45,184 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// The cluster as it was read.
 pub(crate) struct Look {
     snapshot: Snapshot,
+    also: Mutex<Also>,
+}
+
+/// What decisions of controllers do not keep.
+#[derive(Default)]
+struct Also {
     needs: BTreeMap<Uid, Needs>,
     rooms: Vec<Room>,
     daemon_sets: BTreeMap<Uid, DaemonSet>,
     /// What could not be read for want of rights.
-    pub(super) missing: Vec<Right>,
+    missing: Vec<Right>,
+}
+
+impl Also {
+    fn lacks(&self, kind: Kind) -> bool {
+        self.missing.iter().any(|right| right.verb == "list" && right.resource == kind.resource())
+    }
+
+    fn miss(&mut self, right: Right) {
+        if !self.missing.contains(&right) {
+            self.missing.push(right);
+        }
+    }
 }
 
 impl Look {
-    /// Reads everything that a plan rests on, as far as that is allowed: the node and the pods must be.
-    pub(crate) async fn at(session: &Session, node: &str) -> anyhow::Result<Self> {
-        let (mut needs, mut rooms) = (BTreeMap::new(), Vec::new());
+    /// Reads everything that a plan rests on, as far as that is allowed: the nodes and their pods must be.
+    pub(crate) async fn at(session: &Session, nodes: &[String]) -> anyhow::Result<Self> {
+        let mut also = Also::default();
         let mut each = |kind: Kind, raw: &wire::Raw| match kind {
-            Kind::Pods => needs.extend(needs_of(raw)),
-            Kind::Nodes => rooms.extend(raw.decode().ok().and_then(Room::of)),
+            Kind::Pods => also.needs.extend(needs_of(raw)),
+            Kind::Nodes => also.rooms.extend(raw.decode().ok().and_then(Room::of)),
             _ => {}
         };
         let reading = Snapshot::read_allowed(&session.connection, &session.env, &KINDS, None, &mut each);
         let (snapshot, unread) = waiting(|| "all nodes and pods to be read".to_owned(), reading).await?;
-        let missing = unread.iter().map(|one| right("list", one.error.kind.resource())).collect();
-        let mut look = Self { snapshot, needs, rooms, daemon_sets: BTreeMap::new(), missing };
-        if look.lacks(Kind::Nodes) {
-            look.read_node(session, node).await?;
+        also.missing = unread.iter().map(|one| right("list", one.error.kind.resource())).collect();
+        let lacks_nodes = also.lacks(Kind::Nodes);
+        let look = Self { snapshot, also: Mutex::new(also) };
+        if lacks_nodes {
+            look.read_nodes(session, nodes).await?;
         }
         if let Some(pods) = unread.into_iter().find(|one| one.error.kind == Kind::Pods) {
-            let words = rights::lacking(&look.missing);
-            return Err(anyhow::Error::from(pods.error).context(words));
+            return Err(look.lacking(pods.error));
         }
-        match look.snapshot.view().view().node(node) {
-            Lookup::Known(_) => {}
-            Lookup::Unknown(why) => bail!("node {node} cannot be read: {why}"),
-            Lookup::Absent => bail!(NotThere::new(Named::Node, None, node)),
-        }
-        look.read_daemon_sets(session, node).await?;
+        look.has_all(nodes)?;
+        look.read_daemon_sets(session, nodes).await?;
         // What budgets let through with every pod healthy rests on all of their pods.
         let scales = session.ask_scales(&look.snapshot, |view| {
-            view.pods_on(node).flat_map(|pod| view.budgets_of_pod(pod)).collect()
+            let pods = nodes.iter().flat_map(|node| view.pods_on(node));
+            pods.flat_map(|pod| view.budgets_of_pod(pod)).collect()
         });
         scales.await;
         Ok(look)
     }
 
-    fn lacks(&self, kind: Kind) -> bool {
-        self.missing.iter().any(|right| right.verb == "list" && right.resource == kind.resource())
+    /// Reads only what a drain that is carried out rests on: these nodes, their pods, and the budgets.
+    pub(crate) async fn near(session: &Session, nodes: &[String]) -> anyhow::Result<Self> {
+        let nothing = &mut |_: Kind, _: &wire::Raw| {};
+        let reading =
+            Snapshot::read_allowed(&session.connection, &session.env, &[Kind::Budgets], None, nothing);
+        let (snapshot, unread) = reading.await?;
+        let missing = unread.iter().map(|one| right("list", one.error.kind.resource())).collect();
+        let look = Self { snapshot, also: Mutex::new(Also { missing, ..Also::default() }) };
+        let reading = async {
+            let read = look.read_nodes(session, nodes).await;
+            // Who may read neither is told of both.
+            look.read_pods_of(session, nodes).await?;
+            read
+        };
+        waiting(|| "the nodes and their pods to be read".to_owned(), reading).await?;
+        look.has_all(nodes)?;
+        look.read_daemon_sets(session, nodes).await?;
+        Ok(look)
     }
 
-    /// The one node, for whoever may not list them.
-    async fn read_node(&mut self, session: &Session, node: &str) -> anyhow::Result<()> {
-        match session.connection.send(Call::get(format!("{}/{node}", Kind::Nodes.path_in(None)))).await {
-            Ok(raw) => {
-                self.rooms.extend(raw.decode().ok().and_then(Room::of));
-                self.snapshot.suppose(Kind::Nodes, &raw);
-                Ok(())
+    /// An error for want of rights, behind all rights that were missing.
+    fn lacking(&self, error: impl Into<anyhow::Error>) -> anyhow::Error {
+        error.into().context(rights::lacking(&self.also.lock().missing))
+    }
+
+    fn has_all(&self, nodes: &[String]) -> anyhow::Result<()> {
+        let guard = self.snapshot.view();
+        for node in nodes {
+            match guard.view().node(node) {
+                Lookup::Known(_) => {}
+                Lookup::Unknown(why) => bail!("node {node} cannot be read: {why}"),
+                Lookup::Absent => bail!(NotThere::new(Named::Node, None, node)),
             }
-            Err(error) if error.is_not_found() => bail!(NotThere::new(Named::Node, None, node)),
-            Err(error) if error.code() == Some(403) => {
-                self.missing.push(right("get", "nodes"));
-                Err(anyhow::Error::from(error).context(rights::lacking(&self.missing)))
-            }
-            Err(error) => Err(anyhow::Error::from(error).context("reading the node")),
         }
+        Ok(())
     }
 
-    /// The DaemonSets that the node's pods name: what is not there recreates nothing.
-    async fn read_daemon_sets(&mut self, session: &Session, node: &str) -> anyhow::Result<()> {
+    /// These nodes, each by its name.
+    async fn read_nodes(&self, session: &Session, nodes: &[String]) -> anyhow::Result<()> {
+        let path = |node: &String| format!("{}/{node}", Kind::Nodes.path_in(None));
+        let asked = stream::iter(nodes)
+            .map(|node| async move { (node, session.connection.send(Call::get(path(node))).await) });
+        let mut answers = asked.buffered(TOGETHER);
+        while let Some((node, answer)) = answers.next().await {
+            match answer {
+                Ok(raw) => {
+                    self.also.lock().rooms.extend(raw.decode().ok().and_then(Room::of));
+                    self.snapshot.suppose(Kind::Nodes, &raw);
+                }
+                Err(error) if error.is_not_found() => bail!(NotThere::new(Named::Node, None, node)),
+                Err(error) if error.code() == Some(403) => {
+                    self.also.lock().miss(right("get", "nodes"));
+                    return Err(self.lacking(error));
+                }
+                Err(error) => return Err(anyhow::Error::from(error).context("reading the node")),
+            }
+        }
+        Ok(())
+    }
+
+    async fn read_pods_of(&self, session: &Session, nodes: &[String]) -> anyhow::Result<()> {
+        let asked = stream::iter(nodes).map(|node| self.read_pods(session, node));
+        asked.buffered(TOGETHER).try_for_each(|_| std::future::ready(Ok(()))).await
+    }
+
+    /// Reads the pods anew that are on a node (or, without a name, on none), and forgets those that went.
+    async fn read_pods(&self, session: &Session, node: &str) -> anyhow::Result<BTreeSet<Uid>> {
+        let path = format!("{}?fieldSelector=spec.nodeName={node}", Kind::Pods.path_in(None));
+        let there: Result<Vec<wire::Raw>, ApiError> = async {
+            let (mut list, mut all) = (session.connection.list(Call::get(path)).await?, Vec::new());
+            while let Some(raw) = list.next().await? {
+                all.push(raw);
+            }
+            Ok(all)
+        }
+        .await;
+        let there = there.map_err(|error| match error.code() {
+            Some(403) => {
+                self.also.lock().miss(right("list", "pods"));
+                self.lacking(error)
+            }
+            _ => anyhow::Error::from(error).context("listing the node's pods"),
+        })?;
+        let mut uids = BTreeSet::new();
+        for raw in &there {
+            let meta = raw.decode::<wire::OnlyMeta>().ok().and_then(|only| only.metadata);
+            uids.extend(meta.and_then(|meta| meta.uid.as_deref().and_then(Uid::new)));
+            self.also.lock().needs.extend(needs_of(raw));
+            self.snapshot.suppose(Kind::Pods, raw);
+        }
+        let went: Vec<Uid> = self.on(node).into_iter().filter(|uid| !uids.contains(uid)).collect();
+        for uid in went {
+            self.snapshot.forget(Kind::Pods, &uid);
+        }
+        Ok(uids)
+    }
+
+    /// Reads the pods of a node anew, with what they name. Gives back which are there.
+    pub(super) async fn again(&self, session: &Session, node: &str) -> anyhow::Result<BTreeSet<Uid>> {
+        let there = self.read_pods(session, node).await?;
+        self.read_daemon_sets(session, std::slice::from_ref(&node.to_owned())).await?;
+        Ok(there)
+    }
+
+    /// Reads the pods that are on no node yet: the scheduler may have decided already.
+    pub(super) async fn unbound(&self, session: &Session) -> anyhow::Result<BTreeSet<Uid>> {
+        self.read_pods(session, "").await
+    }
+
+    /// The DaemonSets that the pods of nodes name, each once: what is not there recreates nothing.
+    async fn read_daemon_sets(&self, session: &Session, nodes: &[String]) -> anyhow::Result<()> {
         let named: BTreeSet<(Arc<str>, Arc<Controller>)> = {
-            let guard = self.snapshot.view();
+            let (guard, also) = (self.snapshot.view(), self.also.lock());
             let controller = |pod: &Pod| Some((Arc::clone(&pod.key.namespace), pod.controller.clone()?));
-            let all = guard.view().pods_on(node).filter_map(controller);
-            all.filter(|(_, controller)| controller.is_daemon_set()).collect()
+            let all = nodes.iter().flat_map(|node| guard.view().pods_on(node).filter_map(controller));
+            all.filter(|(_, one)| one.is_daemon_set() && !also.daemon_sets.contains_key(&one.uid)).collect()
         };
         let asked = stream::iter(named).map(|(namespace, named)| async move {
             let path = format!("/apis/apps/v1/namespaces/{namespace}/daemonsets/{}", named.name);
             (named, session.connection.send(Call::get(path)).await)
         });
-        let answers: Vec<_> = asked.buffer_unordered(DRY_RUNS).collect().await;
+        let answers: Vec<_> = asked.buffer_unordered(TOGETHER).collect().await;
         for (named, answer) in answers {
             let found = match answer.map(|raw| raw.decode::<wire::OnlyMeta>()) {
                 Ok(Ok(only)) => {
@@ -130,59 +234,62 @@ impl Look {
                 Err(error) if error.code() == Some(403) => {
                     let right = right("get", "daemonsets");
                     let why = format!("you may not {right}");
-                    if !self.missing.contains(&right) {
-                        self.missing.push(right);
-                    }
+                    self.also.lock().miss(right);
                     DaemonSet::Unread(why)
                 }
                 Err(error) => return Err(anyhow::Error::from(error).context("reading a DaemonSet")),
             };
-            self.daemon_sets.insert(named.uid.clone(), found);
+            self.also.lock().daemon_sets.insert(named.uid.clone(), found);
         }
         Ok(())
     }
 
-    fn cluster<'a>(&'a self, guard: &'a ViewGuard<'_>) -> Cluster<'a> {
-        Cluster {
+    fn ask_of<T>(&self, ask: impl FnOnce(&Cluster<'_>) -> T) -> T {
+        let (guard, also) = (self.snapshot.view(), self.also.lock());
+        ask(&Cluster {
             view: guard.view(),
-            needs: &self.needs,
-            rooms: &self.rooms,
-            daemon_sets: &self.daemon_sets,
-            budgets_unread: self.lacks(Kind::Budgets),
+            needs: &also.needs,
+            rooms: &also.rooms,
+            daemon_sets: &also.daemon_sets,
+            budgets_unread: also.lacks(Kind::Budgets),
             now: self.snapshot.at(),
-        }
+        })
     }
 
     /// The plan by what was read.
     pub(crate) fn plan(&self, node: &str, consent: &Consent) -> Plan {
-        let guard = self.snapshot.view();
-        plan(node, &self.cluster(&guard), consent)
+        self.ask_of(|cluster| plan(node, cluster, consent))
     }
 
     /// Says of each pod to skip that is not there: it may have gone, and may be mistyped.
-    pub(crate) fn say_what_is_not_there(&self, node: &str, consent: &Consent) {
+    pub(crate) fn say_what_is_not_there(&self, nodes: &[String], consent: &Consent) {
         let guard = self.snapshot.view();
         for (namespace, name) in &consent.skip {
             let is_it = |pod: &Pod| *pod.key.namespace == **namespace && *pod.key.name == **name;
-            if !guard.view().pods_on(node).any(is_it) {
-                say(&format!("pod-safety: --skip {namespace}/{name}: no such pod is on node {node}"));
+            if !nodes.iter().any(|node| guard.view().pods_on(node).any(is_it)) {
+                let on = match nodes {
+                    [node] => format!("node {node}"),
+                    _ => "these nodes".to_owned(),
+                };
+                say(&format!("pod-safety: --skip {namespace}/{name}: no such pod is on {on}"));
             }
         }
     }
 
     /// The pods that are on the node.
-    pub(super) fn on(&self, node: &str) -> BTreeSet<Uid> {
+    fn on(&self, node: &str) -> BTreeSet<Uid> {
         self.snapshot.view().view().pods_on(node).map(|pod| pod.uid().clone()).collect()
     }
 
-    /// What a pod needs, wherever it is.
-    pub(super) fn needs_of(&self, pod: &Uid) -> Option<&Needs> {
-        self.needs.get(pod)
+    /// Whether a pod is put onto a node that is cordoned.
+    pub(super) fn tolerates_cordon(&self, pod: &Uid) -> bool {
+        self.also.lock().needs.get(pod).is_some_and(Needs::tolerates_cordon)
     }
 
     /// Whether the successor of a pod that goes may come back.
-    pub(super) fn comes_back(&self, mut plan: Plan) -> bool {
-        self.place(&mut plan);
+    pub(super) fn comes_back(&self, plan: &Plan) -> bool {
+        let mut plan = plan.clone();
+        self.place(std::slice::from_mut(&mut plan));
         plan.rows.iter().any(|row| row.may_come_back)
     }
 
@@ -195,45 +302,57 @@ impl Look {
             let deadline = session.env.now() + PATIENCE;
             (index, evict(&session.connection, &session.env, &eviction, deadline).await)
         });
-        let answers: Vec<_> = answers.buffer_unordered(DRY_RUNS).collect().await;
-        let mut missing = self.missing.clone();
+        let answers: Vec<_> = answers.buffer_unordered(TOGETHER).collect().await;
         for (index, answer) in &answers {
             match answer.as_ref().err().and_then(lacked) {
-                Some(right) if missing.contains(&right) => {}
-                Some(right) => missing.push(right),
+                Some(right) => self.also.lock().miss(right),
                 None => plan.heard(*index, answer),
             }
         }
         plan.order();
-        missing
+        self.also.lock().missing.clone()
     }
 
-    /// Whether the plan may be carried out: says all of what is missing at once, before anything is changed.
-    pub(crate) async fn may_apply(&self, session: &Session, plan: &Plan) -> anyhow::Result<()> {
-        if !self.missing.is_empty() {
-            say(&format!("pod-safety: {}", rights::lacking(&self.missing)));
+    /// Whether plans may be carried out: says all of what is missing at once, before anything is changed.
+    pub(crate) async fn may_apply(&self, session: &Session, plans: &[Plan]) -> anyhow::Result<()> {
+        let missing = self.also.lock().missing.clone();
+        if !missing.is_empty() {
+            say(&format!("pod-safety: {}", rights::lacking(&missing)));
         }
-        let tried = plan.rows.iter().filter(|row| row.is_tried());
+        let tried = plans.iter().flat_map(|plan| &plan.rows).filter(|row| row.is_tried());
         let namespaces: BTreeSet<&str> = tried.map(|row| &*row.pod.namespace).collect();
         let lacking = lacking_for_drain(&session.connection, &namespaces).await;
         if lacking.is_empty() {
             return Ok(());
         }
         let advice = rights::to_ask_for("drain").unwrap_or_default();
-        bail!("{}; {advice}", rights::lacking(&[self.missing.clone(), lacking].concat()));
+        bail!("{}; {advice}", rights::lacking(&[missing, lacking].concat()));
     }
 
-    /// Looks where what goes would go.
-    pub(super) fn place(&self, plan: &mut Plan) {
-        plan.place(&self.cluster(&self.snapshot.view()));
-        if self.lacks(Kind::Nodes) {
+    /// Looks where what goes would go, one node after the other.
+    pub(super) fn place(&self, plans: &mut [Plan]) {
+        self.ask_of(|cluster| place(plans, cluster));
+        if self.also.lock().lacks(Kind::Nodes) {
             // Where nobody looked there may be room.
-            plan.rows
-                .iter_mut()
-                .filter(|row| row.place != Some(Place::NotAgain))
-                .for_each(|row| row.place = None);
+            let rows = plans.iter_mut().flat_map(|plan| &mut plan.rows);
+            rows.filter(|row| row.place != Some(Place::NotAgain)).for_each(|row| row.place = None);
         }
     }
+}
+
+/// The names of the nodes with these labels: the API server reads the selector.
+pub(super) async fn selected(session: &Session, selector: &str) -> anyhow::Result<Vec<String>> {
+    let encoded: String = form_urlencoded::byte_serialize(selector.as_bytes()).collect();
+    let path = format!("{}?labelSelector={encoded}", Kind::Nodes.path_in(None));
+    let reading = async {
+        let (mut list, mut names) = (session.connection.list(Call::get(path)).await?, Vec::new());
+        while let Some(raw) = list.next().await? {
+            let only = raw.decode::<wire::OnlyMeta>().map_err(ApiError::Undecodable)?;
+            names.extend(only.metadata.and_then(|meta| meta.name));
+        }
+        Ok::<_, ApiError>(names)
+    };
+    reading.await.with_context(|| format!("--selector {selector:?}"))
 }
 
 /// What a pod needs, if it can be read.

@@ -4,19 +4,24 @@
 //! |---|---|
 //! | `look` | what the API server has, and its answers to dry runs |
 //! | `page` | the plan for people and for programs |
-//! | `apply` | cordons, drives the work, ends in good order |
+//! | `nodes` | the act on all nodes: who must agree first, what is cordoned, how they end together |
+//! | `apply` | the act on one: drives the work, ends in good order |
 //! | `live` | what is said meanwhile, on a terminal and in a log |
 
 mod apply;
 mod live;
 pub(super) mod look;
+mod nodes;
 mod page;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use anyhow::bail;
 use clap::Args as ClapArgs;
 use pod_safety_drain::{Consent, Plan};
 use pod_safety_print::{Color, Paint};
+use pod_safety_shared::authority::Right;
 
 use super::cluster::{ConnectArgs, Output, Session, name, node_name};
 use super::terminal;
@@ -27,22 +32,30 @@ use look::Look;
 #[derive(Debug, ClapArgs)]
 #[command(after_help = crate::exit::help("drain"))]
 pub struct Args {
-    /// The node
-    #[arg(value_name = "NODE", value_parser = node_name)]
-    node: String,
+    /// The nodes
+    #[arg(value_name = "NODE", value_parser = node_name, required_unless_present = "selector")]
+    nodes: Vec<String>,
 
-    /// Cordon the node and evict its pods; without this flag nothing is changed
+    /// The nodes with these labels, in place of names
+    #[arg(short = 'l', long, value_name = "SELECTOR", conflicts_with = "nodes")]
+    selector: Option<String>,
+
+    /// Cordon the nodes and evict their pods; without this flag nothing is changed
     #[arg(long)]
     apply: bool,
+
+    /// With --apply: how many nodes are emptied at a time; all are cordoned before the first
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1_000), default_value_t = 1)]
+    parallel: u16,
 
     #[command(flatten)]
     consent: ConsentArgs,
 
-    /// With --apply: begin even if pods of the cluster cannot be read, or no pod of the node may go now
+    /// With --apply: begin even if pods of the cluster cannot be read, or no pod of a node may go now
     #[arg(long, requires = "apply")]
     try_anyway: bool,
 
-    /// With --apply: exit with code 5 after this time; the node stays cordoned. Default: no limit
+    /// With --apply: how long each node may take; then it stays cordoned, and the exit code is 5. Default: no limit
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true, requires = "apply")]
     timeout: Option<Duration>,
 
@@ -97,31 +110,68 @@ impl Args {
     }
 
     async fn run(self, session: Session) -> anyhow::Result<Exit> {
-        let paint = terminal::of_stdout(self.color);
-        let consent = self.consent.consent();
-        let look = Look::at(&session, &self.node).await?;
-        look.say_what_is_not_there(&self.node, &consent);
-        let mut plan = look.plan(&self.node, &consent);
+        let (paint, consent) = (terminal::of_stdout(self.color), self.consent.consent());
         if self.apply {
-            session.announce();
-            look.may_apply(&session, &plan).await?;
-            let live = live::Live::of_stdout(paint);
-            let Self { node, timeout, try_anyway: all_the_same, .. } = self;
-            let done = format!("When the work on it is done: kubectl uncordon {node}\n");
-            let apply = apply::Apply { session, node, consent, paint, live, timeout, all_the_same };
-            let Drained { exit, .. } = apply.run(plan).await?;
-            if exit == Exit::Fine {
-                super::print(&done)?;
-            }
-            return Ok(exit);
+            return self.carry_out(session, consent, paint).await;
         }
-        let missing = look.ask(&session, &mut plan).await;
-        look.place(&mut plan);
-        let document = page::Document::of(&plan, &missing, session.target());
-        let page = || session.headed(&page::page(&plan, &missing, &page::next(&plan), paint));
-        self.output.print(&document, page)?;
-        Ok(exit_of(&plan))
+        let nodes = self.chosen(&session).await?;
+        let look = Look::at(&session, &nodes).await?;
+        look.say_what_is_not_there(&nodes, &consent);
+        let (plans, missing) = plans(&session, &look, &nodes, &consent).await;
+        let page = || session.headed(&page::page(&plans, &missing, &page::next(&plans), paint));
+        match plans.as_slice() {
+            [plan] => self.output.print(&page::Document::of(plan, &missing, session.target()), page)?,
+            _ => self.output.print(&page::List::of(&plans, &missing, session.target()), page)?,
+        }
+        Ok(exit_of(&plans))
     }
+
+    /// The nodes by their names, each once.
+    async fn chosen(&self, session: &Session) -> anyhow::Result<Vec<String>> {
+        let Some(selector) = &self.selector else {
+            let mut seen = BTreeSet::new();
+            return Ok(self.nodes.iter().filter(|node| seen.insert(*node)).cloned().collect());
+        };
+        let nodes = look::selected(session, selector).await?;
+        if nodes.is_empty() {
+            bail!("no node has these labels: kubectl get nodes -l {selector:?}");
+        }
+        Ok(nodes)
+    }
+
+    async fn carry_out(self, session: Session, consent: Consent, paint: Paint) -> anyhow::Result<Exit> {
+        let nodes = self.chosen(&session).await?;
+        let look = Look::near(&session, &nodes).await?;
+        look.say_what_is_not_there(&nodes, &consent);
+        let plans: Vec<Plan> = nodes.iter().map(|node| look.plan(node, &consent)).collect();
+        session.announce();
+        look.may_apply(&session, &plans).await?;
+        let said = live::Said::of(live::Live::of_stdout(paint), paint, nodes.len());
+        let apply = apply::Apply { session, consent, look, timeout: self.timeout, said };
+        let Drained { exit, .. } = apply.run(&plans, self.parallel.into(), self.try_anyway).await?;
+        if exit == Exit::Fine {
+            let which = self.selector.map_or_else(|| nodes.join(" "), |labels| format!("-l {labels:?}"));
+            super::print(&format!("When the work is done: kubectl uncordon {which}\n"))?;
+        }
+        Ok(exit)
+    }
+}
+
+/// The plans by what was read, with the API server's answers. Gives back which rights are missing, too.
+async fn plans(
+    session: &Session,
+    look: &Look,
+    nodes: &[String],
+    consent: &Consent,
+) -> (Vec<Plan>, Vec<Right>) {
+    let (mut plans, mut missing) = (Vec::new(), Vec::new());
+    for node in nodes {
+        let mut plan = look.plan(node, consent);
+        missing = look.ask(session, &mut plan).await;
+        plans.push(plan);
+    }
+    look.place(&mut plans);
+    (plans, missing)
 }
 
 /// Prints the plan for a node, below the name of its cluster, for `maintain --dry-run`.
@@ -131,32 +181,32 @@ pub(super) async fn show(
     consent: &Consent,
     paint: Paint,
 ) -> anyhow::Result<Exit> {
-    let look = Look::at(session, node).await?;
-    look.say_what_is_not_there(node, consent);
-    let mut plan = look.plan(node, consent);
-    let missing = look.ask(session, &mut plan).await;
-    look.place(&mut plan);
-    super::print(&page::page(&plan, &missing, &page::next_of_maintenance(&plan), paint))?;
-    Ok(exit_of(&plan))
+    let nodes = [node.to_owned()];
+    let look = Look::at(session, &nodes).await?;
+    look.say_what_is_not_there(&nodes, consent);
+    let (plans, missing) = plans(session, &look, &nodes, consent).await;
+    let next = plans.first().map(page::next_of_maintenance).unwrap_or_default();
+    super::print(&page::page(&plans, &missing, &next, paint))?;
+    Ok(exit_of(&plans))
 }
 
 /// Carries a plan out, as with `--apply`.
 pub(super) async fn apply(
     session: &Session,
-    node: &str,
+    look: Look,
     consent: Consent,
     paint: Paint,
     timeout: Duration,
     plan: Plan,
 ) -> anyhow::Result<Drained> {
-    let live = live::Live::of_stdout(paint);
-    let (session, node, timeout) = (session.clone(), node.to_owned(), Some(timeout));
-    apply::Apply { session, node, consent, paint, live, timeout, all_the_same: false }.run(plan).await
+    let said = live::Said::of(live::Live::of_stdout(paint), paint, 1);
+    let apply = apply::Apply { session: session.clone(), consent, look, timeout: Some(timeout), said };
+    apply.run(&[plan], 1, false).await
 }
 
-/// What a plan says to a script.
-fn exit_of(plan: &Plan) -> Exit {
-    match (plan.is_unsafe(), plan.is_clear()) {
+/// What plans say to a script.
+fn exit_of(plans: &[Plan]) -> Exit {
+    match (plans.iter().any(Plan::is_unsafe), plans.iter().all(Plan::is_clear)) {
         (true, _) => Exit::Refused,
         (false, false) => Exit::Blocked,
         (false, true) => Exit::Fine,

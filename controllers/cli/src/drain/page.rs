@@ -78,6 +78,23 @@ struct PlaceItem {
     message: String,
 }
 
+/// Plans for several nodes.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct List<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    cluster: &'a Target,
+    items: Vec<Document<'a>>,
+}
+
+impl<'a> List<'a> {
+    pub(super) fn of(plans: &[Plan], missing: &[Right], cluster: &'a Target) -> Self {
+        let items = plans.iter().map(|plan| Document::of(plan, missing, cluster)).collect();
+        Self { api_version: API_VERSION, kind: "DrainPlanList", cluster, items }
+    }
+}
+
 impl<'a> Document<'a> {
     pub(super) fn of(plan: &Plan, missing: &[Right], cluster: &'a Target) -> Self {
         Self {
@@ -159,7 +176,7 @@ pub(super) fn summary(summary: &Summary) -> String {
         .filter(|(count, _)| **count > 0)
         .map(|(count, what)| format!("{count} {what}"))
         .collect();
-    if parts.is_empty() { "nothing to do".to_owned() } else { parts.join(", ") }
+    parts.join(", ")
 }
 
 fn cells(row: &Row, paint: Paint) -> (Tone, Vec<String>) {
@@ -206,11 +223,36 @@ pub(super) fn table(rows: &[Row], paint: Paint) -> String {
     paint.table(&["STEP", "POD", "WHY", "BY", "GOES TO", "GRACE"], &rows)
 }
 
-/// The plan as a page.
-pub(super) fn page(plan: &Plan, missing: &[Right], next: &str, paint: Paint) -> String {
-    let count = plural(plan.rows.len(), "pod");
+/// The plans as a page.
+pub(super) fn page(plans: &[Plan], missing: &[Right], next: &str, paint: Paint) -> String {
+    let mut text = plans.iter().map(|plan| of_one(plan, paint)).collect::<Vec<_>>().join("\n");
+    if !missing.is_empty() {
+        let lacking = rights::lacking(missing);
+        let line = format!("{} The plan rests on what you may read: {lacking}.", paint.mark(Tone::Attention));
+        let _infallible = writeln!(text, "{}", paint.tone(Tone::Attention, &line));
+    }
+    let rows = || plans.iter().flat_map(|plan| &plan.rows);
+    if rows().next().is_some() {
+        text.push_str(
+            "\nBY: \"dry run\" is the API server's own answer, \"listed\" is calculated from its objects. ",
+        );
+        text.push_str("GOES TO is a fit check of requests, labels and taints");
+        let unseen = |row: &Row| matches!(row.place, Some(Place::Node { unseen: true, .. }));
+        text.push_str(if rows().any(unseen) { "; \"?\" " } else { ".\n" });
+        if rows().any(unseen) {
+            let _infallible = writeln!(text, "{NOT_LOOKED_AT}.");
+        }
+    }
+    let _infallible = writeln!(text, "\nNothing was changed. {next}");
+    text
+}
+
+fn of_one(plan: &Plan, paint: Paint) -> String {
     let node = clean::line(&plan.node);
-    let mut text = format!("Plan for {node}: {count}.   {}.\n", summary(&plan.summary()));
+    let mut text = match plan.rows.len() {
+        0 => format!("Plan for {node}: no pod is on it.\n"),
+        count => format!("Plan for {node}: {}.   {}.\n", plural(count, "pod"), summary(&plan.summary())),
+    };
     if !plan.node_ready {
         let line = format!(
             "{} {node} is not Ready: evicted pods stay Terminating until its kubelet reports that they terminated.",
@@ -226,75 +268,108 @@ pub(super) fn page(plan: &Plan, missing: &[Right], next: &str, paint: Paint) -> 
         );
         let _infallible = writeln!(text, "{}", paint.tone(Tone::Bad, &line));
     }
-    if !missing.is_empty() {
-        let lacking = rights::lacking(missing);
-        let line = format!("{} The plan rests on what you may read: {lacking}.", paint.mark(Tone::Attention));
-        let _infallible = writeln!(text, "{}", paint.tone(Tone::Attention, &line));
-    }
     if !plan.rows.is_empty() {
         text.push('\n');
         text.push_str(&table(&plan.rows, paint));
-        text.push_str(
-            "\nBY: \"dry run\" is the API server's own answer, \"listed\" is calculated from its objects. ",
-        );
-        text.push_str("GOES TO is a fit check of requests, labels and taints");
-        let unseen = |row: &Row| matches!(row.place, Some(Place::Node { unseen: true, .. }));
-        text.push_str(if plan.rows.iter().any(unseen) { "; \"?\" " } else { ".\n" });
-        if plan.rows.iter().any(unseen) {
-            let _infallible = writeln!(text, "{NOT_LOOKED_AT}.");
-        }
     }
-    let _infallible = writeln!(text, "\nNothing was changed. {next}");
     text
 }
 
 /// What to type next, with --apply.
-pub(super) fn next(plan: &Plan) -> String {
-    if plan.stops(false) {
-        return stopped(plan, "--apply does not begin. To leave out what blocks: --apply");
-    }
-    if !plan.rows.iter().any(|row| row.action != Action::Stay) {
-        return "No pod has to go; --apply cordons the node".to_owned();
-    }
-    format!("{}To do it: add --apply{}", no_place(plan, "--apply"), waits(plan))
+pub(super) fn next(plans: &[Plan]) -> String {
+    let stops: Vec<&Plan> = plans.iter().filter(|plan| plan.stops(false)).collect();
+    let first = if !stops.is_empty() {
+        to_begin(&stops, "add --apply", "--apply --try-anyway")
+    } else if rows_of(plans).all(|row| row.action == Action::Stay) {
+        return "No pod has to go. --apply only cordons.".to_owned();
+    } else {
+        format!("{}To do it: add --apply", no_place(plans, "--apply"))
+    };
+    first + &waits(rows_of(plans))
 }
 
 /// What to type next where the plan is that of `maintain --dry-run`.
 pub(super) fn next_of_maintenance(plan: &Plan) -> String {
     const REAL: &str = "leave out --dry-run, add --reason TEXT";
-    if !plan.stops(false) {
-        return format!("{}To do it: {REAL}{}", no_place(plan, "the drain"), waits(plan));
+    let (plans, of) = (std::slice::from_ref(plan), std::iter::once(plan));
+    let first = if plan.stops(false) {
+        to_begin(&of.collect::<Vec<_>>(), REAL, "drain --apply --try-anyway")
+    } else {
+        format!("{}To do it: {REAL}", no_place(plans, "the drain"))
+    };
+    first + &waits(rows_of(plans))
+}
+
+/// Why --apply has not begun, and what to type.
+pub(super) fn not_begun(stops: &[&Plan]) -> String {
+    format!(
+        "Nothing was changed: no node was cordoned. {}\n",
+        to_begin(stops, "repeat the command", "--try-anyway")
+    )
+}
+
+fn rows_of(plans: &[Plan]) -> impl Iterator<Item = &Row> + Clone {
+    plans.iter().flat_map(|plan| &plan.rows)
+}
+
+/// What a person has to decide before anything is changed.
+fn to_begin(stops: &[&Plan], begin: &str, anyway: &str) -> String {
+    let unagreed: Vec<&Row> =
+        stops.iter().flat_map(|plan| &plan.rows).filter(|row| row.action == Action::Unagreed).collect();
+    if unagreed.is_empty() {
+        let why = if stops.iter().any(|plan| plan.unreadable > 0) {
+            "Pods that cannot be read may be there"
+        } else {
+            "No pod may be evicted for safety: WHY says what is wrong"
+        };
+        return format!("{why}. To cordon, and evict what can go: {anyway}");
     }
-    stopped(plan, &format!("The drain would not begin. To leave out what blocks: {REAL} and"))
+    let mut text = format!("To do it: {begin} with a flag for each pod that needs your decision:");
+    for (flag, what) in [
+        (Some("--evict-unmanaged"), "evicts what would not come back"),
+        (Some("--delete-emptydir-data"), "evicts what loses its data"),
+        (None, ""),
+    ] {
+        let of_flag = |row: &&&Row| flag.map_or(row.reason == "Unreadable", |flag| row.why.contains(flag));
+        let skips = skips(unagreed.iter().filter(of_flag).copied());
+        match flag {
+            _ if skips.is_empty() => {}
+            Some(flag) => {
+                let _infallible = write!(text, "\n  {flag} {what}, or leave it: {skips}");
+            }
+            None => {
+                let _infallible = write!(text, "\n  {skips}");
+            }
+        }
+    }
+    text
 }
 
 /// That it waits for what blocks, and what helps against that.
-fn waits(plan: &Plan) -> String {
-    let blocked = plan.rows.iter().filter(|row| matches!(row.action, Action::Blocked | Action::Unsafe));
-    let skips = skips(blocked.clone());
-    if skips.is_empty() {
-        return String::new();
+fn waits<'a>(rows: impl Iterator<Item = &'a Row> + Clone) -> String {
+    let of = |action: Action| rows.clone().filter(move |row| row.action == action);
+    let mut text = String::new();
+    for (action, what) in [
+        (Action::Blocked, "What is blocked is tried until somebody changes what blocks it"),
+        (Action::Unsafe, "What is refused for safety stays, and the exit code is 4"),
+    ] {
+        let skips = skips(of(action));
+        if !skips.is_empty() {
+            let _infallible = write!(text, "\n{what}. To leave it out: {skips}");
+        }
     }
-    format!(". It waits until somebody changes what blocks; to leave that out: {skips}{}", ways_out(blocked))
+    text + &ways_out(of(Action::Blocked))
 }
 
 /// What becomes of pods that fit on no other node, if there are some.
-fn no_place(plan: &Plan, evicts: &str) -> String {
-    match plan.summary().nowhere {
+fn no_place(plans: &[Plan], evicts: &str) -> String {
+    match plans.iter().map(|plan| plan.summary().nowhere).sum() {
         0 => String::new(),
         count => format!(
             "{} would be Pending after {evicts} until there is room (GOES TO says why): kubectl get nodes shows which are cordoned. ",
             plural(count, "pod")
         ),
     }
-}
-
-fn stopped(plan: &Plan, begin: &str) -> String {
-    let blocked = plan
-        .rows
-        .iter()
-        .filter(|row| matches!(row.action, Action::Blocked | Action::Unagreed | Action::Unsafe));
-    format!("{begin} {}{}", skips(blocked.clone()), ways_out(blocked))
 }
 
 /// The flags that leave these out.
@@ -315,7 +390,7 @@ fn ways_out<'a>(rows: impl Iterator<Item = &'a Row>) -> String {
 mod tests {
     use std::collections::BTreeMap;
 
-    use pod_safety_drain::{Cluster, Consent, Needs, plan};
+    use pod_safety_drain::{Cluster, Consent, Needs, place, plan};
     use pod_safety_shared::authority::{Evicted, NotEvicted};
     use pod_safety_shared::model::{Kind, Uid};
     use pod_safety_shared::testing::{World, at};
@@ -349,14 +424,14 @@ mod tests {
         };
         let mut plan = plan("n", &cluster, &Consent::default());
         plan.heard(0, &Ok(Evicted::Ends { grace: 30 }));
-        plan.place(&cluster);
+        place(std::slice::from_mut(&mut plan), &cluster);
         plan
     }
 
     #[test]
     fn a_page_says_what_each_line_rests_on_and_what_to_type_next() {
         assert_eq!(
-            page(&planned(), &[], &next(&planned()), Paint::plain()),
+            page(&[planned()], &[], &next(&[planned()]), Paint::plain()),
             "Plan for n: 2 pods.   1 fits on no other node, 1 blocked.
 ! n is not Ready: evicted pods stay Terminating until its kubelet reports that they terminated.
 
@@ -366,7 +441,8 @@ STEP  POD       WHY                                                             
 
 BY: \"dry run\" is the API server's own answer, \"listed\" is calculated from its objects. GOES TO is a fit check of requests, labels and taints.
 
-Nothing was changed. --apply does not begin. To leave out what blocks: --apply --skip ns/naked
+Nothing was changed. To do it: add --apply with a flag for each pod that needs your decision:
+  --evict-unmanaged evicts what would not come back, or leave it: --skip ns/naked
 "
         );
     }
@@ -375,16 +451,16 @@ Nothing was changed. --apply does not begin. To leave out what blocks: --apply -
     fn bug_a_plan_with_a_pod_that_must_not_go_for_safety_ended_as_one_that_blocks() {
         let mut plan = planned();
         plan.rows.retain(|row| row.action == Action::Evict);
-        assert_eq!(exit_of(&plan), Exit::Blocked, "it fits on no other node");
+        assert_eq!(exit_of(std::slice::from_ref(&plan)), Exit::Blocked, "it fits on no other node");
         plan.heard(0, &Err(NotEvicted::Unsafe));
-        assert_eq!(exit_of(&plan), Exit::Refused);
+        assert_eq!(exit_of(std::slice::from_ref(&plan)), Exit::Refused);
     }
 
     #[test]
     fn what_may_not_be_read_is_named_in_one_line() {
         let missing =
             [pod_safety_drain::right("list", "nodes"), pod_safety_drain::right("get", "daemonsets")];
-        let text = page(&planned(), &missing, "", Paint::plain());
+        let text = page(&[planned()], &missing, "", Paint::plain());
         assert!(
             text.contains("! The plan rests on what you may read: you may not list nodes, get daemonsets.\n"),
             "{text}"

@@ -75,17 +75,17 @@ async fn is_being_switched_off(work: &Work, examined: &Examined) -> anyhow::Resu
 
 async fn empty(work: &Work, examined: &Examined) -> anyhow::Result<Exit> {
     let (session, node) = (&work.session, &work.args.node);
-    let look = Look::at(session, node).await?;
-    let consent = work.args.consent.consent();
-    look.say_what_is_not_there(node, &consent);
+    let (nodes, consent) = ([node.clone()], work.args.consent.consent());
+    let look = Look::near(session, &nodes).await?;
+    look.say_what_is_not_there(&nodes, &consent);
     let plan = look.plan(node, &consent);
-    look.may_apply(session, &plan).await?;
+    look.may_apply(session, std::slice::from_ref(&plan)).await?;
     work.report(
         &examined.node,
         &[(DRAIN_IN_PROGRESS, true, "AdminRequested"), (DRAINED, false, "AdminRequested")],
     )
     .await?;
-    let done = drain::apply(session, node, consent, work.paint, work.args.timeout, plan).await;
+    let done = drain::apply(session, look, consent, work.paint, work.args.timeout, plan).await;
     let drained = done.as_ref().is_ok_and(|done| done.exit == Exit::Fine);
     let reason = if drained { "DrainCompleted" } else { "DrainStopped" };
     work.report(&examined.node, &[(DRAIN_IN_PROGRESS, false, reason), (DRAINED, drained, reason)]).await?;

@@ -145,6 +145,25 @@ fn a_refusal_for_safety_is_remembered() {
     assert_eq!(due(&work, 100), ["db-0"]);
 }
 
+/// A webhook that answers 500 for ever kept a drain without `--timeout` for ever.
+#[test]
+fn bug_what_fails_without_an_end_is_given_up_after_a_minute() {
+    let fails = || Err(NotEvicted::WebhookFails { name: "w".to_owned(), why: "500".to_owned() });
+    let mut work = work();
+    let said = answer(&mut work, "web-0", &fails(), 0).unwrap();
+    let why = "the API server asks the admission webhook w first, and that fails: 500";
+    assert_eq!(said, format!("pod/ns/web-0 waits, tried for 60s: {why}"));
+    assert_eq!(answer(&mut work, "web-0", &fails(), 40), None);
+    // Another answer in between, and the minute begins anew.
+    answer(&mut work, "web-0", &blocked(None), 50);
+    answer(&mut work, "web-0", &fails(), 61);
+    answer(&mut work, "web-0", &fails(), 120);
+    assert_eq!(work.count().waiting, 3);
+    let said = answer(&mut work, "web-0", &fails(), 121).unwrap();
+    assert_eq!(said, format!("pod/ns/web-0 not evicted, after 60s of trying: {why}"));
+    assert_eq!(work.outcome(), Outcome::Left);
+}
+
 /// A pod whose eviction a webhook keeps for half a minute held up the drain of the others.
 #[test]
 fn bug_an_eviction_under_way_holds_up_those_of_its_budget_alone() {

@@ -178,17 +178,24 @@ async fn other_words_of_the_api_server_are_told_apart() {
     const RIGHTS: &str =
         "pods \"a\" is forbidden: User \"x\" cannot create resource \"pods/eviction\" in API group \"\"";
     const ENDS: &str = "pods \"a\" is forbidden: unable to create new content in namespace ns because it is being terminated";
-    let cases: [(Says, &str, bool); 8] = [
+    const CALLING: &str = "Internal error occurred: failed calling webhook \"w.example.com\": failed to call webhook: Post \"https://10.0.0.9\": context deadline exceeded";
+    const DENIED: &str = "admission webhook \"w.example.com\" denied the request: not now";
+    let cases: [(Says, &str, bool); 13] = [
         (|| status(403, ENDS, Some("namespace ns is being terminated"), 0), "NamespaceTerminating", true),
         (|| status(403, FULL, None, 0), "TooManyDisrupted", true),
         (|| status(403, RIGHTS, None, 0), "Failed", false),
         (|| status(403, "pdb disruptions allowed is negative", None, 0), "BudgetBlocks", true),
         (
             || status(504, "Timeout: couldn't update PodDisruptionBudget \"b\" due to conflicts", None, 10),
-            "Unknown",
+            "Failing",
             true,
         ),
-        (|| status(500, "etcd fell over", None, 0), "Unknown", true),
+        (|| status(500, "etcd fell over", None, 0), "Failing", true),
+        (|| status(500, CALLING, None, 0), "WebhookFails", true),
+        (|| Answer::status(409, "Conflict", DENIED), "Failed", false),
+        (|| Answer::status(404, "NotFound", DENIED), "Failed", false),
+        (|| status(500, DENIED, None, 0), "Failed", false),
+        (|| status(429, DENIED, None, 0), "Failed", true),
         (|| Answer::status(409, "Conflict", "the ResourceVersion in the precondition"), "Changed", true),
         (Answer::never, "Unknown", true),
     ];
@@ -198,9 +205,35 @@ async fn other_words_of_the_api_server_are_told_apart() {
     }
 }
 
+/// A webhook that fails is named, and what fails without an end is tried for a minute.
+#[tokio::test(start_paused = true)]
+async fn bug_what_fails_for_ever_was_tried_for_ever() {
+    const CALLING: &str =
+        "Internal error occurred: failed calling webhook \"w.example.com\": failed to call webhook: no route";
+    let answer = of(pod("a"), || status(500, CALLING, None, 0)).evict().await.unwrap_err();
+    assert_eq!(
+        answer.to_string(),
+        "the API server asks the admission webhook w.example.com first, and that fails: failed to call webhook: no route"
+    );
+    let minute = Some(Duration::from_secs(60));
+    assert_eq!(answer.at_most(), minute);
+    assert_eq!(of(pod("a"), || status(500, "no", None, 0)).evict().await.unwrap_err().at_most(), minute);
+    // Outages and budgets end.
+    assert_eq!(scene(|_| Answer::status(503, "", "")).evict().await.unwrap_err().at_most(), None);
+    assert_eq!(
+        of(pod("a"), || status(429, "", Some("disruption budget"), 0)).evict().await.unwrap_err().at_most(),
+        None
+    );
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_went_between_the_read_and_the_eviction_is_gone() {
-    assert_eq!(of(pod("a"), Answer::not_found).evict().await.unwrap(), Evicted::Gone);
+    let reads = std::sync::atomic::AtomicBool::new(false);
+    let scene = scene(move |asked| match asked.method.as_str() {
+        "GET" if !reads.swap(true, std::sync::atomic::Ordering::SeqCst) => Answer::json(&pod("a").0),
+        _ => Answer::not_found(),
+    });
+    assert_eq!(scene.evict().await.unwrap(), Evicted::Gone);
 }
 
 #[tokio::test(start_paused = true)]

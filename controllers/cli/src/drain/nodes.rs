@@ -1,0 +1,181 @@
+//! The act on all nodes: nothing is begun that a person must agree to first, all are cordoned before the first pod goes,
+//! then they are emptied, as many at a time as a person wants.
+
+use std::collections::BTreeSet;
+
+use anyhow::Context;
+use futures::future::{BoxFuture, FutureExt as _, Shared};
+use futures::{StreamExt as _, stream};
+use pod_safety_drain::{Action, Plan, Row};
+use pod_safety_shared::model::Uid;
+use pod_safety_shared::record::error_chain;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::apply::{Apply, Drained, OneNode, ended_how};
+use super::page;
+use crate::{Exit, clean, plural, print, say};
+
+/// So many nodes are cordoned at a time.
+const TOGETHER: usize = 8;
+
+/// Ends when a person or a supervisor stops the command.
+type Stopped = Shared<BoxFuture<'static, Exit>>;
+
+fn stopped() -> anyhow::Result<Stopped> {
+    let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
+    let stopped = async move {
+        tokio::select! {
+            _ = terminate.recv() => Exit::Interrupted,
+            _ = interrupt.recv() => Exit::Interrupted,
+        }
+    };
+    Ok(stopped.boxed().shared())
+}
+
+impl Apply {
+    /// Drains the nodes of these plans, unless a plan says that a person must do something first. `all_the_same`: begin
+    /// whatever cannot be read, or may not go.
+    pub(super) async fn run(
+        &self,
+        plans: &[Plan],
+        parallel: usize,
+        all_the_same: bool,
+    ) -> anyhow::Result<Drained> {
+        let stops: Vec<&Plan> = plans.iter().filter(|plan| plan.stops(all_the_same)).collect();
+        if !stops.is_empty() {
+            return Ok(Drained { exit: self.refuse(&stops)?, came: 0 });
+        }
+        let stopped = stopped()?;
+        let began = self.session.env.now();
+        let all: Vec<OneNode<'_>> =
+            plans.iter().map(|plan| OneNode { apply: self, node: &plan.node }).collect();
+        let Some((cordoned, sent)) = self.cordon(&all, stopped.clone()).await? else {
+            return Ok(Drained { exit: Exit::Interrupted, came: 0 });
+        };
+        let (sent, stopped) = (&sent, &stopped);
+        let drains = stream::iter(all.iter().zip(cordoned)).map(|(one, cordoned)| async move {
+            let ended = match cordoned {
+                Err(error) => Err(error),
+                Ok(()) if stopped.peek().is_some() => Ok(None),
+                Ok(()) => one.run(sent, stopped.clone()).await.map(Some),
+            };
+            self.said.over(one.node, matches!(ended, Ok(Some(Drained { exit: Exit::Fine, .. }))));
+            (one.node, ended)
+        });
+        let ends: Vec<_> = drains.buffer_unordered(parallel).collect().await;
+        self.conclude(ends, self.session.env.now().since(began).as_secs())
+    }
+
+    /// Cordons all of them: how that went with each, and the pods that were on no node then. `None`: it was stopped.
+    async fn cordon(
+        &self,
+        all: &[OneNode<'_>],
+        stopped: Stopped,
+    ) -> anyhow::Result<Option<(Vec<anyhow::Result<()>>, BTreeSet<Uid>)>> {
+        let cordons = async {
+            let all: Vec<_> = stream::iter(all).map(OneNode::cordon).buffered(TOGETHER).collect().await;
+            // Without them a pod that the scheduler had sent already is told of, and stays.
+            (all, self.look.unbound(&self.session).await.unwrap_or_default())
+        };
+        tokio::select! {
+            biased;
+            exit = stopped => {
+                self.not_even_cordoned(all, exit)?;
+                Ok(None)
+            }
+            done = cordons => Ok(Some(done)),
+        }
+    }
+
+    /// It ended while the nodes were being cordoned.
+    fn not_even_cordoned(&self, all: &[OneNode<'_>], exit: Exit) -> anyhow::Result<()> {
+        let how = ended_how(exit);
+        let text = match all {
+            [one] => format!(
+                "node/{0} {how} while it was being cordoned: no pod was evicted; kubectl get node {0} shows whether it is",
+                one.node
+            ),
+            _ => format!(
+                "{how} while nodes were being cordoned: no pod was evicted; kubectl get nodes shows which are"
+            ),
+        };
+        self.said.all(false, &text, self.session.env.clock.wall())
+    }
+
+    /// Says why nothing is begun, and what to do.
+    fn refuse(&self, stops: &[&Plan]) -> anyhow::Result<Exit> {
+        let mut text = self.said.clear().to_owned();
+        for plan in stops {
+            let is_in_the_way = |row: &&Row| matches!(row.action, Action::Unagreed | Action::Unsafe);
+            let rows: Vec<_> = plan.rows.iter().filter(is_in_the_way).cloned().collect();
+            text.push_str(&format!("{}: {}.\n", plan.node, page::summary(&plan.summary())));
+            if plan.unreadable > 0 {
+                text.push_str("Some pods of this cluster cannot be read, and may be on this node.\n");
+            }
+            if !rows.is_empty() {
+                text.push_str(&page::table(&rows, self.said.paint));
+            }
+        }
+        text.push_str(&page::not_begun(stops));
+        print(&text).context("writing to stdout")?;
+        let is_unsafe = stops.iter().any(|plan| plan.is_unsafe());
+        Ok(if is_unsafe { Exit::Refused } else { Exit::Blocked })
+    }
+
+    /// Sums up how the nodes ended.
+    fn conclude(
+        &self,
+        ends: Vec<(&str, anyhow::Result<Option<Drained>>)>,
+        seconds: u64,
+    ) -> anyhow::Result<Drained> {
+        let all = ends.len();
+        let (mut left, mut worst, mut came) = (Vec::new(), Exit::Fine, 0);
+        for (node, ended) in ends {
+            let exit = match ended {
+                Ok(Some(drained)) => {
+                    came += drained.came;
+                    drained.exit
+                }
+                Ok(None) => Exit::Interrupted,
+                Err(error) if all == 1 => return Err(error),
+                Err(error) => {
+                    say(&clean::line(&format!("pod-safety: node {node}: {}", error_chain(error.as_ref()))));
+                    Exit::Interrupted
+                }
+            };
+            if exit != Exit::Fine {
+                left.push(node);
+            }
+            worst = worse(worst, exit);
+        }
+        if all > 1 {
+            left.sort_unstable();
+            let done = all - left.len();
+            let mut text = format!("{done} of {} drained in {seconds}s", plural(all, "node"));
+            if !left.is_empty() {
+                text.push_str(&format!(
+                    ". Not drained, and still cordoned: {}. The same command continues",
+                    left.join(" ")
+                ));
+            }
+            self.said.all(left.is_empty(), &text, self.session.env.clock.wall())?;
+        }
+        Ok(Drained { exit: worst, came })
+    }
+}
+
+/// Of two ends the one that says more: an error or Ctrl-C, safety, what blocks, the time.
+const fn worse(one: Exit, other: Exit) -> Exit {
+    const fn rank(exit: Exit) -> u8 {
+        match exit {
+            Exit::Interrupted => 5,
+            Exit::Refused => 4,
+            Exit::Blocked => 3,
+            Exit::TimedOut => 2,
+            Exit::Unknown => 1,
+            Exit::Fine => 0,
+        }
+    }
+    if rank(one) < rank(other) { other } else { one }
+}

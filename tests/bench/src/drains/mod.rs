@@ -1,0 +1,264 @@
+//! Many nodes drained by `pod-safety drain --apply` and by `kubectl drain`, in turn, on equal clusters of a real API server: a
+//! node after the other, and many at a time (`xargs -P` for kubectl). Budgets are calculated by kube-controller-manager; the
+//! kubelets, and whoever makes pods anew, are scripted (`others`). `usage` looks at what a command uses with all its children.
+
+mod others;
+mod usage;
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, ensure};
+use pod_safety_control_plane::{ControlPlane, Options, seen, tool, until};
+
+use crate::http;
+use crate::page;
+use crate::report::{ratio, shown, table};
+use crate::requests::{self, Requests};
+use crate::results::{Origin, number};
+use crate::say;
+
+use others::Others;
+use usage::Usage;
+
+const PAGE: &str = "benchmarks.md";
+const NAMESPACE: &str = "load";
+/// Nodes that are not drained: pods are made anew there.
+const SPARE: usize = 20;
+/// As the loader shares pods out.
+const PODS_PER_BUDGET: usize = 20;
+/// What a drain asks for. Its kubelets and controllers ask for other things.
+const ASKED: [&str; 10] = [
+    "GET nodes",
+    "LIST nodes",
+    "PATCH nodes",
+    "GET pods",
+    "LIST pods",
+    "POST pods/eviction",
+    "LIST poddisruptionbudgets",
+    "GET daemonsets",
+    "LIST daemonsets",
+    "POST selfsubjectaccessreviews",
+];
+
+/// Measures how many nodes are drained, beside kubectl.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Drains {
+    /// How many nodes are drained, many at a time
+    #[arg(long, value_name = "COUNT", default_value = "1000", value_parser = clap::value_parser!(u16).range(1..))]
+    nodes: u16,
+
+    /// How many are drained one after the other
+    #[arg(long, value_name = "COUNT", default_value = "50", value_parser = clap::value_parser!(u16).range(0..))]
+    one_by_one: u16,
+
+    /// How many pods each node has
+    #[arg(long, value_name = "COUNT", default_value = "10", value_parser = clap::value_parser!(u16).range(1..))]
+    pods: u16,
+
+    /// How many nodes are drained at a time
+    #[arg(long, value_name = "COUNT", default_value = "16", value_parser = clap::value_parser!(u16).range(1..))]
+    parallel: u16,
+
+    /// How long a pod takes to end
+    #[arg(long, value_name = "SECONDS", default_value = "1.0")]
+    ends_after: f64,
+
+    /// How often each is measured, in turn
+    #[arg(long, value_name = "COUNT", default_value = "2", value_parser = clap::value_parser!(u16).range(1..))]
+    rounds: u16,
+
+    /// The pod-safety to measure
+    #[arg(long, value_name = "FILE")]
+    pod_safety: PathBuf,
+
+    /// Also writes the table into benchmarks.md there
+    #[arg(long, value_name = "FOLDER")]
+    docs: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Who {
+    Ours,
+    Kubectl,
+}
+
+/// So many nodes, so many of them at a time.
+#[derive(Clone, Copy, Debug)]
+struct Scene {
+    nodes: u16,
+    parallel: u16,
+}
+
+/// What a drain took.
+#[derive(Clone, Debug)]
+struct Took {
+    seconds: f64,
+    requests: Requests,
+    usage: Usage,
+    api_cpu: f64,
+}
+
+impl Took {
+    fn asked(&self) -> f64 {
+        number(usize::try_from(self.requests.values().sum::<u64>()).unwrap_or_default())
+    }
+}
+
+/// Measures, and gives back the table.
+pub(crate) async fn run(plan: Drains) -> Result<String> {
+    let ours = std::path::absolute(&plan.pod_safety)?;
+    let scenes = [(plan.one_by_one, 1), (plan.nodes, plan.parallel)];
+    let mut text = String::new();
+    for (nodes, parallel) in scenes.into_iter().filter(|(nodes, _)| *nodes > 0) {
+        let scene = Scene { nodes, parallel };
+        let mut took = Vec::new();
+        for _ in 0..plan.rounds {
+            for who in [Who::Ours, Who::Kubectl] {
+                let one = measure(&plan, &ours, scene, who).await?;
+                say(&format!("{who:?}: {scene:?}: {one:?}"));
+                took.push((who, one));
+            }
+        }
+        text.push_str(&shown_of(&plan, scene, &took));
+    }
+    if let Some(docs) = &plan.docs {
+        write(docs, &text)?;
+    }
+    Ok(text)
+}
+
+/// On a control plane of its own, so that none pays for the history of another.
+async fn measure(plan: &Drains, ours: &Path, scene: Scene, who: Who) -> Result<Took> {
+    let nodes: Vec<String> = (0..scene.nodes).map(|node| format!("node-{node}")).collect();
+    let mut plane = ControlPlane::start(Options { measured: true, ..Options::default() }).await?;
+    let all = nodes.len() + SPARE;
+    let pods = all * usize::from(plan.pods);
+    let budgets = pods.div_ceil(PODS_PER_BUDGET);
+    let counts = [all, pods, budgets].map(|count| count.to_string());
+    plane.loader(&["-nodes", &counts[0], "-pods", &counts[1], "-pdbs", &counts[2]]).await?;
+    plane.kubectl(&["create", "serviceaccount", "default", "-n", NAMESPACE]).await?;
+    let fast = ["--kube-api-qps=2000", "--kube-api-burst=4000"];
+    let _budgets = plane.kube_controller_manager("disruption-controller", &fast).await?;
+    until("budgets are calculated", async || {
+        let text =
+            plane.kubectl(&["get", "pdb", "-A", "-o", "jsonpath={.items[*].status.currentHealthy}"]).await;
+        let text =
+            text.and_then(pod_safety_control_plane::Output::text).map_err(|error| error.to_string())?;
+        let done = text.split_whitespace().filter(|healthy| *healthy != "0").count();
+        seen(done == budgets, format!("{done} of {budgets}"))
+    })
+    .await?;
+    let spare = (nodes.len()..all).map(|node| format!("node-{node}")).collect();
+    let others =
+        Others::start(plane.admin(), spare, std::time::Duration::try_from_secs_f64(plan.ends_after)?).await?;
+    let command = command(ours, &plane.admin_kubeconfig(), scene, who, &nodes).await?;
+    let (before, cpu) = (asked(&plane).await?, apiserver_cpu(&mut plane)?);
+    let began = Instant::now();
+    let usage = usage::of(&command).await?;
+    let seconds = began.elapsed().as_secs_f64();
+    let api_cpu = apiserver_cpu(&mut plane)? - cpu;
+    let requests = requests::between(&before, &asked(&plane).await?);
+    let ended = others.stop().await?;
+    let wanted = nodes.len() * usize::from(plan.pods);
+    ensure!(ended == wanted, "{who:?}: {ended} of {wanted} pods ended");
+    Ok(Took { seconds, requests, usage, api_cpu })
+}
+
+fn apiserver_cpu(plane: &mut ControlPlane) -> Result<f64> {
+    plane.apiserver().map_or(Ok(0.0), |program| Ok(program.cpu_seconds()?))
+}
+
+/// What drains have asked for so far.
+async fn asked(plane: &ControlPlane) -> Result<Requests> {
+    let mut all = requests::read(&http::page(&plane.admin(), "metrics").await?);
+    all.retain(|name, _| ASKED.contains(&name.as_str()));
+    Ok(all)
+}
+
+/// What a person types.
+async fn command(ours: &Path, kubeconfig: &Path, scene: Scene, who: Who, nodes: &[String]) -> Result<String> {
+    let (config, nodes) = (kubeconfig.display(), nodes.join(" "));
+    let kubectl = tool("kubectl").await?;
+    let drain = format!("{} --kubeconfig {config} drain", kubectl.display());
+    Ok(match (who, scene.parallel) {
+        (Who::Ours, parallel) => {
+            format!("{} drain {nodes} --apply --parallel {parallel} --kubeconfig {config}", ours.display())
+        }
+        (Who::Kubectl, 1) => format!("{drain} {nodes} --ignore-daemonsets"),
+        (Who::Kubectl, parallel) => {
+            format!("echo {nodes} | xargs -n 1 -P {parallel} {drain} --ignore-daemonsets")
+        }
+    })
+}
+
+/// A table of a scene: the means of the rounds, ratios first.
+fn shown_of(plan: &Drains, scene: Scene, took: &[(Who, Took)]) -> String {
+    let mean = |who: Who, of: fn(&Took) -> f64| {
+        let all: Vec<f64> = took.iter().filter(|(one, _)| *one == who).map(|(_, took)| of(took)).collect();
+        all.iter().sum::<f64>() / number(all.len()).max(1.0)
+    };
+    let row = |what: &str, of: fn(&Took) -> f64| {
+        let (ours, theirs) = (mean(Who::Ours, of), mean(Who::Kubectl, of));
+        let better =
+            ratio(Some(theirs), Some(ours)).map_or_else(String::new, |of| format!("{} ×", shown(Some(of))));
+        [what.to_owned(), better, shown(Some(ours)), shown(Some(theirs))]
+    };
+    let rows = [
+        row("seconds", |took| took.seconds),
+        row("requests", Took::asked),
+        row("own CPU, s", |took| took.usage.cpu),
+        row("memory at its peak, MiB", |took| took.usage.memory),
+        row("API server CPU, s", |took| took.api_cpu),
+    ];
+    let how = match scene.parallel {
+        1 => "one after the other".to_owned(),
+        many => format!("{many} at a time"),
+    };
+    let head = format!("{} nodes of {} pods, {how}", scene.nodes, plan.pods);
+    table([&*head, "better by", "pod-safety", "kubectl"], rows.into_iter()) + "\n"
+}
+
+fn write(docs: &Path, tables: &str) -> Result<()> {
+    let Origin { command, commit, date, machine, .. } = Origin::this(Vec::new());
+    let file = docs.join(PAGE);
+    let page = std::fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
+    let text = format!("{tables}Commit `{commit}`, {date}, `{command}`; {machine}.\n");
+    Ok(std::fs::write(&file, page::filled(&page, "drains", &text)?)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_has_a_place_for_it() {
+        page::filled(include_str!("../../../../docs/benchmarks.md"), "drains", "").unwrap();
+    }
+
+    #[test]
+    fn a_table_has_the_means_and_how_many_times_as_good() {
+        let plan =
+            <crate::plan::Plan as clap::Parser>::try_parse_from(["bench", "drains", "--pod-safety", "p"]);
+        let Some(crate::plan::Command::Drains(plan)) = plan.unwrap().command else { panic!("it is another") };
+        let took = |seconds: f64| Took {
+            seconds,
+            requests: Requests::from([("GET pods".to_owned(), 4)]),
+            usage: Usage { cpu: 1.0, memory: 2.0 },
+            api_cpu: 1.0,
+        };
+        let all = [
+            (Who::Ours, took(1.0)),
+            (Who::Kubectl, took(5.0)),
+            (Who::Ours, took(3.0)),
+            (Who::Kubectl, took(7.0)),
+        ];
+        let text = shown_of(&plan, Scene { nodes: 5, parallel: 16 }, &all);
+        assert!(
+            text.starts_with("| 5 nodes of 10 pods, 16 at a time | better by | pod-safety | kubectl |\n"),
+            "{text}"
+        );
+        assert!(text.contains("| seconds | 3.00 × | 2.00 | 6.00 |\n"), "{text}");
+        assert!(text.contains("| requests | 1.00 × | 4.00 | 4.00 |\n"), "{text}");
+    }
+}
