@@ -27,6 +27,22 @@ pub async fn cordon(connection: &Connection, node: &str, deadline: Mono) -> Resu
     set(connection, node, None, true, deadline).await
 }
 
+/// The same of a node that was just read: it is read again only if it has changed since.
+///
+/// # Errors
+/// The API server did not do it, or did not say so.
+pub async fn cordon_as_read(
+    connection: &Connection,
+    node: &str,
+    read: &wire::Raw,
+    deadline: Mono,
+) -> Result<Cordoned, ApiError> {
+    match set_as_read(connection, node, read, None, true, deadline).await {
+        Err(error) if error.is_changed() => cordon(connection, node, deadline).await,
+        done => done,
+    }
+}
+
 /// Takes `spec.unschedulable` of the Node with this UID back. Another Node of that name is left as it is.
 ///
 /// # Errors
@@ -47,28 +63,41 @@ async fn set(
     unschedulable: bool,
     deadline: Mono,
 ) -> Result<Cordoned, ApiError> {
-    let path = format!("/api/v1/nodes/{node}");
     unchanged(ApiError::is_changed, || async {
-        let raw = match connection.send(Call::get(path.clone()).by(deadline)).await {
+        let raw = match connection.send(Call::get(format!("/api/v1/nodes/{node}")).by(deadline)).await {
             Err(error) if error.is_not_found() => return Ok(Cordoned::NoNode),
             read => read?,
         };
-        let read: wire::Node = raw.decode().map_err(ApiError::Undecodable)?;
-        if read.spec.is_some_and(|spec| spec.unschedulable) == unschedulable {
-            return Ok(Cordoned::Already);
-        }
-        let meta = read.metadata.unwrap_or_default();
-        if uid.is_some_and(|uid| meta.uid.as_deref() != Some(uid)) {
-            return Ok(Cordoned::NoNode);
-        }
-        let body = json!({
-            "metadata": { "uid": meta.uid, "resourceVersion": meta.resource_version },
-            "spec": { "unschedulable": unschedulable.then_some(true) },
-        });
-        let written = connection.send(Call::write(Method::Patch, path.clone(), &body).by(deadline)).await;
-        written.map(|_| Cordoned::Now)
+        set_as_read(connection, node, &raw, uid, unschedulable, deadline).await
     })
     .await
+}
+
+async fn set_as_read(
+    connection: &Connection,
+    node: &str,
+    raw: &wire::Raw,
+    uid: Option<&str>,
+    unschedulable: bool,
+    deadline: Mono,
+) -> Result<Cordoned, ApiError> {
+    let read: wire::Node = raw.decode().map_err(ApiError::Undecodable)?;
+    if read.spec.is_some_and(|spec| spec.unschedulable) == unschedulable {
+        return Ok(Cordoned::Already);
+    }
+    let meta = read.metadata.unwrap_or_default();
+    if uid.is_some_and(|uid| meta.uid.as_deref() != Some(uid)) {
+        return Ok(Cordoned::NoNode);
+    }
+    let body = json!({
+        "metadata": { "uid": meta.uid, "resourceVersion": meta.resource_version },
+        "spec": { "unschedulable": unschedulable.then_some(true) },
+    });
+    let path = format!("/api/v1/nodes/{node}");
+    match connection.send(Call::write(Method::Patch, path, &body).by(deadline)).await {
+        Err(error) if error.is_not_found() => Ok(Cordoned::NoNode),
+        written => written.map(|_| Cordoned::Now),
+    }
 }
 
 #[cfg(test)]
@@ -104,6 +133,24 @@ mod tests {
             json!({ "metadata": { "uid": "uid-n", "resourceVersion": "5" }, "spec": { "unschedulable": true } })
         );
         assert!(!patch.permitted);
+    }
+
+    /// A thousand nodes were read twice.
+    #[tokio::test(start_paused = true)]
+    async fn a_node_that_was_read_is_read_again_only_if_it_has_changed() {
+        for (answers, lines) in [(&[200][..], &["PATCH"][..]), (&[409, 200], &["PATCH", "GET", "PATCH"])] {
+            let (env, _wall) = env();
+            let left = parking_lot::Mutex::new(answers.to_vec());
+            let api = Api::says(&env, move |asked| match asked.method.as_str() {
+                "PATCH" if left.lock().remove(0) == 409 => Answer::status(409, "Conflict", "changed"),
+                _ => Answer::json(&node("n").0),
+            });
+            let (connection, deadline) = (api.connection(), env.now() + Duration::from_secs(10));
+            let read = connection.send(Call::get("/api/v1/nodes/n")).await.unwrap();
+            assert_eq!(cordon_as_read(&connection, "n", &read, deadline).await.ok(), Some(Cordoned::Now));
+            let asked: Vec<String> = api.lines().iter().skip(1).filter_map(|line| Some(line.split_once(' ')?.0.to_owned())).collect();
+            assert_eq!(asked, lines);
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -4,8 +4,8 @@
 //! Source of the contract: `pkg/registry/core/pod/storage/eviction.go` and
 //! `pkg/registry/core/pod/strategy.go` (v1.37.2).
 //!
-//! Invariants: a quorum read of the pod comes first, for an eviction that is refused
-//! on its UID has taken one from the budget already; what is sent names the UID and
+//! Invariants: a quorum read of the pod comes first, at most a second before, for an
+//! eviction that is refused on its UID has taken one from the budget already; what is sent names the UID and
 //! the version that was read, so that it cannot meet a successor, nor a pod that was
 //! called finished meanwhile (the API server removes those at once); the grace is
 //! never zero; a pod that ends already is left alone, for a second request could
@@ -29,6 +29,9 @@ pub const SHORTEST_GRACE: i64 = 1;
 /// A budget that lets nothing through is asked again so much later, where the API
 /// server does not say when. It changes when a pod becomes Ready.
 const BUDGET_AGAIN: Duration = Duration::from_secs(1);
+
+/// A list of pods is good for their evictions for so long.
+pub const FRESH: Duration = Duration::from_secs(1);
 
 /// What changed while we read it is read again.
 const CHANGED_AGAIN: Duration = Duration::from_millis(100);
@@ -213,8 +216,34 @@ pub async fn evict(
     eviction: &Eviction,
     deadline: Mono,
 ) -> Result<Evicted, NotEvicted> {
+    let read = read(connection, env, &eviction.pod, deadline).await?;
+    as_judged(connection, env, eviction, read, deadline).await
+}
+
+/// The same of a pod of a quorum read that was made at most [`FRESH`] before: of the list of a node's pods.
+///
+/// # Errors
+/// As [`evict`].
+pub async fn evict_as_read(
+    connection: &Connection,
+    env: &Env,
+    eviction: &Eviction,
+    read: &wire::Raw,
+    deadline: Mono,
+) -> Result<Evicted, NotEvicted> {
+    let read = judged(read, env, &eviction.pod)?;
+    as_judged(connection, env, eviction, read, deadline).await
+}
+
+async fn as_judged(
+    connection: &Connection,
+    env: &Env,
+    eviction: &Eviction,
+    read: Result<Read, Evicted>,
+    deadline: Mono,
+) -> Result<Evicted, NotEvicted> {
     let pod = &eviction.pod;
-    let read = match read(connection, env, pod, deadline).await? {
+    let read = match read {
         Ok(read) => read,
         Err(done) => return Ok(done),
     };
@@ -247,13 +276,18 @@ async fn read(
     pod: &PodKey,
     deadline: Mono,
 ) -> Result<Result<Read, Evicted>, NotEvicted> {
-    let unreadable = |error: ApiError| NotEvicted::Unreadable(error_chain(&error));
     let raw = match connection.send(Call::get(path(pod)).by(deadline)).await {
         Ok(raw) => raw,
         Err(error) if error.is_not_found() => return Ok(Err(Evicted::Gone)),
         Err(error) if error.outcome_unknown() => return Err(NotEvicted::Unknown(error)),
         Err(error) => return Err(NotEvicted::Failed(error)),
     };
+    judged(&raw, env, pod)
+}
+
+/// What a pod as it was read says. `Err` in `Ok`: there is nothing to evict.
+fn judged(raw: &wire::Raw, env: &Env, pod: &PodKey) -> Result<Result<Read, Evicted>, NotEvicted> {
+    let unreadable = |error: ApiError| NotEvicted::Unreadable(error_chain(&error));
     let wire: wire::Pod = raw.decode().map_err(|error| unreadable(ApiError::Undecodable(error)))?;
     let grace = wire.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
     let found = cache::pod(wire, env.now())

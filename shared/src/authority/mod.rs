@@ -40,8 +40,8 @@ pub use access::{Right, may};
 pub use claim::{Cause, ClaimKind, Delete, Intent};
 pub(crate) use delete::TAINT_MANAGER_EVICTION;
 pub use node::{Effect, NodeUpdate, OurTaint, Silence};
-pub use pod_safety_fence::cordon::{Cordoned, cordon, uncordon};
-pub use pod_safety_fence::evict::{Evicted, Eviction, NotEvicted, evict};
+pub use pod_safety_fence::cordon::{Cordoned, cordon, cordon_as_read, uncordon};
+pub use pod_safety_fence::evict::{Evicted, Eviction, FRESH, NotEvicted, evict, evict_as_read};
 pub use pod_safety_fence::{
     FenceKey, Fencing, Monitor, PolicyReview, Remediate, Reply, Step, Target, address, asks_a_provider,
     incident_name, rehearsal_name, storage_evidence_name,

@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use pod_safety_drain::{Action, Consent, Line, Outcome, Row, Tone, Work};
-use pod_safety_shared::authority::{Cordoned, Eviction, cordon, evict};
+use pod_safety_shared::authority::{Cordoned, Eviction, cordon, cordon_as_read, evict, evict_as_read};
 use pod_safety_shared::client::ApiError;
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::model::Uid;
@@ -71,7 +71,11 @@ impl OneNode<'_> {
     /// Cordons it.
     pub(super) async fn cordon(&self) -> anyhow::Result<()> {
         let Session { connection, env } = &self.apply.session;
-        let cordoned = cordon(connection, self.node, env.now() + FOR_EVER).await;
+        let deadline = env.now() + FOR_EVER;
+        let cordoned = match self.apply.look.node(self.node) {
+            Some(read) => cordon_as_read(connection, self.node, &read, deadline).await,
+            None => cordon(connection, self.node, deadline).await,
+        };
         match cordoned.context("cordoning the node")? {
             Cordoned::Now => self.say(Tone::Good, format!("node/{} cordoned", self.node)),
             Cordoned::Already => self.say(Tone::Good, format!("node/{} was cordoned already", self.node)),
@@ -161,10 +165,15 @@ impl OneNode<'_> {
         while !work.is_over() {
             for (index, pod) in work.due(env.now()) {
                 work.asked(index);
+                let listed = self.apply.look.listed(&pod.uid, env.now());
                 sent.push(async move {
                     let eviction = Eviction { pod, dry_run: false };
                     let deadline = env.now() + FOR_EVER;
-                    (index, evict(connection, env, &eviction, deadline).await)
+                    let answer = match listed {
+                        Some(read) => evict_as_read(connection, env, &eviction, &read, deadline).await,
+                        None => evict(connection, env, &eviction, deadline).await,
+                    };
+                    (index, answer)
                 });
             }
             let look = work.ends().then(|| *look_at.get_or_insert(env.now() + pause));

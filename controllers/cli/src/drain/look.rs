@@ -11,9 +11,10 @@ use parking_lot::Mutex;
 use pod_safety_drain::{
     Cluster, Consent, DaemonSet, Needs, Place, Plan, Room, lacked, lacking_for_drain, place, plan, right,
 };
-use pod_safety_shared::authority::{Eviction, Right, evict};
+use pod_safety_shared::authority::{Eviction, FRESH, Right, evict};
 use pod_safety_shared::cache::{Lookup, Snapshot};
 use pod_safety_shared::client::{ApiError, Call};
+use pod_safety_shared::clock::Mono;
 use pod_safety_shared::model::{Controller, Kind, Pod, Uid};
 use pod_safety_shared::record::error_chain;
 use pod_safety_shared::wire;
@@ -56,6 +57,10 @@ struct Also {
     daemon_sets: BTreeMap<Uid, DaemonSet>,
     /// What could not be read for want of rights.
     missing: Vec<Right>,
+    /// Nodes as they were read, until they are cordoned.
+    nodes: BTreeMap<String, wire::Raw>,
+    /// Pods of a node that is being drained, as they were listed, and when that was asked.
+    listed: BTreeMap<Uid, (Mono, wire::Raw)>,
 }
 
 impl Also {
@@ -147,8 +152,10 @@ impl Look {
         while let Some((node, answer)) = answers.next().await {
             match answer {
                 Ok(raw) => {
-                    self.also.lock().rooms.extend(raw.decode().ok().and_then(Room::of));
                     self.snapshot.suppose(Kind::Nodes, &raw);
+                    let mut also = self.also.lock();
+                    also.rooms.extend(raw.decode().ok().and_then(Room::of));
+                    also.nodes.insert(node.clone(), raw);
                 }
                 Err(error) if error.is_not_found() => bail!(NotThere::new(Named::Node, None, node)),
                 Err(error) if error.code() == Some(403) => {
@@ -167,7 +174,7 @@ impl Look {
     }
 
     /// Reads the pods anew that are on a node (or, without a name, on none), and forgets those that went.
-    async fn read_pods(&self, session: &Session, node: &str) -> anyhow::Result<BTreeSet<Uid>> {
+    async fn read_pods(&self, session: &Session, node: &str) -> anyhow::Result<Vec<(Uid, wire::Raw)>> {
         let path = format!("{}?fieldSelector=spec.nodeName={node}", Kind::Pods.path_in(None));
         let there: Result<Vec<wire::Raw>, ApiError> = async {
             let (mut list, mut all) = (session.connection.list(Call::get(path)).await?, Vec::new());
@@ -184,30 +191,46 @@ impl Look {
             }
             _ => anyhow::Error::from(error).context("listing the node's pods"),
         })?;
-        let mut uids = BTreeSet::new();
-        for raw in &there {
+        let mut all = Vec::new();
+        for raw in there {
+            self.also.lock().needs.extend(needs_of(&raw));
+            self.snapshot.suppose(Kind::Pods, &raw);
             let meta = raw.decode::<wire::OnlyMeta>().ok().and_then(|only| only.metadata);
-            uids.extend(meta.and_then(|meta| meta.uid.as_deref().and_then(Uid::new)));
-            self.also.lock().needs.extend(needs_of(raw));
-            self.snapshot.suppose(Kind::Pods, raw);
+            all.extend(meta.and_then(|meta| meta.uid.as_deref().and_then(Uid::new)).map(|uid| (uid, raw)));
         }
-        let went: Vec<Uid> = self.on(node).into_iter().filter(|uid| !uids.contains(uid)).collect();
+        let there: BTreeSet<&Uid> = all.iter().map(|(uid, _)| uid).collect();
+        let went: Vec<Uid> = self.on(node).into_iter().filter(|uid| !there.contains(uid)).collect();
         for uid in went {
             self.snapshot.forget(Kind::Pods, &uid);
+            self.also.lock().listed.remove(&uid);
         }
-        Ok(uids)
+        Ok(all)
     }
 
     /// Reads the pods of a node anew, with what they name. Gives back which are there.
     pub(super) async fn again(&self, session: &Session, node: &str) -> anyhow::Result<BTreeSet<Uid>> {
+        let asked = session.env.now();
         let there = self.read_pods(session, node).await?;
+        let uids = there.iter().map(|(uid, _)| uid.clone()).collect();
+        self.also.lock().listed.extend(there.into_iter().map(|(uid, raw)| (uid, (asked, raw))));
         self.read_daemon_sets(session, std::slice::from_ref(&node.to_owned())).await?;
-        Ok(there)
+        Ok(uids)
     }
 
     /// Reads the pods that are on no node yet: the scheduler may have decided already.
     pub(super) async fn unbound(&self, session: &Session) -> anyhow::Result<BTreeSet<Uid>> {
-        self.read_pods(session, "").await
+        Ok(self.read_pods(session, "").await?.into_iter().map(|(uid, _)| uid).collect())
+    }
+
+    /// The pod as it was listed just now, for one eviction.
+    pub(super) fn listed(&self, pod: &Uid, now: Mono) -> Option<wire::Raw> {
+        let (asked, raw) = self.also.lock().listed.remove(pod)?;
+        (now.since(asked) < FRESH).then_some(raw)
+    }
+
+    /// The node as it was read, for one cordon.
+    pub(super) fn node(&self, node: &str) -> Option<wire::Raw> {
+        self.also.lock().nodes.remove(node)
     }
 
     /// The DaemonSets that the pods of nodes name, each once: what is not there recreates nothing.

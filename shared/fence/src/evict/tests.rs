@@ -108,6 +108,28 @@ async fn what_needs_no_eviction_gets_none() {
     assert_eq!(scene(|_| Answer::not_found()).silent().await.unwrap(), Evicted::Gone);
 }
 
+/// A pod was read again that had just been listed.
+#[tokio::test(start_paused = true)]
+async fn a_pod_as_it_was_listed_is_judged_as_one_that_is_read() {
+    let key = || PodKey { namespace: "ns".into(), name: "a".into(), uid: uid("uid-a") };
+    for (object, wanted) in [
+        (pod("a"), Ok(Evicted::Ends { grace: 30 })),
+        (pod("a").uid("uid-another"), Ok(Evicted::Another)),
+        (pod("a").terminating(), Ok(Evicted::Ending)),
+        (pod("a").phase("Failed").running(), Err("TerminalButRunning")),
+    ] {
+        let scene = of(object, good);
+        let connection = scene.api.connection();
+        let read = connection.send(Call::get(POD)).await.unwrap();
+        let eviction = Eviction { pod: key(), dry_run: false };
+        let deadline = scene.env.now() + Duration::from_secs(10);
+        let answer = evict_as_read(&connection, &scene.env, &eviction, &read, deadline).await;
+        let answer = answer.map_err(|why| why.reason());
+        let sent = usize::from(answer == Ok(Evicted::Ends { grace: 30 }));
+        assert_eq!((answer, scene.api.lines().len()), (wanted, 1 + sent));
+    }
+}
+
 /// EV-7: the API server removes a pod of a terminal phase at once, whatever grace it is given.
 #[tokio::test(start_paused = true)]
 async fn a_finished_phase_over_a_running_container_is_never_evicted() {

@@ -27,15 +27,14 @@ const NAMESPACE: &str = "load";
 const SPARE: usize = 20;
 /// As the loader shares pods out.
 const PODS_PER_BUDGET: usize = 20;
-/// What a drain asks for. Its kubelets and controllers ask for other things.
-const ASKED: [&str; 10] = [
+/// What a drain asks for. Its kubelets and controllers ask for other things, and the API server itself lists PDBs for each eviction.
+const ASKED: [&str; 9] = [
     "GET nodes",
     "LIST nodes",
     "PATCH nodes",
     "GET pods",
     "LIST pods",
     "POST pods/eviction",
-    "LIST poddisruptionbudgets",
     "GET daemonsets",
     "LIST daemonsets",
     "POST selfsubjectaccessreviews",

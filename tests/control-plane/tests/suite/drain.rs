@@ -4,6 +4,8 @@
 #![expect(clippy::disallowed_methods, reason = "it plays the kubelets, and whoever sets up the cluster")]
 
 mod beside_kubectl;
+mod clusters;
+mod webhook;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

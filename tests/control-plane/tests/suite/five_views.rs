@@ -5,6 +5,7 @@
 //! of fence devices, whether a process leads. A view that does not know says so, and shows nothing green.
 #![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
+mod budgets;
 mod seen;
 
 use std::collections::BTreeMap;

@@ -1,10 +1,12 @@
-//! `pod-safety drain --apply` and `kubectl drain` on equal copies of small clusters, with the real API server, scheduler and
-//! workload controllers: ours evicts nothing that kubectl would not, and ends well wherever kubectl does.
+//! `pod-safety drain --apply`, `pod-safety maintain` and `kubectl drain` on equal copies of small clusters, with the real API
+//! server, scheduler and workload controllers: ours evict nothing that kubectl would not, and end well wherever kubectl does.
 //!
 //! The first clusters are told, the others drawn: `POD_SAFETY_DRAINS` says how many.
 
 use std::sync::Mutex;
 
+use super::clusters::{Act, Cluster, DIFFERENCES, Draws, Owner, PLAIN, Pdb, told};
+use super::webhook::{Hook, NAME, Webhook};
 use super::*;
 
 /// How long either may take where something waits for ever.
@@ -13,118 +15,19 @@ const WITHIN: &str = "20s";
 /// So many clusters are drawn.
 const DRAWN: usize = 6;
 
+/// Who drains a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Owner {
-    Deployment,
-    StatefulSet,
-    /// One whose kind the cluster does not have: nothing recreates its pods.
-    Custom,
-    Nobody,
-    DaemonSet,
-    /// A DaemonSet that does not exist, and a DaemonSet of another group.
-    GoneDaemonSet,
-    ForeignDaemonSet,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Pdb {
-    None,
-    /// `minAvailable` as many as there are, `maxUnavailable: 0`, `maxUnavailable: 1`.
-    All,
-    Zero,
-    One,
-    /// Two that select the same pods.
-    Two,
-}
-
-/// What happens two seconds after the cordon.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Act {
-    Nothing,
-    PdbGoes,
-    PdbLowers,
-    PodGoes,
-    /// Before the drain: the namespace is deleted, and its pods go two seconds after the cordon.
-    NamespaceEnds,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Cluster {
-    owner: Owner,
-    replicas: usize,
-    /// Its pods tolerate the cordon, and no other node takes them.
-    comes_back: bool,
-    ready: bool,
-    pdb: Pdb,
-    act: Act,
-    /// `--force`, and our `--evict-unmanaged`.
-    force: bool,
-}
-
-const PLAIN: Cluster = Cluster {
-    owner: Owner::Deployment,
-    replicas: 1,
-    comes_back: false,
-    ready: true,
-    pdb: Pdb::None,
-    act: Act::Nothing,
-    force: false,
-};
-
-fn told() -> Vec<Cluster> {
-    let set = Cluster { owner: Owner::StatefulSet, replicas: 3, ..PLAIN };
-    let custom = Cluster { owner: Owner::Custom, ..PLAIN };
-    vec![
-        Cluster { comes_back: true, ..PLAIN },
-        Cluster { pdb: Pdb::All, act: Act::PdbGoes, ..custom },
-        Cluster { pdb: Pdb::All, act: Act::PdbLowers, ..set },
-        Cluster { pdb: Pdb::Zero, act: Act::PdbGoes, ..PLAIN },
-        Cluster { act: Act::NamespaceEnds, ..custom },
-        Cluster { owner: Owner::GoneDaemonSet, ..PLAIN },
-        Cluster { owner: Owner::GoneDaemonSet, force: true, ..PLAIN },
-        Cluster { owner: Owner::ForeignDaemonSet, ..PLAIN },
-        Cluster { owner: Owner::DaemonSet, ..PLAIN },
-        Cluster { pdb: Pdb::Two, ..set },
-        Cluster { pdb: Pdb::One, ready: false, ..set },
-    ]
-}
-
-/// Draws without a dependency: a step of SplitMix64.
-struct Draws(u64);
-
-impl Draws {
-    fn one<T: Copy>(&mut self, of: &[T]) -> T {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        of[usize::try_from(mixed >> 33).unwrap() % of.len()]
-    }
-
-    fn cluster(&mut self) -> Cluster {
-        let owner = self.one(&[
-            Owner::Deployment,
-            Owner::Deployment,
-            Owner::StatefulSet,
-            Owner::Custom,
-            Owner::Nobody,
-        ]);
-        let pdb = self.one(&[Pdb::None, Pdb::All, Pdb::Zero, Pdb::One, Pdb::Two]);
-        Cluster {
-            owner,
-            replicas: self.one(&[1, 2, 3]),
-            comes_back: self.one(&[false, false, true]),
-            ready: self.one(&[true, true, false]),
-            pdb,
-            act: self.one(&[Act::Nothing, Act::PdbGoes, Act::PdbLowers, Act::PodGoes]),
-            force: self.one(&[true, false]),
-        }
-    }
+enum Who {
+    Drain,
+    Maintain,
+    Kubectl,
 }
 
 /// A copy of a cluster: its namespace, which is also the name of its pool of nodes.
 struct Twin<'a> {
     plane: &'a ControlPlane,
     kubelets: &'a Hollow,
+    webhook: &'a Webhook,
     cluster: Cluster,
     name: String,
 }
@@ -194,6 +97,12 @@ struct Ended {
 impl Twin<'_> {
     fn node(&self) -> String {
         format!("{}-a", self.name)
+    }
+
+    /// Those that are drained.
+    fn nodes(&self) -> Vec<String> {
+        let also = self.cluster.two.then(|| format!("{}-c", self.name));
+        std::iter::once(self.node()).chain(also).collect()
     }
 
     async fn make_node(&self, which: &str) {
@@ -291,6 +200,10 @@ impl Twin<'_> {
     async fn prepare(&self) {
         self.plane.namespace(&self.name).await.unwrap();
         self.make_node("a").await;
+        if self.cluster.two {
+            self.make_node("c").await;
+        }
+        self.webhook.guard(self.plane, &self.name, self.cluster.hook).await;
         self.make_pods().await;
         until("its pods run", async || {
             let pods =
@@ -343,11 +256,16 @@ impl Twin<'_> {
         }
     }
 
-    async fn drained(&self, ours: bool) -> Ended {
+    async fn drained(&self, who: Who) -> Ended {
         self.prepare().await;
-        let (node, timeout) = (self.node(), format!("--timeout={WITHIN}"));
-        let mut args = vec!["drain", &node, &timeout];
-        args.extend(if ours { &["--apply"][..] } else { &["--ignore-daemonsets"] });
+        let (nodes, timeout) = (self.nodes(), format!("--timeout={WITHIN}"));
+        let nodes = nodes.iter().map(String::as_str);
+        let mut args: Vec<&str> = match who {
+            Who::Drain => ["drain", &timeout, "--apply"].into_iter().chain(nodes).collect(),
+            Who::Maintain => ["maintain", &timeout, "--reason=r"].into_iter().chain(nodes).collect(),
+            Who::Kubectl => ["drain", &timeout, "--ignore-daemonsets"].into_iter().chain(nodes).collect(),
+        };
+        let ours = who != Who::Kubectl;
         args.extend(self.cluster.force.then_some(if ours { "--evict-unmanaged" } else { "--force" }));
         let drain = async {
             match ours {
@@ -376,43 +294,75 @@ async fn a_drain_ends_as_kubectls_and_evicts_nothing_more() {
     let drawn = std::env::var("POD_SAFETY_DRAINS").map_or(DRAWN, |count| count.parse().unwrap());
     let mut draws = Draws(53);
     let clusters: Vec<Cluster> = told().into_iter().chain((0..drawn).map(|_| draws.cluster())).collect();
-    let copy = |(index, cluster): (usize, &Cluster), who: &str| Twin {
+    let webhook = Webhook::start().await;
+    plane.install_pod_safety().await.unwrap();
+    let copy = |(index, cluster): (usize, &Cluster), who: Who| Twin {
         plane: &plane,
         kubelets: &kubelets,
+        webhook: &webhook,
         cluster: *cluster,
-        name: format!("{who}-{index}"),
+        name: format!("{who:?}-{index}").to_lowercase(),
     };
     let pairs = async {
         let mut wrong = Vec::new();
         // A few at a time: each waits for most of its time.
-        for some in clusters.iter().enumerate().collect::<Vec<_>>().chunks(6) {
-            let both = some.iter().map(|one| async {
-                let (ours, theirs) = (copy(*one, "ours"), copy(*one, "theirs"));
-                futures::future::join(ours.drained(true), theirs.drained(false)).await
-            });
-            let ends = futures::future::join_all(both).await;
-            for ((_, cluster), (ours, theirs)) in some.iter().zip(ends) {
-                let words = |end: &Ended| {
-                    format!("{} gone, {}", end.gone, if end.well { "well" } else { "not well" })
+        for some in clusters.iter().enumerate().collect::<Vec<_>>().chunks(7) {
+            let all = some.iter().map(|one| async {
+                let [drain, maintain, kubectl] =
+                    [Who::Drain, Who::Maintain, Who::Kubectl].map(|who| (copy(*one, who), who));
+                // It takes one node.
+                let maintain = async {
+                    if one.1.two { None } else { Some(maintain.0.drained(maintain.1).await) }
                 };
-                println!("{cluster:?}: ours {}, kubectl {}", words(&ours), words(&theirs));
-                let returns =
-                    cluster.comes_back && matches!(cluster.owner, Owner::Deployment | Owner::StatefulSet);
-                let is_named = ours.said.contains("after the cordon and stays: it tolerates the cordon");
-                // Whoever deletes pods meanwhile may meet a successor, too.
-                let differ = ours.gone != theirs.gone && cluster.act != Act::PodGoes;
-                let is_unnamed = returns && ours.well && !is_named;
-                if differ || is_unnamed || (theirs.well && !ours.well) {
-                    wrong.push(format!("{cluster:?}\nours: {ours:#?}\nkubectl: {theirs:#?}"));
-                }
+                let (theirs, drained) = (kubectl.0.drained(kubectl.1), drain.0.drained(drain.1));
+                futures::future::join3(theirs, drained, maintain).await
+            });
+            let ends = futures::future::join_all(all).await;
+            for ((_, cluster), (theirs, drained, maintained)) in some.iter().zip(ends) {
+                wrong.extend(compared(cluster, Who::Drain, &drained, &theirs));
+                wrong.extend(maintained.and_then(|ours| compared(cluster, Who::Maintain, &ours, &theirs)));
             }
         }
-        few_rights(&copy((0, &Cluster { owner: Owner::Custom, ..PLAIN }), "few")).await;
+        let fails = Cluster { owner: Owner::Custom, hook: Hook::Fails, ..PLAIN };
+        let (few, fails) = (copy((0, &Cluster { owner: Owner::Custom, ..PLAIN }), Who::Drain), copy((0, &fails), Who::Kubectl));
+        let few = Twin { name: "few".to_owned(), ..few };
+        let fails = Twin { name: "fails".to_owned(), ..fails };
+        futures::future::join(few_rights(&few), a_webhook_that_fails_for_ever(&fails)).await;
         kubelets.stop.store(true, Ordering::SeqCst);
         wrong
     };
     let ((), wrong) = tokio::join!(kubelets.run(&plane), pairs);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// What ours did otherwise than kubectl, if that is no better end.
+fn compared(cluster: &Cluster, who: Who, ours: &Ended, theirs: &Ended) -> Option<String> {
+    let words =
+        |end: &Ended| format!("{} gone, {}", end.gone, if end.well { "well" } else { "not well" });
+    println!("{cluster:?}: {who:?} {}, kubectl {}", words(ours), words(theirs));
+    let returns = cluster.comes_back && matches!(cluster.owner, Owner::Deployment | Owner::StatefulSet);
+    let is_named = ours.said.contains("after the cordon and stays: it tolerates the cordon");
+    let is_better = DIFFERENCES.iter().any(|(hook, _)| *hook == cluster.hook);
+    // Whoever deletes pods meanwhile may meet a successor, too.
+    let differ = ours.gone != theirs.gone && cluster.act != Act::PodGoes && !is_better;
+    let is_unnamed = returns && ours.well && !is_named;
+    // Whoever waits for a webhook, or was refused by one, is told by which.
+    let hides = matches!(cluster.hook, Hook::Denies(_) | Hook::Fails | Hook::Slow) && !ours.said.contains(NAME);
+    let is_wrong = differ || is_unnamed || hides || (theirs.well && !ours.well && !is_better);
+    is_wrong.then(|| format!("{cluster:?}\n{who:?}: {ours:#?}\nkubectl: {theirs:#?}"))
+}
+
+/// Without `--timeout`: it is tried for a minute, and the webhook is named.
+async fn a_webhook_that_fails_for_ever(copy: &Twin<'_>) {
+    copy.prepare().await;
+    let output = pod_safety(copy.plane, &["drain", &copy.node(), "--apply"]).await;
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    for says in [
+        format!("waits, tried for 60s: the API server asks the admission webhook {NAME} first, and that fails"),
+        "not evicted, after 6".to_owned(),
+    ] {
+        assert!(output.stdout.contains(&says), "{says}: not in\n{}", output.stdout);
+    }
 }
 
 /// What `kubectl drain` takes is enough; who has less is told of everything that is missing at once.
@@ -421,7 +371,7 @@ async fn few_rights(copy: &Twin<'_>) {
     let drain = ["drain", &copy.node(), "--apply", "--timeout=60s"];
     let none = copy.plane.user_kubeconfig("nobody", &[]).unwrap();
     let output = copy.plane.pod_safety_once(&none, &drain).await.unwrap();
-    let wanted = ["list nodes", "list pods", "list poddisruptionbudgets", "list statefulsets", "get nodes"];
+    let wanted = ["list pods", "list poddisruptionbudgets", "get nodes"];
     let named = wanted.iter().all(|right| output.stderr.contains(right));
     assert!(output.status.code() == Some(1) && named, "{output:?}");
     let rule = |group: &str, resource: &str, verbs: &[&str]| json!({ "apiGroups": [group], "resources": [resource], "verbs": verbs });

@@ -1,0 +1,135 @@
+//! The small clusters that are drained: those that are told, and those that are drawn.
+
+use super::webhook::Hook;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    Deployment,
+    StatefulSet,
+    /// One whose kind the cluster does not have: nothing recreates its pods.
+    Custom,
+    Nobody,
+    DaemonSet,
+    /// A DaemonSet that does not exist, and a DaemonSet of another group.
+    GoneDaemonSet,
+    ForeignDaemonSet,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pdb {
+    None,
+    /// `minAvailable` as many as there are, `maxUnavailable: 0`, `maxUnavailable: 1`.
+    All,
+    Zero,
+    One,
+    /// Two that select the same pods.
+    Two,
+}
+
+/// What happens two seconds after the cordon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Act {
+    Nothing,
+    PdbGoes,
+    PdbLowers,
+    PodGoes,
+    /// Before the drain: the namespace is deleted, and its pods go two seconds after the cordon.
+    NamespaceEnds,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cluster {
+    pub(super) owner: Owner,
+    pub(super) replicas: usize,
+    /// Its pods tolerate the cordon, and no other node takes them.
+    pub(super) comes_back: bool,
+    pub(super) ready: bool,
+    pub(super) pdb: Pdb,
+    pub(super) act: Act,
+    /// `--force`, and our `--evict-unmanaged`.
+    pub(super) force: bool,
+    /// Two nodes are drained by one command.
+    pub(super) two: bool,
+    pub(super) hook: Hook,
+}
+
+pub(super) const PLAIN: Cluster = Cluster {
+    owner: Owner::Deployment,
+    replicas: 1,
+    comes_back: false,
+    ready: true,
+    pdb: Pdb::None,
+    act: Act::Nothing,
+    force: false,
+    two: false,
+    hook: Hook::None,
+};
+
+pub(super) fn told() -> Vec<Cluster> {
+    let set = Cluster { owner: Owner::StatefulSet, replicas: 3, ..PLAIN };
+    let custom = Cluster { owner: Owner::Custom, ..PLAIN };
+    let hooked = |hook| Cluster { hook, ..custom };
+    vec![
+        Cluster { comes_back: true, ..PLAIN },
+        Cluster { pdb: Pdb::All, act: Act::PdbGoes, ..custom },
+        Cluster { pdb: Pdb::All, act: Act::PdbLowers, ..set },
+        Cluster { pdb: Pdb::Zero, act: Act::PdbGoes, ..PLAIN },
+        Cluster { act: Act::NamespaceEnds, ..custom },
+        Cluster { owner: Owner::GoneDaemonSet, ..PLAIN },
+        Cluster { owner: Owner::GoneDaemonSet, force: true, ..PLAIN },
+        Cluster { owner: Owner::ForeignDaemonSet, ..PLAIN },
+        Cluster { owner: Owner::DaemonSet, ..PLAIN },
+        Cluster { pdb: Pdb::Two, ..set },
+        Cluster { pdb: Pdb::One, ready: false, ..set },
+        Cluster { two: true, pdb: Pdb::One, ..set },
+        Cluster { two: true, owner: Owner::Nobody, replicas: 3, ..PLAIN },
+        hooked(Hook::Denies(403)),
+        hooked(Hook::Denies(404)),
+        hooked(Hook::Denies(409)),
+        hooked(Hook::Denies(429)),
+        hooked(Hook::Denies(500)),
+        hooked(Hook::FailsOnce),
+        hooked(Hook::Fails),
+        hooked(Hook::Slow),
+    ]
+}
+
+/// Where ours ends otherwise than kubectl, and why that is better.
+pub(super) const DIFFERENCES: [(Hook, &str); 2] = [
+    (Hook::Denies(404), "kubectl takes the webhook's 404 for a pod that is gone, and ends well while it runs"),
+    (Hook::FailsOnce, "kubectl gives a pod up whose webhook fails once; ours tries for a minute"),
+];
+
+/// Draws without a dependency: a step of SplitMix64.
+pub(super) struct Draws(pub(super) u64);
+
+impl Draws {
+    fn one<T: Copy>(&mut self, of: &[T]) -> T {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        of[usize::try_from(mixed >> 33).unwrap() % of.len()]
+    }
+
+    pub(super) fn cluster(&mut self) -> Cluster {
+        let owner = self.one(&[
+            Owner::Deployment,
+            Owner::Deployment,
+            Owner::StatefulSet,
+            Owner::Custom,
+            Owner::Nobody,
+        ]);
+        let pdb = self.one(&[Pdb::None, Pdb::All, Pdb::Zero, Pdb::One, Pdb::Two]);
+        Cluster {
+            owner,
+            replicas: self.one(&[1, 2, 3]),
+            comes_back: self.one(&[false, false, true]),
+            ready: self.one(&[true, true, false]),
+            pdb,
+            act: self.one(&[Act::Nothing, Act::PdbGoes, Act::PdbLowers, Act::PodGoes]),
+            force: self.one(&[true, false]),
+            two: self.one(&[true, false, false]),
+            hook: self.one(&[Hook::None, Hook::None, Hook::None, Hook::FailsOnce]),
+        }
+    }
+}

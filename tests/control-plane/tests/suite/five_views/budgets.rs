@@ -1,0 +1,178 @@
+//! PodDisruptionBudgets of every form: the status that the controller writes, `explain pdb`, the plan of a drain, `doctor` and
+//! `status` have the same numbers and the same verdict, and whoever follows the advice gets what it promises.
+
+use pod_safety_control_plane::budgets::{self, Look};
+use pod_safety_control_plane::objects::{self, NodeExt as _, PodExt as _};
+use pod_safety_control_plane::workloads::{self, FLEET, HERD, Kind, STATEFUL_SET};
+use pod_safety_control_plane::{ControlPlane, Options, Who, seen, until};
+use serde_json::{Value, json};
+
+use crate::commands::run;
+
+/// The pods of a budget.
+#[derive(Clone, Copy, Debug)]
+enum Pods {
+    /// So many, all Ready.
+    Ready(usize),
+    /// Three, the last one not Ready, or ended.
+    OneUnready,
+    OneEnded,
+    /// Three, of which the budget selects the first.
+    OneSelected,
+}
+
+impl Pods {
+    const fn count(self) -> usize {
+        match self {
+            Self::Ready(count) => count,
+            Self::OneUnready | Self::OneEnded | Self::OneSelected => 3,
+        }
+    }
+}
+
+/// A row: its name, what manages the pods and how many that wants, the pods, the budget, and how many it allows.
+type Row = (&'static str, Kind, i32, Pods, Value, i32);
+
+fn rows() -> Vec<Row> {
+    let set = |name, pods, spec, allowed| (name, STATEFUL_SET, 3, pods, spec, allowed);
+    let three = Pods::Ready(3);
+    vec![
+        set("least", three, json!({ "minAvailable": 2 }), 1),
+        set("least-percent", three, json!({ "minAvailable": "50%" }), 1),
+        set("most", three, json!({ "maxUnavailable": 1 }), 1),
+        set("most-percent", three, json!({ "maxUnavailable": "34%" }), 2),
+        set("least-zero", three, json!({ "minAvailable": 0 }), 3),
+        set("least-all", three, json!({ "minAvailable": 3 }), 0),
+        set("least-hundred", three, json!({ "minAvailable": "100%" }), 0),
+        set("most-zero", three, json!({ "maxUnavailable": 0 }), 0),
+        set("most-zero-percent", three, json!({ "maxUnavailable": "0%" }), 0),
+        set("unready", Pods::OneUnready, json!({ "maxUnavailable": 1 }), 0),
+        set("always", Pods::OneUnready, json!({ "minAvailable": 3, "unhealthyPodEvictionPolicy": "AlwaysAllow" }), 0),
+        set("ended", Pods::OneEnded, json!({ "minAvailable": 2 }), 0),
+        set("primary", Pods::OneSelected, json!({ "minAvailable": 1 }), 0),
+        set("everything", three, json!({ "minAvailable": 2, "selector": {} }), 1),
+        ("single", STATEFUL_SET, 1, Pods::Ready(1), json!({ "minAvailable": 1 }), 0),
+        // Its unit is no pod: one of it has two.
+        ("pairs", FLEET, 1, Pods::Ready(2), json!({ "minAvailable": 1 }), 1),
+        ("unscaled", HERD, 0, Pods::Ready(1), json!({ "minAvailable": 1 }), 0),
+        ("unscaled-least", HERD, 0, Pods::Ready(2), json!({ "minAvailable": 1 }), 1),
+    ]
+}
+
+async fn set_up(plane: &ControlPlane, (name, kind, replicas, pods, spec, _): &Row) {
+    let api = plane.admin();
+    plane.namespace(name).await.unwrap();
+    objects::create_node(&api, &objects::node(name).with_ready("True")).await.unwrap();
+    let owner = workloads::put(&api, *kind, name, "app", *replicas, None).await.unwrap();
+    for number in 0..pods.count() {
+        let pod_name = format!("app-{number}");
+        let mut pod = objects::pod(name, &pod_name).on_node(name).controlled_by(owner.clone());
+        let is_last = number + 1 == pods.count();
+        if !matches!(pods, Pods::OneSelected) || number == 0 {
+            pod = pod.with_label("app", "app");
+        }
+        let phase = if matches!(pods, Pods::OneEnded) && is_last { "Succeeded" } else { "Running" };
+        objects::create_pod(&api, &pod.with_phase(phase)).await.unwrap();
+        if matches!(pods, Pods::OneUnready) && is_last {
+            let unready = json!({ "conditions": [{ "type": "Ready", "status": "False" }] });
+            let status = serde_json::from_value(unready).unwrap();
+            objects::set_pod_status(&api, name, &pod_name, &status).await.unwrap();
+        }
+    }
+    let mut spec = spec.clone();
+    if spec["selector"].is_null() {
+        spec["selector"] = json!({ "matchLabels": { "app": "app" } });
+    }
+    budgets::put(&api, name, "app", &spec).await.unwrap();
+}
+
+async fn until_allows(plane: &ControlPlane, namespace: &str, allowed: i32) -> Look {
+    until(&format!("{namespace} allows {allowed}"), async || {
+        let look = budgets::look(&plane.admin(), namespace, "app").await.map_err(|error| error.to_string())?;
+        let is_so = look.allowed == allowed && look.observed == look.generation && look.healthy > 0;
+        if is_so { Ok(look) } else { Err(look.to_string()) }
+    })
+    .await
+    .unwrap()
+}
+
+async fn asked(plane: &ControlPlane, args: &[&str]) -> Value {
+    let output = run(plane, &plane.admin_kubeconfig(), &[args, &["-o", "json"]].concat()).await;
+    serde_json::from_str(&output.stdout).unwrap_or_else(|_| panic!("{args:?} {output:?}"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_views_have_the_same_numbers_of_budgets_of_every_form() {
+    let plane = ControlPlane::start(Options::default()).await.unwrap();
+    workloads::define_custom_kinds(&plane.admin()).await.unwrap();
+    let rows = rows();
+    for row in &rows {
+        set_up(&plane, row).await;
+    }
+    let _ours = plane.disruption_controller(Who::Ours).await.unwrap();
+    let mut looks = Vec::new();
+    for (name, .., allowed) in &rows {
+        looks.push(until_allows(&plane, name, *allowed).await);
+    }
+    let (doctor, status) = (asked(&plane, &["doctor"]).await.to_string(), asked(&plane, &["status"]).await);
+    let mut wrong = Vec::new();
+    let mut ways = Vec::new();
+    for ((name, ..), look) in rows.iter().zip(&looks) {
+        let explained = asked(&plane, &["explain", "pdb", "-n", name, "app"]).await;
+        let drained = asked(&plane, &["drain", name]).await;
+        let never = explained["verdict"] == "DisruptionsNeverAllowed";
+        let sum = format!("{} healthy - {} needed = {}", look.healthy, look.desired, look.allowed);
+        let numbers = json!([explained["healthy"], explained["needed"], explained["allowed"]]);
+        if numbers != json!([look.healthy, look.desired, look.allowed]) {
+            wrong.push(format!("{name}: {sum}, explain: {numbers}"));
+        }
+        for pod in drained["pods"].as_array().unwrap().iter().filter(|pod| pod["budget"].is_string()) {
+            let (said, blocked) = (pod["message"].as_str().unwrap(), pod["reason"] == "DisruptionsNeverAllowed");
+            let by_it = pod["action"] == "Evict" || said.contains(&sum);
+            if !by_it || blocked != (never && pod["action"] != "Evict") {
+                wrong.push(format!("{name}: {sum}, {}, drain: {pod}", explained["verdict"]));
+            }
+        }
+        let object = json!(format!("pdb/{name}/app"));
+        let troubles = status["troubles"].as_array().unwrap();
+        let in_status = troubles.iter().any(|one| one["object"] == object && one["reason"] == "DisruptionsNeverAllowed");
+        if in_status != never || doctor.contains(&format!("{name}/app")) != never {
+            wrong.push(format!("{name}: explain {}, status {in_status}, doctor {doctor}", explained["verdict"]));
+        }
+        if never {
+            let way = explained["ways"].as_array().unwrap().iter().find_map(followed);
+            ways.extend(way.map(|(patch, allowed)| (*name, patch, allowed)));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(ways.len() >= 5, "{ways:?}");
+    for (name, patch, allowed) in ways {
+        let args = ["patch", "pdb", "-n", name, "app", "--type=merge", "-p", &patch.to_string()];
+        plane.kubectl(&args).await.unwrap().text().unwrap();
+        until_allows(&plane, name, allowed).await;
+        until("explain says so too", async || {
+            let explained = asked(&plane, &["explain", "pdb", "-n", name, "app"]).await;
+            seen(explained["allowed"] == allowed && explained["verdict"] == "Allows", explained.to_string())
+        })
+        .await
+        .unwrap();
+    }
+}
+
+/// A way out that changes the amount, as a patch, and how many it promises: `maxUnavailable: 1 in place of …`, `1 at a time`.
+fn followed(way: &Value) -> Option<(Value, i32)> {
+    let (change, effect) = (way["change"].as_str()?, way["effect"].as_str()?);
+    let (field, rest) = change.split_once(": ")?;
+    let (amount, _) = rest.split_once(" in place of ")?;
+    let other = match field {
+        "maxUnavailable" => "minAvailable",
+        "minAvailable" => "maxUnavailable",
+        _ => return None,
+    };
+    let amount = amount.parse::<i32>().map_or_else(|_| json!(amount), |number| json!(number));
+    let (promised, _) = effect.split_once(" at a time")?;
+    let mut spec = json!({});
+    spec[field] = amount;
+    spec[other] = Value::Null;
+    Some((json!({ "spec": spec }), promised.rsplit(' ').next()?.parse().ok()?))
+}
