@@ -58,6 +58,11 @@ impl Scene {
     }
 
     fn plan_with(&self, consent: &Consent) -> Plan {
+        self.plans(&["n"], consent).remove(0)
+    }
+
+    /// Of nodes that are drained together.
+    fn plans(&self, nodes: &[&str], consent: &Consent) -> Vec<Plan> {
         let guard = self.world.read();
         let cluster = Cluster {
             view: guard.view(),
@@ -67,9 +72,9 @@ impl Scene {
             budgets_unread: self.budgets_unread,
             now: at(60),
         };
-        let mut plan = plan("n", &cluster, consent);
-        place(std::slice::from_mut(&mut plan), &cluster);
-        plan
+        let mut plans: Vec<Plan> = nodes.iter().map(|node| plan(node, &cluster, consent)).collect();
+        place(&mut plans, &cluster);
+        plans
     }
 
     fn plan(&self) -> Plan {

@@ -148,7 +148,12 @@ mod tests {
             let (connection, deadline) = (api.connection(), env.now() + Duration::from_secs(10));
             let read = connection.send(Call::get("/api/v1/nodes/n")).await.unwrap();
             assert_eq!(cordon_as_read(&connection, "n", &read, deadline).await.ok(), Some(Cordoned::Now));
-            let asked: Vec<String> = api.lines().iter().skip(1).filter_map(|line| Some(line.split_once(' ')?.0.to_owned())).collect();
+            let asked: Vec<String> = api
+                .lines()
+                .iter()
+                .skip(1)
+                .filter_map(|line| Some(line.split_once(' ')?.0.to_owned()))
+                .collect();
             assert_eq!(asked, lines);
         }
     }

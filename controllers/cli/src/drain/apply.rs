@@ -7,11 +7,14 @@ use anyhow::{Context, bail};
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use pod_safety_drain::{Action, Consent, Line, Outcome, Row, Tone, Work};
-use pod_safety_shared::authority::{Cordoned, Eviction, cordon, cordon_as_read, evict, evict_as_read};
+use pod_safety_shared::authority::{
+    Cordoned, Evicted, Eviction, NotEvicted, cordon, cordon_as_read, evict, evict_as_read,
+};
 use pod_safety_shared::client::ApiError;
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::model::Uid;
+use pod_safety_shared::model::{PodKey, Uid};
 use pod_safety_shared::record::error_chain;
+use tokio::sync::Semaphore;
 
 use super::live::Said;
 use super::look::Look;
@@ -24,6 +27,9 @@ const LOOK_EACH: Duration = Duration::from_secs(1);
 
 /// So long after the first eviction it is looked first; then ever more rarely.
 const FIRST_LOOK: Duration = Duration::from_millis(250);
+
+/// So many evictions are under way together: a few requests of a person beside the hundreds that an API server takes.
+const EVICTIONS: usize = 64;
 
 /// The shortest pause between two rounds.
 const BREATH: Duration = Duration::from_millis(50);
@@ -51,6 +57,20 @@ pub(super) struct Apply {
     pub(super) look: Look,
     pub(super) timeout: Option<Duration>,
     pub(super) said: Said,
+    /// Turns of evictions, of all nodes.
+    evictions: Semaphore,
+}
+
+impl Apply {
+    pub(super) const fn new(
+        session: Session,
+        consent: Consent,
+        look: Look,
+        timeout: Option<Duration>,
+        said: Said,
+    ) -> Self {
+        Self { session, consent, look, timeout, said, evictions: Semaphore::const_new(EVICTIONS) }
+    }
 }
 
 /// How the drain of a node ended.
@@ -159,22 +179,13 @@ impl OneNode<'_> {
 
     /// Evicts and waits until everything that was taken on is gone or given up. Gives back whether the node was read since.
     async fn rounds(&self, work: &mut Work) -> anyhow::Result<bool> {
-        let Session { connection, env } = &self.apply.session;
+        let env = &self.apply.session.env;
         let (mut pause, mut look_at, mut is_read) = (FIRST_LOOK, None, false);
         let mut sent = FuturesUnordered::new();
         while !work.is_over() {
             for (index, pod) in work.due(env.now()) {
                 work.asked(index);
-                let listed = self.apply.look.listed(&pod.uid, env.now());
-                sent.push(async move {
-                    let eviction = Eviction { pod, dry_run: false };
-                    let deadline = env.now() + FOR_EVER;
-                    let answer = match listed {
-                        Some(read) => evict_as_read(connection, env, &eviction, &read, deadline).await,
-                        None => evict(connection, env, &eviction, deadline).await,
-                    };
-                    (index, answer)
-                });
+                sent.push(async move { (index, self.evict(pod).await) });
             }
             let look = work.ends().then(|| *look_at.get_or_insert(env.now() + pause));
             if look.is_some_and(|at| env.now() >= at) {
@@ -197,6 +208,19 @@ impl OneNode<'_> {
             }
         }
         Ok(is_read)
+    }
+
+    /// One eviction, of a pod that was listed just now or is read again.
+    async fn evict(&self, pod: PodKey) -> Result<Evicted, NotEvicted> {
+        let Apply { session: Session { connection, env }, look, evictions, .. } = self.apply;
+        // It is never closed.
+        let _turn = evictions.acquire().await.ok();
+        let (listed, deadline) = (look.listed(&pod.uid, env.now()), env.now() + FOR_EVER);
+        let eviction = Eviction { pod, dry_run: false };
+        match listed {
+            Some(read) => evict_as_read(connection, env, &eviction, &read, deadline).await,
+            None => evict(connection, env, &eviction, deadline).await,
+        }
     }
 
     /// The API server is in trouble: says so, and gives it time.
@@ -230,11 +254,14 @@ impl OneNode<'_> {
         }
         self.tell_all(work.left(seen))?;
         let (how, left) = (ended_how(exit), count.all - count.gone);
-        let text = format!(
-            "node/{0} {how} after {seconds}s: {1} gone, {left} left. It stays cordoned. To undo that: kubectl uncordon {0}",
-            self.node, count.gone
-        );
+        let text =
+            format!("node/{} not drained{how} after {seconds}s: {} gone, {left} left", self.node, count.gone);
         self.say(Tone::Bad, text)?;
+        let text = format!(
+            "node/{0} stays cordoned. The same command continues; to undo: kubectl uncordon {0}",
+            self.node
+        );
+        self.say(Tone::Attention, text)?;
         Ok(exit)
     }
 
@@ -256,10 +283,10 @@ fn drained_in(node: &str, gone: usize, seconds: u64) -> String {
 }
 
 /// Why it ended before everything was gone.
-pub(super) const fn ended_how(exit: Exit) -> &'static str {
+const fn ended_how(exit: Exit) -> &'static str {
     match exit {
-        Exit::TimedOut => "the time is up",
-        Exit::Interrupted => "stopped",
-        Exit::Fine | Exit::Blocked | Exit::Refused | Exit::Unknown => "not drained",
+        Exit::TimedOut => ", the time is up",
+        Exit::Interrupted => ", stopped",
+        Exit::Fine | Exit::Blocked | Exit::Refused | Exit::Unknown => "",
     }
 }

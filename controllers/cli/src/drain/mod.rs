@@ -147,7 +147,7 @@ impl Args {
         session.announce();
         look.may_apply(&session, &plans).await?;
         let said = live::Said::of(live::Live::of_stdout(paint), paint, nodes.len());
-        let apply = apply::Apply { session, consent, look, timeout: self.timeout, said };
+        let apply = apply::Apply::new(session, consent, look, self.timeout, said);
         let Drained { exit, .. } = apply.run(&plans, self.parallel.into(), self.try_anyway).await?;
         if exit == Exit::Fine {
             let which = self.selector.map_or_else(|| nodes.join(" "), |labels| format!("-l {labels:?}"));
@@ -200,7 +200,7 @@ pub(super) async fn apply(
     plan: Plan,
 ) -> anyhow::Result<Drained> {
     let said = live::Said::of(live::Live::of_stdout(paint), paint, 1);
-    let apply = apply::Apply { session: session.clone(), consent, look, timeout: Some(timeout), said };
+    let apply = apply::Apply::new(session.clone(), consent, look, Some(timeout), said);
     apply.run(&[plan], 1, false).await
 }
 

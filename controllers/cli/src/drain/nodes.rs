@@ -11,7 +11,7 @@ use pod_safety_shared::model::Uid;
 use pod_safety_shared::record::error_chain;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::apply::{Apply, Drained, OneNode, ended_how};
+use super::apply::{Apply, Drained, OneNode};
 use super::page;
 use crate::{Exit, clean, plural, print, say};
 
@@ -80,8 +80,8 @@ impl Apply {
         };
         tokio::select! {
             biased;
-            exit = stopped => {
-                self.not_even_cordoned(all, exit)?;
+            _ = stopped => {
+                self.not_even_cordoned(all)?;
                 Ok(None)
             }
             done = cordons => Ok(Some(done)),
@@ -89,16 +89,14 @@ impl Apply {
     }
 
     /// It ended while the nodes were being cordoned.
-    fn not_even_cordoned(&self, all: &[OneNode<'_>], exit: Exit) -> anyhow::Result<()> {
-        let how = ended_how(exit);
+    fn not_even_cordoned(&self, all: &[OneNode<'_>]) -> anyhow::Result<()> {
         let text = match all {
             [one] => format!(
-                "node/{0} {how} while it was being cordoned: no pod was evicted; kubectl get node {0} shows whether it is",
+                "node/{0} not drained, stopped while it was being cordoned: no pod was evicted; kubectl get node {0} shows whether it is",
                 one.node
             ),
-            _ => format!(
-                "{how} while nodes were being cordoned: no pod was evicted; kubectl get nodes shows which are"
-            ),
+            _ => "stopped while nodes were being cordoned: no pod was evicted; kubectl get nodes shows which are"
+                .to_owned(),
         };
         self.said.all(false, &text, self.session.env.clock.wall())
     }
@@ -109,7 +107,7 @@ impl Apply {
         for plan in stops {
             let is_in_the_way = |row: &&Row| matches!(row.action, Action::Unagreed | Action::Unsafe);
             let rows: Vec<_> = plan.rows.iter().filter(is_in_the_way).cloned().collect();
-            text.push_str(&format!("{}: {}.\n", plan.node, page::summary(&plan.summary())));
+            text.push_str(&format!("Plan for {}: {}.\n", plan.node, page::summary(&plan.summary())));
             if plan.unreadable > 0 {
                 text.push_str("Some pods of this cluster cannot be read, and may be on this node.\n");
             }
@@ -117,7 +115,7 @@ impl Apply {
                 text.push_str(&page::table(&rows, self.said.paint));
             }
         }
-        text.push_str(&page::not_begun(stops));
+        text.push_str(&self.said.paint.lines(&page::not_begun(stops)));
         print(&text).context("writing to stdout")?;
         let is_unsafe = stops.iter().any(|plan| plan.is_unsafe());
         Ok(if is_unsafe { Exit::Refused } else { Exit::Blocked })
@@ -178,4 +176,43 @@ const fn worse(one: Exit, other: Exit) -> Exit {
         }
     }
     if rank(one) < rank(other) { other } else { one }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::Cli;
+
+    #[test]
+    fn nodes_are_named_or_selected() {
+        for (args, right) in [
+            ("drain a", true),
+            ("drain a node/b --apply --parallel 16", true),
+            ("drain -l pool=old --apply", true),
+            ("drain", false),
+            ("drain a -l pool=old", false),
+            ("drain a --apply --parallel 0", false),
+        ] {
+            let parsed = Cli::try_parse_from(std::iter::once("pod-safety").chain(args.split(' ')));
+            assert_eq!(parsed.is_ok(), right, "{args}: {parsed:?}");
+        }
+    }
+
+    #[test]
+    fn of_several_ends_the_exit_code_is_of_the_one_that_says_most() {
+        use Exit::{Blocked, Fine, Interrupted, Refused, TimedOut};
+        for (ends, wanted) in [
+            (&[Fine, Fine][..], Fine),
+            (&[Fine, TimedOut, Fine], TimedOut),
+            (&[TimedOut, Blocked], Blocked),
+            (&[Blocked, Refused], Refused),
+            (&[Interrupted, Refused], Interrupted),
+        ] {
+            let worst = ends.iter().copied().fold(Fine, worse);
+            let reversed = ends.iter().rev().copied().fold(Fine, worse);
+            assert_eq!((worst, reversed), (wanted, wanted), "{ends:?}");
+        }
+    }
 }

@@ -228,23 +228,24 @@ pub(super) fn page(plans: &[Plan], missing: &[Right], next: &str, paint: Paint) 
     let mut text = plans.iter().map(|plan| of_one(plan, paint)).collect::<Vec<_>>().join("\n");
     if !missing.is_empty() {
         let lacking = rights::lacking(missing);
-        let line = format!("{} The plan rests on what you may read: {lacking}.", paint.mark(Tone::Attention));
-        let _infallible = writeln!(text, "{}", paint.tone(Tone::Attention, &line));
+        let line = format!("The plan rests on what you may read: {lacking}.");
+        text.push_str(&paint.marked(Tone::Attention, &line));
     }
     let rows = || plans.iter().flat_map(|plan| &plan.rows);
+    let mut notes = String::new();
     if rows().next().is_some() {
-        text.push_str(
+        notes.push_str(
             "\nBY: \"dry run\" is the API server's own answer, \"listed\" is calculated from its objects. ",
         );
-        text.push_str("GOES TO is a fit check of requests, labels and taints");
+        notes.push_str("GOES TO is a fit check of requests, labels and taints");
         let unseen = |row: &Row| matches!(row.place, Some(Place::Node { unseen: true, .. }));
-        text.push_str(if rows().any(unseen) { "; \"?\" " } else { ".\n" });
+        notes.push_str(if rows().any(unseen) { "; \"?\" " } else { ".\n" });
         if rows().any(unseen) {
-            let _infallible = writeln!(text, "{NOT_LOOKED_AT}.");
+            let _infallible = writeln!(notes, "{NOT_LOOKED_AT}.");
         }
     }
-    let _infallible = writeln!(text, "\nNothing was changed. {next}");
-    text
+    let _infallible = writeln!(notes, "\nNothing was changed. {next}");
+    text + &paint.lines(&notes)
 }
 
 fn of_one(plan: &Plan, paint: Paint) -> String {
@@ -255,18 +256,14 @@ fn of_one(plan: &Plan, paint: Paint) -> String {
     };
     if !plan.node_ready {
         let line = format!(
-            "{} {node} is not Ready: evicted pods stay Terminating until its kubelet reports that they terminated.",
-            paint.mark(Tone::Attention)
+            "{node} is not Ready: evicted pods stay Terminating until its kubelet reports that they terminated."
         );
-        let _infallible = writeln!(text, "{}", paint.tone(Tone::Attention, &line));
+        text.push_str(&paint.marked(Tone::Attention, &line));
     }
     if plan.unreadable > 0 {
         let many = plural(plan.unreadable, "pod");
-        let line = format!(
-            "{} {many} of this cluster cannot be read, and may be on this node.",
-            paint.mark(Tone::Bad)
-        );
-        let _infallible = writeln!(text, "{}", paint.tone(Tone::Bad, &line));
+        let line = format!("{many} of this cluster cannot be read, and may be on this node.");
+        text.push_str(&paint.marked(Tone::Bad, &line));
     }
     if !plan.rows.is_empty() {
         text.push('\n');

@@ -42,6 +42,29 @@ fn a_pod_fits_to_the_last_thousandth_of_cpu_and_byte_of_memory() {
     }
 }
 
+/// Each was said to go to the other node, which is cordoned too.
+#[test]
+fn bug_pods_of_nodes_that_are_drained_together_were_to_go_to_each_other() {
+    let mut scene = scene();
+    let offers = json!({ "cpu": "1", "memory": "4Gi", "pods": "10" });
+    for name in ["m", "other"] {
+        scene.node(&node(name).set("/status/allocatable", offers.clone()));
+    }
+    for (name, on) in [("a-0", "n"), ("a-1", "m")] {
+        let containers = requests(&[json!({ "cpu": "1" })])["containers"].clone();
+        scene.pod(&replica("a", name).set("/spec/containers", containers).set("/spec/nodeName", json!(on)));
+    }
+    let places = |nodes: &[&str]| -> Vec<Option<Place>> {
+        let plans = scene.plans(nodes, &Consent::default());
+        plans.iter().map(|plan| plan.rows[0].place.clone()).collect()
+    };
+    let other = Some(Place::Node { name: "other".to_owned(), unseen: false });
+    // There is room for one of them.
+    let nowhere = Some(Place::Nowhere("0 of 1 other nodes: 1 too little cpu".to_owned()));
+    assert_eq!(places(&["n", "m"]), [other.clone(), nowhere]);
+    assert_eq!(places(&["n"]), [other]);
+}
+
 #[test]
 fn what_runs_there_and_what_goes_there_takes_its_room() {
     for (runs, asks, wanted) in [

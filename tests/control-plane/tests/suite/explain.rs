@@ -327,7 +327,8 @@ async fn a_drain_ends_when_its_time_is_up(plane: &ControlPlane) {
         "pod/shop/soon-0 waits: The disruption budget soon needs 2 healthy pods and has 2 currently",
         "pod/shop/soon-1 waits: The disruption budget soon needs 2 healthy pods and has 2 currently",
         "pod/shop/soon-2 still exists: evicted, terminates within 5s",
-        "node/soon the time is up after 4s: 0 gone, 3 left. It stays cordoned. To undo that: kubectl uncordon soon",
+        "node/soon not drained, the time is up after 4s: 0 gone, 3 left",
+        "node/soon stays cordoned. The same command continues; to undo: kubectl uncordon soon",
     ] {
         assert!(log.contains(says), "{says}: not in\n{log}");
     }
@@ -349,13 +350,11 @@ async fn ctrl_c_says_what_goes_on_without_it(plane: &ControlPlane) {
     let log = drain.log_text();
     assert_eq!(ended.code(), Some(1), "{log}");
     let last: Vec<&str> =
-        log.lines().rev().take(4).filter_map(|line| line.split_once(' ')).map(|(_, text)| text).collect();
-    assert!(last[0].starts_with("node/soon stopped after "), "{log}");
-    assert!(
-        last[0].ends_with("0 gone, 3 left. It stays cordoned. To undo that: kubectl uncordon soon"),
-        "{log}"
-    );
-    for (line, says) in last[1..].iter().zip([
+        log.lines().rev().take(5).filter_map(|line| line.split_once(' ')).map(|(_, text)| text).collect();
+    assert!(last[0].starts_with("node/soon stays cordoned."), "{log}");
+    assert!(last[1].starts_with("node/soon not drained, stopped after "), "{log}");
+    assert!(last[1].ends_with("0 gone, 3 left"), "{log}");
+    for (line, says) in last[2..].iter().zip([
         "soon-2 still exists: terminating already",
         "soon-1 still exists",
         "soon-0 still exists",
@@ -389,7 +388,10 @@ async fn ctrl_c_on_a_terminal_leaves_no_half_line(plane: &ControlPlane) {
     // What a person then sees: of each line what stands behind the last return.
     let lines: Vec<&str> = shown.lines().filter_map(|line| line.rsplit("\r\u{1b}[K").next()).collect();
     let last = lines.last().unwrap();
-    assert!(last.contains("node/soon stopped after ") && last.contains("It stays cordoned"), "{shown:?}");
+    assert!(
+        last.contains("node/soon stays cordoned") && shown.contains("not drained, stopped after"),
+        "{shown:?}"
+    );
     let half = lines.iter().any(|line| line.contains("of 3 gone") || line.contains("^C"));
     assert!(!half, "{shown:?}");
 }

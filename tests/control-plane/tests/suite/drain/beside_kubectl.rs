@@ -311,9 +311,8 @@ async fn a_drain_ends_as_kubectls_and_evicts_nothing_more() {
                 let [drain, maintain, kubectl] =
                     [Who::Drain, Who::Maintain, Who::Kubectl].map(|who| (copy(*one, who), who));
                 // It takes one node.
-                let maintain = async {
-                    if one.1.two { None } else { Some(maintain.0.drained(maintain.1).await) }
-                };
+                let maintain =
+                    async { if one.1.two { None } else { Some(maintain.0.drained(maintain.1).await) } };
                 let (theirs, drained) = (kubectl.0.drained(kubectl.1), drain.0.drained(drain.1));
                 futures::future::join3(theirs, drained, maintain).await
             });
@@ -324,7 +323,10 @@ async fn a_drain_ends_as_kubectls_and_evicts_nothing_more() {
             }
         }
         let fails = Cluster { owner: Owner::Custom, hook: Hook::Fails, ..PLAIN };
-        let (few, fails) = (copy((0, &Cluster { owner: Owner::Custom, ..PLAIN }), Who::Drain), copy((0, &fails), Who::Kubectl));
+        let (few, fails) = (
+            copy((0, &Cluster { owner: Owner::Custom, ..PLAIN }), Who::Drain),
+            copy((0, &fails), Who::Kubectl),
+        );
         let few = Twin { name: "few".to_owned(), ..few };
         let fails = Twin { name: "fails".to_owned(), ..fails };
         futures::future::join(few_rights(&few), a_webhook_that_fails_for_ever(&fails)).await;
@@ -337,8 +339,7 @@ async fn a_drain_ends_as_kubectls_and_evicts_nothing_more() {
 
 /// What ours did otherwise than kubectl, if that is no better end.
 fn compared(cluster: &Cluster, who: Who, ours: &Ended, theirs: &Ended) -> Option<String> {
-    let words =
-        |end: &Ended| format!("{} gone, {}", end.gone, if end.well { "well" } else { "not well" });
+    let words = |end: &Ended| format!("{} gone, {}", end.gone, if end.well { "well" } else { "not well" });
     println!("{cluster:?}: {who:?} {}, kubectl {}", words(ours), words(theirs));
     let returns = cluster.comes_back && matches!(cluster.owner, Owner::Deployment | Owner::StatefulSet);
     let is_named = ours.said.contains("after the cordon and stays: it tolerates the cordon");
@@ -347,7 +348,8 @@ fn compared(cluster: &Cluster, who: Who, ours: &Ended, theirs: &Ended) -> Option
     let differ = ours.gone != theirs.gone && cluster.act != Act::PodGoes && !is_better;
     let is_unnamed = returns && ours.well && !is_named;
     // Whoever waits for a webhook, or was refused by one, is told by which.
-    let hides = matches!(cluster.hook, Hook::Denies(_) | Hook::Fails | Hook::Slow) && !ours.said.contains(NAME);
+    let hides =
+        matches!(cluster.hook, Hook::Denies(_) | Hook::Fails | Hook::Slow) && !ours.said.contains(NAME);
     let is_wrong = differ || is_unnamed || hides || (theirs.well && !ours.well && !is_better);
     is_wrong.then(|| format!("{cluster:?}\n{who:?}: {ours:#?}\nkubectl: {theirs:#?}"))
 }
@@ -358,7 +360,9 @@ async fn a_webhook_that_fails_for_ever(copy: &Twin<'_>) {
     let output = pod_safety(copy.plane, &["drain", &copy.node(), "--apply"]).await;
     assert_eq!(output.status.code(), Some(3), "{output:?}");
     for says in [
-        format!("waits, tried for 60s: the API server asks the admission webhook {NAME} first, and that fails"),
+        format!(
+            "waits, tried for 60s: the API server asks the admission webhook {NAME} first, and that fails"
+        ),
         "not evicted, after 6".to_owned(),
     ] {
         assert!(output.stdout.contains(&says), "{says}: not in\n{}", output.stdout);

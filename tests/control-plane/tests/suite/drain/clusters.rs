@@ -96,7 +96,10 @@ pub(super) fn told() -> Vec<Cluster> {
 
 /// Where ours ends otherwise than kubectl, and why that is better.
 pub(super) const DIFFERENCES: [(Hook, &str); 2] = [
-    (Hook::Denies(404), "kubectl takes the webhook's 404 for a pod that is gone, and ends well while it runs"),
+    (
+        Hook::Denies(404),
+        "kubectl takes the webhook's 404 for a pod that is gone, and ends well while it runs",
+    ),
     (Hook::FailsOnce, "kubectl gives a pod up whose webhook fails once; ours tries for a minute"),
 ];
 

@@ -135,6 +135,8 @@ impl Guarded {
         let log = OpenOptions::new().create(true).append(true).open(self.folder.join("log")).unwrap();
         let agent = Command::new(&self.program)
             .args(["run", "--node", &self.name, "--namespace", NAMESPACE, "--server", "127.0.0.1", "--gated"])
+            // Nobody serves it: an agent asks no proxy.
+            .env("HTTPS_PROXY", "http://127.0.0.1:1")
             .args(["--port", &self.port.to_string(), "--timeout", "4", "--interval", "1", "--late", "2"])
             .args(["--account", &path("account"), "--keeper", &path("keeper"), "--marks", &path("run")])
             .args(["--record", &path("record"), "--proc", &path("proc"), "--cgroups", &path("cgroups")])
