@@ -191,7 +191,7 @@ impl OneNode<'_> {
             if look.is_some_and(|at| env.now() >= at) {
                 let there = self.again().await?;
                 self.tell_all(work.seen(&there))?;
-                (is_read, pause) = (true, (pause * 2).min(LOOK_EACH));
+                (is_read, pause) = (true, (pause * 3 / 2).min(LOOK_EACH));
                 look_at = None;
                 continue;
             }

@@ -108,7 +108,7 @@ impl Took {
 pub(crate) async fn run(plan: Drains) -> Result<String> {
     let ours = std::path::absolute(&plan.pod_safety)?;
     let scenes = [(plan.one_by_one, 1), (plan.nodes, plan.parallel)];
-    let mut text = String::new();
+    let (mut text, mut lines) = (String::new(), String::new());
     for (nodes, parallel) in scenes.into_iter().filter(|(nodes, _)| *nodes > 0) {
         let scene = Scene { nodes, parallel };
         let mut took = Vec::new();
@@ -120,9 +120,10 @@ pub(crate) async fn run(plan: Drains) -> Result<String> {
             }
         }
         text.push_str(&shown_of(&plan, scene, &took));
+        lines.push_str(&line_of(&plan, scene, &took));
     }
     if let Some(docs) = &plan.docs {
-        write(docs, &text)?;
+        write(docs, &lines)?;
     }
     Ok(text)
 }
@@ -191,38 +192,54 @@ async fn command(ours: &Path, kubeconfig: &Path, scene: Scene, who: Who, nodes: 
     })
 }
 
-/// A table of a scene: the means of the rounds, ratios first.
-fn shown_of(plan: &Drains, scene: Scene, took: &[(Who, Took)]) -> String {
+/// What is compared, as the means of the rounds: how many times as good, ours, and kubectl's.
+fn compared(took: &[(Who, Took)]) -> [(&'static str, [String; 3]); 5] {
     let mean = |who: Who, of: fn(&Took) -> f64| {
         let all: Vec<f64> = took.iter().filter(|(one, _)| *one == who).map(|(_, took)| of(took)).collect();
         all.iter().sum::<f64>() / number(all.len()).max(1.0)
     };
-    let row = |what: &str, of: fn(&Took) -> f64| {
+    let row = |what: &'static str, of: fn(&Took) -> f64| {
         let (ours, theirs) = (mean(Who::Ours, of), mean(Who::Kubectl, of));
-        let better =
-            ratio(Some(theirs), Some(ours)).map_or_else(String::new, |of| format!("{} ×", shown(Some(of))));
-        [what.to_owned(), better, shown(Some(ours)), shown(Some(theirs))]
+        (what, [ratio(Some(theirs), Some(ours)), Some(ours), Some(theirs)].map(shown))
     };
-    let rows = [
+    [
         row("seconds", |took| took.seconds),
         row("requests", Took::asked),
         row("own CPU, s", |took| took.usage.cpu),
         row("memory at its peak, MiB", |took| took.usage.memory),
         row("API server CPU, s", |took| took.api_cpu),
-    ];
+    ]
+}
+
+fn head(plan: &Drains, scene: Scene) -> String {
     let how = match scene.parallel {
         1 => "one after the other".to_owned(),
         many => format!("{many} at a time"),
     };
-    let head = format!("{} nodes of {} pods, {how}", scene.nodes, plan.pods);
-    table([&*head, "better by", "pod-safety", "kubectl"], rows.into_iter()) + "\n"
+    format!("{} nodes of {} pods, {how}", scene.nodes, plan.pods)
 }
 
-fn write(docs: &Path, tables: &str) -> Result<()> {
+/// A table of a scene, ratios first.
+fn shown_of(plan: &Drains, scene: Scene, took: &[(Who, Took)]) -> String {
+    let rows = compared(took)
+        .map(|(what, [better, ours, theirs])| [what.to_owned(), format!("{better} ×"), ours, theirs]);
+    table([&*head(plan, scene), "better by", "pod-safety", "kubectl"], rows.into_iter()) + "\n"
+}
+
+/// The same in a line, for the page.
+fn line_of(plan: &Drains, scene: Scene, took: &[(Who, Took)]) -> String {
+    let cells = compared(took)
+        .map(|(what, [better, ours, theirs])| format!("{what}: {better} × ({ours} and {theirs})"));
+    format!("- {}: {}\n", head(plan, scene), cells.join("; "))
+}
+
+fn write(docs: &Path, lines: &str) -> Result<()> {
     let Origin { command, commit, date, machine, .. } = Origin::this(Vec::new());
     let file = docs.join(PAGE);
     let page = std::fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
-    let text = format!("{tables}Commit `{commit}`, {date}, `{command}`; {machine}.\n");
+    let text = format!(
+        "How many times as good (pod-safety and kubectl):\n\n{lines}\nCommit `{commit}`, {date}, `{command}`; {machine}.\n"
+    );
     Ok(std::fs::write(&file, page::filled(&page, "drains", &text)?)?)
 }
 
@@ -259,5 +276,12 @@ mod tests {
         );
         assert!(text.contains("| seconds | 3.00 × | 2.00 | 6.00 |\n"), "{text}");
         assert!(text.contains("| requests | 1.00 × | 4.00 | 4.00 |\n"), "{text}");
+        let line = line_of(&plan, Scene { nodes: 5, parallel: 1 }, &all);
+        assert!(
+            line.starts_with(
+                "- 5 nodes of 10 pods, one after the other: seconds: 3.00 × (2.00 and 6.00); requests"
+            ),
+            "{line}"
+        );
     }
 }

@@ -107,30 +107,26 @@ async fn asked(plane: &ControlPlane, args: &[&str]) -> Value {
     serde_json::from_str(&output.stdout).unwrap_or_else(|_| panic!("{args:?} {output:?}"))
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn all_views_have_the_same_numbers_of_budgets_of_every_form() {
-    let plane = ControlPlane::start(Options::default()).await.unwrap();
-    workloads::define_custom_kinds(&plane.admin()).await.unwrap();
-    let rows = rows();
-    for row in &rows {
-        set_up(&plane, row).await;
+/// What `doctor` and `status` say of all of them.
+struct Views {
+    doctor: String,
+    status: Value,
+}
+
+impl Views {
+    async fn of(plane: &ControlPlane) -> Self {
+        let (doctor, status) = (asked(plane, &["doctor"]).await, asked(plane, &["status"]).await);
+        let checks = doctor["checks"].as_array().unwrap().iter();
+        let mut says = checks
+            .filter(|check| check["check"] == "PodDisruptionBudgets")
+            .map(|check| check["what"].as_str().unwrap());
+        let doctor = says.find(|what| what.starts_with("never allow")).unwrap().to_owned();
+        Self { doctor, status }
     }
-    let _ours = plane.disruption_controller(Who::Ours).await.unwrap();
-    let mut looks = Vec::new();
-    for (name, .., allowed) in &rows {
-        looks.push(until_allows(&plane, name, *allowed).await);
-    }
-    let (doctor, status) = (asked(&plane, &["doctor"]).await, asked(&plane, &["status"]).await);
-    let is_of_budgets = |check: &&Value| {
-        check["check"] == "PodDisruptionBudgets" && check["what"].as_str().unwrap().starts_with("never allow")
-    };
-    let doctor =
-        doctor["checks"].as_array().unwrap().iter().find(is_of_budgets).unwrap()["what"].as_str().unwrap();
-    let mut wrong = Vec::new();
-    let (mut ways, mut all) = (Vec::new(), 0);
-    for ((name, ..), look) in rows.iter().zip(&looks) {
-        let explained = asked(&plane, &["explain", "pdb", "-n", name, "app"]).await;
-        let drained = asked(&plane, &["drain", name]).await;
+
+    /// What a view says otherwise than the controller and `explain`, of a budget and of the pods of the node of its name.
+    fn contradictions(&self, name: &str, look: &Look, explained: &Value, drained: &Value) -> Vec<String> {
+        let mut wrong = Vec::new();
         let never = explained["verdict"] == "DisruptionsNeverAllowed";
         let sum = match look.healthy < look.desired {
             true => format!("{} healthy of {} needed", look.healthy, look.desired),
@@ -149,38 +145,66 @@ async fn all_views_have_the_same_numbers_of_budgets_of_every_form() {
             }
         }
         let object = json!(format!("pdb/{name}/app"));
-        let troubles = status["troubles"].as_array().unwrap();
+        let mut troubles = self.status["troubles"].as_array().unwrap().iter();
         let in_status =
-            troubles.iter().any(|one| one["object"] == object && one["reason"] == "DisruptionsNeverAllowed");
+            troubles.any(|one| one["object"] == object && one["reason"] == "DisruptionsNeverAllowed");
         // It shows the first few, and how many more there are.
-        let in_doctor = doctor.split(&[' ', ','][..]).any(|word| word == format!("{name}/app"));
+        let in_doctor = self.doctor.split(&[' ', ','][..]).any(|word| word == format!("{name}/app"));
         if in_status != never || (in_doctor && !never) {
             wrong.push(format!(
-                "{name}: explain {}, status {in_status}, doctor {doctor}",
-                explained["verdict"]
+                "{name}: {}, status {in_status}, doctor {}",
+                explained["verdict"], self.doctor
             ));
         }
-        all += usize::from(never);
-        if never {
+        wrong
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_views_have_the_same_numbers_of_budgets_of_every_form() {
+    let plane = ControlPlane::start(Options::default()).await.unwrap();
+    workloads::define_custom_kinds(&plane.admin()).await.unwrap();
+    let rows = rows();
+    for row in &rows {
+        set_up(&plane, row).await;
+    }
+    let _ours = plane.disruption_controller(Who::Ours).await.unwrap();
+    let mut looks = Vec::new();
+    for (name, .., allowed) in &rows {
+        looks.push(until_allows(&plane, name, *allowed).await);
+    }
+    let views = Views::of(&plane).await;
+    let (mut wrong, mut ways, mut never) = (Vec::new(), Vec::new(), 0);
+    for ((name, ..), look) in rows.iter().zip(&looks) {
+        let explained = asked(&plane, &["explain", "pdb", "-n", name, "app"]).await;
+        let drained = asked(&plane, &["drain", name]).await;
+        wrong.extend(views.contradictions(name, look, &explained, &drained));
+        if explained["verdict"] == "DisruptionsNeverAllowed" {
+            never += 1;
             let way = explained["ways"].as_array().unwrap().iter().find_map(followed);
             ways.extend(way.map(|(patch, allowed)| (*name, patch, allowed)));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    let shown = doctor.matches("/app").count();
-    assert!(doctor.ends_with(&format!("and {} more", all - shown)), "{all} never allow: {doctor}");
+    let shown = views.doctor.matches("/app").count();
+    assert!(views.doctor.ends_with(&format!("and {} more", never - shown)), "{never}: {}", views.doctor);
     assert!(ways.len() >= 5, "{ways:?}");
     for (name, patch, allowed) in ways {
-        let args = ["patch", "pdb", "-n", name, "app", "--type=merge", "-p", &patch.to_string()];
-        plane.kubectl(&args).await.unwrap().text().unwrap();
-        until_allows(&plane, name, allowed).await;
-        until("explain says so too", async || {
-            let explained = asked(&plane, &["explain", "pdb", "-n", name, "app"]).await;
-            seen(explained["allowed"] == allowed && explained["verdict"] == "Allows", explained.to_string())
-        })
-        .await
-        .unwrap();
+        follow(&plane, name, &patch, allowed).await;
     }
+}
+
+/// The promised number is allowed.
+async fn follow(plane: &ControlPlane, name: &str, patch: &Value, allowed: i32) {
+    let args = ["patch", "pdb", "-n", name, "app", "--type=merge", "-p", &patch.to_string()];
+    plane.kubectl(&args).await.unwrap().text().unwrap();
+    until_allows(plane, name, allowed).await;
+    until("explain says so too", async || {
+        let explained = asked(plane, &["explain", "pdb", "-n", name, "app"]).await;
+        seen(explained["allowed"] == allowed && explained["verdict"] == "Allows", explained.to_string())
+    })
+    .await
+    .unwrap();
 }
 
 /// A way out that changes the amount, as a patch, and how many it promises: `maxUnavailable: 1 in place of …`, `1 at a time`.
