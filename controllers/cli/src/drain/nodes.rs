@@ -153,7 +153,7 @@ impl Apply {
             let mut text = format!("{done} of {} drained in {seconds}s", plural(all, "node"));
             if !left.is_empty() {
                 text.push_str(&format!(
-                    ". Not drained, and still cordoned: {}. The same command continues",
+                    ". Not drained: {}. What was cordoned stays so; the same command continues",
                     left.join(" ")
                 ));
             }
