@@ -228,8 +228,8 @@ fn shown_of(plan: &Drains, scene: Scene, took: &[(Who, Took)]) -> String {
 
 /// The same in a line, for the page.
 fn line_of(plan: &Drains, scene: Scene, took: &[(Who, Took)]) -> String {
-    let cells = compared(took)
-        .map(|(what, [better, ours, theirs])| format!("{what}: {better} × ({ours} and {theirs})"));
+    let cells =
+        compared(took).map(|(what, [better, ours, theirs])| format!("{what} {better}× ({ours}/{theirs})"));
     format!("- {}: {}\n", head(plan, scene), cells.join("; "))
 }
 
@@ -238,7 +238,7 @@ fn write(docs: &Path, lines: &str) -> Result<()> {
     let file = docs.join(PAGE);
     let page = std::fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
     let text = format!(
-        "How many times as good (pod-safety and kubectl):\n\n{lines}\nCommit `{commit}`, {date}, `{command}`; {machine}.\n"
+        "How many times as good (pod-safety/kubectl):\n\n{lines}\nCommit `{commit}`, {date}, `{command}`; {machine}.\n"
     );
     Ok(std::fs::write(&file, page::filled(&page, "drains", &text)?)?)
 }
@@ -279,7 +279,7 @@ mod tests {
         let line = line_of(&plan, Scene { nodes: 5, parallel: 1 }, &all);
         assert!(
             line.starts_with(
-                "- 5 nodes of 10 pods, one after the other: seconds: 3.00 × (2.00 and 6.00); requests"
+                "- 5 nodes of 10 pods, one after the other: seconds 3.00× (2.00/6.00); requests"
             ),
             "{line}"
         );
