@@ -1,6 +1,6 @@
 //! Which rights a command takes, and which of our ClusterRoles has them: what a 403 is answered with.
 
-use pod_safety_shared::authority::Right;
+pub(crate) use pod_safety_print::drains::lacking;
 
 /// One line of the table in docs/commands.md.
 pub(crate) struct Rights {
@@ -79,12 +79,6 @@ pub(crate) const TABLE: [Rights; 15] = [
         role: None,
     },
 ];
-
-/// All of them in one sentence.
-pub(crate) fn lacking(rights: &[Right]) -> String {
-    let words: Vec<String> = rights.iter().map(ToString::to_string).collect();
-    format!("you may not {}", words.join(", "))
-}
 
 /// What a 403 is answered with.
 pub(crate) fn to_ask_for(command: &str) -> Option<String> {

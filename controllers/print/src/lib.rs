@@ -4,7 +4,7 @@
 //!
 //! - In: what was read and explained, how the terminal is written to ([`Paint`]), and the subcommands of the program
 //!   ([`Commands`]).
-//! - Out: text for people; documents for programs ([`budgets`]); objects and logs without what must not leave the cluster
+//! - Out: text for people; documents for programs ([`budgets`], [`drains`]); objects and logs without what must not leave the cluster
 //!   ([`redact`]); the name that was probably meant ([`nearest`]).
 //!
 //! Invariants: colour is never the only carrier. No control character of what was read is in a line or a cell. A command that
@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 pub mod budgets;
+pub mod drains;
 mod hint;
 mod near;
 mod paint;

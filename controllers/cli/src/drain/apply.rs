@@ -16,8 +16,8 @@ use pod_safety_shared::model::{PodKey, Uid};
 use pod_safety_shared::record::error_chain;
 use tokio::sync::Semaphore;
 
-use super::live::Said;
 use super::look::Look;
+use super::said::Said;
 use crate::Exit;
 use crate::cluster::Session;
 use crate::helped::{Named, NotThere};

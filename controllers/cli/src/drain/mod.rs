@@ -3,16 +3,14 @@
 //! | file | subject |
 //! |---|---|
 //! | `look` | what the API server has, and its answers to dry runs |
-//! | `page` | the plan for people and for programs |
 //! | `nodes` | the act on all nodes: who must agree first, what is cordoned, how they end together |
 //! | `apply` | the act on one: drives the work, ends in good order |
-//! | `live` | what is said meanwhile, on a terminal and in a log |
+//! | `said` | what is said meanwhile |
 
 mod apply;
-mod live;
 pub(super) mod look;
 mod nodes;
-mod page;
+mod said;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -20,6 +18,7 @@ use std::time::Duration;
 use anyhow::bail;
 use clap::Args as ClapArgs;
 use pod_safety_drain::{Consent, Plan};
+use pod_safety_print::drains::{self as page, Live};
 use pod_safety_print::{Color, Paint};
 use pod_safety_shared::authority::Right;
 
@@ -146,7 +145,7 @@ impl Args {
         let plans: Vec<Plan> = nodes.iter().map(|node| look.plan(node, &consent)).collect();
         session.announce();
         look.may_apply(&session, &plans).await?;
-        let said = live::Said::of(live::Live::of_stdout(paint), paint, nodes.len());
+        let said = said::Said::of(Live::of_stdout(paint), paint, nodes.len());
         let apply = apply::Apply::new(session, consent, look, self.timeout, said);
         let Drained { exit, .. } = apply.run(&plans, self.parallel.into(), self.try_anyway).await?;
         if exit == Exit::Fine {
@@ -199,7 +198,7 @@ pub(super) async fn apply(
     timeout: Duration,
     plan: Plan,
 ) -> anyhow::Result<Drained> {
-    let said = live::Said::of(live::Live::of_stdout(paint), paint, 1);
+    let said = said::Said::of(Live::of_stdout(paint), paint, 1);
     let apply = apply::Apply::new(session.clone(), consent, look, Some(timeout), said);
     apply.run(&[plan], 1, false).await
 }
@@ -210,5 +209,41 @@ fn exit_of(plans: &[Plan]) -> Exit {
         (true, _) => Exit::Refused,
         (false, false) => Exit::Blocked,
         (false, true) => Exit::Fine,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use pod_safety_drain::{Cluster, Consent, Needs, place, plan};
+    use pod_safety_shared::authority::{Evicted, NotEvicted};
+    use pod_safety_shared::model::{Kind, Uid};
+    use pod_safety_shared::testing::objects::pod;
+    use pod_safety_shared::testing::{World, at};
+
+    use super::*;
+
+    #[test]
+    fn bug_a_plan_with_a_pod_that_must_not_go_for_safety_ended_as_one_that_blocks() {
+        let world = World::listed();
+        world.apply(Kind::Pods, &pod("db-0").on("n").owned("apps/v1", "StatefulSet", "db"), at(0));
+        let needs = BTreeMap::from([(Uid::new("uid-db-0").unwrap(), Needs::default())]);
+        let guard = world.read();
+        let (daemon_sets, view) = (BTreeMap::new(), guard.view());
+        let cluster = Cluster {
+            view,
+            needs: &needs,
+            rooms: &[],
+            daemon_sets: &daemon_sets,
+            budgets_unread: false,
+            now: at(60),
+        };
+        let mut plans = [plan("n", &cluster, &Consent::default())];
+        plans[0].heard(0, &Ok(Evicted::Ends { grace: 30 }));
+        place(&mut plans, &cluster);
+        assert_eq!(exit_of(&plans), Exit::Blocked, "it fits on no other node");
+        plans[0].heard(0, &Err(NotEvicted::Unsafe));
+        assert_eq!(exit_of(&plans), Exit::Refused);
     }
 }

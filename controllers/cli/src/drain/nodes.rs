@@ -7,12 +7,12 @@ use anyhow::Context;
 use futures::future::{BoxFuture, FutureExt as _, Shared};
 use futures::{StreamExt as _, stream};
 use pod_safety_drain::{Action, Plan, Row};
+use pod_safety_print::drains as page;
 use pod_safety_shared::model::Uid;
 use pod_safety_shared::record::error_chain;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::apply::{Apply, Drained, OneNode};
-use super::page;
 use crate::{Exit, clean, plural, print, say};
 
 /// So many nodes are cordoned at a time.
@@ -26,6 +26,7 @@ fn stopped() -> anyhow::Result<Stopped> {
     let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
     let stopped = async move {
         tokio::select! {
+            biased;
             _ = terminate.recv() => Exit::Interrupted,
             _ = interrupt.recv() => Exit::Interrupted,
         }

@@ -1,21 +1,26 @@
-//! The plan, for people and for programs.
+//! Plans of drains, for people and for programs, and what is said while one goes on (`live`).
+
+mod live;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use pod_safety_drain::{Action, Place, Plan, Row, Summary};
-use pod_safety_print::{Paint, Tone};
+use pod_safety_explain::plural;
+use pod_safety_process::clean;
 use pod_safety_shared::authority::Right;
 use pod_safety_shared::client::Target;
 use pod_safety_shared::model::BudgetKey;
 use serde::Serialize;
 
-use crate::{API_VERSION, clean, plural, rights};
+use crate::{API_VERSION, Paint, Tone};
+
+pub use live::Live;
 
 /// A plan for programs. Enums are words; text may change, fields may not.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Document<'a> {
+pub struct Document<'a> {
     api_version: &'static str,
     kind: &'static str,
     cluster: &'a Target,
@@ -81,7 +86,7 @@ struct PlaceItem {
 /// Plans for several nodes.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct List<'a> {
+pub struct List<'a> {
     api_version: &'static str,
     kind: &'static str,
     cluster: &'a Target,
@@ -89,14 +94,18 @@ pub(super) struct List<'a> {
 }
 
 impl<'a> List<'a> {
-    pub(super) fn of(plans: &[Plan], missing: &[Right], cluster: &'a Target) -> Self {
+    /// Of plans that one command makes.
+    #[must_use]
+    pub fn of(plans: &[Plan], missing: &[Right], cluster: &'a Target) -> Self {
         let items = plans.iter().map(|plan| Document::of(plan, missing, cluster)).collect();
         Self { api_version: API_VERSION, kind: "DrainPlanList", cluster, items }
     }
 }
 
 impl<'a> Document<'a> {
-    pub(super) fn of(plan: &Plan, missing: &[Right], cluster: &'a Target) -> Self {
+    /// Of one plan.
+    #[must_use]
+    pub fn of(plan: &Plan, missing: &[Right], cluster: &'a Target) -> Self {
         Self {
             api_version: API_VERSION,
             kind: "DrainPlan",
@@ -158,7 +167,8 @@ const COMES_BACK: &str = "it tolerates the cordon, and fits on no other node";
 const NOT_LOOKED_AT: &str = "has affinity, spread or volumes, which were not checked";
 
 /// "9 now, 2 after one another, 1 blocked, 2 stay".
-pub(super) fn summary(summary: &Summary) -> String {
+#[must_use]
+pub fn summary(summary: &Summary) -> String {
     let Summary { now, later, nowhere, back, waiting, blocked, unsafe_, ending, staying } = summary;
     let parts = [
         (now, "now"),
@@ -218,16 +228,18 @@ fn cells(row: &Row, paint: Paint) -> (Tone, Vec<String>) {
 }
 
 /// The plan as a table.
-pub(super) fn table(rows: &[Row], paint: Paint) -> String {
+#[must_use]
+pub fn table(rows: &[Row], paint: Paint) -> String {
     let rows: Vec<_> = rows.iter().map(|row| cells(row, paint)).collect();
     paint.table(&["STEP", "POD", "WHY", "BY", "GOES TO", "GRACE"], &rows)
 }
 
 /// The plans as a page.
-pub(super) fn page(plans: &[Plan], missing: &[Right], next: &str, paint: Paint) -> String {
+#[must_use]
+pub fn page(plans: &[Plan], missing: &[Right], next: &str, paint: Paint) -> String {
     let mut text = plans.iter().map(|plan| of_one(plan, paint)).collect::<Vec<_>>().join("\n");
     if !missing.is_empty() {
-        let lacking = rights::lacking(missing);
+        let lacking = lacking(missing);
         let line = format!("The plan rests on what you may read: {lacking}.");
         text.push_str(&paint.marked(Tone::Attention, &line));
     }
@@ -272,8 +284,16 @@ fn of_one(plan: &Plan, paint: Paint) -> String {
     text
 }
 
+/// Rights that are missing, in one sentence.
+#[must_use]
+pub fn lacking(rights: &[Right]) -> String {
+    let words: Vec<String> = rights.iter().map(ToString::to_string).collect();
+    format!("you may not {}", words.join(", "))
+}
+
 /// What to type next, with --apply.
-pub(super) fn next(plans: &[Plan]) -> String {
+#[must_use]
+pub fn next(plans: &[Plan]) -> String {
     let stops: Vec<&Plan> = plans.iter().filter(|plan| plan.stops(false)).collect();
     let first = if !stops.is_empty() {
         to_begin(&stops, "add --apply", "--apply --try-anyway")
@@ -286,7 +306,8 @@ pub(super) fn next(plans: &[Plan]) -> String {
 }
 
 /// What to type next where the plan is that of `maintain --dry-run`.
-pub(super) fn next_of_maintenance(plan: &Plan) -> String {
+#[must_use]
+pub fn next_of_maintenance(plan: &Plan) -> String {
     const REAL: &str = "leave out --dry-run, add --reason TEXT";
     let (plans, of) = (std::slice::from_ref(plan), std::iter::once(plan));
     let first = if plan.stops(false) {
@@ -298,7 +319,8 @@ pub(super) fn next_of_maintenance(plan: &Plan) -> String {
 }
 
 /// Why --apply has not begun, and what to type.
-pub(super) fn not_begun(stops: &[&Plan]) -> String {
+#[must_use]
+pub fn not_begun(stops: &[&Plan]) -> String {
     format!(
         "Nothing was changed: no node was cordoned. {}\n",
         to_begin(stops, "repeat the command", "--try-anyway")
@@ -388,15 +410,13 @@ mod tests {
     use std::collections::BTreeMap;
 
     use pod_safety_drain::{Cluster, Consent, Needs, place, plan};
-    use pod_safety_shared::authority::{Evicted, NotEvicted};
+    use pod_safety_shared::authority::Evicted;
     use pod_safety_shared::model::{Kind, Uid};
     use pod_safety_shared::testing::{World, at};
     use pod_safety_shared::wire;
     use serde_json::json;
 
     use super::*;
-    use crate::Exit;
-    use crate::drain::exit_of;
 
     fn planned() -> Plan {
         let world = World::listed();
@@ -442,15 +462,6 @@ Nothing was changed. To do it: add --apply with a flag for each pod that needs y
   --evict-unmanaged evicts what would not come back, or leave it: --skip ns/naked
 "
         );
-    }
-
-    #[test]
-    fn bug_a_plan_with_a_pod_that_must_not_go_for_safety_ended_as_one_that_blocks() {
-        let mut plan = planned();
-        plan.rows.retain(|row| row.action == Action::Evict);
-        assert_eq!(exit_of(std::slice::from_ref(&plan)), Exit::Blocked, "it fits on no other node");
-        plan.heard(0, &Err(NotEvicted::Unsafe));
-        assert_eq!(exit_of(std::slice::from_ref(&plan)), Exit::Refused);
     }
 
     #[test]

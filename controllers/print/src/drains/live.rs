@@ -1,21 +1,17 @@
 //! What is said while a drain goes on: a line for each change, and on a terminal one
 //! more below them that is overwritten.
 
-use std::collections::BTreeMap;
-use std::io::{IsTerminal, Write as _};
+use std::io::IsTerminal;
 
-use anyhow::Context;
 use jiff::Timestamp;
-use parking_lot::Mutex;
 use pod_safety_drain::{Count, Line, Tone};
-use pod_safety_print::{Paint, Tone as Painted};
+use pod_safety_process::clean::{self, LINE_ANEW as ANEW};
 
-use crate::clean::{self, LINE_ANEW as ANEW};
-use crate::print;
+use crate::{Paint, Tone as Painted};
 
 /// Where it is said.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Live {
+pub enum Live {
     /// To a person who watches.
     Terminal(Paint),
     /// Into a log.
@@ -23,12 +19,15 @@ pub(super) enum Live {
 }
 
 impl Live {
-    pub(super) fn of_stdout(paint: Paint) -> Self {
+    /// Where standard output goes.
+    #[must_use]
+    pub fn of_stdout(paint: Paint) -> Self {
         if std::io::stdout().is_terminal() { Self::Terminal(paint) } else { Self::Pipe }
     }
 
     /// A line that stays: for logs with its time.
-    pub(super) fn line(self, line: &Line, wall: Timestamp) -> String {
+    #[must_use]
+    pub fn line(self, line: &Line, wall: Timestamp) -> String {
         let text = clean::line(&line.text);
         let tone = match line.tone {
             Tone::Good => Painted::Good,
@@ -42,7 +41,8 @@ impl Live {
     }
 
     /// Before other text: the line that is overwritten goes.
-    pub(super) const fn clear(self) -> &'static str {
+    #[must_use]
+    pub const fn clear(self) -> &'static str {
         match self {
             Self::Terminal(_) => ANEW,
             Self::Pipe => "",
@@ -50,7 +50,8 @@ impl Live {
     }
 
     /// The line that is overwritten; logs have none.
-    pub(super) fn progress(self, nodes: Option<(usize, usize)>, count: Count) -> String {
+    #[must_use]
+    pub fn progress(self, nodes: Option<(usize, usize)>, count: Count) -> String {
         let Count { all, gone, ending, waiting, stopped } = count;
         match self {
             Self::Terminal(_) => {
@@ -61,73 +62,6 @@ impl Live {
             }
             Self::Pipe => String::new(),
         }
-    }
-}
-
-/// What is said of the nodes of one command: of several, each line names its node.
-pub(super) struct Said {
-    pub(super) live: Live,
-    pub(super) paint: Paint,
-    nodes: usize,
-    tally: Mutex<Tally>,
-}
-
-/// How far they are.
-#[derive(Default)]
-struct Tally {
-    drained: usize,
-    /// Of those that are being drained.
-    counts: BTreeMap<String, Count>,
-}
-
-impl Said {
-    pub(super) fn of(live: Live, paint: Paint, nodes: usize) -> Self {
-        Self { live, paint, nodes, tally: Mutex::default() }
-    }
-
-    pub(super) const fn clear(&self) -> &'static str {
-        self.live.clear()
-    }
-
-    /// One line for a change on a node.
-    pub(super) fn tell(&self, node: &str, line: &Line, wall: Timestamp) -> anyhow::Result<()> {
-        let named = line.text.starts_with(&format!("node/{node} "));
-        if self.nodes == 1 || named {
-            return self.line(line, wall);
-        }
-        self.line(&Line { tone: line.tone, text: format!("node/{node} {}", line.text) }, wall)
-    }
-
-    /// How all of them ended.
-    pub(super) fn all(&self, is_well: bool, text: &str, wall: Timestamp) -> anyhow::Result<()> {
-        let tone = if is_well { Tone::Good } else { Tone::Bad };
-        self.line(&Line { tone, text: text.to_owned() }, wall)
-    }
-
-    fn line(&self, line: &Line, wall: Timestamp) -> anyhow::Result<()> {
-        print(&self.live.line(line, wall)).context("writing to stdout")
-    }
-
-    /// How far it is, for whoever watches.
-    pub(super) fn show(&self, node: &str, count: Count) -> anyhow::Result<()> {
-        if let Live::Pipe = self.live {
-            return Ok(());
-        }
-        let text = {
-            let mut tally = self.tally.lock();
-            tally.counts.insert(node.to_owned(), count);
-            let sum = tally.counts.values().fold(Count::default(), |sum, one| sum.plus(*one));
-            self.live.progress((self.nodes > 1).then_some((tally.drained, self.nodes)), sum)
-        };
-        print(&text)?;
-        std::io::stdout().flush().context("writing to stdout")
-    }
-
-    /// The drain of a node is over.
-    pub(super) fn over(&self, node: &str, is_drained: bool) {
-        let mut tally = self.tally.lock();
-        tally.counts.remove(node);
-        tally.drained += usize::from(is_drained);
     }
 }
 
