@@ -12,10 +12,11 @@ use pod_safety_explain::asks;
 use pod_safety_print::{Color, Paint};
 use pod_safety_shared::authority::{Scaled, ask_scales};
 use pod_safety_shared::cache::{Snapshot, View};
-use pod_safety_shared::client::{ApiError, ConnectOptions, Connection, Prefer, Target};
+use pod_safety_shared::client::{ApiError, Call, ConnectOptions, Connection, Prefer, Target};
 use pod_safety_shared::clock::Env;
 use pod_safety_shared::metrics::Metrics;
 use pod_safety_shared::model::{Budget, Kind, is_kubernetes_name};
+use pod_safety_shared::wire;
 use serde::Serialize;
 
 use super::terminal;
@@ -218,11 +219,16 @@ impl Session {
         let Some(selector) = selector else { return Ok(None) };
         let encoded: String = form_urlencoded::byte_serialize(selector.as_bytes()).collect();
         let path = format!("{}?labelSelector={encoded}", kind.path_in(None));
-        let items = self.items(&path).await.with_context(|| format!("--selector {selector:?}"))?;
-        let text = |item: &serde_json::Value, field: &str| {
-            item["metadata"][field].as_str().unwrap_or_default().to_owned()
+        let reading = async {
+            let (mut list, mut chosen) = (self.connection.list(Call::get(path)).await?, Chosen::new());
+            while let Some(raw) = list.next().await? {
+                let only = raw.decode::<wire::OnlyMeta>().map_err(ApiError::Undecodable)?;
+                let meta = only.metadata.unwrap_or_default();
+                chosen.insert((meta.namespace.unwrap_or_default(), meta.name.unwrap_or_default()));
+            }
+            Ok::<_, ApiError>(Some(chosen))
         };
-        Ok(Some(items.iter().map(|item| (text(item, "namespace"), text(item, "name"))).collect()))
+        reading.await.with_context(|| format!("--selector {selector:?}"))
     }
 
     /// The same by the wall clock of the API server, against which ages are measured: its objects have their stamps by it,

@@ -29,7 +29,7 @@ const LOOK_EACH: Duration = Duration::from_secs(1);
 const FIRST_LOOK: Duration = Duration::from_millis(250);
 
 /// So many evictions are under way together: a few requests of a person beside the hundreds that an API server takes.
-const EVICTIONS: usize = 64;
+pub(super) const EVICTIONS: usize = 64;
 
 /// The shortest pause between two rounds.
 const BREATH: Duration = Duration::from_millis(50);
@@ -58,19 +58,7 @@ pub(super) struct Apply {
     pub(super) timeout: Option<Duration>,
     pub(super) said: Said,
     /// Turns of evictions, of all nodes.
-    evictions: Semaphore,
-}
-
-impl Apply {
-    pub(super) const fn new(
-        session: Session,
-        consent: Consent,
-        look: Look,
-        timeout: Option<Duration>,
-        said: Said,
-    ) -> Self {
-        Self { session, consent, look, timeout, said, evictions: Semaphore::const_new(EVICTIONS) }
-    }
+    pub(super) evictions: Semaphore,
 }
 
 /// How the drain of a node ended.
@@ -249,7 +237,7 @@ impl OneNode<'_> {
         let seconds = env.now().since(began).as_secs();
         let is_done = count.all > 0 && count.gone == count.all;
         if exit == Exit::Fine || is_done {
-            self.say(Tone::Good, drained_in(self.node, count.gone, seconds))?;
+            self.say(Tone::Good, format!("node/{} drained: {} gone in {seconds}s", self.node, count.gone))?;
             return Ok(Exit::Fine);
         }
         self.tell_all(work.left(seen))?;
@@ -276,10 +264,6 @@ impl OneNode<'_> {
     fn tell(&self, line: &Line) -> anyhow::Result<()> {
         self.apply.said.tell(self.node, line, self.apply.session.env.clock.wall())
     }
-}
-
-fn drained_in(node: &str, gone: usize, seconds: u64) -> String {
-    format!("node/{node} drained: {gone} gone in {seconds}s")
 }
 
 /// Why it ended before everything was gone.

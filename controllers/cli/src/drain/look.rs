@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use futures::stream;
 use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
@@ -361,21 +361,6 @@ impl Look {
             rows.filter(|row| row.place != Some(Place::NotAgain)).for_each(|row| row.place = None);
         }
     }
-}
-
-/// The names of the nodes with these labels: the API server reads the selector.
-pub(super) async fn selected(session: &Session, selector: &str) -> anyhow::Result<Vec<String>> {
-    let encoded: String = form_urlencoded::byte_serialize(selector.as_bytes()).collect();
-    let path = format!("{}?labelSelector={encoded}", Kind::Nodes.path_in(None));
-    let reading = async {
-        let (mut list, mut names) = (session.connection.list(Call::get(path)).await?, Vec::new());
-        while let Some(raw) = list.next().await? {
-            let only = raw.decode::<wire::OnlyMeta>().map_err(ApiError::Undecodable)?;
-            names.extend(only.metadata.and_then(|meta| meta.name));
-        }
-        Ok::<_, ApiError>(names)
-    };
-    reading.await.with_context(|| format!("--selector {selector:?}"))
 }
 
 /// What a pod needs, if it can be read.

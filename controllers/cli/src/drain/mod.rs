@@ -21,6 +21,8 @@ use pod_safety_drain::{Consent, Plan};
 use pod_safety_print::drains::{self as page, Live};
 use pod_safety_print::{Color, Paint};
 use pod_safety_shared::authority::Right;
+use pod_safety_shared::model::Kind;
+use tokio::sync::Semaphore;
 
 use super::cluster::{ConnectArgs, Output, Session, name, node_name};
 use super::terminal;
@@ -127,15 +129,14 @@ impl Args {
 
     /// The nodes by their names, each once.
     async fn chosen(&self, session: &Session) -> anyhow::Result<Vec<String>> {
-        let Some(selector) = &self.selector else {
-            let mut seen = BTreeSet::new();
-            return Ok(self.nodes.iter().filter(|node| seen.insert(*node)).cloned().collect());
-        };
-        let nodes = look::selected(session, selector).await?;
-        if nodes.is_empty() {
-            bail!("no node has these labels: kubectl get nodes -l {selector:?}");
+        if let Some(chosen) = session.selected(Kind::Nodes, self.selector.as_deref()).await? {
+            if chosen.is_empty() {
+                bail!("no node has these labels: kubectl get nodes --show-labels");
+            }
+            return Ok(chosen.into_iter().map(|(_, node)| node).collect());
         }
-        Ok(nodes)
+        let mut seen = BTreeSet::new();
+        Ok(self.nodes.iter().filter(|node| seen.insert(*node)).cloned().collect())
     }
 
     async fn carry_out(self, session: Session, consent: Consent, paint: Paint) -> anyhow::Result<Exit> {
@@ -146,7 +147,8 @@ impl Args {
         session.announce();
         look.may_apply(&session, &plans).await?;
         let said = said::Said::of(Live::of_stdout(paint), paint, nodes.len());
-        let apply = apply::Apply::new(session, consent, look, self.timeout, said);
+        let (timeout, evictions) = (self.timeout, Semaphore::new(apply::EVICTIONS));
+        let apply = apply::Apply { session, consent, look, timeout, said, evictions };
         let Drained { exit, .. } = apply.run(&plans, self.parallel.into(), self.try_anyway).await?;
         if exit == Exit::Fine {
             let which = self.selector.map_or_else(|| nodes.join(" "), |labels| format!("-l {labels:?}"));
@@ -199,7 +201,8 @@ pub(super) async fn apply(
     plan: Plan,
 ) -> anyhow::Result<Drained> {
     let said = said::Said::of(Live::of_stdout(paint), paint, 1);
-    let apply = apply::Apply::new(session.clone(), consent, look, Some(timeout), said);
+    let (session, timeout, evictions) = (session.clone(), Some(timeout), Semaphore::new(apply::EVICTIONS));
+    let apply = apply::Apply { session, consent, look, timeout, said, evictions };
     apply.run(&[plan], 1, false).await
 }
 
@@ -218,7 +221,7 @@ mod tests {
 
     use pod_safety_drain::{Cluster, Consent, Needs, place, plan};
     use pod_safety_shared::authority::{Evicted, NotEvicted};
-    use pod_safety_shared::model::{Kind, Uid};
+    use pod_safety_shared::model::Uid;
     use pod_safety_shared::testing::objects::pod;
     use pod_safety_shared::testing::{World, at};
 

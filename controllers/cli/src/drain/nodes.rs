@@ -82,29 +82,17 @@ impl Apply {
         tokio::select! {
             biased;
             _ = stopped => {
-                self.not_even_cordoned(all)?;
+                let text = "stopped while nodes were being cordoned: no pod was evicted; kubectl get nodes shows which are";
+                self.said.all(false, text, self.session.env.clock.wall())?;
                 Ok(None)
             }
             done = cordons => Ok(Some(done)),
         }
     }
 
-    /// It ended while the nodes were being cordoned.
-    fn not_even_cordoned(&self, all: &[OneNode<'_>]) -> anyhow::Result<()> {
-        let text = match all {
-            [one] => format!(
-                "node/{0} not drained, stopped while it was being cordoned: no pod was evicted; kubectl get node {0} shows whether it is",
-                one.node
-            ),
-            _ => "stopped while nodes were being cordoned: no pod was evicted; kubectl get nodes shows which are"
-                .to_owned(),
-        };
-        self.said.all(false, &text, self.session.env.clock.wall())
-    }
-
     /// Says why nothing is begun, and what to do.
     fn refuse(&self, stops: &[&Plan]) -> anyhow::Result<Exit> {
-        let mut text = self.said.clear().to_owned();
+        let mut text = self.said.live.clear().to_owned();
         for plan in stops {
             let is_in_the_way = |row: &&Row| matches!(row.action, Action::Unagreed | Action::Unsafe);
             let rows: Vec<_> = plan.rows.iter().filter(is_in_the_way).cloned().collect();

@@ -33,10 +33,6 @@ impl Said {
         Self { live, paint, nodes, tally: Mutex::default() }
     }
 
-    pub(super) const fn clear(&self) -> &'static str {
-        self.live.clear()
-    }
-
     /// One line for a change on a node.
     pub(super) fn tell(&self, node: &str, line: &Line, wall: Timestamp) -> anyhow::Result<()> {
         let named = line.text.starts_with(&format!("node/{node} "));

@@ -32,6 +32,7 @@ pub(super) async fn of(command: &str) -> Result<Usage> {
     let mut ends = Box::pin(child.wait_with_output());
     let output = loop {
         tokio::select! {
+            biased;
             output = &mut ends => break output?,
             () = tokio::time::sleep(LOOK_EACH) => memory = memory.max(children_kib(pid)),
         }
