@@ -33,7 +33,7 @@ pub(crate) const TABLE: [Rights; 15] = [
     },
     Rights {
         commands: &["doctor"],
-        takes: "those of `status` and `explain`; `list` validatingadmissionpolicies and their bindings, deployments, daemonsets, statefulsets; `get` customresourcedefinitions, and Leases in kube-system; `create` subjectaccessreviews",
+        takes: "those of `status` and `explain`; `list` validatingadmissionpolicies and their bindings, deployments, daemonsets, statefulsets; `get` customresourcedefinitions, Leases in kube-system, settings of Longhorn, the descheduler's ConfigMap; `create` subjectaccessreviews",
         role: None,
     },
     Rights {

@@ -10,7 +10,7 @@ use pod_safety_model::{
 };
 use pod_safety_proof::{
     Claim, EvidenceRead, Force, ForceDelete, LeaseVersion, Liveness, Look, Next, NodeEvidence, Permit,
-    Renewal, Request, Shown, SignOfLife, Verb, WholeNode, Witness, break_volume, check, fenced,
+    Refusal, Renewal, Request, Shown, SignOfLife, Verb, WholeNode, Witness, break_volume, check, fenced,
     out_of_service, pod,
 };
 use pod_safety_proof::{FencedBy, HolderFacts, volume};
@@ -124,6 +124,11 @@ fn node(doubt: &Doubt) -> Value {
 }
 
 fn judged(doubt: &Doubt) -> Option<NodeEvidence> {
+    judged_by(doubt, 100, 100).ok()
+}
+
+/// The Node is asked for at 100, and its devices at `shown`.
+fn judged_by(doubt: &Doubt, answered: u64, shown: u64) -> Result<NodeEvidence, Refusal> {
     let (uid, booted, invalidated) = doubt.evidence;
     let mut object = json!({ "metadata": { "name": "e" }, "spec": { "kind": doubt.kind, "samples": [{}],
         "node": { "name": "a", "uid": format!("u{uid}"), "bootID": boot(booted) } } });
@@ -131,9 +136,22 @@ fn judged(doubt: &Doubt) -> Option<NodeEvidence> {
         object["status"] = json!({ "invalidated": {} });
     }
     let read = EvidenceRead::of("e", &raw(&object), Timestamp::UNIX_EPOCH).unwrap();
-    let look = Look::of("a", (at(100), at(100)), Some(&raw(&node(doubt))), None).unwrap();
-    let shown = doubt.shown.map(|kind| Shown { kind, asked_at: at(100) });
-    fenced(&read, shown, &look, Grade::Asserted, &Nothing).ok()
+    let look = Look::of("a", (at(100), at(answered)), Some(&raw(&node(doubt))), None).unwrap();
+    let shown = doubt.shown.map(|kind| Shown { kind, asked_at: at(shown) });
+    fenced(&read, shown, &look, Grade::Asserted, &Nothing)
+}
+
+/// A kubelet that reports after its Node was read, while the devices are asked, would go unheard.
+#[test]
+fn devices_that_are_asked_after_the_node_prove_nothing() {
+    let (node, evidence) = ((1, 1, false), (1, 1, false));
+    let kind = KindOfEvidence::PowerOff;
+    let doubt = Doubt { node, evidence, kind, shown: Some(kind) };
+    assert!(judged_by(&doubt, 102, 100).is_ok());
+    for shown in [101, 103] {
+        let refusal = judged_by(&doubt, 102, shown).unwrap_err();
+        assert!(matches!(refusal, Refusal::EvidenceInvalid(_)), "{refusal}");
+    }
 }
 
 /// The guard lets the request pass as it is, and in no other form.

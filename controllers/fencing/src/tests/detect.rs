@@ -44,6 +44,8 @@ fn a_kubelet_that_says_not_ready_is_lost_only_where_the_policy_says_after_how_lo
     assert_eq!(stage.words("n"), ["open by p"]);
     stage.says("n", "Unknown");
     assert!(stage.words("n").is_empty(), "nobody says so: that is no reason");
+    stage.until(300);
+    assert!(stage.words("n").is_empty(), "nor is it after as long");
 }
 
 #[test]

@@ -149,6 +149,23 @@ fn a_cooldown_follows_an_attempt_of_another_incident_that_has_left_pending() {
 }
 
 #[test]
+fn a_cooldown_counts_from_the_last_of_several_incidents_that_were_attempted() {
+    let attempts = vec![Attempt { id: 1, act: "off".to_owned(), ..Attempt::default() }];
+    let shot = NodeFenceStatus { phase: Phase::Done, attempts, ..NodeFenceStatus::default() };
+    for [first, second] in [["m", "k"], ["k", "m"]] {
+        let mut stage = pending();
+        stage.policy(|policy| policy.brakes.cooldown_seconds = 60);
+        stage.fence(first, Trigger::Person, shot.clone());
+        stage.wait(50);
+        stage.fence(second, Trigger::Person, shot.clone());
+        stage.wait(59);
+        assert_eq!(closed(&stage, "n"), ["?Cooldown"], "{second} a minute ago, less a second");
+        stage.wait(1);
+        assert_eq!(closed(&stage, "n"), NONE, "a minute after {second}");
+    }
+}
+
+#[test]
 fn who_may_be_a_policy_or_an_incident_holds_every_incident_while_it_cannot_be_read() {
     for kind in [Kind::FencePolicies, Kind::NodeFences] {
         let stage = pending();

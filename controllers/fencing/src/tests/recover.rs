@@ -1,5 +1,6 @@
 //! From evidence to a node that is back.
 
+use super::stage::own;
 use super::*;
 use pod_safety_shared::testing::objects::NEXT_BOOT;
 
@@ -111,6 +112,27 @@ fn bug_a_machine_that_a_person_confirmed_down_stays_off_unless_they_said_otherwi
     let mut fenced = released();
     fenced.word("n", "hands-in-it", false);
     assert_eq!(fenced.words("n"), ["?MachinePoweredOff"], "also where a device proved it off");
+}
+
+#[test]
+fn of_several_words_of_people_the_last_decides_whether_the_machine_is_switched_on() {
+    for (later, wanted) in [(true, "on 1 by bmc"), (false, "?MachinePoweredOff")] {
+        let mut stage = Stage::at(Phase::Pending, |_| ());
+        stage.policy(|policy| policy.recovery = Recovery::PowerOn);
+        for (name, power_on, created) in
+            [("first", !later, "2026-01-01T00:00:10Z"), ("last", later, "2026-01-01T00:00:20Z")]
+        {
+            stage.word("n", name, power_on);
+            let (spec, status) = stage.proofs[name].clone();
+            let object = own(name).set("/spec", json!(spec)).set("/status", json!(status));
+            let object = object.set("/metadata/creationTimestamp", json!(created)).rv(50);
+            stage.world.put(Kind::FenceEvidences, object, stage.mono());
+        }
+        assert_eq!(stage.act("n"), ["write Fenced"]);
+        assert_eq!(stage.act("n"), ["taint"]);
+        stage.wait(60);
+        assert_eq!(stage.words("n"), [wanted]);
+    }
 }
 
 #[test]

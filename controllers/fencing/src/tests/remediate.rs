@@ -128,6 +128,16 @@ fn who_is_told_that_its_time_is_over_begins_no_attempt_and_keeps_evidence() {
         ["write Pending", "say False/False TimedOut", "?RemediationTimedOut"],
         "the gate is closed"
     );
+    let mut two = asked();
+    two.remediation("n-7xk2p", |object| {
+        object["metadata"]["annotations"] = json!({ NODE_NAME_ANNOTATION: "n" });
+    });
+    while two.fences.is_empty() {
+        two.act("n");
+    }
+    two.remediation("n", over);
+    let words = two.words("n");
+    assert!(words[0].starts_with("off 1 by bmc"), "one still waits for it: {words:?}");
     let mut shot = opened();
     assert!(shot.act("n")[0].starts_with("off 1"));
     shot.answered("done");

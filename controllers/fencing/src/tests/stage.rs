@@ -22,7 +22,7 @@ pub(super) fn level(name: &str, attempts: u32) -> Level {
 }
 
 /// One of our own kinds.
-fn own(name: &str) -> Obj {
+pub(super) fn own(name: &str) -> Obj {
     named(name).set("/metadata/generation", json!(1))
 }
 

@@ -52,6 +52,14 @@ fn both_are_switched_off_in_one_attempt_that_may_take_as_long_as_the_slower_one(
 }
 
 #[test]
+fn an_attempt_may_take_as_long_as_its_slower_device_whichever_is_named_first() {
+    let mut stage = pending();
+    stage.policy(|policy| policy.levels[0].devices.reverse());
+    assert_eq!(stage.act("n"), ["off 1 by right+left"]);
+    assert_eq!(stage.only().1.attempts[0].within_seconds, 70);
+}
+
+#[test]
 fn the_machine_is_off_only_when_both_say_so_and_else_both_are_asked_again() {
     for one_says in ["On", "Unknown"] {
         let mut stage = pending();

@@ -8,7 +8,7 @@ const SEEDS: u64 = 2_000;
 /// What must happen, and at least how often in [`SEEDS`] seeds: about a third of
 /// what was measured, so that another drawing of faults does not break them. Two are small for a reason: a kubelet whose Node is gone makes no
 /// mirror pod, and has a Lease only where garbage collection stands still.
-const SOMETIMES: [(&str, u64); 147] = [
+const SOMETIMES: [(&str, u64); 154] = [
     ("a budget came to rest", 330),
     ("a budget's status met a conflict", 60),
     ("a clock ran too fast or too slow", 1830),
@@ -22,7 +22,11 @@ const SOMETIMES: [(&str, u64); 147] = [
     ("a kubelet began with the past", 50),
     ("a kubelet could make no Lease: its Node is gone", 5219),
     ("a kubelet could make no mirror pod: its Node is gone", 15585),
+    ("a kubelet lacks BootId", 70),
+    ("a kubelet lacks BootUuid", 60),
+    ("a kubelet lacks Lease", 55),
     ("a kubelet made a mirror pod", 756),
+    ("a kubelet restarted a container for its new image", 80),
     ("a kubelet said that it has seen a deletion", 1500),
     ("a kubelet said that its node is not ready, and renewed", 180),
     ("a leader died, and another leads in time", 176),
@@ -90,6 +94,7 @@ const SOMETIMES: [(&str, u64); 147] = [
     ("fault DeletePod", 888),
     ("fault Deploy", 330),
     ("fault Drain", 400),
+    ("fault EditPod", 350),
     ("fault Evict", 142),
     ("fault EvictAtOnce", 380),
     ("fault FenceByHand", 278),
@@ -105,9 +110,11 @@ const SOMETIMES: [(&str, u64); 147] = [
     ("fault MakeBrief", 240),
     ("fault MakePod", 183),
     ("fault Malfunction", 146),
+    ("fault PauseFencing", 240),
     ("fault PauseReplica", 288),
     ("fault PowerOff", 518),
     ("fault Reboot", 300),
+    ("fault RemovePolicy", 150),
     ("fault RenewVolume", 80),
     ("fault RestartAttacher", 163),
     ("fault RestartServer", 318),
