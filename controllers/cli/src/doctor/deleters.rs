@@ -46,9 +46,8 @@ async fn look(session: &Session, known: &[Component]) -> Result<Others, ApiError
     let mut objects = Objects::new();
     let seen = Seen { workloads, leases, nodes };
     for path in checks::to_read(&seen) {
-        let read = session.whole(&path).await.map(Some);
-        let of = |error: ApiError| if error.is_not_found() { Ok(None) } else { Err(error_chain(&error)) };
-        objects.insert(path, read.or_else(of));
+        let answer = session.found(&path).await;
+        objects.insert(path, answer.map_err(|error| error_chain(&error)));
     }
     Ok(Others { policies, bindings, devices, fences, seen, objects })
 }

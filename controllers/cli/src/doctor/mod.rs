@@ -217,12 +217,8 @@ async fn custom_kinds(session: &Session) -> Vec<Symptom> {
     for crd in &ours {
         let name = crd["metadata"]["name"].as_str().unwrap_or_default();
         let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}");
-        let answer = match session.whole(&path).await {
-            Ok(crd) => Ok(Some(crd)),
-            Err(error) if error.is_not_found() => Ok(None),
-            Err(error) => Err(error_chain(&error)),
-        };
-        there.insert(name.to_owned(), answer);
+        let answer = session.found(&path).await;
+        there.insert(name.to_owned(), answer.map_err(|error| error_chain(&error)));
     }
     checks::crds(&ours, |name| there.get(name).cloned().unwrap_or(Ok(None)))
 }

@@ -81,6 +81,14 @@ impl Session {
         self.connection.send(Call::get(path).whole()).await?.whole().map_err(ApiError::Undecodable)
     }
 
+    /// The same; none if it is not there.
+    pub(crate) async fn found(&self, path: &str) -> Result<Option<Value>, ApiError> {
+        match self.whole(path).await {
+            Err(error) if error.is_not_found() => Ok(None),
+            answer => answer.map(Some),
+        }
+    }
+
     /// The items of a list, with all of their fields.
     pub(crate) async fn items(&self, path: &str) -> Result<Vec<Value>, ApiError> {
         self.connection.items(path).await

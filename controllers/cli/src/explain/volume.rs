@@ -50,21 +50,12 @@ async fn owner(session: &Session, name: &str, refused: &mut Vec<String>) -> Opti
         return None;
     }
     let path = format!("{}/{name}", Kind::VolumeLeases.path());
-    get(session, &path).await.unwrap_or_else(|error| {
+    session.found(&path).await.unwrap_or_else(|error| {
         let refusal = refusal(&error, &format!("get leases in namespace {VOLUME_LEASES}"));
         refused
             .push(format!("{refusal}: it is not known which node the volume guard recorded as its owner."));
         None
     })
-}
-
-/// An object; none if it is not there.
-async fn get(session: &Session, path: &str) -> Result<Option<Value>, ApiError> {
-    match session.whole(path).await {
-        Ok(object) => Ok(Some(object)),
-        Err(error) if error.is_not_found() => Ok(None),
-        Err(error) => Err(error),
-    }
 }
 
 /// The claim and the volume of this name, and what could not be read of them.
@@ -86,7 +77,7 @@ async fn named(
             None
         })
     };
-    let volume = if what == What::Claim { None } else { asked(get(session, &volume_path(name)).await) };
+    let volume = if what == What::Claim { None } else { asked(session.found(&volume_path(name)).await) };
     match (claim, volume) {
         (Some(_), Some(_)) => {
             bail!(
@@ -96,7 +87,7 @@ async fn named(
         (Some(claim), None) => {
             let bound = text(&claim, "/spec/volumeName").to_owned();
             let volume =
-                if bound.is_empty() { None } else { asked(get(session, &volume_path(&bound)).await) };
+                if bound.is_empty() { None } else { asked(session.found(&volume_path(&bound)).await) };
             Ok((Volume { claim: Some(claim), volume, ..Volume::default() }, refused))
         }
         (None, Some(volume)) => {
@@ -104,7 +95,7 @@ async fn named(
                 (text(&volume, "/spec/claimRef/namespace"), text(&volume, "/spec/claimRef/name"));
             let claim = match name {
                 "" => None,
-                name => get(session, &claim_path(namespace, name)).await.context("reading its claim")?,
+                name => session.found(&claim_path(namespace, name)).await.context("reading its claim")?,
             };
             // A claim of the same name that came later is another one.
             let uid = text(&volume, "/spec/claimRef/uid").to_owned();
@@ -144,7 +135,7 @@ async fn claim(
     refused: &mut Vec<String>,
 ) -> anyhow::Result<Option<Value>> {
     let own = session.connection.default_namespace();
-    let found = get(session, &claim_path(given.unwrap_or(own), name)).await;
+    let found = session.found(&claim_path(given.unwrap_or(own), name)).await;
     if given.is_some() {
         return found.context("reading the claim");
     }

@@ -163,13 +163,7 @@ impl Fault {
             Self::RestartContainer { pod, why: Restart::Unhealthy, seconds } => {
                 write!(f, "a container of data-{pod} fails its probe, and takes {seconds} s to start again")
             }
-            Self::EditPod { pod, how: Edit::Image } => write!(f, "a tenant changes the image of data-{pod}"),
-            Self::EditPod { pod, how: Edit::Finalizer(seconds) } => {
-                write!(f, "a tenant adds a finalizer to data-{pod}{}", lasting(*seconds))
-            }
-            Self::EditPod { pod, how: Edit::ShortGrace } => {
-                write!(f, "a tenant deletes data-{pod} with a grace period of 1 s")
-            }
+            Self::EditPod { pod, how } => write!(f, "a tenant edits data-{pod}: {how}"),
             Self::Evict { pod } => write!(f, "the kubelet of data-{pod} evicts it"),
             other => other.of_workloads(f),
         }
@@ -207,6 +201,16 @@ impl fmt::Display for Trouble {
         match self {
             Self::Delay(milliseconds) => write!(f, "up to {milliseconds} ms late"),
             other => f.write_str(&other.name()),
+        }
+    }
+}
+
+impl fmt::Display for Edit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Image => f.write_str("another image"),
+            Self::Finalizer(seconds) => write!(f, "a finalizer{}", lasting(*seconds)),
+            Self::ShortGrace => f.write_str("deleted with a grace period of 1 s"),
         }
     }
 }
