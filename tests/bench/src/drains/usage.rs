@@ -19,7 +19,7 @@ pub(super) struct Usage {
 
 /// Runs a command to its end, which must be good.
 pub(super) async fn of(command: &str) -> Result<Usage> {
-    let script = format!("TIMEFORMAT='%U %S'; time {{ {command} >/dev/null 2>errors; }}");
+    let script = format!("TIMEFORMAT='%U %S'; time {{ {{ {command}; }} >/dev/null 2>errors; }}");
     let folder = tempfile::tempdir()?;
     // An argument of the shell may not be as long as a thousand names.
     let file = folder.path().join("script");
