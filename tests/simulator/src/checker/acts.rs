@@ -19,6 +19,10 @@ use crate::world::{is_shipped, is_under_test, number, ready, word};
 /// docs/assumptions.md: no-boot-in-ten-seconds
 pub(super) const VALID_FOR: Duration = Duration::from_secs(2);
 
+/// A quarantine, and how long evidence is valid after it.
+/// docs/assumptions.md: cut-off-nodes-are-kept
+const COMES_BACK_WITHIN: Duration = Duration::from_secs(42);
+
 /// What a Lease promises, less what a watch may be behind.
 /// docs/assumptions.md: renews-each-quarter
 const SILENT: Duration = Duration::from_secs(35);
@@ -237,7 +241,7 @@ impl State {
     }
 
     /// What any change says about nodes, kubelets and ends.
-    fn learn(&mut self, now: Duration, asked: &Asked, change: &Seen) {
+    pub(super) fn learn(&mut self, now: Duration, asked: &Asked, change: &Seen) {
         let caller = &*asked.caller;
         let acts = &mut self.acts;
         match (change.kind.as_str(), &change.after) {
@@ -409,6 +413,13 @@ impl State {
             return Some("limit: a person deleted the Node of a machine that ran and was not connected");
         }
         let asked = self.fences.leaves_since(uid)?;
+        let back =
+            self.connected_since(node).filter(|since| *since > asked && now < *since + COMES_BACK_WITHIN);
+        if back.is_some_and(|since| self.acts.reports.get(node).is_none_or(|report| *report < since)) {
+            return Some(
+                "limit: a kubelet that was cut off without its Node came back within the quarantine, and reported nothing",
+            );
+        }
         self.broken_between(node, asked, now)
     }
 

@@ -9,7 +9,8 @@
 //!   written, between two renewals of its kubelet that lie no further apart than renewals do. The silence
 //!   that the looks found was none.
 //!
-//! S18 asks nothing where the kubelet had been silent before its Node went, nor where an [`Assumption`] about this kubelet was
+//! S18 asks nothing where the kubelet had been silent before its Node went, where it was cut off when the pod was asked to end and
+//! came back within the quarantine without a report, nor where an [`Assumption`] about this kubelet was
 //! broken in this run since the pod was asked to end. That excuses the processes of this pod, and no others.
 
 use std::collections::BTreeMap;
@@ -137,6 +138,11 @@ impl State {
         self.alive.spoke.get(node).is_some_and(|(since, spoke)| {
             now.saturating_sub(*spoke) <= SPEAKS_EACH && *since + VALID_FOR <= now
         })
+    }
+
+    /// Since when this kubelet speaks with an API server, without a break.
+    pub(super) fn connected_since(&self, node: &str) -> Option<Duration> {
+        self.alive.spoke.get(node).map(|(since, _)| *since)
     }
 
     /// A kubelet asked for something, and got an answer.

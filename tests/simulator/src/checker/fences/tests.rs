@@ -311,6 +311,12 @@ fn l2_a_persons_word_is_made_use_of_though_the_device_fails() {
     });
 }
 
+fn asked_to_end() -> Seen {
+    let metadata = json!({ "name": "a", "uid": "uid-a", "generation": 2, "deletionGracePeriodSeconds": 30,
+        "deletionTimestamp": "t" });
+    change("Pod", "a", json!({ "metadata": metadata, "spec": { "nodeName": "node-0" }, "status": {} }))
+}
+
 /// An assumption that was broken for another node, or before the pod was asked to end, excuses nobody.
 #[test]
 fn a_connected_kubelet_is_excused_by_what_was_broken_for_it_since_it_was_asked() {
@@ -324,11 +330,9 @@ fn a_connected_kubelet_is_excused_by_what_was_broken_for_it_since_it_was_asked()
     ] {
         inside(|checker| {
             let mut state = state(checker);
-            let pod = json!({ "metadata": { "name": "a", "uid": "uid-a", "generation": 2, "deletionGracePeriodSeconds": 30,
-                "deletionTimestamp": "t" }, "spec": { "nodeName": "node-0" }, "status": {} });
-            state.fences.learn(at(100), &change("Pod", "a", pod));
+            state.fences.learn(at(100), &asked_to_end());
             let speaks = Asked::new("node-0", http::Method::GET, "/api/v1/nodes/node-0");
-            [125, 139].into_iter().for_each(|second| state.hear(at(second), &speaks));
+            [90, 104, 118, 132, 139].into_iter().for_each(|second| state.hear(at(second), &speaks));
             assert_eq!(state.excuse_of_release(at(140), "uid-a", "node-0"), None, "{what}");
             state.broken(Assumption::Hears, Some(node), at(from), at(until));
             assert_eq!(state.excuse_of_release(at(140), "uid-a", "node-0").is_some(), excused, "{what}");
@@ -338,6 +342,27 @@ fn a_connected_kubelet_is_excused_by_what_was_broken_for_it_since_it_was_asked()
             assert!(back.is_some(), "it is back since the reads of that release");
         });
     }
+}
+
+/// It is cut off when the pod is asked to end, and back at 125 s.
+#[test]
+fn a_kubelet_that_comes_back_within_the_quarantine_is_heard_only_if_it_reports() {
+    let at = Duration::from_secs;
+    let excused = |reports_at: Option<u64>, released_at: u64| {
+        let mut excused = false;
+        inside(|checker| {
+            let mut state = state(checker);
+            state.fences.learn(at(100), &asked_to_end());
+            let speaks = Asked::new("node-0", http::Method::GET, "/api/v1/nodes/node-0");
+            [125, 139, 153, 166].into_iter().for_each(|second| state.hear(at(second), &speaks));
+            let report = Asked::new("node-0", http::Method::PATCH, "/x");
+            reports_at.iter().for_each(|second| state.learn(at(*second), &report, &asked_to_end()));
+            excused = state.excuse_of_release(at(released_at), "uid-a", "node-0").is_some();
+        });
+        excused
+    };
+    assert_eq!([excused(None, 166), excused(None, 167)], [true, false]);
+    assert_eq!([excused(Some(124), 166), excused(Some(126), 166)], [true, false]);
 }
 
 /// Seed 7691: a pod was judged, its Node was deleted, and its release was called one for want of the Node.
