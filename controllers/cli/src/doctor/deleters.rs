@@ -46,7 +46,7 @@ async fn look(session: &Session, known: &[Component]) -> Result<Others, ApiError
     let mut objects = Objects::new();
     let seen = Seen { workloads, leases, nodes };
     for path in checks::to_read(&seen) {
-        let answer = session.found(&path).await;
+        let answer = session.get_opt(&path).await;
         objects.insert(path, answer.map_err(|error| error_chain(&error)));
     }
     Ok(Others { policies, bindings, devices, fences, seen, objects })

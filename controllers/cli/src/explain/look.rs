@@ -82,7 +82,7 @@ impl Session {
     }
 
     /// The same; none if it is not there.
-    pub(crate) async fn found(&self, path: &str) -> Result<Option<Value>, ApiError> {
+    pub(crate) async fn get_opt(&self, path: &str) -> Result<Option<Value>, ApiError> {
         match self.whole(path).await {
             Err(error) if error.is_not_found() => Ok(None),
             answer => answer.map(Some),

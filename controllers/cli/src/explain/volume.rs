@@ -50,7 +50,7 @@ async fn owner(session: &Session, name: &str, refused: &mut Vec<String>) -> Opti
         return None;
     }
     let path = format!("{}/{name}", Kind::VolumeLeases.path());
-    session.found(&path).await.unwrap_or_else(|error| {
+    session.get_opt(&path).await.unwrap_or_else(|error| {
         let refusal = refusal(&error, &format!("get leases in namespace {VOLUME_LEASES}"));
         refused
             .push(format!("{refusal}: it is not known which node the volume guard recorded as its owner."));
@@ -77,7 +77,7 @@ async fn named(
             None
         })
     };
-    let volume = if what == What::Claim { None } else { asked(session.found(&volume_path(name)).await) };
+    let volume = if what == What::Claim { None } else { asked(session.get_opt(&volume_path(name)).await) };
     match (claim, volume) {
         (Some(_), Some(_)) => {
             bail!(
@@ -87,7 +87,7 @@ async fn named(
         (Some(claim), None) => {
             let bound = text(&claim, "/spec/volumeName").to_owned();
             let volume =
-                if bound.is_empty() { None } else { asked(session.found(&volume_path(&bound)).await) };
+                if bound.is_empty() { None } else { asked(session.get_opt(&volume_path(&bound)).await) };
             Ok((Volume { claim: Some(claim), volume, ..Volume::default() }, refused))
         }
         (None, Some(volume)) => {
@@ -95,7 +95,7 @@ async fn named(
                 (text(&volume, "/spec/claimRef/namespace"), text(&volume, "/spec/claimRef/name"));
             let claim = match name {
                 "" => None,
-                name => session.found(&claim_path(namespace, name)).await.context("reading its claim")?,
+                name => session.get_opt(&claim_path(namespace, name)).await.context("reading its claim")?,
             };
             // A claim of the same name that came later is another one.
             let uid = text(&volume, "/spec/claimRef/uid").to_owned();
@@ -135,7 +135,7 @@ async fn claim(
     refused: &mut Vec<String>,
 ) -> anyhow::Result<Option<Value>> {
     let own = session.connection.default_namespace();
-    let found = session.found(&claim_path(given.unwrap_or(own), name)).await;
+    let found = session.get_opt(&claim_path(given.unwrap_or(own), name)).await;
     if given.is_some() {
         return found.context("reading the claim");
     }

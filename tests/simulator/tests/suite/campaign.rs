@@ -15,6 +15,7 @@ use pod_safety_simulator::world::run;
 
 use crate::asked::number;
 use crate::memory;
+use crate::runs::{plan, well};
 use crate::shipped::SHIPPED;
 
 /// What `make test` runs: the same seeds each time, so that a change alone can break it.
@@ -118,31 +119,18 @@ fn bug_a_connected_kubelet_whose_lease_was_collected_was_not_asked_to_end_its_po
     }
 }
 
-/// Unknown is not silent: where no Lease or no boot tells, its pods are asked to end and the quarantine decides.
+/// Unknown is not silent: where no Lease or no boot tells, its pods are deleted gracefully and the quarantine decides.
 #[test]
 fn the_node_of_a_kubelet_that_reports_less_is_deleted_and_its_pods_are_released_by_proof() {
+    let deleted = (63, Fault::DeleteNode { node: 0 });
+    let powered_off = (60, Fault::PowerOff { node: 0, back: None });
     for lacks in [Lack::BootUuid, Lack::BootId, Lack::Lease] {
-        for (lost, ended) in [
-            (Some(Fault::PowerOff { node: 0, back: None }), "removed on NodeGone"),
-            (None, "kubelet completed a deletion"),
+        for (faults, ended) in [
+            (vec![powered_off.clone(), deleted.clone()], "removed on NodeGone"),
+            (vec![deleted.clone()], "kubelet completed a deletion"),
         ] {
-            let plan = Plan {
-                seed: 1,
-                servers: 1,
-                nodes: 2,
-                replicas: 2,
-                pods: 3,
-                lease_collected_after: 5,
-                heal_at: 200,
-                with: Extras { odd_kubelet: Some(OddKubelet { node: 0, lacks }), ..Extras::default() },
-                faults: lost
-                    .into_iter()
-                    .map(|fault| (60, fault))
-                    .chain([(63, Fault::DeleteNode { node: 0 })])
-                    .collect(),
-            };
-            let outcome = run(&plan, SHIPPED);
-            assert!(outcome.violations.is_empty(), "{}", tell(&plan, &outcome));
+            let with = Extras { odd_kubelet: Some(OddKubelet { node: 0, lacks }), ..Extras::default() };
+            let outcome = well(&Plan { with, ..plan(faults) });
             assert!(outcome.probes.contains_key(ended), "{lacks:?}: {:?}", outcome.probes);
         }
     }
