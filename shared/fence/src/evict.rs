@@ -39,7 +39,7 @@ const CHANGED_AGAIN: Duration = Duration::from_millis(100);
 /// After a failure that may pass.
 const FAILED_AGAIN: Duration = Duration::from_secs(2);
 
-/// A webhook that moves to another node is back within it, and disruptions that nobody confirmed are.
+/// A webhook that moves to another node is back within it, and so are disruptions that were not confirmed.
 const FAILS_FOR: Duration = Duration::from_secs(60);
 
 /// One eviction.

@@ -52,7 +52,7 @@ impl Said {
         print(&self.live.line(line, wall)).context("writing to stdout")
     }
 
-    /// How far it is, for whoever watches.
+    /// Shows the progress of a node, on a terminal only.
     pub(super) fn show(&self, node: &str, count: Count) -> anyhow::Result<()> {
         if let Live::Pipe = self.live {
             return Ok(());

@@ -11,7 +11,7 @@ use crate::campaign::Edit;
 const POLICIES: &str = "/apis/pod-safety.dev/v1alpha1/fencepolicies";
 /// What a tenant keeps its pod by.
 const FINALIZER: &str = "tenant.example/keep";
-/// So often a tenant tries again what no API server answered.
+/// The pause before a request is sent again that no API server answered.
 const RETRIES_EACH: u64 = 5;
 /// What is held up goes on in so many seconds after the last gate is open: retries pause as long.
 const GOES_ON_WITHIN: u64 = 60;
@@ -31,9 +31,7 @@ impl World {
             Edit::Finalizer(seconds) => {
                 self.person("PATCH", &path, finalizers(json!([FINALIZER]))).await;
                 self.wait(seconds).await;
-                while self.prepare("PATCH", &path, finalizers(Value::Null)).await == 0 {
-                    self.wait(RETRIES_EACH).await;
-                }
+                self.retry("PATCH", &path, finalizers(Value::Null)).await;
             }
             Edit::ShortGrace => {
                 let options = json!({ "apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 1 });
@@ -47,29 +45,33 @@ impl World {
         let path = format!("/api/v1/nodes/{}", self.node(node));
         let annotate =
             |reason: Value| Some(json!({ "metadata": { "annotations": { PAUSE_ANNOTATION: reason } } }));
-        self.is_held_up(node, seconds);
+        self.grant_delay(node, seconds);
         self.person("PATCH", &path, annotate("rack b moves".into())).await;
         self.wait(seconds).await;
-        while self.prepare("PATCH", &path, annotate(Value::Null)).await == 0 {
-            self.wait(RETRIES_EACH).await;
-        }
+        self.retry("PATCH", &path, annotate(Value::Null)).await;
     }
 
     /// Somebody deletes the policy of a node, and makes it again.
     pub(super) async fn remove_policy(&self, node: usize, seconds: u64) {
         let name = self.node(node);
         let Some(policy) = self.etcd.object("FencePolicy", &name) else { return };
-        self.is_held_up(node, seconds);
+        self.grant_delay(node, seconds);
         self.person("DELETE", &format!("{POLICIES}/{name}"), None).await;
         self.wait(seconds).await;
         let again = json!({ "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FencePolicy",
             "metadata": { "name": name }, "spec": policy["spec"] });
-        while self.prepare("POST", POLICIES, Some(again.clone())).await == 0 {
+        self.retry("POST", POLICIES, Some(again)).await;
+    }
+
+    /// Sends a request until an API server answers.
+    async fn retry(&self, method: &str, path: &str, body: Option<Value>) {
+        while self.prepare(method, path, body.clone()).await == 0 {
             self.wait(RETRIES_EACH).await;
         }
     }
 
-    fn is_held_up(&self, node: usize, seconds: u64) {
+    /// Tells the checker that no step of fencing is late meanwhile.
+    fn grant_delay(&self, node: usize, seconds: u64) {
         let until = self.checker.now() + Duration::from_secs(seconds + GOES_ON_WITHIN);
         self.checker.device_fails(&self.node(node), until);
     }
