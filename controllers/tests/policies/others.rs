@@ -18,6 +18,7 @@ pub(crate) fn rows() -> Vec<Row> {
         force_delete_by_pod(),
         terminal_phase(),
         pod_report(),
+        pod_report_on_containers(),
         leases(),
         evictions(),
         attachments(),
@@ -164,21 +165,52 @@ fn terminal_phase() -> Vec<Row> {
     ]
 }
 
+/// This status of a pod, written by this user.
+fn reports(user: &str, old: Value, status: Value) -> Request {
+    let new = patched(old.clone(), json!({ "status": status }));
+    Request::new(user, "UPDATE pods/status").object(new).old(old)
+}
+
+/// What containers do, said by others than their kubelet.
+fn pod_report_on_containers() -> Vec<Row> {
+    let container = |state: &str, restarts: u32| json!({ "state": { state: {} }, "restartCount": restarts });
+    let (waits, runs, ended) = (container("waiting", 0), container("running", 0), container("terminated", 0));
+    let list = |field: &str, one: &Value| json!({ field: [one] });
+    let (none, main) = (json!({}), |one: &Value| list("containerStatuses", one));
+    let failed = patched(json!({ "phase": "Failed" }), list("ephemeralContainerStatuses", &runs));
+    let others = patched(main(&waits), json!({ "message": "m" }));
+    let rows = [
+        ("bypass: one waits", none.clone(), main(&waits), false),
+        ("bypass: one starts", main(&waits), main(&runs), false),
+        ("bypass: one starts, and Failed", none, failed, false),
+        (
+            "bypass: one ends",
+            list("initContainerStatuses", &runs),
+            json!({ "initContainerStatuses": [] }),
+            false,
+        ),
+        ("bypass: one ends that was never said to run", main(&waits), main(&ended), false),
+        ("bypass: one was restarted", main(&runs), main(&container("running", 1)), false),
+        ("the message of its pod changes", main(&waits), others, true),
+    ];
+    let row = |(name, old, new, is_allowed)| {
+        let request = reports(DEV, patched(stateful(), json!({ "status": old })), new);
+        let expect = if is_allowed { Allowed } else { Refused("what its containers do") };
+        Row { policy: "pod-report", name, request, expect }
+    };
+    rows.into_iter().map(row).collect()
+}
+
 /// Signs of a running kubelet, and what others write.
 fn pod_report() -> Vec<Row> {
-    let runs = || json!({ "state": { "running": {} } });
     let ready = |statuses: &[&str]| -> Value {
         statuses.iter().map(|status| json!({ "type": "Ready", "status": status })).collect()
     };
     let free = || Value::from(pod("free"));
     let with = |status: Value| patched(stateful(), json!({ "status": status }));
-    let changes = |user: &str, old: Value, status: Value| {
-        let new = patched(old.clone(), json!({ "status": status }));
-        Request::new(user, "UPDATE pods/status").object(new).old(old)
-    };
-    let dev = |old: Value, status: Value| changes(DEV, with(old), status);
+    let dev = |old: Value, status: Value| reports(DEV, with(old), status);
     let row = |name, request, expect| Row { policy: "pod-report", name, request, expect };
-    let (seen, which) = (Refused("a newer status.observedGeneration"), Refused("which containers run"));
+    let seen = Refused("a newer status.observedGeneration");
     let (turns, again) = (Refused("Ready=True"), Refused("that it runs again"));
     let newer = || json!({ "observedGeneration": 2 });
     let off = || json!({ "conditions": ready(&["False"]) });
@@ -186,26 +218,15 @@ fn pod_report() -> Vec<Row> {
     let failed = || json!({ "phase": "Failed", "observedGeneration": 2 });
     let target = json!({ "conditions": [{ "type": "Ready", "status": "True" }, { "type": "DisruptionTarget", "status": "True" }] });
     vec![
-        row("its kubelet", changes(KUBELET, stateful(), newer()), NotAsked),
-        row("pod-safety", changes(OURS, stateful(), newer()), NotAsked),
-        row("no node", changes(DEV, free(), newer()), NotAsked),
-        row("bypass: another kubelet", changes("system:node:w2", stateful(), newer()), seen),
+        row("its kubelet", reports(KUBELET, stateful(), newer()), NotAsked),
+        row("pod-safety", reports(OURS, stateful(), newer()), NotAsked),
+        row("no node", reports(DEV, free(), newer()), NotAsked),
+        row("bypass: another kubelet", reports("system:node:w2", stateful(), newer()), seen),
         row("bypass: observed", dev(json!({ "observedGeneration": 1 }), newer()), seen),
         row("observed before", dev(newer(), json!({ "observedGeneration": 1 })), Allowed),
         row("the collector of kube-controller-manager", dev(json!({}), failed()), Allowed),
         row("bypass: observed, and Failed already", dev(json!({ "phase": "Failed" }), failed()), seen),
         row("bypass: Failed, and Running again", dev(failed(), json!({ "phase": "Running" })), again),
-        row("bypass: a container starts", dev(json!({}), json!({ "containerStatuses": [runs()] })), which),
-        row(
-            "bypass: one ends",
-            dev(json!({ "initContainerStatuses": [runs()] }), json!({ "initContainerStatuses": [] })),
-            which,
-        ),
-        row(
-            "bypass: one starts, and Failed",
-            dev(json!({}), patched(failed(), json!({ "ephemeralContainerStatuses": [runs()] }))),
-            which,
-        ),
         row("bypass: Ready again", dev(off(), on()), turns),
         row("bypass: Ready for the first time", dev(json!({}), on()), turns),
         row("bypass: Ready twice", dev(on(), json!({ "conditions": ready(&["False", "True"]) })), turns),

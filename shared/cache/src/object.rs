@@ -190,12 +190,31 @@ fn uncommon(
 
 /// How many of a pod's containers run, by their last report.
 fn running(status: &wire::PodStatus) -> u16 {
+    let running = reports(status).filter(|report| pod_worker::is_running(report)).count();
+    u16::try_from(running).unwrap_or(u16::MAX)
+}
+
+/// A prime that is greater than what `container_states` adds for a container with less than 250,000 restarts.
+const STATES_RADIX: u32 = 1_000_003;
+
+/// See [`Pod::container_states`].
+fn container_states(status: &wire::PodStatus) -> u32 {
+    reports(status).fold(0, |states: u32, report| {
+        let state = match report {
+            one if pod_worker::is_running(one) => 1,
+            one if pod_worker::has_terminated(one) => 2,
+            _ => 3,
+        };
+        let restarts = report.restart_count.unwrap_or(0).unsigned_abs();
+        states.wrapping_mul(STATES_RADIX).wrapping_add(restarts.wrapping_mul(4)).wrapping_add(state)
+    })
+}
+
+/// The reports on all containers of a pod.
+fn reports(status: &wire::PodStatus) -> impl Iterator<Item = &wire::ContainerStatus> {
     let wire::PodStatus { container_statuses, init_container_statuses, ephemeral_container_statuses, .. } =
         status;
-    let reports =
-        container_statuses.iter().chain(init_container_statuses).chain(ephemeral_container_statuses);
-    let running = reports.filter(|report| pod_worker::is_running(report)).count();
-    u16::try_from(running).unwrap_or(u16::MAX)
+    container_statuses.iter().chain(init_container_statuses).chain(ephemeral_container_statuses)
 }
 
 fn project_pod(
@@ -229,6 +248,7 @@ fn project_pod(
         phase: Phase::parse(status.phase.as_deref().unwrap_or_default()),
         evicted: status.reason.as_deref() == Some("Evicted"),
         running: running(status),
+        container_states: container_states(status),
         worker_may_be_busy,
         ready: condition("Ready").is_some(),
         unreachable: any(NODE_UNREACHABLE_CONDITION)

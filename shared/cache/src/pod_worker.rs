@@ -41,6 +41,6 @@ pub(super) fn is_running(one: &ContainerStatus) -> bool {
     one.state.as_ref().is_some_and(|state| state.running.is_some())
 }
 
-fn has_terminated(one: &ContainerStatus) -> bool {
+pub(super) fn has_terminated(one: &ContainerStatus) -> bool {
     one.state.as_ref().is_some_and(|state| state.terminated.is_some())
 }

@@ -313,6 +313,7 @@ mod tests {
             observed: 0,
             evicted: false,
             running: 0,
+            container_states: 0,
             worker_may_be_busy: false,
             mirror: false,
             ready: true,

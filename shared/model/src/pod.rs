@@ -164,6 +164,9 @@ pub struct Pod {
     pub observed: i64,
     /// How many of its containers run, by their last report.
     pub running: u16,
+    /// The state of each of its containers and how often it was restarted, by their last report, as one number. Two reports that
+    /// differ give two numbers. Zero: there was no report.
+    pub container_states: u32,
     /// By its last report, the kubelet's worker for it may be starting or changing a container, and reports nothing before that
     /// is done.
     pub worker_may_be_busy: bool,
@@ -272,13 +275,14 @@ impl Pod {
         (!self.worker_may_be_busy).then_some(ends)
     }
 
-    /// Whether this change was written by the pod's kubelet. Nobody else reports on containers, turns a pod ready or
-    /// reports about a newer generation, but for those that call a pod Failed in the kubelet's place.
+    /// Whether this change was written by the pod's kubelet. Nobody else reports on containers (that one waits, runs, has terminated
+    /// or was restarted), turns a pod ready or reports about a newer generation, but for those that call a pod Failed in the
+    /// kubelet's place. The policy `pod-report` denies the same to others.
     #[must_use]
     pub fn was_reported_by_its_kubelet(&self, before: &Self) -> bool {
         let observed = self.observed > before.observed && self.phase != Phase::Failed;
         self.node == before.node
-            && (observed || self.running != before.running || (self.ready && !before.ready))
+            && (observed || self.container_states != before.container_states || (self.ready && !before.ready))
     }
 
     /// Removed as far as anybody but the owners of its finalizers is concerned.

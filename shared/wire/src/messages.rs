@@ -106,6 +106,8 @@ message! {
     ContainerStatus {
         /// Its state now.
         state: Option<ContainerState> = [message, optional, tag = "2"];
+        /// How often it was restarted.
+        restart_count: Option<i32> = [int32, optional, tag = "5"];
     }
 }
 

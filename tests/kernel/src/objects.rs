@@ -111,6 +111,7 @@ pub(crate) fn pod(object: &PodObject, seen: Seen, seconds: u64, grace: u64) -> P
         evicted: false,
         observed: i64::from(object.observed),
         running: u16::from(object.running),
+        container_states: u32::from(object.running),
         worker_may_be_busy: object.busy && i64::from(object.observed) < generation,
         mirror: false,
         ready: false,

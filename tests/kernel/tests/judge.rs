@@ -62,7 +62,7 @@ prop_compose! {
         running in 0_u16..2, deleted in any::<bool>(), busy in any::<bool>()) -> Pod {
         let key = PodKey { namespace: "ns".into(), name: name.as_str().into(), uid: Uid::new(&uid).unwrap() };
         let mut pod = Pod { key, rv: rv.to_string().parse().unwrap(), generation, created: 0, node: bound.then(|| "a".into()),
-            bound: 0, phase, evicted: false, observed: 0, running, worker_may_be_busy: busy, mirror: false, ready: false, unreachable: Says::default(),
+            bound: 0, phase, evicted: false, observed: 0, running, container_states: 0, worker_may_be_busy: busy, mirror: false, ready: false, unreachable: Says::default(),
             labels: Labels::default(), tolerations: Tolerations::default(), gated: false, unschedulable: false, controller: None,
             uncommon: None, first_seen: at(0), arrived: at(0), turned_ready: None };
         let deletion = deleted.then_some(Deletion { at: 0, grace: Some(30), first_seen: at(0), known_to_kubelet: false });

@@ -46,6 +46,18 @@ has({{ . }}.metadata.annotations) && 'pod-safety.dev/break-glass' in {{ . }}.met
 {{- end }}
 
 {{- /*
+What a kubelet reported of a pod's containers, as Pod::container_states: the state of each, and how often it was restarted. Takes the
+object's name in CEL.
+*/ -}}
+{{- define "pod-safety.containerStates" -}}
+{{- $object := . -}}
+{{- range $index, $field := list "containerStatuses" "initContainerStatuses" "ephemeralContainerStatuses" }}
+{{- if $index }} + {{ end -}}
+(has({{ $object }}.status.{{ $field }}) ? {{ $object }}.status.{{ $field }}.map(c, [!has(c.state) ? 0 : has(c.state.running) ? 1 : has(c.state.terminated) ? 2 : 0, c.restartCount]) : [])
+{{- end }}
+{{- end }}
+
+{{- /*
 Whether the replacement of a pod has its name or its volumes, as in Pod::keeps_identity: its controller is a StatefulSet or of a
 kind that Kubernetes does not have. ownerReferences can be removed. The hostname that such a controller gives its pods cannot be.
 Takes the object's name in CEL.

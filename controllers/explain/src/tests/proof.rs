@@ -65,7 +65,10 @@ fn bug_the_absence_of_a_node_was_called_proof_before_its_kubelet_could_respond()
     let first = "it does not exist. If its kubelet was active until then, the pod is deleted gracefully first, and its kubelet terminates it. Otherwise 40s without a sign of life of that kubelet are proof";
     // Its first read is of second 1. It was deleted before that, or in second 42, and has a grace period of 30 s.
     let busy = "it does not exist, and its kubelet was active until then. By its last report it may be starting or changing a container of this pod, so its silence is no proof";
-    let starting: Stage = |world| world.apply(Kind::Pods, &deleted().starting().rv(21), at(50));
+    let starting: Stage = |world| {
+        world.apply(Kind::Pods, &deleted().starting().rv(21), at(50));
+        world.witness("gone", at(60));
+    };
     for (what, dies, stage, second, wanted) in [
         ("it was active, and starts a container", 42, starting, 100, no(busy)),
         ("it was silent before, in quarantine", 0, silent, 20, no(soon)),

@@ -180,6 +180,30 @@ fn a_report_on_a_pod_is_a_sign_of_life_and_what_others_write_is_none() {
     }
 }
 
+/// Seeds 14283 and 15885: a kubelet before Kubernetes 1.34 reported that a pod had ended which it had never reported running. No
+/// count of running containers changed, so its other pods were released.
+#[test]
+fn bug_a_container_that_ran_between_two_reports_was_no_sign_of_life() {
+    let reports = |state: &str, restarts: u32| {
+        let status = json!([{ "state": { state: {} }, "restartCount": restarts }]);
+        pod("a").on("n").set("/status/containerStatuses", status)
+    };
+    for (before, after, is_sign) in [
+        (pod("a").on("n"), reports("waiting", 0), true),
+        (pod("a").on("n"), reports("terminated", 0), true),
+        (reports("waiting", 0), reports("terminated", 0), true),
+        (reports("terminated", 0), reports("waiting", 0), true),
+        (reports("running", 1), reports("running", 2), true),
+        (reports("waiting", 1), reports("waiting", 1), false),
+    ] {
+        let cache = listed();
+        apply::<Pod>(&cache, &before, at(5));
+        apply::<Pod>(&cache, &after.clone().rv(11), at(9));
+        let wanted = is_sign.then_some((Sign::PodReported, at(9)));
+        assert_eq!(sign(&cache), wanted, "{:?}", after["status"]);
+    }
+}
+
 /// Seed 28140: the kubelet of a missing node said that the main container ended. The sidecar ran on, so the report was no sign
 /// of life.
 #[test]

@@ -45,6 +45,7 @@ fn any_pod() -> impl Strategy<Value = Pod> {
     (any_meta(), any::<Option<String>>(), any::<Option<String>>(), running).prop_map(
         |(metadata, node_name, phase, runs)| {
             let report = |runs: Option<bool>| ContainerStatus {
+                restart_count: runs.map(i32::from),
                 state: runs.map(|runs| ContainerState {
                     running: runs.then_some(Presence {}),
                     terminated: (!runs).then_some(Presence {}),
