@@ -18,7 +18,7 @@ pub(crate) async fn starts(
     results: &mut Results,
 ) -> Result<()> {
     for round in 0..plan.rounds {
-        let mut order = plan.contenders.clone();
+        let mut order: Vec<_> = plan.those_of(Phase::Start).collect();
         if round % 2 == 1 {
             order.reverse();
         }

@@ -11,7 +11,8 @@ use serde::Serialize;
 
 use crate::cluster::Cluster;
 use crate::http;
-use crate::plan::Plan;
+use crate::plan::{Phase, Plan};
+use crate::reflect;
 
 /// kube-controller-manager's log, in the order of time: the controller starts, waits, and goes on. Other parts of it
 /// wait in the same words, so all of them must have ended.
@@ -33,6 +34,10 @@ pub(crate) enum Contender {
     Ours,
     /// kube-controller-manager with nothing but the controller of that duty
     Kcm,
+    /// A collector of pods on kube-runtime, for the phases without removals
+    KubeRuntime,
+    /// A client that reads what pod-safety reads and drops it, for the same phases
+    Floor,
 }
 
 impl Contender {
@@ -40,6 +45,20 @@ impl Contender {
         match self {
             Self::Ours => "pod-safety",
             Self::Kcm => "KCM",
+            Self::KubeRuntime => "kube-runtime",
+            Self::Floor => "floor",
+        }
+    }
+
+    /// Whether it follows the Leases of nodes, and does something else than to follow.
+    pub(crate) const fn has(self, phase: Phase) -> bool {
+        match self {
+            Self::Ours => true,
+            // Its pod garbage collector does not look at Leases.
+            Self::Kcm => !matches!(phase, Phase::Heartbeats),
+            Self::KubeRuntime | Self::Floor => {
+                matches!(phase, Phase::Start | Phase::Quiet | Phase::Heartbeats)
+            }
         }
     }
 }
@@ -158,6 +177,10 @@ impl Starter {
                 wait(program, |log| kcm_synced(duty, log.get(skip..)?)).await?;
                 None
             }
+            Contender::KubeRuntime | Contender::Floor => {
+                wait(program, |log| log.contains(reflect::SYNCED).then_some(())).await?;
+                None
+            }
         };
         let (synced_after, synced_cpu) = (started.elapsed(), program.cpu_seconds()?);
         Ok(Running { process, synced_after, synced_cpu, apiserver_before, started, admin })
@@ -170,6 +193,8 @@ impl Starter {
                 let flags = duty.kcm_flags();
                 Process::Kcm(cluster.plane.kube_controller_manager(duty.of_kcm(), flags).await?)
             }
+            Contender::KubeRuntime => Process::Ours(self.reflect(cluster, &[])?),
+            Contender::Floor => Process::Ours(self.reflect(cluster, &["--floor"])?),
         })
     }
 
@@ -194,6 +219,15 @@ impl Starter {
         let args = args.chain(duty.of_ours().iter().copied());
         let name = format!("pod-safety-{}", self.starts);
         Ok(cluster.plane.program(&name, &self.binary, args, &[])?)
+    }
+
+    /// This program, as one of the contenders that are no products.
+    fn reflect(&mut self, cluster: &Cluster, flags: &[&str]) -> Result<Program> {
+        self.starts += 1;
+        let kubeconfig = format!("--kubeconfig={}", cluster.kubeconfig.display());
+        let args = ["reflect", &kubeconfig].into_iter().chain(flags.iter().copied());
+        let this = std::env::current_exe().context("looking for this program")?;
+        Ok(cluster.plane.program(&format!("reflect-{}", self.starts), &this, args, &[])?)
     }
 
     /// Ends a contender as a rollout would: its lease is given back.

@@ -30,7 +30,7 @@ pub(crate) async fn run(
     results: &mut Results,
 ) -> Result<()> {
     for round in 0..plan.rounds {
-        for &contender in &plan.contenders {
+        for contender in plan.those_of(Phase::Failover) {
             let seconds = one(cluster, starter, contender, round).await?;
             let sample = Sample::of(Phase::Failover, contender.name(), "its leader is killed");
             results.add(sample.with(DECIDED, seconds));

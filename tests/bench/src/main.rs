@@ -5,6 +5,7 @@
 //!
 //! - `plan`: what is measured, from the command line; `cluster`: where; `contender`: who
 //! - `calm`, `failover`, `removal`, `bare`, `budgets`, `losses`, `tenants`: a phase each; `scale`, `mass`, `silent`: made-up clusters; `agents`: Leases of node agents
+//! - `reflect`: contenders that are no products: a client on kube-runtime, and a floor
 //! - `drains`: many nodes drained, beside kubectl
 //! - `kubelets`: heartbeats; `etcd`, `http`, `requests`, `listener`: what they look at; `others`: what others see
 //! - `synthetic`: an API server of a cluster of any size that is made up, for sizes that no machine carries
@@ -34,6 +35,7 @@ mod others;
 mod page;
 mod pictures;
 mod plan;
+mod reflect;
 mod removal;
 mod report;
 mod requests;
@@ -72,6 +74,7 @@ fn main() -> Result<()> {
         Some(Command::Mass(plan)) => runtime.block_on(mass::run(plan))?,
         Some(Command::Silent(plan)) => runtime.block_on(silent::run(plan))?,
         Some(Command::Drains(plan)) => runtime.block_on(drains::run(plan))?,
+        Some(Command::Reflect(plan)) => return runtime.block_on(reflect::run(plan)),
         Some(Command::Sizes(plan)) => return runtime.block_on(sizes::run(&plan)),
         Some(Command::Draw(plan)) => pictures::run(&plan)?,
         None => return runtime.block_on(run(plan)),
@@ -124,12 +127,9 @@ async fn measure_on_one(plan: &Plan, starter: &mut Starter, results: &mut Result
     if plan.has(Phase::Start) {
         calm::starts(&mut cluster, starter, plan, results).await?;
     }
-    for &contender in &plan.contenders {
-        for phase in [Phase::Quiet, Phase::Heartbeats] {
-            // kube-controller-manager's pod garbage collector does not look at leases.
-            if plan.has(phase) && (contender == Contender::Ours || phase == Phase::Quiet) {
-                results.add(calm::quiet(&mut cluster, starter, plan, contender, phase).await?);
-            }
+    for phase in [Phase::Quiet, Phase::Heartbeats] {
+        for contender in plan.those_of(phase) {
+            results.add(calm::quiet(&mut cluster, starter, plan, contender, phase).await?);
         }
     }
     if plan.has(Phase::Failover) {

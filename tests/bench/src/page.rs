@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::budgets::RIGHT;
-use crate::contender::Contender::{Kcm, Ours};
+use crate::contender::Contender::{self, Floor, Kcm, KubeRuntime, Ours};
 use crate::failover::DECIDED;
 use crate::plan::Phase;
 use crate::report::{bare_loops, dash, ratio, shown, table};
@@ -22,6 +22,7 @@ const NUMBERS: &str = "benchmarks.json";
 const PICTURE: &str = "benchmarks.svg";
 /// `NAME` of the markers of this page.
 const PLACE: &str = "benchmarks";
+const CLIENTS: &str = "clients";
 
 /// Which of two numbers is better.
 #[derive(Clone, Copy, PartialEq)]
@@ -52,7 +53,7 @@ const fn row(phase: Phase, number: &'static str, says: &'static str, better: Bet
 }
 
 /// For every scene of the phase that has this number.
-const ROWS: [Row; 13] = [
+const ROWS: [Row; 14] = [
     row(Phase::Start, PEAK, "memory at its peak, MiB", Better::Less, Wanted::Times(20.0)),
     row(Phase::Start, SYNCED, "until caches are synced, s", Better::Less, Wanted::Times(2.0)),
     row(Phase::Start, OWN_CPU, "own CPU, s", Better::Less, Wanted::Nothing),
@@ -60,6 +61,7 @@ const ROWS: [Row; 13] = [
     row(Phase::Quiet, RESIDENT, "memory at the end, MiB", Better::Less, Wanted::Times(20.0)),
     row(Phase::Quiet, OF_A_CORE, "own CPU, % of a core", Better::Less, Wanted::AtMost(1.0)),
     row(Phase::Heartbeats, OF_A_CORE, "own CPU, % of a core", Better::Less, Wanted::AtMost(1.0)),
+    row(Phase::Heartbeats, API_CPU, "API server CPU, s", Better::Less, Wanted::Nothing),
     row(Phase::Failover, DECIDED, "until the next one has decided, s", Better::Less, Wanted::Nothing),
     row(Phase::Removal, RATE, "removed, pods/s", Better::More, Wanted::Times(15.0)),
     row(Phase::Budgets, STATUSES, "until all statuses are right, s", Better::Less, Wanted::Times(20.0)),
@@ -127,7 +129,30 @@ fn made(folder: &Path) -> Result<(String, String)> {
     let text = format!("{}\n{}\n", table(head, rows), origins(&record).trim_end());
     let file = folder.join(PAGE);
     let page = std::fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
-    Ok((filled(&page, PLACE, &text)?, picture))
+    let page = filled(&page, PLACE, &text)?;
+    Ok((filled(&page, CLIENTS, &clients(&samples))?, picture))
+}
+
+/// Who follows the same kinds: the contenders of the phases in which nothing is removed.
+fn clients(samples: &[Sample]) -> String {
+    let mut rows = Vec::new();
+    for row in ROWS.iter().filter(|row| KubeRuntime.has(row.phase)) {
+        let measured = samples.iter().filter(|one| one.phase == row.phase && one.who == KubeRuntime.name());
+        for scene in each_once(measured.map(|one| one.scene.as_str())) {
+            let of = |who: Contender| median_of(samples, row.phase, scene, who.name(), row.number);
+            let times = ratio(of(KubeRuntime), of(Ours));
+            rows.push([
+                format!("{scene}: {}", row.says),
+                shown(of(Ours)),
+                shown(of(KubeRuntime)),
+                times.map_or_else(dash, |times| format!("{} ×", shown(Some(times)))),
+                shown(of(Kcm)),
+                shown(of(Floor)),
+            ]);
+        }
+    }
+    let head = ["", Ours.name(), KubeRuntime.name(), "that is", Kcm.name(), Floor.name()];
+    table(head, rows.into_iter()).trim_end().to_owned()
 }
 
 /// `page` with `text` between the markers of this name.

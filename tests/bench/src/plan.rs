@@ -12,6 +12,7 @@ use crate::contender::Contender;
 use crate::drains::Drains;
 use crate::mass::Mass;
 use crate::pictures::Draw;
+use crate::reflect::Reflect;
 use crate::scale::Scale;
 use crate::silent::Silent;
 use crate::sizes::Sizes;
@@ -87,7 +88,13 @@ pub(crate) struct Plan {
     only: Vec<Phase>,
 
     /// Only these contenders
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_enum, default_value = "ours,kcm")]
+    #[arg(
+        long,
+        value_name = "NAMES",
+        value_delimiter = ',',
+        value_enum,
+        default_value = "ours,kcm,kube-runtime,floor"
+    )]
     pub(crate) contenders: Vec<Contender>,
 
     /// A small run of a minute that shows that all of it works; its numbers mean nothing
@@ -124,6 +131,9 @@ pub(crate) enum Command {
     Silent(Silent),
     /// Measures how many nodes are drained, beside kubectl drain
     Drains(Drains),
+    /// Is one of the contenders that are no products
+    #[command(hide = true)]
+    Reflect(Reflect),
     /// Measures on clusters that are made up, at every size, and writes docs/scale.md
     Sizes(Sizes),
     /// Makes docs/benchmarks.md of its numbers anew, and the pictures of both pages
@@ -214,9 +224,14 @@ impl Plan {
         self.only.is_empty() || self.only.contains(&phase)
     }
 
+    /// Who takes part in a phase.
+    pub(crate) fn those_of(&self, phase: Phase) -> impl Iterator<Item = Contender> {
+        self.contenders.iter().copied().filter(move |contender| self.has(phase) && contender.has(phase))
+    }
+
     /// Who takes part in a removal: see [`QUICK_QUARANTINE`].
     pub(crate) fn removers(&self) -> impl Iterator<Item = Contender> {
-        self.contenders.iter().copied().filter(|contender| !self.quick || *contender == Contender::Ours)
+        self.those_of(Phase::Removal).filter(|contender| !self.quick || *contender == Contender::Ours)
     }
 }
 
@@ -245,17 +260,19 @@ mod tests {
         assert_eq!(plan.orphans, [1_000, 10_000]);
         assert_eq!((plan.quiet(), plan.quarantine()), (Duration::from_secs(120), QUARANTINE));
         assert_eq!((phases(&plan).len(), plan.removers().count()), (9, 2));
+        assert_eq!(Contender::value_variants().iter().filter(|one| one.has(Phase::Heartbeats)).count(), 3);
         assert_eq!((&*plan.budgets, &*plan.budget_namespaces), (&[1_000, 5_000][..], &[1, 100][..]));
         assert_eq!((plan.connections.len(), plan.rounds), (1, 3));
     }
 
     #[test]
     fn flags_win_over_quick() {
+        assert_eq!(plan(&["--quick"]).removers().collect::<Vec<_>>(), [Contender::Ours]);
         let plan = plan(&["--quick", "--pods=20000", "--only=start,bare", "--quiet-minutes=0.5"]);
         assert_eq!((plan.nodes, plan.pods), (50, 20_000));
         assert_eq!(phases(&plan), [Phase::Start, Phase::Bare]);
         assert_eq!(plan.quiet(), Duration::from_secs(30));
-        assert_eq!(plan.removers().collect::<Vec<_>>(), [Contender::Ours]);
+        assert_eq!((plan.those_of(Phase::Start).count(), plan.removers().count()), (4, 0));
         assert_eq!((&*plan.connections, &*plan.orphans, plan.rounds), (&[8, 32][..], &[100][..], 1));
     }
 }

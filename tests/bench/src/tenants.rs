@@ -88,7 +88,7 @@ async fn measure(
     length: Duration,
     results: &mut Results,
 ) -> Result<()> {
-    for &contender in &plan.contenders {
+    for contender in plan.those_of(Phase::Tenants) {
         let mut running = starter.start(contender, Duty::Budgets, cluster).await?;
         let meter = Meter::start(cluster.requests().await?, cluster, &mut running)?;
         let (probed, changed) = tokio::join!(probe(&running, length), change(cluster, length));

@@ -38,8 +38,8 @@ pub(crate) async fn run(starter: &mut Starter, plan: &Plan, results: &mut Result
         for &budgets in &plan.budgets {
             for round in 0..plan.rounds {
                 // kube-controller-manager's own limit decides its time, always the same.
-                let these = plan.contenders.iter().filter(|who| round == 0 || **who == Contender::Ours);
-                for &contender in these {
+                let these = plan.those_of(Phase::Budgets).filter(|who| round == 0 || *who == Contender::Ours);
+                for contender in these {
                     let mut scene = Scene { cluster: &mut cluster, starter, plan, stage: &stage, budgets };
                     scene.measure(contender, round == 0, results).await?;
                 }

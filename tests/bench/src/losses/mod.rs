@@ -38,7 +38,7 @@ const TAINTED: usize = 10;
 pub(crate) async fn run(starter: &mut Starter, plan: &Plan, results: &mut Results) -> Result<()> {
     let mut cluster = Cluster::start(plan).await?;
     let stage = Stage::of(&cluster, plan).await?;
-    for &contender in &plan.contenders {
+    for contender in plan.those_of(Phase::Nodes) {
         let mut scene = Scene { cluster: &mut cluster, starter, plan, stage: &stage, contender };
         scene.measure(results).await?;
     }
