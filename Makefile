@@ -63,8 +63,9 @@ install: ## what the tests need beyond Rust, Go and Debian; quick when it is the
 fmt: ## write all sources in the one format
 	@cargo fmt --all
 
-lint: $(CARGO_DENY) ## format, clippy, documentation, licences and bans
+lint: $(CARGO_DENY) ## format, messages of new commits, clippy, documentation, licences and bans
 	@$(call timed,format) cargo fmt --all --check
+	@./tests/locks/commits.sh
 	@$(call timed,clippy) cargo clippy --quiet --workspace --all-targets --locked -- --deny warnings
 	@export RUSTDOCFLAGS='--deny warnings'; \
 	$(call timed,documentation) cargo doc --quiet --workspace --no-deps --locked
@@ -99,7 +100,7 @@ perturb: ## a strike at every call and every event of every scenario
 fuzz: ## each fuzz target under libFuzzer for its share of MINUTES (10); ONLY=WORD takes some, KEEP=1 keeps what reached new code
 	@./tests/fuzz/run.sh
 
-# One operator, answer, arm or field of the code that safety rests on is changed at a time. docs/mutants.md has the figures.
+# One operator, answer, arm or field of the code that safety rests on is changed at a time. tests/records/mutants.md has the figures.
 # FILES and SHARD=K/N take a part; only the whole of it writes the tables anew.
 MUTATED := shared/proof/** shared/src/authority/** shared/fence/src/** shared/leader/src/** shared/cache/src/** shared/client/src/** \
 	controllers/pod-gc/src/** controllers/disruption/src/** controllers/node-lifecycle/src/** controllers/taint-eviction/src/** \
@@ -109,7 +110,7 @@ mutants: ## changes in the code that safety rests on which no unit test notices
 	@mkdir -p $(TARGET)/mutants
 	@.cache/bin/cargo-mutants mutants --list --json $(foreach place,$(or $(FILES),$(MUTATED)),--file '$(place)') >$(TARGET)/mutants/list.json
 	@cargo run --quiet --locked -p pod-safety-mutants -- mutants $(TARGET)/mutants/list.json --work $(TARGET)/mutants $(if $(JOBS),--jobs $(JOBS)) \
-		$(if $(SHARD),--shard $(SHARD),$(if $(FILES),,--write docs/mutants.md)) $(if $(SHARD)$(FILES),,; \
+		$(if $(SHARD),--shard $(SHARD),$(if $(FILES),,--write tests/records/mutants.md)) $(if $(SHARD)$(FILES),,; \
 	tests/records/write.sh mutants outcome=passed seconds=$$SECONDS)
 
 # Each sentence that promises something has a row in tests/promises: the code that makes it true, a change of meaning that breaks it,
