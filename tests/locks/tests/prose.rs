@@ -72,9 +72,9 @@ const NOT_READ: [&str; 6] = [
     "docs/benchmarks.md",
     "docs/glossary.md",
     "docs/metrics.md",
-    "docs/mutants.md",
+    "tests/records/mutants.md",
     "tests/records/real-nodes.md",
-    "docs/simulator-teeth.md",
+    "tests/records/planted-bugs.md",
 ];
 
 #[test]

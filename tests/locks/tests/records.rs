@@ -56,7 +56,7 @@ fn the_pages_say_what_the_records_say() -> Result<()> {
         ("docs/fence-devices.md", "image-agents"),
         ("docs/kind.md", "test-kind"),
         ("docs/kind.md", "test-kind steps"),
-        ("docs/mutants.md", "mutants"),
+        ("tests/records/mutants.md", "mutants"),
         ("tests/records/real-nodes.md", "test-nodes-all"),
         ("docs/support.md", "all"),
         ("docs/watchdog-lease.md", "watchdog"),

@@ -9,7 +9,7 @@
 //! - `report`: tables, and the floor
 //! - `promises`: the same with changes that are written by hand, one for each promise of the pages
 //!
-//! `docs/mutants.md` has what came out, and `missed.txt` each mutant that is missed.
+//! `tests/records/mutants.md` has what came out, and `missed.txt` each mutant that is missed.
 #![expect(
     clippy::disallowed_methods,
     clippy::print_stderr,

@@ -58,7 +58,7 @@ fn crate_of(mutant: &Mutant) -> &str {
     mutant.file.split_once("/src/").map_or(&mutant.file, |(folder, _)| folder)
 }
 
-/// The table of `docs/mutants.md`.
+/// The table of `tests/records/mutants.md`.
 pub(crate) fn table(judged: &Judged<'_>) -> Result<String, Error> {
     let mut text = String::new();
     writeln!(text, "| crate | mutants | unviable | caught | by time | missed | caught of viable |")?;

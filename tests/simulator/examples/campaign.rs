@@ -3,7 +3,7 @@
 //! ```text
 //! campaign                  seeds for MINUTES (10), from SEED (drawn), 0 violations or exit code 1
 //! campaign perturb          a strike at every call and event of every scenario (EACH=1)
-//! campaign teeth            measures all planted bugs and writes docs/simulator-teeth.md
+//! campaign teeth            measures all planted bugs and writes tests/records/planted-bugs.md
 //! campaign caught BUG...    measures these bugs, the rare ones too, and writes nothing
 //! campaign guilty           minimises what the baselines broke, into tests/simulator/corpus
 //! campaign plants [NAMES]   minimises what the planted bugs broke, into tests/simulator/corpus
@@ -273,8 +273,8 @@ fn commit_plant(plant: Plant, invariant: Invariant) -> Result<()> {
 const TEETH: &str = "# Planted bugs
 
 Each bug below is planted into the shipped process, at the seam below its client or by its settings; no product code knows of it.
-[`plant.rs`](../tests/simulator/src/campaign/plant.rs) says what each does. It counts as caught when the rule that names it ([the rules](simulator.md#the-rules)) is broken. The
-clean tree breaks no rule on the same seeds, nor on the smallest plan of each bug (`plant-*.json` of [the corpus](../tests/simulator/corpus)).
+[`plant.rs`](../simulator/src/campaign/plant.rs) says what each does. It counts as caught when the rule that names it ([the rules](../../docs/simulator.md#the-rules)) is broken. The
+clean tree breaks no rule on the same seeds, nor on the smallest plan of each bug (`plant-*.json` of [the corpus](../simulator/corpus)).
 
 Behind each name: the seeds to detection, from seed 0. `plan`: 200 seeds do not show it, and its plan in the corpus does; the number beside it counts the seeds to the
 drawn plan of which that is the smallest, and without one it was made by hand. `cargo run -p pod-safety-simulator --example campaign -- teeth` writes this page.

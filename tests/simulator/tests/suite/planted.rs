@@ -37,7 +37,7 @@ fn every_planted_bug_is_caught_by_the_invariant_that_names_it() -> Result<()> {
     let page = page()?;
     ensure!(
         page.len() == Plant::ALL.len(),
-        "docs/simulator-teeth.md lists other bugs than there are: {page:?}"
+        "tests/records/planted-bugs.md lists other bugs than there are: {page:?}"
     );
     let mut missed = Vec::new();
     for (plant, invariant) in Plant::ALL {

@@ -4,5 +4,5 @@ use std::path::PathBuf;
 
 /// The table of planted bugs.
 pub(crate) fn teeth() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/simulator-teeth.md")
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/records/planted-bugs.md")
 }
