@@ -2,7 +2,7 @@
 //! an Event tells.
 
 use pod_safety_shared::api::KindOfEvidence;
-use pod_safety_shared::authority::{Claim, FORCE_DELETE_REFUSED};
+use pod_safety_shared::authority::{Claim, FORCE_DELETE_REFUSED, RefusalReason};
 use pod_safety_shared::cache::Lookup;
 use pod_safety_shared::drive::Mode;
 use pod_safety_shared::model::{Kind, Node, Pod, Proof};
@@ -92,12 +92,29 @@ fn code(refusal: &Said) -> &str {
 
 /// Whether the next try settles it, or the pod waits until somebody does something.
 fn standing(code: &str) -> Standing {
-    match code {
-        "PodChanged" | "ClaimMismatch" | "NoWitness" | "QuarantineNotOver" | "KubeletNotAsked" | "HeardLately"
-        | "AgentMustLookAgain"
-        // The kubelet is heard: it ends the pod.
-        | "NodeExists" | "KubeletAlive" | "NodeInService" => Standing::Waiting,
+    match code.parse() {
+        Ok(reason) if resolves_itself(reason) => Standing::Waiting,
         _ => Standing::Blocked,
+    }
+}
+
+/// Whether a refusal ends without anybody's act.
+const fn resolves_itself(reason: RefusalReason) -> bool {
+    match reason {
+        RefusalReason::PodChanged
+        | RefusalReason::ClaimMismatch
+        | RefusalReason::NoWitness
+        | RefusalReason::QuarantineNotOver
+        | RefusalReason::KubeletNotAsked
+        | RefusalReason::HeardLately
+        | RefusalReason::AgentMustLookAgain => true,
+        // The kubelet runs: it terminates the pod.
+        RefusalReason::NodeExists | RefusalReason::KubeletAlive | RefusalReason::NodeInService => true,
+        RefusalReason::HeartbeatsUnseen
+        | RefusalReason::TaintNotTrusted
+        | RefusalReason::EvidenceInvalid
+        | RefusalReason::PodsNotEnded
+        | RefusalReason::PowerStateUnconfirmed => false,
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use pod_safety_proof::{Evidence, EvidenceKind, Refusal};
+use pod_safety_proof::{Evidence, EvidenceKind, Refusal, RefusalReason};
+use strum::VariantNames as _;
 
 use crate::client::ApiError;
 use crate::clock::Mono;
@@ -39,6 +40,8 @@ pub enum Outcome {
     Expired,
     /// We do not lead.
     NotLeader,
+    /// An object of another project that it needs could not be read, or is not as it must be yet. It is tried again.
+    NotReady(String),
     /// A request failed; whether it was applied may be unknown.
     Failed(ApiError),
 }
@@ -100,7 +103,7 @@ impl Unproved {
     /// Every reason, for metrics that must exist before they count.
     #[must_use]
     pub fn reasons() -> Vec<&'static str> {
-        Refusal::REASONS.iter().copied().chain(["ReadFailed", READS_TOO_SLOW]).collect()
+        RefusalReason::VARIANTS.iter().copied().chain(["ReadFailed", READS_TOO_SLOW]).collect()
     }
 
     /// A live read whose answer cannot be decoded.

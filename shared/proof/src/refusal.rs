@@ -5,7 +5,11 @@ use std::time::Duration;
 use crate::facts::Sign;
 
 /// Why there is no evidence.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, strum::IntoStaticStr, strum::VariantNames)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, strum::EnumDiscriminants)]
+#[strum_discriminants(
+    name(RefusalReason),
+    derive(strum::EnumString, strum::IntoStaticStr, strum::VariantNames)
+)]
 pub enum Refusal {
     /// The pod is not as the claim saw it.
     #[error("the pod changed since the decision")]
@@ -68,11 +72,8 @@ impl Refusal {
     /// The reason in one CamelCase word.
     #[must_use]
     pub fn reason(&self) -> &'static str {
-        self.into()
+        RefusalReason::from(self).into()
     }
-
-    /// Every reason.
-    pub const REASONS: &[&str] = <Self as strum::VariantNames>::VARIANTS;
 
     /// Whether it refutes the first read: the quarantine starts anew.
     #[must_use]

@@ -48,7 +48,7 @@ pub use pod_safety_fence::{
 };
 pub use pod_safety_leader::outcome::{Outcome, Unproved};
 pub use pod_safety_proof::{
-    Barrier, Claim, Evidence, EvidenceKind, FencedBy, Force, Lack, Now, Refusal, Said, Witness,
+    Barrier, Claim, Evidence, EvidenceKind, FencedBy, Force, Lack, Now, Refusal, RefusalReason, Said, Witness,
 };
 pub use scales::{Scaled, ask_scales};
 pub use update::{Past, Update};
