@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::{Args as ClapArgs, Subcommand};
 use pod_safety_print::{Paint, Tone};
-use pod_safety_shared::api::{DeviceDriver, DeviceRef, TargetStatus};
+use pod_safety_shared::api::{DeviceDriver, DeviceRef, IdentityMatch, Power, TargetStatus};
 use pod_safety_shared::authority::people::{self, Device, PeopleError};
 use pod_safety_shared::client::Target;
 use pod_safety_shared::model::Kind;
@@ -78,8 +78,8 @@ fn device(text: &str) -> Result<Asked, String> {
 pub(crate) struct Tested {
     device: String,
     node: String,
-    power: String,
-    identity: String,
+    power: Power,
+    identity: IdentityMatch,
     /// In one word; empty: nothing is wrong.
     problem: String,
     message: String,
@@ -189,9 +189,8 @@ pub(crate) fn tested(device: &DeviceRef, target: TargetStatus) -> Tested {
 }
 
 fn without_answer(device: &DeviceRef, node: &str, problem: &str, message: String) -> Tested {
-    let unknown = || "Unknown".to_owned();
-    let (power, identity, problem, node) = (unknown(), unknown(), problem.to_owned(), node.to_owned());
-    tested(device, TargetStatus { node, power, identity, problem, message, ..TargetStatus::default() })
+    let (problem, node) = (problem.to_owned(), node.to_owned());
+    tested(device, TargetStatus { node, problem, message, ..TargetStatus::default() })
 }
 
 impl Tested {
@@ -278,7 +277,8 @@ pub(crate) fn page(found: &[Tested], paint: Paint) -> String {
     let row = |one: &Tested| {
         let tone = if one.message.is_empty() { Tone::Good } else { Tone::Bad };
         let problem = if one.message.is_empty() { "-" } else { &one.problem };
-        let cells = [paint.mark(tone), &one.device, &one.node, &one.power, &one.identity, problem];
+        let cells =
+            [paint.mark(tone), &one.device, &one.node, one.power.name(), one.identity.name(), problem];
         (tone, cells.map(str::to_owned).to_vec())
     };
     let rows: Vec<_> = found.iter().map(row).collect();
@@ -359,8 +359,8 @@ mod tests {
     fn a_problem_is_printed_with_its_words_the_field_and_the_way_out() {
         let fine = TargetStatus {
             node: "a".to_owned(),
-            power: "On".to_owned(),
-            identity: "Match".to_owned(),
+            power: Power::On,
+            identity: IdentityMatch::Match,
             ..TargetStatus::default()
         };
         let wrong =

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use pod_safety_explain::{Paused, plural};
-use pod_safety_shared::api::{DeviceDriver, DeviceRef, DeviceState, FenceDeviceSpec};
+use pod_safety_shared::api::{DeviceDriver, DeviceRef, DeviceState, FenceDeviceSpec, Power};
 use pod_safety_shared::cache::View;
 use pod_safety_shared::model::{Device, Kind, Node};
 
@@ -34,7 +34,7 @@ fn answers(view: &View<'_>) -> Vec<Symptom> {
         view.devices().partition(|device| view.fences_from(&device.namespace));
     for device in &ours {
         let name = named(device);
-        let unknown = device.status.targets.iter().filter(|target| target.power == "Unknown");
+        let unknown = device.status.targets.iter().filter(|target| target.power == Power::Unknown);
         let unknown: Vec<_> = unknown
             .map(|target| {
                 let said = if target.message.is_empty() { "no answer" } else { &target.message };
@@ -291,7 +291,7 @@ fn works(view: &View<'_>, named: &DeviceRef, node: &Node) -> bool {
             // A node that has just joined was not checked yet.
             DeviceState::Ready | DeviceState::NotReady => target.map_or_else(
                 || device.spec.node_selector.chooses(node.labels()),
-                |target| target.power != "Unknown",
+                |target| target.power != Power::Unknown,
             ),
         }
 }

@@ -1,7 +1,7 @@
 //! Which proof there is that a pod stopped, or its node, and which is missing.
 
 use jiff::Timestamp;
-use pod_safety_shared::api::{FenceEvidenceSpec, KindOfEvidence, Phase};
+use pod_safety_shared::api::{FenceEvidenceSpec, KindOfEvidence, Phase, SwitchTo};
 use pod_safety_shared::authority::{Lack, rehearsal_name};
 use pod_safety_shared::cache::Lookup;
 use pod_safety_shared::model::{Fence, Kind, Node, Own, Pod, Policy, Proof, Readiness};
@@ -235,8 +235,8 @@ fn of_this_life<'a>(node: &Node, scene: &Scene<'a>) -> impl Iterator<Item = &'a 
 
 fn attempt_words(fence: &Fence, wall: Timestamp) -> String {
     let phase = fence.status.phase;
-    let tried = fence.status.attempts.iter().filter(|one| one.act == "off").count();
-    let last = fence.status.attempts.iter().rev().find(|one| one.act == "off");
+    let tried = fence.status.attempts.iter().filter(|one| one.act == SwitchTo::Off).count();
+    let last = fence.status.attempts.iter().rev().find(|one| one.act == SwitchTo::Off);
     let Some(last) = last else {
         let message = if fence.status.message.is_empty() { "no attempt yet" } else { &fence.status.message };
         return format!("{}: {message}", phase.name());

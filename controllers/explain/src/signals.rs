@@ -1,6 +1,6 @@
 //! What shows that a node lives.
 
-use pod_safety_shared::api::{Attempt, Verified};
+use pod_safety_shared::api::{Attempt, Power, Verified};
 use pod_safety_shared::model::{Device, Kind, Node, Readiness};
 
 use super::answer::{Finding, finding, since, span};
@@ -33,17 +33,19 @@ pub(super) fn signals(node: &Node, scene: &Scene<'_>) -> Vec<Finding> {
         let found =
             of_incident(device, node, scene).filter(|(at, _)| checked.is_none_or(|checked| checked < *at));
         let (looked, power, message) = match &found {
-            Some((at, seen)) => (Some(*at), &seen.power, &seen.message),
-            None => (checked, &target.power, &target.message),
+            Some((at, seen)) => (Some(*at), seen.power, &seen.message),
+            None => (checked, target.power, &target.message),
         };
-        let on = match power.as_str() {
+        let on = match power {
             // That it was on before is no sign against the evidence.
-            "On" if proved.is_some_and(|proved| looked.is_none_or(|looked| looked.as_second() <= proved)) => {
+            Power::On
+                if proved.is_some_and(|proved| looked.is_none_or(|looked| looked.as_second() <= proved)) =>
+            {
                 None
             }
-            "On" => Some(true),
-            "Off" | "Gone" => Some(false),
-            _ => None,
+            Power::On => Some(true),
+            Power::Off | Power::Gone => Some(false),
+            Power::Unknown => None,
         };
         let ago = seen(looked);
         let message = if message.is_empty() { String::new() } else { format!(": {message}") };

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::holds::{Decision, Hold};
 use jiff::Timestamp;
-use pod_safety_shared::api::{Gate, NodeFenceStatus, Phase};
+use pod_safety_shared::api::{Gate, NodeFenceStatus, Phase, Power, SwitchTo};
 use pod_safety_shared::authority::Step;
 use pod_safety_shared::model::{Node, Proof, Readiness};
 
@@ -75,8 +75,8 @@ fn sign(incident: &Incident<'_>, proof: &Proof) -> Option<Sign> {
 
 /// Whether the machine was switched on by this incident, and its devices said so.
 fn was_seen_on(incident: &Incident<'_>) -> bool {
-    let last = incident.status().attempts.last().filter(|last| last.act == "on");
-    last.and_then(|last| last.verified.as_ref()).is_some_and(|verified| verified.power == "On")
+    let last = incident.status().attempts.last().filter(|last| last.act == SwitchTo::On);
+    last.and_then(|last| last.verified.as_ref()).is_some_and(|verified| verified.power == Power::On)
 }
 
 /// Two stamps of one kubelet are compared, never with our time. Where the first is missing, a renewal that this process has

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use pod_safety_shared::api::SwitchTo;
 use pod_safety_shared::cache::Unfresh;
 use pod_safety_shared::drive::{self, FORCE_DELETE_HELD, HoldReason, NodeUnreadable};
 use pod_safety_shared::events::EventType;
@@ -311,7 +312,7 @@ pub enum Hold {
         /// Its name.
         node: Arc<str>,
         /// `off` or `on`.
-        act: String,
+        act: SwitchTo,
         /// How long is left.
         left: Duration,
     },
@@ -329,7 +330,7 @@ pub enum Hold {
         /// Its name.
         node: Arc<str>,
         /// `off` or `on`.
-        act: String,
+        act: SwitchTo,
         /// What was seen.
         why: String,
         /// How long is left.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::holds::{Decision, Hold};
-use pod_safety_shared::api::{Attempt, NodeFenceStatus, Phase, PolicyMode, Trigger, Unhealthy};
+use pod_safety_shared::api::{Attempt, NodeFenceStatus, Phase, PolicyMode, SwitchTo, Trigger, Unhealthy};
 use pod_safety_shared::authority::{
     FenceKey, Fencing, Intent, Step, Target, rehearsal_name, storage_evidence_name,
 };
@@ -231,12 +231,12 @@ impl<'a> Incident<'a> {
     /// As [`Incident::under_way`]: what is waited for, while there is something.
     pub(super) fn waits_for_attempt(&self) -> Option<Decision> {
         let (attempt, due) = self.under_way().filter(|(_, due)| self.now < *due)?;
-        let (node, act, left) = (Arc::clone(&self.name), attempt.act.clone(), due.since(self.now));
+        let (node, act, left) = (Arc::clone(&self.name), attempt.act, due.since(self.now));
         Some(self.hold(Hold::AttemptUnderWay { node, act, left }).and_recheck_at(due))
     }
 
     /// How many attempts of this act were the last ones, and when the next one may begin.
-    pub(super) fn pause(&self, act: &str) -> (usize, Mono) {
+    pub(super) fn pause(&self, act: SwitchTo) -> (usize, Mono) {
         let tried = self.status().attempts.iter().rev().take_while(|attempt| attempt.act == act).count();
         let doublings = u32::try_from(tried.saturating_sub(1)).unwrap_or(u32::MAX).min(10);
         let pause = FIRST_PAUSE.saturating_mul(1 << doublings).min(LONGEST_PAUSE);

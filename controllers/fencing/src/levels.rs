@@ -1,7 +1,7 @@
 //! Which level of a policy is tried next. Pure.
 
 use pod_safety_shared::api::{
-    Attempt, DeviceDriver, DeviceRef, KindOfEvidence, Level, NodeFenceStatus, Timeouts,
+    Attempt, DeviceDriver, DeviceRef, KindOfEvidence, Level, NodeFenceStatus, SwitchTo, Timeouts,
 };
 use pod_safety_shared::authority::asks_a_provider;
 use pod_safety_shared::cache::View;
@@ -201,7 +201,7 @@ pub(super) fn next(policy: &Policy, incident: &Incident<'_>) -> Option<Next> {
 /// Whether the level that is tried was tried as often as it says. Its attempts of an earlier round may stand right
 /// before those of this one, so they are counted in whole rounds; of more than are kept, each counts as the last.
 fn is_exhausted(level: &Level, status: &NodeFenceStatus) -> bool {
-    let of_it = |attempt: &&Attempt| attempt.act == "off" && attempt.level == status.level;
+    let of_it = |attempt: &&Attempt| attempt.act == SwitchTo::Off && attempt.level == status.level;
     let tried = status.attempts.iter().rev().take_while(of_it).count();
     let often = usize::try_from(level.attempts.max(1)).unwrap_or(usize::MAX);
     tried >= Attempt::KEPT || (tried > 0 && tried.is_multiple_of(often))
@@ -210,7 +210,7 @@ fn is_exhausted(level: &Level, status: &NodeFenceStatus) -> bool {
 /// The last problem of each level.
 fn problems(policy: &Policy, status: &NodeFenceStatus) -> String {
     let of = |(index, level): (u32, &Level)| {
-        let last = status.attempts.iter().rev().find(|one| one.act == "off" && one.level == index);
+        let last = status.attempts.iter().rev().find(|one| one.act == SwitchTo::Off && one.level == index);
         format!("level {}: {}", level.name, last.map_or_else(|| "not tried".to_owned(), problem))
     };
     (0..).zip(&policy.spec.levels).map(of).collect::<Vec<_>>().join("; ")
@@ -218,7 +218,7 @@ fn problems(policy: &Policy, status: &NodeFenceStatus) -> String {
 
 /// What went wrong with an attempt, in few words.
 pub(super) fn problem(attempt: &Attempt) -> String {
-    let seen = attempt.verified.as_ref().map(|verified| (&*verified.message, &*verified.power));
+    let seen = attempt.verified.as_ref().map(|verified| (&*verified.message, verified.power));
     let words = match seen {
         Some(_) if attempt.fenced_storage() => {
             "its storage is fenced, but its processes may still run".to_owned()

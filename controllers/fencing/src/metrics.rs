@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use parking_lot::Mutex;
-use pod_safety_shared::api::{DeviceState, PROBLEMS, Phase};
+use pod_safety_shared::api::{DeviceState, PROBLEMS, Phase, Power};
 use pod_safety_shared::cache::View;
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::metrics::MetricsError;
@@ -133,7 +133,7 @@ impl FencingMetrics {
         for device in view.devices() {
             let state = device.state();
             counts.iter_mut().filter(|(one, _)| **one == state).for_each(|(_, count)| *count += 1);
-            let silent = device.status.targets.iter().filter(|target| target.power == "Unknown");
+            let silent = device.status.targets.iter().filter(|target| target.power == Power::Unknown);
             unanswered += silent.map(|_| 1).sum::<i64>();
             for target in &device.status.targets {
                 let same = problems.iter_mut().filter(|(problem, _)| *problem == target.problem);

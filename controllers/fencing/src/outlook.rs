@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pod_safety_shared::api::{DeviceRef, DeviceState, NodeFenceSpec, NodeFenceStatus, PolicyMode};
+use pod_safety_shared::api::{DeviceRef, DeviceState, NodeFenceSpec, NodeFenceStatus, PolicyMode, Power};
 use pod_safety_shared::authority::{Intent, Step, incident_name};
 use pod_safety_shared::cache::View;
 use pod_safety_shared::clock::Mono;
@@ -129,7 +129,7 @@ fn check(named: &DeviceRef, node: &Node, view: &View<'_>) -> Option<String> {
     let of_it = device.status.targets.iter().find(|target| target.node == *node.name);
     let why = match of_it {
         Some(target) if !target.message.is_empty() => &target.message,
-        Some(target) if target.is_off() || target.power == "On" => return None,
+        Some(target) if target.is_off() || target.power == Power::On => return None,
         Some(_) | None => device.why_not_ready(),
     };
     Some(format!("device {named}: {why}"))

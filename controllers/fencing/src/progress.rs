@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use crate::holds::{Decision, Hold};
-use pod_safety_shared::api::{Attempt, NodeFenceStatus, Phase};
+use pod_safety_shared::api::{Attempt, NodeFenceStatus, Phase, Power, SwitchTo};
 use pod_safety_shared::authority::{Step, incident_name};
 use pod_safety_shared::drive::{NodeUnreadable, Subject};
 use pod_safety_shared::model::Policy;
@@ -127,7 +127,7 @@ fn switch_off(incident: &Incident<'_>, policy: &Policy, index: usize, rounds: u3
         return incident.step(Step::Write, status);
     }
     let attempt = Attempt {
-        act: "off".to_owned(),
+        act: SwitchTo::Off,
         level: number,
         devices: level.devices.clone(),
         corroborate: level.corroborate.clone(),
@@ -144,14 +144,14 @@ fn fencing(incident: &Incident<'_>) -> Decision {
     if let Some(decision) = superseded(incident).or_else(|| incident.adopted()) {
         return decision;
     }
-    let last = incident.status().attempts.last().filter(|last| last.act == "off");
+    let last = incident.status().attempts.last().filter(|last| last.act == SwitchTo::Off);
     match last.map(|last| (last, &last.verified)) {
         None => {
             let first = incident.waits_for_attempt().or_else(|| called_off(incident));
             first.unwrap_or_else(|| go_on(incident, None))
         }
         Some((last, Some(_))) if last.fenced_storage() => storage(incident, last),
-        Some((_, Some(verified))) if verified.power == "Off" => prove(incident),
+        Some((_, Some(verified))) if verified.power == Power::Off => prove(incident),
         Some((last, Some(_))) => failed(incident, last),
         // With an outcome, or when nothing of it can land any more: what it came to is seen by looking.
         Some((last, None)) => incident
@@ -226,11 +226,11 @@ fn go_on(incident: &Incident<'_>, last: Option<&Attempt>) -> Decision {
     if !closed.is_empty() {
         return held(incident, policy, closed);
     }
-    if let (Some(last), (_, next)) = (last, incident.pause("off"))
+    if let (Some(last), (_, next)) = (last, incident.pause(SwitchTo::Off))
         && incident.now < next
     {
         let (node, left) = (Arc::clone(&incident.name), next.since(incident.now));
-        let hold = Hold::RetryBackoff { node, act: "off".to_owned(), why: levels::problem(last), left };
+        let hold = Hold::RetryBackoff { node, act: SwitchTo::Off, why: levels::problem(last), left };
         return incident.hold(hold).and_recheck_at(next);
     }
     match levels::next(policy, incident) {

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::holds::{Decision, Hold};
-use pod_safety_shared::api::{Attempt, DeviceRef, KindOfEvidence, NodeFenceStatus, Phase, Recovery};
+use pod_safety_shared::api::{
+    Attempt, DeviceRef, KindOfEvidence, NodeFenceStatus, Phase, Power, Recovery, SwitchTo,
+};
 use pod_safety_shared::authority::{Lack, Step, incident_name};
 use pod_safety_shared::model::{Node, Policy, Proof, Readiness};
 
@@ -213,7 +215,7 @@ fn released(incident: &Incident<'_>) -> Result<(), Decision> {
 
 /// The devices by which it was switched off, or those of the first level that can be used.
 fn way_on(incident: &Incident<'_>, policy: &Policy) -> Option<(u32, Vec<DeviceRef>)> {
-    let is_off = |attempt: &&Attempt| attempt.act == "off" && attempt.ended_what_ran();
+    let is_off = |attempt: &&Attempt| attempt.act == SwitchTo::Off && attempt.ended_what_ran();
     if let Some(attempt) = incident.status().attempts.iter().rev().find(is_off) {
         return Some((attempt.level, attempt.devices.clone()));
     }
@@ -236,8 +238,8 @@ fn switch_on(incident: &Incident<'_>, policy: &Policy) -> Decision {
     match levels::usable(&devices, incident.node(), &incident.view) {
         Err(why) => incident.hold_for_now(no_devices(why)),
         Ok(within) => {
-            let act = "on".to_owned();
-            let attempt = Attempt { act, level, devices, within_seconds: within.on, ..Attempt::default() };
+            let within_seconds = within.on;
+            let attempt = Attempt { act: SwitchTo::On, level, devices, within_seconds, ..Attempt::default() };
             incident.begin(incident.with(Phase::Recovering, "released; switching it on"), attempt)
         }
     }
@@ -251,12 +253,12 @@ pub(super) fn recovering(incident: &Incident<'_>) -> Decision {
     if let Err(decision) = proved(incident) {
         return decision;
     }
-    let last = incident.status().attempts.last().filter(|last| last.act == "on");
+    let last = incident.status().attempts.last().filter(|last| last.act == SwitchTo::On);
     match last.map(|last| (last, &last.verified)) {
         None => switch_on_again(incident),
-        Some((_, Some(verified))) if verified.power == "On" => not_back(incident),
+        Some((_, Some(verified))) if verified.power == Power::On => not_back(incident),
         Some((last, Some(_))) => {
-            let (tried, next) = incident.pause("on");
+            let (tried, next) = incident.pause(SwitchTo::On);
             if tried >= TRIES_TO_SWITCH_ON {
                 let problem = levels::problem(last);
                 let message = format!("it could not be switched on in {tried} attempts: {problem}");
@@ -264,8 +266,7 @@ pub(super) fn recovering(incident: &Incident<'_>) -> Decision {
             }
             if incident.now < next {
                 let (node, left) = (Arc::clone(&incident.name), next.since(incident.now));
-                let hold =
-                    Hold::RetryBackoff { node, act: "on".to_owned(), why: levels::problem(last), left };
+                let hold = Hold::RetryBackoff { node, act: SwitchTo::On, why: levels::problem(last), left };
                 return incident.hold(hold).and_recheck_at(next);
             }
             switch_on_again(incident)
@@ -284,7 +285,7 @@ fn not_back(incident: &Incident<'_>) -> Decision {
             .hold(Hold::AwaitingNodeReady { node: Arc::clone(&incident.name) })
             .and_recheck_at(due);
     }
-    let (tried, _) = incident.pause("on");
+    let (tried, _) = incident.pause(SwitchTo::On);
     if tried >= TRIES_TO_SWITCH_ON {
         let message = format!("it was switched on {tried} times, but is not back");
         return incident.turn(Phase::AwaitingOperator, message);

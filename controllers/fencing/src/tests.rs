@@ -26,7 +26,8 @@ mod wiring;
 use crate::holds::Decision;
 use pod_safety_shared::api::{
     Attempt, DeviceDriver, FencePolicySpec, FenceTrigger, Grade, KindOfEvidence, Level, NodeFenceStatus,
-    Phase, PodSafetyRemediationStatus, PolicyMode, Recovery, Sample, Trigger, Verified, When,
+    Phase, PodSafetyRemediationStatus, PolicyMode, Power, Recovery, Sample, SwitchTo, Trigger, Verified,
+    When,
 };
 use pod_safety_shared::authority::{Intent, Reply, Step, Update};
 use pod_safety_shared::drive::{HoldReason as _, Mode};

@@ -46,7 +46,8 @@ impl PodGcMetrics {
                 self.deleted.with_label_values(labels).inc();
                 self.errors.with_label_values(labels).inc();
             }
-            Outcome::Written
+            Outcome::NotReady(_)
+            | Outcome::Written
             | Outcome::NoEffect
             | Outcome::Heard
             | Outcome::Ending

@@ -14,7 +14,7 @@
 
 use jiff::Timestamp;
 use pod_safety_otlp::{Attribute, Moment, Span, SpanId, TraceId, text};
-use pod_safety_shared::api::{Attempt, Sample};
+use pod_safety_shared::api::{Attempt, Power, Sample, SwitchTo};
 use pod_safety_shared::model::{OUT_OF_SERVICE_TAINT, Proof};
 
 use super::incident::{Incident, seconds};
@@ -132,7 +132,8 @@ impl Story<'_> {
         else {
             return Vec::new();
         };
-        let (name, wanted) = if attempt.act == "on" { ("order on", "On") } else { ("order off", "Off") };
+        let (name, wanted) =
+            if attempt.act == SwitchTo::On { ("order on", Power::On) } else { ("order off", Power::Off) };
         let key = attempt.id.to_string();
         let mut order = self.span(name, &key, begun, checked);
         let devices: Vec<String> = attempt.devices.iter().take(SAMPLES).map(ToString::to_string).collect();
@@ -150,7 +151,7 @@ impl Story<'_> {
         let first = samples.iter().map(|(at, _)| *at).min().unwrap_or(begun);
         let mut checks = self.span("status checks", &key, first, checked);
         checks.parent = Some(order.id);
-        checks.attributes.push(Attribute::text("pod_safety.power", &verified.power));
+        checks.attributes.push(Attribute::text("pod_safety.power", verified.power.name()));
         checks.moments = samples.into_iter().map(|(at, sample)| status_check(at, sample)).collect();
         vec![order, checks]
     }
@@ -213,8 +214,8 @@ fn pod(namespace: &str, name: &str, uid: &str) -> [Attribute; 3] {
 fn status_check(at: Timestamp, sample: &Sample) -> Moment {
     let attributes = vec![
         Attribute::text("pod_safety.device", &sample.device.to_string()),
-        Attribute::text("pod_safety.power", &sample.power),
-        Attribute::text("pod_safety.identity", &sample.identity),
+        Attribute::text("pod_safety.power", sample.power.name()),
+        Attribute::text("pod_safety.identity", sample.identity.name()),
         Attribute::text("pod_safety.message", &sample.said),
     ];
     Moment { at, name: "status check", attributes }

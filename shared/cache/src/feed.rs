@@ -108,6 +108,7 @@ fn too_much(error: &ApiError) -> bool {
         ApiError::Transport { .. }
         | ApiError::Guard(_)
         | ApiError::ContentType(_)
+        | ApiError::Malformed(_)
         | ApiError::BadPath { .. } => false,
     }
 }

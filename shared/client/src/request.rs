@@ -196,6 +196,9 @@ pub enum ApiError {
     /// The answer is neither JSON nor protobuf.
     #[error("the API server answered with the content type {0:?}")]
     ContentType(String),
+    /// The answer lacks what every answer to this request has, or holds a value that cannot be used.
+    #[error("the answer of the API server cannot be used: {0}")]
+    Malformed(String),
     /// A name that cannot be part of a URL.
     #[error("no request can be made for the path {path:?}")]
     BadPath {
@@ -311,7 +314,8 @@ impl ApiError {
             | Self::Transport { .. }
             | Self::Body(_)
             | Self::Undecodable(_)
-            | Self::ContentType(_) => true,
+            | Self::ContentType(_)
+            | Self::Malformed(_) => true,
         }
     }
 
@@ -331,7 +335,7 @@ impl ApiError {
             Self::Guard(_) => "guard",
             Self::TimedOut { .. } => "timeout",
             Self::Transport { .. } => "transport",
-            Self::Body(_) | Self::Undecodable(_) | Self::ContentType(_) => "undecodable",
+            Self::Body(_) | Self::Undecodable(_) | Self::ContentType(_) | Self::Malformed(_) => "undecodable",
             Self::BadPath { .. } => "bad_path",
         }
     }

@@ -6,6 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+use pod_safety_transport::{Identity, Power};
+
 use super::{Condition, NodeSelector};
 
 /// By this annotation a person has a device looked at now: a text that was not there before, and after a blank the
@@ -456,9 +458,11 @@ pub struct TargetStatus {
     /// The node's name.
     pub node: String,
     /// `On`, `Off`, `Gone` (its instance is terminated) or `Unknown`.
-    pub power: String,
+    #[schemars(with = "String")]
+    pub power: Power,
     /// `Match`, `Mismatch` or `Unknown`.
-    pub identity: String,
+    #[schemars(with = "String")]
+    pub identity: IdentityMatch,
     /// The time of the status check.
     pub looked: String,
     /// The addresses by which the node reaches the storage, from when its kubelet last reported.
@@ -485,16 +489,54 @@ pub struct TargetStatus {
     pub message: String,
 }
 
-/// Whether a power state is that of a machine without power, or of one that never has it again.
-pub(crate) fn is_off(power: &str) -> bool {
-    matches!(power, "Off" | "Gone")
+/// Whether a device reaches the machine that it is taken for, as statuses say it.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Serialize,
+    Deserialize,
+    strum::IntoStaticStr,
+    strum::Display,
+    strum::EnumString,
+)]
+pub enum IdentityMatch {
+    /// It does.
+    Match,
+    /// It reaches another one.
+    Mismatch,
+    /// The device, or the Node, does not say. So does a word that this version does not know.
+    #[default]
+    #[serde(other)]
+    Unknown,
+}
+
+impl IdentityMatch {
+    /// Its word in statuses.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.into()
+    }
+}
+
+impl From<&Identity> for IdentityMatch {
+    fn from(identity: &Identity) -> Self {
+        match identity {
+            Identity::Match => Self::Match,
+            Identity::Mismatch { .. } => Self::Mismatch,
+            Identity::Unknown => Self::Unknown,
+        }
+    }
 }
 
 impl TargetStatus {
     /// Whether the device reported that the machine has no power, or never has it again.
     #[must_use]
     pub fn is_off(&self) -> bool {
-        is_off(&self.power)
+        self.power.is_off()
     }
 }
 

@@ -5,8 +5,10 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::device::is_off;
-use super::{ActedOn, Corroboration, DeviceDriver, DeviceRef, FencedStorage, Incarnation, KindOfEvidence};
+use super::{
+    ActedOn, Corroboration, DeviceDriver, DeviceRef, FencedStorage, IdentityMatch, Incarnation,
+    KindOfEvidence, Power,
+};
 
 /// A fact about one incarnation of a node. It is written once, before anything relies on it, and kept as the answer to "why
 /// was my pod force deleted".
@@ -111,7 +113,7 @@ pub fn proved_by(samples: &[Sample]) -> KindOfEvidence {
         KindOfEvidence::Decommissioned
     } else if !all(|sample| !sample.instance.is_empty()) {
         KindOfEvidence::PowerOff
-    } else if all(|sample| sample.power == "Gone") {
+    } else if all(|sample| sample.power == Power::Gone) {
         KindOfEvidence::InstanceGone
     } else {
         KindOfEvidence::InstanceStopped
@@ -135,7 +137,7 @@ impl Sample {
     /// Whether the device reported that the machine has no power, or never has it again.
     #[must_use]
     pub fn is_off(&self) -> bool {
-        is_off(&self.power)
+        self.power.is_off()
     }
 }
 
@@ -157,9 +159,11 @@ pub struct Sample {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub instance: String,
     /// `On`, `Off`, `Gone` (the instance is terminated) or `Unknown`.
-    pub power: String,
+    #[schemars(with = "String")]
+    pub power: Power,
     /// `Match`, `Mismatch` or `Unknown`.
-    pub identity: String,
+    #[schemars(with = "String")]
+    pub identity: IdentityMatch,
     /// The message of the device, or why there was no answer.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub said: String,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     ActedOn, Condition, ConditionStatus, Corroborated, Corroboration, DeviceRef, Incarnation, KindOfEvidence,
-    Sample, proved_by,
+    Power, Sample, proved_by,
 };
 
 /// One incident. Its name is derived from the node and its incarnation, so that it cannot be created twice.
@@ -210,6 +210,33 @@ pub struct Gate {
     pub message: String,
 }
 
+/// To what an attempt switches a machine.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Serialize,
+    Deserialize,
+    strum::IntoStaticStr,
+    strum::Display,
+    strum::EnumString,
+)]
+#[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
+pub enum SwitchTo {
+    /// Off.
+    Off,
+    /// On.
+    On,
+    /// A word that this version does not know.
+    #[default]
+    #[serde(other)]
+    Unknown,
+}
+
 /// One attempt. It is recorded before any device is contacted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
@@ -217,7 +244,8 @@ pub struct Attempt {
     /// The number of the attempt within its incident.
     pub id: u32,
     /// `off` or `on`.
-    pub act: String,
+    #[schemars(with = "String")]
+    pub act: SwitchTo,
     /// The level of the policy.
     pub level: u32,
     /// The devices that get the order.
@@ -266,14 +294,17 @@ impl Attempt {
     /// Whether it was seen to have fenced storage, and nothing else.
     #[must_use]
     pub fn fenced_storage(&self) -> bool {
-        let off = self.verified.as_ref().filter(|verified| self.act == "off" && verified.power == "Off");
+        let off = self
+            .verified
+            .as_ref()
+            .filter(|verified| self.act == SwitchTo::Off && verified.power == Power::Off);
         off.is_some_and(|verified| proved_by(&verified.samples) == KindOfEvidence::StorageFenced)
     }
 
     /// Whether its devices were seen to be off, and that ended what ran.
     #[must_use]
     pub fn ended_what_ran(&self) -> bool {
-        self.verified.as_ref().is_some_and(|verified| verified.power == "Off") && !self.fenced_storage()
+        self.verified.as_ref().is_some_and(|verified| verified.power == Power::Off) && !self.fenced_storage()
     }
 
     /// So many attempts are kept in a status.
@@ -285,7 +316,8 @@ impl Attempt {
 #[serde(rename_all = "camelCase", default)]
 pub struct Verified {
     /// `Off`: each device reported `Off` or `Gone` twice, at least 5 s apart, and 15 s for instances of a provider. `On`: one device reports it. `Unknown`: otherwise.
-    pub power: String,
+    #[schemars(with = "String")]
+    pub power: Power,
     /// Why the power state is not the wanted one.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,

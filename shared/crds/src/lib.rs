@@ -28,15 +28,15 @@ mod schema;
 pub use chosen::{PROTECTED, is_protected, is_template};
 pub use device::{
     ActTime, ActedOn, DeviceDriver, DeviceRef, DrilledWatchdog, External, FenceDevice, FenceDeviceSpec,
-    FenceDeviceStatus, FencedStorage, IdentityCheck, NetworkFence, PROBLEMS, SecretParameter,
+    FenceDeviceStatus, FencedStorage, IdentityCheck, IdentityMatch, NetworkFence, PROBLEMS, SecretParameter,
     TEST_ANNOTATION, TargetStatus, TemplateRef, Timeouts, WatchdogClass, WatchdogLease,
 };
 pub use evidence::{
     Corroborated, FenceEvidence, FenceEvidenceSpec, FenceEvidenceStatus, Invalidation, Sample, proved_by,
 };
 pub use fence::{
-    Attempt, Drain, FenceTrigger, Gate, NodeFence, NodeFenceSpec, NodeFenceStatus, Phase, Shown, Trigger,
-    Verified,
+    Attempt, Drain, FenceTrigger, Gate, NodeFence, NodeFenceSpec, NodeFenceStatus, Phase, Shown, SwitchTo,
+    Trigger, Verified,
 };
 pub use own::{Device, DeviceKey, DeviceState, Fence, Own, OwnSpec, Policy, Proof, Remediation};
 pub use pause::{PAUSE_ANNOTATION, Pause, RESUMED_ANNOTATION};
@@ -53,6 +53,7 @@ pub use schema::{crds, group_path, object};
 
 use jiff::Timestamp;
 pub use pod_safety_model::{Grade, Incarnation, KindOfEvidence};
+pub use pod_safety_transport::Power;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

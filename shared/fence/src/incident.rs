@@ -6,7 +6,7 @@ use serde_json::json;
 use super::{Acting, Target};
 use crate::api::{
     Attempt, Condition, FenceEvidenceSpec, FenceEvidenceStatus, NodeFenceSpec, NodeFenceStatus, Phase, Shown,
-    Trigger, group_path, object,
+    SwitchTo, Trigger, group_path, object,
 };
 use crate::client::{ApiError, Call, Method, WriteCall as _};
 use crate::model::{Rv, Says};
@@ -67,7 +67,7 @@ pub(super) async fn status(
         answer.decode().map_err(|error| Outcome::Failed(ApiError::Undecodable(error)))?;
     let next = only.metadata.as_ref().and_then(version);
     next.ok_or_else(|| {
-        Outcome::Failed(ApiError::ContentType("a NodeFence without a resourceVersion".to_owned()))
+        Outcome::Failed(ApiError::Malformed("a NodeFence without a resourceVersion".to_owned()))
     })
 }
 
@@ -96,11 +96,10 @@ fn conclude(status: &mut NodeFenceStatus, at: &str) {
 
 pub(super) const fn act_of(attempt: &Attempt) -> Act {
     // What is no `on` is taken for what needs more proof.
-    if matches!(attempt.act.as_bytes(), b"on") { Act::On } else { Act::Off }
-}
-
-pub(super) fn no_attempt() -> Outcome {
-    Outcome::Failed(ApiError::ContentType("a step without an attempt".to_owned()))
+    match attempt.act {
+        SwitchTo::On => Act::On,
+        SwitchTo::Off | SwitchTo::Unknown => Act::Off,
+    }
 }
 
 /// Evidence, by a name that says of which incarnation it is.

@@ -1,26 +1,7 @@
 //! What looks prove. Pure.
 
-use crate::api::{IdentityCheck, Sample, Verified};
-use crate::transport::{Act, Identity, Power};
-
-/// The word for a power state in statuses.
-pub(super) const fn power_word(power: Power) -> &'static str {
-    match power {
-        Power::On => "On",
-        Power::Off => "Off",
-        Power::Gone => "Gone",
-        Power::Unknown => "Unknown",
-    }
-}
-
-/// The word for an identity in statuses.
-pub(super) const fn identity_word(identity: &Identity) -> &'static str {
-    match identity {
-        Identity::Match => "Match",
-        Identity::Mismatch { .. } => "Mismatch",
-        Identity::Unknown => "Unknown",
-    }
-}
+use crate::api::{IdentityCheck, IdentityMatch, Sample, Verified};
+use crate::transport::{Act, Power};
 
 /// One device, as the looks of a step saw it.
 #[derive(Clone, Debug)]
@@ -36,9 +17,9 @@ pub(super) fn judge(act: Act, seen: &[Seen], lease_renewed: Option<String>) -> V
     let mut complain = |words: String| message.get_or_insert(words).clone();
     let mut all = !seen.is_empty();
     let mut any_on = false;
-    let wanted = if act == Act::Off { "Off" } else { "On" };
+    let wanted = if act == Act::Off { Power::Off } else { Power::On };
     for one in seen {
-        any_on |= one.samples.iter().any(|sample| sample.power == "On");
+        any_on |= one.samples.iter().any(|sample| sample.power == Power::On);
         if one.samples.len() < needed {
             all = false;
             complain("not every device was checked".to_owned());
@@ -52,25 +33,25 @@ pub(super) fn judge(act: Act, seen: &[Seen], lease_renewed: Option<String>) -> V
     }
     let power = match (all, any_on) {
         (true, _) => wanted,
-        (false, true) => "On",
-        (false, false) => "Unknown",
+        (false, true) => Power::On,
+        (false, false) => Power::Unknown,
     };
     let samples = seen.iter().flat_map(|one| one.samples.iter().cloned()).collect();
-    let (power, message) = (power.to_owned(), message.unwrap_or_default());
+    let message = message.unwrap_or_default();
     Verified { power, message, samples, corroborated: Vec::new(), lease_renewed }
 }
 
-fn complaint(sample: &Sample, check: IdentityCheck, wanted: &str) -> Option<String> {
+fn complaint(sample: &Sample, check: IdentityCheck, wanted: Power) -> Option<String> {
     let Sample { device, power, identity, said, .. } = sample;
-    if identity == "Mismatch" {
+    if *identity == IdentityMatch::Mismatch {
         return Some(format!("{device} reaches a machine other than the node's: {said}"));
     }
-    if identity != "Match" && check == IdentityCheck::Required {
+    if *identity != IdentityMatch::Match && check == IdentityCheck::Required {
         return Some(format!(
             "{device} does not report which machine it reaches, and identityCheck is Required"
         ));
     }
-    let is_as_wanted = if wanted == "Off" { sample.is_off() } else { power == wanted };
+    let is_as_wanted = if wanted == Power::Off { sample.is_off() } else { *power == wanted };
     (!is_as_wanted).then(|| match said.is_empty() {
         true => format!("{device} says {power}"),
         false => format!("{device} says {power}: {said}"),
@@ -87,7 +68,12 @@ mod tests {
 
     fn sample(device: &str, power: &str, identity: &str) -> Sample {
         let device = DeviceRef { namespace: "fencing".to_owned(), name: device.to_owned() };
-        Sample { device, power: power.to_owned(), identity: identity.to_owned(), ..Sample::default() }
+        Sample {
+            device,
+            power: power.parse().unwrap(),
+            identity: identity.parse().unwrap(),
+            ..Sample::default()
+        }
     }
 
     fn seen(check: IdentityCheck, samples: &[(&str, &str)]) -> Seen {
@@ -109,19 +95,19 @@ mod tests {
             (BestEffort, &[], "Unknown"),
         ] {
             let verified = judge(Act::Off, &[seen(check, samples)], None);
-            assert_eq!(verified.power, wanted, "{check:?} {samples:?}");
+            assert_eq!(verified.power.name(), wanted, "{check:?} {samples:?}");
             assert_eq!(verified.message.is_empty(), wanted == "Off", "{samples:?}: {}", verified.message);
         }
-        assert_eq!(judge(Act::Off, &[], None).power, "Unknown", "no device proves nothing");
+        assert_eq!(judge(Act::Off, &[], None).power, Power::Unknown, "no device proves nothing");
     }
 
     #[test]
     fn one_supply_that_is_on_keeps_the_machine_on() {
         let off = seen(IdentityCheck::BestEffort, &[("Off", "Unknown"), ("Off", "Unknown")]);
         let on = seen(IdentityCheck::BestEffort, &[("On", "Unknown"), ("On", "Unknown")]);
-        assert_eq!(judge(Act::Off, &[off.clone(), on.clone()], None).power, "On");
-        assert_eq!(judge(Act::Off, &[off.clone(), off.clone()], None).power, "Off");
-        assert_eq!(judge(Act::On, &[on.clone(), on], None).power, "On");
-        assert_eq!(judge(Act::On, &[off], None).power, "Unknown", "off is not on");
+        assert_eq!(judge(Act::Off, &[off.clone(), on.clone()], None).power, Power::On);
+        assert_eq!(judge(Act::Off, &[off.clone(), off.clone()], None).power, Power::Off);
+        assert_eq!(judge(Act::On, &[on.clone(), on], None).power, Power::On);
+        assert_eq!(judge(Act::On, &[off], None).power, Power::Unknown, "off is not on");
     }
 }

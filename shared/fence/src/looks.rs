@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::judge::{Seen, identity_word, power_word};
+use super::judge::Seen;
 use super::looker::Looker;
 use super::objects::{self, ObjectOrder};
 use super::orders::{OrderError, Ready, Way};
@@ -114,7 +114,7 @@ impl Looker<'_> {
             .map(|Looked { check, sample, .. }| Seen { check, samples: vec![sample.clone(), sample] })
             .collect();
         let verified = super::judge::judge(Act::Off, &seen, None);
-        if verified.power != "Off" {
+        if verified.power != Power::Off {
             return Err(verified.message);
         }
         borne_out.map(|()| (proved_by(&verified.samples), asked_at))
@@ -166,17 +166,14 @@ fn sample(device: &DeviceRef, at: String, answer: Result<Answer, String>) -> Sam
         Ok(Answer { power, identity, said, .. }) => Sample {
             device,
             at,
-            power: power_word(power).to_owned(),
-            identity: identity_word(&identity).to_owned(),
+            power,
+            identity: (&identity).into(),
             said: match identity {
                 Identity::Mismatch { found } => found,
                 Identity::Match | Identity::Unknown => said,
             },
             ..Sample::default()
         },
-        Err(said) => {
-            let unknown = || "Unknown".to_owned();
-            Sample { device, at, power: unknown(), identity: unknown(), said, ..Sample::default() }
-        }
+        Err(said) => Sample { device, at, said, ..Sample::default() },
     }
 }

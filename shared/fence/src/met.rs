@@ -9,7 +9,7 @@ use super::incident::still_lost;
 use super::looks::Looked;
 use super::render::Facts;
 use super::{Acting, Target};
-use crate::api::{Attempt, DeviceRef};
+use crate::api::{Attempt, DeviceRef, IdentityMatch, Power};
 use crate::outcome::Outcome;
 use crate::transport::{Answer, DeviceError, Identity};
 
@@ -25,7 +25,7 @@ pub(super) async fn on(
     still_lost(acting, &target.spec).await?;
     let on = looked.into_iter().map(|looked| looked.sample);
     Ok(on
-        .filter(|sample| sample.power == "On" && sample.identity != "Mismatch")
+        .filter(|sample| sample.power == Power::On && sample.identity != IdentityMatch::Mismatch)
         .map(|on| on.device)
         .collect())
 }
@@ -40,8 +40,8 @@ pub(super) fn took(is_order_sent_always: bool, answer: &Result<Answer, DeviceErr
 /// Takes back what a device in doubt says of a machine that none of these attempts met.
 pub(super) fn weighed(mut looked: Looked, attempts: &[Attempt]) -> Looked {
     let is_met = attempts.iter().any(|attempt| attempt.met.contains(&looked.sample.device));
-    if let Some(what) = looked.doubt.filter(|_| looked.sample.power == "Off" && !is_met) {
-        looked.sample.power = "Unknown".to_owned();
+    if let Some(what) = looked.doubt.filter(|_| looked.sample.power == Power::Off && !is_met) {
+        looked.sample.power = Power::Unknown;
         looked.sample.said = format!(
             "it says off, but was not seen on before, and it calls {what}. Check the machine: {}",
             looked.sample.said

@@ -10,8 +10,8 @@ use super::objects::Clients;
 use super::orders::{Ready, Way, path_of};
 use crate::Monitor;
 use crate::api::{
-    Condition, DeviceDriver, FenceDeviceSpec, FenceDeviceStatus, IdentityCheck, Incarnation, Sample,
-    TargetStatus,
+    Condition, DeviceDriver, FenceDeviceSpec, FenceDeviceStatus, IdentityCheck, IdentityMatch, Incarnation,
+    Power, Sample, TargetStatus,
 };
 use crate::client::{ApiError, Call, Method, WriteCall as _};
 use crate::outcome::Outcome;
@@ -101,13 +101,15 @@ async fn look_at(
     let Sample { at, power, identity, said, .. } = sample;
     let (problem, message) = match (checked, problem) {
         (Some(error), _) => (error.category(), error.to_string()),
-        (None, _) if identity == "Mismatch" => ("AnotherMachine", format!("it is another machine: {said}")),
+        (None, _) if identity == IdentityMatch::Mismatch => {
+            ("AnotherMachine", format!("it is another machine: {said}"))
+        }
         // First why it did not answer: who did not answer did not say who it is either.
         (None, Some(problem)) => (problem, said),
-        (None, None) if power == "Unknown" => {
+        (None, None) if power == Power::Unknown => {
             ("PowerUnknown", if said.is_empty() { "it reports neither on nor off".to_owned() } else { said })
         }
-        (None, None) if identity != "Match" && check == IdentityCheck::Required => {
+        (None, None) if identity != IdentityMatch::Match && check == IdentityCheck::Required => {
             let words = "it does not report which machine it is, and identityCheck is Required";
             ("IdentityUnknown", words.to_owned())
         }

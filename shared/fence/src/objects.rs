@@ -260,12 +260,13 @@ async fn delete(acting: &Acting<'_>, object: &ActedOn, uid: &str) -> Result<(), 
 
 /// How a step ends that could not read an object.
 fn outcome(error: DeviceError) -> Outcome {
-    Outcome::Failed(ApiError::ContentType(error.to_string()))
+    Outcome::NotReady(error.to_string())
 }
 
 fn said(outcome: Outcome) -> DeviceError {
     match outcome {
         Outcome::Failed(error) => unread(&error),
+        Outcome::NotReady(why) => failed(why),
         other => failed(format!("not written: {}", other.name())),
     }
 }

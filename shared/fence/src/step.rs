@@ -9,7 +9,7 @@ use super::asking::{Asked, asked};
 use super::contradict;
 use super::courtesy;
 use super::drain;
-use super::incident::{act_of, create_evidence, no_attempt, status, still_lost};
+use super::incident::{act_of, create_evidence, status, still_lost};
 use super::mark::{self, When};
 use super::met;
 use super::objects::lift;
@@ -18,8 +18,8 @@ use super::storage;
 use super::twice::{self, contradicted, is_unmoved};
 use super::{Acting, Fencing, Step, Target, incident_name};
 use crate::api::{
-    DeviceRef, FenceEvidenceSpec, Gate, NodeFenceSpec, NodeFenceStatus, Phase, Verified, group_path, object,
-    proved_by,
+    DeviceRef, FenceEvidenceSpec, Gate, NodeFenceSpec, NodeFenceStatus, Phase, Power, Verified, group_path,
+    object, proved_by,
 };
 use crate::client::{Call, Method, WriteCall as _};
 use crate::outcome::Outcome;
@@ -102,7 +102,7 @@ async fn open(acting: &Acting<'_>, spec: &NodeFenceSpec) -> Result<(), Outcome> 
 
 async fn attempt(acting: &Acting<'_>, target: &Target) -> Result<(), Outcome> {
     let mut wanted = (*target.status).clone();
-    let last = wanted.attempts.last_mut().ok_or_else(no_attempt)?;
+    let last = wanted.attempts.last_mut().ok_or(Outcome::Changed)?;
     let act = act_of(last);
     if act == Act::Off {
         still_lost(acting, &target.spec).await?;
@@ -204,18 +204,17 @@ async fn not_begun(
     stamp(acting, &mut wanted);
     if let Some(last) = wanted.attempts.last_mut() {
         last.outcome = Some(format!("not begun: {why}"));
-        let (power, message) = ("Unknown".to_owned(), why.to_owned());
-        last.verified = Some(Verified { power, message, ..Verified::default() });
+        last.verified = Some(Verified { message: why.to_owned(), ..Verified::default() });
     }
     status(acting, target, target.fence.rv, &wanted).await.map(drop)
 }
 
 /// Evidence, if the kubelet was silent since the looks and the node is the same.
 async fn prove(acting: &Acting<'_>, target: &Target) -> Result<(), Outcome> {
-    let last = target.status.attempts.last().ok_or_else(no_attempt)?;
+    let last = target.status.attempts.last().ok_or(Outcome::Changed)?;
     let verified =
-        last.verified.as_ref().filter(|verified| verified.power == "Off" && act_of(last) == Act::Off);
-    let Some(verified) = verified else { return Err(no_attempt()) };
+        last.verified.as_ref().filter(|verified| verified.power == Power::Off && act_of(last) == Act::Off);
+    let Some(verified) = verified else { return Err(Outcome::Changed) };
     let node = &target.spec.node;
     let Look { node: read, lease, .. } =
         look(acting.means.connection, acting.env, &node.name).await.map_err(Outcome::Failed)?;
@@ -227,7 +226,7 @@ async fn prove(acting: &Acting<'_>, target: &Target) -> Result<(), Outcome> {
     }
     let kind = proved_by(&verified.samples);
     if !kind.ends_life() {
-        return Err(no_attempt());
+        return Err(Outcome::Changed);
     }
     let spec = FenceEvidenceSpec {
         node: node.clone(),
@@ -253,7 +252,7 @@ async fn unproved(acting: &Acting<'_>, target: &Target) -> Result<(), Outcome> {
     if let Some(verified) = wanted.attempts.last_mut().and_then(|last| last.verified.as_mut()) {
         verified.samples.iter_mut().for_each(contradicted);
         *verified = Verified {
-            power: "Unknown".to_owned(),
+            power: Power::Unknown,
             message: "the devices reported off while the node's kubelet renewed its Lease".to_owned(),
             ..verified.clone()
         };

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::asking::Asked;
-use super::incident::{create_evidence, no_attempt, status, still_lost};
+use super::incident::{create_evidence, status, still_lost};
 use super::{Acting, Target, contradict, storage_evidence_name};
 use crate::api::{DeviceDriver, DeviceRef, FenceEvidenceSpec, KindOfEvidence, Sample};
 use crate::outcome::Outcome;
@@ -25,8 +25,8 @@ pub(super) fn uncovered(act: Act, orders: &[(DeviceRef, Asked)]) -> Option<&'sta
 /// Evidence about the volumes of a storage, if every look showed which. What runs on the node is not its matter: a
 /// kubelet that speaks calls it off before anybody relies on it, and contradicts nothing.
 pub(super) async fn prove(acting: &Acting<'_>, target: &Target) -> Result<(), Outcome> {
-    let last = target.status.attempts.last().filter(|last| last.fenced_storage()).ok_or_else(no_attempt)?;
-    let verified = last.verified.as_ref().ok_or_else(no_attempt)?;
+    let last = target.status.attempts.last().filter(|last| last.fenced_storage()).ok_or(Outcome::Changed)?;
+    let verified = last.verified.as_ref().ok_or(Outcome::Changed)?;
     let node = &target.spec.node;
     still_lost(acting, &target.spec).await?;
     let covered = |sample: &Sample| sample.object.as_ref().and_then(|object| object.storage.clone());
@@ -37,7 +37,7 @@ pub(super) async fn prove(acting: &Acting<'_>, target: &Target) -> Result<(), Ou
         fence: Some(target.fence.name.to_string()),
         samples: verified.samples.clone(),
         corroborated: Vec::new(),
-        storage: storage.ok_or_else(no_attempt)?.into_iter().collect(),
+        storage: storage.ok_or(Outcome::Changed)?.into_iter().collect(),
         lease_renewed: verified.lease_renewed.clone(),
         by: acting.identity.to_owned(),
         reason: None,

@@ -2,13 +2,13 @@
 
 use pod_safety_proof::{LeaseRead, silence};
 
-use super::incident::{act_of, no_attempt, status};
+use super::incident::{act_of, status};
 use super::judge::{Seen, judge};
 use super::looks::Looked;
 use super::met;
 use super::render::Facts;
 use super::{Acting, Target};
-use crate::api::{Attempt, Incarnation, Sample, Verified};
+use crate::api::{Attempt, IdentityMatch, Incarnation, Power, Sample, Verified};
 use crate::outcome::Outcome;
 use crate::transport::Act;
 use crate::witness::{look, nonsense};
@@ -16,19 +16,19 @@ use crate::witness::{look, nonsense};
 /// Two looks at each device, and the Lease between them: so far apart that a kubelet that lives renews it meanwhile.
 pub(super) async fn look_twice(acting: &Acting<'_>, target: &Target) -> Result<(), Outcome> {
     let mut wanted = (*target.status).clone();
-    let last = wanted.attempts.last_mut().ok_or_else(no_attempt)?;
+    let last = wanted.attempts.last_mut().ok_or(Outcome::Changed)?;
     let (act, attempt) = (act_of(last), last.clone());
     let facts = acting.looker.reader.facts(&target.spec.node).await.map_err(Outcome::Failed)?;
     let met = &target.status.attempts;
     let looked = looks(acting, &target.spec.node, &attempt, &facts, met);
     let (seen, lease) = acting.while_leading(looked).await??;
     let mut verified = judge(act, &seen, lease);
-    if act == Act::Off && verified.power == "Off" {
+    if act == Act::Off && verified.power == Power::Off {
         // Boxed, as few ask for it.
         let borne_out = Box::pin(acting.looker.corroborated(&attempt.corroborate, &target.spec.node.name));
         match acting.while_leading(borne_out).await? {
             Ok(facts) => verified.corroborated = facts,
-            Err(message) => verified = Verified { power: "Unknown".to_owned(), message, ..verified },
+            Err(message) => verified = Verified { power: Power::Unknown, message, ..verified },
         }
     }
     last.verified = Some(verified);
@@ -75,8 +75,8 @@ async fn looks(
 }
 
 pub(super) fn contradicted(sample: &mut Sample) {
-    sample.power = "Unknown".to_owned();
-    sample.identity = "Mismatch".to_owned();
+    sample.power = Power::Unknown;
+    sample.identity = IdentityMatch::Mismatch;
     sample.said =
         "reported off while the node's kubelet renewed its Lease: it switches another machine".to_owned();
 }

@@ -44,5 +44,5 @@ fn found(answer: Result<wire::Raw, ApiError>) -> Result<Option<wire::Raw>, ApiEr
 
 /// A Lease whose time cannot be read.
 pub fn nonsense(error: pod_safety_proof::InvalidRenewTime) -> ApiError {
-    ApiError::ContentType(error.to_string())
+    ApiError::Malformed(error.to_string())
 }

@@ -224,7 +224,7 @@ async fn what_can_be_refused_and_released_is_in_the_metrics_before_it_counts() {
         Refusal::AgentMustLookAgain,
         Refusal::PowerStateUnconfirmed("why".to_owned()),
     ];
-    let unread = Unproved::Read(ApiError::ContentType("why".to_owned()));
+    let unread = Unproved::Read(ApiError::Malformed("why".to_owned()));
     let late = Unproved::Late { by: Duration::ZERO };
     let reasons: Vec<_> =
         refusals.iter().map(Refusal::reason).chain([unread.reason(), late.reason()]).collect();

@@ -26,7 +26,7 @@ pub(super) async fn force(
             Ok(Next::Delete(next)) => act = next,
             Ok(Next::Done { kind, finalizers_remain: false }) => return Outcome::Released(kind),
             Ok(Next::Done { kind, finalizers_remain: true }) => return Outcome::FinalizersRemain(kind),
-            Err(error) => return Outcome::Failed(ApiError::ContentType(error.to_string())),
+            Err(error) => return Outcome::Failed(ApiError::Malformed(error.to_string())),
         }
     }
 }

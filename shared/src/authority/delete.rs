@@ -80,7 +80,7 @@ fn read(answer: wire::Raw, env: &Env) -> Result<Marked, Outcome> {
     let wire: wire::Pod = answer.decode().map_err(|error| Outcome::Failed(ApiError::Undecodable(error)))?;
     let grace = wire.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
     let pod = cache::pod(wire, env.now())
-        .map_err(|unreadable| Outcome::Failed(ApiError::ContentType(unreadable.why().to_owned())))?;
+        .map_err(|unreadable| Outcome::Failed(ApiError::Malformed(unreadable.why().to_owned())))?;
     if pod.deletion.is_some() || pod.phase.is_terminal() {
         return Err(Outcome::Changed);
     }

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
-use strum::IntoStaticStr;
+use strum::{Display, EnumString, IntoStaticStr};
 
 mod off;
 mod uuid;
@@ -148,7 +148,21 @@ impl Order {
 }
 
 /// Whether a machine has power.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    IntoStaticStr,
+    Display,
+    EnumString,
+)]
 pub enum Power {
     /// The device says on.
     On,
@@ -156,8 +170,24 @@ pub enum Power {
     Off,
     /// The provider says that this very machine was terminated: it never has power again.
     Gone,
-    /// The device answers, and says neither: on its way, for instance.
+    /// The device answers, and says neither: on its way, for instance. So does a word that this version does not know.
+    #[default]
+    #[serde(other)]
     Unknown,
+}
+
+impl Power {
+    /// Whether the machine has no power, or never has it again.
+    #[must_use]
+    pub const fn is_off(self) -> bool {
+        matches!(self, Self::Off | Self::Gone)
+    }
+
+    /// Its word in statuses.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.into()
+    }
 }
 
 /// Whether the device reaches the machine that it is taken for.

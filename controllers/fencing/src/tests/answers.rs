@@ -148,10 +148,10 @@ fn an_incident_says_who_asked_for_it() {
 fn released() -> Stage {
     let attempt = |id, name: &str, index, power: &str| Attempt {
         id,
-        act: "off".to_owned(),
+        act: SwitchTo::Off,
         level: index,
         devices: level(name, 1).devices,
-        verified: Some(Verified { power: power.to_owned(), ..Verified::default() }),
+        verified: Some(Verified { power: power.parse().unwrap(), ..Verified::default() }),
         ..Attempt::default()
     };
     let mut stage = Stage::at(Phase::Fenced, |status| {

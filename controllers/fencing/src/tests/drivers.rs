@@ -97,8 +97,7 @@ fn fencing_the_storage_alone_ends_nothing_that_runs() {
 /// The last attempt was seen to have fenced storage.
 fn seen_fenced(stage: &mut Stage) {
     stage.seen("Off");
-    let sample =
-        Sample { driver: Some(DeviceDriver::NetworkFence), power: "Off".to_owned(), ..Sample::default() };
+    let sample = Sample { driver: Some(DeviceDriver::NetworkFence), power: Power::Off, ..Sample::default() };
     stage.edit(|_, status| {
         let verified = status.attempts.last_mut().unwrap().verified.as_mut().unwrap();
         verified.samples = vec![sample.clone(), sample];
@@ -202,11 +201,11 @@ fn a_machine_that_is_gone_is_not_switched_on_and_its_incident_ends_with_its_node
     let fenced = |driver, kind| {
         let mut stage = Stage::at(Phase::Fenced, |status| {
             (status.tainted, status.evidence) = (true, Some("gone".to_owned()));
-            let verified = Verified { power: "Off".to_owned(), ..Verified::default() };
+            let verified = Verified { power: Power::Off, ..Verified::default() };
             let devices = level("machine", 1).devices;
-            let off = "off".to_owned();
             let verified = Some(verified);
-            status.attempts = vec![Attempt { id: 1, act: off, devices, verified, ..Attempt::default() }];
+            status.attempts =
+                vec![Attempt { id: 1, act: SwitchTo::Off, devices, verified, ..Attempt::default() }];
         });
         stage.device("machine", by(driver));
         stage.policy(|policy| {

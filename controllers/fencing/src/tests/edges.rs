@@ -190,9 +190,9 @@ fn a_pod_that_waits_for_its_finalizers_does_not_keep_a_machine_off() {
 fn what_was_tried_to_switch_it_on_is_no_attempt_to_switch_it_off() {
     let attempt = |id, act: &str, power: &str| Attempt {
         id,
-        act: act.to_owned(),
+        act: act.parse().unwrap(),
         devices: level("bmc", 1).devices,
-        verified: Some(Verified { power: power.to_owned(), ..Verified::default() }),
+        verified: Some(Verified { power: power.parse().unwrap(), ..Verified::default() }),
         ..Attempt::default()
     };
     let mut stage = Stage::at(Phase::Fencing, |status| {
@@ -260,19 +260,13 @@ fn a_machine_that_a_person_switched_off_is_switched_on_by_the_first_level_that_c
 fn storage_is_lifted_when_no_pod_there_uses_a_volume_that_is_anothers() {
     let fenced = || {
         let mut stage = Stage::at(Phase::Fencing, |status| {
-            let sample = Sample {
-                driver: Some(DeviceDriver::NetworkFence),
-                power: "Off".to_owned(),
-                ..Sample::default()
-            };
-            let verified = Verified {
-                power: "Off".to_owned(),
-                samples: vec![sample.clone(), sample],
-                ..Verified::default()
-            };
+            let sample =
+                Sample { driver: Some(DeviceDriver::NetworkFence), power: Power::Off, ..Sample::default() };
+            let verified =
+                Verified { power: Power::Off, samples: vec![sample.clone(), sample], ..Verified::default() };
             status.attempts = vec![Attempt {
                 id: 1,
-                act: "off".to_owned(),
+                act: SwitchTo::Off,
                 devices: level("rbd", 1).devices,
                 verified: Some(verified),
                 evidence: Some("s".to_owned()),
@@ -336,15 +330,13 @@ fn storage_is_lifted_when_no_pod_there_uses_a_volume_that_is_anothers() {
 
 #[test]
 fn of_more_attempts_than_are_kept_the_one_that_fenced_storage_stays() {
-    let failed = Verified { power: "On".to_owned(), ..Verified::default() };
-    let sample =
-        Sample { driver: Some(DeviceDriver::NetworkFence), power: "Off".to_owned(), ..Sample::default() };
-    let fenced =
-        Verified { power: "Off".to_owned(), samples: vec![sample.clone(), sample], ..Verified::default() };
+    let failed = Verified { power: Power::On, ..Verified::default() };
+    let sample = Sample { driver: Some(DeviceDriver::NetworkFence), power: Power::Off, ..Sample::default() };
+    let fenced = Verified { power: Power::Off, samples: vec![sample.clone(), sample], ..Verified::default() };
     let mut stage = Stage::at(Phase::Fencing, |status| {
         let attempt = |id| Attempt {
             id,
-            act: "off".to_owned(),
+            act: SwitchTo::Off,
             verified: Some(if id == 11 { fenced.clone() } else { failed.clone() }),
             ..Attempt::default()
         };

@@ -129,7 +129,7 @@ fn those_that_are_being_fenced_and_those_that_go_before_it_are_counted_together(
 /// What another incident must have done for the next one to wait, and until when.
 #[test]
 fn a_cooldown_follows_an_attempt_of_another_incident_that_has_left_pending() {
-    let shot = || vec![Attempt { id: 1, act: "off".to_owned(), ..Attempt::default() }];
+    let shot = || vec![Attempt { id: 1, act: SwitchTo::Off, ..Attempt::default() }];
     for (says, phase, attempts, holds) in [
         ("it was shot", Phase::Done, shot(), true),
         ("it is being shot", Phase::Fencing, shot(), true),
@@ -150,7 +150,7 @@ fn a_cooldown_follows_an_attempt_of_another_incident_that_has_left_pending() {
 
 #[test]
 fn a_cooldown_counts_from_the_last_of_several_incidents_that_were_attempted() {
-    let attempts = vec![Attempt { id: 1, act: "off".to_owned(), ..Attempt::default() }];
+    let attempts = vec![Attempt { id: 1, act: SwitchTo::Off, ..Attempt::default() }];
     let shot = NodeFenceStatus { phase: Phase::Done, attempts, ..NodeFenceStatus::default() };
     for [first, second] in [["m", "k"], ["k", "m"]] {
         let mut stage = pending();

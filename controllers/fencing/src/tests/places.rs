@@ -8,13 +8,13 @@ fn held_in_fencing(hold: fn(&mut Stage)) -> Stage {
     stage.loses("m");
     stage.until(70);
     let failed = Attempt {
-        act: "off".to_owned(),
+        act: SwitchTo::Off,
         id: 1,
         devices: vec![],
         within_seconds: 60,
         outcome: Some("no answer".to_owned()),
         verified: Some(Verified {
-            power: "Unknown".to_owned(),
+            power: Power::Unknown,
             message: "no answer".to_owned(),
             ..Verified::default()
         }),

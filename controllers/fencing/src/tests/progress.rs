@@ -16,8 +16,8 @@ fn begun() -> Stage {
 
 /// An attempt after which the machine was seen on.
 fn failed(id: u32) -> Attempt {
-    let verified = Some(Verified { power: "On".to_owned(), ..Verified::default() });
-    Attempt { id, act: "off".to_owned(), verified, ..Attempt::default() }
+    let verified = Some(Verified { power: Power::On, ..Verified::default() });
+    Attempt { id, act: SwitchTo::Off, verified, ..Attempt::default() }
 }
 
 #[test]

@@ -59,13 +59,13 @@ impl Sketch {
     fn attempts(&self) -> Vec<Attempt> {
         let attempt = |(id, (off, outcome, verified)): (u32, &(bool, bool, usize))| Attempt {
             id,
-            act: if *off { "off" } else { "on" }.to_owned(),
+            act: if *off { SwitchTo::Off } else { SwitchTo::On },
             within_seconds: 60,
             devices: level("bmc", 1).devices,
             outcome: outcome.then(|| "said".to_owned()),
-            verified: ["On", "Off", "Unknown"]
+            verified: [Power::On, Power::Off, Power::Unknown]
                 .get(verified.wrapping_sub(1))
-                .map(|power| Verified { power: (*power).to_owned(), ..Verified::default() }),
+                .map(|power| Verified { power: *power, ..Verified::default() }),
             ..Attempt::default()
         };
         (1..).zip(&self.attempts).map(attempt).collect()
@@ -141,10 +141,10 @@ proptest! {
                     prop_assert!(!under_way, "what was begun may still land");
                     prop_assert!(matches!(sketch.machine, 0 | 1 | 4), "another life");
                     prop_assert!(sketch.machine != 1 || sketch.person, "it is well");
-                    prop_assert_eq!(&target.status.attempts.last().unwrap().act, "off");
+                    prop_assert_eq!(target.status.attempts.last().unwrap().act, SwitchTo::Off);
                 }
                 Step::Attempt(target) => {
-                    prop_assert_eq!(&target.status.attempts.last().unwrap().act, "on");
+                    prop_assert_eq!(target.status.attempts.last().unwrap().act, SwitchTo::On);
                     prop_assert!(!sketch.pod && proved && sketch.named && !under_way && sketch.power_on);
                     prop_assert!(!sketch.paused && !sketch.cancelled && !sketch.dry && same_life);
                 }

@@ -49,8 +49,7 @@ fn of_a_level_that_fenced_storage_it_is_said_that_what_runs_there_runs_on() {
     });
     assert_eq!(stage.act("n"), ["off 1 by rbd"]);
     stage.seen("Off");
-    let sample =
-        Sample { driver: Some(DeviceDriver::NetworkFence), power: "Off".to_owned(), ..Sample::default() };
+    let sample = Sample { driver: Some(DeviceDriver::NetworkFence), power: Power::Off, ..Sample::default() };
     stage.edit(|_, status| {
         status.attempts.last_mut().unwrap().verified.as_mut().unwrap().samples = vec![sample.clone(), sample];
     });

@@ -334,7 +334,8 @@ impl Stage {
         let (spec, _) = self.only();
         let lease_renewed = Some(self.renewed(&spec.node.name));
         let message = if power == "Off" { String::new() } else { format!("bmc says {power}") };
-        let verified = Verified { power: power.to_owned(), message, lease_renewed, ..Verified::default() };
+        let verified =
+            Verified { power: power.parse().unwrap(), message, lease_renewed, ..Verified::default() };
         self.edit(|_, status| status.attempts.last_mut().unwrap().verified = Some(verified));
     }
 

@@ -328,7 +328,7 @@ fn only_an_attempt_for_the_same_reason_in_another_boot_is_a_repetition() {
         (Trigger::Detected, true, false),
     ] {
         let mut stage = named();
-        let attempt = Attempt { id: 1, act: "off".to_owned(), at: stamp(0), ..Attempt::default() };
+        let attempt = Attempt { id: 1, act: SwitchTo::Off, at: stamp(0), ..Attempt::default() };
         let fenced = Condition::after(&[], "Fenced", "True", "R", "m", &stamp(0));
         let (attempts, conditions) = (if tried { vec![attempt] } else { Vec::new() }, vec![fenced]);
         let over = NodeFenceStatus { phase: Phase::Done, attempts, conditions, ..Default::default() };

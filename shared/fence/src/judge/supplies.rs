@@ -10,8 +10,8 @@ fn seen(device: &str, check: IdentityCheck, looks: &[Look]) -> Seen {
     let device = DeviceRef { namespace: "fencing".to_owned(), name: device.to_owned() };
     let sample = |(power, identity, said): &Look| Sample {
         device: device.clone(),
-        power: (*power).to_owned(),
-        identity: (*identity).to_owned(),
+        power: power.parse().unwrap(),
+        identity: identity.parse().unwrap(),
         said: (*said).to_owned(),
         ..Sample::default()
     };
@@ -71,8 +71,8 @@ fn a_machine_of_two_supplies_is_off_when_both_said_so_twice_as_the_machine_that_
     for (check, left, right, power, message) in rows {
         let (left, right) = (seen("left", check, left), seen("right", check, right));
         let verified = judge(Act::Off, &[left.clone(), right.clone()], None);
-        assert_eq!((&*verified.power, &*verified.message), (power, message), "{left:?} {right:?}");
-        assert_eq!(judge(Act::Off, &[right, left], None).power, power, "in whichever order");
+        assert_eq!((verified.power.name(), &*verified.message), (power, message), "{left:?} {right:?}");
+        assert_eq!(judge(Act::Off, &[right, left], None).power.name(), power, "in whichever order");
     }
 }
 
@@ -80,8 +80,8 @@ fn a_machine_of_two_supplies_is_off_when_both_said_so_twice_as_the_machine_that_
 fn which_device_must_say_whom_it_reaches_is_asked_of_each_alone() {
     let strict = |looks: &[Look]| seen("strict", IdentityCheck::Required, looks);
     let lax = |looks: &[Look]| seen("lax", IdentityCheck::BestEffort, looks);
-    assert_eq!(judge(Act::Off, &[strict(&[OFF, OFF]), lax(&[BARE, BARE])], None).power, "Off");
-    assert_eq!(judge(Act::Off, &[strict(&[BARE, BARE]), lax(&[OFF, OFF])], None).power, "Unknown");
+    assert_eq!(judge(Act::Off, &[strict(&[OFF, OFF]), lax(&[BARE, BARE])], None).power, Power::Off);
+    assert_eq!(judge(Act::Off, &[strict(&[BARE, BARE]), lax(&[OFF, OFF])], None).power, Power::Unknown);
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn a_machine_is_on_when_one_supply_is_and_what_the_other_lacks_is_said() {
     let of = |left: &[Look], right: &[Look]| {
         let check = IdentityCheck::BestEffort;
         let verified = judge(Act::On, &[seen("left", check, left), seen("right", check, right)], None);
-        (verified.power, verified.message)
+        (verified.power.to_string(), verified.message)
     };
     let says = |power: &str, message: &str| (power.to_owned(), message.to_owned());
     assert_eq!(of(&[ON], &[ON]), says("On", ""), "one look is enough");
@@ -113,7 +113,7 @@ fn what_was_seen_is_handed_on_as_it_was_in_the_order_of_the_devices() {
     let samples: Vec<_> = verified
         .samples
         .iter()
-        .map(|sample| (sample.device.name.as_str(), sample.power.as_str(), sample.said.as_str()))
+        .map(|sample| (sample.device.name.as_str(), sample.power.name(), sample.said.as_str()))
         .collect();
     assert_eq!(
         samples,

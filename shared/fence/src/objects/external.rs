@@ -8,7 +8,7 @@ use crate::Acting;
 use crate::api::{
     ActedOn, DeviceDriver, External, GROUP, NODE_NAME_ANNOTATION, TIMED_OUT_ANNOTATION, TemplateRef, VERSION,
 };
-use crate::client::{ApiError, Call, Connection, Method, WriteCall as _};
+use crate::client::{Call, Connection, Method, WriteCall as _};
 use crate::outcome::Outcome;
 use crate::transport::{Answer, DeviceError, Identity, Power};
 use crate::{Target, name_after};
@@ -130,10 +130,7 @@ pub(super) async fn off(
         && (is_timed_out(&there) || says(&there, "Succeeded") == Some("False"))
     {
         lift(acting, object).await?;
-        return Err(Outcome::Failed(ApiError::ContentType(format!(
-            "{} failed before and is being deleted",
-            object.path
-        ))));
+        return Err(Outcome::NotReady(format!("{} failed before and is being deleted", object.path)));
     }
     let template = template(connection, order, &external.template_ref).await.map_err(outcome)?;
     let spec = template.pointer("/spec/template/spec").cloned().unwrap_or_default();

@@ -7,9 +7,9 @@
 use serde_json::{Value, json};
 
 use super::machine::{CLUSTER_API, Found, Kind, OPENSHIFT, find};
-use super::{ObjectOrder, failed, read, read_all, text, version_of};
+use super::{ObjectOrder, failed, outcome, read, read_all, text, version_of};
 use crate::api::{ActedOn, DeviceDriver};
-use crate::client::{ApiError, Call, Connection, Method, WriteCall as _};
+use crate::client::{Call, Connection, Method, WriteCall as _};
 use crate::model::is_kubernetes_name;
 use crate::outcome::Outcome;
 use crate::transport::{Answer, DeviceError, Identity, Power};
@@ -179,7 +179,7 @@ pub(super) async fn off(
 /// The operator switches it on again, unless others keep it off. What another incident wrote stays.
 pub(super) async fn lift(acting: &Acting<'_>, target: &Target, object: &ActedOn) -> Result<(), Outcome> {
     let host = read(acting.means.connection, &object.path).await;
-    let host = host.map_err(|error| Outcome::Failed(ApiError::ContentType(error.to_string())))?;
+    let host = host.map_err(outcome)?;
     let ours = host.filter(|host| text(host, "/metadata/uid") == object.uid);
     let fence = target.fence.uid.to_string();
     let is_own = |host: &Value| {

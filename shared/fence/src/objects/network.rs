@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{Clients, ObjectOrder, failed, make, name_in_path, outcome, read, read_all, text};
 use crate::api::{ActedOn, DeviceDriver, FencedStorage, NetworkFence};
-use crate::client::{ApiError, Call, Connection, Method, WriteCall as _};
+use crate::client::{Call, Connection, Method, WriteCall as _};
 use crate::model::BootId;
 use crate::outcome::Outcome;
 use crate::transport::{Answer, DeviceError, Identity, Power};
@@ -233,5 +233,5 @@ pub(super) async fn lift(acting: &Acting<'_>, object: &ActedOn) -> Result<(), Ou
     }
     // It is asked again until it says so: the incident is not over before.
     let said = format!("{} is being lifted: {}", object.path, text(&there, "/status/message"));
-    Err(Outcome::Failed(ApiError::ContentType(said)))
+    Err(Outcome::NotReady(said))
 }

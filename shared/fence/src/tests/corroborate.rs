@@ -49,7 +49,7 @@ async fn a_switch_that_lies_is_refuted_by_a_machine_that_answers_and_by_what_is_
         let scene = lies_off();
         *scene.devices.open.lock() = open;
         let verified = looked_at(&scene, vec![Corroboration::KubeletPort]).await;
-        assert_eq!(verified.power, power, "{what}");
+        assert_eq!(verified.power.name(), power, "{what}");
         assert!(verified.message.contains(says), "{what}: {verified:?}");
         let found: Vec<_> = verified.corroborated.iter().map(|fact| fact.address.as_str()).collect();
         assert_eq!(found, if power == "Off" { vec![OWN] } else { Vec::new() }, "{what}");
@@ -62,7 +62,7 @@ async fn without_another_ready_node_silence_says_nothing() {
     scene.world.apply(Kind::Nodes, &node("m").ready("False").rv(99).0, scene.env.now());
     *scene.devices.open.lock() = Some(vec![]);
     let verified = looked_at(&scene, vec![Corroboration::KubeletPort]).await;
-    assert_eq!((&*verified.power, verified.corroborated.len()), ("Unknown", 0), "{verified:?}");
+    assert_eq!((verified.power, verified.corroborated.len()), (Power::Unknown, 0), "{verified:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -70,7 +70,7 @@ async fn without_the_wish_nothing_is_tried() {
     let scene = lies_off();
     *scene.devices.open.lock() = Some(vec![OWN, OTHER]);
     let verified = looked_at(&scene, Vec::new()).await;
-    assert_eq!((&*verified.power, verified.corroborated.len()), ("Off", 0));
+    assert_eq!((verified.power, verified.corroborated.len()), (Power::Off, 0));
 }
 
 #[tokio::test(start_paused = true)]

@@ -49,7 +49,11 @@ async fn two_looks_at_an_instance_by_its_provider_id_say_that_it_is_stopped_or_g
     ] {
         let says = move |number| if number == 0 { first } else { second };
         let (verified, took) = looked_at("{{.Instance.ID}}", says).await;
-        assert_eq!((&*verified.power, proved_by(&verified.samples)), (power, kind), "{first:?} {second:?}");
+        assert_eq!(
+            (verified.power.name(), proved_by(&verified.samples)),
+            (power, kind),
+            "{first:?} {second:?}"
+        );
         assert!(verified.samples.iter().all(|sample| sample.instance == ID), "{verified:?}");
         assert!(took >= Verified::INSTANCES_APART, "its provider may be behind: {took:?}");
     }
@@ -60,7 +64,7 @@ async fn two_looks_at_an_instance_by_its_provider_id_say_that_it_is_stopped_or_g
 async fn two_looks_at_an_instance_are_as_far_apart_however_long_its_node_was_silent() {
     let (verified, took) =
         looked_at_after(Duration::from_secs(600), "{{.Instance.ID}}", |_| Power::Off).await;
-    assert_eq!(verified.power, "Off");
+    assert_eq!(verified.power, Power::Off);
     assert!(took >= Verified::INSTANCES_APART, "its provider may be behind: {took:?}");
 }
 
@@ -68,7 +72,7 @@ async fn two_looks_at_an_instance_are_as_far_apart_however_long_its_node_was_sil
 #[tokio::test(start_paused = true)]
 async fn attack_a_plug_by_hand_that_names_a_terminated_instance_proves_nothing() {
     let (verified, _) = looked_at(ID, |_| Power::Gone).await;
-    assert_eq!(verified.power, "Unknown");
+    assert_eq!(verified.power, Power::Unknown);
     assert!(
         verified.message.contains("counts only where the parameters name it by .Instance.ID"),
         "{verified:?}"
@@ -86,7 +90,7 @@ fn with_a_supply_beside_it_an_instance_is_no_more_than_off() {
     let sample = |instance: &str, power: &str| Sample {
         driver: Some(crate::api::DeviceDriver::Agent),
         instance: instance.to_owned(),
-        power: power.to_owned(),
+        power: power.parse().unwrap(),
         ..Sample::default()
     };
     let seen = |samples: Vec<Sample>| super::super::judge::Seen { check: IdentityCheck::BestEffort, samples };
@@ -96,7 +100,7 @@ fn with_a_supply_beside_it_an_instance_is_no_more_than_off() {
         &[gone(), seen(vec![sample("", "Off"), sample("", "Off")])],
         None,
     );
-    assert_eq!((&*verified.power, proved_by(&verified.samples)), ("Off", KindOfEvidence::PowerOff));
+    assert_eq!((verified.power, proved_by(&verified.samples)), (Power::Off, KindOfEvidence::PowerOff));
     let verified = super::super::judge::judge(Act::On, &[gone()], None);
-    assert_eq!(verified.power, "Unknown", "what is gone is not on");
+    assert_eq!(verified.power, Power::Unknown, "what is gone is not on");
 }

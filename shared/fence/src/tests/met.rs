@@ -63,11 +63,11 @@ async fn bug_a_machine_that_was_off_for_a_device_in_doubt_before_it_was_ordered_
         ("a controller that loses its answer", redfish(), On, Err(()), true),
     ] {
         let (verified, _) = fenced(there, before, order, false).await;
-        assert_eq!(verified.power == "Off", proved, "{what}: {verified:?}");
+        assert_eq!(verified.power == Power::Off, proved, "{what}: {verified:?}");
         assert_eq!(verified.message.contains("was not seen on before"), !proved, "{what}: {verified:?}");
     }
     let (verified, _) = fenced(agent("fence_pve"), Off, Ok(()), true).await;
-    assert_eq!(verified.power, "Off", "an earlier attempt met it: {verified:?}");
+    assert_eq!(verified.power, Power::Off, "an earlier attempt met it: {verified:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -160,7 +160,7 @@ async fn another_remediator_is_asked_by_its_template_and_its_success_is_off() {
     assert!(attempt.outcome.as_deref().unwrap().contains("Succeeded=True"), "{attempt:?}");
     assert_eq!(scene.log()[0], STATUS, "which object it is stands there before it is made");
     let looked = seen(&scene, attempt).await;
-    assert_eq!(looked.power, "Off");
+    assert_eq!(looked.power, Power::Off);
     assert_eq!(proved_by(&looked.samples), KindOfEvidence::Remediated);
     let connection = scene.api.connection();
     let looker = Looker::new(&connection, scene.world.cache(), &scene.env, &scene.devices);
@@ -237,17 +237,17 @@ async fn a_machine_is_off_when_it_is_gone_and_not_while_it_is_being_deleted() {
     scene.tries().await;
     assert!(store.get(MACHINE).unwrap()["metadata"]["deletionTimestamp"].is_string());
     let attempt = attempted(&scene);
-    assert_eq!(seen(&scene, attempt.clone()).await.power, "Unknown", "its provider may still have it");
+    assert_eq!(seen(&scene, attempt.clone()).await.power, Power::Unknown, "its provider may still have it");
     store.change(MACHINE, |machine| {
         drop(machine["metadata"].as_object_mut().unwrap().remove("deletionTimestamp"))
     });
-    assert_eq!(seen(&scene, attempt.clone()).await.power, "On", "it is not being deleted");
+    assert_eq!(seen(&scene, attempt.clone()).await.power, Power::On, "it is not being deleted");
     store.0.lock().remove(MACHINE);
     let gone = seen(&scene, attempt.clone()).await;
-    assert_eq!((gone.power.as_str(), proved_by(&gone.samples)), ("Off", KindOfEvidence::Decommissioned));
+    assert_eq!((gone.power, proved_by(&gone.samples)), (Power::Off, KindOfEvidence::Decommissioned));
     // Another one of its name is another one; what was written down is asked again.
     store.put(MACHINE, json!({ "metadata": { "uid": "uid-m2" }, "spec": { "providerID": "cloud:///n" } }));
-    assert_eq!(seen(&scene, attempt).await.power, "Off");
+    assert_eq!(seen(&scene, attempt).await.power, Power::Off);
 }
 
 #[tokio::test(start_paused = true)]
@@ -289,11 +289,11 @@ async fn a_network_fence_is_made_of_recorded_addresses_and_lifted_before_it_goes
         store.change(&path, |object| object["status"] = status);
     };
     says("fencing operation successful");
-    assert_eq!(seen(&scene, attempt.clone()).await.power, "Off");
+    assert_eq!(seen(&scene, attempt.clone()).await.power, Power::Off);
     let done = target(NodeFenceStatus { phase: Phase::Done, ..again(attempt) });
-    assert_eq!(scene.take(Step::Write(done.clone())).await.name(), "failed", "it is not lifted yet");
+    assert_eq!(scene.take(Step::Write(done.clone())).await.name(), "not_ready", "it is not lifted yet");
     assert_eq!(store.get(&path).unwrap()["spec"]["fenceState"], "Unfenced");
-    assert_eq!(scene.take(Step::Write(done.clone())).await.name(), "failed", "an old success is none");
+    assert_eq!(scene.take(Step::Write(done.clone())).await.name(), "not_ready", "an old success is none");
     says("unfencing operation successful");
     scene.ends(Step::Write(done), "written").await;
     assert_eq!(store.get(&path), None);
@@ -367,7 +367,7 @@ async fn storage_that_is_fenced_never_proves_that_a_machine_is_off() {
     let (store, spec) = network(&["10.0.0.1/32"]);
     let (scene, attempt) = fenced(&store, spec).await;
     let status = NodeFenceStatus { evidence: Some("e".to_owned()), ..again(attempt) };
-    scene.ends(Step::Prove(target(status)), "failed").await;
+    scene.ends(Step::Prove(target(status)), "changed").await;
     assert!(store.0.lock().keys().all(|path| !path.starts_with(&format!("{PROOFS}/"))));
 }
 

@@ -104,5 +104,5 @@ pub(super) fn word<'a>(object: &'a Value, field: &str) -> Option<&'a str> {
 }
 
 fn nonsense(what: &str) -> ApiError {
-    ApiError::ContentType(what.to_owned())
+    ApiError::Malformed(what.to_owned())
 }

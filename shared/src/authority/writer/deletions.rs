@@ -121,6 +121,7 @@ impl Authority {
                 | Outcome::Written
                 | Outcome::NoEffect
                 | Outcome::Heard
+                | Outcome::NotReady(_)
                 | Outcome::Refused(_)
                 | Outcome::Released(_)
                 | Outcome::FinalizersRemain(_) => {
@@ -244,6 +245,7 @@ impl Authority {
             | Outcome::Written
             | Outcome::NoEffect
             | Outcome::Heard
+            | Outcome::NotReady(_)
             | Outcome::Refused(_)
             | Outcome::Released(_)
             | Outcome::FinalizersRemain(_) => {

@@ -250,6 +250,11 @@ impl Authority {
                     tracing::warn!(controller, %node, step, failures, error = %error_chain(error), "a step of fencing failed; trying again");
                 }
             }
+            Outcome::NotReady(why) => {
+                if let Some(failures) = self.logged(node) {
+                    tracing::info!(controller, %node, step, failures, why, "a step of fencing waits for an object; trying again");
+                }
+            }
             Outcome::Refused(refusal) => {
                 tracing::warn!(controller, %node, step, reason = refusal.reason(), error = %error_chain(refusal), "the evidence is not valid now; trying again");
             }

@@ -82,6 +82,7 @@ impl Authority {
                 | Outcome::Written
                 | Outcome::NoEffect
                 | Outcome::Heard
+                | Outcome::NotReady(_)
                 | Outcome::Ending
                 | Outcome::Withdrawn => {
                     state.ledger.released(uid);
@@ -111,7 +112,12 @@ impl Authority {
                 self.metrics.releases.with_label_values(&[kind.name()]).inc();
                 (Action::ForceDeleted, kind.name(), kind.to_string())
             }
-            Outcome::Written | Outcome::NoEffect | Outcome::Heard | Outcome::Ending | Outcome::Withdrawn => {
+            Outcome::Written
+            | Outcome::NoEffect
+            | Outcome::Heard
+            | Outcome::NotReady(_)
+            | Outcome::Ending
+            | Outcome::Withdrawn => {
                 return;
             }
             Outcome::Gone => (Action::Dropped, "Gone", "the pod was removed before that".to_owned()),

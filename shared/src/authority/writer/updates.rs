@@ -154,6 +154,7 @@ impl Authority {
                 Outcome::Written
                 | Outcome::Ending
                 | Outcome::Withdrawn
+                | Outcome::NotReady(_)
                 | Outcome::Gone
                 | Outcome::Expired
                 | Outcome::Released(_)

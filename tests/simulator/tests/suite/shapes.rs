@@ -13,7 +13,7 @@ use std::time::Duration;
 use kube::client::Body;
 use pod_safety_shared::api::{
     Attempt, DeviceRef, FencePolicyStatus, FenceTrigger, Incarnation, NodeFenceSpec, NodeFenceStatus, Phase,
-    Sample, Trigger, Verified,
+    Power, Sample, SwitchTo, Trigger, Verified,
 };
 use pod_safety_shared::authority::{
     Authority, Claim, Delete, Effect, FenceKey, Fencing, Force, Intent, Monitor, NodeUpdate, Outcome, Owner,
@@ -139,16 +139,16 @@ async fn fill_ours(others: &kube::Client) -> Incarnation {
 /// An attempt whose device was seen off.
 fn looked() -> NodeFenceStatus {
     let device = DeviceRef { namespace: "default".to_owned(), name: "bmc".to_owned() };
-    let sample = Sample { device: device.clone(), power: "Off".to_owned(), ..Sample::default() };
+    let sample = Sample { device: device.clone(), power: Power::Off, ..Sample::default() };
     let verified = Verified {
-        power: "Off".to_owned(),
+        power: Power::Off,
         samples: vec![sample],
         lease_renewed: Some("2026-01-01T00:00:00Z".to_owned()),
         ..Verified::default()
     };
     let attempt = Attempt {
         id: 1,
-        act: "off".to_owned(),
+        act: SwitchTo::Off,
         devices: vec![device],
         within_seconds: 60,
         verified: Some(verified),

@@ -70,11 +70,11 @@ async fn a_machine_or_a_claim_is_evidence_when_it_is_gone_and_not_while_it_is_be
         assert!(store.get(path).unwrap()["metadata"]["deletionTimestamp"].is_string(), "{driver}");
         let attempt = attempted(&scene);
         assert_eq!(attempt.objects[0].path, path);
-        assert_eq!(seen(&scene, attempt.clone()).await.power, "Unknown", "{driver}: it may still run");
+        assert_eq!(seen(&scene, attempt.clone()).await.power, Power::Unknown, "{driver}: it may still run");
         store.0.lock().remove(path);
         let gone = seen(&scene, attempt).await;
         let kind = proved_by(&gone.samples);
-        assert_eq!((gone.power.as_str(), kind), ("Off", KindOfEvidence::Decommissioned), "{driver}");
+        assert_eq!((gone.power, kind), (Power::Off, KindOfEvidence::Decommissioned), "{driver}");
     }
     assert!(karpenter(&claims).get(&format!("{CLAIMS}/default-y8")).is_some());
 }
@@ -105,7 +105,7 @@ async fn a_deletion_that_others_began_is_waited_for_and_not_begun_again() {
     let attempt = attempted(&scene);
     assert!(attempt.outcome.as_deref().unwrap().contains("is gone"), "{attempt:?}");
     assert!(!scene.api.heard().iter().any(|asked| asked.method == "DELETE"));
-    assert_eq!(seen(&scene, attempt).await.power, "Off");
+    assert_eq!(seen(&scene, attempt).await.power, Power::Off);
 }
 
 #[tokio::test(start_paused = true)]

@@ -100,7 +100,7 @@ async fn attack_a_forged_status_has_nothing_read_or_changed_that_no_device_can_h
         assert_eq!(sent(&scene, path), [""; 0], "the incident is over");
         let scene = with(&in_store(path), spec);
         let looked = seen(&scene, forged(driver, path)).await;
-        assert_eq!(looked.power, "Unknown", "{path}");
+        assert_eq!(looked.power, Power::Unknown, "{path}");
         assert_eq!(sent(&scene, path), [""; 0], "a look");
     }
 }

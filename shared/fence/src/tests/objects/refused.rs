@@ -1,6 +1,7 @@
 //! What is no proof, and what is not touched: reads that fail, objects of others, conditions of a failure.
 
 use super::*;
+use crate::api::IdentityMatch;
 
 fn refused(code: u16, reason: &str) -> Value {
     json!({ "kind": "Status", "code": code, "reason": reason, "message": "no" })
@@ -22,11 +23,11 @@ async fn a_machine_that_cannot_be_read_is_not_gone() {
     ] {
         store.put(MACHINE, refused(code, reason));
         let verified = seen(&scene, attempt.clone()).await;
-        assert_eq!(verified.power, power, "{code} {reason}");
+        assert_eq!(verified.power.name(), power, "{code} {reason}");
         for sample in &verified.samples {
             assert!(sample.said.contains(said), "{code} {reason}: {sample:?}");
             assert_eq!(sample.said.contains(not_served), said == not_served, "{code} {reason}: {sample:?}");
-            assert!(!sample.at.is_empty() && ["Match", "Unknown"].contains(&&*sample.identity), "{sample:?}");
+            assert!(!sample.at.is_empty() && sample.identity != IdentityMatch::Mismatch, "{sample:?}");
         }
     }
 }
@@ -41,18 +42,18 @@ async fn the_network_fence_of_another_owner_proves_nothing_and_is_not_lifted() {
         let verified = seen(&scene, attempt.clone()).await;
         (verified.power, verified.samples[0].said.clone())
     };
-    assert_eq!(said().await.0, "Off");
+    assert_eq!(said().await.0, Power::Off);
     for (status, words) in [
         (json!({ "result": "Failed", "message": "quota" }), "failed: quota"),
         (json!({}), "is not in force yet"),
     ] {
         store.change(&path, |fence| fence["status"] = status);
         let (power, said) = said().await;
-        assert!(power == "Unknown" && said.contains(words), "{power}: {said}");
+        assert!(power == Power::Unknown && said.contains(words), "{power}: {said}");
     }
     store.change(&path, |fence| fence["metadata"]["annotations"]["pod-safety.dev/fence"] = json!("other"));
     let (power, said) = said().await;
-    assert!(power == "Unknown" && said.contains("belongs to another owner"), "{power}: {said}");
+    assert!(power == Power::Unknown && said.contains("belongs to another owner"), "{power}: {said}");
     let done = NodeFenceStatus { phase: Phase::Done, ..again(attempt.clone()) };
     scene.take(Step::Write(target(done))).await;
     assert_eq!(store.get(&path).unwrap()["spec"]["fenceState"], "Fenced");

@@ -60,7 +60,7 @@ async fn the_grant_of_an_agent_is_revoked_and_its_node_is_off_when_its_time_is_o
     assert_eq!((state(&store), attempt.objects[0].path.as_str()), (json!("Revoked"), LEASE));
     assert!(attempt.outcome.as_deref().unwrap().contains("its grant was revoked"), "{attempt:?}");
     let off = seen(&scene, attempt).await;
-    assert_eq!((off.power.as_str(), proved_by(&off.samples)), ("Off", KindOfEvidence::WatchdogLease));
+    assert_eq!((off.power, proved_by(&off.samples)), (Power::Off, KindOfEvidence::WatchdogLease));
     let connection = scene.api.connection();
     let looker = Looker::new(&connection, scene.world.cache(), &scene.env, &scene.devices);
     let now = async || looker.all_off(&incarnation(), &off.samples, &[]).await;
@@ -80,10 +80,10 @@ async fn a_process_that_did_not_see_the_grant_waits_anew() {
     let (store, _, attempt) = fenced().await;
     let later = with(&store, spec());
     let looked = seen(&later, attempt.clone()).await;
-    assert_eq!(looked.power, "Unknown", "{looked:?}");
+    assert_eq!(looked.power, Power::Unknown, "{looked:?}");
     assert!(looked.message.contains("may run for another"), "{looked:?}");
     later.env.sleep(Duration::from_secs(39)).await;
-    assert_eq!(seen(&later, attempt).await.power, "Off");
+    assert_eq!(seen(&later, attempt).await.power, Power::Off);
 }
 
 /// To revoke it would reset the machine, and prove nothing.
@@ -131,5 +131,5 @@ async fn a_grant_that_comes_after_the_one_that_was_seen_is_a_machine_that_runs()
     let attempt = attempted(&scene);
     assert!(attempt.outcome.as_deref().unwrap().contains("a new grant: its machine runs"), "{attempt:?}");
     scene.env.sleep(Duration::from_secs(60)).await;
-    assert_eq!(seen(&scene, attempt).await.power, "On");
+    assert_eq!(seen(&scene, attempt).await.power, Power::On);
 }

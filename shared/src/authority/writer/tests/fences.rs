@@ -10,7 +10,7 @@ use super::words::{events, told};
 use super::*;
 use crate::api::{
     Attempt, Condition, DeviceRef, Drain, FenceTrigger, Incarnation, NodeFenceSpec, NodeFenceStatus, Phase,
-    PodSafetyRemediationStatus, Trigger,
+    PodSafetyRemediationStatus, SwitchTo, Trigger,
 };
 use crate::authority::{FenceKey, Fencing, Step, Target};
 use crate::client::ApiError;
@@ -58,7 +58,7 @@ pub(super) fn look_through(device: &str) -> Intent {
 
 /// One order to switch this node off.
 pub(super) fn attempt(node: &str) -> Step {
-    let attempts = vec![Attempt { act: "off".to_owned(), within_seconds: 600, ..Attempt::default() }];
+    let attempts = vec![Attempt { act: SwitchTo::Off, within_seconds: 600, ..Attempt::default() }];
     Step::Attempt(target(node, NodeFenceStatus { phase: Phase::Fencing, attempts, ..Default::default() }))
 }
 
