@@ -109,6 +109,7 @@ fn what_stays_and_what_needs_consent_is_told_apart() {
     let done = pod("a", "done").set("/status", json!({ "phase": "Succeeded" }));
     scene.pod(&done.owned("batch/v1", "Job", "job"));
     scene.pod(&pod("a", "lies").phase("Failed"));
+    scene.pod(&pod("a", "lies-0").phase("Failed").owned("apps/v1", "StatefulSet", "lies"));
     let scratch = pod("a", "scratch").owned("apps/v1", "StatefulSet", "s");
     scene.pod(&scratch.set("/spec/volumes", json!([{ "name": "tmp", "emptyDir": {} }])));
     scene.replica("a", "plain-0");
@@ -120,6 +121,7 @@ fn what_stays_and_what_needs_consent_is_told_apart() {
             "Blocked naked: it has no controller, so it would not come back: --evict-unmanaged or --skip",
             "Blocked scratch: the data of its emptyDir volume would be lost: --delete-emptydir-data or --skip",
             "RefusedForSafety lies: its phase says that it terminated, but its last report shows a running container: evicting it would remove it at once",
+            "RefusedForSafety lies-0: its phase says that it terminated, but its last report shows a running container: evicting it would remove it at once",
             "Terminating ending: it is terminating already",
             "Stay daemon: DaemonSet/agent would recreate it at once",
             "Stay done: it has terminated: none of its containers runs",
