@@ -40,7 +40,7 @@ pub(super) struct Owners {
     lives: BTreeMap<String, BTreeSet<(String, String)>>,
     /// Since when each Node is in the life and as ready as it is; what is gone is in none.
     standing: BTreeMap<String, (Option<Standing>, Duration)>,
-    /// When each volume, its claim or its Lease last changed.
+    /// When each volume, its claim or its Lease last changed, or a pod with it went.
     changed: BTreeMap<String, Duration>,
 }
 
@@ -107,10 +107,13 @@ impl State {
                     self.judge_passage(now, asked, change, after);
                     self.tell_of_user(now, change, after);
                 }
-                ("Pod", None)
-                    if change.before.as_deref().is_some_and(|pod| part(pod, "/spec/volumes/0").is_some()) =>
-                {
-                    self.note(now, format!("pod {} is gone", change.name));
+                ("Pod", None) => {
+                    let volumes = change.before.as_deref().map(claims_of).unwrap_or_default();
+                    if !volumes.is_empty() {
+                        self.note(now, format!("pod {} is gone", change.name));
+                    }
+                    // Its kubelet unmounts them after that, and the attacher waits for it.
+                    self.owners.changed.extend(volumes.into_iter().map(|volume| (volume, now)));
                 }
                 ("Lease", after) => {
                     let Some(volume) =

@@ -106,7 +106,7 @@ impl State {
                     Some(pod) => told(format!("is fenced, and {} is not released", pod.name)),
                     // Its watchdog resets it: no device switches it on.
                     None if self.is_promised(&incident.life) => None,
-                    None if recovers && rests && !is_gone && !doubted && late(RELEASE_TAKES) => {
+                    None if recovers && rests && !is_gone && !doubted && late(RELEASE_TAKES + behind) => {
                         told("is fenced, all is released, and it is not switched on".to_owned())
                     }
                     None => None,
