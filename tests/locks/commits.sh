@@ -6,7 +6,7 @@ FIRST=${1:-9461413f6552}
 # The first word of a subject. A verb that fits and is missing belongs here.
 VERBS=" accept add allow answer apply ask assert await bound build bump calculate call carry change check clear close collect commit
 compare compile complete compute confirm count cover cut decide declare decode delete deny derive detect do document draw drive drop end
-enforce enqueue evict exclude expect explain export expose fail find fix follow forbid format free gate generate give handle hold honour
+enforce enqueue evict exclude expect explain export expose fail find fix follow forbid format free gate generate give grant handle hold honour
 ignore implement import include index inline install invert judge keep label let lift limit link list load lock log look make mark match
 measure mend merge move name note observe offer open order pass pin play prefer prepare print probe prove publish put quote raise read
 recognise record reduce refuse register release remove rename replace report request require reserve reset restore retry return review
