@@ -49,6 +49,6 @@ pub use judge::{
     Mark, NodeEvidence, asserted, fenced, first_read, fits, node_gone, pod, pods_ended, serves,
     silence_is_proof, worker_may_be_busy,
 };
-pub use refusal::{Refusal, RefusalReason};
+pub use refusal::{Reason as RefusalReason, Refusal};
 pub use shape::{Resource, Shape};
 pub use volume::{Detachment, HolderFacts, covers, volume};

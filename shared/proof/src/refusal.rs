@@ -6,10 +6,7 @@ use crate::facts::Sign;
 
 /// Why there is no evidence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, strum::EnumDiscriminants)]
-#[strum_discriminants(
-    name(RefusalReason),
-    derive(strum::EnumString, strum::IntoStaticStr, strum::VariantNames)
-)]
+#[strum_discriminants(name(Reason), derive(strum::EnumString, strum::IntoStaticStr, strum::VariantNames))]
 pub enum Refusal {
     /// The pod is not as the claim saw it.
     #[error("the pod changed since the decision")]
@@ -72,7 +69,7 @@ impl Refusal {
     /// The reason in one CamelCase word.
     #[must_use]
     pub fn reason(&self) -> &'static str {
-        RefusalReason::from(self).into()
+        Reason::from(self).into()
     }
 
     /// Whether it refutes the first read: the quarantine starts anew.
