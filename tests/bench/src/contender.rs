@@ -275,7 +275,7 @@ pub(crate) fn mib(kib: u64) -> f64 {
 }
 
 /// Waits for /readyz at the address that the log tells.
-async fn ours_synced(program: &mut Program) -> Result<Client> {
+pub(crate) async fn ours_synced(program: &mut Program) -> Result<Client> {
     let address = wait(program, |log| {
         let (_, behind) = log.split_once("\"address\":\"")?;
         behind.split_once('"').map(|(address, _)| address.to_owned())

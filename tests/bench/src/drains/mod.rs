@@ -3,6 +3,7 @@
 //! kubelets, and whoever makes pods anew, are scripted (`others`). `usage` looks at what a command uses with all its children.
 
 mod others;
+mod requested;
 mod usage;
 
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use pod_safety_control_plane::{ControlPlane, Options, seen, tool, until};
 
 use crate::http;
 use crate::page;
-use crate::report::{ratio, shown, table};
+use crate::report::{dash, ratio, shown, table};
 use crate::requests::{self, Requests};
 use crate::results::{Origin, number};
 use crate::say;
@@ -80,6 +81,8 @@ pub(crate) struct Drains {
 enum Who {
     Ours,
     Kubectl,
+    /// pod-safety's controllers, by EvictionRequests.
+    Requests,
 }
 
 /// So many nodes, so many of them at a time.
@@ -113,7 +116,9 @@ pub(crate) async fn run(plan: Drains) -> Result<String> {
         let scene = Scene { nodes, parallel };
         let mut took = Vec::new();
         for _ in 0..plan.rounds {
-            for who in [Who::Ours, Who::Kubectl] {
+            // Only many at a time: requests are made without waiting.
+            let all = [Who::Ours, Who::Kubectl, Who::Requests];
+            for &who in &all[..if parallel == 1 { 2 } else { 3 }] {
                 let one = measure(&plan, &ours, scene, who).await?;
                 say(&format!("{who:?}: {scene:?}: {one:?}"));
                 took.push((who, one));
@@ -131,7 +136,12 @@ pub(crate) async fn run(plan: Drains) -> Result<String> {
 /// On a control plane of its own, so that none pays for the history of another.
 async fn measure(plan: &Drains, ours: &Path, scene: Scene, who: Who) -> Result<Took> {
     let nodes: Vec<String> = (0..scene.nodes).map(|node| format!("node-{node}")).collect();
-    let mut plane = ControlPlane::start(Options { measured: true, ..Options::default() }).await?;
+    let mut plane = ControlPlane::start(Options {
+        measured: true,
+        apiserver_args: requested::SERVED.map(str::to_owned).to_vec(),
+        ..Options::default()
+    })
+    .await?;
     let all = nodes.len() + SPARE;
     let pods = all * usize::from(plan.pods);
     let budgets = pods.div_ceil(PODS_PER_BUDGET);
@@ -152,6 +162,11 @@ async fn measure(plan: &Drains, ours: &Path, scene: Scene, who: Who) -> Result<T
     let spare = (nodes.len()..all).map(|node| format!("node-{node}")).collect();
     let others =
         Others::start(plane.admin(), spare, std::time::Duration::try_from_secs_f64(plan.ends_after)?).await?;
+    if who == Who::Requests {
+        let took = requested::drain(&mut plane, ours, &nodes, &others).await?;
+        others.stop().await?;
+        return Ok(took);
+    }
     let command = command(ours, &plane.admin_kubeconfig(), scene, who, &nodes).await?;
     let (before, cpu) = (asked(&plane).await?, apiserver_cpu(&mut plane)?);
     let began = Instant::now();
@@ -182,7 +197,7 @@ async fn command(ours: &Path, kubeconfig: &Path, scene: Scene, who: Who, nodes: 
     let kubectl = tool("kubectl").await?;
     let drain = format!("{} --kubeconfig {config} drain", kubectl.display());
     Ok(match (who, scene.parallel) {
-        (Who::Ours, parallel) => {
+        (Who::Ours | Who::Requests, parallel) => {
             format!("{} drain {nodes} --apply --parallel {parallel} --kubeconfig {config}", ours.display())
         }
         (Who::Kubectl, 1) => format!("{drain} {nodes} --ignore-daemonsets"),
@@ -192,15 +207,16 @@ async fn command(ours: &Path, kubeconfig: &Path, scene: Scene, who: Who, nodes: 
     })
 }
 
-/// What is compared, as the means of the rounds: how many times as good, ours, and kubectl's.
-fn compared(took: &[(Who, Took)]) -> [(&'static str, [String; 3]); 5] {
+/// What is compared, as the means of the rounds: how many times as good, ours, kubectl's, and that of requests where these were made.
+fn compared(took: &[(Who, Took)]) -> [(&'static str, [String; 4]); 5] {
     let mean = |who: Who, of: fn(&Took) -> f64| {
         let all: Vec<f64> = took.iter().filter(|(one, _)| *one == who).map(|(_, took)| of(took)).collect();
         all.iter().sum::<f64>() / number(all.len()).max(1.0)
     };
     let row = |what: &'static str, of: fn(&Took) -> f64| {
         let (ours, theirs) = (mean(Who::Ours, of), mean(Who::Kubectl, of));
-        (what, [ratio(Some(theirs), Some(ours)), Some(ours), Some(theirs)].map(shown))
+        let asked = took.iter().any(|(who, _)| *who == Who::Requests).then(|| mean(Who::Requests, of));
+        (what, [ratio(Some(theirs), Some(ours)), Some(ours), Some(theirs), asked].map(shown))
     };
     [
         row("seconds", |took| took.seconds),
@@ -221,15 +237,18 @@ fn head(plan: &Drains, scene: Scene) -> String {
 
 /// A table of a scene, ratios first.
 fn shown_of(plan: &Drains, scene: Scene, took: &[(Who, Took)]) -> String {
-    let rows = compared(took)
-        .map(|(what, [better, ours, theirs])| [what.to_owned(), format!("{better} ×"), ours, theirs]);
-    table([&*head(plan, scene), "better by", "pod-safety", "kubectl"], rows.into_iter()) + "\n"
+    let rows = compared(took).map(|(what, [better, ours, theirs, asked])| {
+        [what.to_owned(), format!("{better} ×"), ours, theirs, asked]
+    });
+    table([&*head(plan, scene), "better by", "pod-safety", "kubectl", "by requests"], rows.into_iter()) + "\n"
 }
 
 /// The same in a line, for the page.
 fn line_of(plan: &Drains, scene: Scene, took: &[(Who, Took)]) -> String {
-    let cells =
-        compared(took).map(|(what, [better, ours, theirs])| format!("{what} {better}× ({ours}/{theirs})"));
+    let cells = compared(took).map(|(what, [better, ours, theirs, asked])| {
+        let asked = if asked == dash() { String::new() } else { format!("/{asked}") };
+        format!("{what} {better}× ({ours}/{theirs}{asked})")
+    });
     format!("- {}: {}\n", head(plan, scene), cells.join("; "))
 }
 
@@ -238,7 +257,7 @@ fn write(docs: &Path, lines: &str) -> Result<()> {
     let file = docs.join(PAGE);
     let page = std::fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
     let text = format!(
-        "How many times as good (pod-safety/kubectl):\n\n{lines}\nCommit `{commit}`, {date}, `{command}`; {machine}.\n"
+        "How many times as good (pod-safety/kubectl, and behind them pod-safety by EvictionRequests):\n\n{lines}\nCommit `{commit}`, {date}, `{command}`; {machine}.\n"
     );
     Ok(std::fs::write(&file, page::filled(&page, "drains", &text)?)?)
 }
@@ -271,11 +290,13 @@ mod tests {
         ];
         let text = shown_of(&plan, Scene { nodes: 5, parallel: 16 }, &all);
         assert!(
-            text.starts_with("| 5 nodes of 10 pods, 16 at a time | better by | pod-safety | kubectl |\n"),
+            text.starts_with(
+                "| 5 nodes of 10 pods, 16 at a time | better by | pod-safety | kubectl | by requests |\n"
+            ),
             "{text}"
         );
-        assert!(text.contains("| seconds | 3.00 × | 2.00 | 6.00 |\n"), "{text}");
-        assert!(text.contains("| requests | 1.00 × | 4.00 | 4.00 |\n"), "{text}");
+        assert!(text.contains("| seconds | 3.00 × | 2.00 | 6.00 | – |\n"), "{text}");
+        assert!(text.contains("| requests | 1.00 × | 4.00 | 4.00 | – |\n"), "{text}");
         let line = line_of(&plan, Scene { nodes: 5, parallel: 1 }, &all);
         assert!(
             line.starts_with(

@@ -42,6 +42,11 @@ impl Others {
         Ok(Self { work, watching })
     }
 
+    /// How many pods were ended so far.
+    pub(super) fn ended(&self) -> usize {
+        self.work.ended.load(Ordering::SeqCst)
+    }
+
     /// How many pods were ended.
     pub(super) async fn stop(mut self) -> Result<usize> {
         tokio::time::sleep(REST).await;
