@@ -30,6 +30,8 @@ use serde::{Deserialize, Deserializer};
 /// What each prints when it has read all lists.
 pub(crate) const SYNCED: &str = "caches are synced";
 
+const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(10);
+
 /// As many pods as pod-safety decides about at a time.
 const AT_A_TIME: u16 = 16;
 
@@ -140,9 +142,13 @@ async fn reflect(client: Client) -> Result<()> {
     let controller = pods
         .with_config(Pace::default().concurrency(AT_A_TIME))
         .run(reconcile, |_, _, _| Action::await_change(), Arc::new(nodes.clone()))
-        .for_each(|_| std::future::ready(()));
+        .for_each(|done| std::future::ready(done.map_or_else(|error| complain(&error), drop)));
     let controller = tokio::spawn(controller);
-    tokio::try_join!(store.wait_until_ready(), nodes.wait_until_ready(), leases.wait_until_ready())?;
+    tokio::try_join!(nodes.wait_until_ready(), leases.wait_until_ready())?;
+    // The controller waits for the same, and this would not be woken. A store is filled at once when all was read.
+    while store.is_empty() {
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
     synced()?;
     controller.await.context("the controller has ended")
 }
@@ -162,6 +168,11 @@ async fn reconcile(
     Ok(Action::await_change())
 }
 
+/// Tells the person who reads its log.
+fn complain(error: &dyn std::error::Error) {
+    let _nobody = writeln!(std::io::stderr(), "{error}: {:?}", error.source());
+}
+
 /// A store of all objects, and the task that keeps it.
 fn follow<K>(api: Api<K>) -> Store<K>
 where
@@ -170,7 +181,9 @@ where
     let (store, writer) = reflector::store();
     let config = watcher::Config::default().streaming_lists();
     let stream = reflector::reflector(writer, watcher(api, config).default_backoff());
-    tokio::spawn(stream.for_each(|_| std::future::ready(())));
+    tokio::spawn(
+        stream.for_each(|event| std::future::ready(event.map_or_else(|error| complain(&error), drop))),
+    );
     store
 }
 
