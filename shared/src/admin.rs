@@ -161,8 +161,8 @@ async fn livez(State(admin): State<Admin>) -> (StatusCode, String) {
     (StatusCode::INTERNAL_SERVER_ERROR, lines.collect())
 }
 
-/// Ready: every kind was listed and is heard of. A standby is ready too. Kinds of ours may not be installed: then nothing
-/// is fenced, and all else is done.
+/// Ready: every kind was listed and is heard of. A standby is ready too. Kinds of ours may not be installed, and those of
+/// evictions may not be served: then nothing is done about them, and all else is.
 async fn readyz(State(admin): State<Admin>) -> (StatusCode, String) {
     let now = admin.env.now();
     let guard = admin.cache.read();
@@ -172,8 +172,11 @@ async fn readyz(State(admin): State<Admin>) -> (StatusCode, String) {
     for kind in &admin.kinds {
         match view.fresh(*kind, now) {
             Ok(()) => body.push_str(&format!("[+]{} ok\n", kind.resource())),
+            Err(_) if view.state(*kind).unserved => {
+                body.push_str(&format!("[+]{}: the API server does not serve them\n", kind.resource()));
+            }
             Err(unfresh) => {
-                if !kind.is_ours() {
+                if !kind.is_optional() {
                     code = StatusCode::SERVICE_UNAVAILABLE;
                 }
                 let trouble =

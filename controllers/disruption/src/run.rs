@@ -59,6 +59,7 @@ impl Controller for Disruption {
             | Change::Heartbeat { .. }
             | Change::Fencing { .. }
             | Change::Volume { .. }
+            | Change::Eviction { .. }
             | Change::Listed(_) => {}
         }
     }

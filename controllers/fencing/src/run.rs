@@ -65,6 +65,7 @@ impl Controller for Fencing {
             | Change::Budget { .. }
             | Change::Fencing { node: None }
             | Change::Volume { .. }
+            | Change::Eviction { .. }
             | Change::Listed(_) => {}
         }
     }

@@ -46,6 +46,7 @@ impl NodeLifecycle {
                 | Update::PodOfLostNode { .. }
                 | Update::NotDisrupted { .. }
                 | Update::Volume(_)
+                | Update::Eviction(_)
                 | Update::Forget(_)
                 | Update::Ungate { .. },
             )
@@ -108,6 +109,7 @@ impl Controller for NodeLifecycle {
             | Change::Budget { .. }
             | Change::Fencing { .. }
             | Change::Volume { .. }
+            | Change::Eviction { .. }
             | Change::Listed(_) => {}
         }
     }
@@ -136,6 +138,7 @@ impl Controller for NodeLifecycle {
             | Update::PodOfLostNode { .. }
             | Update::NotDisrupted { .. }
             | Update::Volume(_)
+            | Update::Eviction(_)
             | Update::Ungate { .. } => {}
         }
     }

@@ -87,6 +87,7 @@ impl Controller for PodGc {
             | Change::Budget { .. }
             | Change::Fencing { node: None }
             | Change::Volume { .. }
+            | Change::Eviction { .. }
             | Change::Listed(_) => {}
         }
     }

@@ -58,6 +58,13 @@ const WORDS: &[&str] = &[
     "-1%",
     "In",
     "ReadWriteOncePod",
+    "Active",
+    "Completed",
+    "Withdrawn",
+    "TargetEvicted",
+    "completionTime",
+    "imperative-eviction.k8s.io/evictor",
+    "pod-safety.dev/lost-node",
     "topology.kubernetes.io/zone",
     "PowerOff",
     "Done",
@@ -151,6 +158,11 @@ fn seed(kind: Kind) -> Obj {
         Kind::VolumeLeases => {
             objects::volume_lease("v", Some("n/uid-n/b0000000-0000-4000-8000-00000000000a"))
         }
+        Kind::EvictionRequests => objects::eviction_request("r", "p", "example.com/r"),
+        Kind::Evictions => objects::eviction("pod-1-p", "p").responders(&[
+            ("example.com/a", 10_000, "Active"),
+            ("imperative-eviction.k8s.io/evictor", 100, "Inactive"),
+        ]),
     }
 }
 
@@ -174,6 +186,8 @@ fn recorded(kind: Kind) -> Option<&'static [u8]> {
         Kind::Volumes => recorded!("volume"),
         Kind::Claims => recorded!("claim"),
         Kind::Attachments => recorded!("attachment"),
+        Kind::EvictionRequests => recorded!("evictionrequest"),
+        Kind::Evictions => recorded!("eviction"),
         Kind::FenceDevices
         | Kind::FencePolicies
         | Kind::NodeFences

@@ -74,6 +74,7 @@ impl Controller for TaintEviction {
             | Change::Budget { .. }
             | Change::Fencing { .. }
             | Change::Volume { .. }
+            | Change::Eviction { .. }
             | Change::Listed(_) => {}
         }
     }

@@ -57,6 +57,7 @@ impl Controller for VolumeGuard {
             | Change::Heartbeat { .. }
             | Change::Budget { .. }
             | Change::Fencing { .. }
+            | Change::Eviction { .. }
             | Change::Listed(_) => {}
         }
     }

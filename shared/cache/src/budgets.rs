@@ -143,7 +143,12 @@ impl Object for Budget {
                 Ok(None) | Err(_) => inner.selection.remove_chooser(&uid),
             }
         }
+        let (allowed, known) =
+            (budget.status.disruptions_allowed, before.map(|one| one.status.disruptions_allowed));
         inner.budgets.put(uid.clone(), Entry::Known(budget));
+        if allowed > 0 && known != Some(allowed) {
+            inner.tell_of_budget(&uid, tell);
+        }
         // Also for a change of the version alone: whoever writes needs to know it.
         tell(Change::Budget { uid: &uid });
     }

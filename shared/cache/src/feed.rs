@@ -54,6 +54,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 /// ends every watch, or a server that forgets its history, is not hammered.
 const SHORT: Duration = Duration::from_secs(1);
 
+/// How often an API server is asked again for a kind that it does not serve: it has to be started anew to serve it.
+const UNSERVED_AGAIN: Duration = Duration::from_secs(60);
+
 /// How often a lasting trouble is logged again.
 const LOG_AGAIN: Duration = Duration::from_secs(60);
 
@@ -74,8 +77,14 @@ pub fn follow(
     if kinds.contains(&Kind::VolumeLeases) {
         cache.guard();
     }
+    if kinds.contains(&Kind::Evictions) {
+        cache.evict();
+    }
     for kind in kinds {
-        metrics.synced(*kind, false);
+        // Of what the API server does not serve there is nothing to be alarmed about.
+        if !kind.is_often_unserved() {
+            metrics.synced(*kind, false);
+        }
         // Of these there may be hundreds of thousands.
         let apart = matches!(kind, Kind::Pods | Kind::Nodes | Kind::NodeLeases);
         let connection = if apart { connection.apart() } else { connection.clone() };
@@ -152,6 +161,8 @@ struct Feed {
     paged: bool,
     pause: Duration,
     logged: Option<Mono>,
+    /// It was said that the API server does not serve this kind.
+    told_unserved: bool,
     /// The metrics of this kind, once there is something to show.
     contact: Option<Gauge>,
     objects: Option<[IntGauge; 2]>,
@@ -170,6 +181,7 @@ impl Feed {
             paged: false,
             pause: FIRST_PAUSE,
             logged: None,
+            told_unserved: false,
             contact: None,
             objects: None,
         }
@@ -227,6 +239,7 @@ impl Feed {
     fn recovered(&mut self, version: String) {
         self.version = Some(version);
         self.paged = false;
+        self.told_unserved = false;
         let (objects, undecodable) = self.around.cache.read().view().count(self.kind);
         tracing::info!(resource = self.kind.resource(), objects, undecodable, "listed");
         self.around.metrics.listed(self.kind);
@@ -236,6 +249,9 @@ impl Feed {
     /// Says what is wrong, once and then once a minute, and waits.
     async fn trouble(&mut self, verb: &'static str, error: &ApiError) {
         let mut message = error_chain(error);
+        if self.kind.is_often_unserved() && error.is_unknown_kind() {
+            return self.unserved().await;
+        }
         if self.kind.is_ours() && error.is_not_found() {
             message = "the CRDs of pod-safety are not installed, so nothing is fenced: pod-safety manifests prints them".to_owned();
         }
@@ -253,6 +269,20 @@ impl Feed {
             tracing::warn!(resource = self.kind.resource(), verb, error = %message, "cannot watch this resource; trying again");
         }
         self.back_off().await;
+    }
+
+    /// The API server does not serve this kind. That is said once, and is no trouble.
+    async fn unserved(&mut self) {
+        let Around { cache, env, .. } = &self.around;
+        cache.unserved(self.kind);
+        if !std::mem::replace(&mut self.told_unserved, true) {
+            tracing::info!(
+                resource = self.kind.resource(),
+                "the API server does not serve lifecycle.k8s.io/v1alpha1: nothing is done about evictions until it does"
+            );
+        }
+        self.version = None;
+        env.sleep(env.jitter(UNSERVED_AGAIN, 0.5)).await;
     }
 
     async fn back_off(&mut self) {

@@ -27,6 +27,8 @@ macro_rules! of_kind {
             Claims => $crate::model::VolumeClaim,
             Attachments => $crate::model::Attachment,
             VolumeLeases => $crate::model::VolumeLease,
+            EvictionRequests => $crate::model::EvictionRequest,
+            Evictions => $crate::model::Eviction,
         )
     };
     (@ $kind:expr, $t:ident, $body:expr; $($of:ident => $type:ty,)+) => {

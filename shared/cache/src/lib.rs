@@ -15,6 +15,7 @@ mod absence;
 mod budgets;
 #[cfg(any(test, feature = "testing"))]
 mod by_hand;
+mod evictions;
 mod feed;
 mod heartbeat;
 mod index;
@@ -67,9 +68,10 @@ use pod_safety_proof::Witness;
 use pod_safety_wire as wire;
 
 use crate::clock::Mono;
-use crate::model::{Budget, Controller, Interner, Kind, Node, NodeLease, Pod, Uid};
+use crate::model::{Budget, Controller, EvictionTarget, Interner, Kind, Node, NodeLease, Pod, Uid};
 use crate::wire::Raw;
 use absence::Absences;
+use evictions::Evictions;
 use heartbeat::Heartbeats;
 use index::{NodeIndex, PodIndex};
 use own::Ours;
@@ -131,6 +133,11 @@ pub enum Change<'a> {
         /// The pods that wait for it behind our gate.
         gated: &'a [Uid],
     },
+    /// What an eviction rests on changed: its requests, its Evictions, its pod, or what budgets allow.
+    Eviction {
+        /// Of which pod.
+        target: &'a EvictionTarget,
+    },
     /// A kind was listed in full for the first time, or again.
     Listed(Kind),
 }
@@ -179,6 +186,9 @@ pub(crate) struct Inner {
     /// Whether volumes are guarded, so that pods are kept with their claims.
     guards: bool,
     volumes: Volumes,
+    /// Whether evictions are followed, so that pods are kept with their responders.
+    evicts: bool,
+    evictions: Evictions,
     heartbeats: Heartbeats,
     absences: Absences,
     /// Pods whose end is proved, until they are removed.
@@ -239,6 +249,11 @@ impl Cache {
     /// Keeps claims of pods, and what guarding volumes asks of nodes. Before the first of them comes.
     pub(crate) fn guard(&self) {
         self.inner.write().guards = true;
+    }
+
+    /// Keeps responders of pods. Before the first of them comes.
+    pub(crate) fn evict(&self) {
+        self.inner.write().evicts = true;
     }
 
     /// Reads. Do not hold the guard across an await.
@@ -311,6 +326,11 @@ impl Cache {
     /// The wall clock says so at `now`, for the ages of what others stamped.
     pub(crate) fn read_wall(&self, now: Mono, wall: Timestamp) {
         self.inner.write().wall.read(now, wall);
+    }
+
+    /// The API server does not serve this kind.
+    pub(crate) fn unserved(&self, kind: Kind) {
+        self.inner.write().kinds.unserved(kind);
     }
 
     /// The feed of this kind is in trouble.

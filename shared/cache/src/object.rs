@@ -7,9 +7,9 @@ use super::table::{Entry, Table};
 use super::{Change, Inner, pod_worker};
 use crate::clock::Mono;
 use crate::model::{
-    BadRv, Controller, DEFAULT_GRACE, Deletion, DisruptionTarget, Interner, Kind, Labels, MIRROR_ANNOTATION,
-    NO_EXECUTE, NODE_UNREACHABLE_CONDITION, Node, Phase, Pod, PodKey, Rv, Says, Toleration, Tolerations, Uid,
-    Uncommon, VOLUME_GATE, is_kubernetes_name,
+    BadRv, Controller, DEFAULT_GRACE, Deletion, DisruptionTarget, EvictionTarget, Interner, Kind, Labels,
+    MIRROR_ANNOTATION, NO_EXECUTE, NODE_UNREACHABLE_CONDITION, Node, Phase, Pod, PodKey, Rv, Says,
+    Toleration, Tolerations, Uid, Uncommon, VOLUME_GATE, is_kubernetes_name,
 };
 use crate::wire;
 
@@ -185,7 +185,17 @@ fn uncommon(
         called_ended: called_ended.then_some(now),
         claims,
         finalizers: finalizers(&meta.finalizers),
+        eviction_responders: eviction_responders(&spec.eviction_responders),
+        in_group: spec.scheduling_group.is_some(),
     }
+}
+
+/// A pod has at most ten (the API server's limit).
+const MOST_RESPONDERS: usize = 10;
+
+fn eviction_responders(all: &[wire::EvictionResponder]) -> Vec<(Box<str>, i32)> {
+    let named = all.iter().filter_map(|one| Some((one.name.as_deref()?.into(), one.priority?)));
+    named.take(MOST_RESPONDERS).collect()
 }
 
 /// How many of a pod's containers run, by their last report.
@@ -292,6 +302,11 @@ fn share(inner: &mut Inner, pod: &mut Pod) {
     }
     let controller = pod.controller.take().filter(|_| selects || fences);
     pod.controller = controller.map(|controller| inner.interner.controller(controller));
+    let asks = |uncommon: &mut Box<Uncommon>| uncommon.in_group || !uncommon.eviction_responders.is_empty();
+    if let Some(mut uncommon) = pod.uncommon.take_if(|uncommon| !inner.evicts && asks(uncommon)) {
+        (uncommon.eviction_responders, uncommon.in_group) = (Vec::new(), false);
+        pod.set(*uncommon);
+    }
     if let Some(mut uncommon) = pod.uncommon.take_if(|uncommon| !uncommon.claims.is_empty()) {
         let claims = uncommon.claims.iter().filter(|_| guards);
         uncommon.claims = claims.map(|name| inner.interner.intern(name)).collect();
@@ -420,7 +435,11 @@ impl Object for Pod {
         if !noise {
             inner.replace_user(before.as_ref(), Some(&pod), now, tell);
         }
+        let (target, ended) = (EvictionTarget::of(&pod.key), pod.phase.is_terminal());
         inner.pods.put(uid, Entry::Known(pod));
+        if !noise {
+            inner.tell_of_target(&target, ended, now, tell);
+        }
         for node in nodes {
             inner.recheck_absence(&node, now);
         }
@@ -442,6 +461,7 @@ impl Object for Pod {
                 inner.recheck_absence(node, now);
             }
             tell(Change::Pod { before: Some(&pod), after: None });
+            inner.tell_of_target(&EvictionTarget::of(&pod.key), true, now, tell);
             inner.replace_user(Some(&pod), None, now, tell);
             budgets.iter().for_each(|uid| tell(Change::Budget { uid }));
         }

@@ -90,7 +90,7 @@ impl Snapshot {
                 read.push(kind);
                 continue;
             };
-            let missing = kind.is_ours() && error.source.code() == Some(404);
+            let missing = kind.is_optional() && error.source.code() == Some(404);
             if error.source.code() != Some(403) && !missing {
                 return Err(error);
             }
@@ -110,6 +110,7 @@ impl Snapshot {
         let cache = Cache::default();
         cache.select();
         cache.fence();
+        cache.evict();
         let at = env.now() + BEFORE;
         cache.read_wall(at, env.clock.wall());
         Self { cache, at }

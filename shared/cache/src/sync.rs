@@ -34,6 +34,8 @@ pub struct KindState {
     pub unbroken_since: Option<Mono>,
     /// Why nothing comes, if nothing comes.
     pub trouble: Option<Trouble>,
+    /// The API server does not serve this kind.
+    pub unserved: bool,
 }
 
 /// Why a kind cannot be believed now.
@@ -59,8 +61,14 @@ pub enum Unfresh {
 pub(super) struct Kinds(BTreeMap<Kind, KindState>);
 
 /// Of a kind that nobody follows.
-static UNHEARD: KindState =
-    KindState { synced: false, last_contact: None, last_news: None, unbroken_since: None, trouble: None };
+static UNHEARD: KindState = KindState {
+    synced: false,
+    last_contact: None,
+    last_news: None,
+    unbroken_since: None,
+    trouble: None,
+    unserved: false,
+};
 
 impl Kinds {
     pub(super) fn state(&self, kind: Kind) -> &KindState {
@@ -99,9 +107,16 @@ impl Kinds {
         self.state_mut(kind).trouble = Some(trouble);
     }
 
+    /// The API server does not serve it.
+    pub(super) fn unserved(&mut self, kind: Kind) {
+        let state = self.state_mut(kind);
+        (state.unserved, state.trouble) = (true, None);
+    }
+
     /// Gives back whether this was the first time.
     pub(super) fn listed(&mut self, kind: Kind, now: Mono) -> bool {
         self.heard(kind, now);
+        self.state_mut(kind).unserved = false;
         !std::mem::replace(&mut self.state_mut(kind).synced, true)
     }
 }

@@ -44,6 +44,7 @@ impl World {
         world.cache.select();
         world.cache.fence();
         world.cache.guard();
+        world.cache.evict();
         for &kind in Kind::ALL.iter().filter(|kind| !unread.contains(kind)) {
             world.list(kind, at(0));
         }
@@ -60,6 +61,11 @@ impl World {
     pub fn list(&self, kind: Kind, now: Mono) {
         // Everything that is there was named by the list.
         self.cache.end_list_of(kind, now);
+    }
+
+    /// The API server does not serve this kind.
+    pub fn unserved(&self, kind: Kind) {
+        self.cache.unserved(kind);
     }
 
     /// The feed of this kind is in trouble.

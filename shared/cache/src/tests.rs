@@ -2,6 +2,7 @@
 
 mod absence;
 mod busy;
+mod evictions;
 mod feed;
 mod heartbeat;
 mod identity;
@@ -40,6 +41,7 @@ impl Subscriber for Heard {
             Change::Budget { uid } => format!("budget {uid}"),
             Change::Volume { name, gated } => format!("volume {name}, awaited by {}", gated.len()),
             Change::Fencing { node } => format!("fencing of {}", node.map_or("all", |node| &**node)),
+            Change::Eviction { target } => format!("eviction of {}", target.uid),
             Change::Listed(kind) => format!("listed {}", kind.resource()),
         });
     }

@@ -1,5 +1,6 @@
 //! What a decision sees of the cache.
 
+mod evictions;
 mod managed;
 mod missing;
 
@@ -354,6 +355,8 @@ impl<'a> View<'a> {
             Kind::Claims => counts(&self.inner.volumes.claims),
             Kind::Attachments => counts(&self.inner.volumes.attachments),
             Kind::VolumeLeases => counts(&self.inner.volumes.leases),
+            Kind::EvictionRequests => counts(&self.inner.evictions.requests),
+            Kind::Evictions => counts(&self.inner.evictions.evictions),
         }
     }
 

@@ -63,6 +63,7 @@ pub struct Answer {
     code: u16,
     content_type: &'static str,
     retry_after: Option<u64>,
+    date: Option<&'static str>,
     body: BoxBody<Bytes, BoxError>,
     late: Duration,
     fails: bool,
@@ -71,7 +72,7 @@ pub struct Answer {
 impl Answer {
     fn of(code: u16, content_type: &'static str, body: impl Into<Bytes>) -> Self {
         let body = Full::new(body.into()).map_err(Into::into).boxed();
-        Self { code, content_type, retry_after: None, body, late: Duration::ZERO, fails: false }
+        Self { code, content_type, retry_after: None, date: None, body, late: Duration::ZERO, fails: false }
     }
 
     pub fn json(value: &Value) -> Self {
@@ -107,6 +108,12 @@ impl Answer {
 
     pub fn retry_after(mut self, seconds: u64) -> Self {
         self.retry_after = Some(seconds);
+        self
+    }
+
+    /// By this clock, as RFC 2822 has it.
+    pub fn dated(mut self, date: &'static str) -> Self {
+        self.date = Some(date);
         self
     }
 
@@ -239,6 +246,9 @@ impl Api {
             Response::builder().status(answer.code).header("content-type", answer.content_type);
         if let Some(seconds) = answer.retry_after {
             response = response.header("retry-after", seconds);
+        }
+        if let Some(date) = answer.date {
+            response = response.header("date", date);
         }
         Ok(response.body(answer.body)?)
     }

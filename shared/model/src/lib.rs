@@ -4,6 +4,7 @@
 //! cache to some two hundred bytes. Nothing here knows kube, tokio or a clock.
 
 mod budget;
+mod eviction;
 mod evidence;
 mod ids;
 mod incarnation;
@@ -20,6 +21,11 @@ mod workload;
 
 pub use budget::{
     Allowed, Amount, BadAmount, Budget, BudgetKey, BudgetStatus, Disrupted, UnhealthyPolicy, Wanted,
+};
+pub use eviction::{
+    CANCELED, EVICTION_INVALID, Eviction, EvictionIntent, EvictionPhase, EvictionRequest, EvictionRole,
+    EvictionTarget, IMPERATIVE_EVICTOR, IMPERATIVE_EVICTOR_PRIORITY, LOST_NODE_RESPONDER,
+    NO_FURTHER_RESPONDER, Requester, Responder, ResponderState, Verdict, Verdicts, turn,
 };
 pub use evidence::{Grade, KindOfEvidence};
 pub use ids::{BadRv, BootId, PodKey, Rv, Uid, is_kubernetes_name};
@@ -80,6 +86,10 @@ pub enum Kind {
     Attachments,
     /// The Leases that say whose an exclusive volume is: those of the namespace [`VOLUME_LEASES`].
     VolumeLeases,
+    /// EvictionRequests of lifecycle.k8s.io.
+    EvictionRequests,
+    /// Evictions of lifecycle.k8s.io, which are none of policy/v1.
+    Evictions,
 }
 
 impl Kind {
@@ -108,6 +118,8 @@ impl Kind {
             Self::Attachments => "volumeattachments",
             // Apart from the heartbeats, in metrics too.
             Self::VolumeLeases => "volume leases",
+            Self::EvictionRequests => "evictionrequests",
+            Self::Evictions => "evictions",
         }
     }
 
@@ -124,6 +136,18 @@ impl Kind {
         )
     }
 
+    /// A kind of an API that few clusters serve: alpha, and behind a feature gate.
+    #[must_use]
+    pub const fn is_often_unserved(self) -> bool {
+        matches!(self, Self::EvictionRequests | Self::Evictions)
+    }
+
+    /// A cluster may lack it, and all else goes on.
+    #[must_use]
+    pub const fn is_optional(self) -> bool {
+        self.is_ours() || self.is_often_unserved()
+    }
+
     /// Its objects lie in namespaces of their own: those of heartbeats lie all in one.
     #[must_use]
     pub const fn is_namespaced(self) -> bool {
@@ -136,7 +160,9 @@ impl Kind {
             | Self::ReplicationControllers
             | Self::FenceDevices
             | Self::Remediations
-            | Self::Claims => true,
+            | Self::Claims
+            | Self::EvictionRequests
+            | Self::Evictions => true,
             Self::Nodes
             | Self::NodeLeases
             | Self::FencePolicies
@@ -178,6 +204,8 @@ impl Kind {
             Self::Claims => "/api/v1/persistentvolumeclaims",
             Self::Attachments => "/apis/storage.k8s.io/v1/volumeattachments",
             Self::VolumeLeases => "/apis/coordination.k8s.io/v1/namespaces/pod-safety-volumes/leases",
+            Self::EvictionRequests => "/apis/lifecycle.k8s.io/v1alpha1/evictionrequests",
+            Self::Evictions => "/apis/lifecycle.k8s.io/v1alpha1/evictions",
         }
     }
 }

@@ -125,6 +125,10 @@ pub struct Uncommon {
     pub called_ended: Option<Mono>,
     /// What keeps the object after its deletion.
     pub finalizers: Vec<Box<str>>,
+    /// `spec.evictionResponders`: names and priorities. Kept where evictions are followed.
+    pub eviction_responders: Vec<(Box<str>, i32)>,
+    /// `spec.schedulingGroup` is set: it is not evicted alone. Kept where evictions are followed.
+    pub in_group: bool,
 }
 
 impl Uncommon {
@@ -136,6 +140,8 @@ impl Uncommon {
         own_grace: None,
         called_ended: None,
         finalizers: Vec::new(),
+        eviction_responders: Vec::new(),
+        in_group: false,
     };
 }
 

@@ -348,7 +348,7 @@ impl<C: Controller> Drive<C> {
         let mut all = true;
         for kind in C::KINDS.iter().copied() {
             let state = self.around.cache.read().view().state(kind).clone();
-            all &= state.synced;
+            all &= state.synced || state.unserved;
             let stuck = !state.synced && state.trouble.is_some();
             let hold = stuck.then_some((Subject::Everything, C::Hold::from(Unfresh::NotSynced { kind })));
             let holds = hold.into_iter().collect();

@@ -57,7 +57,7 @@ macro_rules! recorded {
     };
 }
 
-const ALL: [Recorded; 18] = [
+const ALL: [Recorded; 21] = [
     recorded!(Pod, "pod"),
     recorded!(Pod, "gated"),
     recorded!(PodNeeds, "pod"),
@@ -74,6 +74,9 @@ const ALL: [Recorded; 18] = [
     recorded!(PersistentVolumeClaim, "claim"),
     recorded!(VolumeAttachment, "attachment"),
     recorded!(CsiDriver, "csidriver"),
+    recorded!(Pod, "evictee"),
+    recorded!(EvictionRequest, "evictionrequest"),
+    recorded!(Eviction, "eviction"),
     recorded!(Status, "status"),
     recorded!(ResourceList, "resources"),
 ];

@@ -10,6 +10,7 @@
 
 mod codec;
 mod error;
+mod eviction;
 mod json;
 mod list;
 mod message;
@@ -28,6 +29,11 @@ mod recorded;
 
 pub use codec::{Custom, CustomMeta, Decode, Encoding, Event, Frames, PROTOBUF_FIRST, Raw};
 pub use error::WireError;
+pub use eviction::{
+    Eviction, EvictionPod, EvictionRequest, EvictionRequestSpec, EvictionRequestStatus, EvictionRequester,
+    EvictionResponder, EvictionSpec, EvictionStatus, EvictionTarget, FieldsV1, ManagedEviction,
+    ManagedFields, ManagersMeta, OnlyManagers, ResponderStatus, TargetResponder,
+};
 pub use list::List;
 pub use messages::{
     ContainerSpec, ContainerState, ContainerStatus, Lease, LeaseSpec, Node, NodeCondition, NodeInfo,

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Time;
+use super::eviction::EvictionResponder;
 use super::message::{message, null_is_empty};
 use super::meta::{ObjectMeta, Presence};
 use super::storage::{PodVolume, SchedulingGate};
@@ -38,6 +39,10 @@ message! {
         node_name: Option<String> = [string, optional, tag = "10"];
         /// What keeps it from the scheduler.
         scheduling_gates: Vec<SchedulingGate> = [message, repeated, tag = "38"] serde[deserialize_with = "null_is_empty"];
+        /// It is scheduled with others, and is not evicted alone.
+        scheduling_group: Option<Presence> = [message, optional, tag = "43"];
+        /// Who is asked to evict it before the API server is.
+        eviction_responders: Vec<EvictionResponder> = [message, repeated, tag = "44"] serde[deserialize_with = "null_is_empty"];
         /// Taints that it bears.
         tolerations: Vec<Toleration> = [message, repeated, tag = "22"] serde[deserialize_with = "null_is_empty"];
     }

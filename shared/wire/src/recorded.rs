@@ -64,10 +64,12 @@ macro_rules! recorded {
     };
 }
 
+/// What an object that is not deleted does not say.
+const LIVES: &str = "/metadata/deletionGracePeriodSeconds /metadata/deletionTimestamp";
+
 /// What each recorded object does not say. Of a field that we declare there is at least one object that has it.
 fn blanks() -> [(&'static str, String); 19] {
-    let lives = "/metadata/deletionGracePeriodSeconds /metadata/deletionTimestamp";
-    let no_place = "/metadata/generation /metadata/namespace";
+    let (lives, no_place) = (LIVES, "/metadata/generation /metadata/namespace");
     let sources = "/spec/volumes/0/ephemeral /spec/volumes/1/persistentVolumeClaim /spec/volumes/2/ephemeral \
         /spec/volumes/2/persistentVolumeClaim";
     // Those that the API server adds for taints of lost nodes.
@@ -76,15 +78,16 @@ fn blanks() -> [(&'static str, String); 19] {
         (
             "pod",
             format!(
-                "/spec/containers/0/restartPolicy /spec/ephemeralContainers /spec/schedulingGates {tolerations} {sources} \
-                 /status/containerStatuses/0/state/terminated /status/ephemeralContainerStatuses/0/state/terminated \
+                "/spec/containers/0/restartPolicy /spec/ephemeralContainers /spec/evictionResponders /spec/schedulingGates \
+                 /spec/schedulingGroup {tolerations} {sources} /status/containerStatuses/0/state/terminated /status/ephemeralContainerStatuses/0/state/terminated \
                  /status/initContainerStatuses/0/state/terminated"
             ),
         ),
         (
             "gated",
             format!(
-                "{lives} /spec/containers/0/restartPolicy /spec/ephemeralContainers /spec/nodeName {tolerations} {sources} /status/containerStatuses \
+                "{lives} /spec/containers/0/restartPolicy /spec/ephemeralContainers /spec/evictionResponders /spec/nodeName \
+                 /spec/schedulingGroup {tolerations} {sources} /status/containerStatuses \
                  /status/ephemeralContainerStatuses /status/initContainerStatuses /status/observedGeneration /status/reason"
             ),
         ),
@@ -92,8 +95,8 @@ fn blanks() -> [(&'static str, String); 19] {
             "busy",
             format!(
                 "{lives} /metadata/finalizers /metadata/ownerReferences /spec/containers/0/restartPolicy \
-                 /spec/ephemeralContainers/0/restartPolicy /spec/initContainers /spec/schedulingGates \
-                 /spec/tolerations/0/value /spec/tolerations/1/value /spec/volumes /status/conditions/0/reason \
+                 /spec/ephemeralContainers/0/restartPolicy /spec/evictionResponders /spec/initContainers /spec/schedulingGates \
+                 /spec/schedulingGroup /spec/tolerations/0/value /spec/tolerations/1/value /spec/volumes /status/conditions/0/reason \
                  /status/containerStatuses/0/state/running /status/ephemeralContainerStatuses \
                  /status/initContainerStatuses /status/observedGeneration /status/reason"
             ),
@@ -153,6 +156,29 @@ fn what_a_real_api_server_sent_says_the_same_in_both_encodings_and_leaves_nothin
     ];
     let seen = seen.map(|(name, blanks)| (name, blanks.join(" ")));
     assert_eq!(seen, blanks());
+}
+
+/// Those of an API server with the gates EvictionRequestAPI and GenericWorkload: pods of which nobody has reported, and both
+/// kinds.
+#[test]
+fn what_an_api_server_with_evictions_sent_says_the_same_in_both_encodings_and_leaves_nothing_out() {
+    let new_pod = |group: &str, responders: &str| {
+        format!(
+            "{LIVES} /metadata/finalizers /metadata/ownerReferences /spec/containers/0/restartPolicy /spec/ephemeralContainers \
+             {responders}/spec/initContainers /spec/nodeName /spec/schedulingGates {group}/spec/tolerations/0/value \
+             /spec/tolerations/1/value /spec/volumes /status/conditions /status/containerStatuses \
+             /status/ephemeralContainerStatuses /status/initContainerStatuses /status/observedGeneration /status/reason"
+        )
+    };
+    let deleted = "/metadata/deletionGracePeriodSeconds".to_owned();
+    for (seen, blank) in [
+        (recorded!(Pod, "evictee").1, new_pod("/spec/schedulingGroup ", "")),
+        (recorded!(Pod, "gang").1, new_pod("", "/spec/evictionResponders ")),
+        (recorded!(EvictionRequest, "evictionrequest").1, deleted.clone()),
+        (recorded!(Eviction, "eviction").1, deleted),
+    ] {
+        assert_eq!(seen.join(" "), blank);
+    }
 }
 
 #[test]

@@ -281,6 +281,7 @@ const fn unknown(kind: Kind) -> &'static str {
         Kind::Volumes | Kind::Claims | Kind::Attachments | Kind::VolumeLeases => {
             "the owners of its volumes are not known"
         }
+        Kind::EvictionRequests | Kind::Evictions => "it is not known who asks for evictions",
     }
 }
 

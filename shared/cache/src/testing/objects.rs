@@ -102,6 +102,20 @@ pub fn volume_lease(volume: &str, holder: Option<&str>) -> Obj {
     lease.set("/spec", json!({ "holderIdentity": holder, "leaseTransitions": 3 }))
 }
 
+/// The request `ns/NAME` of this requester to evict the pod `ns/POD`, which has the UID `uid-POD`.
+pub fn eviction_request(name: &str, pod: &str, requester: &str) -> Obj {
+    let target = json!({ "pod": { "name": pod, "uid": format!("uid-{pod}") } });
+    let spec = json!({ "target": target, "requester": requester, "intent": "Eviction" });
+    named(name).within("ns").set("/metadata/generation", json!(1)).set("/spec", spec)
+}
+
+/// The Eviction `ns/NAME` of the pod `ns/POD`, which nobody has initialized.
+pub fn eviction(name: &str, pod: &str) -> Obj {
+    let target = json!({ "pod": { "name": pod, "uid": format!("uid-{pod}") } });
+    let object = named(name).within("ns").set("/metadata/generation", json!(1));
+    object.set("/spec", json!({ "target": target })).set("/status", json!({}))
+}
+
 /// An object of this name at version 1, with the UID `uid-NAME` and an empty spec.
 pub fn named(name: &str) -> Obj {
     Obj(
@@ -123,6 +137,32 @@ pub fn with(mut object: Value, pointer: &str, to: Value) -> Value {
 }
 
 impl Obj {
+    /// An Eviction with these responders: name, priority and state. Those that are not inactive began with the test.
+    pub fn responders(self, all: &[(&str, i32, &str)]) -> Self {
+        let target = |(name, priority, state): &(&str, i32, &str)| json!({ "name": name, "priority": priority, "state": state });
+        let report = |(name, _, state): &(&str, i32, &str)| match *state {
+            "Inactive" => json!({ "name": name }),
+            _ => json!({ "name": name, "startTime": stamp(0) }),
+        };
+        let targets: Value = all.iter().map(target).collect();
+        let reports: Value = all.iter().map(report).collect();
+        self.set("/status/targetResponders", targets).set("/status/responders", reports)
+    }
+
+    /// A request or an Eviction with this condition, since the test began.
+    pub fn verdict(self, kind: &str, status: &str, reason: &str) -> Self {
+        let one = json!({ "type": kind, "status": status, "reason": reason, "message": "m", "lastTransitionTime": stamp(0) });
+        let mut all =
+            self.pointer("/status/conditions").and_then(Value::as_array).cloned().unwrap_or_default();
+        all.retain(|other| other["type"] != one["type"]);
+        all.push(one);
+        let mut object = self;
+        if object.get("status").is_none() {
+            object["status"] = json!({});
+        }
+        object.set("/status/conditions", Value::Array(all))
+    }
+
     pub fn set(self, pointer: &str, to: Value) -> Self {
         Self(with(self.0, pointer, to))
     }

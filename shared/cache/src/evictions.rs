@@ -1,0 +1,369 @@
+//! Requests to evict pods, and Evictions: by UID, and by the pod that they are about.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::object::{Identity, Object, ProjectError, Tell, Undecodable, identity, name};
+use super::table::{Entry, Table};
+use super::{Change, Inner};
+use crate::clock::Mono;
+use crate::model::{
+    Eviction, EvictionIntent, EvictionPhase, EvictionRequest, EvictionRole, EvictionTarget, Interner, Kind,
+    PodKey, Requester, Responder, ResponderState, Uid, Verdict, Verdicts,
+};
+use crate::wire;
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(super) struct Evictions {
+    pub(super) requests: Table<EvictionRequest>,
+    pub(super) evictions: Table<Eviction>,
+    by_target: BTreeMap<EvictionTarget, About>,
+    /// How many active Evictions of a namespace have states that another controller writes.
+    foreign: BTreeMap<Arc<str>, usize>,
+}
+
+/// What is about one pod.
+#[derive(Debug, Default)]
+struct About {
+    requests: BTreeSet<Uid>,
+    evictions: BTreeSet<Uid>,
+    /// When this process saw the pod go or finish.
+    ended: Option<Mono>,
+}
+
+/// The controllers of Kubernetes that write the states of Evictions: kubernetes#137133 names the first one.
+const FOREIGN: [&str; 2] = ["evictionrequest-controller", "kube-controller-manager"];
+
+impl Evictions {
+    pub(super) fn requests_of<'a>(
+        &'a self,
+        target: &EvictionTarget,
+    ) -> impl Iterator<Item = &'a EvictionRequest> + use<'a> {
+        let uids = self.by_target.get(target).into_iter().flat_map(|about| &about.requests);
+        uids.filter_map(|uid| self.requests.known(uid))
+    }
+
+    pub(super) fn evictions_of<'a>(
+        &'a self,
+        target: &EvictionTarget,
+    ) -> impl Iterator<Item = &'a Eviction> + use<'a> {
+        let uids = self.by_target.get(target).into_iter().flat_map(|about| &about.evictions);
+        uids.filter_map(|uid| self.evictions.known(uid))
+    }
+
+    pub(super) fn targets(&self) -> impl Iterator<Item = &EvictionTarget> {
+        self.by_target.keys()
+    }
+
+    pub(super) fn is_target(&self, target: &EvictionTarget) -> bool {
+        self.by_target.contains_key(target)
+    }
+
+    pub(super) fn ended(&self, target: &EvictionTarget) -> Option<Mono> {
+        self.by_target.get(target).and_then(|about| about.ended)
+    }
+
+    pub(super) fn foreign(&self, namespace: &str) -> bool {
+        self.foreign.contains_key(namespace)
+    }
+
+    fn is_foreign(eviction: &Eviction) -> bool {
+        eviction.phase() == EvictionPhase::Active
+            && eviction.managers.iter().any(|manager| FOREIGN.contains(&&**manager))
+    }
+
+    fn forget_if_empty(&mut self, target: &EvictionTarget) {
+        let empty = |about: &About| about.requests.is_empty() && about.evictions.is_empty();
+        if self.by_target.get(target).is_some_and(empty) {
+            self.by_target.remove(target);
+        }
+    }
+
+    fn count_foreign(&mut self, eviction: &Eviction) {
+        if Self::is_foreign(eviction) {
+            *self.foreign.entry(Arc::clone(&eviction.pod.namespace)).or_default() += 1;
+        }
+    }
+
+    fn uncount_foreign(&mut self, eviction: &Eviction) {
+        if Self::is_foreign(eviction)
+            && let Some(count) = self.foreign.get_mut(&eviction.pod.namespace)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.foreign.remove(&eviction.pod.namespace);
+            }
+        }
+    }
+}
+
+impl Inner {
+    /// The pod of this UID changed. `ended`: it went, or its phase says that it ran to its end.
+    pub(super) fn tell_of_target(&mut self, pod: &EvictionTarget, ended: bool, now: Mono, tell: Tell<'_>) {
+        let Some(about) = self.evictions.by_target.get_mut(pod) else { return };
+        about.ended = ended.then(|| about.ended.unwrap_or(now));
+        tell(Change::Eviction { target: pod });
+    }
+
+    /// A budget allows another number of disruptions: those who wait for it are woken.
+    pub(super) fn tell_of_budget(&self, budget: &Uid, tell: Tell<'_>) {
+        if self.evictions.evictions.len() == 0 {
+            return;
+        }
+        let pods = self.selection.chosen_by(budget).filter_map(|uid| self.pods.known(uid));
+        for target in pods.map(|pod| EvictionTarget::of(&pod.key)) {
+            if self.evictions.by_target.contains_key(&target) {
+                tell(Change::Eviction { target: &target });
+            }
+        }
+    }
+}
+
+fn seconds(time: Option<wire::Time>) -> Option<i64> {
+    time.map(wire::Time::whole_seconds)
+}
+
+/// A name that becomes part of a path or a label.
+fn text(text: Option<String>) -> Box<str> {
+    text.unwrap_or_default().into_boxed_str()
+}
+
+fn target(
+    target: Option<wire::EvictionTarget>,
+    namespace: &str,
+    interner: &mut Interner,
+) -> Result<PodKey, ProjectError> {
+    let pod = target.and_then(|target| target.pod).ok_or(ProjectError::Missing("spec.target.pod"))?;
+    let uid = pod.uid.as_deref().and_then(Uid::new).ok_or(ProjectError::Missing("spec.target.pod.uid"))?;
+    let name = name(pod.name.as_deref(), "spec.target.pod.name")?;
+    Ok(PodKey { namespace: interner.intern(namespace), name: name.into(), uid })
+}
+
+fn verdicts(conditions: Vec<wire::Condition>) -> Verdicts {
+    let mut verdicts = Verdicts::default();
+    for one in conditions {
+        let place = match one.r#type.as_deref() {
+            Some("Failed") => &mut verdicts.failed,
+            Some("TargetEvicted") => &mut verdicts.evicted,
+            _ => continue,
+        };
+        *place = Some(Verdict {
+            holds: one.status.as_deref() == Some("True"),
+            reason: text(one.reason),
+            message: text(one.message),
+            since: seconds(one.last_transition_time).unwrap_or(0),
+        });
+    }
+    verdicts
+}
+
+fn request(
+    meta: &wire::ObjectMeta,
+    spec: wire::EvictionRequestSpec,
+    status: wire::EvictionRequestStatus,
+    interner: &mut Interner,
+    now: Mono,
+) -> Result<EvictionRequest, ProjectError> {
+    let Identity { uid, rv, name } = identity(meta)?;
+    let namespace = self::name(meta.namespace.as_deref(), "metadata.namespace")?;
+    Ok(EvictionRequest {
+        name: name.into(),
+        uid,
+        rv,
+        generation: meta.generation.unwrap_or(0),
+        created: seconds(meta.creation_timestamp).unwrap_or(0),
+        deleting: meta.deletion_timestamp.is_some(),
+        pod: target(spec.target, &namespace, interner)?,
+        requester: text(spec.requester),
+        intent: EvictionIntent::parse(spec.intent.as_deref().unwrap_or_default()),
+        observed: status.observed_generation.unwrap_or(0),
+        verdicts: verdicts(status.conditions),
+        first_seen: now,
+    })
+}
+
+/// Who evicts: what both lists say of the same name. In the order of their turns.
+fn responders(
+    targets: Vec<wire::TargetResponder>,
+    reports: Vec<wire::ResponderStatus>,
+    now: Mono,
+) -> Vec<Responder> {
+    let named = reports.into_iter().filter_map(|report| Some((report.name.clone()?, report)));
+    let mut reports: BTreeMap<String, wire::ResponderStatus> = named.collect();
+    let one = |target: wire::TargetResponder| {
+        let name = target.name.unwrap_or_default();
+        let report = reports.remove(&name).unwrap_or_default();
+        Responder {
+            name: name.into(),
+            priority: target.priority.unwrap_or(0),
+            state: ResponderState::parse(target.state.as_deref().unwrap_or_default()),
+            started: seconds(report.start_time),
+            heartbeat: seconds(report.heartbeat_time),
+            expected: seconds(report.expected_completion_time),
+            completed: seconds(report.completion_time),
+            message: text(report.message),
+            heard: now,
+        }
+    };
+    let mut all: Vec<Responder> = targets.into_iter().map(one).collect();
+    all.sort_by(Responder::before);
+    all
+}
+
+fn eviction(
+    meta: &wire::ObjectMeta,
+    spec: wire::EvictionSpec,
+    status: wire::EvictionStatus,
+    managers: Vec<String>,
+    (interner, now): (&mut Interner, Mono),
+) -> Result<Eviction, ProjectError> {
+    let Identity { uid, rv, name } = identity(meta)?;
+    let namespace = self::name(meta.namespace.as_deref(), "metadata.namespace")?;
+    let role = |(key, value): (&String, &String)| Some((key.as_str().into(), EvictionRole::parse(value)?));
+    let requester = |one: wire::EvictionRequester| Requester {
+        name: text(one.name),
+        intent: EvictionIntent::parse(one.intent.as_deref().unwrap_or_default()),
+    };
+    let of_requests = meta.owner_references.iter().filter(|owner| {
+        owner.kind.as_deref() == Some("EvictionRequest")
+            && owner.api_version.as_deref().is_some_and(|version| version.starts_with("lifecycle.k8s.io/"))
+    });
+    let managed_by = meta.labels.get("app.kubernetes.io/managed-by").map(String::as_str);
+    Ok(Eviction {
+        name: name.into(),
+        uid,
+        rv,
+        generation: meta.generation.unwrap_or(0),
+        created: seconds(meta.creation_timestamp).unwrap_or(0),
+        deleting: meta.deletion_timestamp.is_some(),
+        pod: target(spec.target, &namespace, interner)?,
+        ours: managed_by == Some("pod-safety"),
+        owners: of_requests.filter_map(|owner| Uid::new(owner.uid.as_deref()?)).collect(),
+        labels: meta.labels.iter().filter_map(role).collect(),
+        observed: status.observed_generation.unwrap_or(0),
+        requesters: status.requesters.into_iter().map(requester).collect(),
+        responders: responders(status.target_responders, status.responders, now),
+        verdicts: verdicts(status.conditions),
+        managers: managers.into_iter().map(String::into_boxed_str).collect(),
+        first_seen: now,
+    })
+}
+
+/// What of an object is about which pod.
+type Filed = fn(&mut About) -> &mut BTreeSet<Uid>;
+
+impl Evictions {
+    fn file(&mut self, pod: &PodKey, uid: &Uid, which: Filed) {
+        which(self.by_target.entry(EvictionTarget::of(pod)).or_default()).insert(uid.clone());
+    }
+
+    fn unfile(&mut self, pod: &PodKey, uid: &Uid, which: Filed) {
+        let target = EvictionTarget::of(pod);
+        if let Some(about) = self.by_target.get_mut(&target) {
+            which(about).remove(uid);
+        }
+        self.forget_if_empty(&target);
+    }
+}
+
+impl Object for EvictionRequest {
+    type Wire = wire::EvictionRequest;
+    type Kept = Self;
+    const KIND: Kind = Kind::EvictionRequests;
+
+    fn project(wire: Self::Wire, interner: &mut Interner, now: Mono) -> Result<Self, Undecodable> {
+        let meta = wire.metadata.unwrap_or_default();
+        request(&meta, wire.spec.unwrap_or_default(), wire.status.unwrap_or_default(), interner, now)
+            .map_err(|error| Undecodable::from_meta(&meta, &error))
+    }
+
+    fn meta(wire: &Self::Wire) -> Option<&wire::ObjectMeta> {
+        wire.metadata.as_ref()
+    }
+
+    fn table(inner: &mut Inner) -> &mut Table<Self> {
+        &mut inner.evictions.requests
+    }
+
+    fn put(inner: &mut Inner, mut request: Self, _now: Mono, tell: Tell<'_>) {
+        let uid = request.uid.clone();
+        if let Some(Entry::Known(before)) = inner.evictions.requests.take(&uid) {
+            request.first_seen = before.first_seen;
+            inner.evictions.unfile(&before.pod, &uid, |about| &mut about.requests);
+        }
+        let target = EvictionTarget::of(&request.pod);
+        inner.evictions.file(&request.pod, &uid, |about| &mut about.requests);
+        inner.evictions.requests.put(uid, Entry::Known(request));
+        // Also for a change of the version alone: whoever writes needs to know it.
+        tell(Change::Eviction { target: &target });
+    }
+
+    fn put_undecodable(inner: &mut Inner, undecodable: Undecodable, now: Mono, tell: Tell<'_>) {
+        let Some(uid) = undecodable.uid else { return inner.evictions.requests.put_unidentified() };
+        Self::take(inner, &uid, now, tell);
+        inner.evictions.requests.put(uid, Entry::Undecodable(undecodable.why.into()));
+    }
+
+    fn take(inner: &mut Inner, uid: &Uid, _now: Mono, tell: Tell<'_>) {
+        if let Some(Entry::Known(request)) = inner.evictions.requests.take(uid) {
+            inner.evictions.unfile(&request.pod, uid, |about| &mut about.requests);
+            tell(Change::Eviction { target: &EvictionTarget::of(&request.pod) });
+        }
+    }
+}
+
+impl Object for Eviction {
+    type Wire = wire::ManagedEviction;
+    type Kept = Self;
+    const KIND: Kind = Kind::Evictions;
+
+    fn project(wire: Self::Wire, interner: &mut Interner, now: Mono) -> Result<Self, Undecodable> {
+        let wire::ManagedEviction { eviction: wire, managers } = wire;
+        let meta = wire.metadata.unwrap_or_default();
+        let (spec, status) = (wire.spec.unwrap_or_default(), wire.status.unwrap_or_default());
+        eviction(&meta, spec, status, managers, (interner, now))
+            .map_err(|error| Undecodable::from_meta(&meta, &error))
+    }
+
+    fn meta(wire: &Self::Wire) -> Option<&wire::ObjectMeta> {
+        wire.eviction.metadata.as_ref()
+    }
+
+    fn table(inner: &mut Inner) -> &mut Table<Self> {
+        &mut inner.evictions.evictions
+    }
+
+    fn put(inner: &mut Inner, mut eviction: Self, _now: Mono, tell: Tell<'_>) {
+        let uid = eviction.uid.clone();
+        if let Some(Entry::Known(before)) = inner.evictions.evictions.take(&uid) {
+            eviction.first_seen = before.first_seen;
+            for responder in &mut eviction.responders {
+                let known = before.responder(&responder.name);
+                let same = known.filter(|known| known.last_sign() == responder.last_sign());
+                responder.heard = same.map_or(responder.heard, |known| known.heard);
+            }
+            inner.evictions.uncount_foreign(&before);
+            inner.evictions.unfile(&before.pod, &uid, |about| &mut about.evictions);
+        }
+        let target = EvictionTarget::of(&eviction.pod);
+        inner.evictions.count_foreign(&eviction);
+        inner.evictions.file(&eviction.pod, &uid, |about| &mut about.evictions);
+        inner.evictions.evictions.put(uid, Entry::Known(eviction));
+        tell(Change::Eviction { target: &target });
+    }
+
+    fn put_undecodable(inner: &mut Inner, undecodable: Undecodable, now: Mono, tell: Tell<'_>) {
+        let Some(uid) = undecodable.uid else { return inner.evictions.evictions.put_unidentified() };
+        Self::take(inner, &uid, now, tell);
+        inner.evictions.evictions.put(uid, Entry::Undecodable(undecodable.why.into()));
+    }
+
+    fn take(inner: &mut Inner, uid: &Uid, _now: Mono, tell: Tell<'_>) {
+        if let Some(Entry::Known(eviction)) = inner.evictions.evictions.take(uid) {
+            inner.evictions.uncount_foreign(&eviction);
+            inner.evictions.unfile(&eviction.pod, uid, |about| &mut about.evictions);
+            tell(Change::Eviction { target: &EvictionTarget::of(&eviction.pod) });
+        }
+    }
+}
