@@ -34,6 +34,7 @@ impl DisruptionMetrics {
             Update::Node(_)
             | Update::PodOfLostNode { .. }
             | Update::Volume(_)
+            | Update::Eviction(_)
             | Update::Forget(_)
             | Update::Ungate { .. } => {
                 return;

@@ -85,6 +85,7 @@ fn words(decision: &Decision) -> Vec<String> {
             Update::Node(_)
             | Update::PodOfLostNode { .. }
             | Update::Volume(_)
+            | Update::Eviction(_)
             | Update::Forget(_)
             | Update::Ungate { .. },
         ) => "another's".to_owned(),

@@ -43,6 +43,7 @@ impl Duties<'_> {
             Name::TaintEviction => "taintEviction",
             Name::Fencing => "fencing",
             Name::VolumeGuard => "volumeGuard",
+            Name::Eviction => "eviction",
         };
         match self.mode {
             Some(Mode::Replace) if self.ours.contains(&name) => format!(

@@ -23,6 +23,7 @@ use tokio::sync::watch;
 
 use crate::account;
 use crate::disruption::{self, Disruption};
+use crate::eviction::EvictionController;
 use crate::fencing::{self, Fencing};
 use crate::node_lifecycle::{self, NodeLifecycle};
 use crate::pod_gc::{self, PodGc};
@@ -240,6 +241,7 @@ fn start_controllers(
                 };
                 start(Fencing::new(settings, metrics.registry())?, around, beats, running);
             }
+            Name::Eviction => start(EvictionController::new(metrics.registry())?, around, beats, running),
             Name::VolumeGuard => {
                 start(
                     VolumeGuard::new(config.volume_guard.clone(), metrics.registry())?,

@@ -29,6 +29,7 @@ use anyhow::Context as _;
 
 // The controllers, under their names.
 pub use pod_safety_disruption as disruption;
+pub use pod_safety_eviction as eviction;
 pub use pod_safety_fencing as fencing;
 pub use pod_safety_node_lifecycle as node_lifecycle;
 pub use pod_safety_pod_gc as pod_gc;

@@ -4,6 +4,7 @@ use pod_safety_shared::drive::Controller;
 use pod_safety_shared::model::Kind;
 
 use crate::disruption::Disruption;
+use crate::eviction::EvictionController;
 use crate::fencing::Fencing;
 use crate::node_lifecycle::NodeLifecycle;
 use crate::pod_gc::PodGc;
@@ -25,6 +26,8 @@ pub enum Name {
     Fencing,
     /// Exclusive volumes.
     VolumeGuard,
+    /// Evictions that are asked for.
+    Eviction,
 }
 
 /// Why a list of controllers cannot be used.
@@ -52,6 +55,7 @@ impl Name {
             Self::TaintEviction => TaintEviction::NAME,
             Self::Fencing => Fencing::NAME,
             Self::VolumeGuard => VolumeGuard::NAME,
+            Self::Eviction => EvictionController::NAME,
         }
     }
 
@@ -63,7 +67,7 @@ impl Name {
             Self::Disruption => &["disruption-controller"],
             Self::NodeLifecycle => &["node-lifecycle-controller", "nodelifecycle"],
             Self::TaintEviction => &["taint-eviction-controller"],
-            Self::Fencing | Self::VolumeGuard => &[],
+            Self::Fencing | Self::VolumeGuard | Self::Eviction => &[],
         }
     }
 
@@ -77,18 +81,20 @@ impl Name {
             Self::NodeLifecycle => NodeLifecycle::KINDS,
             Self::Fencing => Fencing::KINDS,
             Self::VolumeGuard => VolumeGuard::KINDS,
+            Self::Eviction => EvictionController::KINDS,
         }
     }
 
     /// Whether `*` means it. The guard of volumes asks for a namespace, rights and policies of its own, which a
-    /// cluster has once somebody wants them; kube-controller-manager has such controllers, too.
+    /// cluster has once somebody wants them; kube-controller-manager has such controllers, too. Those of evictions serve an
+    /// API that is alpha, and that a later kube-controller-manager may serve.
     #[must_use]
     pub const fn is_on_by_default(self) -> bool {
         match self {
             Self::PodGc | Self::Disruption | Self::NodeLifecycle | Self::TaintEviction | Self::Fencing => {
                 true
             }
-            Self::VolumeGuard => false,
+            Self::VolumeGuard | Self::Eviction => false,
         }
     }
 
@@ -178,6 +184,7 @@ mod tests {
             all.into_iter().chain([Name::VolumeGuard]).collect::<Vec<_>>()
         );
         assert_eq!(of("volume-guard"), Ok(vec![Name::VolumeGuard]));
+        assert_eq!(of("eviction"), Ok(vec![Name::Eviction]));
     }
 
     #[test]

@@ -107,6 +107,8 @@ pub enum Action {
     Fenced,
     /// Whose an exclusive volume is was written.
     Guarded,
+    /// How far the eviction of a pod is was written.
+    Evicted,
     /// It was tried and failed; it will be decided again.
     Failed,
     /// The object had changed or gone; nothing was done.
@@ -126,6 +128,7 @@ impl Action {
             Self::Marked => LogEvent::NodeMarked,
             Self::Fenced => LogEvent::FenceUpdated,
             Self::Guarded => LogEvent::VolumeLeaseWritten,
+            Self::Evicted => LogEvent::EvictionWritten,
             Self::Failed => LogEvent::Failed,
             Self::Dropped => LogEvent::Dropped,
         }
@@ -172,6 +175,7 @@ fn log(event: LogEvent, record: &Record) {
         | Action::Marked
         | Action::Fenced
         | Action::Guarded
+        | Action::Evicted
         | Action::Held
         | Action::WouldForceDelete
         | Action::WouldDelete => {

@@ -10,6 +10,7 @@
 //! | `delete` | deletes one pod gracefully: by compare-and-swap, within the term |
 //! | `update` | statuses, which end nothing: by compare-and-swap, within the term |
 //! | `node` | conditions, taints and labels of a node, after a quorum read of it and of its Lease |
+//! | `eviction` | requests to evict pods, and Evictions; final conditions only after quorum reads |
 //! | `volume` | whose an exclusive volume is; a break only with evidence |
 //! | [`people`] | what people say about nodes |
 //! | `access` | asks the API server what a user may do |
@@ -26,6 +27,7 @@ mod access;
 mod act;
 mod claim;
 mod delete;
+mod eviction;
 mod ledger;
 mod node;
 pub mod people;
@@ -39,6 +41,7 @@ mod writer;
 pub use access::{Right, may};
 pub use claim::{Cause, ClaimKind, Delete, Intent};
 pub(crate) use delete::TAINT_MANAGER_EVICTION;
+pub use eviction::{Check, EvictionChange, EvictionUpdate, OwnedBy, Report, Stand, Stated, StatusChange};
 pub use node::{Effect, NodeUpdate, OurTaint, Silence};
 pub use pod_safety_fence::cordon::{Cordoned, cordon, cordon_as_read, uncordon};
 pub use pod_safety_fence::evict::{Evicted, Eviction, FRESH, NotEvicted, evict, evict_as_read};
@@ -54,4 +57,6 @@ pub use scales::{Scaled, ask_scales};
 pub use update::{Past, Update};
 pub use verify::{FORCE_DELETE_REFUSED, Policy};
 pub use volume::{Refused, Seen, VolumeChange, VolumeUpdate};
-pub use writer::{Authority, FENCERS, LOOKERS, NODE_WRITERS, Owner, Parts, SWITCHERS, Submitted, WRITERS};
+pub use writer::{
+    Authority, EVICTORS, FENCERS, LOOKERS, NODE_WRITERS, Owner, Parts, SWITCHERS, Submitted, WRITERS,
+};

@@ -12,6 +12,7 @@ use pod_safety_leader::send::Means;
 use pod_safety_proof::FencedBy;
 use serde_json::{Map, Value, json};
 
+use super::eviction::{self, EvictionUpdate};
 use super::node::{self, Done, NodeUpdate};
 use super::verify::Verifier;
 use super::volume::{self, VolumeChange, VolumeUpdate};
@@ -55,6 +56,8 @@ pub enum Update {
     Forget(Past),
     /// Whose an exclusive volume is.
     Volume(Box<VolumeUpdate>),
+    /// A request to evict a pod, or an Eviction.
+    Eviction(Box<EvictionUpdate>),
     /// Our gate goes from a pod whose exclusive volumes are free.
     Ungate {
         /// Which one.
@@ -102,6 +105,7 @@ pub(super) enum UpdateKind {
     PodOfLostNode,
     NotDisrupted,
     Volume,
+    Eviction,
     Ungate,
     Forget,
 }
@@ -114,6 +118,7 @@ impl Update {
             Self::Budget { budget, .. } => &budget.uid,
             Self::Node(update) => &update.node.uid,
             Self::Volume(update) => &update.uid,
+            Self::Eviction(update) => &update.uid,
             Self::Forget(past) => &past.uid,
             Self::PodOfLostNode { pod, .. } | Self::NotDisrupted { pod, .. } | Self::Ungate { pod, .. } => {
                 &pod.uid
@@ -127,6 +132,7 @@ impl Update {
             Self::Budget { budget, .. } => &budget.namespace,
             Self::Node(update) => &update.node.name,
             Self::Volume(update) => update.lane(),
+            Self::Eviction(update) => &update.pod.namespace,
             Self::Forget(past) => &past.node,
             Self::PodOfLostNode { pod, .. } | Self::NotDisrupted { pod, .. } | Self::Ungate { pod, .. } => {
                 &pod.namespace
@@ -140,6 +146,7 @@ impl Update {
         match self {
             Self::Node(update) => update.rv,
             Self::Volume(update) => update.rv,
+            Self::Eviction(update) => update.rv,
             Self::Forget(past) => past.rv,
             Self::Budget { rv, .. }
             | Self::PodOfLostNode { rv, .. }
@@ -171,6 +178,7 @@ impl Update {
             Self::PodOfLostNode { .. } => UpdateKind::PodOfLostNode,
             Self::NotDisrupted { .. } => UpdateKind::NotDisrupted,
             Self::Volume(_) => UpdateKind::Volume,
+            Self::Eviction(_) => UpdateKind::Eviction,
             Self::Ungate { .. } => UpdateKind::Ungate,
             Self::Forget(_) => UpdateKind::Forget,
         }
@@ -274,6 +282,7 @@ fn budget_status(status: &BudgetStatus, over: &[Box<str>], transition: Option<Ti
 pub(super) async fn write(
     means: &Means<'_>,
     verifier: &mut Verifier<'_>,
+    evictions: &eviction::Common,
     update: &Update,
 ) -> (Outcome, Done) {
     let wall = means.env.clock.wall();
@@ -291,6 +300,10 @@ pub(super) async fn write(
         Update::Volume(update) => {
             let (outcome, found) = volume::write(means, verifier, update).await;
             return (outcome, Done { found, ..Done::default() });
+        }
+        Update::Eviction(update) => {
+            let (outcome, said) = eviction::write(means, evictions, update).await;
+            return (outcome, Done { said, ..Done::default() });
         }
         Update::Forget(past) => forget_call(past),
         Update::NotDisrupted { pod, rv, generation } => {

@@ -2,6 +2,7 @@
 //! retries.
 
 mod deletions;
+mod evictions;
 mod fences;
 mod forces;
 mod nodes;
@@ -23,6 +24,7 @@ use strum::EnumCount as _;
 use tokio::sync::Notify;
 
 use super::claim::{Delete, Intent};
+use super::eviction;
 use super::ledger::Ledger;
 use super::queue::{Drain, FairQueue};
 use super::scales::Scales;
@@ -55,6 +57,9 @@ const DEVICE_CHECKERS: usize = 16;
 
 /// How many steps of incidents are taken at once: they read, write, and look at the devices of one node.
 pub const FENCERS: usize = 16;
+
+/// How many turns of evictions that are asked for run at once: force deletions and budgets wait for none of them.
+pub const EVICTORS: usize = 8;
 
 /// How many machines are switched at once: as many as policies may allow (`brakes.maxConcurrent`). Each waits for its
 /// devices, and where another controller does it, for ten minutes and more: nobody else's incident must wait for that.
@@ -162,6 +167,7 @@ pub struct Authority {
     scales: Arc<Scales>,
     transport: Arc<dyn FenceTransport>,
     identity: String,
+    evictions: eviction::Common,
     state: Mutex<State>,
     /// One for each [`Staff`]: there is work.
     bells: [Notify; Staff::COUNT],
@@ -230,6 +236,7 @@ impl Authority {
             scales,
             transport,
             identity,
+            evictions: eviction::Common::default(),
             state: Mutex::default(),
             bells: Default::default(),
             busy: AtomicUsize::new(0),
@@ -239,6 +246,7 @@ impl Authority {
             (Staff::Others, WRITERS),
             (Staff::DeviceCheckers, DEVICE_CHECKERS),
             (Staff::Nodes, NODE_WRITERS),
+            (Staff::Evictors, EVICTORS),
             (Staff::Fencers, FENCERS),
             (Staff::Switchers, SWITCHERS),
             (Staff::Lookers, LOOKERS),

@@ -138,16 +138,6 @@ message! {
     }
 }
 
-message! {
-    /// One of `pod.spec.evictionResponders`.
-    EvictionResponder {
-        /// Who.
-        name: Option<String> = [string, optional, tag = "1"];
-        /// The highest comes first.
-        priority: Option<i32> = [int32, optional, tag = "2"];
-    }
-}
-
 /// An Eviction, and who writes its states: of no other kind managed fields are read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ManagedEviction {

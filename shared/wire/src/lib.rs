@@ -31,14 +31,14 @@ pub use codec::{Custom, CustomMeta, Decode, Encoding, Event, Frames, PROTOBUF_FI
 pub use error::WireError;
 pub use eviction::{
     Eviction, EvictionPod, EvictionRequest, EvictionRequestSpec, EvictionRequestStatus, EvictionRequester,
-    EvictionResponder, EvictionSpec, EvictionStatus, EvictionTarget, FieldsV1, ManagedEviction,
-    ManagedFields, ManagersMeta, OnlyManagers, ResponderStatus, TargetResponder,
+    EvictionSpec, EvictionStatus, EvictionTarget, FieldsV1, ManagedEviction, ManagedFields, ManagersMeta,
+    OnlyManagers, ResponderStatus, TargetResponder,
 };
 pub use list::List;
 pub use messages::{
-    ContainerSpec, ContainerState, ContainerStatus, Lease, LeaseSpec, Node, NodeCondition, NodeInfo,
-    NodeSpec, NodeStatus, Pod, PodCondition, PodSpec, PodStatus, Status, StatusCause, StatusDetails, Taint,
-    Toleration,
+    ContainerSpec, ContainerState, ContainerStatus, EvictionResponder, Lease, LeaseSpec, Node, NodeCondition,
+    NodeInfo, NodeSpec, NodeStatus, Pod, PodCondition, PodSpec, PodStatus, Status, StatusCause,
+    StatusDetails, Taint, Toleration,
 };
 pub use meta::{MapKey, ObjectMeta, OnlyMeta, OwnerReference, Presence};
 pub use placement::{

@@ -3,7 +3,6 @@
 use serde::{Deserialize, Serialize};
 
 use super::Time;
-use super::eviction::EvictionResponder;
 use super::message::{message, null_is_empty};
 use super::meta::{ObjectMeta, Presence};
 use super::storage::{PodVolume, SchedulingGate};
@@ -45,6 +44,16 @@ message! {
         eviction_responders: Vec<EvictionResponder> = [message, repeated, tag = "44"] serde[deserialize_with = "null_is_empty"];
         /// Taints that it bears.
         tolerations: Vec<Toleration> = [message, repeated, tag = "22"] serde[deserialize_with = "null_is_empty"];
+    }
+}
+
+message! {
+    /// One of `pod.spec.evictionResponders`.
+    EvictionResponder {
+        /// Who.
+        name: Option<String> = [string, optional, tag = "1"];
+        /// The highest comes first.
+        priority: Option<i32> = [int32, optional, tag = "2"];
     }
 }
 

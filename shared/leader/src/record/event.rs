@@ -24,6 +24,8 @@ pub enum LogEvent {
     NodeMarked,
     /// The Lease of an exclusive volume was written.
     VolumeLeaseWritten,
+    /// An Eviction was created, attempted or ended.
+    EvictionWritten,
     /// The scheduling gate of a pod was removed.
     PodUngated,
     /// The condition DisruptionTarget of a pod was set to False.

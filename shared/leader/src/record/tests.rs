@@ -23,6 +23,7 @@ fn what_is_refused_or_fails_is_a_warning_and_what_passes_by_itself_is_not_seen_b
         (Action::Marked, "INFO", "node_marked"),
         (Action::Fenced, "INFO", "fence_updated"),
         (Action::Guarded, "INFO", "volume_lease_written"),
+        (Action::Evicted, "INFO", "eviction_written"),
         (Action::Failed, "WARN", "failed"),
         (Action::Dropped, "DEBUG", "dropped"),
     ] {

@@ -26,6 +26,8 @@ pub(in crate::authority) struct Done {
     pub(in crate::authority) labels: Vec<String>,
     /// Of a volume: how its holder's life was found to be over.
     pub(in crate::authority) found: Option<EvidenceKind>,
+    /// Of an eviction: what the API server said to it.
+    pub(in crate::authority) said: Option<String>,
     /// It was Ready until we called it silent: what its kubelet says itself, that tells itself.
     pub(in crate::authority) turned_not_ready: bool,
 }
@@ -33,7 +35,8 @@ pub(in crate::authority) struct Done {
 impl Done {
     /// Nothing.
     pub(in crate::authority) fn is_nothing(&self) -> bool {
-        let Self { silent, unreachable, added, removed, labels, turned_not_ready: _, found: _ } = self;
+        let Self { silent, unreachable, added, removed, labels, turned_not_ready: _, found: _, said: _ } =
+            self;
         !silent && unreachable.is_none() && added.is_empty() && removed.is_empty() && labels.is_empty()
     }
 

@@ -164,6 +164,7 @@ impl Authority {
             | Action::Marked
             | Action::Fenced
             | Action::Guarded
+            | Action::Evicted
             | Action::Dropped => return,
         };
         let about = About::Pod(force.pod.clone());

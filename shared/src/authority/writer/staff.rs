@@ -15,6 +15,8 @@ pub(super) enum Class {
     ForceOfIdentity(ClaimKind),
     Delete,
     Update,
+    /// In a queue of its own.
+    Eviction,
     /// Apart from the statuses of budgets, which are few, and for which evictions wait. It waits itself while nodes do:
     /// of a zone that is lost there are thirty times as many pods as nodes, and the API server can take only so much.
     PodOfLostNode,
@@ -38,6 +40,8 @@ pub(super) enum Staff {
     /// writes do not wait for it.
     DeviceCheckers,
     Nodes,
+    /// Evictions that are asked for: an eviction may wait for an admission webhook, and a tenant may ask for thousands.
+    Evictors,
     Fencers,
     Switchers,
     Lookers,
@@ -69,6 +73,7 @@ impl Staff {
     pub(super) const fn of_update(update: &Update) -> Self {
         match update {
             Update::Node(_) => Self::Nodes,
+            Update::Eviction(_) => Self::Evictors,
             Update::Volume(volume) => match volume.change {
                 VolumeChange::Break { by: FencedBy::Evidence { .. } | FencedBy::Storage(_), .. } => {
                     Self::DeviceCheckers

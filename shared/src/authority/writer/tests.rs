@@ -2,6 +2,7 @@
 
 mod again;
 mod deletions;
+mod evictions;
 mod fences;
 mod limits;
 mod nodes;

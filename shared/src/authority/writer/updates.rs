@@ -99,6 +99,7 @@ impl Authority {
         let class = match update.kind() {
             UpdateKind::Node => Class::Node,
             UpdateKind::PodOfLostNode => Class::PodOfLostNode,
+            UpdateKind::Eviction => Class::Eviction,
             UpdateKind::Budget
             | UpdateKind::NotDisrupted
             | UpdateKind::Volume
@@ -118,7 +119,7 @@ impl Authority {
         let Some((update, owner)) = self.state.lock().updates.begin(uid) else { return };
         let Self { connection, cache, env, leadership, .. } = self;
         let means = Means { connection, cache, env, leadership };
-        let (outcome, done) = write(&means, verifier, &update).await;
+        let (outcome, done) = write(&means, verifier, &self.evictions, &update).await;
         let now = self.env.now();
         let (again, others) = {
             let mut state = self.state.lock();
@@ -186,6 +187,7 @@ impl Authority {
                 self.tell_pod_of_lost_node(pod, *not_ready);
             }
             Update::Volume(update) => self.tell_volume(update, outcome, &done.found, controller),
+            Update::Eviction(update) => self.tell_eviction(update, outcome, &done.said, controller),
             Update::Budget { .. }
             | Update::PodOfLostNode { .. }
             | Update::NotDisrupted { .. }
@@ -200,7 +202,7 @@ pub(super) fn log_update(update: &Update, outcome: &Outcome, controller: &'stati
     match (update, outcome) {
         // The journal has that line.
         (Update::Node(_), Outcome::Written | Outcome::Failed(_)) => {}
-        (Update::Volume(_), _) => {}
+        (Update::Volume(_) | Update::Eviction(_), _) => {}
         (_, Outcome::Failed(error)) => {
             tracing::warn!(controller, %uid, of = %lane, error = %error_chain(error), "a status was not written; trying again");
         }

@@ -19,6 +19,7 @@ mod disruption_beside_kcm;
 mod doctor;
 mod documents;
 mod drain;
+mod eviction_requests;
 mod evictions;
 mod explain;
 mod fencing;

@@ -17,6 +17,11 @@ pub(crate) fn pods_have_generations() -> bool {
     minor(&selected()) >= 34
 }
 
+/// Whether the Eviction API can be switched on: alpha in Kubernetes 1.37.
+pub(crate) fn can_serve_evictions() -> bool {
+    minor(&selected()) >= 37
+}
+
 pub(crate) fn is_1_32() -> bool {
     minor(&selected()) == 32
 }

@@ -129,6 +129,15 @@ fn lasting(mut value: Value) -> Value {
             metadata.remove(made);
         }
     }
+    // The API server takes no other time than the present one.
+    for report in value.pointer_mut("/status/responders").and_then(Value::as_array_mut).into_iter().flatten()
+    {
+        for (field, said) in report.as_object_mut().into_iter().flatten() {
+            if field.ends_with("Time") {
+                *said = json!(AT);
+            }
+        }
+    }
     value
 }
 
@@ -159,33 +168,93 @@ async fn compare<T: Decode + Serialize>(api: &Client, thing: &Thing) {
     assert_eq!(seen[0], seen[1], "{path}");
 }
 
+async fn send(api: &Client, method: Method, path: &str, kind: &str, body: &Value) -> Value {
+    let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+    let request = http::Request::builder().method(method).uri(path).header("content-type", kind);
+    api.request(request.body(body).unwrap()).await.unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+async fn make(api: &Client, things: &[Thing]) {
+    for Thing { path, object, status, deleted, .. } in things {
+        send(api, Method::POST, path, JSON, object).await;
+        let one = format!("{path}/{}", object["metadata"]["name"].as_str().unwrap());
+        if !status.is_null() {
+            let body = json!({ "status": status });
+            send(api, Method::PATCH, &format!("{one}/status"), "application/merge-patch+json", &body).await;
+        }
+        if *deleted {
+            send(api, Method::DELETE, &one, JSON, &Value::Null).await;
+        }
+    }
+}
+
+/// The kinds of the Eviction API, and what pods say of it.
+fn evictions() -> [Thing; 4] {
+    let base = "/apis/lifecycle.k8s.io/v1alpha1/namespaces/default";
+    let target = json!({ "pod": { "name": "evictee", "uid": "0aa0c0de-0000-4000-8000-000000000003" } });
+    let now = format!("{:.0}", k8s_openapi::jiff::Timestamp::now());
+    let condition = json!([{ "type": "Failed", "status": "False", "reason": "AwaitingEviction", "message": "m", "observedGeneration": 1, "lastTransitionTime": AT }]);
+    let responder = json!({ "name": "example.com/a", "startTime": now, "heartbeatTime": now, "expectedCompletionTime": now, "completionTime": now, "message": "m" });
+    let whole = |name: &'static str, plural: &str, spec: Value, status: Value| Thing {
+        name,
+        path: Box::leak(format!("{base}/{plural}").into_boxed_str()),
+        object: json!({ "metadata": metadata(name), "spec": spec }),
+        status,
+        deleted: true,
+    };
+    let pod = |name: &'static str, field: &str, value: Value| Thing {
+        name,
+        path: "/api/v1/namespaces/default/pods",
+        object: json!({ "metadata": { "name": name }, "spec": { "containers": [{ "name": "c", "image": "i" }], field: value } }),
+        status: Value::Null,
+        deleted: false,
+    };
+    [
+        whole(
+            "evictionrequest",
+            "evictionrequests",
+            json!({ "target": target, "requester": "example.com/r", "intent": "Eviction" }),
+            json!({ "observedGeneration": 1, "conditions": condition }),
+        ),
+        whole(
+            "eviction",
+            "evictions",
+            json!({ "target": target }),
+            json!({ "observedGeneration": 1, "conditions": condition,
+            "requesters": [{ "name": "example.com/r", "intent": "Eviction" }], "responders": [responder],
+            "targetResponders": [{ "name": "example.com/a", "priority": 10_000, "state": "Active" }] }),
+        ),
+        pod("evictee", "evictionResponders", json!([{ "name": "example.com/a", "priority": 10_000 }])),
+        pod("gang", "schedulingGroup", json!({ "podGroupName": "g" })),
+    ]
+}
+
+#[tokio::test]
+async fn evictions_that_have_everything_are_sent_as_they_were_recorded() {
+    if !versions::can_serve_evictions() {
+        return;
+    }
+    let plane = ControlPlane::start(crate::eviction_requests::gates()).await.unwrap();
+    let (api, things) = (&plane.admin(), evictions());
+    make(api, &things).await;
+    let [request, eviction, evictee, gang] = &things;
+    compare::<wire::EvictionRequest>(api, request).await;
+    compare::<wire::Eviction>(api, eviction).await;
+    compare::<wire::Pod>(api, evictee).await;
+    compare::<wire::Pod>(api, gang).await;
+}
+
 #[tokio::test]
 async fn objects_that_have_everything_are_sent_as_they_were_recorded() {
     // What it adds to new nodes is another's matter.
     let apiserver_args = vec!["--disable-admission-plugins=TaintNodesByCondition".to_owned()];
     let plane = ControlPlane::start(Options { apiserver_args, ..Options::default() }).await.unwrap();
     let api = &plane.admin();
-    let send = async |method: Method, path: &str, kind: &str, body: &Value| {
-        let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
-        let request = http::Request::builder().method(method).uri(path).header("content-type", kind);
-        api.request::<Value>(request.body(body).unwrap())
-            .await
-            .unwrap_or_else(|error| panic!("{path}: {error}"))
-    };
+    let send = async |method, path: &str, kind: &str, body: &Value| send(api, method, path, kind, body).await;
     let class = json!({ "metadata": { "name": "slow" }, "handler": "slow", "overhead": { "podFixed": { "cpu": "250m" } } });
     send(Method::POST, "/apis/node.k8s.io/v1/runtimeclasses", JSON, &class).await;
     let things = [node(), pod(), lease(), volume(), busy()];
-    for Thing { path, object, status, deleted, .. } in &things {
-        send(Method::POST, path, JSON, object).await;
-        let one = format!("{path}/{}", object["metadata"]["name"].as_str().unwrap());
-        if !status.is_null() {
-            let body = json!({ "status": status });
-            send(Method::PATCH, &format!("{one}/status"), "application/merge-patch+json", &body).await;
-        }
-        if *deleted {
-            send(Method::DELETE, &one, JSON, &Value::Null).await;
-        }
-    }
+    make(api, &things).await;
     let debug = json!({ "spec": { "ephemeralContainers": [{ "name": "debug", "image": "i" }] } });
     let path = "/api/v1/namespaces/default/pods/busy/ephemeralcontainers";
     send(Method::PATCH, path, "application/strategic-merge-patch+json", &debug).await;

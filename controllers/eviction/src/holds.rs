@@ -1,0 +1,84 @@
+//! Why nothing is done: typed, with its numbers, for people and for checkers.
+
+use pod_safety_shared::cache::Unfresh;
+use pod_safety_shared::drive::{self, HoldReason};
+use pod_safety_shared::events::EventType;
+use strum::{IntoStaticStr, VariantNames};
+
+/// What this controller decides about a key.
+pub type Decision = drive::Decision<Hold>;
+
+/// A reason to do nothing now. The names of the variants are the words of metrics and of programs.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, IntoStaticStr, VariantNames)]
+pub enum Hold {
+    /// A kind cannot be believed now.
+    #[error(transparent)]
+    #[strum(transparent)]
+    Unfresh(#[from] Unfresh),
+    /// Kubernetes' own controller serves this namespace.
+    #[error(
+        "another controller writes the states of Evictions in this namespace: set controllers.eviction.enabled of pod-safety to false"
+    )]
+    AnotherController,
+    /// The pod is there, and cannot be read.
+    #[error("the pod cannot be read: {why}. It may be there")]
+    PodUnreadable {
+        /// What is wrong.
+        why: String,
+    },
+    /// Some requests cannot be read.
+    #[error(
+        "some EvictionRequests cannot be read: one of them may ask for this eviction, so it is not canceled"
+    )]
+    RequestsUnreadable,
+    /// Some Evictions cannot be read.
+    #[error("some Evictions cannot be read: one of them may be of this pod, so no other is created")]
+    EvictionsUnreadable,
+    /// Another client than the controller wrote what only a responder may write.
+    #[error(
+        "responder {responder} has a report before its turn: whoever wrote it would let all responders be passed over. Delete the Eviction: a new one is created"
+    )]
+    ResponderPrefilled {
+        /// Which one.
+        responder: String,
+    },
+    /// A state that this version does not know.
+    #[error("the Eviction has states that this version of pod-safety does not know")]
+    UnknownState,
+    /// All responders had their turns, and the pod is there.
+    #[error(
+        "every responder had its turn, and the pod was not evicted ({tries} times): the next Eviction waits"
+    )]
+    NoFurtherResponder {
+        /// How often.
+        tries: u32,
+    },
+    /// The API server did not evict the pod.
+    #[error("the pod is not evicted after {attempts} attempts: {message}")]
+    EvictionRefused {
+        /// How many.
+        attempts: u32,
+        /// The last answer.
+        message: String,
+    },
+}
+
+impl HoldReason for Hold {
+    fn reason(&self) -> &'static str {
+        self.into()
+    }
+
+    fn event(&self) -> Option<(EventType, &'static str)> {
+        match self {
+            // Each attempt has an Event of its own.
+            Self::Unfresh(_) | Self::EvictionRefused { .. } => None,
+            Self::AnotherController => Some((EventType::Warning, "AnotherEvictionController")),
+            Self::PodUnreadable { .. }
+            | Self::RequestsUnreadable
+            | Self::EvictionsUnreadable
+            | Self::UnknownState => Some((EventType::Warning, "EvictionHeld")),
+            Self::ResponderPrefilled { .. } => Some((EventType::Warning, "EvictionResponderPrefilled")),
+            Self::NoFurtherResponder { .. } => Some((EventType::Warning, "EvictionBacksOff")),
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! What Prometheus learns of evictions, besides the queue's metrics and the reasons of holds.
+
+use pod_safety_shared::authority::{EvictionChange, Outcome, Update};
+use pod_safety_shared::metrics::MetricsError;
+use prometheus::{IntCounterVec, Opts, Registry};
+
+/// Counts what was written.
+#[derive(Clone, Debug)]
+pub(super) struct EvictionMetrics {
+    writes: IntCounterVec,
+    ended: IntCounterVec,
+}
+
+/// How Evictions end.
+const ENDS: [&str; 5] =
+    ["PodDeleted", "PodTerminal", "EvictionInvalid", "CanceledDueToNoRequesters", "NoFurtherResponder"];
+
+impl EvictionMetrics {
+    pub(super) fn register(registry: &Registry) -> Result<Self, MetricsError> {
+        let counter = |name: &str, help: &str, labels: &[&str]| -> Result<IntCounterVec, MetricsError> {
+            let made = IntCounterVec::new(Opts::new(name, help), labels)?;
+            registry.register(Box::new(made.clone()))?;
+            Ok(made)
+        };
+        let writes = counter(
+            "pod_safety_eviction_writes_total",
+            "Writes of EvictionRequests and Evictions, and attempts to evict, by kind of change and outcome.",
+            &["change", "outcome"],
+        )?;
+        let ended =
+            counter("pod_safety_evictions_ended_total", "Evictions that ended, by reason.", &["reason"])?;
+        for change in EvictionChange::NAMES {
+            writes.with_label_values(&[change, "written"]).inc_by(0);
+        }
+        for reason in ENDS {
+            ended.with_label_values(&[reason]).inc_by(0);
+        }
+        Ok(Self { writes, ended })
+    }
+
+    pub(super) fn updated(&self, update: &Update, outcome: &Outcome) {
+        let Update::Eviction(update) = update else { return };
+        self.writes.with_label_values(&[update.change.name(), outcome.name()]).inc();
+        let EvictionChange::Status(change) = &update.change else { return };
+        let Some(stand) = change.stand.as_ref().filter(|_| matches!(outcome, Outcome::Written)) else {
+            return;
+        };
+        let ends = [&stand.evicted, &stand.failed].into_iter().find(|stated| stated.holds);
+        if let Some(reason) = ends.and_then(|stated| ENDS.iter().find(|reason| **reason == stated.reason)) {
+            self.ended.with_label_values(&[reason]).inc();
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Sentences about decisions: what was said by the API server, what is written.
+
+use pod_safety_shared::authority::{
+    EvictionChange, EvictionUpdate, Intent, Stand, Stated, StatusChange, Update,
+};
+use pod_safety_shared::clock::Mono;
+use pod_safety_shared::model::{EvictionTarget, Kind, LOST_NODE_RESPONDER};
+use pod_safety_shared::testing::objects::{
+    BEGINS, BOOT, Obj, budget, eviction, eviction_request, named, node, pod, stamp, uid,
+};
+use pod_safety_shared::testing::{World, at, reasons as held};
+use serde_json::{Value, json};
+
+use super::*;
+
+mod events;
+mod evictor;
+mod lost_node;
+mod model;
+mod port;
+mod progress;
+mod requests;
+mod validation;
+
+const EVICTOR: &str = "imperative-eviction.k8s.io/evictor";
+const APP: &str = "example.com/app";
+
+/// The pod that everything here is about.
+pub(super) fn target() -> EvictionTarget {
+    EvictionTarget { namespace: "ns".into(), uid: uid("uid-p") }
+}
+
+/// A cluster with these objects, whose wall clock is right.
+fn world(objects: &[(Kind, Obj)]) -> World {
+    let world = World::listed();
+    world.wall(BEGINS, at(0));
+    for (kind, object) in objects {
+        world.apply(*kind, object, at(0));
+    }
+    world
+}
+
+/// Objects of a cluster.
+type Objects = Vec<(Kind, Obj)>;
+
+fn asked() -> (Kind, Obj) {
+    (Kind::EvictionRequests, eviction_request("r", "p", "example.com/asks"))
+}
+
+fn there() -> (Kind, Obj) {
+    (Kind::Pods, pod("p"))
+}
+
+/// An Eviction of the pod that goes on, whose first responder is active since the test began; its metadata and requesters are as they should be.
+fn going(responders: &[(&str, i32, &str)]) -> Obj {
+    let mut labels = json!({ "app.kubernetes.io/managed-by": "pod-safety", "example.com/asks": "requester" });
+    for (name, ..) in responders {
+        labels[*name] = json!("responder");
+    }
+    let owner = json!([{ "apiVersion": "lifecycle.k8s.io/v1alpha1", "kind": "EvictionRequest", "name": "r", "uid": "uid-r" }]);
+    let requesters = json!([{ "name": "example.com/asks", "intent": "Eviction" }]);
+    eviction("pod-1-p", "p")
+        .responders(responders)
+        .labels(labels)
+        .set("/metadata/ownerReferences", owner)
+        .set("/status/observedGeneration", json!(1))
+        .set("/status/requesters", requesters)
+        .but(|object| {
+            object["status"]["conditions"] = json!([]);
+        })
+        .verdict("Failed", "False", "AwaitingEviction")
+        .verdict("TargetEvicted", "False", "AwaitingEviction")
+}
+
+/// With this field in the entry of a responder.
+fn reports(eviction: Obj, number: usize, field: &str, value: &Value) -> Obj {
+    eviction.set(&format!("/status/responders/{number}/{field}"), value.clone())
+}
+
+fn decided(world: &World, seconds: u64) -> Decision {
+    world.hear(at(seconds));
+    world.wall(BEGINS + i64::try_from(seconds).unwrap(), at(seconds));
+    decide(&Key::Target(target()), &world.read().view(), at(seconds))
+}
+
+fn said(stated: &Stated) -> String {
+    let message = if stated.message.is_empty() { String::new() } else { format!(" ({})", stated.message) };
+    format!("{}/{}{message}", if stated.holds { "True" } else { "False" }, stated.reason)
+}
+
+fn stands(stand: &Stand) -> String {
+    format!("Failed={} TargetEvicted={}", said(&stand.failed), said(&stand.evicted))
+}
+
+fn status(change: &StatusChange) -> String {
+    let StatusChange { responders, states, starts, requesters, dropped, stand, check, observed: _ } = change;
+    let mut parts = Vec::new();
+    if !responders.is_empty() {
+        let names: Vec<String> =
+            responders.iter().map(|(name, priority)| format!("{name} {priority}")).collect();
+        parts.push(format!("responders {}", names.join(", ")));
+    }
+    parts.extend(states.iter().map(|(name, state)| format!("{name} {}", state.name())));
+    parts.extend(starts.iter().map(|name| format!("{name} starts")));
+    parts.extend(requesters.iter().map(|one| format!("{} asks for {}", one.name, one.intent.name())));
+    parts.extend(dropped.iter().map(|name| format!("without {name}")));
+    parts.extend(stand.iter().map(stands));
+    if *check != Default::default() {
+        parts.push(format!("if {check:?}"));
+    }
+    parts.join("; ")
+}
+
+/// What is written, in one line each.
+fn words(decision: &Decision) -> Vec<String> {
+    let word = |intent: &Intent| {
+        let Intent::Update(Update::Eviction(update)) = intent else { return "another's".to_owned() };
+        let EvictionUpdate { name, change, .. } = &**update;
+        match change {
+            EvictionChange::Request { observed, stand } => {
+                format!("{name} at {observed}: {}", stand.as_deref().map_or("as before".to_owned(), stands))
+            }
+            EvictionChange::Refuse { observed, .. } => format!("{name} at {observed}: refused"),
+            EvictionChange::Create { number, owners, labels } => {
+                let labels: Vec<String> =
+                    labels.iter().map(|(key, role)| format!("{key}={}", role.name())).collect();
+                let owners: Vec<&str> = owners.iter().map(|owner| &*owner.name).collect();
+                format!("create {number} of {} with {}", owners.join(", "), labels.join(", "))
+            }
+            EvictionChange::Mark { owners, labels } => {
+                let label = |(key, role): &(Box<str>, Option<_>)| {
+                    let role: Option<pod_safety_shared::model::EvictionRole> = *role;
+                    format!("{key}={}", role.map_or("-", |role| role.name()))
+                };
+                let labels: Vec<String> = labels.iter().map(label).collect();
+                let owners: Vec<&str> = owners.iter().map(|owner| &*owner.name).collect();
+                format!("mark {name}: {} {}", owners.join(", "), labels.join(", ")).trim_end().to_owned()
+            }
+            EvictionChange::Status(change) => format!("{name}: {}", status(change)),
+            EvictionChange::Report(made) => {
+                let done = if made.complete { " and is done" } else { "" };
+                format!("{name}: {} says {:?}{done}", made.responder, made.message)
+            }
+            EvictionChange::Evict { attempt, .. } => format!("evict, attempt {attempt}"),
+            EvictionChange::Collect => format!("collect {name}"),
+        }
+    };
+    decision.intents.iter().map(word).collect()
+}

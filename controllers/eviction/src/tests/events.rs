@@ -1,0 +1,48 @@
+//! Which holds have an Event, and what the metrics count.
+
+use pod_safety_shared::authority::Outcome;
+use pod_safety_shared::drive::Controller as _;
+use pod_safety_shared::events::EventType::Warning;
+use pod_safety_shared::testing::{assert_events, page};
+
+use super::*;
+
+#[test]
+fn holds_that_do_not_pass_by_themselves_have_an_event() {
+    let text = || "w".to_owned();
+    let held = Some((Warning, "EvictionHeld"));
+    let rows = vec![
+        (Hold::AnotherController, Some((Warning, "AnotherEvictionController"))),
+        (Hold::PodUnreadable { why: text() }, held),
+        (Hold::RequestsUnreadable, held),
+        (Hold::EvictionsUnreadable, held),
+        (Hold::UnknownState, held),
+        (Hold::ResponderPrefilled { responder: text() }, Some((Warning, "EvictionResponderPrefilled"))),
+        (Hold::NoFurtherResponder { tries: 3 }, Some((Warning, "EvictionBacksOff"))),
+        (Hold::EvictionRefused { attempts: 3, message: text() }, None),
+    ];
+    assert_events(rows, &[]);
+}
+
+#[test]
+fn ended_evictions_are_counted_by_reason_once_they_are_written() {
+    let registry = prometheus::Registry::new();
+    let controller = EvictionController::new(&registry).unwrap();
+    let world =
+        world(&[asked(), (Kind::Evictions, going(&[(APP, 10_000, "Active"), (EVICTOR, 100, "Inactive")]))]);
+    for intent in decided(&world, 9).intents {
+        let Intent::Update(update) = intent else { panic!("{intent:?}") };
+        for outcome in [Outcome::Changed, Outcome::Written] {
+            controller.updated(&update, &outcome, Mono::default());
+        }
+    }
+    let page = page(&registry);
+    for line in [
+        r#"pod_safety_evictions_ended_total{reason="PodDeleted"} 1"#,
+        r#"pod_safety_evictions_ended_total{reason="NoFurtherResponder"} 0"#,
+        r#"pod_safety_eviction_writes_total{change="status",outcome="changed"} 1"#,
+        r#"pod_safety_eviction_writes_total{change="evict",outcome="written"} 0"#,
+    ] {
+        assert!(page.contains(line), "{line}\n{page}");
+    }
+}

@@ -1,0 +1,202 @@
+//! The imperative evictor.
+
+use super::*;
+use crate::attempts;
+
+fn turn() -> Obj {
+    going(&[(EVICTOR, 100, "Active")])
+}
+
+fn with_message(message: &str, heartbeat: u64) -> Obj {
+    let one = reports(turn(), 0, "heartbeatTime", &json!(stamp(heartbeat)));
+    reports(one, 0, "message", &json!(message))
+}
+
+fn refused(reason: &str, count: u32, last: u64, pause: u64) -> String {
+    format!("{reason}: no (attempts={count}, last={}, retryAfter={pause}s)", stamp(last))
+}
+
+/// What the evictor does, the request's own status apart.
+fn acts(pod: Obj, eviction: Obj, second: u64) -> Vec<String> {
+    let all = words(&decided(&world(&[(Kind::Pods, pod), asked(), (Kind::Evictions, eviction)]), second));
+    all.into_iter().filter(|word| !word.starts_with("r at ")).collect()
+}
+
+#[test]
+fn it_evicts_and_leaves_alone_what_it_should() {
+    let says = |message: &str, done: &str| vec![format!("pod-1-p: {EVICTOR} says {message:?}{done}")];
+    let of_lost = |object: Obj| object.on("n").terminating();
+    let cases: Vec<(&str, Obj, Vec<String>)> = vec![
+        ("any pod", pod("p"), vec!["evict, attempt 1".to_owned()]),
+        (
+            "of a DaemonSet",
+            pod("p").owned("apps/v1", "DaemonSet", "d"),
+            says(
+                "the pod belongs to a DaemonSet, which would replace it on the same node: it is not evicted",
+                " and is done",
+            ),
+        ),
+        (
+            "a mirror pod",
+            pod("p").mirror(),
+            says(
+                "the pod is the API's copy of a static pod, which only its kubelet can end: it is not evicted",
+                " and is done",
+            ),
+        ),
+        ("terminating", pod("p").terminating(), says("the pod is terminating", "")),
+        (
+            "on a node that is gone",
+            of_lost(pod("p")),
+            says(
+                "the pod is terminating, and node n does not report: it is removed with evidence that its processes have ended",
+                "",
+            ),
+        ),
+    ];
+    for (sentence, object, wanted) in cases {
+        assert_eq!(acts(object, turn(), 1), wanted, "{sentence}");
+    }
+}
+
+/// It counts as completed, not as interrupted.
+#[test]
+fn it_reports_that_the_pod_is_gone_before_the_eviction_ends() {
+    let gone = world(&[asked(), (Kind::Evictions, turn())]);
+    let said = words(&decided(&gone, 1));
+    assert!(
+        said.iter().any(|word| word.ends_with("says \"the pod does not exist any more\" and is done")),
+        "{said:?}"
+    );
+    gone.apply(Kind::Evictions, &reports(turn(), 0, "completionTime", &json!(stamp(1))), at(2));
+    let said = words(&decided(&gone, 2));
+    assert!(
+        said.iter().any(|word| word.contains("evictor Completed; ") && word.contains("True/PodDeleted")),
+        "{said:?}"
+    );
+    // What a phase calls ended may run: it reports no end.
+    let called_ended = acts(pod("p").phase("Failed").running(), turn(), 1);
+    assert_eq!(called_ended, Vec::<String>::new());
+}
+
+/// Of a pod that terminates for 25 minutes the evictor stays active, and evicts no second time.
+#[test]
+fn a_pod_that_terminates_is_reported_every_three_minutes() {
+    let said = with_message("the pod is terminating", 60);
+    for (second, reports) in [(61, 0), (239, 0), (240, 1), (1_259, 1)] {
+        assert_eq!(acts(pod("p").terminating(), said.clone(), second).len(), reports, "{second}");
+    }
+}
+
+#[test]
+fn attempts_are_apart_by_twenty_seconds_doubled_up_to_ten_minutes_and_by_what_the_api_server_asks_for() {
+    for (count, pause, apart) in [
+        (1, 1, 20),
+        (2, 1, 40),
+        (3, 1, 80),
+        (5, 1, 320),
+        (6, 1, 600),
+        (4_000_000_000, 1, 600),
+        (1, 45, 45),
+        (1, 99_999, 600),
+    ] {
+        let said = with_message(&refused("Failing", count, 60, pause), 60);
+        let (before, after) = (acts(pod("p"), said.clone(), 59 + apart), acts(pod("p"), said, 60 + apart));
+        assert_eq!((before.len(), after.len()), (0, 1), "{count} {pause}");
+        assert_eq!(after, [format!("evict, attempt {}", count.saturating_add(1))]);
+    }
+    // It was accepted, and the pod does not terminate: the disruption controller takes the condition back.
+    let accepted = with_message("the API server accepted the eviction: the pod has 30s to terminate", 60);
+    assert_eq!((acts(pod("p"), accepted.clone(), 179).len(), acts(pod("p"), accepted, 180).len()), (0, 1));
+}
+
+#[test]
+fn a_message_of_somebody_else_counts_no_attempts() {
+    for message in [
+        "",
+        "(attempts=1)",
+        "x (attempts=1, last=never, retryAfter=1s)",
+        "x (attempts=-1, last=2026-01-01T00:00:00Z, retryAfter=1s)",
+    ] {
+        assert_eq!(attempts(message), None, "{message}");
+    }
+    let made = attempts(&refused("BudgetBlocks", 7, 60, 10)).unwrap();
+    assert_eq!(
+        (made.count, made.last, made.retry_after.as_secs(), made.by_budget),
+        (7, BEGINS + 60, 10, true)
+    );
+}
+
+/// A budget `ns/b` on these pods that allows so many disruptions.
+fn allows(count: i32) -> (Kind, Obj) {
+    let status = json!({ "disruptionsAllowed": count, "observedGeneration": 2 });
+    (Kind::Budgets, budget("b", "db", &json!({ "maxUnavailable": 1 })).set("/status", status))
+}
+
+fn member(name: &str) -> (Kind, Obj) {
+    (Kind::Pods, pod(name).labels(json!({ "app": "db" })))
+}
+
+fn of_pod(name: &str, began: u64) -> (Kind, Obj) {
+    let target = json!({ "pod": { "name": name, "uid": format!("uid-{name}") } });
+    let one = turn()
+        .set("/spec/target", target)
+        .set("/metadata/name", json!(format!("pod-1-{name}")))
+        .uid(&format!("uid-e-{name}"));
+    let one = one.set("/metadata/ownerReferences/0/uid", json!(format!("uid-r-{name}")));
+    (Kind::Evictions, reports(one, 0, "startTime", &json!(stamp(began))))
+}
+
+fn asks_for(name: &str) -> (Kind, Obj) {
+    (
+        Kind::EvictionRequests,
+        eviction_request("r", name, "example.com/asks")
+            .set("/metadata/name", json!(format!("r-{name}")))
+            .uid(&format!("uid-r-{name}")),
+    )
+}
+
+/// A budget that opens is tried at once, at most every five seconds.
+#[test]
+fn a_budget_that_opens_is_not_waited_for() {
+    for (reason, allowed, soon) in
+        [("BudgetBlocks", 1, true), ("BudgetBlocks", 0, false), ("WebhookFails", 1, false)]
+    {
+        let said = with_message(&refused(reason, 5, 60, 1), 60);
+        let objects = [member("p"), allows(allowed), asked(), (Kind::Evictions, said)];
+        let evicts =
+            |second| words(&decided(&world(&objects), second)).iter().any(|word| word.starts_with("evict"));
+        assert_eq!((evicts(64), evicts(65)), (false, soon), "{reason} {allowed}");
+    }
+}
+
+#[test]
+fn pods_of_one_budget_have_their_turns_one_after_another() {
+    let others = |allowed| {
+        [
+            member("p"),
+            member("a"),
+            member("b"),
+            allows(allowed),
+            asks_for("p"),
+            asks_for("a"),
+            asks_for("b"),
+            of_pod("a", 1),
+            of_pod("b", 2),
+            of_pod("p", 3),
+        ]
+    };
+    let waits = "other pods of PodDisruptionBudget b are evicted first";
+    for (allowed, evicted) in [(0, false), (1, false), (2, false), (3, true)] {
+        let said = words(&decided(&world(&others(allowed)), 9));
+        assert_eq!(said.iter().any(|word| word.starts_with("evict")), evicted, "{allowed}: {said:?}");
+        assert_eq!(said.iter().any(|word| word.contains(waits)), !evicted, "{allowed}: {said:?}");
+    }
+    // Those that were refused just now are passed over.
+    let world = world(&others(1));
+    for name in ["a", "b"] {
+        let (_, one) = of_pod(name, 1);
+        world.apply(Kind::Evictions, &reports(one, 0, "message", &json!(refused("Failed", 1, 8, 0))), at(8));
+    }
+    assert!(words(&decided(&world, 9)).iter().any(|word| word.starts_with("evict")));
+}

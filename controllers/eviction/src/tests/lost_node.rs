@@ -1,0 +1,86 @@
+//! The responder for pods of lost nodes.
+
+use pod_safety_shared::testing::objects::NEXT_BOOT;
+
+use super::*;
+
+/// The pod on node `n`, with its Eviction in the turn of the responder for lost nodes.
+fn scene(node: Option<Obj>, fences: &[Obj], policies: &[Obj]) -> World {
+    let turn = going(&[(LOST_NODE_RESPONDER, 20_000, "Active"), (EVICTOR, 100, "Inactive")]);
+    let world = world(&[(Kind::Pods, pod("p").on("n")), asked(), (Kind::Evictions, turn)]);
+    node.into_iter().for_each(|node| world.apply(Kind::Nodes, &node, at(0)));
+    fences.iter().for_each(|fence| world.apply(Kind::NodeFences, fence, at(0)));
+    policies.iter().for_each(|policy| world.apply(Kind::FencePolicies, policy, at(0)));
+    world
+}
+
+fn fence(phase: &str) -> Obj {
+    let life = json!({ "name": "n", "uid": "uid-n", "bootID": BOOT });
+    let spec = json!({ "node": life, "policy": "p", "trigger": { "kind": "Detected", "reason": "silent" } });
+    named("f").set("/spec", spec).set("/status", json!({ "phase": phase, "message": "the step" }))
+}
+
+fn says(world: &World, second: u64) -> Option<(String, bool)> {
+    let said = words(&decided(world, second)).into_iter().find(|word| word.contains("says"))?;
+    let (_, message) = said.split_once(" says ")?;
+    Some((
+        message.trim_end_matches(" and is done").trim_matches('"').to_owned(),
+        message.ends_with("and is done"),
+    ))
+}
+
+/// A sentence, the world, the second at which is decided, what it says, and whether it is done then.
+type Case<'a> = (&'a str, World, u64, &'a str, bool);
+
+fn compare(cases: Vec<Case<'_>>) {
+    for (sentence, world, second, message, done) in cases {
+        assert_eq!(says(&world, second), Some((message.to_owned(), done)), "{sentence}");
+    }
+}
+
+fn lost() -> Obj {
+    node("n").boot(BOOT)
+}
+
+#[test]
+fn it_reports_the_step_of_the_fence_until_a_person_is_needed() {
+    let fenced = |phase: &str| scene(Some(lost()), &[fence(phase)], &[]);
+    let held = "node n does not report; NodeFence f is Pending: the step";
+    let person = "node n does not report; NodeFence f is AwaitingOperator: the step";
+    compare(vec![
+        ("fencing", fenced("Fencing"), 1, "node n does not report; NodeFence f is Fencing: the step", false),
+        ("fenced", fenced("Fenced"), 1, "node n does not report; NodeFence f is Fenced: the step", false),
+        ("held", fenced("Pending"), 599, held, false),
+        ("held for ten minutes", fenced("Pending"), 600, held, true),
+        ("a person", fenced("AwaitingOperator"), 1, person, true),
+    ]);
+}
+
+#[test]
+fn it_is_done_when_the_node_reports_or_nothing_fences_it() {
+    let ready = |status: &str| scene(Some(lost().ready(status)), &[], &[]);
+    let policy = named("p").set("/spec", json!({ "levels": [] }));
+    let chosen = || scene(Some(lost()), &[], std::slice::from_ref(&policy));
+    let unfenced = "node n does not report, and no FencePolicy selects it: a person is needed";
+    let late = "node n does not report, and its fencing by FencePolicy p has not begun: a person is needed";
+    let gone = "node n does not exist any more: its pods are removed when it is proved that they ended";
+    let of_another_boot = scene(Some(node("n").boot(NEXT_BOOT)), &[fence("Fencing")], &[]);
+    compare(vec![
+        ("it is well", ready("True"), 1, "node n reports", true),
+        ("it says that it is not", ready("False"), 1, "node n reports", true),
+        ("nothing fences", scene(Some(lost()), &[], &[]), 1, unfenced, true),
+        ("soon", chosen(), 599, "node n does not report: FencePolicy p fences it", false),
+        ("not soon", chosen(), 600, late, true),
+        ("another boot was fenced", of_another_boot, 1, unfenced, true),
+        ("its Node is gone", scene(None, &[], &[]), 1, gone, false),
+    ]);
+}
+
+/// A change of the node wakes it at once.
+#[test]
+fn the_key_of_a_node_decides_for_its_pods() {
+    let world = scene(Some(node("n").boot(BOOT).ready("True")), &[], &[]);
+    world.hear(at(1));
+    let decision = decide(&Key::Node("n".into()), &world.read().view(), at(1));
+    assert!(words(&decision).iter().any(|word| word.contains("node n reports")), "{decision:?}");
+}

@@ -1,0 +1,459 @@
+//! A model check: random histories of pods, requests, responders and others who write, with caches that lag. Each write that
+//! `decide` wants is made to what the API server has, by compare-and-swap, if the quorum reads that it asks for allow it; and
+//! the API server's own validation must take it.
+
+use proptest::prelude::*;
+
+use pod_safety_shared::authority::Check;
+use pod_safety_shared::model::{IMPERATIVE_EVICTOR, ResponderState, Uid};
+
+use super::port::{is_true, validate};
+use super::*;
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// Time passes.
+    Pass(u16),
+    /// The cache hears of pods, requests or Evictions.
+    Hear([bool; 3]),
+    /// The controller decides, and acts.
+    Act,
+    /// A request is made, changed or deleted.
+    Ask {
+        number: u8,
+        intent: bool,
+    },
+    Drop(u8),
+    /// What becomes of the pod.
+    Terminates,
+    Finishes,
+    Goes,
+    /// The active responder reports, or is done.
+    Reports(bool),
+    /// Somebody else creates an Eviction, or initializes one.
+    Foreign,
+    /// This process begins anew.
+    Anew,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let spans = prop_oneof![Just(1_u16), Just(6), Just(25), Just(200), Just(1_150), Just(1_300)];
+    prop_oneof![
+        4 => spans.prop_map(Step::Pass),
+        6 => any::<[bool; 3]>().prop_map(Step::Hear),
+        10 => Just(Step::Act),
+        3 => (0..3_u8, any::<bool>()).prop_map(|(number, intent)| Step::Ask { number, intent }),
+        1 => (0..3_u8).prop_map(Step::Drop),
+        1 => Just(Step::Terminates),
+        1 => Just(Step::Finishes),
+        1 => Just(Step::Goes),
+        4 => any::<bool>().prop_map(Step::Reports),
+        1 => Just(Step::Foreign),
+        1 => Just(Step::Anew),
+    ]
+}
+
+/// What the API server has, and what the cache of a process has heard.
+struct Cluster {
+    pod: Option<Value>,
+    requests: Vec<Value>,
+    evictions: Vec<Value>,
+    version: u64,
+    second: u64,
+    world: World,
+    /// What the cache has, to tell it of removals.
+    heard: [Vec<String>; 3],
+}
+
+fn text<'a>(object: &'a Value, field: &str) -> &'a str {
+    object["metadata"][field].as_str().unwrap_or_default()
+}
+
+fn asks(request: &Value) -> bool {
+    request["spec"]["intent"] == "Eviction"
+}
+
+fn is_final(eviction: &Value) -> bool {
+    ["Failed", "TargetEvicted"].iter().any(|kind| is_true(&eviction["status"], kind))
+}
+
+/// A strategic merge of lists of named entries.
+fn merge(list: &mut Value, key: &str, entry: Value) {
+    if list.is_null() {
+        *list = json!([]);
+    }
+    let all = list.as_array_mut().unwrap();
+    match all.iter_mut().find(|one| one[key] == entry[key]) {
+        Some(one) => entry.as_object().unwrap().iter().for_each(|(field, value)| one[field] = value.clone()),
+        None => all.push(entry),
+    }
+}
+
+impl Cluster {
+    fn new() -> Self {
+        let asks =
+            json!([{ "name": APP, "priority": 10_000 }, { "name": "example.com/other", "priority": 5_000 }]);
+        let pod = pod("p").set("/spec/evictionResponders", asks).0;
+        let world = world(&[]);
+        let (requests, evictions, heard) = Default::default();
+        let mut cluster = Self { pod: None, requests, evictions, version: 100, second: 1, world, heard };
+        cluster.pod = Some(cluster.next(pod));
+        cluster
+    }
+
+    fn now(&self) -> Mono {
+        at(self.second)
+    }
+
+    /// At the next version.
+    fn next(&mut self, mut object: Value) -> Value {
+        self.version += 1;
+        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        object
+    }
+
+    fn hear(&mut self, which: [bool; 3]) {
+        let truth =
+            [self.pod.clone().into_iter().collect::<Vec<_>>(), self.requests.clone(), self.evictions.clone()];
+        let kinds = [Kind::Pods, Kind::EvictionRequests, Kind::Evictions];
+        for (number, (objects, kind)) in truth.into_iter().zip(kinds).enumerate() {
+            if !which[number] {
+                continue;
+            }
+            for object in &objects {
+                self.world.apply(kind, object, self.now());
+            }
+            let uids: Vec<String> = objects.iter().map(|object| text(object, "uid").to_owned()).collect();
+            for gone in self.heard[number].iter().filter(|uid| !uids.contains(uid)) {
+                self.world.remove(kind, gone, self.now());
+            }
+            self.heard[number] = uids;
+        }
+    }
+
+    fn terminal(&self) -> bool {
+        self.pod.as_ref().is_some_and(|pod| pod["status"]["phase"] == "Failed")
+    }
+
+    fn holds(&self, check: &Check) -> bool {
+        match check {
+            Check::Nothing => true,
+            Check::PodGone => self.pod.is_none(),
+            Check::PodTerminal => self.terminal(),
+            Check::PodLeft => self.pod.is_some() && !self.terminal(),
+            Check::NotRequested => !self.requests.iter().any(asks),
+            Check::Duplicate { uid, .. } => {
+                self.evictions.iter().any(|one| text(one, "uid") == uid.to_string() && !is_final(one))
+            }
+        }
+    }
+
+    fn act(&mut self) -> Result<(), TestCaseError> {
+        self.world.hear(self.now());
+        self.world.wall(BEGINS + i64::try_from(self.second).unwrap(), self.now());
+        let decision = decide(&Key::Target(target()), &self.world.read().view(), self.now());
+        for intent in decision.intents {
+            let Intent::Update(Update::Eviction(update)) = intent else { continue };
+            self.carry_out(&update)?;
+        }
+        Ok(())
+    }
+
+    fn carry_out(&mut self, update: &EvictionUpdate) -> Result<(), TestCaseError> {
+        match &update.change {
+            EvictionChange::Create { number, owners, labels } => {
+                self.create(*number, owners.len(), labels.len())
+            }
+            EvictionChange::Request { observed, stand } => {
+                let stand = stand.clone();
+                self.request(update, *observed, stand.as_deref());
+                Ok(())
+            }
+            EvictionChange::Refuse { observed, .. } => {
+                // A quorum read finds the pod gone, and no Eviction of it.
+                if self.pod.is_none() && self.evictions.is_empty() {
+                    let stated = |holds, reason: &str| Stated {
+                        holds,
+                        reason: reason.to_owned(),
+                        message: String::new(),
+                        transition: true,
+                    };
+                    let stand = Stand {
+                        failed: stated(true, "EvictionInvalid"),
+                        evicted: stated(false, "EvictionFailed"),
+                    };
+                    self.request(update, *observed, Some(&stand));
+                }
+                Ok(())
+            }
+            EvictionChange::Collect => {
+                self.evictions.retain(|one| {
+                    text(one, "uid") != update.uid.to_string()
+                        || text(one, "resourceVersion") != update.rv.to_string()
+                });
+                Ok(())
+            }
+            change => self.write(&update.uid, &update.rv.to_string(), change),
+        }
+    }
+
+    fn create(&mut self, number: u32, owners: usize, labels: usize) -> Result<(), TestCaseError> {
+        prop_assert!(owners > 0 && labels > 0);
+        let name = format!("pod-{number}-p");
+        // Of this name there is one of this pod: the cache is behind.
+        if self.evictions.iter().any(|one| text(one, "name") == name) {
+            return Ok(());
+        }
+        let owned = eviction(&name, "p")
+            .uid(&format!("uid-{name}-{}", self.version))
+            .labels(json!({ "app.kubernetes.io/managed-by": "pod-safety" }));
+        let stamped = owned.set("/metadata/creationTimestamp", json!(stamp(self.second))).0;
+        let made = self.next(stamped);
+        self.evictions.push(made);
+        Ok(())
+    }
+
+    fn request(&mut self, update: &EvictionUpdate, observed: i64, stand: Option<&Stand>) {
+        let (uid, rv, now) = (update.uid.to_string(), update.rv.to_string(), stamp(self.second));
+        let Some(at) = self
+            .requests
+            .iter()
+            .position(|one| text(one, "uid") == uid && text(one, "resourceVersion") == rv)
+        else {
+            return;
+        };
+        let mut request = self.requests[at].clone();
+        request["status"]["observedGeneration"] = json!(observed);
+        if let Some(stand) = stand {
+            conditions(&mut request["status"], stand, &now);
+        }
+        self.requests[at] = self.next(request);
+    }
+
+    /// Writes to an Eviction.
+    fn write(&mut self, uid: &Uid, rv: &str, change: &EvictionChange) -> Result<(), TestCaseError> {
+        let Some(at) = self
+            .evictions
+            .iter()
+            .position(|one| text(one, "uid") == uid.to_string() && text(one, "resourceVersion") == rv)
+        else {
+            return Ok(());
+        };
+        let mut written = self.evictions[at].clone();
+        let now = stamp(self.second);
+        match change {
+            EvictionChange::Status(change) => {
+                if !self.holds(&change.check) {
+                    return Ok(());
+                }
+                status(&mut written["status"], change, &now);
+            }
+            EvictionChange::Report(made) => report(&mut written["status"], made.complete, &now, made.floor),
+            EvictionChange::Evict { floor, .. } => {
+                prop_assert!(is_active(&written, IMPERATIVE_EVICTOR), "{written}");
+                if let Some(pod) =
+                    self.pod.clone().filter(|pod| pod["metadata"].get("deletionTimestamp").is_none())
+                {
+                    let gone = Obj(pod).terminating().0;
+                    self.pod = Some(self.next(gone));
+                }
+                report(&mut written["status"], false, &now, *floor);
+            }
+            EvictionChange::Mark { labels, .. } => {
+                for (key, role) in labels {
+                    written["metadata"]["labels"][&**key] = json!(role.map(|role| role.name()));
+                }
+                written["metadata"]["labels"].as_object_mut().unwrap().retain(|_, role| !role.is_null());
+                for request in &self.requests {
+                    let owner = json!({ "apiVersion": "lifecycle.k8s.io/v1alpha1", "kind": "EvictionRequest", "uid": text(request, "uid") });
+                    merge(&mut written["metadata"]["ownerReferences"], "uid", owner);
+                }
+            }
+            _ => {}
+        }
+        let before = &self.evictions[at]["status"];
+        let taken = validate(before, &written["status"], BEGINS + i64::try_from(self.second).unwrap());
+        prop_assert!(taken.is_ok(), "{change:?}\n{before}\n{}: {taken:?}", written["status"]);
+        self.invariants(before.clone(), &written["status"])?;
+        self.evictions[at] = self.next(written);
+        Ok(())
+    }
+
+    /// What must hold of every write that ends something.
+    fn invariants(&self, before: Value, after: &Value) -> Result<(), TestCaseError> {
+        let became = |kind: &str| !is_true(&before, kind) && is_true(after, kind);
+        if became("TargetEvicted") {
+            prop_assert!(self.pod.is_none() || self.terminal(), "evicted while it runs");
+        }
+        let reason = after["conditions"].as_array().into_iter().flatten().find(|one| one["type"] == "Failed");
+        if became("Failed") && reason.is_some_and(|one| one["reason"] == "CanceledDueToNoRequesters") {
+            prop_assert!(!self.requests.iter().any(asks), "canceled while somebody asks");
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, step: Step) -> Result<(), TestCaseError> {
+        match step {
+            Step::Pass(seconds) => self.second += u64::from(seconds),
+            Step::Hear(which) => self.hear(which),
+            Step::Act => self.act()?,
+            Step::Ask { number, intent } => self.ask(number, intent),
+            Step::Drop(number) => self.requests.retain(|one| text(one, "name") != format!("r{number}")),
+            Step::Terminates => self.change_pod(Obj::terminating),
+            Step::Finishes => self.change_pod(|pod| pod.phase("Failed")),
+            Step::Goes => self.pod = None,
+            Step::Reports(done) => self.reports(done),
+            Step::Foreign => self.foreign(),
+            Step::Anew => {
+                self.world = world(&[]);
+                self.heard = Default::default();
+                self.hear([true; 3]);
+            }
+        }
+        Ok(())
+    }
+
+    fn change_pod(&mut self, change: impl FnOnce(Obj) -> Obj) {
+        if let Some(pod) = self.pod.take() {
+            let changed = change(Obj(pod)).0;
+            self.pod = Some(self.next(changed));
+        }
+    }
+
+    fn ask(&mut self, number: u8, intent: bool) {
+        let (name, word) = (format!("r{number}"), if intent { "Eviction" } else { "Withdrawn" });
+        let at = self.requests.iter().position(|one| text(one, "name") == name);
+        let known = at.map(|at| self.requests.remove(at));
+        let mut request = known.unwrap_or_else(|| {
+            eviction_request(&name, "p", &format!("example.com/{number}"))
+                .uid(&format!("uid-{name}-{}", self.version))
+                .0
+        });
+        request["spec"]["intent"] = json!(word);
+        request["metadata"]["generation"] = json!(request["metadata"]["generation"].as_i64().unwrap() + 1);
+        let request = self.next(request);
+        self.requests.push(request);
+    }
+
+    /// The responder whose turn it is says something, if the API server takes it.
+    fn reports(&mut self, done: bool) {
+        let Some(at) = self.evictions.iter().position(|one| active(one).is_some_and(|name| name != EVICTOR))
+        else {
+            return;
+        };
+        let mut written = self.evictions[at].clone();
+        let (name, now) = (active(&written).unwrap().to_owned(), stamp(self.second));
+        let field = if done { "completionTime" } else { "heartbeatTime" };
+        merge(&mut written["status"]["responders"], "name", json!({ "name": name, field: now }));
+        if validate(
+            &self.evictions[at]["status"],
+            &written["status"],
+            BEGINS + i64::try_from(self.second).unwrap(),
+        )
+        .is_ok()
+        {
+            self.evictions[at] = self.next(written);
+        }
+    }
+
+    fn foreign(&mut self) {
+        let name = format!("foreign-{}", self.version);
+        let one = eviction(&name, "p").set("/metadata/creationTimestamp", json!(stamp(self.second)));
+        let one = self.next(one.0);
+        self.evictions.push(one);
+    }
+}
+
+fn active(eviction: &Value) -> Option<&str> {
+    let all = eviction["status"]["targetResponders"].as_array()?;
+    all.iter().find(|one| one["state"] == "Active")?["name"].as_str()
+}
+
+fn is_active(eviction: &Value, name: &str) -> bool {
+    active(eviction) == Some(name)
+}
+
+fn conditions(status: &mut Value, stand: &Stand, now: &str) {
+    for (kind, stated) in [("Failed", &stand.failed), ("TargetEvicted", &stand.evicted)] {
+        let word = if stated.holds { "True" } else { "False" };
+        let mut entry =
+            json!({ "type": kind, "status": word, "reason": stated.reason, "message": stated.message });
+        if stated.transition {
+            entry["lastTransitionTime"] = json!(now);
+        }
+        merge(&mut status["conditions"], "type", entry);
+    }
+}
+
+fn status(status: &mut Value, change: &StatusChange, now: &str) {
+    status["observedGeneration"] = json!(change.observed);
+    for (name, priority) in &change.responders {
+        merge(
+            &mut status["targetResponders"],
+            "name",
+            json!({ "name": name, "priority": priority, "state": "Inactive" }),
+        );
+        merge(&mut status["responders"], "name", json!({ "name": name }));
+    }
+    for (name, state) in &change.states {
+        let state: &ResponderState = state;
+        merge(&mut status["targetResponders"], "name", json!({ "name": name, "state": state.name() }));
+    }
+    if let Some(name) = &change.starts {
+        merge(&mut status["responders"], "name", json!({ "name": name, "startTime": now }));
+    }
+    for one in &change.requesters {
+        merge(&mut status["requesters"], "name", json!({ "name": one.name, "intent": one.intent.name() }));
+    }
+    if let Some(stand) = &change.stand {
+        conditions(status, stand, now);
+    }
+}
+
+fn report(status: &mut Value, done: bool, now: &str, floor: i64) {
+    let name = active(&json!({ "status": status })).unwrap().to_owned();
+    let floor = jiff::Timestamp::from_second(floor).unwrap().to_string();
+    let now = if floor.as_str() > now { floor.as_str() } else { now };
+    let field = if done { "completionTime" } else { "heartbeatTime" };
+    merge(&mut status["responders"], "name", json!({ "name": name, field: now }));
+}
+
+fn settle(cluster: &mut Cluster) -> Result<(), TestCaseError> {
+    for _ in 0..12 {
+        cluster.hear([true; 3]);
+        cluster.act()?;
+        cluster.second += 1_300;
+    }
+    cluster.hear([true; 3]);
+    cluster.act()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    /// No write is refused, none is against the invariants, and in the end every request says what became of it.
+    #[test]
+    fn histories_keep_the_invariants(steps in proptest::collection::vec(step(), 1..80)) {
+        let mut cluster = Cluster::new();
+        for step in steps {
+            cluster.take(step)?;
+            let going = cluster.evictions.iter().filter(|one| active(one).is_some());
+            prop_assert!(going.clone().count() <= 1, "{:?}", going.collect::<Vec<_>>());
+        }
+        // Close to the deadline of a silent responder, and beyond.
+        for pass in [0, 1, 1, 1_150, 60, 1_150, 60] {
+            cluster.second += pass;
+            cluster.hear([true; 3]);
+            cluster.act()?;
+        }
+        cluster.pod = None;
+        settle(&mut cluster)?;
+        let left = cluster.evictions.iter().filter(|one| !is_final(one)).count();
+        prop_assert_eq!(left, 0, "Evictions of a pod that is gone have ended: {:?}", cluster.evictions);
+        for request in &cluster.requests {
+            let status = &request["status"];
+            let said = is_true(status, "TargetEvicted") || is_true(status, "Failed");
+            prop_assert!(said || !asks(request), "{request}");
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! The API server's validation of an Eviction's status (`pkg/apis/lifecycle/validation`, v1.37.2), for the model check. The
+//! control-plane suite compares it with a real API server.
+
+use std::collections::BTreeSet;
+
+use pod_safety_shared::model::{IMPERATIVE_EVICTOR, turn};
+use pod_safety_shared::wire::Time;
+use serde_json::Value;
+
+const SKEW: i64 = 30;
+const DEADLINE: i64 = 1_200;
+const MOST: usize = 11;
+const LONGEST: i64 = 10 * 365 * 86_400;
+
+fn list<'a>(status: &'a Value, field: &str) -> &'a [Value] {
+    status[field].as_array().map_or(&[], Vec::as_slice)
+}
+
+fn name(entry: &Value) -> &str {
+    entry["name"].as_str().unwrap_or_default()
+}
+
+fn time(entry: &Value, field: &str) -> Option<i64> {
+    serde_json::from_value::<Time>(entry[field].clone()).ok().map(Time::whole_seconds)
+}
+
+fn condition<'a>(status: &'a Value, kind: &str) -> Option<&'a Value> {
+    list(status, "conditions").iter().find(|one| one["type"] == kind)
+}
+
+pub(super) fn is_true(status: &Value, kind: &str) -> bool {
+    condition(status, kind).is_some_and(|one| one["status"] == "True")
+}
+
+fn refuse(refused: bool, why: &str) -> Result<(), String> {
+    if refused { Err(why.to_owned()) } else { Ok(()) }
+}
+
+/// Whether the API server takes this status over that one, at this second of its clock.
+pub(super) fn validate(old: &Value, new: &Value, now: i64) -> Result<(), String> {
+    for kind in ["TargetEvicted", "Failed"] {
+        let Some(before) = condition(old, kind).filter(|one| one["status"] == "True") else { continue };
+        let kept = condition(new, kind)
+            .is_some_and(|one| one["status"] != "False" && one["reason"] == before["reason"]);
+        refuse(!kept, "condition status cannot be reverted")?;
+    }
+    let is_final = is_true(new, "TargetEvicted") || is_true(new, "Failed");
+    targets(old, new, is_final, now)?;
+    reports(old, new, now)?;
+    let (before, after) = (old["observedGeneration"].as_i64(), new["observedGeneration"].as_i64());
+    refuse(after < before, "may not be decreased")?;
+    let requesters: BTreeSet<&str> = list(new, "requesters").iter().map(name).collect();
+    refuse(requesters.len() != list(new, "requesters").len() || requesters.len() > 100, "requesters")
+}
+
+fn sorted(status: &Value) -> Vec<&Value> {
+    let mut all: Vec<&Value> = list(status, "targetResponders").iter().collect();
+    let key = |one: &Value| i32::try_from(one["priority"].as_i64().unwrap()).unwrap();
+    all.sort_by(|one, other| turn((name(one), key(one)), (name(other), key(other))));
+    all
+}
+
+fn targets(old: &Value, new: &Value, is_final: bool, now: i64) -> Result<(), String> {
+    let (before, after) = (sorted(old), sorted(new));
+    if !before.is_empty() {
+        let names = |all: &[&Value]| all.iter().map(|one| name(one).to_owned()).collect::<BTreeSet<_>>();
+        refuse(
+            before.len() != after.len() || names(&before) != names(&after),
+            "must preserve the same keys",
+        )?;
+        for one in &after {
+            let known = before.iter().find(|known| name(known) == name(one)).unwrap();
+            refuse(known["priority"] != one["priority"], "cannot be modified once set")?;
+        }
+    }
+    refuse(after.len() > MOST, "must have at most 11 items")?;
+    let last_active = before.iter().position(|one| one["state"] == "Active");
+    let changed = last_active.is_some_and(|at| after[at]["state"] != "Active");
+    let all_done = is_final
+        || before.last().is_some_and(|one| {
+            ["Completed", "Canceled", "Interrupted"].contains(&one["state"].as_str().unwrap())
+        });
+    for (at, one) in after.iter().enumerate() {
+        let over = last_active.is_some_and(|last| at < last)
+            || !before.is_empty() && last_active.is_none() && all_done;
+        let expected: &[&str] = if over {
+            std::slice::from_ref(&"")
+        } else if last_active == Some(at) && (changed || is_final) {
+            &["Interrupted", "Canceled", "Completed"]
+        } else if last_active == Some(at) {
+            &["Active"]
+        } else if at == 0 && before.is_empty() || last_active.is_some_and(|last| at == last + 1) && changed {
+            if is_final { &["Inactive"] } else { &["Active"] }
+        } else {
+            &["Inactive"]
+        };
+        let state = one["state"].as_str().unwrap();
+        match over {
+            true => refuse(before[at]["state"] != one["state"], "final state is immutable")?,
+            false => refuse(
+                !expected.contains(&state),
+                &format!("{} is {state}, must be one of {expected:?}", name(one)),
+            )?,
+        }
+        responder(one, new, is_final, now)?;
+    }
+    Ok(())
+}
+
+fn responder(one: &Value, new: &Value, is_final: bool, now: i64) -> Result<(), String> {
+    let report = list(new, "responders").iter().find(|report| name(report) == name(one));
+    let report = report.ok_or("has to be tracked in status.responders first")?;
+    let priority = one["priority"].as_i64().unwrap();
+    refuse(if name(one) == IMPERATIVE_EVICTOR { priority != 100 } else { priority < 1_000 }, "priority")?;
+    let (state, start) = (one["state"].as_str().unwrap(), time(report, "startTime"));
+    let completed = time(report, "completionTime").is_some();
+    let sign = time(report, "heartbeatTime").or(start);
+    let early = sign.is_some_and(|sign| now < sign + DEADLINE - SKEW);
+    refuse(state != "Active" && start.is_some() && !completed && !is_final && early, "must stay Active")?;
+    refuse(state == "Completed" && !completed, "cannot become Completed")
+}
+
+fn reports(old: &Value, new: &Value, now: i64) -> Result<(), String> {
+    let targets = list(new, "targetResponders");
+    refuse(
+        targets.len() != list(new, "responders").len(),
+        "must be the same length as status.targetResponders",
+    )?;
+    for after in list(new, "responders") {
+        let target =
+            targets.iter().find(|one| name(one) == name(after)).ok_or("must contain the same keys")?;
+        let before = list(old, "responders").iter().find(|one| name(one) == name(after));
+        let active = target["state"] == "Active";
+        refuse(before.is_some_and(|before| before != after) && !active, "field is immutable")?;
+        report(before.unwrap_or(&Value::Null), after, active, now)?;
+    }
+    Ok(())
+}
+
+fn report(before: &Value, after: &Value, active: bool, now: i64) -> Result<(), String> {
+    let [start, beat, expected, done] =
+        ["startTime", "heartbeatTime", "expectedCompletionTime", "completionTime"]
+            .map(|field| (time(before, field), time(after, field)));
+    let near = |at: i64| (at - now).abs() < SKEW;
+    refuse(start.0.is_some() && start.0 != start.1, "startTime cannot be modified once set")?;
+    refuse(active && start.1.is_none(), "is required for an active responder")?;
+    refuse(start.0 != start.1 && !start.1.is_some_and(near), "startTime must be set to the present time")?;
+    refuse(beat.0.is_some() && beat.1.is_none(), "is required once set")?;
+    if beat.0 != beat.1 {
+        refuse(
+            beat.1 < start.1 || start.1.is_none() || beat.1 < beat.0 || !beat.1.is_some_and(near),
+            "heartbeatTime",
+        )?;
+    }
+    if let Some(at) = expected.1.filter(|_| expected.0 != expected.1) {
+        let bad = start.1.is_none_or(|start| at < start) || at < now - SKEW || at > now + LONGEST;
+        refuse(bad, "expectedCompletionTime")?;
+    }
+    refuse(done.0.is_some() && done.0 != done.1, "completionTime cannot be modified once set")?;
+    if let Some(at) = done.1 {
+        refuse(start.1.is_none_or(|start| at < start) || done.0 != done.1 && !near(at), "completionTime")?;
+    }
+    refuse(after["message"].as_str().is_some_and(|message| message.chars().count() > 4_000), "message")
+}

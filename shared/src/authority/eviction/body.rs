@@ -1,0 +1,187 @@
+//! Requests as they leave: strategic merge patches, in which entries of lists are found by their names.
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::{EvictionRole, EvictionUpdate, OwnedBy, Report, Stand, Stated, StatusChange};
+use crate::client::{Call, Method, WriteCall as _};
+use crate::model::{Kind, PodKey, ResponderState};
+
+/// The label of what we create.
+const OURS: (&str, &str) = ("app.kubernetes.io/managed-by", "pod-safety");
+
+/// The longest name that the API accepts.
+const LONGEST_NAME: usize = 253;
+
+/// The longest message of a responder, in characters.
+const LONGEST_MESSAGE: usize = 4_000;
+
+pub(super) fn path(kind: Kind, namespace: &str, name: Option<&str>, subresource: &str) -> String {
+    let all = kind.path_in(Some(namespace));
+    name.map_or_else(|| all.clone(), |name| format!("{all}/{name}{subresource}"))
+}
+
+/// The name of the Eviction of this number: `pod-N-NAME`, cut where it is too long.
+pub(super) fn name(number: u32, pod: &str) -> String {
+    let mut name = format!("pod-{number}-{pod}");
+    name.truncate(LONGEST_NAME);
+    name.trim_end_matches(['-', '.']).to_owned()
+}
+
+fn owner(owner: &OwnedBy) -> Value {
+    json!({ "apiVersion": "lifecycle.k8s.io/v1alpha1", "kind": "EvictionRequest", "name": owner.name, "uid": owner.uid })
+}
+
+pub(super) fn create(
+    pod: &PodKey,
+    number: u32,
+    owners: &[OwnedBy],
+    labels: &[(Box<str>, EvictionRole)],
+) -> Call {
+    let mut all: Map<String, Value> =
+        labels.iter().map(|(key, role)| (key.to_string(), json!(role.name()))).collect();
+    all.insert(OURS.0.to_owned(), json!(OURS.1));
+    let owners: Vec<Value> = owners.iter().map(owner).collect();
+    let body = json!({
+        "apiVersion": "lifecycle.k8s.io/v1alpha1",
+        "kind": "Eviction",
+        "metadata": { "name": name(number, &pod.name), "labels": all, "ownerReferences": owners },
+        "spec": { "target": { "pod": { "name": pod.name, "uid": pod.uid } } },
+    });
+    Call::write(Method::Post, path(Kind::Evictions, &pod.namespace, None, ""), &body)
+}
+
+/// Owners are merged by their UIDs, so none is taken away.
+pub(super) fn mark(
+    update: &EvictionUpdate,
+    owners: &[OwnedBy],
+    labels: &[(Box<str>, Option<EvictionRole>)],
+) -> Call {
+    let labels: Map<String, Value> =
+        labels.iter().map(|(key, role)| (key.to_string(), json!(role.map(EvictionRole::name)))).collect();
+    let mut metadata = json!({ "uid": update.uid, "resourceVersion": update.rv, "labels": labels });
+    if !owners.is_empty() {
+        metadata["ownerReferences"] = owners.iter().map(owner).collect();
+    }
+    let path = path(Kind::Evictions, &update.pod.namespace, Some(&update.name), "");
+    Call::write(Method::Patch, path, &json!({ "metadata": metadata }))
+}
+
+pub(super) fn collect(update: &EvictionUpdate) -> Call {
+    let preconditions = json!({ "uid": update.uid, "resourceVersion": update.rv });
+    let body = json!({ "apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions });
+    Call::write(Method::Delete, path(Kind::Evictions, &update.pod.namespace, Some(&update.name), ""), &body)
+}
+
+/// The status of a request or an Eviction.
+pub(super) fn status(kind: Kind, update: &EvictionUpdate, status: Value) -> Call {
+    let body = json!({ "metadata": { "uid": update.uid, "resourceVersion": update.rv }, "status": status });
+    Call::write(Method::Patch, path(kind, &update.pod.namespace, Some(&update.name), "/status"), &body)
+}
+
+fn seconds(at: Timestamp) -> String {
+    format!("{at:.0}")
+}
+
+fn condition(kind: &str, stated: &Stated, now: Timestamp) -> Value {
+    let status = if stated.holds { "True" } else { "False" };
+    let mut condition =
+        json!({ "type": kind, "status": status, "reason": stated.reason, "message": stated.message });
+    if stated.transition {
+        condition["lastTransitionTime"] = json!(seconds(now));
+    }
+    condition
+}
+
+pub(super) fn conditions(stand: &Stand, now: Timestamp) -> Value {
+    json!([condition("Failed", &stand.failed, now), condition("TargetEvicted", &stand.evicted, now)])
+}
+
+/// What the controller writes. Responders begin with their names alone: what one reports is its own.
+pub(super) fn controlled(change: &StatusChange, now: Timestamp) -> Value {
+    let StatusChange { observed, responders, states, starts, requesters, dropped, stand, check: _ } = change;
+    let mut status = json!({ "observedGeneration": observed });
+    let inactive = |name: &str| !states.iter().any(|(changed, _)| **changed == *name);
+    let state = |(name, state): &(Box<str>, ResponderState)| {
+        let mut entry = json!({ "name": name, "state": state.name() });
+        if let Some((_, priority)) = responders.iter().find(|(new, _)| new == name) {
+            entry["priority"] = json!(priority);
+        }
+        entry
+    };
+    let new = responders.iter().filter(|(name, _)| inactive(name)).map(|(name, priority)| {
+        json!({ "name": name, "priority": priority, "state": ResponderState::Inactive.name() })
+    });
+    let targets: Vec<Value> = states.iter().map(state).chain(new).collect();
+    if !targets.is_empty() {
+        status["targetResponders"] = json!(targets);
+    }
+    let start = |name: &str| match starts.as_deref() == Some(name) {
+        true => json!({ "name": name, "startTime": seconds(now) }),
+        false => json!({ "name": name }),
+    };
+    let reports: Vec<Value> = match responders.is_empty() {
+        true => starts.iter().map(|name| start(name)).collect(),
+        false => responders.iter().map(|(name, _)| start(name)).collect(),
+    };
+    if !reports.is_empty() {
+        status["responders"] = json!(reports);
+    }
+    let asks = requesters.iter().map(|one| json!({ "name": one.name, "intent": one.intent.name() }));
+    let gone = dropped.iter().map(|name| json!({ "$patch": "delete", "name": name }));
+    let asks: Vec<Value> = asks.chain(gone).collect();
+    if !asks.is_empty() {
+        status["requesters"] = json!(asks);
+    }
+    if let Some(stand) = stand {
+        status["conditions"] = conditions(stand, now);
+    }
+    status
+}
+
+/// What a responder writes: its own entry alone.
+pub(super) fn report(report: &Report, now: Timestamp) -> Value {
+    let Report { responder, message, heartbeat, expected, complete, floor } = report;
+    let floor = Timestamp::from_second(*floor).unwrap_or(now);
+    let at = seconds(now.max(floor));
+    let message: String = message.chars().take(LONGEST_MESSAGE).collect();
+    let mut entry = json!({ "name": responder, "message": message });
+    if *heartbeat {
+        entry["heartbeatTime"] = json!(at);
+    }
+    if let Some(expected) = expected.and_then(|expected| Timestamp::from_second(expected).ok()) {
+        entry["expectedCompletionTime"] = json!(seconds(expected.max(now).max(floor)));
+    }
+    if *complete {
+        entry["completionTime"] = json!(at);
+    }
+    json!({ "responders": [entry] })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_evictions_are_names() {
+        for (pod, wanted) in [("a", "pod-7-a".to_owned()), ("b.c-d", "pod-7-b.c-d".to_owned())] {
+            assert_eq!(name(7, pod), wanted);
+        }
+        let long = format!("{}.{}", "x".repeat(246), "y".repeat(6));
+        assert_eq!(name(7, &long), format!("pod-7-{}", "x".repeat(246)), "no name ends with a dot");
+        assert!(name(70, &"x".repeat(253)).len() == LONGEST_NAME);
+    }
+
+    /// Ten bytes for each of some characters: the API counts characters.
+    #[test]
+    fn a_message_is_cut_between_characters() {
+        let now = Timestamp::UNIX_EPOCH;
+        let message = "\u{e9}".repeat(LONGEST_MESSAGE + 1);
+        let one =
+            Report { responder: "r", message, heartbeat: true, expected: None, complete: true, floor: 60 };
+        let entry = &report(&one, now)["responders"][0];
+        assert_eq!(entry["message"].as_str().unwrap().chars().count(), LONGEST_MESSAGE);
+        let floored = json!("1970-01-01T00:01:00Z");
+        assert_eq!((&entry["heartbeatTime"], &entry["completionTime"]), (&floored, &floored));
+    }
+}

@@ -1,0 +1,161 @@
+//! What must be true before a final condition is written, read by quorum.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use pod_safety_leader::outcome::Outcome;
+use pod_safety_leader::send::Means;
+
+use super::body::path;
+use super::{Check, Common, EvictionUpdate};
+use crate::cache;
+use crate::client::{ApiError, Call};
+use crate::clock::Mono;
+use crate::model::{Kind, Pod, PodKey, Uid};
+use crate::wire::{self, Decode, Raw};
+
+/// A list of a namespace speaks for the writes that follow within this time: a thousand requests that are withdrawn at once
+/// are not a thousand lists.
+const LIST_LASTS: Duration = Duration::from_secs(1);
+
+/// The pods of a namespace that requests ask for, or that have Evictions: by when they were asked for.
+pub(super) type Lists = BTreeMap<(Arc<str>, Kind), (Mono, Arc<Listed>)>;
+
+/// What a list of a namespace says.
+#[derive(Debug, Default)]
+pub(super) struct Listed {
+    pods: BTreeSet<Uid>,
+    /// Some of it could not be read: it may speak of any pod.
+    unreadable: bool,
+}
+
+impl Listed {
+    fn may_have(&self, pod: &Uid) -> bool {
+        self.unreadable || self.pods.contains(pod)
+    }
+
+    fn add(&mut self, target: Option<wire::EvictionTarget>) {
+        let uid = target.and_then(|target| target.pod).and_then(|pod| Uid::new(pod.uid.as_deref()?));
+        match uid {
+            Some(uid) => drop(self.pods.insert(uid)),
+            None => self.unreadable = true,
+        }
+    }
+
+    /// Of a request that does not ask nothing is kept.
+    fn read(&mut self, kind: Kind, raw: &Raw) {
+        if kind == Kind::Evictions {
+            match raw.decode::<wire::Eviction>() {
+                Ok(eviction) => self.add(eviction.spec.and_then(|spec| spec.target)),
+                Err(_) => self.unreadable = true,
+            }
+            return;
+        }
+        let Ok(request) = raw.decode::<wire::EvictionRequest>() else { return self.unreadable = true };
+        let deleting = request.metadata.is_some_and(|meta| meta.deletion_timestamp.is_some());
+        let spec = request.spec.unwrap_or_default();
+        if spec.intent.as_deref() != Some("Withdrawn") && !deleting {
+            self.add(spec.target);
+        }
+    }
+}
+
+/// Whether a quorum read shows what the decision rests on.
+pub(super) async fn holds(
+    means: &Means<'_>,
+    common: &Common,
+    update: &EvictionUpdate,
+    check: &Check,
+) -> Result<bool, Outcome> {
+    let pod = &update.pod;
+    Ok(match check {
+        Check::Nothing => true,
+        Check::PodGone => read_pod(means, pod).await?.is_none_or(|there| there.key.uid != pod.uid),
+        Check::PodTerminal => is(read_pod(means, pod).await?, pod, true),
+        Check::PodLeft => is(read_pod(means, pod).await?, pod, false),
+        Check::NotRequested => {
+            !list(means, common, &pod.namespace, Kind::EvictionRequests).await?.may_have(&pod.uid)
+        }
+        Check::Duplicate { of, uid } => {
+            let path = path(Kind::Evictions, &pod.namespace, Some(of), "");
+            read::<wire::Eviction>(means, path).await?.is_some_and(|older| goes_on(older, uid, &pod.uid))
+        }
+    })
+}
+
+/// Why a request is invalid, in the words of kubernetes#137133; `None`: it is not, or an Eviction says what became of it.
+pub(super) async fn invalid(
+    means: &Means<'_>,
+    common: &Common,
+    update: &EvictionUpdate,
+) -> Result<Option<String>, Outcome> {
+    let pod = &update.pod;
+    let message = match read_pod(means, pod).await? {
+        Some(there) if there.key.uid == pod.uid => {
+            let message = "Target pod references a SchedulingGroup. Eviction is currently not supported.";
+            return Ok(there.in_group.then(|| message.to_owned()));
+        }
+        Some(there) => format!("Target pod UID mismatch: expected {}, got {}.", pod.uid, there.key.uid),
+        None => "Target pod not found.".to_owned(),
+    };
+    let has_eviction = list(means, common, &pod.namespace, Kind::Evictions).await?.may_have(&pod.uid);
+    Ok((!has_eviction).then_some(message))
+}
+
+fn is(there: Option<Pod>, pod: &PodKey, terminal: bool) -> bool {
+    there.is_some_and(|there| there.key.uid == pod.uid && there.phase.is_terminal() == terminal)
+}
+
+/// Whether it is this Eviction of this pod, and has not ended.
+fn goes_on(eviction: wire::Eviction, uid: &Uid, pod: &Uid) -> bool {
+    let own = eviction.metadata.and_then(|meta| Uid::new(meta.uid.as_deref()?));
+    let target = eviction.spec.and_then(|spec| spec.target).and_then(|target| target.pod);
+    let target = target.and_then(|target| Uid::new(target.uid.as_deref()?));
+    let conditions = eviction.status.unwrap_or_default().conditions;
+    let ended = |one: &wire::Condition| {
+        matches!(one.r#type.as_deref(), Some("Failed" | "TargetEvicted"))
+            && one.status.as_deref() == Some("True")
+    };
+    own.as_ref() == Some(uid) && target.as_ref() == Some(pod) && !conditions.iter().any(ended)
+}
+
+/// `None`: it is not there.
+pub(super) async fn read<T: Decode>(means: &Means<'_>, path: String) -> Result<Option<T>, Outcome> {
+    match means.ask(Call::get(path)).await? {
+        Ok(raw) => raw.decode().map(Some).map_err(|error| Outcome::Failed(ApiError::Undecodable(error))),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(Outcome::Failed(error)),
+    }
+}
+
+async fn read_pod(means: &Means<'_>, pod: &PodKey) -> Result<Option<Pod>, Outcome> {
+    let path = Kind::Pods.path_in(Some(&pod.namespace));
+    let read = read::<wire::Pod>(means, format!("{path}/{}", pod.name)).await?;
+    let read = read.map(|wire| cache::pod(wire, means.env.now())).transpose();
+    read.map_err(|unreadable| Outcome::Failed(ApiError::ContentType(unreadable.why().to_owned())))
+}
+
+async fn list(
+    means: &Means<'_>,
+    common: &Common,
+    namespace: &Arc<str>,
+    kind: Kind,
+) -> Result<Arc<Listed>, Outcome> {
+    let asked = means.env.now();
+    let key = (Arc::clone(namespace), kind);
+    {
+        let mut lists = common.lists.lock();
+        lists.retain(|_, (at, _)| asked.since(*at) < LIST_LASTS);
+        if let Some((_, listed)) = lists.get(&key) {
+            return Ok(Arc::clone(listed));
+        }
+    }
+    let mut listed = Listed::default();
+    let path = kind.path_in(Some(namespace));
+    let read = cache::page(means.connection, means.env, path, &mut |raw| listed.read(kind, &raw)).await;
+    read.map_err(Outcome::Failed)?;
+    let listed = Arc::new(listed);
+    common.lists.lock().insert(key, (asked, Arc::clone(&listed)));
+    Ok(listed)
+}

@@ -1,0 +1,77 @@
+//! What people hear of evictions that are asked for: the journal's line, and an Event at the pod.
+
+use pod_safety_leader::outcome::Outcome;
+
+use super::super::eviction::{EvictionChange, EvictionUpdate, Stand};
+use super::Authority;
+use crate::events::{About, Event, EventType, Speaker};
+use crate::record::{Action, LogEvent, Record, error_chain};
+
+/// What was written, and by which Event people hear of it: nobody waits for labels.
+fn said(change: &EvictionChange, answer: Option<&String>) -> Option<(EventType, &'static str, String)> {
+    let ended = |stand: &Stand| match (stand.evicted.holds, stand.failed.holds) {
+        (true, _) => Some((EventType::Normal, "EvictionSucceeded", stand.evicted.reason.clone())),
+        (false, true) => {
+            let why = format!("{}: {}", stand.failed.reason, stand.failed.message);
+            Some((EventType::Warning, "EvictionFailed", why.trim_end_matches(": ").to_owned()))
+        }
+        (false, false) => None,
+    };
+    match change {
+        EvictionChange::Create { .. } => {
+            Some((EventType::Normal, "EvictionBegins", "an Eviction was created for its requests".to_owned()))
+        }
+        EvictionChange::Status(change) => change.stand.as_ref().and_then(ended),
+        EvictionChange::Refuse { .. } => {
+            let why = "a request to evict it is invalid: its status says why";
+            Some((EventType::Warning, "EvictionRequestInvalid", why.to_owned()))
+        }
+        EvictionChange::Evict { .. } => {
+            let answer = answer.cloned().unwrap_or_default();
+            let kind = if answer.contains("(attempts=") { EventType::Warning } else { EventType::Normal };
+            Some((kind, "EvictionAttempted", answer))
+        }
+        EvictionChange::Request { .. }
+        | EvictionChange::Mark { .. }
+        | EvictionChange::Report(_)
+        | EvictionChange::Collect => None,
+    }
+}
+
+impl Authority {
+    pub(super) fn tell_eviction(
+        &self,
+        update: &EvictionUpdate,
+        outcome: &Outcome,
+        answer: &Option<String>,
+        controller: &'static str,
+    ) {
+        let (uid, change) = (&update.uid, update.change.name());
+        let (action, reason, message) = match outcome {
+            Outcome::Written => match said(&update.change, answer.as_ref()) {
+                Some((kind, reason, message)) => {
+                    let about = About::Pod(update.pod.clone());
+                    self.events.record(Event::new(Speaker::Ours, about, kind, reason, message.clone()));
+                    (Action::Evicted, reason, message)
+                }
+                None => {
+                    tracing::debug!(controller, %uid, pod = %update.pod, change, "an eviction was written");
+                    return;
+                }
+            },
+            Outcome::Failed(error) => (Action::Failed, error.category(), error_chain(error)),
+            _ => {
+                tracing::debug!(controller, %uid, pod = %update.pod, change, outcome = outcome.name(), "an eviction was not written; deciding again");
+                return;
+            }
+        };
+        let (at, pod) = (self.env.clock.wall(), Some(update.pod.clone()));
+        let (budget, node, node_uid) = (None, None, None);
+        let event = match action {
+            Action::Evicted => LogEvent::EvictionWritten,
+            _ => LogEvent::Failed,
+        };
+        let record = Record { at, controller, action, pod, budget, node, node_uid, reason, message };
+        self.journal.write_as(event, record);
+    }
+}

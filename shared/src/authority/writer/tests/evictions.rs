@@ -1,0 +1,422 @@
+//! Writes about evictions: what is final rests on quorum reads, and each write on its version.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::authority::{Check, EvictionChange, EvictionUpdate, OwnedBy, Report, Stand, Stated, StatusChange};
+use crate::client::scripted::FAILURES;
+use crate::model::{EvictionIntent, EvictionRole, IMPERATIVE_EVICTOR, PodKey, Requester, ResponderState};
+use crate::testing::objects::{eviction, eviction_request, uid};
+
+const EVICTIONS: &str = "/apis/lifecycle.k8s.io/v1alpha1/namespaces/ns/evictions";
+const REQUESTS: &str = "/apis/lifecycle.k8s.io/v1alpha1/namespaces/ns/evictionrequests";
+const POD: &str = "/api/v1/namespaces/ns/pods/p";
+
+fn update(name: &str, change: EvictionChange) -> Intent {
+    let pod = PodKey { namespace: "ns".into(), name: "p".into(), uid: uid("uid-p") };
+    let (name, uid, rv) = (name.into(), uid("uid-e"), "7".parse().unwrap());
+    Intent::Update(Update::Eviction(Box::new(EvictionUpdate { pod, name, uid, rv, change })))
+}
+
+fn stated(holds: bool, reason: &str) -> Stated {
+    Stated { holds, reason: reason.to_owned(), message: String::new(), transition: holds }
+}
+
+/// How an Eviction ends, if the check holds.
+fn ends(check: Check) -> EvictionChange {
+    let stand = Stand { failed: stated(true, "R"), evicted: stated(false, "EvictionFailed") };
+    EvictionChange::Status(Box::new(StatusChange {
+        observed: 1,
+        stand: Some(stand),
+        check,
+        ..StatusChange::default()
+    }))
+}
+
+fn evict() -> EvictionChange {
+    EvictionChange::Evict { attempt: 3, floor: 0, heartbeat: true }
+}
+
+/// What is there.
+#[derive(Clone, Default)]
+struct There {
+    pod: Option<Obj>,
+    requests: Vec<Obj>,
+    evictions: Vec<Obj>,
+    /// What an eviction is answered with; else it is accepted.
+    refuses: Option<(u16, &'static str)>,
+}
+
+impl There {
+    fn answer(&self, asked: &Asked) -> Answer {
+        let list = |all: &[Obj]| {
+            let items: Vec<&Value> = all.iter().map(|one| &one.0).collect();
+            Answer::json(&json!({ "metadata": { "resourceVersion": "9" }, "items": items }))
+        };
+        let named = |name: &str| self.evictions.iter().find(|one| one["metadata"]["name"] == *name);
+        match (asked.method.as_str(), asked.path.as_str()) {
+            ("GET", POD) => self.pod.as_ref().map_or_else(Answer::not_found, |pod| Answer::json(&pod.0)),
+            ("GET", REQUESTS) => list(&self.requests),
+            ("GET", EVICTIONS) => list(&self.evictions),
+            ("GET", path) => {
+                let name = path.rsplit('/').next().unwrap_or_default();
+                named(name).map_or_else(Answer::not_found, |one| Answer::json(&one.0))
+            }
+            ("POST", path) if path.ends_with("/eviction") => match self.refuses {
+                Some((code, message)) => Answer::status(code, "TooManyRequests", message),
+                None => Answer::json(&json!({ "kind": "Status", "status": "Success" })),
+            },
+            ("POST", EVICTIONS) => {
+                let name = asked.json()["metadata"]["name"].as_str().unwrap().to_owned();
+                match named(&name) {
+                    Some(_) => Answer::status(409, "AlreadyExists", "already exists"),
+                    None => Answer::json(&eviction(&name, "p").0),
+                }
+            }
+            _ => Answer::json(&eviction("e", "p").rv(8).0),
+        }
+    }
+}
+
+/// What becomes of it: the outcome, and the writes.
+async fn done(there: &There, intent: Intent) -> (String, Vec<Asked>) {
+    let there = there.clone();
+    let pool = pool(Leadership::alone(), move |asked| there.answer(asked));
+    pool.accepts(intent);
+    pass(1.0).await;
+    let outcome = pool.ended().pop().unwrap().split(": ").nth(1).unwrap().to_owned();
+    (
+        outcome,
+        pool.api
+            .heard()
+            .into_iter()
+            .filter(|asked| asked.method != "GET" && !asked.path.contains("/events"))
+            .collect(),
+    )
+}
+
+fn e() -> Obj {
+    eviction("e", "p").rv(7)
+}
+
+/// Each check with what lets it through, and with what does not: unknown, stale, another's.
+#[tokio::test(start_paused = true)]
+async fn a_final_condition_is_written_only_after_quorum_reads() {
+    let asks = || eviction_request("r", "p", "example.com/asks");
+    let withdrawn = || asks().set("/spec/intent", json!("Withdrawn"));
+    let deleted = || asks().set("/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z"));
+    let of = |pod: Obj| There { pod: Some(pod), ..There::default() };
+    let requested = |requests: &[Obj]| There { requests: requests.to_vec(), ..There::default() };
+    let beside = |older: Obj| There { evictions: vec![older], ..There::default() };
+    let duplicate = || Check::Duplicate { of: "old".into(), uid: uid("uid-old") };
+    let old = || eviction("old", "p");
+    let unreadable = asks().set("/spec", json!({ "intent": "Eviction" }));
+    let rows = [
+        ("gone", Check::PodGone, There::default(), true),
+        ("a successor has the name", Check::PodGone, of(pod("p").uid("uid-q")), true),
+        ("the cache was ahead", Check::PodGone, of(pod("p")), false),
+        ("it ended", Check::PodTerminal, of(pod("p").ended()), true),
+        ("it runs", Check::PodTerminal, of(pod("p")), false),
+        ("its successor ended", Check::PodTerminal, of(pod("p").uid("uid-q").ended()), false),
+        ("it is left", Check::PodLeft, of(pod("p")), true),
+        ("it went meanwhile", Check::PodLeft, There::default(), false),
+        ("nobody asks", Check::NotRequested, requested(&[withdrawn(), deleted()]), true),
+        (
+            "others are asked for",
+            Check::NotRequested,
+            requested(&[eviction_request("r", "q", "example.com/asks")]),
+            true,
+        ),
+        ("a request that the cache has not", Check::NotRequested, requested(&[asks()]), false),
+        ("one that cannot be read", Check::NotRequested, requested(&[unreadable]), false),
+        ("an older one goes on", duplicate(), beside(old()), true),
+        ("it ended", duplicate(), beside(old().verdict("Failed", "True", "R")), false),
+        ("it is of another pod", duplicate(), beside(eviction("old", "q")), false),
+        ("another one has its name", duplicate(), beside(old().uid("uid-new")), false),
+    ];
+    for (sentence, check, there, writes) in rows {
+        let (outcome, written) = done(&there, update("e", ends(check.clone()))).await;
+        let wanted = if writes { ("written", 1) } else { ("changed", 0) };
+        assert_eq!((outcome.as_str(), written.len()), wanted, "{sentence} {check:?}");
+    }
+}
+
+/// In the words of kubernetes#137133.
+#[tokio::test(start_paused = true)]
+async fn a_request_is_refused_by_what_a_quorum_read_shows() {
+    let refuse = || update("r", EvictionChange::Refuse { observed: 4, transitions: (true, true) });
+    let of = |pod: Obj, evictions: &[Obj]| There {
+        pod: Some(pod),
+        evictions: evictions.to_vec(),
+        ..There::default()
+    };
+    let group = || pod("p").set("/spec/schedulingGroup", json!({ "podGroupName": "g" }));
+    for (there, message) in [
+        (There::default(), Some("Target pod not found.")),
+        (of(pod("p").uid("uid-q"), &[]), Some("Target pod UID mismatch: expected uid-p, got uid-q.")),
+        (
+            of(group(), &[e()]),
+            Some("Target pod references a SchedulingGroup. Eviction is currently not supported."),
+        ),
+        (of(pod("p"), &[]), None),
+        // An Eviction that the cache has not seen says what became of it.
+        (There { evictions: vec![e()], ..There::default() }, None),
+    ] {
+        let (outcome, written) = done(&there, refuse()).await;
+        let Some(message) = message else {
+            assert_eq!((outcome.as_str(), written.len()), ("changed", 0));
+            continue;
+        };
+        let body = written[0].json();
+        assert_eq!(
+            (outcome.as_str(), written[0].path.as_str()),
+            ("written", &*format!("{REQUESTS}/r/status"))
+        );
+        let [failed, evicted] = [0, 1].map(|at| body["status"]["conditions"][at].clone());
+        assert_eq!((&failed["reason"], &failed["message"]), (&json!("EvictionInvalid"), &json!(message)));
+        assert_eq!((&evicted["status"], &body["status"]["observedGeneration"]), (&json!("False"), &json!(4)));
+    }
+}
+
+/// The first status of an Eviction.
+fn begins() -> StatusChange {
+    StatusChange {
+        observed: 1,
+        responders: vec![("a.com/a".into(), 10_000), (IMPERATIVE_EVICTOR.into(), 100)],
+        states: vec![("a.com/a".into(), ResponderState::Active)],
+        starts: Some("a.com/a".into()),
+        requesters: vec![Requester { name: "b.com/b".into(), intent: EvictionIntent::Eviction }],
+        dropped: vec!["c.com/c".into()],
+        ..StatusChange::default()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_write_carries_its_uid_and_version_and_names_alone() {
+    let owner = || vec![OwnedBy { name: "r".into(), uid: uid("uid-r") }];
+    let identity = json!({ "uid": "uid-e", "resourceVersion": "7" });
+    let now = "2026-11-21T12:00:00Z";
+    let says = Report {
+        responder: "pod-safety.dev/lost-node",
+        message: "m".to_owned(),
+        heartbeat: true,
+        expected: Some(1),
+        complete: true,
+        floor: 0,
+    };
+    let entry = json!({ "name": "pod-safety.dev/lost-node", "message": "m", "heartbeatTime": now, "expectedCompletionTime": now, "completionTime": now });
+    let rows: Vec<(EvictionChange, &str, Value)> = vec![
+        (
+            EvictionChange::Status(Box::new(begins())),
+            "PATCH /e/status",
+            json!({ "metadata": identity, "status": {
+            "observedGeneration": 1,
+            "targetResponders": [{ "name": "a.com/a", "state": "Active", "priority": 10_000 }, { "name": IMPERATIVE_EVICTOR, "priority": 100, "state": "Inactive" }],
+            "responders": [{ "name": "a.com/a", "startTime": now }, { "name": IMPERATIVE_EVICTOR }],
+            "requesters": [{ "name": "b.com/b", "intent": "Eviction" }, { "$patch": "delete", "name": "c.com/c" }],
+        } }),
+        ),
+        (
+            EvictionChange::Report(Box::new(says)),
+            "PATCH /e/status",
+            json!({ "metadata": identity, "status": { "responders": [entry] } }),
+        ),
+        (
+            EvictionChange::Mark {
+                owners: owner(),
+                labels: vec![
+                    ("a.com/a".into(), Some(EvictionRole::RequesterResponder)),
+                    ("b.com/b".into(), None),
+                ],
+            },
+            "PATCH /e",
+            json!({ "metadata": {
+            "uid": "uid-e", "resourceVersion": "7", "labels": { "a.com/a": "requester-responder", "b.com/b": null },
+            "ownerReferences": [{ "apiVersion": "lifecycle.k8s.io/v1alpha1", "kind": "EvictionRequest", "name": "r", "uid": "uid-r" }],
+        } }),
+        ),
+        (
+            EvictionChange::Collect,
+            "DELETE /e",
+            json!({ "apiVersion": "v1", "kind": "DeleteOptions", "preconditions": identity }),
+        ),
+    ];
+    for (change, line, body) in rows {
+        let (outcome, written) = done(&There::default(), update("e", change)).await;
+        let line = line.replace(" /", &format!(" {EVICTIONS}/"));
+        assert_eq!((outcome.as_str(), written[0].line(), written[0].json()), ("written", line, body));
+    }
+}
+
+/// Others may have Evictions of pods that had the name; one of this pod shows that the cache is behind.
+#[tokio::test(start_paused = true)]
+async fn a_new_eviction_takes_the_next_name_that_is_free() {
+    let create = || {
+        update(
+            "",
+            EvictionChange::Create {
+                number: 1,
+                owners: Vec::new(),
+                labels: vec![("a.com/a".into(), EvictionRole::Requester)],
+            },
+        )
+    };
+    for (taken, outcome, names) in [
+        (vec![], "written", vec!["pod-1-p"]),
+        (
+            vec![eviction("pod-1-p", "q"), eviction("pod-2-p", "q")],
+            "written",
+            vec!["pod-1-p", "pod-2-p", "pod-3-p"],
+        ),
+        (vec![eviction("pod-1-p", "p")], "changed", vec!["pod-1-p"]),
+    ] {
+        let (found, written) = done(&There { evictions: taken, ..There::default() }, create()).await;
+        let tried: Vec<String> =
+            written.iter().map(|one| one.json()["metadata"]["name"].as_str().unwrap().to_owned()).collect();
+        assert_eq!(
+            (found.as_str(), tried),
+            (outcome, names.into_iter().map(str::to_owned).collect::<Vec<_>>())
+        );
+        let labels = &written[0].json()["metadata"]["labels"];
+        assert_eq!(
+            (&labels["app.kubernetes.io/managed-by"], &labels["a.com/a"]),
+            (&json!("pod-safety"), &json!("requester"))
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_api_server_says_to_an_eviction_is_reported() {
+    let there = |pod: Option<Obj>| There { pod, evictions: vec![e()], ..There::default() };
+    let running = || pod("p").phase("Running");
+    let refused = There { refuses: Some((429, "no budget")), ..there(Some(running())) };
+    let rows: Vec<(&str, There, &str, bool)> = vec![
+        (
+            "accepted",
+            there(Some(running())),
+            "the API server accepted the eviction: the pod has 30s to terminate",
+            false,
+        ),
+        ("terminating", there(Some(running().terminating())), "the pod is terminating", false),
+        ("gone", there(None), "the pod does not exist any more", true),
+        ("another", there(Some(running().uid("uid-q"))), "another pod has its name", true),
+        (
+            "finished",
+            there(Some(pod("p").ended())),
+            "the pod ran to its end: there is nothing to evict",
+            true,
+        ),
+        (
+            "refused",
+            refused,
+            "Failed: the API server does not evict it: the API server answered 429 TooManyRequests: no budget (attempts=3, last=2026-11-21T12:00:00Z, retryAfter=2s)",
+            false,
+        ),
+    ];
+    for (sentence, there, message, complete) in rows {
+        let (outcome, written) = done(&there, update("e", evict())).await;
+        let entry = written.last().unwrap().json()["status"]["responders"][0].clone();
+        let said =
+            (outcome.as_str(), entry["message"].as_str().unwrap(), entry.get("completionTime").is_some());
+        assert_eq!(said, ("written", message, complete), "{sentence}");
+    }
+}
+
+/// It was canceled after the decision: whoever withdraws must not lose the pod.
+#[tokio::test(start_paused = true)]
+async fn an_eviction_that_changed_since_the_decision_evicts_nothing() {
+    for evictions in [vec![e().rv(8)], vec![e().uid("uid-other")], vec![]] {
+        let there = There { pod: Some(pod("p")), evictions, ..There::default() };
+        let (outcome, written) = done(&there, update("e", evict())).await;
+        assert!(
+            ["changed", "gone"].contains(&outcome.as_str()) && written.is_empty(),
+            "{outcome} {written:?}"
+        );
+    }
+}
+
+/// The API server takes no time that is half a minute off, whatever is sent again: the times are written by its clock.
+#[tokio::test(start_paused = true)]
+async fn attack_a_clock_that_is_31_seconds_off_stops_no_eviction() {
+    let refuses = |asked: &Asked| match (asked.method.as_str(), asked.path.as_str()) {
+        ("GET", "/version") => {
+            Answer::json(&json!({ "gitVersion": "v1.37.2" })).dated("Sat, 21 Nov 2026 12:00:31 GMT")
+        }
+        ("PATCH", _) if asked.body.contains("12:00:00Z") => {
+            Answer::status(422, "Invalid", "startTime: must be set to the present time")
+        }
+        _ => Answer::json(&eviction("e", "p").rv(8).0),
+    };
+    let pool = pool(Leadership::alone(), refuses);
+    let begins = || StatusChange { observed: 1, starts: Some("a.com/a".into()), ..StatusChange::default() };
+    for (version, tries) in [("7", 3), ("9", 1)] {
+        let Intent::Update(Update::Eviction(mut wanted)) =
+            update("e", EvictionChange::Status(Box::new(begins())))
+        else {
+            panic!()
+        };
+        wanted.rv = version.parse().unwrap();
+        let before = pool.api.heard().len();
+        pool.accepts(Intent::Update(Update::Eviction(wanted)));
+        pass(1.0).await;
+        assert_eq!(pool.ended().pop().unwrap(), "uid-e: written");
+        let heard = pool.api.heard();
+        assert_eq!(heard.len() - before, tries, "it is learnt once");
+        assert!(heard.last().unwrap().body.contains("2026-11-21T12:00:31Z"), "{heard:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_failure_of_a_write_is_told_apart_and_none_is_repeated() {
+    for (what, answer, expected) in FAILURES {
+        // It was taken, and the watch brings what became of it.
+        let expected = if what == "an unreadable answer" { "written" } else { expected };
+        for change in [EvictionChange::Collect, ends(Check::Nothing)] {
+            let pool = pool(Leadership::alone(), move |_| answer());
+            pool.accepts(update("e", change));
+            pass(40.0).await;
+            assert!(pool.ended()[0].ends_with(expected), "{what}: {:?}", pool.ended());
+            assert_eq!(pool.api.writes().len(), 1, "{what}");
+        }
+    }
+}
+
+/// The API server hangs on evictions, as behind a webhook: what proves that pods ended does not wait for it.
+#[tokio::test(start_paused = true)]
+async fn attack_evictions_that_hang_keep_no_force_deletion_waiting() {
+    let pool = pool(Leadership::alone(), |asked| match asked.path.contains("lifecycle.k8s.io") {
+        true => Answer::never(),
+        false => well(asked),
+    });
+    for number in 0..1_000 {
+        let Intent::Update(Update::Eviction(mut one)) = update("e", evict()) else { panic!() };
+        one.uid = uid(&format!("uid-{number}"));
+        pool.accepts(Intent::Update(Update::Eviction(one)));
+    }
+    pass(1.0).await;
+    pool.submit_ended(&ended_pod("a"));
+    pass(1.0).await;
+    assert_eq!(pool.ended(), ["a released"]);
+}
+
+/// A thousand requests of one namespace that are withdrawn at once: their lists are shared, and another's turn comes.
+#[tokio::test(start_paused = true)]
+async fn attack_a_thousand_withdrawn_requests_cost_few_lists_and_starve_nobody() {
+    let pool =
+        pool(Leadership::alone(), |asked| There::default().answer(asked).late(Duration::from_millis(5)));
+    let of = |namespace: &str, number: usize| {
+        let Intent::Update(Update::Eviction(mut one)) = update("e", ends(Check::NotRequested)) else {
+            panic!()
+        };
+        (one.uid, one.pod.namespace) = (uid(&format!("uid-{namespace}-{number}")), namespace.into());
+        Intent::Update(Update::Eviction(one))
+    };
+    (0..1_000).for_each(|number| pool.accepts(of("ns", number)));
+    pool.accepts(of("other", 0));
+    pass(0.2).await;
+    assert!(pool.ended().iter().any(|line| line.starts_with("uid-other-0")), "{:?}", pool.ended().len());
+    pass(30.0).await;
+    assert_eq!(pool.ended().len(), 1_001);
+    let lists = pool.api.lines().iter().filter(|line| **line == format!("GET {REQUESTS}")).count();
+    assert!(lists <= 30, "{lists}");
+}

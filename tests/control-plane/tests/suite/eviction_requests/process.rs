@@ -1,0 +1,169 @@
+//! What becomes of requests.
+
+use pod_safety_control_plane::budgets;
+
+use super::tenant::{conditions, entry, responders};
+use super::*;
+
+const ASKS: &str = "example.com/asks";
+const APP: &str = "example.com/app";
+const OTHER: &str = "example.com/other";
+
+/// `TestEvictionRequestValidation`.
+pub(super) async fn requests_are_validated(plane: &ControlPlane) {
+    let tenant = Tenant::new(plane, "validated").await;
+    let uid = tenant.pod("there", json!({})).await;
+    tenant.pod("gang", json!({ "schedulingGroup": { "podGroupName": "g" } })).await;
+    let gang = tenant.get("pods", "gang").await.unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
+    let other = "11111111-2222-4333-8444-555555555555";
+    for (request, pod, uid, message) in [
+        ("missing", "nosuch", other, "Target pod not found.".to_owned()),
+        ("mismatch", "there", other, format!("Target pod UID mismatch: expected {other}, got {uid}.")),
+        (
+            "group",
+            "gang",
+            &*gang,
+            "Target pod references a SchedulingGroup. Eviction is currently not supported.".to_owned(),
+        ),
+    ] {
+        tenant.ask(request, pod, uid, ASKS).await;
+        let said = tenant.until_says("evictionrequests", request, "Failed=True/EvictionInvalid").await;
+        assert_eq!(said["status"]["conditions"][0]["message"], message, "{request}");
+        assert!(conditions(&said).contains("TargetEvicted=False/EvictionFailed"), "{said}");
+        assert_eq!(said["status"]["observedGeneration"], 1, "{request}");
+        // It is final: only its generation is observed.
+        tenant.intent(request, "Withdrawn").await;
+        until("its generation is observed", async || {
+            let now = tenant.get("evictionrequests", request).await.unwrap_or_default();
+            seen(now["status"]["observedGeneration"] == 2, now["status"].to_string())
+        })
+        .await
+        .unwrap();
+    }
+    let all = tenant.get("evictions", "").await.unwrap();
+    assert_eq!(all["items"].as_array().unwrap().len(), 0, "{all}");
+}
+
+/// The pod runs to its end while a responder is active that never reports: it is interrupted.
+pub(super) async fn a_pod_that_terminates_ends_its_eviction(plane: &ControlPlane) {
+    let tenant = Tenant::new(plane, "terminates").await;
+    let uid = tenant.pod("p", responders(&[(APP, 10_000), (OTHER, 5_000)])).await;
+    tenant.ask("r", "p", &uid, ASKS).await;
+    let begun = tenant.until_state("pod-1-p", APP, "Active").await;
+    for (name, state, priority) in
+        [(APP, "Active", 10_000), (OTHER, "Inactive", 5_000), (EVICTOR, "Inactive", 100)]
+    {
+        let one = entry(&begun, "targetResponders", name);
+        assert_eq!((&one["state"], &one["priority"]), (&json!(state), &json!(priority)), "{begun}");
+    }
+    assert_eq!(entry(&begun, "requesters", ASKS)["intent"], "Eviction", "{begun}");
+    let labelled = until("labels name all", async || {
+        let now = tenant.get("evictions", "pod-1-p").await.unwrap_or_default();
+        let labels = now["metadata"]["labels"].clone();
+        seen(
+            labels[ASKS] == "requester" && labels[APP] == "responder" && labels[EVICTOR] == "responder",
+            labels.to_string(),
+        )
+        .map(|()| now)
+    })
+    .await
+    .unwrap();
+    assert_eq!(labelled["metadata"]["ownerReferences"][0]["name"], "r", "{labelled}");
+    tenant.phase("p", "Failed").await;
+    let ended = tenant.until_says("evictions", "pod-1-p", "TargetEvicted=True/PodTerminal").await;
+    assert!(conditions(&ended).contains("Failed=False/Succeeded"), "{ended}");
+    assert_eq!(entry(&ended, "targetResponders", APP)["state"], "Interrupted", "{ended}");
+    assert_eq!(entry(&ended, "targetResponders", OTHER)["state"], "Inactive", "{ended}");
+    tenant.until_says("evictionrequests", "r", "TargetEvicted=True/PodTerminal").await;
+}
+
+/// `TestResponderEviction`: without other responders the API server is asked at once.
+pub(super) async fn a_pod_is_evicted_by_the_api_server(plane: &ControlPlane) {
+    let tenant = Tenant::new(plane, "evicted").await;
+    let uid = tenant.pod("p", json!({})).await;
+    tenant.ask("r", "p", &uid, ASKS).await;
+    tenant.ask("s", "p", &uid, "example.com/too").await;
+    tenant.until_gone("p").await;
+    let ended = tenant.until_says("evictions", "pod-1-p", "TargetEvicted=True/PodDeleted").await;
+    for request in ["r", "s"] {
+        tenant.until_says("evictionrequests", request, "TargetEvicted=True/PodDeleted").await;
+    }
+    assert!(
+        ended["metadata"]["managedFields"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|one| one["manager"] == "pod-safety"),
+        "{ended}"
+    );
+}
+
+pub(super) async fn a_withdrawn_eviction_is_canceled_and_asked_for_again(plane: &ControlPlane) {
+    let tenant = Tenant::new(plane, "withdrawn").await;
+    let uid = tenant.pod("p", responders(&[(APP, 10_000)])).await;
+    tenant.ask("r", "p", &uid, ASKS).await;
+    tenant.until_state("pod-1-p", APP, "Active").await;
+    tenant.report("pod-1-p", APP, false).await;
+    tenant.intent("r", "Withdrawn").await;
+    let canceled = tenant.until_says("evictions", "pod-1-p", "Failed=True/CanceledDueToNoRequesters").await;
+    assert_eq!(entry(&canceled, "targetResponders", APP)["state"], "Canceled", "{canceled}");
+    tenant.until_says("evictionrequests", "r", "Failed=True/CanceledDueToNoRequesters").await;
+    // Again by the same request, and then by another.
+    tenant.intent("r", "Eviction").await;
+    tenant.until_state("pod-2-p", APP, "Active").await;
+    tenant.until_says("evictionrequests", "r", "Failed=False/AwaitingEviction").await;
+    tenant.intent("r", "Withdrawn").await;
+    tenant.until_says("evictions", "pod-2-p", "Failed=True/CanceledDueToNoRequesters").await;
+    tenant.ask("s", "p", &uid, "example.com/too").await;
+    let third = tenant.until_state("pod-3-p", APP, "Active").await;
+    assert_eq!(entry(&third, "requesters", "example.com/too")["intent"], "Eviction", "{third}");
+    tenant.phase("p", "Succeeded").await;
+    tenant.until_says("evictions", "pod-3-p", "TargetEvicted=True/PodTerminal").await;
+}
+
+/// Complete without termination: the next one has its turn, and in the end a new Eviction follows.
+pub(super) async fn responders_have_their_turns_and_the_next_eviction_follows(plane: &ControlPlane) {
+    let tenant = Tenant::new(plane, "turns").await;
+    // The API server's own evictor declines pods of DaemonSets.
+    let owner = json!([{ "apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "11111111-2222-4333-8444-555555555556", "controller": true }]);
+    let mut object = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "p", "ownerReferences": owner }, "spec": responders(&[(APP, 10_000), (OTHER, 5_000)]) });
+    object["spec"]["containers"] = json!([{ "name": "main", "image": "registry.example/main:1" }]);
+    let uid = tenant.create("pods", &object).await["metadata"]["uid"].as_str().unwrap().to_owned();
+    tenant.ask("r", "p", &uid, ASKS).await;
+    tenant.until_state("pod-1-p", APP, "Active").await;
+    tenant.report("pod-1-p", APP, true).await;
+    let second = tenant.until_state("pod-1-p", OTHER, "Active").await;
+    assert_eq!(entry(&second, "targetResponders", APP)["state"], "Completed", "{second}");
+    tenant.report("pod-1-p", OTHER, true).await;
+    let failed = tenant.until_says("evictions", "pod-1-p", "Failed=True/NoFurtherResponder").await;
+    let said = entry(&failed, "responders", EVICTOR);
+    assert!(said["message"].as_str().unwrap().contains("DaemonSet"), "{said}");
+    tenant.until_says("evictionrequests", "r", "Failed=True/NoFurtherResponder").await;
+    let next = tenant.until_state("pod-2-p", APP, "Active").await;
+    let at = |object: &Value, pointer: &str| -> Timestamp {
+        object.pointer(pointer).unwrap().as_str().unwrap().parse().unwrap()
+    };
+    let waited = at(&next, "/metadata/creationTimestamp")
+        .duration_since(at(&failed, "/status/conditions/0/lastTransitionTime"));
+    assert!(waited.as_secs() >= 19, "it backs off: {waited}");
+    tenant.phase("p", "Succeeded").await;
+    tenant.until_says("evictionrequests", "r", "TargetEvicted=True/PodTerminal").await;
+}
+
+/// `TestResponderEviction`: stalls with attempts, then goes on as soon as the budget allows.
+pub(super) async fn a_budget_stalls_an_eviction_until_it_opens(plane: &ControlPlane) {
+    let tenant = Tenant::new(plane, "stalls").await;
+    let uid = tenant.pod("p", json!({})).await;
+    tenant.phase("p", "Running").await;
+    let spec = |count: i32| json!({ "minAvailable": count, "selector": { "matchLabels": { "app": "p" } } });
+    budgets::put(&tenant.api, "stalls", "b", &spec(1)).await.unwrap();
+    tenant.ask("r", "p", &uid, ASKS).await;
+    let stalled = tenant.until_message("pod-1-p", EVICTOR, "(attempts=").await;
+    let said = entry(&stalled, "responders", EVICTOR)["message"].as_str().unwrap().to_owned();
+    assert!(said.starts_with("Budget"), "{said}");
+    tenant.until_message("pod-1-p", EVICTOR, "(attempts=2").await;
+    assert!(tenant.get("pods", "p").await.unwrap()["metadata"].get("deletionTimestamp").is_none());
+    budgets::put(&tenant.api, "stalls", "b", &spec(0)).await.unwrap();
+    tenant.until_gone("p").await;
+    tenant.until_says("evictionrequests", "r", "TargetEvicted=True/PodDeleted").await;
+}
