@@ -24,6 +24,7 @@
 //! | `corroborate` | a second fact, which only refutes |
 //! | `drain` | the soft remedy of a node that still reports: a cordon, and evictions |
 //! | [`cordon`], [`evict`] | the two requests of it, which people use too |
+//! | [`requests`] | evictions that people request, and how far they are |
 //! | [`unchanged`] | a read and a write, done anew when the object was changed between the two |
 //! | `contradict` | what follows when the kubelet of a node that was proved off reports |
 //! | `news` | Events about devices |
@@ -70,6 +71,7 @@ mod orders;
 mod policy;
 mod remediation;
 mod render;
+pub mod requests;
 mod secrets;
 mod step;
 mod storage;

@@ -23,6 +23,8 @@ pub use maintain::{
 pub use pause::{Scope, pause, paused, resume};
 pub use watchdog::{Promise, Watchdog, has_passed, promise, revoke};
 
+pub use pod_safety_fence::requests;
+
 use pod_safety_fence::incident_name;
 use pod_safety_fence::witness::{look, nonsense};
 use pod_safety_proof::Look;

@@ -42,8 +42,8 @@ pub use messages::{
 };
 pub use meta::{MapKey, ObjectMeta, OnlyMeta, OwnerReference, Presence};
 pub use placement::{
-    Container, NodeRoom, NodeRoomSpec, NodeRoomStatus, PodNeeds, PodNeedsSpec, Quantity, Resources, Volume,
-    VolumeSource,
+    Container, NodeRoom, NodeRoomSpec, NodeRoomStatus, PodNeeds, PodNeedsSpec, Quantity, Resources,
+    Responder, Volume, VolumeSource,
 };
 pub use policy::{
     Budget, BudgetSpec, BudgetStatus, Condition, IntOrString, LabelRequirement, LabelSelector, ResourceList,

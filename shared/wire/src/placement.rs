@@ -40,6 +40,20 @@ message! {
         overhead: BTreeMap<String, Quantity> = [btree_map = "string, message", tag = "32"] serde[deserialize_with = "null_is_empty_map"];
         /// Rules about its likes.
         topology_spread_constraints: Vec<Presence> = [message, repeated, tag = "33"] serde[deserialize_with = "null_is_empty"];
+        /// It is scheduled with others, as a gang.
+        scheduling_group: Option<Presence> = [message, optional, tag = "43"];
+        /// Who is asked before it is evicted by an EvictionRequest.
+        eviction_responders: Vec<Responder> = [message, repeated, tag = "44"] serde[deserialize_with = "null_is_empty"];
+    }
+}
+
+message! {
+    /// One of `spec.evictionResponders`.
+    Responder {
+        /// Who.
+        name: Option<String> = [string, optional, tag = "1"];
+        /// The highest is asked first.
+        priority: Option<i32> = [int32, optional, tag = "2"];
     }
 }
 
@@ -159,6 +173,8 @@ mod tests {
                 "tolerations": [{ "key": "k", "operator": "Exists", "effect": "NoSchedule" }],
                 "overhead": { "cpu": "1" },
                 "topologySpreadConstraints": [{ "maxSkew": 1 }],
+                "schedulingGroup": { "podGroupName": "g" },
+                "evictionResponders": [{ "name": "example.com/move", "priority": 10000 }],
             },
         });
         let read: PodNeeds = serde_json::from_value(object).unwrap();
@@ -170,6 +186,10 @@ mod tests {
         let texts: Vec<_> = requests.values().map(|one| one.text.as_deref().unwrap()).collect();
         assert_eq!(texts, ["500m", "1Gi", "1"]);
         assert!(spec.affinity.is_some() && spec.topology_spread_constraints.len() == 1);
+        assert_eq!(
+            (spec.scheduling_group.is_some(), spec.eviction_responders[0].priority),
+            (true, Some(10_000))
+        );
     }
 
     #[test]

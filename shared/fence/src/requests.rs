@@ -1,0 +1,466 @@
+//! EvictionRequests and Evictions of Kubernetes' Eviction API (`lifecycle.k8s.io/v1alpha1`, KEP-4563), as people ask with them and
+//! read them.
+//!
+//! Danger note: nothing here is evidence. `TargetEvicted` with the reason `PodTerminal` follows from a phase, which everybody can
+//! write who may write the status of pods.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::client::{ApiError, Call, Connection, Method, WriteCall as _};
+use crate::model::PodKey;
+
+/// The group and version.
+const GROUP: &str = "/apis/lifecycle.k8s.io/v1alpha1";
+
+/// As whom `drain` asks.
+pub const DRAIN: &str = "pod-safety.dev/drain";
+/// As whom `maintain` asks.
+pub const MAINTAIN: &str = "pod-safety.dev/maintain";
+/// As whom people ask with this program.
+pub const OURS: [&str; 2] = [DRAIN, MAINTAIN];
+
+/// The label of our requests: the node that is drained. Of a longer name than a label holds, an annotation has all.
+pub const NODE_LABEL: &str = "pod-safety.dev/node";
+
+/// A label has no longer value.
+const LONGEST_VALUE: usize = 63;
+
+/// The responder that evicts as `pods/eviction` does. It is behind all others.
+pub const EVICTOR: &str = "imperative-eviction.k8s.io/evictor";
+
+/// So long after its last sign an active responder has lost its turn (`ResponderHeartbeatDeadline`).
+pub const SILENT_AFTER: Duration = Duration::from_secs(20 * 60);
+
+/// What objects say of themselves.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Meta {
+    /// The namespace.
+    pub namespace: String,
+    /// The name.
+    pub name: String,
+    /// The identity.
+    pub uid: String,
+    /// The number of its last change by people.
+    pub generation: i64,
+    /// When it was created.
+    pub creation_timestamp: Option<Timestamp>,
+    /// Since when it has been deleted, if it is.
+    pub deletion_timestamp: Option<Timestamp>,
+    /// What keeps it although it is deleted.
+    pub finalizers: Vec<String>,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// Its annotations.
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// Which pod is to go.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Target {
+    /// The pod.
+    pub pod: TargetPod,
+}
+
+/// A pod by its name and its identity.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct TargetPod {
+    /// The name.
+    pub name: String,
+    /// The identity.
+    pub uid: String,
+}
+
+/// A condition.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Condition {
+    /// `Failed` or `TargetEvicted`.
+    pub r#type: String,
+    /// `True`, `False` or `Unknown`.
+    pub status: String,
+    /// Why, in one word.
+    pub reason: String,
+    /// Why, in a sentence.
+    pub message: String,
+    /// Since when.
+    pub last_transition_time: Option<Timestamp>,
+}
+
+/// The condition of this type, if it is True.
+fn holds<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Condition> {
+    conditions.iter().find(|one| one.r#type == kind && one.status == "True")
+}
+
+/// An EvictionRequest.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct EvictionRequest {
+    /// What it says of itself.
+    pub metadata: Meta,
+    /// What is asked.
+    pub spec: RequestSpec,
+    /// How far it is.
+    pub status: RequestStatus,
+}
+
+/// What is asked.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct RequestSpec {
+    /// Which pod is to go.
+    pub target: Target,
+    /// Who asks.
+    pub requester: String,
+    /// `Eviction` or `Withdrawn`.
+    pub intent: String,
+}
+
+/// How far it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RequestStatus {
+    /// What came of it.
+    pub conditions: Vec<Condition>,
+    /// Which generation a controller has seen; none: nobody has looked at it.
+    pub observed_generation: Option<i64>,
+}
+
+impl EvictionRequest {
+    /// Whether it still asks.
+    #[must_use]
+    pub fn asks(&self) -> bool {
+        self.spec.intent == "Eviction" && self.metadata.deletion_timestamp.is_none()
+    }
+
+    /// Whether a controller has looked at it since it was changed.
+    #[must_use]
+    pub fn is_observed(&self) -> bool {
+        self.status.observed_generation.is_some_and(|seen| seen >= self.metadata.generation)
+    }
+
+    /// That it failed, and why.
+    #[must_use]
+    pub fn failed(&self) -> Option<&Condition> {
+        holds(&self.status.conditions, "Failed")
+    }
+
+    /// That its pod is gone or is called finished.
+    #[must_use]
+    pub fn evicted(&self) -> Option<&Condition> {
+        holds(&self.status.conditions, "TargetEvicted")
+    }
+
+    /// Whether it is one of those that people ask with by this program.
+    #[must_use]
+    pub fn is_ours(&self) -> bool {
+        OURS.contains(&&*self.spec.requester)
+    }
+
+    /// Which node is drained; empty: it does not say.
+    #[must_use]
+    pub fn node(&self) -> &str {
+        let Meta { labels, annotations, .. } = &self.metadata;
+        annotations.get(NODE_LABEL).or_else(|| labels.get(NODE_LABEL)).map_or("", String::as_str)
+    }
+}
+
+/// An Eviction: the one for a pod, whoever asked for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct EvictionOfPod {
+    /// What it says of itself.
+    pub metadata: Meta,
+    /// Which pod.
+    pub spec: EvictionSpec,
+    /// How far it is.
+    pub status: EvictionStatus,
+}
+
+/// Which pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct EvictionSpec {
+    /// Which pod is to go.
+    pub target: Target,
+}
+
+/// How far an Eviction is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct EvictionStatus {
+    /// What came of it.
+    pub conditions: Vec<Condition>,
+    /// Who asked, and asks.
+    pub requesters: Vec<Requester>,
+    /// Whose turn it is.
+    pub target_responders: Vec<Turn>,
+    /// What responders say.
+    pub responders: Vec<Report>,
+}
+
+/// Who asked.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Requester {
+    /// The name.
+    pub name: String,
+    /// `Eviction` or `Withdrawn`.
+    pub intent: String,
+}
+
+/// The turn of a responder.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Turn {
+    /// The name.
+    pub name: String,
+    /// The highest is first.
+    pub priority: i32,
+    /// `Inactive`, `Active`, `Completed`, `Interrupted` or `Canceled`.
+    pub state: String,
+}
+
+/// What a responder says.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Report {
+    /// The name.
+    pub name: String,
+    /// When its turn began.
+    pub start_time: Option<Timestamp>,
+    /// When it last said that it works.
+    pub heartbeat_time: Option<Timestamp>,
+    /// When it expects to be done.
+    pub expected_completion_time: Option<Timestamp>,
+    /// When it was done.
+    pub completion_time: Option<Timestamp>,
+    /// What it does.
+    pub message: String,
+}
+
+impl EvictionOfPod {
+    /// That it failed, and why.
+    #[must_use]
+    pub fn failed(&self) -> Option<&Condition> {
+        holds(&self.status.conditions, "Failed")
+    }
+
+    /// That the pod is gone or is called finished.
+    #[must_use]
+    pub fn evicted(&self) -> Option<&Condition> {
+        holds(&self.status.conditions, "TargetEvicted")
+    }
+
+    /// Whose turn it is, and what it says.
+    #[must_use]
+    pub fn active(&self) -> Option<(&Turn, &Report)> {
+        let turn = self.status.target_responders.iter().find(|turn| turn.state == "Active")?;
+        Some((turn, self.report(&turn.name)?))
+    }
+
+    /// What this responder says.
+    #[must_use]
+    pub fn report(&self, name: &str) -> Option<&Report> {
+        self.status.responders.iter().find(|report| report.name == name)
+    }
+
+    /// The turns in their order.
+    #[must_use]
+    pub fn turns(&self) -> Vec<&Turn> {
+        let mut turns: Vec<&Turn> = self.status.target_responders.iter().collect();
+        turns.sort_by(|one, other| order((one.priority, &one.name), (other.priority, &other.name)));
+        turns
+    }
+}
+
+impl Report {
+    /// When it lost or loses its turn, unless it says something before.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Timestamp> {
+        self.heartbeat_time.or(self.start_time)?.checked_add(SILENT_AFTER).ok()
+    }
+}
+
+/// The order of responders by priority and name (`SortTargetResponders`): the highest priority, then the domain by its labels from
+/// the right, then the key.
+#[must_use]
+pub fn order(one: (i32, &str), other: (i32, &str)) -> std::cmp::Ordering {
+    let parts = |name: &str| {
+        let (domain, key) = name.split_once('/').unwrap_or(("", name));
+        (domain.rsplit('.').map(str::to_owned).collect::<Vec<_>>(), key.to_owned())
+    };
+    other.0.cmp(&one.0).then_with(|| parts(one.1).cmp(&parts(other.1)))
+}
+
+/// Whether the API server has EvictionRequests.
+///
+/// # Errors
+/// It could not say.
+pub async fn served(connection: &Connection) -> Result<bool, ApiError> {
+    match connection.send(Call::get(GROUP).whole()).await {
+        Ok(raw) => {
+            let all = raw.whole().map_err(ApiError::Undecodable)?;
+            let resources = all["resources"].as_array();
+            Ok(resources.is_some_and(|all| all.iter().any(|one| one["name"] == "evictionrequests")))
+        }
+        // Who may not discover it cannot use it either.
+        Err(error) if matches!(error.code(), Some(403 | 404)) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// The items of a list, as far as they can be read. None: the API server does not have the kind.
+async fn list<T: serde::de::DeserializeOwned>(
+    connection: &Connection,
+    namespace: Option<&str>,
+    plural: &str,
+    selector: &str,
+) -> Result<Option<Vec<T>>, ApiError> {
+    let within = namespace.map(|namespace| format!("/namespaces/{namespace}")).unwrap_or_default();
+    let selector = if selector.is_empty() { String::new() } else { format!("?labelSelector={selector}") };
+    match connection.items(&format!("{GROUP}{within}/{plural}{selector}")).await {
+        Ok(items) => {
+            Ok(Some(items.into_iter().filter_map(|item| serde_json::from_value(item).ok()).collect()))
+        }
+        Err(error) if error.code() == Some(404) => Ok(None),
+        // Authorization comes first: also for kinds that are not there.
+        Err(error) if error.code() == Some(403) && !served(connection).await? => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The EvictionRequests with these labels. None: the API server does not have the kind.
+///
+/// # Errors
+/// They could not be read.
+pub async fn requests(
+    connection: &Connection,
+    namespace: Option<&str>,
+    selector: &str,
+) -> Result<Option<Vec<EvictionRequest>>, ApiError> {
+    list(connection, namespace, "evictionrequests", selector).await
+}
+
+/// The Evictions with these labels. None: the API server does not have the kind.
+///
+/// # Errors
+/// They could not be read.
+pub async fn evictions(
+    connection: &Connection,
+    namespace: Option<&str>,
+    selector: &str,
+) -> Result<Option<Vec<EvictionOfPod>>, ApiError> {
+    list(connection, namespace, "evictions", selector).await
+}
+
+/// The value of [`NODE_LABEL`] for a node: its name, or as much of it as a label holds.
+fn node_label(node: &str) -> &str {
+    let cut = node.get(..LONGEST_VALUE).unwrap_or(node);
+    cut.trim_end_matches(['.', '-'])
+}
+
+/// The requests of a drain of this node, whoever of us asked.
+///
+/// # Errors
+/// They could not be read.
+pub async fn requests_of(connection: &Connection, node: &str) -> Result<Vec<EvictionRequest>, ApiError> {
+    let selector = format!("{NODE_LABEL}={}", node_label(node));
+    let mut all = requests(connection, None, &selector).await?.unwrap_or_default();
+    all.retain(|request| request.is_ours() && request.node() == node);
+    Ok(all)
+}
+
+/// The name of a request: the same for each try.
+#[must_use]
+pub fn name_of(requester: &str, pod: &PodKey) -> String {
+    format!("{}-{}", requester.replace(".dev/", "-"), pod.uid)
+}
+
+fn path(namespace: &str, name: &str) -> String {
+    format!("{GROUP}/namespaces/{namespace}/evictionrequests/{name}")
+}
+
+/// Asks for the eviction of a pod. One that was asked for before, and withdrawn, is asked for again.
+///
+/// # Errors
+/// It could not be written, or another object has the name.
+pub async fn request(
+    connection: &Connection,
+    requester: &str,
+    node: &str,
+    pod: &PodKey,
+) -> Result<(), ApiError> {
+    let name = name_of(requester, pod);
+    let label = node_label(node);
+    let annotations = if label == node { json!({}) } else { json!({ NODE_LABEL: node }) };
+    let body = json!({
+        "apiVersion": "lifecycle.k8s.io/v1alpha1",
+        "kind": "EvictionRequest",
+        "metadata": { "namespace": pod.namespace, "name": name, "labels": { NODE_LABEL: label }, "annotations": annotations },
+        "spec": {
+            "target": { "pod": { "name": pod.name, "uid": pod.uid } },
+            "requester": requester,
+            "intent": "Eviction",
+        },
+    });
+    let all = format!("{GROUP}/namespaces/{}/evictionrequests", pod.namespace);
+    let taken = match connection.send(Call::write(Method::Post, all, &body)).await {
+        Ok(_) => return Ok(()),
+        Err(error) if error.code() == Some(409) => error,
+        Err(error) => return Err(error),
+    };
+    let raw = connection.send(Call::get(path(&pod.namespace, &name)).whole()).await?;
+    let there = raw.whole().map_err(ApiError::Undecodable)?;
+    let there: EvictionRequest = serde_json::from_value(there).unwrap_or_default();
+    let same = there.spec.requester == requester && there.spec.target.pod.uid == pod.uid.to_string();
+    match (same, there.asks()) {
+        (true, true) => Ok(()),
+        (true, false) if there.metadata.deletion_timestamp.is_none() => {
+            set(connection, &there, "Eviction").await
+        }
+        (true | false, _) => Err(taken),
+    }
+}
+
+async fn set(connection: &Connection, request: &EvictionRequest, intent: &str) -> Result<(), ApiError> {
+    let EvictionRequest { metadata, .. } = request;
+    let body = json!({ "metadata": { "uid": metadata.uid }, "spec": { "intent": intent } });
+    let path = path(&metadata.namespace, &metadata.name);
+    connection.send(Call::write(Method::Merge, path, &body)).await.map(drop)
+}
+
+/// Withdraws a request. One that is gone needs none.
+///
+/// # Errors
+/// It could not be written.
+pub async fn withdraw_request(connection: &Connection, request: &EvictionRequest) -> Result<(), ApiError> {
+    match set(connection, request, "Withdrawn").await {
+        Err(error) if error.is_not_found() => Ok(()),
+        done => done,
+    }
+}
+
+/// Deletes a request: this one, and no other of its name.
+///
+/// # Errors
+/// It could not be deleted.
+pub async fn delete_request(connection: &Connection, request: &EvictionRequest) -> Result<(), ApiError> {
+    let EvictionRequest { metadata, .. } = request;
+    let body = json!({ "preconditions": { "uid": metadata.uid } });
+    let path = path(&metadata.namespace, &metadata.name);
+    match connection.send(Call::write(Method::Delete, path, &body)).await {
+        Err(error) if error.is_not_found() || error.code() == Some(409) => Ok(()),
+        done => done.map(drop),
+    }
+}
+
+#[cfg(test)]
+mod tests;
