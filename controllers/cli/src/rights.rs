@@ -21,7 +21,7 @@ pub(crate) const VIEW: &str = "pod-safety-view";
 pub(crate) const TABLE: [Rights; 15] = [
     Rights {
         commands: &["status", "explain", "timeline"],
-        takes: "`list` pods, nodes, poddisruptionbudgets, deployments, replicasets, statefulsets, replicationcontrollers, the leases of `kube-node-lease`, events, volumeattachments, and the custom resources of pod-safety.dev; `get` the lease `kube-system/pod-safety`, and the `scale` of custom kinds",
+        takes: "`list` pods, nodes, poddisruptionbudgets, deployments, replicasets, statefulsets, replicationcontrollers, the leases of `kube-node-lease`, events, volumeattachments, evictionrequests and evictions where the API server has them, and the custom resources of pod-safety.dev; `get` the lease `kube-system/pod-safety`, and the `scale` of custom kinds",
         role: None,
     },
     Rights { commands: &["resolve"], takes: "`get` the namespace; `list` everything in it", role: None },
@@ -43,7 +43,7 @@ pub(crate) const TABLE: [Rights; 15] = [
     },
     Rights {
         commands: &["drain"],
-        takes: "`get` nodes; `get` and `list` pods; `create` pods/eviction, for dry runs too. For the rest of the plan: `list` nodes, `get` daemonsets, and those of `explain pdb` in all namespaces",
+        takes: "`get` nodes; `get` and `list` pods; `create` pods/eviction, for dry runs too; of evictionrequests, where the API server has them, `list`, `create`, `patch` and `delete`. For the rest of the plan: `list` nodes, `get` daemonsets, and those of `explain pdb` in all namespaces",
         role: None,
     },
     Rights {

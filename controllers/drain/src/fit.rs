@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use pod_safety_shared::authority::people::requests::order;
 use pod_safety_shared::cache::{Lookup, View};
 use pod_safety_shared::model::{DEFAULT_GRACE, Pod, Readiness, Uid};
 use pod_safety_shared::wire;
@@ -54,6 +55,10 @@ pub struct Needs {
     pub empty_dir: bool,
     /// It has rules or volumes that are not looked at here.
     pub unseen: bool,
+    /// It is scheduled with others, as a gang: no EvictionRequest evicts it.
+    pub gang: bool,
+    /// Who is asked before it is evicted by an EvictionRequest, in that order.
+    pub responders: Vec<String>,
 }
 
 impl Needs {
@@ -70,6 +75,8 @@ impl Needs {
             empty_dir: has(|source| source.empty_dir.is_some()),
             unseen: rules || requests.is_none() || has(|source| source.persistent_volume_claim.is_some()),
             requests: requests.unwrap_or_default(),
+            gang: spec.scheduling_group.is_some(),
+            responders: in_order(&spec.eviction_responders),
             grace: spec.termination_grace_period_seconds.unwrap_or(DEFAULT_GRACE).max(1),
             node_selector: spec.node_selector,
             tolerations: spec.tolerations,
@@ -90,6 +97,14 @@ impl Needs {
     fn tolerates(&self, taint: &wire::Taint) -> bool {
         self.tolerations.iter().any(|toleration| bears(toleration, taint))
     }
+}
+
+/// The names of responders in their order.
+fn in_order(responders: &[wire::Responder]) -> Vec<String> {
+    let of = |one: &wire::Responder| (one.priority.unwrap_or_default(), one.name.clone().unwrap_or_default());
+    let mut all: Vec<(i32, String)> = responders.iter().map(of).collect();
+    all.sort_by(|one, other| order((one.0, &one.1), (other.0, &other.1)));
+    all.into_iter().map(|(_, name)| name).collect()
 }
 
 /// What the scheduler adds up (`PodRequests`): the containers beside each other, or

@@ -9,7 +9,8 @@
 //!
 //! **Invariants.** Nothing is deleted, only evicted. What would lose data or would
 //! not come back goes only with a person's consent; what may run although it is
-//! called finished does not go at all; what cannot be read is not passed over.
+//! called finished does not go at all; what cannot be read is not passed over. What
+//! an EvictionRequest says is no evidence: that a pod is gone is read of the pod.
 
 mod action;
 mod apart;
@@ -17,13 +18,15 @@ mod cluster;
 mod fit;
 mod plan;
 mod quantity;
+mod requests;
 mod rights;
 mod work;
 
 pub use action::{Action, Consent};
 pub use cluster::{Cluster, DaemonSet};
 pub use fit::{Needs, Place, Room, Rooms};
-pub use plan::{DryRun, Plan, Row, Summary, place, plan};
+pub use plan::{DryRun, Plan, Row, Summary, Way, place, plan};
+pub use requests::{Asker, Withdrawn, withdraw};
 pub use rights::{lacked, lacking_for_drain, right};
 pub use work::{Count, Line, Outcome, Tone, Work};
 

@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use pod_safety_explain::{Arithmetic, RefusedBy, Verdict, Would, explain, owner_of, would};
+use pod_safety_shared::authority::people::requests::SILENT_AFTER;
 use pod_safety_shared::authority::{Evicted, NotEvicted};
 use pod_safety_shared::cache::Lookup;
 use pod_safety_shared::model::{Budget, BudgetKey, Kind, Pod, PodKey, Readiness, Uid};
@@ -12,7 +14,7 @@ use pod_safety_shared::record::error_chain;
 use super::action::{Action, Consent};
 use super::apart::apart;
 use super::cluster::{Cluster, DaemonSet};
-use super::fit::{Place, Rooms};
+use super::fit::{Needs, Place, Rooms};
 
 /// What the API server said to a dry run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +56,34 @@ pub struct Row {
     pub place: Option<Place>,
     /// Its successor may come back to the node, for it tolerates the cordon.
     pub may_come_back: bool,
+    /// How its eviction can be asked for.
+    pub way: Way,
+}
+
+/// How an eviction can be asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// By an EvictionRequest. These responders are asked first, in this order.
+    Request(Vec<String>),
+    /// By `pods/eviction` alone, and why.
+    Direct(&'static str),
+}
+
+impl Way {
+    /// Responders of a pod, if its eviction can be requested.
+    #[must_use]
+    pub fn responders(&self) -> &[String] {
+        match self {
+            Self::Request(responders) => responders,
+            Self::Direct(_) => &[],
+        }
+    }
+
+    /// For how long they may stay silent, all together.
+    #[must_use]
+    pub fn worst_wait(&self) -> Duration {
+        SILENT_AFTER * u32::try_from(self.responders().len()).unwrap_or(u32::MAX)
+    }
 }
 
 /// What becomes of a node's pods.
@@ -68,6 +98,8 @@ pub struct Plan {
     pub rows: Vec<Row>,
     /// Pods of the cluster that cannot be read: they may be on this node.
     pub unreadable: usize,
+    /// Evictions are requested first, because the API server has EvictionRequests.
+    pub requests: bool,
     /// How much the budgets allow now, and with every pod healthy.
     allows: BTreeMap<BudgetKey, (i32, i32)>,
 }
@@ -104,7 +136,7 @@ pub fn plan(node: &str, cluster: &Cluster<'_>, consent: &Consent) -> Plan {
     let node_ready =
         matches!(cluster.view.node(node), Lookup::Known(known) if known.readiness == Readiness::Ready);
     let (rows, allows) = (Vec::new(), BTreeMap::new());
-    let mut plan = Plan { node: node.to_owned(), node_ready, rows, unreadable, allows };
+    let mut plan = Plan { node: node.to_owned(), node_ready, rows, unreadable, requests: false, allows };
     for pod in pods {
         let row = plan.row(pod, cluster, consent);
         plan.rows.push(row);
@@ -139,6 +171,7 @@ impl Plan {
             dry_run: None,
             place: None,
             may_come_back: false,
+            way: way(pod, needs),
         };
         if let Some((action, reason, why)) = apart(pod, cluster, consent, &row.owner) {
             (row.action, row.reason, row.why) = (action, reason, why);
@@ -361,6 +394,19 @@ impl Row {
     #[must_use]
     pub const fn is_tried(&self) -> bool {
         matches!(self.action, Action::Evict | Action::Wait | Action::Blocked)
+    }
+}
+
+/// What no EvictionRequest evicts is evicted directly.
+fn way(pod: &Pod, needs: Option<&Needs>) -> Way {
+    match needs {
+        _ if pod.mirror => Way::Direct("a mirror pod"),
+        _ if pod.controller.as_ref().is_some_and(|owner| owner.is_daemon_set()) => {
+            Way::Direct("a pod of a DaemonSet")
+        }
+        None => Way::Direct("a pod whose responders cannot be read"),
+        Some(needs) if needs.gang => Way::Direct("a member of a gang"),
+        Some(needs) => Way::Request(needs.responders.clone()),
     }
 }
 

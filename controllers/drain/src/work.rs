@@ -2,6 +2,8 @@
 //! others together; nobody is asked before it makes sense, and a pod that waits
 //! stands before no other.
 
+mod requested;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -11,7 +13,7 @@ use pod_safety_shared::model::{BudgetKey, PodKey, Uid};
 use pod_safety_shared::record::error_chain;
 
 use super::action::Action;
-use super::plan::Row;
+use super::plan::{Row, Way};
 
 /// The longest pause before a budget is asked again: it is worth a request, for the
 /// pod that it waits for may be Ready by now.
@@ -28,6 +30,8 @@ const UNANSWERED: &str = "its eviction was in progress, so it may terminate";
 enum State {
     /// To be evicted, not before then.
     Waits(Mono),
+    /// An EvictionRequest for it was sent then; whether a controller has looked at it.
+    Requested(Mono, bool),
     /// It ends.
     Ends,
     /// It went.
@@ -43,6 +47,8 @@ struct Item {
     state: State,
     /// Its eviction was sent and is not answered yet.
     asked: bool,
+    /// Its eviction is requested, and not sent.
+    by_request: bool,
     pause: Duration,
     /// Since when its eviction has failed in a way that may never end.
     fails_since: Option<Mono>,
@@ -85,6 +91,7 @@ pub enum Outcome {
 #[derive(Clone, Debug, Default)]
 pub struct Work {
     items: Vec<Item>,
+    requests: requested::Requests,
 }
 
 /// How many pods are where.
@@ -133,6 +140,7 @@ impl Work {
                 lane: row.budget.clone(),
                 state,
                 asked: false,
+                by_request: self.requests.are_sent && matches!(row.way, Way::Request(_)),
                 pause: Duration::ZERO,
                 fails_since: None,
                 said: said.to_owned(),
@@ -146,8 +154,8 @@ impl Work {
         let asked = self.items.iter().filter(|item| item.asked).filter_map(|item| item.lane.as_ref());
         let mut lanes: BTreeSet<&BudgetKey> = asked.collect();
         let waits = |(index, item): (usize, &'_ Item)| match item.state {
-            State::Waits(until) if !item.asked => Some((until, index)),
-            State::Waits(_) | State::Ends | State::Gone | State::Stopped(_) => None,
+            State::Waits(until) if !item.asked && !item.by_request => Some((until, index)),
+            State::Waits(_) | State::Requested(..) | State::Ends | State::Gone | State::Stopped(_) => None,
         };
         let mut waiting: Vec<(Mono, usize)> = self.items.iter().enumerate().filter_map(waits).collect();
         waiting.sort_unstable();
@@ -185,10 +193,10 @@ impl Work {
         self.items.iter().all(over)
     }
 
-    /// Whether some pod ends.
+    /// Whether some pod ends, or may without being asked by us.
     #[must_use]
     pub fn ends(&self) -> bool {
-        self.items.iter().any(|item| item.state == State::Ends)
+        self.items.iter().any(|item| matches!(item.state, State::Ends | State::Requested(..)))
     }
 
     /// An eviction was answered. Gives back a line about it, if it says something new.
@@ -241,7 +249,7 @@ impl Work {
         let text = (said != item.said).then(|| format!("pod/{} {said}", item.pod));
         item.said = said;
         let tone = match item.state {
-            State::Waits(_) => Tone::Attention,
+            State::Waits(_) | State::Requested(..) => Tone::Attention,
             State::Ends | State::Gone => Tone::Good,
             State::Stopped(_) => Tone::Bad,
         };
@@ -265,7 +273,7 @@ impl Work {
         let mut count = Count { all: self.items.len(), ..Count::default() };
         for item in &self.items {
             let of = match item.state {
-                State::Waits(_) => &mut count.waiting,
+                State::Waits(_) | State::Requested(..) => &mut count.waiting,
                 State::Ends => &mut count.ending,
                 State::Gone => &mut count.gone,
                 State::Stopped(_) => &mut count.stopped,
@@ -320,4 +328,4 @@ impl Work {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
-use pod_safety_drain::{Action, Consent, Line, Outcome, Row, Tone, Work};
+use pod_safety_drain::{Action, Asker, Consent, Line, Outcome, Row, Tone, Work};
 use pod_safety_shared::authority::{
     Cordoned, Evicted, Eviction, NotEvicted, cordon, cordon_as_read, evict, evict_as_read,
 };
@@ -59,6 +59,8 @@ pub(super) struct Apply {
     pub(super) said: Said,
     /// Turns of evictions, of all nodes.
     pub(super) evictions: Semaphore,
+    /// Who requests evictions, where that is possible.
+    pub(super) asker: Option<Asker>,
 }
 
 /// How the drain of a node ended.
@@ -101,7 +103,7 @@ impl OneNode<'_> {
         let env = &self.apply.session.env;
         let began = env.now();
         let up = env.clock.sleep_until(began + self.apply.timeout.unwrap_or(FOR_EVER));
-        let mut work = Work::default();
+        let mut work = if self.apply.asker.is_some() { Work::by_requests() } else { Work::default() };
         let done = tokio::select! {
             biased;
             exit = stopped => Ok(Drained { exit, came: 0 }),
@@ -143,6 +145,10 @@ impl OneNode<'_> {
                 self.apply.session.env.sleep(LOOK_EACH).await;
                 continue;
             }
+            if let Some(asker) = self.apply.asker {
+                let Session { connection, env } = &self.apply.session;
+                asker.tidy(connection, env, self.node, work).await;
+            }
             for row in &new {
                 self.tell(&Work::came(row, self.node, look.tolerates_cordon(&row.pod.uid)))?;
             }
@@ -171,6 +177,10 @@ impl OneNode<'_> {
         let (mut pause, mut look_at, mut is_read) = (FIRST_LOOK, None, false);
         let mut sent = FuturesUnordered::new();
         while !work.is_over() {
+            if let Some(asker) = self.apply.asker {
+                let lines = asker.round(&self.apply.session.connection, env, self.node, work).await;
+                self.tell_all(lines)?;
+            }
             for (index, pod) in work.due(env.now()) {
                 work.asked(index);
                 sent.push(async move { (index, self.evict(pod).await) });
@@ -184,7 +194,9 @@ impl OneNode<'_> {
                 continue;
             }
             self.apply.said.show(self.node, work.count())?;
-            let next = work.next_due().into_iter().chain(look).min().unwrap_or(env.now() + LOOK_EACH);
+            let asks = work.next_request(env.now());
+            let next = work.next_due().into_iter().chain(look).chain(asks).min();
+            let next = next.unwrap_or(env.now() + LOOK_EACH);
             let breath: Mono = env.now() + BREATH;
             tokio::select! {
                 biased;
@@ -250,6 +262,13 @@ impl OneNode<'_> {
             self.node
         );
         self.say(Tone::Attention, text)?;
+        if work.is_requested() {
+            let text = format!(
+                "what is requested goes on without this command; to withdraw it: pod-safety drain {} --withdraw",
+                self.node
+            );
+            self.say(Tone::Attention, text)?;
+        }
         Ok(exit)
     }
 

@@ -15,12 +15,13 @@ mod said;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use anyhow::bail;
-use clap::Args as ClapArgs;
-use pod_safety_drain::{Consent, Plan};
+use anyhow::{Context, bail};
+use clap::{Args as ClapArgs, ValueEnum};
+use pod_safety_drain::{Asker, Consent, Plan};
 use pod_safety_print::drains::{self as page, Live};
 use pod_safety_print::{Color, Paint};
 use pod_safety_shared::authority::Right;
+use pod_safety_shared::authority::people::requests;
 use pod_safety_shared::model::Kind;
 use tokio::sync::Semaphore;
 
@@ -51,6 +52,10 @@ pub struct Args {
 
     #[command(flatten)]
     consent: ConsentArgs,
+
+    /// Withdraw the EvictionRequests of drains of the nodes: their pods stay, unless they terminate already
+    #[arg(long, conflicts_with_all = ["apply", "output", "requests"])]
+    withdraw: bool,
 
     /// With --apply: begin even if pods of the cluster cannot be read, or no pod of a node may go now
     #[arg(long, requires = "apply")]
@@ -86,9 +91,52 @@ pub(super) struct ConsentArgs {
     /// Evict pods without a controller too: they do not come back
     #[arg(long)]
     evict_unmanaged: bool,
+
+    /// Whether evictions are requested by EvictionRequests, whose responders go first: auto does so where a controller answers
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t = Requests::Auto)]
+    requests: Requests,
+}
+
+/// Whether evictions are requested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Requests {
+    /// Where the API server has EvictionRequests and a controller answers them; else pods are evicted directly
+    Auto,
+    /// Pods are evicted directly
+    Never,
+    /// Pods are not evicted directly where it can be requested
+    Always,
+}
+
+impl Requests {
+    /// Who requests evictions on this API server, if somebody does.
+    pub(super) async fn asker(
+        self,
+        session: &Session,
+        requester: &'static str,
+    ) -> anyhow::Result<Option<Asker>> {
+        if self == Self::Never {
+            return Ok(None);
+        }
+        let served = requests::served(&session.connection).await.context("asking for EvictionRequests")?;
+        if self == Self::Always && !served {
+            bail!(
+                "--requests=always: this API server has no EvictionRequests (lifecycle.k8s.io/v1alpha1, Kubernetes 1.37 with the feature gate EvictionRequestAPI). Leave the flag out to evict directly"
+            );
+        }
+        Ok(served.then_some(Asker { requester, only: self == Self::Always }))
+    }
 }
 
 impl ConsentArgs {
+    pub(super) async fn asker(
+        &self,
+        session: &Session,
+        requester: &'static str,
+    ) -> anyhow::Result<Option<Asker>> {
+        self.requests.asker(session, requester).await
+    }
+
     pub(super) fn consent(&self) -> Consent {
         Consent {
             skip: self.skip.iter().cloned().collect(),
@@ -116,9 +164,13 @@ impl Args {
             return self.carry_out(session, consent, paint).await;
         }
         let nodes = self.chosen(&session).await?;
+        if self.withdraw {
+            return withdraw(&session, &nodes).await;
+        }
+        let asker = self.consent.asker(&session, requests::DRAIN).await?;
         let look = Look::at(&session, &nodes).await?;
         look.say_what_is_not_there(&nodes, &consent);
-        let (plans, missing) = plans(&session, &look, &nodes, &consent).await;
+        let (plans, missing) = plans(&session, &look, &nodes, &consent, asker).await;
         let page = || session.headed(&page::page(&plans, &missing, &page::next(&plans), paint));
         match plans.as_slice() {
             [plan] => self.output.print(&page::Document::of(plan, &missing, session.target()), page)?,
@@ -141,6 +193,7 @@ impl Args {
 
     async fn carry_out(self, session: Session, consent: Consent, paint: Paint) -> anyhow::Result<Exit> {
         let nodes = self.chosen(&session).await?;
+        let asker = self.consent.asker(&session, requests::DRAIN).await?;
         let look = Look::near(&session, &nodes).await?;
         look.say_what_is_not_there(&nodes, &consent);
         let plans: Vec<Plan> = nodes.iter().map(|node| look.plan(node, &consent)).collect();
@@ -148,7 +201,7 @@ impl Args {
         look.may_apply(&session, &plans).await?;
         let said = said::Said::of(Live::of_stdout(paint), paint, nodes.len());
         let (timeout, evictions) = (self.timeout, Semaphore::new(apply::EVICTIONS));
-        let apply = apply::Apply { session, consent, look, timeout, said, evictions };
+        let apply = apply::Apply { session, consent, look, timeout, said, evictions, asker };
         let Drained { exit, .. } = apply.run(&plans, self.parallel.into(), self.try_anyway).await?;
         if exit == Exit::Fine {
             let which = self.selector.map_or_else(|| nodes.join(" "), |labels| format!("-l {labels:?}"));
@@ -158,16 +211,33 @@ impl Args {
     }
 }
 
+/// Withdraws what was requested for nodes.
+async fn withdraw(session: &Session, nodes: &[String]) -> anyhow::Result<Exit> {
+    session.announce();
+    for node in nodes {
+        let done = pod_safety_drain::withdraw(&session.connection, &session.env, node);
+        let done = done.await.with_context(|| format!("withdrawing the requests for node {node}"))?;
+        super::print(&format!("node/{node} {}\n", page::withdrawn(&done)))?;
+    }
+    super::print(&format!(
+        "Nodes that are cordoned stay so; to undo: kubectl uncordon {}\n",
+        nodes.join(" ")
+    ))?;
+    Ok(Exit::Fine)
+}
+
 /// The plans by what was read, with the API server's answers. Gives back which rights are missing, too.
 async fn plans(
     session: &Session,
     look: &Look,
     nodes: &[String],
     consent: &Consent,
+    asker: Option<Asker>,
 ) -> (Vec<Plan>, Vec<Right>) {
     let (mut plans, mut missing) = (Vec::new(), Vec::new());
     for node in nodes {
         let mut plan = look.plan(node, consent);
+        plan.requests = asker.is_some();
         missing = look.ask(session, &mut plan).await;
         plans.push(plan);
     }
@@ -179,13 +249,14 @@ async fn plans(
 pub(super) async fn show(
     session: &Session,
     node: &str,
-    consent: &Consent,
+    args: &ConsentArgs,
     paint: Paint,
 ) -> anyhow::Result<Exit> {
-    let nodes = [node.to_owned()];
+    let (nodes, consent) = ([node.to_owned()], args.consent());
+    let asker = args.asker(session, requests::MAINTAIN).await?;
     let look = Look::at(session, &nodes).await?;
-    look.say_what_is_not_there(&nodes, consent);
-    let (plans, missing) = plans(session, &look, &nodes, consent).await;
+    look.say_what_is_not_there(&nodes, &consent);
+    let (plans, missing) = plans(session, &look, &nodes, &consent, asker).await;
     let next = plans.first().map(page::next_of_maintenance).unwrap_or_default();
     super::print(&page::page(&plans, &missing, &next, paint))?;
     Ok(exit_of(&plans))
@@ -195,14 +266,16 @@ pub(super) async fn show(
 pub(super) async fn apply(
     session: &Session,
     look: Look,
-    consent: Consent,
+    args: &ConsentArgs,
     paint: Paint,
     timeout: Duration,
     plan: Plan,
 ) -> anyhow::Result<Drained> {
     let said = said::Said::of(Live::of_stdout(paint), paint, 1);
-    let (session, timeout, evictions) = (session.clone(), Some(timeout), Semaphore::new(apply::EVICTIONS));
-    let apply = apply::Apply { session, consent, look, timeout, said, evictions };
+    let (timeout, evictions) = (Some(timeout), Semaphore::new(apply::EVICTIONS));
+    let asker = args.asker(session, requests::MAINTAIN).await?;
+    let (session, consent) = (session.clone(), args.consent());
+    let apply = apply::Apply { session, consent, look, timeout, said, evictions, asker };
     apply.run(&[plan], 1, false).await
 }
 

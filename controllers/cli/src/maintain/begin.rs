@@ -53,7 +53,7 @@ pub(super) async fn begin(work: &Work) -> anyhow::Result<Exit> {
 }
 
 async fn plan(work: &Work) -> anyhow::Result<Exit> {
-    let exit = drain::show(&work.session, &work.args.node, &work.args.consent.consent(), work.paint).await?;
+    let exit = drain::show(&work.session, &work.args.node, &work.args.consent, work.paint).await?;
     let off = if work.args.power_off {
         "its machine is switched off by its FencePolicy and kept off; "
     } else {
@@ -85,7 +85,7 @@ async fn empty(work: &Work, examined: &Examined) -> anyhow::Result<Exit> {
         &[(DRAIN_IN_PROGRESS, true, "AdminRequested"), (DRAINED, false, "AdminRequested")],
     )
     .await?;
-    let done = drain::apply(session, look, consent, work.paint, work.args.timeout, plan).await;
+    let done = drain::apply(session, look, &work.args.consent, work.paint, work.args.timeout, plan).await;
     let drained = done.as_ref().is_ok_and(|done| done.exit == Exit::Fine);
     let reason = if drained { "DrainCompleted" } else { "DrainStopped" };
     work.report(&examined.node, &[(DRAIN_IN_PROGRESS, false, reason), (DRAINED, drained, reason)]).await?;

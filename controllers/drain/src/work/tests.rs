@@ -12,7 +12,7 @@ use super::*;
 use crate::{Cluster, Consent, Needs, Plan, plan};
 
 /// Two pods of one budget and one of none, on a node.
-fn planned(names: &[(&str, &str)]) -> Plan {
+pub(crate) fn planned(names: &[(&str, &str)]) -> Plan {
     let world = World::listed();
     let mut needs = BTreeMap::new();
     for (name, app) in names {

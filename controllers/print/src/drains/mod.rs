@@ -1,6 +1,7 @@
 //! Plans of drains, for people and for programs, and what is said while one goes on (`live`).
 
 mod live;
+mod requests;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -16,6 +17,8 @@ use serde::Serialize;
 use crate::{API_VERSION, Paint, Tone};
 
 pub use live::Live;
+pub use requests::withdrawn;
+use requests::{RequestItem, asked};
 
 /// A plan for programs. Enums are words; text may change, fields may not.
 #[derive(Debug, Serialize)]
@@ -63,6 +66,9 @@ struct PodItem {
     /// Its successor may come back to the node: it tolerates the cordon.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     may_come_back: bool,
+    /// How it is asked for, where the API server has EvictionRequests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    request: Option<RequestItem>,
 }
 
 #[derive(Debug, Serialize)]
@@ -115,13 +121,13 @@ impl<'a> Document<'a> {
             verdict: if plan.is_clear() { "Clear" } else { "Blocked" },
             unreadable_pods: plan.unreadable,
             missing_rights: missing.iter().map(ToString::to_string).collect(),
-            pods: plan.rows.iter().map(PodItem::of).collect(),
+            pods: plan.rows.iter().map(|row| PodItem::of(row, plan.requests)).collect(),
         }
     }
 }
 
 impl PodItem {
-    fn of(row: &Row) -> Self {
+    fn of(row: &Row, requests: bool) -> Self {
         Self {
             namespace: row.pod.namespace.to_string(),
             name: row.pod.name.to_string(),
@@ -143,6 +149,7 @@ impl PodItem {
             }),
             goes_to: row.place.as_ref().map(PlaceItem::of),
             may_come_back: row.may_come_back,
+            request: (requests && row.is_tried()).then(|| RequestItem::of(&row.way)),
         }
     }
 }
@@ -280,6 +287,7 @@ fn of_one(plan: &Plan, paint: Paint) -> String {
     if !plan.rows.is_empty() {
         text.push('\n');
         text.push_str(&table(&plan.rows, paint));
+        text.push_str(&asked(plan, paint));
     }
     text
 }

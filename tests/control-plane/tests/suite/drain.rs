@@ -5,6 +5,7 @@
 
 mod beside_kubectl;
 mod clusters;
+mod requested;
 mod webhook;
 
 use std::collections::BTreeMap;

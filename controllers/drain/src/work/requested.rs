@@ -1,0 +1,228 @@
+//! Pods whose evictions are requested by EvictionRequests.
+//!
+//! That a request says `TargetEvicted` is a hint: the pod is read next, as by every direct eviction. So a phase that somebody
+//! wrote frees nothing.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use pod_safety_shared::authority::people::requests::{EVICTOR, EvictionOfPod, EvictionRequest};
+use pod_safety_shared::client::ApiError;
+use pod_safety_shared::clock::Mono;
+use pod_safety_shared::model::{PodKey, Uid};
+use pod_safety_shared::record::error_chain;
+
+use super::{Item, Line, State, Tone, Work};
+
+/// Somebody who answers requests has looked at one within it.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
+
+/// After it a person is told that a request waits, although others are answered.
+const LATE: Duration = Duration::from_secs(60);
+
+/// How requests of a drain stand.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Requests {
+    /// Evictions are requested.
+    pub(super) are_sent: bool,
+    /// A controller has looked at one.
+    is_answered: bool,
+    /// That nobody answers was said.
+    is_told: bool,
+    /// They are read again, not before then.
+    next: Option<Mono>,
+}
+
+/// What becomes of a pod whose request was read.
+enum Becomes {
+    /// Its request stands; what is said of it.
+    Stays(Option<String>),
+    /// It is read and evicted directly, if it is there.
+    Direct(Option<String>),
+    /// It stays.
+    Stops(&'static str),
+}
+
+impl Work {
+    /// One that requests evictions where that is possible.
+    #[must_use]
+    pub fn by_requests() -> Self {
+        Self { requests: Requests { are_sent: true, ..Requests::default() }, ..Self::default() }
+    }
+
+    /// The pods whose evictions are to be requested now.
+    #[must_use]
+    pub fn to_request(&self, now: Mono) -> Vec<PodKey> {
+        if self.requests.next.is_some_and(|next| now < next) {
+            return Vec::new();
+        }
+        let waits = |item: &&Item| item.by_request && matches!(item.state, State::Waits(_));
+        self.items.iter().filter(waits).map(|item| item.pod.clone()).collect()
+    }
+
+    /// Whether some request stands.
+    #[must_use]
+    pub fn is_requested(&self) -> bool {
+        self.items.iter().any(|item| matches!(item.state, State::Requested(..)))
+    }
+
+    /// When requests are sent or read next; `None`: none stands.
+    #[must_use]
+    pub fn next_request(&self, now: Mono) -> Option<Mono> {
+        let waits = self.items.iter().any(|item| item.by_request && matches!(item.state, State::Waits(_)));
+        (waits || self.is_requested()).then(|| self.requests.next.unwrap_or(now))
+    }
+
+    /// Requests are sent or read again so much later.
+    pub fn requests_rest(&mut self, until: Mono) {
+        self.requests.next = Some(until);
+    }
+
+    /// A request was sent. Gives back a line about it.
+    pub fn was_requested(
+        &mut self,
+        pod: &Uid,
+        sent: &Result<(), ApiError>,
+        only: bool,
+        now: Mono,
+    ) -> Option<Line> {
+        let item = self.items.iter_mut().find(|item| item.pod.uid == *pod)?;
+        let (tone, said) = match sent {
+            Ok(()) => {
+                item.state = State::Requested(now, false);
+                (Tone::Good, "eviction requested".to_owned())
+            }
+            Err(error) if error.outcome_unknown() || error.code() == Some(429) => {
+                (Tone::Attention, format!("waits: its eviction was not requested: {}", error_chain(error)))
+            }
+            Err(error) if only => {
+                item.state = State::Stopped(false);
+                (Tone::Bad, format!("not evicted: its eviction was not requested: {}", error_chain(error)))
+            }
+            Err(error) => {
+                item.by_request = false;
+                (Tone::Attention, format!("evicted directly: it was not requested: {}", error_chain(error)))
+            }
+        };
+        item.says(tone, said)
+    }
+
+    /// Nothing more is requested: what was requested, or was to be, is evicted directly.
+    pub fn go_directly(&mut self, now: Mono) {
+        self.requests.are_sent = false;
+        for item in self.items.iter_mut().filter(|item| item.by_request) {
+            item.by_request = false;
+            if matches!(item.state, State::Requested(..)) {
+                item.state = State::Waits(now);
+            }
+        }
+    }
+
+    /// Whether nobody has looked at any request in time.
+    #[must_use]
+    pub fn is_unanswered(&self, now: Mono) -> bool {
+        let late = |item: &Item| matches!(item.state, State::Requested(at, false) if now.since(at) >= ANSWERED_WITHIN);
+        !self.requests.is_answered && self.items.iter().any(late)
+    }
+
+    /// Whether that is still to be said; from now on it is not.
+    pub fn tells_that_nobody_answers(&mut self) -> bool {
+        !std::mem::replace(&mut self.requests.is_told, true)
+    }
+
+    /// The requests of this requester, and the Evictions that follow from them, as they were read now. Gives back a line for each
+    /// pod of which there is something new to say.
+    pub fn hear(
+        &mut self,
+        requests: &[EvictionRequest],
+        evictions: &[EvictionOfPod],
+        now: Mono,
+    ) -> Vec<Line> {
+        let (mut lines, mut answered) = (Vec::new(), self.requests.is_answered);
+        for item in &mut self.items {
+            let State::Requested(at, _) = item.state else { continue };
+            let uid = item.pod.uid.to_string();
+            let request = requests.iter().find(|one| one.spec.target.pod.uid == uid);
+            let observed = request.is_some_and(EvictionRequest::is_observed);
+            answered |= observed;
+            item.state = State::Requested(at, observed);
+            let of_pod = |one: &&EvictionOfPod| one.spec.target.pod.uid == uid;
+            let line = match becomes(request, evictions.iter().filter(of_pod), now.since(at)) {
+                Becomes::Stays(said) => said.and_then(|said| item.says(Tone::Attention, said)),
+                Becomes::Direct(said) => {
+                    (item.state, item.by_request) = (State::Waits(now), false);
+                    said.and_then(|said| item.says(Tone::Attention, said))
+                }
+                Becomes::Stops(why) => {
+                    item.state = State::Stopped(false);
+                    item.says(Tone::Bad, format!("not evicted: {why}"))
+                }
+            };
+            lines.extend(line);
+        }
+        self.requests.is_answered = answered;
+        lines
+    }
+
+    /// The pods that are gone.
+    #[must_use]
+    pub fn gone(&self) -> BTreeSet<String> {
+        let gone = self.items.iter().filter(|item| item.state == State::Gone);
+        gone.map(|item| item.pod.uid.to_string()).collect()
+    }
+}
+
+impl Item {
+    /// A line, if it says something new.
+    fn says(&mut self, tone: Tone, said: String) -> Option<Line> {
+        let text = (said != self.said).then(|| format!("pod/{} {said}", self.pod));
+        self.said = said;
+        text.map(|text| Line { tone, text })
+    }
+}
+
+/// What becomes of a pod by its request; `for_so_long` it was sent.
+fn becomes<'a>(
+    request: Option<&EvictionRequest>,
+    evictions: impl Iterator<Item = &'a EvictionOfPod>,
+    for_so_long: Duration,
+) -> Becomes {
+    let Some(request) = request else { return Becomes::Stops("its EvictionRequest was deleted") };
+    if request.evicted().is_some() {
+        return Becomes::Direct(None);
+    }
+    if !request.asks() {
+        return Becomes::Stops("its EvictionRequest was withdrawn");
+    }
+    match request.failed() {
+        Some(failed) if failed.reason == "EvictionInvalid" => {
+            return Becomes::Direct(Some(format!(
+                "evicted directly: its EvictionRequest is invalid: {}",
+                failed.message
+            )));
+        }
+        Some(failed) if failed.reason == "NoFurtherResponder" => {
+            let said = "waits: every responder is done and the pod is still there; a new Eviction follows";
+            return Becomes::Stays(Some(said.to_owned()));
+        }
+        Some(_) | None => {}
+    }
+    if !request.is_observed() && for_so_long >= LATE {
+        let said = "waits: no controller has looked at its EvictionRequest for a minute";
+        return Becomes::Stays(Some(said.to_owned()));
+    }
+    let mut active = evictions.filter(|one| one.failed().is_none()).filter_map(EvictionOfPod::active);
+    Becomes::Stays(active.next().map(|(turn, report)| {
+        let who =
+            if turn.name == EVICTOR { "the evictor".to_owned() } else { format!("responder {}", turn.name) };
+        match (&*report.message, report.heartbeat_time) {
+            ("", None) => {
+                let until =
+                    report.deadline().map(|at| format!(": if it stays silent, the next is asked at {at:.0}"));
+                format!("waits for {who}, which has not reported{}", until.unwrap_or_default())
+            }
+            ("", Some(_)) => format!("waits for {who}"),
+            (message, _) => format!("waits for {who}: {message}"),
+        }
+    }))
+}

@@ -1,0 +1,74 @@
+//! How evictions are requested, in plans and where they are withdrawn.
+
+use pod_safety_drain::{Plan, Row, Way, Withdrawn};
+use pod_safety_explain::{plural, span};
+use pod_safety_process::clean;
+use serde::Serialize;
+
+use crate::Paint;
+
+/// By `EvictionRequest`, or by `Eviction` of policy/v1.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct RequestItem {
+    by: &'static str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    reason: &'static str,
+    /// Who is asked before the evictor, in this order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    responders: Vec<String>,
+    /// For how long all of them may be silent.
+    worst_wait_seconds: u64,
+}
+
+impl RequestItem {
+    pub(super) fn of(way: &Way) -> Self {
+        let (by, reason) = match way {
+            Way::Request(_) => ("EvictionRequest", ""),
+            Way::Direct(why) => ("Eviction", *why),
+        };
+        let worst_wait_seconds = way.worst_wait().as_secs();
+        Self { by, reason, responders: way.responders().to_vec(), worst_wait_seconds }
+    }
+}
+
+/// How evictions are asked for, where they are requested.
+pub(super) fn asked(plan: &Plan, paint: Paint) -> String {
+    let tried: Vec<&Row> = plan.rows.iter().filter(|row| row.is_tried()).collect();
+    if !plan.requests || tried.is_empty() {
+        return String::new();
+    }
+    let mut text = "\nEvictions are requested (EvictionRequest), and sent directly if no controller answers within 10s.\n".to_owned();
+    for row in tried {
+        let line = match &row.way {
+            Way::Direct(why) => format!("  pod/{} is evicted directly: {why}", row.pod),
+            Way::Request(responders) if responders.is_empty() => continue,
+            Way::Request(responders) => format!(
+                "  pod/{} waits for {}: at most {} while they are silent",
+                row.pod,
+                responders.join(", then "),
+                span(row.way.worst_wait())
+            ),
+        };
+        text.push_str(&clean::line(&line));
+        text.push('\n');
+    }
+    paint.lines(&text)
+}
+
+/// What was withdrawn of a node.
+#[must_use]
+pub fn withdrawn(done: &Withdrawn) -> String {
+    if done.pods.is_empty() {
+        return "has no EvictionRequest of a drain".to_owned();
+    }
+    let pods: Vec<&str> = done.pods.iter().map(String::as_str).collect();
+    let unrecorded = match done.unrecorded {
+        0 => String::new(),
+        count => format!(
+            ". No controller has recorded that of {count} within 30s, and they are deleted all the same"
+        ),
+    };
+    let many = plural(pods.len(), "EvictionRequest");
+    clean::line(&format!("{many} withdrawn and deleted: {}{unrecorded}", pods.join(" "))).into_owned()
+}
