@@ -26,6 +26,7 @@ pub(crate) enum Named {
     Set,
     Claim,
     PersistentVolume,
+    Eviction,
 }
 
 impl Named {
@@ -40,6 +41,7 @@ impl Named {
             Self::Set => "StatefulSet",
             Self::Claim => "PersistentVolumeClaim",
             Self::PersistentVolume => "PersistentVolume",
+            Self::Eviction => "Eviction or EvictionRequest",
         }
     }
 
@@ -55,6 +57,7 @@ impl Named {
             Self::Set => "/apis/apps/v1/statefulsets",
             Self::Claim => "/api/v1/persistentvolumeclaims",
             Self::PersistentVolume => "/api/v1/persistentvolumes",
+            Self::Eviction => "/apis/lifecycle.k8s.io/v1alpha1/evictions",
         }
     }
 
@@ -70,6 +73,7 @@ impl Named {
             Self::Set => "kubectl get statefulsets -A",
             Self::Claim => "kubectl get pvc -A",
             Self::PersistentVolume => "kubectl get pv",
+            Self::Eviction => "kubectl get evictions,evictionrequests -A",
         }
     }
 }

@@ -22,10 +22,12 @@ fn marked(text: &str) -> String {
     )
 }
 
-pub(crate) const COMMANDS: [&str; 30] = [
+pub(crate) const COMMANDS: [&str; 32] = [
     "status",
     "explain pod orders-1 -n shop -o wide",
     "explain pod cache-0 -n shop",
+    "explain pod orders-0 -n shop",
+    "explain eviction shop/pod-1-orders-0 -o wide",
     "explain node worker-b1 -o wide",
     "explain node worker-b2",
     "explain sts orders -n shop -o wide",

@@ -95,6 +95,11 @@ impl Stage {
         self.node_with("worker-b1", "zone-b", "Unknown", "2026-11-21T10:14:05Z", &taints, 50);
     }
 
+    /// An object that was there from the beginning.
+    pub(crate) fn put(&self, kind: Kind, object: impl Into<Value>) {
+        self.apply(kind, object, 0);
+    }
+
     fn apply(&self, kind: Kind, object: impl Into<Value>, seconds: u64) {
         self.world.put(kind, object, at(seconds));
     }

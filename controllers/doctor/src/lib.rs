@@ -28,7 +28,7 @@ mod simulation;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use pod_safety_explain::{Policies, Running, plural, span, text};
+use pod_safety_explain::{Policies, Running, Trouble, plural, span, text};
 use pod_safety_shared::cache::View;
 use pod_safety_shared::model::{Budget, Readiness};
 use serde::Serialize;
@@ -186,6 +186,13 @@ pub fn shown(names: &[&str]) -> String {
     let first = names.iter().take(MOST).copied().collect::<Vec<_>>().join(", ");
     let rest = names.len().saturating_sub(MOST);
     if rest == 0 { first } else { format!("{first} and {rest} more") }
+}
+
+/// An EvictionRequest of an earlier drain, which still asks or is only lying there.
+pub fn left_behind(request: &Trouble) -> Symptom {
+    const WHY: &str = "while it asks, its pod is evicted, also if nobody drains the node any more";
+    let what = format!("{} {}", request.object, request.message);
+    found("EvictionRequests", Health::Attention, what, WHY, &request.command)
 }
 
 /// Whether somebody leads, and somebody else could.

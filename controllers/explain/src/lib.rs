@@ -24,6 +24,7 @@
 //! | `claimed` | a pod that is claimed to have ended, and why its force delete was refused |
 //! | `overview`, `day` | the whole cluster, and its last 24 hours |
 //! | `plan` | what fencing would do if a person asked for it |
+//! | `requested` | evictions that are requested: who holds one up, until when, and who is next |
 //! | `soon` | what fencing does about a lost node without a person, and when |
 //! | `sure` | how a person makes sure that a machine is off |
 //! | `before` | the pods that had a name before |
@@ -48,6 +49,7 @@ mod pauses;
 mod plan;
 mod pod;
 mod proof;
+mod requested;
 mod scene;
 mod set;
 mod signals;
@@ -72,6 +74,7 @@ pub use overview::{Blocked, Overall, Overview, Trouble, Zone};
 pub use pauses::Paused;
 pub use plan::plan_of;
 pub use pod::explain_pod;
+pub use requested::{Requested, left_behind};
 pub use scene::{Attachment, Policies, Running, Said, Scene, Settings, object, pod_object, text};
 pub use set::explain_set;
 pub use sure::{ONLY_IF_SEEN, how};

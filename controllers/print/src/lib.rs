@@ -4,19 +4,21 @@
 //!
 //! - In: what was read and explained, how the terminal is written to ([`Paint`]), and the subcommands of the program
 //!   ([`Commands`]).
-//! - Out: text for people; documents for programs ([`budgets`], [`drains`]); objects and logs without what must not leave the cluster
+//! - Out: text for people; the screen of `status` ([`status`]); documents for programs ([`answers`], [`budgets`], [`drains`]); objects and logs without what must not leave the cluster
 //!   ([`redact`]); the name that was probably meant ([`nearest`]).
 //!
 //! Invariants: colour is never the only carrier. No control character of what was read is in a line or a cell. A command that
 //! people copy is never broken into lines. Nothing of a Secret or a login is left in a report.
 #![forbid(unsafe_code)]
 
+pub mod answers;
 pub mod budgets;
 pub mod drains;
 mod hint;
 mod near;
 mod paint;
 pub mod redact;
+pub mod status;
 
 pub use hint::Commands;
 pub use near::nearest;

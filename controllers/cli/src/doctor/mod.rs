@@ -27,7 +27,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::cluster::{ConnectArgs, PrintArgs, Session};
-use super::explain::{Look, OURS};
+use super::explain::{Look, OURS, evictions};
 use super::{API_VERSION, Exit, clean, plural};
 pub(crate) use account::{say_why, silent_because};
 
@@ -168,6 +168,10 @@ async fn examine(session: &Session) -> anyhow::Result<Vec<Symptom>> {
             &format!("StatefulSets could not be listed: {}", error_chain(&error)),
         ),
     });
+    match evictions::left(session, wall).await {
+        Ok(left) => symptoms.extend(left.iter().map(checks::left_behind)),
+        Err(sentence) => symptoms.push(checks::unread("EvictionRequests", sentence)),
+    }
     symptoms.extend(look.missing().into_iter().map(|sentence| checks::unread("YourRBAC", sentence)));
     Ok(checks::of_cluster(&server.version, symptoms))
 }

@@ -3,15 +3,15 @@
 //! | file | subject |
 //! |---|---|
 //! | `look` | what is read, as far as whoever asks may read it |
-//! | `page` | an answer for people and for programs |
 //! | `contents` | what is in a namespace |
+//! | `evictions` | what is read of evictions that are requested |
 //! | `pdb` | budgets, which have answers of their own |
 //! | `timeline` | what happened, with durations |
 //! | `volume` | what is read of a volume |
 
 mod contents;
+pub(crate) mod evictions;
 mod look;
-mod page;
 mod pdb;
 mod timeline;
 mod volume;
@@ -24,6 +24,7 @@ use pod_safety_explain::{
     Answer, Scene, Standing, explain_namespace, explain_node, explain_pod, explain_set,
 };
 use pod_safety_print::Paint;
+use pod_safety_print::answers::{Document, page, sentence};
 use pod_safety_shared::cache::Lookup;
 use pod_safety_shared::model::{Kind, Phase, Pod, Readiness};
 
@@ -32,7 +33,6 @@ use super::cluster::{ConnectArgs, Output, PrintArgs, Session, name};
 use super::helped::{Named, NotThere};
 use super::watch::{Shown, WatchArgs};
 pub(super) use look::{Look, OURS, our_pods, refusal};
-use page::{Document, page};
 pub(super) use timeline::{DAY, TimelineArgs, Told};
 
 /// What `-n` means here.
@@ -42,13 +42,13 @@ const NAMESPACE: &str =
 #[derive(Debug, ClapArgs)]
 #[command(after_help = crate::exit::help("explain"), mut_arg("namespace", |arg| arg.help(NAMESPACE)))]
 pub struct Args {
-    /// The kind: pod (po), node (no), statefulset (sts), namespace (ns), volume (a pvc or a pv) or pdb; or kind and name, as
+    /// The kind: pod (po), node (no), statefulset (sts), namespace (ns), volume (a pvc or a pv), pdb or eviction; or kind and name, as
     /// in pod/NAME; or the name of a node or a pod alone
     #[arg(value_name = "KIND[/NAME]", value_parser = Subject::parse)]
     what: Subject,
 
-    /// The name. Without a name, pdb prints a table of all of them
-    #[arg(value_name = "NAME", value_parser = name)]
+    /// The name; of an eviction also NAMESPACE/NAME. Without a name, pdb prints a table of all of them
+    #[arg(value_name = "NAME", value_parser = place)]
     name: Option<String>,
 
     /// All namespaces; only for pdb without a name, where it is the default
@@ -85,6 +85,8 @@ enum What {
     Claim,
     PersistentVolume,
     Pdb,
+    /// An Eviction, or an EvictionRequest.
+    Eviction,
 }
 
 /// What was named: a kind, with the name or without it, or a name alone.
@@ -95,12 +97,14 @@ enum Subject {
 }
 
 /// The kinds that can be explained.
-const KINDS: &str = "pod (po), node (no), statefulset (sts), namespace (ns), volume (pvc, pv) or pdb";
+const KINDS: &str =
+    "pod (po), node (no), statefulset (sts), namespace (ns), volume (pvc, pv), pdb or eviction";
 
 impl Subject {
     fn parse(text: &str) -> Result<Self, String> {
         match text.split_once('/') {
             Some((kind, of)) => match What::of(kind) {
+                Some(what @ What::Eviction) => Ok(Self::Kind(what, Some(place(of)?))),
                 Some(what) => Ok(Self::Kind(what, Some(name(of)?))),
                 None => Err(format!("allowed is {KINDS}")),
             },
@@ -122,6 +126,14 @@ impl Subject {
     }
 }
 
+/// Reads `NAME` or `NAMESPACE/NAME`.
+fn place(text: &str) -> Result<String, String> {
+    match text.split_once('/') {
+        Some((namespace, of)) => Ok(format!("{}/{}", name(namespace)?, name(of)?)),
+        None => name(text),
+    }
+}
+
 impl What {
     fn of(kind: &str) -> Option<Self> {
         Some(match kind {
@@ -132,6 +144,7 @@ impl What {
             "volume" | "volumes" | "vol" => Self::Volume,
             "persistentvolumeclaim" | "persistentvolumeclaims" | "pvc" => Self::Claim,
             "persistentvolume" | "persistentvolumes" | "pv" => Self::PersistentVolume,
+            "eviction" | "evictions" | "evictionrequest" | "evictionrequests" => Self::Eviction,
             "pdb" | "pdbs" | "poddisruptionbudget" | "poddisruptionbudgets" => Self::Pdb,
             _ => return None,
         })
@@ -147,6 +160,7 @@ impl What {
             Self::Claim => "pvc",
             Self::PersistentVolume => "pv",
             Self::Pdb => "pdb",
+            Self::Eviction => "eviction",
         }
     }
 }
@@ -160,6 +174,9 @@ pub(super) enum BadUse {
     /// `pod a -l app=b`.
     #[error("--selector and --all-namespaces are for a list: only pdb without a name prints one")]
     NoList,
+    /// `pod shop/a`.
+    #[error("{0}: only an eviction is named with its namespace. Give it by --namespace")]
+    Place(String),
     /// `timeline pdb`.
     #[error("there is no timeline of a {0}: allowed is pod (po) or node (no)")]
     NoTimeline(&'static str),
@@ -218,6 +235,9 @@ impl Args {
                 .reach("explain pdb", async |session| pdb::explain_pdb(&session, self, name).await);
         }
         let Some(name) = name else { bail!(BadUse::NoName(what.map_or("object", What::word))) };
+        if name.contains('/') && what != Some(What::Eviction) {
+            bail!(BadUse::Place(name));
+        }
         let command = if self.steps { "resolve" } else { "explain" };
         cluster.reach(command, async |session| {
             let what = match what {
@@ -233,9 +253,9 @@ impl Args {
         let ask = async || {
             let answer = answer(&session, what, &name, self.cluster.namespace.as_deref(), self.steps).await?;
             let document = Document::of(&answer, session.target());
-            let people = || session.headed(&page(&answer, self.print.output, paint));
+            let people = || session.headed(&page(&answer, self.print.output == Output::Wide, paint));
             let text = self.print.output.text(&document, people)?;
-            let line = format!("{} {}", answer.object, page::sentence(&answer.verdict));
+            let line = format!("{} {}", answer.object, sentence(&answer.verdict));
             let exit = match answer.verdict.standing {
                 Standing::Free | Standing::Waiting | Standing::Released => Exit::Fine,
                 Standing::Unknown => Exit::Unknown,
@@ -272,7 +292,7 @@ pub(super) async fn asked_text(
     let what = What::of(kind).with_context(|| format!("{kind}: allowed is {KINDS}"))?;
     let answer = answer(session, what, name, namespace, false).await?;
     let document = serde_json::to_value(Document::of(&answer, session.target()))?;
-    Ok((session.headed(&page(&answer, Output::Wide, Paint::plain())), document))
+    Ok((session.headed(&page(&answer, true, Paint::plain())), document))
 }
 
 /// What a name alone means: a node, else a pod.
@@ -302,19 +322,14 @@ async fn answer(
     if matches!(what, What::Volume | What::Claim | What::PersistentVolume) {
         return volume::answer(session, what, name, given).await;
     }
+    if what == What::Eviction {
+        return evictions::answer(session, namespace, name).await;
+    }
     let mut look = Look::at(session, Some(namespace)).await?;
     let mut answer = match what {
         What::Pod => {
             let pod = found(&look, given, own, name)?;
-            look.hear(session, &pod.key.namespace, "Pod", name).await;
-            look.ask_successor(session, &pod.key.namespace, name).await;
-            // Who may delete it is said of those that end, who holds its volume of those that begin.
-            if pod.deletion.is_some() {
-                look.ask_policies(session).await;
-            } else if pod.phase == Phase::Pending {
-                look.ask_attachments(session).await;
-            }
-            look.scene(|scene| explain_pod(&pod, scene))
+            of_pod(session, &mut look, &pod).await
         }
         What::Node => {
             look.hear(session, "default", "Node", name).await;
@@ -348,12 +363,27 @@ async fn answer(
             let (namespace, contents) = contents::read(session, name).await?;
             look.scene(|scene| explain_namespace(&namespace, &contents, steps, scene))
         }
-        What::Volume | What::Claim | What::PersistentVolume | What::Pdb => {
+        What::Volume | What::Claim | What::PersistentVolume | What::Pdb | What::Eviction => {
             bail!("a {} is explained otherwise", what.word())
         }
     };
     answer.missing.extend(look.missing());
     Ok(answer)
+}
+
+/// The answer about a pod.
+async fn of_pod(session: &Session, look: &mut Look, pod: &Pod) -> Answer {
+    look.hear(session, &pod.key.namespace, "Pod", &pod.key.name).await;
+    look.ask_successor(session, &pod.key.namespace, &pod.key.name).await;
+    // Who may delete it is said of those that end, who holds its volume of those that begin.
+    if pod.deletion.is_some() {
+        look.ask_policies(session).await;
+    } else if pod.phase == Phase::Pending {
+        look.ask_attachments(session).await;
+    }
+    let mut answer = look.scene(|scene| explain_pod(pod, scene));
+    evictions::note(session, look, pod, &mut answer).await;
+    answer
 }
 
 /// The pod of this name: in the namespace that was given, in the usual one, or in the only one that has it. That there is
@@ -393,3 +423,6 @@ fn found(look: &Look, given: Option<&str>, own: &str, name: &str) -> anyhow::Res
         }
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,11 +6,11 @@ use anyhow::bail;
 use clap::Args as ClapArgs;
 use jiff::{SignedDuration, Timestamp};
 use pod_safety_explain::{Answer, Moment, since, span, timeline};
+use pod_safety_print::answers::{are_dated, clock};
 use pod_safety_print::{Paint, Tone};
 use pod_safety_shared::client::Target;
 use serde::Serialize;
 
-use super::page::{are_dated, clock};
 use super::{BadUse, Look, NAMESPACE, Subject, What, answer, name, node_or_pod};
 use crate::cluster::{ConnectArgs, PrintArgs, Session};
 use crate::watch::{Shown, WatchArgs};

@@ -1,6 +1,7 @@
 //! Stuck situations, and what people read of each: golden texts in `golden/`. With `POD_SAFETY_WRITE_GOLDEN=1` they are
 //! written anew; look at what changed.
 
+mod requested;
 mod volume;
 
 use pod_safety_shared::testing::objects::BOOT;
@@ -12,6 +13,7 @@ use crate::staged::{self as stage, Stage};
 use pod_safety_explain::{
     Content, Contents, Moment, Policies, explain_namespace, explain_node, explain_pod, explain_set,
 };
+use pod_safety_shared::client::Target;
 use pod_safety_shared::drive::Mode;
 use pod_safety_shared::model::{Kind, Uid};
 use pod_safety_shared::testing::writes_anew;
@@ -32,7 +34,7 @@ impl Stage {
 
 /// Compares with `golden/NAME.txt`.
 fn reads(name: &str, answer: &Answer) {
-    is_golden(name, &page(answer, Output::Table, Paint::plain()));
+    is_golden(name, &page(answer, false, Paint::plain()));
 }
 
 fn is_golden(name: &str, text: &str) {
@@ -399,7 +401,7 @@ fn a_namespace_is_held_by_what_is_named() {
 #[test]
 fn a_terminal_of_forty_columns_is_wide_enough() {
     let stage = Stage::lost();
-    let text = page(&stage.pod("orders-1"), Output::Table, Paint::plain().within(40, commands()));
+    let text = page(&stage.pod("orders-1"), false, Paint::plain().within(40, commands()));
     for line in text.lines() {
         let text = line.trim_start().trim_start_matches('(');
         let commands = text.starts_with("pod-safety ") || text.starts_with("kubectl ");

@@ -1,20 +1,18 @@
-//! An answer, for people and for programs.
+//! Answers to "why is it as it is", for people and for programs.
 
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
 use pod_safety_explain::{Answer, Finding, Judgement, Moment, Standing};
-use pod_safety_print::{Paint, Tone};
 use pod_safety_shared::client::Target;
 use serde::Serialize;
 
-use crate::API_VERSION;
-use crate::cluster::Output;
+use crate::{API_VERSION, Paint, Tone};
 
 /// An answer for programs. Enums are words; text may change, fields may not.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Document<'a> {
+pub struct Document<'a> {
     api_version: &'static str,
     kind: &'static str,
     cluster: &'a Target,
@@ -23,13 +21,16 @@ pub(crate) struct Document<'a> {
 }
 
 impl<'a> Document<'a> {
-    pub(crate) fn of(answer: &'a Answer, cluster: &'a Target) -> Self {
+    /// Of an answer about this cluster.
+    #[must_use]
+    pub fn of(answer: &'a Answer, cluster: &'a Target) -> Self {
         let kind = match answer.object.split('/').next() {
             Some("pod") => "PodExplanation",
             Some("node") => "NodeExplanation",
             Some("statefulset") => "StatefulSetExplanation",
             Some("namespace") => "NamespaceExplanation",
             Some("persistentvolumeclaim" | "persistentvolume") => "VolumeExplanation",
+            Some("eviction" | "evictionrequest") => "EvictionExplanation",
             _ => "Explanation",
         };
         Self { api_version: API_VERSION, kind, cluster, answer }
@@ -37,7 +38,7 @@ impl<'a> Document<'a> {
 }
 
 /// The mark of a standing.
-pub(crate) const fn tone_of(standing: Standing) -> Tone {
+const fn tone_of(standing: Standing) -> Tone {
     match standing {
         Standing::Free => Tone::Good,
         Standing::Waiting | Standing::Released | Standing::Unknown => Tone::Attention,
@@ -46,13 +47,15 @@ pub(crate) const fn tone_of(standing: Standing) -> Tone {
 }
 
 /// `Blocked (NoEvidence): why`.
-pub(super) fn sentence(verdict: &Judgement) -> String {
+#[must_use]
+pub fn sentence(verdict: &Judgement) -> String {
     let Judgement { standing, reason, message } = verdict;
     format!("{standing:?} ({reason}): {message}")
 }
 
-/// The answer on a page.
-pub(crate) fn page(answer: &Answer, output: Output, paint: Paint) -> String {
+/// The answer on a page; `wide`: with the reason of each of its parts.
+#[must_use]
+pub fn page(answer: &Answer, wide: bool, paint: Paint) -> String {
     let facts: Vec<&str> =
         std::iter::once(answer.object.as_str()).chain(answer.facts.iter().map(String::as_str)).collect();
     let tone = tone_of(answer.verdict.standing);
@@ -70,7 +73,7 @@ pub(crate) fn page(answer: &Answer, output: Output, paint: Paint) -> String {
     section(&mut text, paint, "WHO MAY DELETE IT", &paint.table(&["", ""], &actors));
     if !answer.items.is_empty() {
         text.push('\n');
-        text.push_str(&items(answer, output, paint));
+        text.push_str(&items(answer, wide, paint));
     }
     if !answer.notes.is_empty() || !answer.missing.is_empty() {
         text.push('\n');
@@ -94,20 +97,23 @@ fn section(text: &mut String, paint: Paint, title: &str, body: &str) {
 }
 
 /// Whether these moments are of several days: then each of them is told with its date.
-pub(crate) fn are_dated(moments: &[Moment]) -> bool {
+#[must_use]
+pub fn are_dated(moments: &[Moment]) -> bool {
     let day = |moment: &Moment| format!("{:.10}", moment.at.to_string());
     moments.first().is_some_and(|first| moments.iter().any(|moment| day(moment) != day(first)))
 }
 
 /// The time of day, or date and time.
-pub(crate) fn clock(at: Timestamp, dated: bool) -> String {
+#[must_use]
+pub fn clock(at: Timestamp, dated: bool) -> String {
     let at = format!("{at:.0}");
     let (day, time) = at.trim_end_matches('Z').split_once('T').unwrap_or_default();
     if dated { format!("{day} {time}") } else { time.to_owned() }
 }
 
 /// What happened, a line each.
-pub(crate) fn history(moments: &[Moment], paint: Paint) -> String {
+#[must_use]
+pub fn history(moments: &[Moment], paint: Paint) -> String {
     let dated = are_dated(moments);
     let row = |moment: &Moment| {
         (Tone::Plain, vec![clock(moment.at, dated), moment.what.clone(), moment.detail.clone()])
@@ -129,7 +135,7 @@ fn findings(findings: &[Finding], paint: Paint) -> String {
     paint.table(&["", "", ""], &rows)
 }
 
-fn items(answer: &Answer, output: Output, paint: Paint) -> String {
+fn items(answer: &Answer, wide: bool, paint: Paint) -> String {
     let row = |item: &pod_safety_explain::Item| {
         let tone = tone_of(item.verdict.standing);
         let mut cells = vec![
@@ -138,14 +144,14 @@ fn items(answer: &Answer, output: Output, paint: Paint) -> String {
             format!("{:?}", item.verdict.standing),
             item.verdict.reason.to_owned(),
         ];
-        if output == Output::Wide {
+        if wide {
             cells.push(item.verdict.message.clone());
         }
         (tone, cells)
     };
     let rows: Vec<_> = answer.items.iter().map(row).collect();
     let head = ["", "OBJECT", "VERDICT", "REASON", "WHY"];
-    let columns = if output == Output::Wide { head.len() } else { head.len() - 1 };
+    let columns = if wide { head.len() } else { head.len() - 1 };
     paint.table(head.get(..columns).unwrap_or(&head), &rows)
 }
 
@@ -159,6 +165,3 @@ fn next(answer: &Answer, paint: Paint) -> String {
     }
     text
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,0 +1,225 @@
+//! Evictions that are requested, in the situations in which people ask who holds one up. It is 10:23:05.
+
+use pod_safety_explain::{Requested, left_behind};
+use pod_safety_shared::authority::people::requests::{EVICTOR, EvictionOfPod, EvictionRequest, NODE_LABEL};
+use pod_safety_shared::testing::objects::budget;
+use serde_json::Value;
+
+use super::*;
+
+const MOVER: &str = "example.com/move";
+
+fn request(requester: &str, change: Value) -> Value {
+    let name = format!("{}-r", requester.replace('/', "-"));
+    let mut request = json!({
+        "metadata": { "namespace": "shop", "name": name, "uid": name, "generation": 1, "creationTimestamp": "2026-11-21T10:10:00Z",
+            "labels": { NODE_LABEL: "worker-b1" } },
+        "spec": { "target": { "pod": { "name": "orders-1", "uid": "uid-orders-1" } }, "requester": requester, "intent": "Eviction" },
+        "status": { "observedGeneration": 1 },
+    });
+    merge(&mut request, change);
+    request
+}
+
+fn drain() -> Value {
+    request("pod-safety.dev/drain", json!({}))
+}
+
+/// An Eviction with these turns, and what their responders say.
+fn eviction(turns: &[(&str, i32, &str)], reports: Value, conditions: Value) -> Value {
+    let turns: Vec<_> = turns
+        .iter()
+        .map(|(name, priority, state)| json!({ "name": name, "priority": priority, "state": state }))
+        .collect();
+    json!({
+        "metadata": { "namespace": "shop", "name": "pod-1-orders-1", "creationTimestamp": "2026-11-21T10:10:01Z" },
+        "spec": { "target": { "pod": { "name": "orders-1", "uid": "uid-orders-1" } } },
+        "status": { "targetResponders": turns, "responders": reports, "conditions": conditions },
+    })
+}
+
+fn condition(kind: &str, reason: &str, message: &str) -> Value {
+    json!([{ "type": kind, "status": "True", "reason": reason, "message": message, "lastTransitionTime": "2026-11-21T10:20:00Z" }])
+}
+
+fn merge(object: &mut Value, change: Value) {
+    match (object, change) {
+        (Value::Object(fields), Value::Object(changes)) => {
+            for (key, value) in changes {
+                merge(fields.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (object, change) => *object = change,
+    }
+}
+
+fn asked(stage: &Stage, requests: &[Value], evictions: &[Value]) -> (Answer, Option<String>) {
+    let read = |all: &[Value]| all.iter().map(|one| serde_json::from_value(one.clone()).unwrap()).collect();
+    let (requests, evictions): (Vec<EvictionRequest>, _) = (read(requests), evictions.to_vec());
+    let evictions: Vec<EvictionOfPod> =
+        evictions.into_iter().map(|one| serde_json::from_value(one).unwrap()).collect();
+    stage.scene(|scene| {
+        let found = Requested::named("shop", "pod-1-orders-1", &requests, &evictions, scene);
+        let found =
+            found.or_else(|| Requested::named("shop", "orders-1", &requests, &evictions, scene)).unwrap();
+        (found.answer(scene), found.note(scene))
+    })
+}
+
+/// `orders-1` runs on a node that is well, and so is what its budget says.
+fn well(allowed: i64) -> Stage {
+    let stage = Stage::well();
+    stage.pod_with("orders-1", "worker-a1", |pod| {
+        stage::ready(pod);
+        pod["metadata"]["labels"] = json!({ "app": "orders" });
+    });
+    let status = json!({ "observedGeneration": 2, "currentHealthy": 1, "desiredHealthy": 1 - allowed, "expectedPods": 1, "disruptionsAllowed": allowed });
+    let of_orders =
+        budget("orders", "orders", &json!({ "minAvailable": 1 })).within("shop").set("/status", status);
+    stage.put(Kind::Budgets, of_orders);
+    stage.put(Kind::StatefulSets, stage::set("orders", 1));
+    stage
+}
+
+#[test]
+fn who_holds_an_eviction_up_since_when_and_who_is_next() {
+    let turns =
+        |mover: &'static str, evictor: &'static str| [(EVICTOR, 100, evictor), (MOVER, 10_000, mover)];
+    let moves = || {
+        json!([{ "name": MOVER, "startTime": "2026-11-21T10:10:01Z", "heartbeatTime": "2026-11-21T10:21:05Z",
+        "expectedCompletionTime": "2026-11-21T10:40:00Z", "message": "moved 3 of 9 shards" }, { "name": EVICTOR }])
+    };
+    let silent = |at: &str| json!([{ "name": MOVER, "startTime": at }, { "name": EVICTOR }]);
+    let done = json!({ "name": MOVER, "startTime": "2026-11-21T10:10:01Z", "completionTime": "2026-11-21T10:15:00Z", "message": "moved all" });
+    let evicts = |message: &str| {
+        json!([done, { "name": EVICTOR, "startTime": "2026-11-21T10:15:01Z",
+        "heartbeatTime": "2026-11-21T10:21:05Z", "message": message }])
+    };
+    let none = || json!([]);
+    let withdrawn = json!({ "spec": { "intent": "Withdrawn" }, "metadata": { "deletionTimestamp": "2026-11-21T10:20:00Z", "finalizers": ["a/b"] } });
+    let active = &[eviction(&turns("Active", "Inactive"), moves(), none())];
+    let budget = "BudgetBlocks: the budget orders needs 1 healthy pods and has 1 currently (attempts=3)";
+    let evictor = &[eviction(&turns("Completed", "Active"), evicts(budget), none())];
+    let lost = Stage::lost();
+    lost.policy("Asserted");
+    for (name, stage, requests, evictions) in [
+        ("eviction-responder-works", well(1), vec![drain(), request("foo/bar", withdrawn)], &active[..]),
+        (
+            "eviction-responder-silent",
+            well(1),
+            vec![drain()],
+            &[eviction(&turns("Active", "Inactive"), silent("2026-11-21T10:10:01Z"), none())],
+        ),
+        (
+            "eviction-no-controller-any-more",
+            well(1),
+            vec![drain()],
+            &[eviction(&turns("Active", "Inactive"), silent("2026-11-21T10:00:00Z"), none())],
+        ),
+        ("eviction-budget", well(0), vec![drain()], evictor),
+        (
+            "eviction-lost-node",
+            lost,
+            vec![drain()],
+            &[eviction(&turns("Completed", "Active"), evicts("the pod is terminating"), none())],
+        ),
+        (
+            "eviction-evicted",
+            Stage::well(),
+            vec![drain()],
+            &[eviction(
+                &turns("Completed", "Completed"),
+                evicts("gone"),
+                condition("TargetEvicted", "PodDeleted", ""),
+            )],
+        ),
+    ] {
+        let (answer, _) = asked(&stage, &requests, evictions);
+        reads(name, &answer);
+    }
+}
+
+fn ended(kind: &str, reason: &str) -> Value {
+    eviction(&[(EVICTOR, 100, "Completed")], json!([]), condition(kind, reason, ""))
+}
+
+/// One that failed, and the one after it.
+fn gone_on() -> [Value; 2] {
+    let begun = json!([{ "name": EVICTOR, "startTime": "2026-11-21T10:23:00Z" }]);
+    [ended("Failed", "NoFurtherResponder"), eviction(&[(EVICTOR, 100, "Active")], begun, json!([]))]
+}
+
+#[test]
+fn each_state_of_an_eviction_is_one_verdict() {
+    let fresh = request(
+        "pod-safety.dev/drain",
+        json!({ "metadata": { "creationTimestamp": "2026-11-21T10:23:00Z" }, "status": { "observedGeneration": null } }),
+    );
+    let unseen = request("pod-safety.dev/drain", json!({ "status": { "observedGeneration": null } }));
+    let invalid = request(
+        "foo/bar",
+        json!({ "status": { "conditions": condition("Failed", "EvictionInvalid", "Target pod not found.") } }),
+    );
+    let withdrawn = request("foo/bar", json!({ "spec": { "intent": "Withdrawn" } }));
+    for (requests, evictions, standing, reason, is_noted) in [
+        (vec![fresh], vec![], Standing::Waiting, "Pending", true),
+        (vec![unseen], vec![], Standing::Blocked, "NoController", true),
+        (vec![invalid], vec![], Standing::Blocked, "EvictionInvalid", true),
+        (vec![withdrawn.clone()], vec![], Standing::Free, "Withdrawn", false),
+        (
+            vec![withdrawn.clone()],
+            vec![ended("Failed", "CanceledDueToNoRequesters")],
+            Standing::Free,
+            "Withdrawn",
+            false,
+        ),
+        (
+            vec![withdrawn],
+            vec![ended("Failed", "NoFurtherResponder")],
+            Standing::Free,
+            "NoFurtherResponder",
+            false,
+        ),
+        (
+            vec![drain()],
+            vec![ended("Failed", "NoFurtherResponder")],
+            Standing::Waiting,
+            "NoFurtherResponder",
+            true,
+        ),
+        (vec![drain()], gone_on().to_vec(), Standing::Waiting, "ResponderActive", true),
+        (vec![drain()], vec![ended("TargetEvicted", "PodTerminal")], Standing::Free, "Evicted", false),
+    ] {
+        let (answer, note) = asked(&well(1), &requests, &evictions);
+        let found = (answer.verdict.standing, answer.verdict.reason, note.is_some());
+        assert_eq!(found, (standing, reason, is_noted), "{}: {note:?}", answer.verdict.message);
+    }
+}
+
+#[test]
+fn a_phase_proves_nothing_and_a_pod_says_that_its_eviction_is_requested() {
+    let (terminal, _) = asked(&well(1), &[drain()], &[ended("TargetEvicted", "PodTerminal")]);
+    assert!(terminal.verdict.message.contains("does not prove"), "{}", terminal.verdict.message);
+    let (_, note) = asked(&well(1), &[drain()], &gone_on());
+    let note = note.unwrap();
+    assert!(
+        note.starts_with("Its eviction is requested by pod-safety.dev/drain: It is the turn of the evictor"),
+        "{note}"
+    );
+    assert!(note.ends_with("(pod-safety explain eviction -n shop pod-1-orders-1)"), "{note}");
+}
+
+#[test]
+fn only_requests_of_ours_that_are_a_day_old_were_left_behind() {
+    let wall = "2026-11-21T10:23:05Z".parse().unwrap();
+    for (requester, at, is_left) in [
+        ("pod-safety.dev/drain", "2026-11-20T10:23:05Z", true),
+        ("pod-safety.dev/maintain", "2026-11-20T10:23:05Z", true),
+        ("pod-safety.dev/drain", "2026-11-20T10:23:06Z", false),
+        ("foo/bar", "2026-11-01T00:00:00Z", false),
+    ] {
+        let one = request(requester, json!({ "metadata": { "creationTimestamp": at } }));
+        let one: EvictionRequest = serde_json::from_value(one).unwrap();
+        assert_eq!(left_behind(&[one], wall).len() == 1, is_left, "{requester} {at}");
+    }
+}

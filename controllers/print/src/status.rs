@@ -1,0 +1,152 @@
+//! The whole cluster on one screen, for people.
+
+use std::fmt::Write as _;
+
+use pod_safety_explain::{Blocked, Overall, Overview, Paused, Running, Trouble, Zone, plural, since, span};
+
+use crate::{Paint, Tone};
+
+/// The first line: who runs.
+fn head(running: &Running, server: &str, wall: jiff::Timestamp) -> String {
+    let mut parts = Vec::new();
+    if !server.is_empty() {
+        parts.push(format!("Kubernetes {server}"));
+    }
+    parts.push(running.mode.map_or("mode unknown".to_owned(), |mode| format!("mode {}", mode.name())));
+    let leader = match (&running.leader, running.unread, running.stale) {
+        (Some(leader), ..) => {
+            let node = running.leader_node.as_deref().map_or(String::new(), |node| format!(" on {node}"));
+            format!("leader {leader}{node}, {}", plural(running.standbys, "standby"))
+        }
+        (None, true, _) => "leader unknown".to_owned(),
+        (None, false, Some(at)) => format!("no leader for {}", span(since(at, wall))),
+        (None, false, None) => "no leader".to_owned(),
+    };
+    parts.push(leader);
+    parts.join("   ")
+}
+
+/// The screen for people.
+#[must_use]
+pub fn page(
+    overview: &Overview,
+    running: &Running,
+    server: &str,
+    wall: jiff::Timestamp,
+    paint: Paint,
+) -> String {
+    let (tone, seen) = promise(overview);
+    let promise = paint.marked(tone, &format!("StatefulSet pods and the like: {seen}"));
+    let mut text = format!("{}\n{promise}", paint.wrap(&head(running, server, wall), 2));
+    if !overview.zones.is_empty() {
+        text.push('\n');
+        text.push_str(&zones(&overview.zones, paint));
+    }
+    for (title, blocks) in [("NEEDS A PERSON", true), ("TO KNOW", false)] {
+        let of: Vec<&Trouble> = overview.troubles.iter().filter(|one| one.blocks == blocks).collect();
+        if !of.is_empty() {
+            let title = paint.tone(Tone::Plain, title);
+            let _infallible = write!(text, "\n{title}\n{}", troubles(&of, paint));
+        }
+    }
+    if !overview.blocked.is_empty() {
+        let _infallible = write!(
+            text,
+            "\n{}\n{}",
+            paint.tone(Tone::Plain, "BLOCKED PODS"),
+            blocked(&overview.blocked, paint)
+        );
+    }
+    if !overview.paused.is_empty() {
+        let _infallible = write!(
+            text,
+            "\n{}\n{}",
+            paint.tone(Tone::Plain, "PAUSED"),
+            paused(&overview.paused, wall, paint)
+        );
+    }
+    let waits = !overview.blocked.is_empty() || overview.troubles.iter().any(|one| one.blocks);
+    // What there is to know says enough, but not that the rest is well.
+    if !waits && (overview.troubles.is_empty() || overview.verdict() != Overall::Clear) {
+        let (tone, words) = match overview.verdict() {
+            Overall::Clear => (Tone::Good, "Nothing needs a person"),
+            Overall::Unknown | Overall::Blocked => (
+                Tone::Attention,
+                "It is not known whether something needs a person, because not everything could be read",
+            ),
+        };
+        text.push('\n');
+        text.push_str(&paint.marked(tone, words));
+    }
+    if let Some(day) = &overview.last_day {
+        let _infallible = writeln!(text, "\n{}", paint.wrap(&day.words(), 2));
+    }
+    if !overview.missing.is_empty() {
+        text.push('\n');
+    }
+    for missing in &overview.missing {
+        text.push_str(&paint.marked(Tone::Attention, missing));
+    }
+    text
+}
+
+/// What was seen of the promise that an identity has at most one pod.
+fn promise(overview: &Overview) -> (Tone, String) {
+    match (overview.identities, overview.wait_for_proof) {
+        (Some(identities), Some(waiting)) => {
+            let tone = if waiting == 0 { Tone::Good } else { Tone::Attention };
+            let waits = match waiting {
+                0 => "none waits for proof".to_owned(),
+                1 => "1 waits for proof that the old pod stopped".to_owned(),
+                _ => format!("{waiting} wait for proof that the old pods stopped"),
+            };
+            (tone, format!("{identities}, {waits}"))
+        }
+        (None, _) | (_, None) => {
+            (Tone::Attention, "not checked, because pods, nodes or Leases could not be read".to_owned())
+        }
+    }
+}
+
+fn zones(zones: &[Zone], paint: Paint) -> String {
+    let row = |zone: &Zone| {
+        let tone = if zone.ready == zone.nodes { Tone::Plain } else { Tone::Attention };
+        let brake = zone.brake.map_or("off".to_owned(), |reason| format!("on ({reason})"));
+        (
+            tone,
+            vec![zone.zone.clone(), format!("{}/{}", zone.ready, zone.nodes), zone.lost.to_string(), brake],
+        )
+    };
+    let rows: Vec<_> = zones.iter().map(row).collect();
+    paint.table(&["ZONE", "READY", "LOST", "BRAKE"], &rows)
+}
+
+fn troubles(troubles: &[&Trouble], paint: Paint) -> String {
+    let mut text = String::new();
+    for trouble in troubles {
+        let tone = if trouble.blocks { Tone::Bad } else { Tone::Attention };
+        text.push_str(&paint.marked(tone, &format!("{}   {}", trouble.object, trouble.message)));
+        text.push_str(&paint.command(&trouble.command));
+    }
+    text
+}
+
+/// What is not fenced meanwhile.
+fn paused(paused: &[Paused], wall: jiff::Timestamp, paint: Paint) -> String {
+    let mut text = String::new();
+    for one in paused {
+        text.push_str(&paint.marked(Tone::Attention, &format!("{}   {}", one.object, one.words(wall))));
+        text.push_str(&paint.command(&one.command));
+    }
+    text
+}
+
+fn blocked(blocked: &[Blocked], paint: Paint) -> String {
+    let row = |one: &Blocked| {
+        let Blocked { namespace, pod, node, since: _, age, reason: _, needs } = one;
+        let node = node.clone().unwrap_or_else(|| "-".to_owned());
+        (Tone::Plain, vec![namespace.clone(), pod.clone(), node, age.clone(), needs.clone()])
+    };
+    let rows: Vec<_> = blocked.iter().map(row).collect();
+    paint.table(&["NAMESPACE", "POD", "NODE", "SINCE", "NEEDS"], &rows)
+}
