@@ -96,7 +96,7 @@ impl Scene {
     /// One process more.
     async fn another(&mut self, name: &str) {
         let agents = format!("--fence-agents-path={}", self.agents.display());
-        let args = HASTY.into_iter().chain(["--controllers=*,volume-guard", &agents]);
+        let args = HASTY.into_iter().chain(["--controllers=*,volume-guard,eviction", &agents]);
         let mut ours = self.plane.pod_safety(name, &self.kubeconfig, args).await.unwrap();
         ours.ready().await.unwrap();
         self.ours.push(ours);

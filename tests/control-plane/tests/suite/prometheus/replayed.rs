@@ -29,7 +29,7 @@ enum Change {
 type Row = (&'static str, &'static str, &'static [(&'static str, &'static str, Change)]);
 
 /// All that are not caused for real. Every other alert is.
-const ROWS: [Row; 13] = [
+const ROWS: [Row; 14] = [
     (
         "PodSafetyLeaderFlapping",
         "a process that loses its lease ends, and its count with it; four losses would take minutes",
@@ -85,6 +85,11 @@ const ROWS: [Row; 13] = [
         "PodSafetyEvidenceConflictsWithReady",
         "a kubelet that is heard again contradicts the evidence within half a minute",
         &[("pod_safety_holds", "reason=\"EvidenceConflictsWithReady\"", Change::To(1.0))],
+    ),
+    (
+        "PodSafetyRequestedEvictionHeld",
+        "the API server here has no EvictionRequests; the suite drain has some",
+        &[("pod_safety_holds", "reason=\"EvictionRefused\"", Change::To(1.0))],
     ),
     (
         "PodSafetyVolumeHeld",
