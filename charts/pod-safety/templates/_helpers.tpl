@@ -69,6 +69,12 @@ image).
 {{- end -}}
 {{- end }}
 
+{{- /* "yes" if the controller of evictions is on: with `auto` where the API server has EvictionRequests. */ -}}
+{{- define "pod-safety.eviction" -}}
+{{- $enabled := toString .Values.controllers.eviction.enabled -}}
+{{- if or (eq $enabled "true") (and (eq $enabled "auto") (.Capabilities.APIVersions.Has "lifecycle.k8s.io/v1alpha1")) }}yes{{ end -}}
+{{- end }}
+
 {{- /* The controllers that are on, by the binary's names. */ -}}
 {{- define "pod-safety.controllers" -}}
 {{- $names := list -}}
@@ -79,6 +85,7 @@ image).
 {{- if .taintEviction.enabled }}{{ $names = append $names "taint-eviction" }}{{ end -}}
 {{- if .fencing.enabled }}{{ $names = append $names "fencing" }}{{ end -}}
 {{- if .volumeGuard.enabled }}{{ $names = append $names "volume-guard" }}{{ end -}}
+{{- if include "pod-safety.eviction" $ }}{{ $names = append $names "eviction" }}{{ end -}}
 {{- end -}}
 {{- join "," $names -}}
 {{- end }}

@@ -6,6 +6,7 @@
 //! |---|---|
 //! | `others` | people, kubelets and controllers of others |
 //! | `nodes` | nodes, and kubelets |
+//! | `requested` | evictions that are requested, also by pod-safety's own account |
 //! | `own_pods`, `own_account` | what pod-safety's own account may change |
 //! | `devices` | the rules in the CRD of FenceDevice |
 //! | `transitions` | the rules in the CRDs of FenceEvidence and NodeFence about what stays |
@@ -20,6 +21,7 @@ mod nodes;
 mod others;
 mod own_account;
 mod own_pods;
+mod requested;
 mod transitions;
 
 use std::collections::BTreeSet;
@@ -82,7 +84,10 @@ fn policies() -> Vec<Policy> {
 }
 
 fn rows() -> Vec<Row> {
-    [others::rows(), nodes::rows(), own_pods::rows(), own_account::rows()].into_iter().flatten().collect()
+    [others::rows(), nodes::rows(), own_pods::rows(), own_account::rows(), requested::rows()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 #[test]
@@ -92,6 +97,8 @@ fn every_expression_is_decided_both_ways_by_a_row_and_no_bypass_passes() {
     let wanted = [
         "attachment-hold",
         "eviction",
+        "eviction-requesters",
+        "eviction-states",
         "evidence",
         "fence",
         "force-delete",

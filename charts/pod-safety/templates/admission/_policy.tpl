@@ -4,6 +4,15 @@
 {{- default $policies.action (get $policies (index . 1)) -}}
 {{- end }}
 
+{{- /* The version of MutatingAdmissionPolicy that this cluster has; empty: none. */ -}}
+{{- define "pod-safety.mutating" -}}
+{{- range list "v1" "v1beta1" -}}
+{{- if $.Capabilities.APIVersions.Has (printf "admissionregistration.k8s.io/%s/MutatingAdmissionPolicy" .) -}}
+admissionregistration.k8s.io/{{ . }}{{ break }}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
 {{- define "pod-safety.user" -}}
 system:serviceaccount:{{ .Release.Namespace }}:{{ include "pod-safety.serviceAccount" . }}
 {{- end }}
@@ -91,7 +100,7 @@ spec:
   {{- else }}
   validationActions: [Warn, Audit]
   {{- end }}
-  {{- if not (has (index . 2) (list "evidence" "fence" "ownAccount" "podReport")) }}
+  {{- if not (has (index . 2) (list "evidence" "fence" "ownAccount" "podReport" "evictionStates" "evictionRequesters")) }}
   {{- with $root.Values.admissionPolicies.exemptNamespaces }}
   matchResources:
     namespaceSelector:

@@ -368,8 +368,9 @@ async fn controllers_are_all_that_there_are(value: &str) {
         .filter(|name| !name.is_empty())
         .collect();
     // Off until somebody asks for it, as in the binary.
-    let by_default: Vec<&str> = known.iter().copied().filter(|name| *name != "volume-guard").collect();
-    assert!(by_default.len() + 1 == known.len(), "{known:?}");
+    const OFF: [&str; 2] = ["volume-guard", "eviction"];
+    let by_default: Vec<&str> = known.iter().copied().filter(|name| !OFF.contains(name)).collect();
+    assert!(by_default.len() + OFF.len() == known.len(), "{known:?}");
     assert_eq!(value.split(',').collect::<Vec<_>>(), by_default, "a controller without a value in the chart");
 }
 
@@ -436,8 +437,18 @@ async fn attack_an_exempt_namespace_opens_neither_our_kinds_nor_our_account() {
         if selects { &mut exempt } else { &mut not }.insert(name);
     }
     assert!(exempt.contains("force-delete"), "{exempt:?}");
-    let wanted =
-        ["evidence", "fence", "leases", "own-account", "pause", "pod-report", "volume-held", "watchdog"];
+    let wanted = [
+        "eviction-requesters",
+        "eviction-states",
+        "evidence",
+        "fence",
+        "leases",
+        "own-account",
+        "pause",
+        "pod-report",
+        "volume-held",
+        "watchdog",
+    ];
     assert_eq!(not, wanted.map(str::to_owned).into(), "{exempt:?}");
 }
 
@@ -469,7 +480,7 @@ const TRACES: &str = "tracing.endpoint=http://otel-collector.observability:4318"
 #[tokio::test]
 async fn in_replace_it_grants_and_defines_what_manifests_prints() {
     let ours = documents(
-        &render(&chart(), &[&format!("--set=mode=replace,controllers.volumeGuard.enabled=true,{TRACES}")])
+        &render(&chart(), &[&format!("--set=mode=replace,controllers.volumeGuard.enabled=true,controllers.eviction.enabled=true,{TRACES}")])
             .await,
     );
     let ours: BTreeMap<_, _> = ours.into_iter().map(|object| (named(&object), plain(object))).collect();

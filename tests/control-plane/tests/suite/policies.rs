@@ -6,6 +6,7 @@ mod bypasses;
 mod deleters;
 mod own_account;
 mod own_kinds;
+mod requested;
 mod volumes;
 
 use admission::{

@@ -55,7 +55,12 @@ pub(crate) struct Scene {
 }
 
 pub(crate) async fn scene(set: &str) -> Scene {
-    let plane = ControlPlane::start(Options::default()).await.unwrap();
+    scene_on(Options::default(), "", set).await
+}
+
+/// On an API server with more kinds.
+pub(crate) async fn scene_on(options: Options, more: &str, set: &str) -> Scene {
+    let plane = ControlPlane::start(options).await.unwrap();
     let set = format!(
         "--set=controllers.volumeGuard.enabled=true,admissionPolicies.exemptUsers={{{EXEMPT}}},admissionPolicies.nodeDeleters={{cloud-controller-manager,karpenter,user:{DELETER}}},admissionPolicies.outOfServiceTainters={{user:{TAINTER}}},controllers.podGc.trustOutOfServiceTaint=true,{set}"
     );
@@ -71,6 +76,7 @@ pub(crate) async fn scene(set: &str) -> Scene {
     plane.helm(&install.each_ref().map(String::as_str)).await.unwrap().text().unwrap();
     let scene = Scene { plane };
     let kinds = "pods,pods/status,pods/eviction,pods/ephemeralcontainers,pods/resize,nodes,nodes/status,volumeattachments.storage.k8s.io,volumeattachments.storage.k8s.io/status,statefulsets.apps,fenceevidences.pod-safety.dev,fenceevidences.pod-safety.dev/status,nodefences.pod-safety.dev,nodefences.pod-safety.dev/status,fencedevices.pod-safety.dev,fencedevices.pod-safety.dev/status,podsafetyremediations.pod-safety.dev,podsafetyremediations.pod-safety.dev/status";
+    let kinds = &format!("{kinds}{more}");
     let verbs = "--verb=get,list,watch,create,update,patch,delete,deletecollection";
     scene.must(&["create", "clusterrole", "careless", verbs, "--resource", kinds]).await;
     for user in USERS {

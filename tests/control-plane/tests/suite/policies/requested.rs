@@ -1,0 +1,211 @@
+//! Evictions that are requested: who may write whose turn it is, and ask in whose name, on the real API server with its gate.
+
+use pod_safety_control_plane::{Options, seen, until};
+use serde_json::{Value, json};
+
+use super::admission::{ADMIN, DEV, OURS, Scene, scene_on};
+
+const EVICTOR: &str = "imperative-eviction.k8s.io/evictor";
+const UID: &str = "11111111-2222-4333-8444-555555555555";
+const KINDS: &str =
+    ",evictionrequests.lifecycle.k8s.io,evictions.lifecycle.k8s.io,evictions.lifecycle.k8s.io/status";
+
+/// May write EvictionRequests, as every editor of a namespace, and no nodes.
+const TENANT: &str = "tenant";
+
+#[tokio::test]
+async fn evictions_are_written_by_pod_safety_and_their_responders_alone() {
+    if !crate::versions::can_serve_evictions() {
+        return;
+    }
+    let args = ["--feature-gates=EvictionRequestAPI=true", "--runtime-config=lifecycle.k8s.io/v1alpha1=true"];
+    let options = Options { apiserver_args: args.map(str::to_owned).into(), ..Options::default() };
+    let scene = scene_on(
+        options,
+        KINDS,
+        "controllers.eviction.enabled=auto,controllers.eviction.lostNode.enabled=true",
+    )
+    .await;
+    let tenant =
+        ["create", "clusterrole", "tenant", "--verb=*", "--resource=evictionrequests.lifecycle.k8s.io"];
+    scene.must(&tenant).await;
+    scene.must(&["create", "clusterrolebinding", "tenant", "--clusterrole=tenant", "--user", TENANT]).await;
+    until("the policies hold", async || {
+        let denied = scene
+            .run(
+                TENANT,
+                &["create", "--dry-run=server", "-f", "-"],
+                &request("probe", "pod-safety.dev/drain"),
+            )
+            .await;
+        seen(!denied.status.success(), format!("{denied:?}"))
+    })
+    .await
+    .unwrap();
+    attack_a_tenant_asks_in_the_name_of_a_drain(&scene).await;
+    attack_who_may_write_the_status_of_an_eviction_ends_it(&scene).await;
+    pod_safety_writes_what_its_controller_writes(&scene).await;
+    new_pods_name_the_responder_for_lost_nodes(&scene).await;
+}
+
+/// Behind those that they name themselves, by its priority.
+async fn new_pods_name_the_responder_for_lost_nodes(scene: &Scene) {
+    let pod = |name: &str, responders: Value, owner: Value| {
+        json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name,
+        "ownerReferences": owner }, "spec": { "evictionResponders": responders, "containers": [{ "name": "main", "image": "main" }] } })
+    };
+    let own = json!([{ "name": "example.com/move", "priority": 10000 }]);
+    let daemon = json!([{ "apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": UID, "controller": true }]);
+    for (name, responders, owner, named) in [
+        ("bare", json!(null), json!([]), "pod-safety.dev/lost-node"),
+        ("own", own, json!([]), "example.com/move pod-safety.dev/lost-node"),
+        ("daemon", json!(null), daemon, ""),
+    ] {
+        scene.make(&pod(name, responders, owner)).await;
+        let get = ["get", "pod", name, "-o", "jsonpath={.spec.evictionResponders[*].name}"];
+        let found = scene.run(ADMIN, &get, &Value::Null).await.text().unwrap();
+        let mut names: Vec<&str> = found.split_whitespace().collect();
+        names.sort_unstable();
+        assert_eq!(names.join(" "), named, "{name}");
+    }
+}
+
+fn target() -> Value {
+    json!({ "pod": { "name": "db-0", "uid": UID } })
+}
+
+fn request(name: &str, requester: &str) -> Value {
+    json!({ "apiVersion": "lifecycle.k8s.io/v1alpha1", "kind": "EvictionRequest", "metadata": { "name": name },
+        "spec": { "target": target(), "requester": requester, "intent": "Eviction" } })
+}
+
+async fn attack_a_tenant_asks_in_the_name_of_a_drain(scene: &Scene) {
+    let refused = Some("eviction-requesters");
+    for (who, name, requester, refusal) in [
+        (TENANT, "own", "example.com/tool", None),
+        (TENANT, "drain", "pod-safety.dev/drain", refused),
+        (TENANT, "reserved", "pod-safety.dev/any", refused),
+        (DEV, "reserved", "pod-safety.dev/any", refused),
+        (DEV, "drain", "pod-safety.dev/drain", None),
+    ] {
+        let output = scene.run(who, &["create", "-f", "-"], &request(name, requester)).await;
+        Scene::judge(&format!("{who}: {requester}"), &output, refusal);
+    }
+    let withdraw =
+        ["patch", "evictionrequest", "drain", "--type=merge", "-p", r#"{"spec":{"intent":"Withdrawn"}}"#];
+    for (who, args, refusal) in [
+        (TENANT, &withdraw[..], refused),
+        (TENANT, &["delete", "evictionrequest", "drain"], refused),
+        (TENANT, &["delete", "evictionrequest", "own"], None),
+        (DEV, &withdraw, None),
+    ] {
+        Scene::judge(&format!("{who}: {args:?}"), &scene.run(who, args, &Value::Null).await, refusal);
+    }
+}
+
+/// An Eviction whose responder has its turn, as pod-safety begins it.
+async fn begin(scene: &Scene, name: &str) {
+    let object = json!({ "apiVersion": "lifecycle.k8s.io/v1alpha1", "kind": "Eviction", "metadata": { "name": name }, "spec": { "target": target() } });
+    scene.make(&object).await;
+}
+
+fn turns(state: &str, now: &str) -> Value {
+    json!({ "observedGeneration": 1, "targetResponders": [{ "name": "example.com/move", "priority": 10000, "state": state },
+            { "name": EVICTOR, "priority": 100, "state": "Inactive" }],
+        "responders": [{ "name": "example.com/move", "startTime": now }, { "name": EVICTOR }],
+        "requesters": [{ "name": "example.com/tool", "intent": "Eviction" }],
+        "conditions": [false_condition("Failed"), false_condition("TargetEvicted")] })
+}
+
+fn false_condition(kind: &str) -> Value {
+    json!({ "type": kind, "status": "False", "reason": "AwaitingEviction", "message": "", "lastTransitionTime": "2026-11-21T10:00:00Z" })
+}
+
+#[expect(clippy::disallowed_methods, reason = "the API server compares it with its own clock")]
+fn now() -> String {
+    format!("{:.0}", k8s_openapi::jiff::Timestamp::now())
+}
+
+/// kubernetes#140804: whoever writes the first status may prefill it, and the chain walks to its end in seconds.
+async fn attack_who_may_write_the_status_of_an_eviction_ends_it(scene: &Scene) {
+    let (what, refused) = (["eviction.lifecycle.k8s.io", "e"], Some("eviction-states"));
+    begin(scene, "e").await;
+    let status = async |who: &str, status: Value, refusal: Option<&str>, row: &str| {
+        Scene::judge(row, &scene.run(who, &patch(&what, &status), &Value::Null).await, refusal);
+    };
+    status(DEV, turns("Active", &now()), refused, "the first status of all").await;
+    status(OURS, turns("Active", &now()), None, "pod-safety begins it").await;
+    let told = |reason: &str, kind: &str| {
+        json!({ "conditions": [{ "type": kind, "status": "False", "reason": reason, "message": "",
+        "lastTransitionTime": "2026-11-21T10:00:00Z" }] })
+    };
+    let asks = json!({ "requesters": [{ "name": "evil.example/x", "intent": "Eviction" }] });
+    status(DEV, asks, refused, "another requester").await;
+    status(DEV, told("Forged", "Failed"), refused, "a condition of the controller").await;
+    let beats =
+        json!({ "responders": [{ "name": "example.com/move", "heartbeatTime": now(), "message": "moves" }] });
+    status(DEV, beats, None, "a responder reports").await;
+    status(DEV, told("Moves", "example.com/Moved"), None, "a condition of one's own").await;
+    let done = json!({ "responders": [{ "name": "example.com/move", "completionTime": now() }] });
+    status(DEV, done, None, "a responder is done").await;
+    let next = |now: &str| {
+        json!({ "responders": [{ "name": EVICTOR, "startTime": now }],
+        "targetResponders": [{ "name": "example.com/move", "state": "Completed" }, { "name": EVICTOR, "state": "Active" }] })
+    };
+    status(DEV, next(&now()), refused, "the next turn begins").await;
+    status(OURS, next(&now()), None, "pod-safety begins the next turn").await;
+}
+
+/// `kubectl patch` of a status; a strategic merge finds entries by their names.
+fn patch(what: &[&str; 2], status: &Value) -> Vec<&'static str> {
+    let text: &'static str = json!({ "status": status }).to_string().leak();
+    let what: [&'static str; 2] = what.map(|one| &*one.to_owned().leak());
+    [&["patch"][..], &what, &["--subresource=status", "-p", text]].concat()
+}
+
+/// With all rights: what is left of them is what the controller does.
+async fn pod_safety_writes_what_its_controller_writes(scene: &Scene) {
+    let all = ["create", "clusterrolebinding", "stolen", "--clusterrole=cluster-admin", "--user", OURS];
+    scene.must(&all).await;
+    let owner = async |name: &str| {
+        let uid = scene
+            .run(ADMIN, &["get", "evictionrequest", name, "-o", "jsonpath={.metadata.uid}"], &Value::Null)
+            .await;
+        json!({ "apiVersion": "lifecycle.k8s.io/v1alpha1", "kind": "EvictionRequest", "name": name, "uid": uid.text().unwrap() })
+    };
+    let (refused, owner) = (Some("own-account"), owner("drain").await);
+    let labels = |labels: Value| json!({ "metadata": { "labels": labels } }).to_string();
+    let made = json!({ "apiVersion": "lifecycle.k8s.io/v1alpha1", "kind": "Eviction", "metadata": { "name": "pod-1-db-0",
+        "labels": { "pod-safety.dev/drain": "requester", "app.kubernetes.io/managed-by": "pod-safety" }, "ownerReferences": [owner] },
+        "spec": { "target": target() } });
+    let mut foreign = made.clone();
+    (foreign["metadata"]["name"], foreign["metadata"]["labels"]) = (json!("x"), json!({ "team": "a" }));
+    let e = ["patch", "eviction.lifecycle.k8s.io", "pod-1-db-0", "-p"];
+    let role = labels(json!({ "example.com/move": "requester-responder" }));
+    let team = labels(json!({ "team": "a" }));
+    let spec = r#"{"spec":{"intent":"Withdrawn"}}"#;
+    for (row, args, input, refusal) in [
+        ("an Eviction begins", vec!["create", "-f", "-"], &made, None),
+        ("with labels of others", vec!["create", "-f", "-"], &foreign, refused),
+        ("a role", [&e[..], &[&role]].concat(), &Value::Null, None),
+        ("a label of others", [&e[..], &[&team]].concat(), &Value::Null, refused),
+        (
+            "an Eviction that goes on goes",
+            vec!["delete", "eviction.lifecycle.k8s.io", "pod-1-db-0"],
+            &Value::Null,
+            refused,
+        ),
+        (
+            "a request is withdrawn",
+            vec!["patch", "evictionrequest", "drain", "--type=merge", "-p", spec],
+            &Value::Null,
+            refused,
+        ),
+        ("a request is made", vec!["create", "-f", "-"], &request("y", "pod-safety.dev/any"), refused),
+    ] {
+        Scene::judge(row, &scene.run(OURS, &args, input).await, refusal);
+    }
+    let looked_at = json!({ "observedGeneration": 9 });
+    let output = scene.run(OURS, &patch(&["evictionrequest", "drain"], &looked_at), &Value::Null).await;
+    Scene::judge("a request is looked at", &output, None);
+}
