@@ -62,7 +62,7 @@ object's name in CEL.
 {{- $object := . -}}
 {{- range $index, $field := list "containerStatuses" "initContainerStatuses" "ephemeralContainerStatuses" }}
 {{- if $index }} + {{ end -}}
-(has({{ $object }}.status.{{ $field }}) ? {{ $object }}.status.{{ $field }}.map(c, [!has(c.state) ? 0 : has(c.state.running) ? 1 : has(c.state.terminated) ? 2 : 0, c.restartCount]) : [])
+(has({{ $object }}.status.{{ $field }}) ? {{ $object }}.status.{{ $field }}.map(c, [!has(c.state) ? 'waiting' : has(c.state.running) ? 'running' : has(c.state.terminated) ? 'terminated' : 'waiting', string(c.restartCount)]) : [])
 {{- end }}
 {{- end }}
 
