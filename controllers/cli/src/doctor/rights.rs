@@ -70,6 +70,7 @@ pub(super) fn needed(mode: Mode, controllers: &[Name]) -> Vec<Right> {
         // Without it traces lack the force deletes of the last leader, and nothing else is missing.
         Some("tracing") => false,
         Some("volume-guard") => controllers.contains(&Name::VolumeGuard),
+        Some("eviction") => controllers.contains(&Name::Eviction),
         // Of the namespace of devices and their Secrets an installation decides; the lease may have another name.
         Some(_) | None => true,
     };

@@ -133,7 +133,7 @@ async fn read_pod(means: &Means<'_>, pod: &PodKey) -> Result<Option<Pod>, Outcom
     let path = Kind::Pods.path_in(Some(&pod.namespace));
     let read = read::<wire::Pod>(means, format!("{path}/{}", pod.name)).await?;
     let read = read.map(|wire| cache::pod(wire, means.env.now())).transpose();
-    read.map_err(|unreadable| Outcome::Failed(ApiError::ContentType(unreadable.why().to_owned())))
+    read.map_err(|unreadable| Outcome::Failed(ApiError::Malformed(unreadable.why().to_owned())))
 }
 
 async fn list(

@@ -10,7 +10,9 @@ use std::process::Command;
 
 use pod_safety_control_plane::binary;
 use pod_safety_locks::{installed, repository};
-use pod_safety_process::{disruption, fencing, node_lifecycle, pod_gc, taint_eviction, volume_guard};
+use pod_safety_process::{
+    disruption, eviction, fencing, node_lifecycle, pod_gc, taint_eviction, volume_guard,
+};
 use pod_safety_shared::api::Phase;
 use pod_safety_shared::authority::{Step, Unproved};
 use pod_safety_shared::drive::HoldReason as _;
@@ -223,6 +225,7 @@ fn every_hold() -> Vec<&'static str> {
         node_lifecycle::Hold::words(),
         fencing::Hold::words(),
         volume_guard::Hold::words(),
+        eviction::Hold::words(),
     ]
     .concat()
 }
