@@ -3,7 +3,8 @@
 //! - `kube-runtime`: as an engineer who knows it makes it. Streaming lists, types with the fields that the duty needs and no more
 //!   metadata than that, `DeserializeGuard` for each object, a store for each kind, and a `Controller` that reconciles pods.
 //!   Its reconcile finds the node of the pod in the store and decides nothing else.
-//! - `floor`: reads the same lists and watches as pod-safety, in protobuf, and drops the bytes. No client of this API server uses less.
+//! - `floor`: reads the same lists and watches as pod-safety, in protobuf, and drops the bytes, through
+//!   `kube::Client`: what that client costs whoever decodes nothing.
 //!
 //! Each prints [`SYNCED`] when it has read all lists, and then goes on until it is ended.
 
