@@ -104,8 +104,8 @@ fn blanks() -> [(&'static str, String); 19] {
         (
             "pod, to a scheduler",
             format!(
-                "/spec/containers/0/restartPolicy {tolerations} /spec/volumes/0/emptyDir /spec/volumes/1/emptyDir \
-                 /spec/volumes/1/persistentVolumeClaim /spec/volumes/2/persistentVolumeClaim"
+                "/spec/containers/0/restartPolicy /spec/evictionResponders /spec/schedulingGroup {tolerations} \
+                 /spec/volumes/0/emptyDir /spec/volumes/1/emptyDir /spec/volumes/1/persistentVolumeClaim /spec/volumes/2/persistentVolumeClaim"
             ),
         ),
         ("node", format!("/metadata/deletionGracePeriodSeconds {no_place}")),

@@ -9,7 +9,9 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::ListParams;
 use kube::{Api, Client};
 use pod_safety_control_plane::rigs::{Controller, PASSWORD, Rigs};
-use pod_safety_control_plane::{Balancer, Component, ControlPlane, Program, chart, eventually, helm, seen};
+use pod_safety_control_plane::{
+    Balancer, Component, ControlPlane, Program, chart, eventually, helm, seen, until,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -179,8 +181,7 @@ impl Cluster {
     }
 
     pub(crate) async fn apply(&self, object: &Value) -> Result<()> {
-        self.plane.kubectl_with(&["apply", "-f", "-"], &object.to_string()).await?.text()?;
-        Ok(())
+        apply(&self.plane, &object.to_string()).await
     }
 
     pub(crate) async fn pod(&self, name: &str) -> Result<Option<Pod>> {
@@ -341,8 +342,18 @@ async fn install(plane: &ControlPlane) -> Result<PathBuf> {
     let policies: Vec<_> =
         all.split("\n---").filter(|object| object.contains("\nkind: ValidatingAdmissionPolicy")).collect();
     ensure!(!policies.is_empty(), "the chart has no policies");
-    plane.kubectl_with(&["apply", "-f", "-"], &policies.join("\n---")).await?.text()?;
+    apply(plane, &policies.join("\n---")).await?;
     Ok(account)
+}
+
+/// A busy machine may not end a TLS handshake in kubectl's ten seconds: it is tried again.
+async fn apply(plane: &ControlPlane, objects: &str) -> Result<()> {
+    let applied = async || {
+        let output = plane.kubectl_with(&["apply", "-f", "-"], objects).await;
+        output.and_then(pod_safety_control_plane::Output::text).map_err(|error| error.to_string())
+    };
+    until("objects are applied", applied).await?;
+    Ok(())
 }
 
 /// The names of the machines and what their firmware calls them, once all are Ready.

@@ -196,7 +196,7 @@ async fn what_is_asked_for_is_printed() {
         tokio::process::Command::new("bash").args(["-n", "-c", &completion.stdout]).output().await.unwrap();
     assert!(syntax.status.success(), "{}", String::from_utf8_lossy(&syntax.stderr));
     let manifests = manifests().await.unwrap();
-    assert_eq!(manifests.split("\n---\n").count(), 6 + 35 + 8, "kinds, rights, policies: {manifests}");
+    assert_eq!(manifests.split("\n---\n").count(), 6 + 37 + 8, "kinds, rights, policies: {manifests}");
     let nothing = pod_safety(&[], &[]).await;
     assert!(nothing.code == Some(2) && nothing.stderr.contains("Usage:"), "{}", nothing.stderr);
 }

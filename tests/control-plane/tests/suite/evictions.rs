@@ -166,7 +166,15 @@ async fn unhealthy_pods_go_as_the_policy_says(api: &Client) {
     for broken in ["pod-0", "pod-1"] {
         crowd.set_ready(broken, false).await;
     }
-    until_allowed(api, "broken", 0).await;
+    let healthy = async |wanted: i32| {
+        until(&format!("{wanted} are healthy"), async || {
+            let look = budgets::look(api, "broken", "crowd").await.map_err(|error| format!("{error:?}"))?;
+            seen(look.healthy == wanted, look.to_string())
+        })
+        .await
+        .unwrap();
+    };
+    healthy(2).await;
 
     let answer = evict(api, "broken", "pod-0").await;
     let needs = |healthy: i32| {
@@ -174,11 +182,7 @@ async fn unhealthy_pods_go_as_the_policy_says(api: &Client) {
     };
     assert_eq!((answer.code, answer.causes), (429, vec![needs(2)]), "its budget is not healthy");
     crowd.set_ready("pod-1", true).await;
-    let healthy = async || {
-        let look = budgets::look(api, "broken", "crowd").await.map_err(|error| format!("{error:?}"))?;
-        seen(look.healthy == 3, look.to_string())
-    };
-    until("three are healthy", healthy).await.unwrap();
+    healthy(3).await;
     let answer = evict(api, "broken", "pod-2").await;
     assert_eq!((answer.code, answer.causes), (429, vec![needs(3)]), "a healthy one");
     assert_eq!(evict(api, "broken", "pod-0").await.code, 201, "its budget is healthy");

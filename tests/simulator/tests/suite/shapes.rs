@@ -387,6 +387,8 @@ async fn every_shape_that_our_code_sends_is_compared() {
     let mut sent = sent;
     // The simulated server always says no: nobody bound the role that it is asked about.
     assert!(sent.remove("POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews"), "nobody was polite");
+    // Neither server serves this group: the real one needs a feature gate.
+    sent.retain(|one| !one.contains("/apis/lifecycle.k8s.io/"));
     for one in &sent {
         println!("{} {one}", if compared.contains(one) { "compared" } else { "MISSING " });
     }
