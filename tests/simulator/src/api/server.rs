@@ -262,8 +262,8 @@ impl ApiServer {
                 201,
                 r#"{"apiVersion":"authorization.k8s.io/v1","kind":"SelfSubjectAccessReview","status":{"allowed":false}}"#,
             ),
-            // What no server knows is no mistake of the simulator.
-            path if path.starts_with("/apis/pod-safety.dev/") || is_of_a_group(path) => {
+            // What no server knows is no mistake of the simulator. The group of evictions needs a feature gate.
+            path if UNSERVED.iter().any(|group| path.starts_with(group)) || is_of_a_group(path) => {
                 (404, "404 page not found\n")
             }
             path => {
@@ -379,6 +379,8 @@ impl ApiServer {
         self.conduct.course(&self.name, asked)
     }
 }
+
+const UNSERVED: [&str; 2] = ["/apis/pod-safety.dev/", "/apis/lifecycle.k8s.io/"];
 
 /// Whether a path asks what a group has: `/apis/GROUP/VERSION`.
 fn is_of_a_group(path: &str) -> bool {
