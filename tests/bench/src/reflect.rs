@@ -143,7 +143,11 @@ async fn reflect(client: Client) -> Result<()> {
     let controller = pods
         .with_config(Pace::default().concurrency(AT_A_TIME))
         .run(reconcile, |_, _, _| Action::await_change(), Arc::new(nodes.clone()))
-        .for_each(|done| std::future::ready(done.map_or_else(|error| complain(&error), drop)));
+        .for_each(async |done| {
+            if let Err(error) = done {
+                complain(&error);
+            }
+        });
     let controller = tokio::spawn(controller);
     tokio::try_join!(nodes.wait_until_ready(), leases.wait_until_ready())?;
     // The controller waits for the same, and this would not be woken. A store is filled at once when all was read.
@@ -182,9 +186,11 @@ where
     let (store, writer) = reflector::store();
     let config = watcher::Config::default().streaming_lists();
     let stream = reflector::reflector(writer, watcher(api, config).default_backoff());
-    tokio::spawn(
-        stream.for_each(|event| std::future::ready(event.map_or_else(|error| complain(&error), drop))),
-    );
+    tokio::spawn(stream.for_each(async |event| {
+        if let Err(error) = event {
+            complain(&error);
+        }
+    }));
     store
 }
 
