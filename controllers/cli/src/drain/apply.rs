@@ -1,6 +1,7 @@
 //! The act on one node: cordon, evict, wait, and end in good order whatever happens.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -61,6 +62,8 @@ pub(super) struct Apply {
     pub(super) evictions: Semaphore,
     /// Who requests evictions, where that is possible.
     pub(super) asker: Option<Asker>,
+    /// On some node nobody answered requests: the nodes after it are drained directly at once.
+    pub(super) directly: AtomicBool,
 }
 
 /// How the drain of a node ended.
@@ -103,7 +106,8 @@ impl OneNode<'_> {
         let env = &self.apply.session.env;
         let began = env.now();
         let up = env.clock.sleep_until(began + self.apply.timeout.unwrap_or(FOR_EVER));
-        let mut work = if self.apply.asker.is_some() { Work::by_requests() } else { Work::default() };
+        let asks = self.apply.asker.is_some() && !self.apply.directly.load(Ordering::Relaxed);
+        let mut work = if asks { Work::by_requests() } else { Work::default() };
         let done = tokio::select! {
             biased;
             exit = stopped => Ok(Drained { exit, came: 0 }),
@@ -177,8 +181,9 @@ impl OneNode<'_> {
         let (mut pause, mut look_at, mut is_read) = (FIRST_LOOK, None, false);
         let mut sent = FuturesUnordered::new();
         while !work.is_over() {
-            if let Some(asker) = self.apply.asker {
+            if let Some(asker) = self.apply.asker.filter(|_| work.sends_requests()) {
                 let lines = asker.round(&self.apply.session.connection, env, self.node, work).await;
+                self.apply.directly.fetch_or(!work.sends_requests(), Ordering::Relaxed);
                 self.tell_all(lines)?;
             }
             for (index, pod) in work.due(env.now()) {

@@ -201,7 +201,8 @@ impl Args {
         look.may_apply(&session, &plans).await?;
         let said = said::Said::of(Live::of_stdout(paint), paint, nodes.len());
         let (timeout, evictions) = (self.timeout, Semaphore::new(apply::EVICTIONS));
-        let apply = apply::Apply { session, consent, look, timeout, said, evictions, asker };
+        let apply =
+            apply::Apply { session, consent, look, timeout, said, evictions, asker, directly: false.into() };
         let Drained { exit, .. } = apply.run(&plans, self.parallel.into(), self.try_anyway).await?;
         if exit == Exit::Fine {
             let which = self.selector.map_or_else(|| nodes.join(" "), |labels| format!("-l {labels:?}"));
@@ -275,7 +276,8 @@ pub(super) async fn apply(
     let (timeout, evictions) = (Some(timeout), Semaphore::new(apply::EVICTIONS));
     let asker = args.asker(session, requests::MAINTAIN).await?;
     let (session, consent) = (session.clone(), args.consent());
-    let apply = apply::Apply { session, consent, look, timeout, said, evictions, asker };
+    let apply =
+        apply::Apply { session, consent, look, timeout, said, evictions, asker, directly: false.into() };
     apply.run(&[plan], 1, false).await
 }
 

@@ -146,6 +146,7 @@ async fn where_nobody_answers_requests_are_withdrawn_and_pods_are_evicted_direct
     writes.sort();
     assert_eq!(writes, ["DELETE", "DELETE", "PATCH Withdrawn", "PATCH Withdrawn"]);
     assert!(server.requests.lock().is_empty(), "nothing is left to be answered later");
+    assert!(!work.sends_requests(), "the nodes after it do not wait");
 }
 
 #[tokio::test(start_paused = true)]

@@ -50,6 +50,12 @@ impl Work {
         Self { requests: Requests { are_sent: true, ..Requests::default() }, ..Self::default() }
     }
 
+    /// Whether evictions are requested; not any more where nobody answers, or where requests cannot be read.
+    #[must_use]
+    pub const fn sends_requests(&self) -> bool {
+        self.requests.are_sent
+    }
+
     /// The pods whose evictions are to be requested now.
     #[must_use]
     pub fn to_request(&self, now: Mono) -> Vec<PodKey> {
