@@ -136,12 +136,11 @@ pub(crate) async fn run(plan: Drains) -> Result<String> {
 /// On a control plane of its own, so that none pays for the history of another.
 async fn measure(plan: &Drains, ours: &Path, scene: Scene, who: Who) -> Result<Took> {
     let nodes: Vec<String> = (0..scene.nodes).map(|node| format!("node-{node}")).collect();
-    let mut plane = ControlPlane::start(Options {
-        measured: true,
-        apiserver_args: requested::SERVED.map(str::to_owned).to_vec(),
-        ..Options::default()
-    })
-    .await?;
+    // Only those who request evictions need the API: it is off by default.
+    let served = if who == Who::Requests { &requested::SERVED[..] } else { &[] };
+    let apiserver_args = served.iter().map(|arg| (*arg).to_owned()).collect();
+    let mut plane =
+        ControlPlane::start(Options { measured: true, apiserver_args, ..Options::default() }).await?;
     let all = nodes.len() + SPARE;
     let pods = all * usize::from(plan.pods);
     let budgets = pods.div_ceil(PODS_PER_BUDGET);
