@@ -153,12 +153,6 @@ impl Object for Budget {
         tell(Change::Budget { uid: &uid });
     }
 
-    fn put_undecodable(inner: &mut Inner, undecodable: Undecodable, now: Mono, tell: Tell<'_>) {
-        let Some(uid) = undecodable.uid else { return inner.budgets.put_unidentified() };
-        Self::take(inner, &uid, now, tell);
-        inner.budgets.put(uid, Entry::Undecodable(undecodable.why.into()));
-    }
-
     fn take(inner: &mut Inner, uid: &Uid, _now: Mono, tell: Tell<'_>) {
         inner.selection.remove_chooser(uid);
         if inner.budgets.take(uid).is_some() {

@@ -299,12 +299,6 @@ impl Object for EvictionRequest {
         tell(Change::Eviction { target: &target });
     }
 
-    fn put_undecodable(inner: &mut Inner, undecodable: Undecodable, now: Mono, tell: Tell<'_>) {
-        let Some(uid) = undecodable.uid else { return inner.evictions.requests.put_unidentified() };
-        Self::take(inner, &uid, now, tell);
-        inner.evictions.requests.put(uid, Entry::Undecodable(undecodable.why.into()));
-    }
-
     fn take(inner: &mut Inner, uid: &Uid, _now: Mono, tell: Tell<'_>) {
         if let Some(Entry::Known(request)) = inner.evictions.requests.take(uid) {
             inner.evictions.unfile(&request.pod, uid, |about| &mut about.requests);
@@ -351,12 +345,6 @@ impl Object for Eviction {
         inner.evictions.file(&eviction.pod, &uid, |about| &mut about.evictions);
         inner.evictions.evictions.put(uid, Entry::Known(eviction));
         tell(Change::Eviction { target: &target });
-    }
-
-    fn put_undecodable(inner: &mut Inner, undecodable: Undecodable, now: Mono, tell: Tell<'_>) {
-        let Some(uid) = undecodable.uid else { return inner.evictions.evictions.put_unidentified() };
-        Self::take(inner, &uid, now, tell);
-        inner.evictions.evictions.put(uid, Entry::Undecodable(undecodable.why.into()));
     }
 
     fn take(inner: &mut Inner, uid: &Uid, _now: Mono, tell: Tell<'_>) {

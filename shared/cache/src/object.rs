@@ -100,7 +100,11 @@ pub(crate) trait Object: Sized + Send + Sync + 'static {
     /// Keeps `object` and its indexes, and tells if it differs from what was there.
     fn put(inner: &mut Inner, object: Self::Kept, now: Mono, tell: Tell<'_>);
     /// Keeps that there is something unreadable.
-    fn put_undecodable(inner: &mut Inner, undecodable: Undecodable, now: Mono, tell: Tell<'_>);
+    fn put_undecodable(inner: &mut Inner, undecodable: Undecodable, now: Mono, tell: Tell<'_>) {
+        let Some(uid) = undecodable.uid else { return Self::table(inner).put_unidentified() };
+        Self::take(inner, &uid, now, tell);
+        Self::table(inner).put(uid, Entry::Undecodable(undecodable.why.into()));
+    }
     /// The object went while nobody watched: what it was last is not known. Its
     /// removal follows.
     fn missed(_inner: &mut Inner, _uid: &Uid, _now: Mono) {}
@@ -444,12 +448,6 @@ impl Object for Pod {
             inner.recheck_absence(&node, now);
         }
         budgets.iter().for_each(|uid| tell(Change::Budget { uid }));
-    }
-
-    fn put_undecodable(inner: &mut Inner, undecodable: Undecodable, now: Mono, tell: Tell<'_>) {
-        let Some(uid) = undecodable.uid else { return inner.pods.put_unidentified() };
-        Self::take(inner, &uid, now, tell);
-        inner.pods.put(uid, Entry::Undecodable(undecodable.why.into()));
     }
 
     fn take(inner: &mut Inner, uid: &Uid, now: Mono, tell: Tell<'_>) {

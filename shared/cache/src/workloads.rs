@@ -165,14 +165,6 @@ impl<W: Which> Object for Followed<W> {
         }
     }
 
-    fn put_undecodable(inner: &mut Inner, undecodable: Undecodable, now: Mono, tell: Tell<'_>) {
-        let Some(uid) = undecodable.uid else {
-            return inner.workloads.of_mut(W::WORKLOAD).put_unidentified();
-        };
-        Self::take(inner, &uid, now, tell);
-        inner.workloads.of_mut(W::WORKLOAD).put(uid, Entry::Undecodable(undecodable.why.into()));
-    }
-
     fn take(inner: &mut Inner, uid: &Uid, _now: Mono, tell: Tell<'_>) {
         match inner.workloads.of_mut(W::WORKLOAD).take(uid) {
             Some(Entry::Known(workload)) => inner.workloads.manages_no_more(&workload),

@@ -130,12 +130,6 @@ impl Object for VolumeClaim {
         }
     }
 
-    fn put_undecodable(inner: &mut Inner, undecodable: Undecodable, now: Mono, tell: Tell<'_>) {
-        let Some(uid) = undecodable.uid else { return inner.volumes.claims.put_unidentified() };
-        Self::take(inner, &uid, now, tell);
-        inner.volumes.claims.put(uid, Entry::Undecodable(undecodable.why.into()));
-    }
-
     fn take(inner: &mut Inner, uid: &Uid, _now: Mono, tell: Tell<'_>) {
         let Some(Entry::Known(claim)) = inner.volumes.claims.take(uid) else { return };
         let key = (claim.namespace, claim.name);
@@ -190,12 +184,6 @@ impl Object for Attachment {
             file.attaches = true;
             inner.tell_of_volume(&volume, tell);
         }
-    }
-
-    fn put_undecodable(inner: &mut Inner, undecodable: Undecodable, now: Mono, tell: Tell<'_>) {
-        let Some(uid) = undecodable.uid else { return inner.volumes.attachments.put_unidentified() };
-        Self::take(inner, &uid, now, tell);
-        inner.volumes.attachments.put(uid, Entry::Undecodable(undecodable.why.into()));
     }
 
     fn take(inner: &mut Inner, uid: &Uid, now: Mono, tell: Tell<'_>) {
@@ -262,12 +250,6 @@ impl Object for VolumeLease {
         inner.volumes.file(&name).lease = Some(uid.clone());
         inner.volumes.leases.put(uid, Entry::Known(lease));
         inner.tell_of_volume(&name, tell);
-    }
-
-    fn put_undecodable(inner: &mut Inner, undecodable: Undecodable, now: Mono, tell: Tell<'_>) {
-        let Some(uid) = undecodable.uid else { return inner.volumes.leases.put_unidentified() };
-        Self::take(inner, &uid, now, tell);
-        inner.volumes.leases.put(uid, Entry::Undecodable(undecodable.why.into()));
     }
 
     fn take(inner: &mut Inner, uid: &Uid, now: Mono, tell: Tell<'_>) {
