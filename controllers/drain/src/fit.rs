@@ -4,9 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pod_safety_shared::authority::people::requests::order;
 use pod_safety_shared::cache::{Lookup, View};
-use pod_safety_shared::model::{DEFAULT_GRACE, Pod, Readiness, Uid};
+use pod_safety_shared::model::{DEFAULT_GRACE, Pod, Readiness, Uid, turn};
 use pod_safety_shared::wire;
 
 use super::quantity::thousandths;
@@ -103,7 +102,7 @@ impl Needs {
 fn in_order(responders: &[wire::Responder]) -> Vec<String> {
     let of = |one: &wire::Responder| (one.priority.unwrap_or_default(), one.name.clone().unwrap_or_default());
     let mut all: Vec<(i32, String)> = responders.iter().map(of).collect();
-    all.sort_by(|one, other| order((one.0, &one.1), (other.0, &other.1)));
+    all.sort_by(|one, other| turn((&one.1, one.0), (&other.1, other.0)));
     all.into_iter().map(|(_, name)| name).collect()
 }
 

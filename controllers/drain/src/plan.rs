@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pod_safety_explain::{Arithmetic, RefusedBy, Verdict, Would, explain, owner_of, would};
-use pod_safety_shared::authority::people::requests::SILENT_AFTER;
 use pod_safety_shared::authority::{Evicted, NotEvicted};
 use pod_safety_shared::cache::Lookup;
-use pod_safety_shared::model::{Budget, BudgetKey, Kind, Pod, PodKey, Readiness, Uid};
+use pod_safety_shared::model::{
+    Budget, BudgetKey, Kind, Pod, PodKey, RESPONDER_HEARTBEAT_DEADLINE, Readiness, Uid,
+};
 use pod_safety_shared::record::error_chain;
 
 use super::action::{Action, Consent};
@@ -82,7 +83,7 @@ impl Way {
     /// For how long they may stay silent, all together.
     #[must_use]
     pub fn worst_wait(&self) -> Duration {
-        SILENT_AFTER * u32::try_from(self.responders().len()).unwrap_or(u32::MAX)
+        RESPONDER_HEARTBEAT_DEADLINE * u32::try_from(self.responders().len()).unwrap_or(u32::MAX)
     }
 }
 

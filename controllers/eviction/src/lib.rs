@@ -47,7 +47,7 @@ mod scene;
 pub use decide::{Key, decide};
 pub use evictor::{Attempts, attempts};
 pub use holds::{Decision, Hold};
-pub use progress::{GRACEFUL_COMPLETION, HEARTBEAT_DEADLINE, deadline};
+pub use progress::{GRACEFUL_COMPLETION, deadline};
 pub use run::EvictionController;
 
 #[cfg(test)]

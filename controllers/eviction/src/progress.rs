@@ -9,16 +9,13 @@ use pod_safety_shared::clock::Mono;
 use pod_safety_shared::drive::Subject;
 use pod_safety_shared::model::{
     CANCELED, Eviction, IMPERATIVE_EVICTOR, IMPERATIVE_EVICTOR_PRIORITY, Kind, NO_FURTHER_RESPONDER, Pod,
-    Requester, Responder, ResponderState, turn,
+    RESPONDER_HEARTBEAT_DEADLINE, Requester, Responder, ResponderState, turn,
 };
 
 use super::evictions::requesters;
 use super::holds::{Decision, Hold};
 use super::requests::{NOT_EVICTED, awaiting, stand, unless_said};
 use super::scene::Scene;
-
-/// A responder that is silent for so long loses its turn (`heartbeatDeadline` of the API's validation).
-pub const HEARTBEAT_DEADLINE: Duration = Duration::from_secs(1_200);
 
 /// The pod is gone: its responder may report within this time (`GracefulCompletionDelay` of kubernetes#137133).
 pub const GRACEFUL_COMPLETION: Duration = Duration::from_secs(5);
@@ -195,8 +192,8 @@ fn go_on(eviction: &Eviction, scene: &Scene<'_>, decision: &mut Decision, change
 /// would take it 30 s earlier, while a report may be on its way.
 #[must_use]
 pub fn deadline(active: &Responder, age: Duration, now: Mono) -> Mono {
-    let by_time = now + HEARTBEAT_DEADLINE.saturating_sub(age);
-    by_time.max(active.heard + HEARTBEAT_DEADLINE)
+    let by_time = now + RESPONDER_HEARTBEAT_DEADLINE.saturating_sub(age);
+    by_time.max(active.heard + RESPONDER_HEARTBEAT_DEADLINE)
 }
 
 fn no_further(eviction: &Eviction, change: &mut StatusChange) -> bool {

@@ -5,9 +5,9 @@
 use std::time::Duration;
 
 use pod_safety_shared::authority::people::requests::{
-    Condition, EVICTOR, EvictionOfPod, EvictionRequest, Report, SILENT_AFTER, Turn,
+    Condition, EvictionOfPod, EvictionRequest, Report, Turn,
 };
-use pod_safety_shared::model::{Pod, Uid};
+use pod_safety_shared::model::{IMPERATIVE_EVICTOR, Pod, RESPONDER_HEARTBEAT_DEADLINE, Uid};
 
 use super::answer::{Answer, Item, Judgement, Moment, Standing, plural, since, span};
 use super::pod::explain_pod;
@@ -171,7 +171,7 @@ impl<'a> Requested<'a> {
 
     /// It is the turn of a responder.
     fn active(&self, eviction: &EvictionOfPod, turn: &Turn, report: &Report, scene: &Scene<'_>) -> Judgement {
-        let (who, said) = (called(turn), said(report, scene));
+        let (who, said) = (turn.title(), said(report, scene));
         if let Some(late) =
             report.deadline().map(|at| since(at, scene.wall)).filter(|late| *late > NEXT_WITHIN)
         {
@@ -189,7 +189,7 @@ impl<'a> Requested<'a> {
         let until =
             report.deadline().map(|at| format!(". If it stays silent, {} at {at:.0}", next_of(eviction)));
         let message = format!("it is the turn of {who}, {said}{}", until.unwrap_or_default());
-        if turn.name == EVICTOR && self.is_refused(scene) {
+        if turn.name == IMPERATIVE_EVICTOR && self.is_refused(scene) {
             return Judgement::new(Standing::Blocked, "BudgetBlocks", message);
         }
         Judgement::new(Standing::Waiting, "ResponderActive", message)
@@ -275,12 +275,12 @@ impl<'a> Requested<'a> {
     fn worst_wait(&self, scene: &Scene<'_>) -> Duration {
         let Some(eviction) = self.relevant() else { return Duration::ZERO };
         let of = |turn: &&Turn| match &*turn.state {
-            _ if turn.name == EVICTOR => Duration::ZERO,
+            _ if turn.name == IMPERATIVE_EVICTOR => Duration::ZERO,
             "Active" => {
                 let ends = eviction.report(&turn.name).and_then(Report::deadline);
-                ends.map_or(SILENT_AFTER, |ends| since(scene.wall, ends))
+                ends.map_or(RESPONDER_HEARTBEAT_DEADLINE, |ends| since(scene.wall, ends))
             }
-            "Inactive" => SILENT_AFTER,
+            "Inactive" => RESPONDER_HEARTBEAT_DEADLINE,
             _ => Duration::ZERO,
         };
         eviction.status.target_responders.iter().map(|turn| of(&turn)).sum()
@@ -341,17 +341,12 @@ impl<'a> Requested<'a> {
     }
 }
 
-/// "responder example.com/move", "the evictor".
-fn called(turn: &Turn) -> String {
-    if turn.name == EVICTOR { "the evictor".to_owned() } else { format!("responder {}", turn.name) }
-}
-
 /// What becomes of an Eviction when the active responder is silent.
 fn next_of(eviction: &EvictionOfPod) -> String {
     let next = eviction.turns().into_iter().find(|turn| turn.state == "Inactive");
     next.map_or_else(
         || "the Eviction fails".to_owned(),
-        |turn| format!("the turn of {} begins", called(turn)),
+        |turn| format!("the turn of {} begins", turn.title()),
     )
 }
 

@@ -5,14 +5,13 @@
 //! write who may write the status of pods.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::json;
 
 use crate::client::{ApiError, Call, Connection, Method, WriteCall as _};
-use crate::model::PodKey;
+use crate::model::{IMPERATIVE_EVICTOR, PodKey, RESPONDER_HEARTBEAT_DEADLINE, turn};
 
 /// The group and version.
 const GROUP: &str = "/apis/lifecycle.k8s.io/v1alpha1";
@@ -29,12 +28,6 @@ pub const NODE_LABEL: &str = "pod-safety.dev/node";
 
 /// A label has no longer value.
 const LONGEST_VALUE: usize = 63;
-
-/// The responder that evicts as `pods/eviction` does. It is behind all others.
-pub const EVICTOR: &str = "imperative-eviction.k8s.io/evictor";
-
-/// So long after its last sign an active responder has lost its turn (`ResponderHeartbeatDeadline`).
-pub const SILENT_AFTER: Duration = Duration::from_secs(20 * 60);
 
 /// What objects say of themselves.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -276,8 +269,19 @@ impl EvictionOfPod {
     #[must_use]
     pub fn turns(&self) -> Vec<&Turn> {
         let mut turns: Vec<&Turn> = self.status.target_responders.iter().collect();
-        turns.sort_by(|one, other| order((one.priority, &one.name), (other.priority, &other.name)));
+        turns.sort_by(|one, other| turn((&one.name, one.priority), (&other.name, other.priority)));
         turns
+    }
+}
+
+impl Turn {
+    /// As people read it: `responder example.com/move`, or `the evictor`.
+    #[must_use]
+    pub fn title(&self) -> String {
+        match &*self.name {
+            IMPERATIVE_EVICTOR => "the evictor".to_owned(),
+            name => format!("responder {name}"),
+        }
     }
 }
 
@@ -285,19 +289,8 @@ impl Report {
     /// When it lost or loses its turn, unless it says something before.
     #[must_use]
     pub fn deadline(&self) -> Option<Timestamp> {
-        self.heartbeat_time.or(self.start_time)?.checked_add(SILENT_AFTER).ok()
+        self.heartbeat_time.or(self.start_time)?.checked_add(RESPONDER_HEARTBEAT_DEADLINE).ok()
     }
-}
-
-/// The order of responders by priority and name (`SortTargetResponders`): the highest priority, then the domain by its labels from
-/// the right, then the key.
-#[must_use]
-pub fn order(one: (i32, &str), other: (i32, &str)) -> std::cmp::Ordering {
-    let parts = |name: &str| {
-        let (domain, key) = name.split_once('/').unwrap_or(("", name));
-        (domain.rsplit('.').map(str::to_owned).collect::<Vec<_>>(), key.to_owned())
-    };
-    other.0.cmp(&one.0).then_with(|| parts(one.1).cmp(&parts(other.1)))
 }
 
 /// Whether the API server has EvictionRequests.

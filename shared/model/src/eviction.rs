@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::{Mono, PodKey, Rv, Uid};
 
@@ -9,6 +10,9 @@ use super::{Mono, PodKey, Rv, Uid};
 pub const IMPERATIVE_EVICTOR: &str = "imperative-eviction.k8s.io/evictor";
 /// Its priority; all others have 1,000 or more.
 pub const IMPERATIVE_EVICTOR_PRIORITY: i32 = 100;
+
+/// An active responder that is silent for so long loses its turn (`heartbeatDeadline` of the API's validation).
+pub const RESPONDER_HEARTBEAT_DEADLINE: Duration = Duration::from_secs(1_200);
 
 /// Our responder for pods of lost nodes. A pod has it if it names it in `spec.evictionResponders`.
 pub const LOST_NODE_RESPONDER: &str = "pod-safety.dev/lost-node";

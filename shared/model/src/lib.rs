@@ -25,7 +25,8 @@ pub use budget::{
 pub use eviction::{
     CANCELED, EVICTION_INVALID, Eviction, EvictionIntent, EvictionPhase, EvictionRequest, EvictionRole,
     EvictionTarget, IMPERATIVE_EVICTOR, IMPERATIVE_EVICTOR_PRIORITY, LOST_NODE_RESPONDER,
-    NO_FURTHER_RESPONDER, Requester, Responder, ResponderState, Verdict, Verdicts, turn,
+    NO_FURTHER_RESPONDER, RESPONDER_HEARTBEAT_DEADLINE, Requester, Responder, ResponderState, Verdict,
+    Verdicts, turn,
 };
 pub use evidence::{Grade, KindOfEvidence};
 pub use ids::{BadRv, BootId, PodKey, Rv, Uid, is_kubernetes_name};

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use pod_safety_shared::authority::people::requests::{EVICTOR, EvictionOfPod, EvictionRequest};
+use pod_safety_shared::authority::people::requests::{EvictionOfPod, EvictionRequest};
 use pod_safety_shared::client::ApiError;
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::model::{PodKey, Uid};
@@ -219,8 +219,7 @@ fn becomes<'a>(
     }
     let mut active = evictions.filter(|one| one.failed().is_none()).filter_map(EvictionOfPod::active);
     Becomes::Stays(active.next().map(|(turn, report)| {
-        let who =
-            if turn.name == EVICTOR { "the evictor".to_owned() } else { format!("responder {}", turn.name) };
+        let who = turn.title();
         match (&*report.message, report.heartbeat_time) {
             ("", None) => {
                 let until =

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::client::scripted::{Answer, Api, env};
-use crate::model::Uid;
+use crate::model::{IMPERATIVE_EVICTOR, Uid};
 
 const UID: &str = "11111111-2222-4333-8444-555555555555";
 
@@ -108,12 +108,12 @@ fn responders_are_in_the_order_of_kubernetes() {
         (10_000, "fooexample.com/a"),
         (10_000, "io/a"),
         (1_000, "example.com/c"),
-        (100, EVICTOR),
+        (100, IMPERATIVE_EVICTOR),
     ];
     for turned in 0..wanted.len() {
         let mut names = wanted;
         names.rotate_left(turned);
-        names.sort_by(|one, other| order(*one, *other));
+        names.sort_by(|one, other| turn((one.1, one.0), (other.1, other.0)));
         assert_eq!(names, wanted);
     }
 }

@@ -1,7 +1,8 @@
 //! Evictions that are requested, in the situations in which people ask who holds one up. It is 10:23:05.
 
 use pod_safety_explain::{Requested, left_behind};
-use pod_safety_shared::authority::people::requests::{EVICTOR, EvictionOfPod, EvictionRequest, NODE_LABEL};
+use pod_safety_shared::authority::people::requests::{EvictionOfPod, EvictionRequest, NODE_LABEL};
+use pod_safety_shared::model::IMPERATIVE_EVICTOR;
 use pod_safety_shared::testing::objects::budget;
 use serde_json::Value;
 
@@ -83,16 +84,17 @@ fn well(allowed: i64) -> Stage {
 
 #[test]
 fn who_holds_an_eviction_up_since_when_and_who_is_next() {
-    let turns =
-        |mover: &'static str, evictor: &'static str| [(EVICTOR, 100, evictor), (MOVER, 10_000, mover)];
+    let turns = |mover: &'static str, evictor: &'static str| {
+        [(IMPERATIVE_EVICTOR, 100, evictor), (MOVER, 10_000, mover)]
+    };
     let moves = || {
         json!([{ "name": MOVER, "startTime": "2026-11-21T10:10:01Z", "heartbeatTime": "2026-11-21T10:21:05Z",
-        "expectedCompletionTime": "2026-11-21T10:40:00Z", "message": "moved 3 of 9 shards" }, { "name": EVICTOR }])
+        "expectedCompletionTime": "2026-11-21T10:40:00Z", "message": "moved 3 of 9 shards" }, { "name": IMPERATIVE_EVICTOR }])
     };
-    let silent = |at: &str| json!([{ "name": MOVER, "startTime": at }, { "name": EVICTOR }]);
+    let silent = |at: &str| json!([{ "name": MOVER, "startTime": at }, { "name": IMPERATIVE_EVICTOR }]);
     let done = json!({ "name": MOVER, "startTime": "2026-11-21T10:10:01Z", "completionTime": "2026-11-21T10:15:00Z", "message": "moved all" });
     let evicts = |message: &str| {
-        json!([done, { "name": EVICTOR, "startTime": "2026-11-21T10:15:01Z",
+        json!([done, { "name": IMPERATIVE_EVICTOR, "startTime": "2026-11-21T10:15:01Z",
         "heartbeatTime": "2026-11-21T10:21:05Z", "message": message }])
     };
     let none = || json!([]);
@@ -140,13 +142,16 @@ fn who_holds_an_eviction_up_since_when_and_who_is_next() {
 }
 
 fn ended(kind: &str, reason: &str) -> Value {
-    eviction(&[(EVICTOR, 100, "Completed")], json!([]), condition(kind, reason, ""))
+    eviction(&[(IMPERATIVE_EVICTOR, 100, "Completed")], json!([]), condition(kind, reason, ""))
 }
 
 /// One that failed, and the one after it.
 fn gone_on() -> [Value; 2] {
-    let begun = json!([{ "name": EVICTOR, "startTime": "2026-11-21T10:23:00Z" }]);
-    [ended("Failed", "NoFurtherResponder"), eviction(&[(EVICTOR, 100, "Active")], begun, json!([]))]
+    let begun = json!([{ "name": IMPERATIVE_EVICTOR, "startTime": "2026-11-21T10:23:00Z" }]);
+    [
+        ended("Failed", "NoFurtherResponder"),
+        eviction(&[(IMPERATIVE_EVICTOR, 100, "Active")], begun, json!([])),
+    ]
 }
 
 #[test]
