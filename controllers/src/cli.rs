@@ -4,7 +4,9 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use pod_safety_cli::{Exit, USAGE, called, ended, exit_codes, flags_first, print, print_as_it_is, say};
+use pod_safety_cli::{
+    Exit, USAGE, exit_codes, invocation, move_global_flags, print, print_raw, print_stderr, report_exit,
+};
 use pod_safety_process::{fence_agents, run};
 
 #[cfg(feature = "demo")]
@@ -47,7 +49,7 @@ pub(crate) enum Command {
     /// same socket left behind.
     FenceAgents(fence_agents::Args),
     #[command(flatten)]
-    OfPeople(pod_safety_cli::Command),
+    Operator(pod_safety_cli::Command),
     /// Print the completion script of a shell
     Completion {
         /// The shell
@@ -59,41 +61,41 @@ pub(crate) enum Command {
 
 /// Reads the arguments and does what they say.
 pub(crate) fn main() -> ExitCode {
-    match parsed() {
-        Ok(cli) => carry_out(cli.command),
-        Err(error) => usage(&error),
+    match parse() {
+        Ok(cli) => run_command(cli.command),
+        Err(error) => print_usage(&error),
     }
 }
 
-fn parsed() -> Result<Cli, clap::Error> {
+fn parse() -> Result<Cli, clap::Error> {
     let mut command = Cli::command();
-    if called::is_plugin() {
-        command = command.bin_name(called::PLUGIN);
+    if invocation::is_plugin() {
+        command = command.bin_name(invocation::PLUGIN);
     }
-    Cli::from_arg_matches(&command.try_get_matches_from(flags_first(std::env::args_os()))?)
+    Cli::from_arg_matches(&command.try_get_matches_from(move_global_flags(std::env::args_os()))?)
 }
 
-fn carry_out(command: Command) -> ExitCode {
+fn run_command(command: Command) -> ExitCode {
     let done = match command {
         #[cfg(feature = "demo")]
-        Command::Demo(args) => return demo::ended(args.main()),
+        Command::Demo(args) => return demo::exit_code(args.main()),
         #[cfg(feature = "demo")]
-        Command::Simulate(args) => return demo::ended(args.main()),
+        Command::Simulate(args) => return demo::exit_code(args.main()),
         Command::Run(args) => args.main(),
         Command::FenceAgents(args) => args.main(),
-        Command::OfPeople(command) => return command.carry_out(),
+        Command::Operator(command) => return command.run(),
         Command::Man(args) => args.main(Cli::command()).map_err(anyhow::Error::from),
         Command::Completion { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "pod-safety", &mut script);
-            print_as_it_is(&script).map_err(anyhow::Error::from)
+            print_raw(&script).map_err(anyhow::Error::from)
         }
     };
-    ended(done.map(|()| Exit::Fine))
+    report_exit(done.map(|()| Exit::Fine))
 }
 
 /// Help goes to stdout as it is; an error becomes one line.
-fn usage(error: &clap::Error) -> ExitCode {
+fn print_usage(error: &clap::Error) -> ExitCode {
     let rendered = error.render();
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
@@ -101,11 +103,11 @@ fn usage(error: &clap::Error) -> ExitCode {
             ExitCode::SUCCESS
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            say(rendered.to_string().trim_end());
+            print_stderr(rendered.to_string().trim_end());
             ExitCode::from(USAGE)
         }
         _ => {
-            say(&one_line(&rendered.to_string()));
+            print_stderr(&one_line(&rendered.to_string()));
             ExitCode::from(USAGE)
         }
     }
@@ -163,7 +165,7 @@ mod tests {
             command.get_subcommands().map(|one| one.get_name().to_owned()).collect()
         };
         let here: BTreeSet<String> = names(Cli::command()).difference(&names(people)).cloned().collect();
-        let named = called::OF_THE_PROGRAM.map(str::to_owned);
+        let named = invocation::PROGRAM_COMMANDS.map(str::to_owned);
         let of_the_feature =
             |name: &String| cfg!(feature = "demo") || !matches!(&**name, "demo" | "simulate");
         assert_eq!(here, named.into_iter().filter(of_the_feature).collect());

@@ -6,17 +6,17 @@ use clap::Parser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use pod_safety_locks::documents::{Way, commands, quoted, split, words};
 
-use pod_safety_cli::flags_first;
+use pod_safety_cli::move_global_flags;
 
 use crate::cli::{Cli, Command};
 
 /// Reads the arguments of a command. What is missing is missing on purpose: a sentence names no node.
-fn read(command: &str) -> Result<(), String> {
+fn parse_command(command: &str) -> Result<(), String> {
     let mut words = words(command);
     if words.first().is_some_and(|word| word == "kubectl") {
         words.remove(0);
     }
-    match Cli::try_parse_from(flags_first(words.into_iter().map(OsString::from))) {
+    match Cli::try_parse_from(move_global_flags(words.into_iter().map(OsString::from))) {
         Ok(Cli { command: Command::Demo(args) }) if !args.knows_its_scenario() => {
             Err("there is no such scenario".to_owned())
         }
@@ -39,7 +39,7 @@ fn has_no_value(error: &clap::Error) -> bool {
 }
 
 /// What a sentence leaves open is filled in: `[pod|node NAME]`, `--reason TEXT`, `…`.
-fn filled_in(quoted: &str) -> String {
+fn fill_placeholders(quoted: &str) -> String {
     let plain = quoted.replace(['[', ']', '\\'], "").replace('…', "x");
     let word = |word: &str| {
         // The only one whose form is checked.
@@ -58,7 +58,7 @@ fn bug_every_command_that_the_documentation_names_is_one() {
     assert!(quoted.len() > 80, "{} commands in sentences", quoted.len());
     let quoted = quoted.into_iter().map(|(place, text)| {
         let ours = split(&text, &[" | "]).into_iter().next().unwrap_or_default();
-        (place, filled_in(&ours))
+        (place, fill_placeholders(&ours))
     });
     let is_of_a_shell = |text: &str| text.starts_with("export ");
     let ours = copied
@@ -67,10 +67,10 @@ fn bug_every_command_that_the_documentation_names_is_one() {
     let copied = ours.map(|command| {
         let ours = split(&command.text, &["|"]).into_iter().next().unwrap_or_default();
         // Names of Kubernetes are in lower case.
-        (command.place, filled_in(&ours))
+        (command.place, fill_placeholders(&ours))
     });
     let wrong = quoted.chain(copied).filter_map(|(place, text)| {
-        let why = read(&text).err()?;
+        let why = parse_command(&text).err()?;
         Some(format!("{place}: {text}: {why}"))
     });
     let wrong: Vec<String> = wrong.collect();
@@ -79,9 +79,9 @@ fn bug_every_command_that_the_documentation_names_is_one() {
 
 #[test]
 fn a_command_that_there_is_not_is_noticed() {
-    assert_eq!(read("kubectl pod-safety --context prod status"), Ok(()));
-    assert_eq!(read("pod-safety fence"), Ok(()), "a sentence may name no node");
-    assert_eq!(read("pod-safety pause --policy"), Ok(()), "and no value");
+    assert_eq!(parse_command("kubectl pod-safety --context prod status"), Ok(()));
+    assert_eq!(parse_command("pod-safety fence"), Ok(()), "a sentence may name no node");
+    assert_eq!(parse_command("pod-safety pause --policy"), Ok(()), "and no value");
     for wrong in [
         "pod-safety fence a --yes",
         "pod-safety frobnicate",
@@ -89,7 +89,7 @@ fn a_command_that_there_is_not_is_noticed() {
         "pod-safety demo --scenario none",
         "pod-safety demo --serve 1.2.3.4:80",
     ] {
-        assert!(read(wrong).is_err(), "{wrong}");
+        assert!(parse_command(wrong).is_err(), "{wrong}");
     }
-    assert_eq!(filled_in("pod-safety timeline [node|pod NAME] …"), "pod-safety timeline node name x");
+    assert_eq!(fill_placeholders("pod-safety timeline [node|pod NAME] …"), "pod-safety timeline node name x");
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::Command;
-use pod_safety_cli::print_as_it_is;
+use pod_safety_cli::print_raw;
 
 /// What it is asked for.
 #[derive(Debug, clap::Args)]
@@ -27,7 +27,7 @@ impl Args {
     pub(super) fn main(self, command: Command) -> Result<(), ManError> {
         match self.into {
             Some(folder) => write_all(command, &folder).map_err(|source| ManError::Write { folder, source }),
-            None => Ok(print_as_it_is(&page(command)?)?),
+            None => Ok(print_raw(&page(command)?)?),
         }
     }
 }

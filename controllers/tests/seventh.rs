@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use pod_safety_shared::authority::{Authority, Claim, Force, Intent, Parts, Policy};
-use pod_safety_shared::cache::{Change, Unfresh, View};
+use pod_safety_shared::authority::{Authority, Claim, ForceDeleteRequest, Intent, Parts, VerifierConfig};
+use pod_safety_shared::cache::{Change, FreshnessError, View};
 use pod_safety_shared::clock::{Env, Mono};
-use pod_safety_shared::drive::{
-    Around, Beats, Controller, Decision, Drive, HoldReason, Holds, Mode, Subject,
+use pod_safety_shared::controller_loop::{
+    Controller, ControllerContext, ControllerLoop, Decision, HoldReason, Holds, LoopHeartbeats, Mode, Subject,
 };
 use pod_safety_shared::events::{EventType, Recorder};
 use pod_safety_shared::lease::Leadership;
@@ -16,7 +16,7 @@ use pod_safety_shared::metrics::Metrics;
 use pod_safety_shared::model::{Kind, Uid};
 use pod_safety_shared::record::Journal;
 use pod_safety_shared::testing::objects::pod;
-use pod_safety_shared::testing::{World, connection, page};
+use pod_safety_shared::testing::{World, connection, metrics_text};
 use pod_safety_shared::transport::NoTransport;
 use serde_json::Value;
 use strum::{IntoStaticStr, VariantNames};
@@ -27,7 +27,7 @@ use tokio::sync::watch;
 enum Hold {
     #[error(transparent)]
     #[strum(transparent)]
-    Unfresh(#[from] Unfresh),
+    Unfresh(#[from] FreshnessError),
     #[error("the pod is not deleted")]
     NotDeleted,
 }
@@ -52,25 +52,30 @@ impl Controller for Toy {
     const NAME: &'static str = "toy";
     const KINDS: &'static [Kind] = &[Kind::Pods];
 
-    fn touched(&self, change: &Change<'_>, mark: &mut dyn FnMut(Uid)) {
+    fn keys_for(&self, change: &Change<'_>, mark: &mut dyn FnMut(Uid)) {
         if let Change::Pod { after: Some(pod), .. } = change {
             mark(pod.uid().clone());
         }
     }
 
-    fn all(&self, view: &View<'_>, mark: &mut dyn FnMut(Uid)) {
+    fn list_keys(&self, view: &View<'_>, mark: &mut dyn FnMut(Uid)) {
         view.all_pods().for_each(|pod| mark(pod.uid().clone()));
     }
 
     fn decide(&self, key: &Uid, view: &View<'_>, now: Mono) -> Decision<Hold> {
-        if let Err(unfresh) = view.fresh(Kind::Pods, now) {
+        if let Err(unfresh) = view.check_fresh(Kind::Pods, now) {
             return Decision::hold(Subject::Everything, unfresh);
         }
         let Some(pod) = view.pod(key) else { return Decision::default() };
         if pod.deletion.is_none() {
             return Decision::hold(Subject::Pod(pod.key.clone()), Hold::NotDeleted);
         }
-        let force = Force { pod: pod.key.clone(), rv: pod.rv, claim: Claim::NeverScheduled, requested: None };
+        let force = ForceDeleteRequest {
+            pod: pod.key.clone(),
+            rv: pod.rv,
+            claim: Claim::NeverScheduled,
+            requested: None,
+        };
         Decision { intents: vec![Intent::Force(force)], ..Decision::default() }
     }
 }
@@ -88,12 +93,12 @@ async fn a_seventh_controller_needs_no_change_of_what_is_below_it() {
     let journal = Arc::<Journal>::default();
     let events = Recorder::new(env.clone(), metrics.authority.clone());
     let holds = Holds::new(Arc::clone(&journal), events.clone(), metrics.registry()).unwrap();
-    let leadership = Leadership::alone();
+    let leadership = Leadership::always();
     let authority = Authority::start(Parts {
         connection: connection(&env, Arc::new(says)),
         cache: Arc::clone(world.cache()),
         env: env.clone(),
-        policy: Policy {
+        config: VerifierConfig {
             quarantine: Duration::from_secs(40),
             trust_out_of_service_taint: false,
             agent_reports: None,
@@ -107,11 +112,13 @@ async fn a_seventh_controller_needs_no_change_of_what_is_below_it() {
         identity: "this-process".to_owned(),
     });
     let (cache, queues) = (Arc::clone(world.cache()), metrics.queues.clone());
-    let around = Around { cache, authority, env: env.clone(), mode: Mode::Guard, journal, holds, queues };
-    around.holds.announce("toy", &Hold::words());
-    let beat = Beats::default().of("toy", env.now());
+    let around =
+        ControllerContext { cache, authority, env: env.clone(), mode: Mode::Guard, journal, holds, queues };
+    around.holds.register("toy", &Hold::reason_names());
+    let beat = LoopHeartbeats::default().register("toy", env.now());
     let (stop, stopped) = watch::channel(false);
-    env.spawner.spawn("toy", Box::pin(Drive::new(Toy, around).run(beat, leadership.changes(), stopped)));
+    env.spawner
+        .spawn("toy", Box::pin(ControllerLoop::new(Toy, around).run(beat, leadership.subscribe(), stopped)));
 
     world.put(Kind::Pods, pod("stays"), env.now());
     world.put(Kind::Pods, pod("gone").terminating(), env.now());
@@ -119,7 +126,7 @@ async fn a_seventh_controller_needs_no_change_of_what_is_below_it() {
 
     let path = "/api/v1/namespaces/ns/pods/gone";
     assert_eq!(*asked.lock(), [format!("PATCH {path}/status"), format!("DELETE {path}")]);
-    let page = page(metrics.registry());
+    let page = metrics_text(metrics.registry());
     for (reason, count) in [("NotDeleted", 1), ("NotSynced", 0), ("Stale", 0)] {
         let line = format!("pod_safety_holds{{controller=\"toy\",reason=\"{reason}\"}} {count}");
         assert!(page.contains(&line), "{line} in\n{page}");

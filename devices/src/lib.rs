@@ -18,8 +18,8 @@
 
 mod agent;
 mod port;
+mod redact;
 mod redfish;
-mod said;
 mod socket;
 
 use std::collections::BTreeMap;
@@ -49,32 +49,32 @@ pub struct AgentOptions {
 
 /// Where fence agents run.
 #[derive(Debug)]
-pub enum RunAgents {
+pub enum AgentLocation {
     /// As children of this process, as its user.
-    Here(AgentOptions),
+    Local(AgentOptions),
     /// By the [`AgentServer`] on this Unix socket.
-    AtSocket(PathBuf),
+    Socket(PathBuf),
 }
 
 /// All devices that this program can reach.
 pub struct Devices {
     env: Env,
-    agents: AgentsOf,
+    agents: AgentRunner,
 }
 
 #[derive(Debug)]
-enum AgentsOf {
-    Here(Agents),
+enum AgentRunner {
+    Local(Agents),
     Socket(AgentsAtSocket),
 }
 
 impl Devices {
     /// Devices, and where their agents run.
     #[must_use]
-    pub fn new(env: Env, agents: RunAgents) -> Self {
+    pub fn new(env: Env, agents: AgentLocation) -> Self {
         let agents = match agents {
-            RunAgents::Here(options) => AgentsOf::Here(Agents::of(env.clone(), options, "")),
-            RunAgents::AtSocket(socket) => AgentsOf::Socket(AgentsAtSocket::new(env.clone(), socket)),
+            AgentLocation::Local(options) => AgentRunner::Local(Agents::new(env.clone(), options, "")),
+            AgentLocation::Socket(socket) => AgentRunner::Socket(AgentsAtSocket::new(env.clone(), socket)),
         };
         Self { env, agents }
     }
@@ -83,10 +83,10 @@ impl Devices {
     ///
     /// # Errors
     /// [`DeviceError::AgentsUnavailable`].
-    pub async fn agents_answer(&self) -> Result<(), DeviceError> {
+    pub async fn check_agents(&self) -> Result<(), DeviceError> {
         match &self.agents {
-            AgentsOf::Here(_) => Ok(()),
-            AgentsOf::Socket(agents) => agents.answer().await,
+            AgentRunner::Local(_) => Ok(()),
+            AgentRunner::Socket(agents) => agents.check_server().await,
         }
     }
 }
@@ -106,8 +106,8 @@ impl FenceTransport for Devices {
         match driver {
             Driver::Agent(name) => Box::pin(async move {
                 match &self.agents {
-                    AgentsOf::Here(agents) => agents.check(name, parameters).await,
-                    AgentsOf::Socket(agents) => agents.check(name, parameters).await,
+                    AgentRunner::Local(agents) => agents.check(name, parameters).await,
+                    AgentRunner::Socket(agents) => agents.check(name, parameters).await,
                 }
             }),
             Driver::Redfish => Box::pin(std::future::ready(redfish::check(parameters))),
@@ -118,15 +118,15 @@ impl FenceTransport for Devices {
         match order.driver.clone() {
             Driver::Agent(name) => Box::pin(async move {
                 match &self.agents {
-                    AgentsOf::Here(agents) => agents.carry_out(&name, &order).await,
-                    AgentsOf::Socket(agents) => agents.carry_out(&name, &order).await,
+                    AgentRunner::Local(agents) => agents.carry_out(&name, &order).await,
+                    AgentRunner::Socket(agents) => agents.carry_out(&name, &order).await,
                 }
             }),
             Driver::Redfish => Box::pin(async move { redfish::carry_out(&self.env, &order).await }),
         }
     }
 
-    fn answers(&self, address: SocketAddr, within: Duration) -> BoxFuture<'_, Result<bool, DeviceError>> {
-        Box::pin(port::answers(&self.env, address, within))
+    fn probe_tcp(&self, address: SocketAddr, within: Duration) -> BoxFuture<'_, Result<bool, DeviceError>> {
+        Box::pin(port::probe_tcp(&self.env, address, within))
     }
 }

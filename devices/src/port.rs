@@ -11,16 +11,16 @@ use pod_safety_clock::Env;
 use pod_safety_transport::DeviceError;
 use tokio::net::TcpStream;
 
-/// See [`FenceTransport::answers`](pod_safety_transport::FenceTransport::answers).
-pub(super) async fn answers(env: &Env, address: SocketAddr, within: Duration) -> Result<bool, DeviceError> {
-    match env.until(env.now() + within, TcpStream::connect(address)).await {
+/// See [`FenceTransport::probe_tcp`](pod_safety_transport::FenceTransport::answers).
+pub(super) async fn probe_tcp(env: &Env, address: SocketAddr, within: Duration) -> Result<bool, DeviceError> {
+    match env.timeout_at(env.now() + within, TcpStream::connect(address)).await {
         Some(Ok(_accepted)) => Ok(true),
-        Some(Err(error)) => refused(&error),
+        Some(Err(error)) => classify_error(&error),
         None => Ok(false),
     }
 }
 
-fn refused(error: &std::io::Error) -> Result<bool, DeviceError> {
+fn classify_error(error: &std::io::Error) -> Result<bool, DeviceError> {
     match error.kind() {
         ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted => Ok(true),
         ErrorKind::TimedOut | ErrorKind::HostUnreachable => Ok(false),
@@ -40,16 +40,16 @@ mod tests {
         let env = Env::real(1);
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = listener.local_addr().unwrap();
-        assert_eq!(answers(&env, address, Duration::from_secs(60)).await, Ok(true));
+        assert_eq!(probe_tcp(&env, address, Duration::from_secs(60)).await, Ok(true));
         drop(listener);
-        assert_eq!(answers(&env, address, Duration::from_secs(60)).await, Ok(true), "it resets");
+        assert_eq!(probe_tcp(&env, address, Duration::from_secs(60)).await, Ok(true), "it resets");
     }
 
     #[tokio::test]
     async fn what_does_not_answer_in_time_is_silent() {
         let env = Env::real(1);
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        assert_eq!(answers(&env, listener.local_addr().unwrap(), Duration::ZERO).await, Ok(false));
+        assert_eq!(probe_tcp(&env, listener.local_addr().unwrap(), Duration::ZERO).await, Ok(false));
     }
 
     #[test]
@@ -64,7 +64,7 @@ mod tests {
             (ErrorKind::PermissionDenied, None),
             (ErrorKind::AddrNotAvailable, None),
         ] {
-            assert_eq!(refused(&kind.into()).ok(), wanted, "{kind:?}");
+            assert_eq!(classify_error(&kind.into()).ok(), wanted, "{kind:?}");
         }
     }
 }

@@ -18,13 +18,13 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use connections::{Connections, Peer};
-use pod_safety_screen::{comes_from_another_site, names_this_machine};
+use pod_safety_screen::{is_cross_site, is_for_this_machine};
 use serde::Serialize;
 pub use tls::{Tls, TlsError, TlsFiles};
 
 use crate::cache::Cache;
 use crate::clock::Env;
-use crate::drive::{Beats, HeldNow, Holds};
+use crate::controller_loop::{CurrentHold, Holds, LoopHeartbeats};
 use crate::lease::Leadership;
 use crate::metrics::Metrics;
 use crate::model::Kind;
@@ -76,7 +76,7 @@ pub struct Admin {
     /// Whether we lead.
     pub leadership: Arc<Leadership>,
     /// Which loops are alive.
-    pub beats: Beats,
+    pub heartbeats: LoopHeartbeats,
     /// Whether `/debug` answers.
     pub debug: bool,
 }
@@ -104,54 +104,54 @@ impl Admin {
         Router::new()
             .route("/debug/cache", get(debug_cache))
             .route("/debug/decisions", get(debug_decisions))
-            .route_layer(from_fn_with_state(self.debug, this_pod_alone))
+            .route_layer(from_fn_with_state(self.debug, require_local_peer))
             .route("/livez", get(livez))
             .route("/readyz", get(readyz))
             .route("/metrics", get(metrics))
             .fallback(|| async {
                 (StatusCode::NOT_FOUND, "try /livez /readyz /metrics /debug/cache /debug/decisions\n")
             })
-            .layer(from_fn(one_request))
+            .layer(from_fn(close_after_answer))
             .with_state(self)
     }
 }
 
 /// A connection is for one request: one that stays open keeps a place from others.
-async fn one_request(request: Request, next: Next) -> Response {
+async fn close_after_answer(request: Request, next: Next) -> Response {
     let mut answer = next.run(request).await;
     answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     answer
 }
 
 /// A request of which is not known from where it comes is another pod's.
-async fn this_pod_alone(
+async fn require_local_peer(
     State(debug): State<bool>,
     peer: Result<ConnectInfo<Peer>, ExtensionRejection>,
     request: Request,
     next: Next,
 ) -> Response {
     if !debug {
-        let way = "/debug is off: --serve-debug=true (serveDebug of the chart) turns it on\n";
-        return (StatusCode::FORBIDDEN, way).into_response();
+        let hint = "/debug is off: --serve-debug=true (serveDebug of the chart) turns it on\n";
+        return (StatusCode::FORBIDDEN, hint).into_response();
     }
-    let of_this_pod = peer.is_ok_and(|ConnectInfo(peer)| peer.is_of_this_pod());
+    let of_this_pod = peer.is_ok_and(|ConnectInfo(peer)| peer.is_loopback());
     if of_this_pod && !comes_from_a_web_page(request.headers()) {
         return next.run(request).await;
     }
-    let way = "/debug names objects of all namespaces, so it answers only requests from this pod: kubectl port-forward pod/POD 8080, then localhost:8080\n";
-    (StatusCode::FORBIDDEN, way).into_response()
+    let hint = "/debug names objects of all namespaces, so it answers only requests from this pod: kubectl port-forward pod/POD 8080, then localhost:8080\n";
+    (StatusCode::FORBIDDEN, hint).into_response()
 }
 
 /// Behind `kubectl port-forward`, what a page in the browser of that person asks for comes from this pod, too: by a name of its own that
 /// leads here (DNS rebinding), or by a script of another site.
 fn comes_from_a_web_page(headers: &HeaderMap) -> bool {
-    !names_this_machine(headers)
+    !is_for_this_machine(headers)
         || headers.contains_key(header::ORIGIN)
-        || comes_from_another_site(headers) == Some(true)
+        || is_cross_site(headers) == Some(true)
 }
 
 async fn livez(State(admin): State<Admin>) -> (StatusCode, String) {
-    let stuck = admin.beats.stuck(admin.env.now());
+    let stuck = admin.heartbeats.stuck(admin.env.now());
     if stuck.is_empty() {
         return (StatusCode::OK, "ok\n".to_owned());
     }
@@ -170,7 +170,7 @@ async fn readyz(State(admin): State<Admin>) -> (StatusCode, String) {
     let mut code = StatusCode::OK;
     let mut body = String::new();
     for kind in &admin.kinds {
-        match view.fresh(*kind, now) {
+        match view.check_fresh(*kind, now) {
             Ok(()) => body.push_str(&format!("[+]{} ok\n", kind.resource())),
             Err(_) if view.state(*kind).unserved => {
                 body.push_str(&format!("[+]{}: the API server does not serve them\n", kind.resource()));
@@ -180,7 +180,7 @@ async fn readyz(State(admin): State<Admin>) -> (StatusCode, String) {
                     code = StatusCode::SERVICE_UNAVAILABLE;
                 }
                 let trouble =
-                    view.state(*kind).trouble.as_ref().map(|trouble| format!(" ({})", trouble.message));
+                    view.state(*kind).problem.as_ref().map(|trouble| format!(" ({})", trouble.message));
                 body.push_str(&format!("[-]{}: {unfresh}{}\n", kind.resource(), trouble.unwrap_or_default()));
             }
         }
@@ -193,7 +193,7 @@ async fn readyz(State(admin): State<Admin>) -> (StatusCode, String) {
 }
 
 async fn metrics(State(admin): State<Admin>) -> Response {
-    match admin.metrics.page() {
+    match admin.metrics.encode() {
         Ok(page) => ([(header::CONTENT_TYPE, prometheus::TEXT_FORMAT)], page).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
     }
@@ -237,7 +237,7 @@ async fn debug_cache(State(admin): State<Admin>) -> Json<CacheDump> {
             objects,
             undecodable,
             last_contact_seconds_ago: state.last_contact.map(|at| now.since(at).as_secs()),
-            trouble: state.trouble.as_ref().map(|trouble| trouble.message.clone()),
+            trouble: state.problem.as_ref().map(|trouble| trouble.message.clone()),
         };
         (kind.resource(), dump)
     });
@@ -245,7 +245,7 @@ async fn debug_cache(State(admin): State<Admin>) -> Json<CacheDump> {
         node: Arc::clone(node),
         missing_for_seconds: now.since(absence.since).as_secs(),
         first_quorum_read_seconds_ago: absence
-            .witness
+            .first_read
             .as_ref()
             .map(|witness| now.since(witness.answered_at()).as_secs()),
         pods: view.pods_on(node).count(),
@@ -263,7 +263,7 @@ const MOST_HOLDS: usize = 2_000;
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct DecisionDump {
-    holds: Vec<HeldNow>,
+    holds: Vec<CurrentHold>,
     #[serde(skip_serializing_if = "is_zero")]
     more_holds: usize,
     records: Vec<Record>,
@@ -275,10 +275,10 @@ const fn is_zero(count: &usize) -> bool {
 }
 
 async fn debug_decisions(State(admin): State<Admin>) -> Json<DecisionDump> {
-    let mut holds = admin.holds.now();
+    let mut holds = admin.holds.current();
     let more_holds = holds.len().saturating_sub(MOST_HOLDS);
     holds.truncate(MOST_HOLDS);
-    Json(DecisionDump { holds, more_holds, records: admin.journal.last() })
+    Json(DecisionDump { holds, more_holds, records: admin.journal.records() })
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@
 //! | [`client`] | connection, deadlines, audit, and the layer that refuses unpermitted deletions |
 //! | [`cache`] | the one informer cache: feed, store, indexes, view |
 //! | [`authority`] | claim, evidence, verify, act: the only writer of pods, nodes and volumes |
-//! | [`drive`] | the one loop: dirty keys, deadlines and sweeps become decisions, decisions become acts |
+//! | [`controller_loop`] | the one loop: dirty keys, deadlines and sweeps become decisions, decisions become acts |
 //! | [`lease`] | leadership by client-go's rules |
 //! | [`events`], [`record`] | what was decided and done, for people and for checkers |
 //! | [`clock`] | time, tasks and chance, injected |
@@ -23,7 +23,7 @@
 
 pub mod admin;
 pub mod authority;
-pub mod drive;
+pub mod controller_loop;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
@@ -43,17 +43,17 @@ pub mod client {
     pub(crate) use pod_safety_client::scripted;
     pub use pod_safety_client::{
         ApiError, Audit, Call, ConfigError, ConnectOptions, Connection, Guard, GuardRefusal, ListStream,
-        Method, NoAudit, Prefer, READ_TIMEOUT, RequestLine, Resource, Server, Shape, Target, WatchStream,
+        Method, NoAudit, Prefer, READ_TIMEOUT, RequestLine, Resource, ServerInfo, Shape, Target, WatchStream,
     };
-    pub(crate) use pod_safety_client::{MOST, WriteCall};
+    pub(crate) use pod_safety_client::{MAX_WRITE_SLOTS, WriteCall};
 }
 
 /// The cache, without what tells it anything.
 pub mod cache {
     pub use pod_safety_cache::{
-        Absence, BREAK, Cache, Change, Each, Heartbeat, KindState, Left, Lookup, Renewal, STALE_AFTER,
-        ScaleAnswer, Sign, SignOfLife, Snapshot, SnapshotError, Subscriber, Trouble, Unfresh, Unread, View,
-        ViewGuard, Word, ZoneCount, follow,
+        Absence, Cache, Change, FreshnessError, Heartbeat, KindState, LastHeartbeat, LastUse, Lookup,
+        ObjectVisitor, Renewal, ReportKind, STALE_AFTER, ScaleAnswer, Snapshot, SnapshotError, Subscriber,
+        UnreadKind, UseReport, View, ViewGuard, WATCH_GAP, WatchProblem, ZoneCount, start_feeds,
     };
-    pub(crate) use pod_safety_cache::{Learns, node, page, pod};
+    pub(crate) use pod_safety_cache::{CacheWriter, node_from_wire, pod_from_wire, read_page};
 }

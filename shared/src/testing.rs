@@ -1,28 +1,28 @@
 //! Views without a cluster, for tables of `decide`. Not in the shipped binary.
 
 #[cfg(test)]
-mod parts;
+pub(crate) mod example_hold;
 #[cfg(test)]
-pub(crate) mod toy;
+mod parts;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::cache::Unfresh;
-use crate::drive::{Decision, HoldReason};
+use crate::cache::FreshnessError;
+use crate::controller_loop::{Decision, HoldReason};
 use crate::events::EventType;
 use crate::model::Kind;
 #[cfg(test)]
 pub(crate) use parts::{Claimed, parts};
 pub use pod_safety_cache::testing::{World, at, objects};
-pub use pod_safety_client::scripted::{Says, connection};
+pub use pod_safety_client::scripted::{AnswerFn, connection};
 
 /// Whether this variable says that a test writes its expectations anew.
 ///
 /// # Panics
 /// It is set in CI, where it would turn the comparison off, or to something other than `1`.
 #[must_use]
-pub fn writes_anew(variable: &str) -> bool {
+pub fn should_rewrite(variable: &str) -> bool {
     let Some(word) = std::env::var_os(variable) else { return false };
     assert!(std::env::var_os("CI").is_none(), "{variable} is set, and so is CI");
     assert_eq!(word, "1", "{variable}: only 1 means something");
@@ -31,7 +31,7 @@ pub fn writes_anew(variable: &str) -> bool {
 
 /// What holds, by its reasons.
 #[must_use]
-pub fn reasons<H: HoldReason>(decision: &Decision<H>) -> Vec<&'static str> {
+pub fn hold_reasons<H: HoldReason>(decision: &Decision<H>) -> Vec<&'static str> {
     decision.holds.iter().map(|(_, hold)| hold.reason()).collect()
 }
 
@@ -41,14 +41,15 @@ pub fn reasons<H: HoldReason>(decision: &Decision<H>) -> Vec<&'static str> {
 /// If an Event differs, or a hold of the controller is not among the rows.
 pub fn assert_events<H: HoldReason>(rows: Vec<(H, Option<(EventType, &'static str)>)>, counts_down: &[&str]) {
     let kind = Kind::Pods;
-    let unfresh = [Unfresh::NotSynced { kind }, Unfresh::Stale { kind, silent: Duration::from_secs(90) }];
+    let unfresh =
+        [FreshnessError::NotSynced { kind }, FreshnessError::Stale { kind, silent: Duration::from_secs(90) }];
     let rows: Vec<_> = rows.into_iter().chain(unfresh.map(|why| (H::from(why), None))).collect();
     for (hold, event) in &rows {
         let here = (hold.event(), hold.counts_down());
         assert_eq!(here, (*event, counts_down.contains(&hold.reason())), "{hold}");
     }
-    let said: BTreeSet<_> = rows.iter().map(|(hold, _)| hold.reason()).collect();
-    assert_eq!(said, H::words().into_iter().collect());
+    let actual: BTreeSet<_> = rows.iter().map(|(hold, _)| hold.reason()).collect();
+    assert_eq!(actual, H::reason_names().into_iter().collect());
 }
 
 /// What Prometheus reads.
@@ -57,6 +58,6 @@ pub fn assert_events<H: HoldReason>(rows: Vec<(H, Option<(EventType, &'static st
 /// It cannot be written.
 #[must_use]
 #[expect(clippy::expect_used, reason = "test support")]
-pub fn page(registry: &prometheus::Registry) -> String {
+pub fn metrics_text(registry: &prometheus::Registry) -> String {
     prometheus::TextEncoder::new().encode_to_string(&registry.gather()).expect("text")
 }

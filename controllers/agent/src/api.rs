@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 /// An object has room for 256 KiB of annotations. An agent writes at most 16 KiB of what it found, which may be longer as JSON.
-const LONGEST: usize = 256 << 10;
+const MAX_ANSWER_BYTES: usize = 256 << 10;
 
 /// Where the API server is, and what it is trusted by.
 #[derive(Clone)]
@@ -134,8 +134,10 @@ async fn exchange(
     let answer = Box::pin(async {
         let response = sender.send_request(request).await.map_err(|error| error.to_string())?;
         let status = response.status();
-        let body =
-            Limited::new(response.into_body(), LONGEST).collect().await.map_err(|error| error.to_string())?;
+        let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES)
+            .collect()
+            .await
+            .map_err(|error| error.to_string())?;
         Ok::<_, String>((status, body.to_bytes()))
     });
     let answer = match select(answer, driver).await {

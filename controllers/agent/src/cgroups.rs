@@ -60,20 +60,20 @@ impl Cgroups {
     /// them, as where a kubelet keeps its pods elsewhere (`--cgroup-root`). So there may be others.
     #[must_use]
     pub fn pods(&self, own: &str) -> Option<Vec<PodCgroups>> {
-        let mut found: Vec<PodCgroups> = Vec::new();
+        let mut pods: Vec<PodCgroups> = Vec::new();
         for root in &self.roots {
             let top = folders(root)?.into_iter().filter(|folder| name(folder).starts_with("kubepods"));
             for folder in top {
-                of_pods(&folder, 0, &mut found)?;
+                collect_pods(&folder, 0, &mut pods)?;
             }
         }
-        let place = found.iter().position(|pod| pod.uid == own)?;
-        found.swap_remove(place);
-        Some(found)
+        let place = pods.iter().position(|pod| pod.uid == own)?;
+        pods.swap_remove(place);
+        Some(pods)
     }
 
     /// Ends what runs in the cgroups of a pod.
-    pub fn end(&self, pod: &PodCgroups) {
+    pub fn kill(&self, pod: &PodCgroups) {
         for folder in &pod.folders {
             // Since Linux 5.14: everything in it, and what is just being forked.
             if self.unified && fs::write(folder.join("cgroup.kill"), "1").is_ok() {
@@ -85,7 +85,7 @@ impl Cgroups {
 
     /// What still runs there. A cgroup that is gone has nothing in it.
     #[must_use]
-    pub fn left(&self, pod: &PodCgroups) -> Vec<Process> {
+    pub fn remaining_processes(&self, pod: &PodCgroups) -> Vec<Process> {
         pod.folders.iter().flat_map(|folder| self.running(folder)).collect()
     }
 
@@ -127,15 +127,15 @@ fn pids(folder: &Path) -> Option<Vec<i32>> {
 }
 
 /// None: one of the folders could not be read.
-fn of_pods(folder: &Path, depth: usize, found: &mut Vec<PodCgroups>) -> Option<()> {
+fn collect_pods(folder: &Path, depth: usize, pods: &mut Vec<PodCgroups>) -> Option<()> {
     for below in folders(folder)? {
-        if let Some(uid) = uid_of(name(&below)) {
-            match found.iter_mut().find(|pod| pod.uid == uid) {
+        if let Some(uid) = pod_uid_of(name(&below)) {
+            match pods.iter_mut().find(|pod| pod.uid == uid) {
                 Some(pod) => pod.folders.push(below),
-                None => found.push(PodCgroups { uid, folders: vec![below] }),
+                None => pods.push(PodCgroups { uid, folders: vec![below] }),
             }
         } else if depth < 2 {
-            of_pods(&below, depth + 1, found)?;
+            collect_pods(&below, depth + 1, pods)?;
         }
     }
     Some(())
@@ -143,11 +143,11 @@ fn of_pods(folder: &Path, depth: usize, found: &mut Vec<PodCgroups>) -> Option<(
 
 /// The UID in the name of a pod's cgroup: `podUID` of cgroupfs, `kubepods-burstable-podUID.slice` of systemd, which has
 /// underscores in place of dashes.
-fn uid_of(name: &str) -> Option<String> {
+fn pod_uid_of(name: &str) -> Option<String> {
     let name = name.strip_suffix(".slice").unwrap_or(name);
     let (before, uid) = name.rsplit_once("pod")?;
-    let known = before.is_empty() || before.starts_with("kubepods") && before.ends_with('-');
-    (known && uid.len() >= 32).then(|| uid.replace('_', "-"))
+    let is_pod_name = before.is_empty() || before.starts_with("kubepods") && before.ends_with('-');
+    (is_pod_name && uid.len() >= 32).then(|| uid.replace('_', "-"))
 }
 
 /// Whether it is known that there is no such folder.
@@ -223,7 +223,7 @@ mod tests {
         let pod = |uid: &str| PodCgroups { uid: uid.to_owned(), folders: Vec::new() };
         assert!(!pod(ONE).is_static() && pod("0c55fafebd0f6b1d9f1d2a4f0f8a2b3c").is_static());
         assert_eq!(
-            uid_of("kubepods-burstable-pod0c55fafebd0f6b1d9f1d2a4f0f8a2b3c.slice").as_deref(),
+            pod_uid_of("kubepods-burstable-pod0c55fafebd0f6b1d9f1d2a4f0f8a2b3c.slice").as_deref(),
             Some("0c55fafebd0f6b1d9f1d2a4f0f8a2b3c")
         );
     }
@@ -305,8 +305,8 @@ mod tests {
         let cgroups = Cgroups::find(root.path(), Path::new("/proc")).unwrap();
         let pod = cgroups.pods(OWN).unwrap().remove(0);
         assert!(!cgroups.is_empty(&pod));
-        assert!(cgroups.left(&pod)[0].to_string().contains("(sleep) in state"));
-        cgroups.end(&pod);
+        assert!(cgroups.remaining_processes(&pod)[0].to_string().contains("(sleep) in state"));
+        cgroups.kill(&pod);
         use std::os::unix::process::ExitStatusExt as _;
         assert_eq!(child.wait().unwrap().signal(), Some(9));
     }

@@ -57,7 +57,7 @@ impl Keeper {
         Self { path, timeout, kernel, pipe: None }
     }
 
-    fn say(&mut self, word: u8) -> io::Result<()> {
+    fn write_byte(&mut self, word: u8) -> io::Result<()> {
         let Some(pipe) = &mut self.pipe else {
             return Err(io::Error::new(io::ErrorKind::NotConnected, "the pipe is not open"));
         };
@@ -74,7 +74,7 @@ impl Watchdog for Keeper {
         let path = self.path.display().to_string();
         let away = |error: io::Error| Unusable(format!("--keeper {path}: {error}: is the keeper running?"));
         self.pipe = Some(opened.map_err(away)?);
-        self.say(b'p').map_err(away)?;
+        self.write_byte(b'p').map_err(away)?;
         Ok(Device {
             class: Class::Hardware,
             identity: "keeper".into(),
@@ -87,12 +87,12 @@ impl Watchdog for Keeper {
     }
 
     fn pet(&mut self) -> io::Result<()> {
-        self.say(b'p')
+        self.write_byte(b'p')
     }
 
     fn close(&mut self) -> io::Result<()> {
-        let said = self.say(b'V');
+        let result = self.write_byte(b'V');
         self.pipe = None;
-        said
+        result
     }
 }

@@ -39,18 +39,18 @@ impl Marks {
     ///
     /// # Errors
     /// If it cannot be written down. Then it must not be made.
-    pub fn promise(&self, boot: &str) -> io::Result<()> {
+    pub fn record_promise(&self, boot: &str) -> io::Result<()> {
         fs::write(self.folder.join("promised"), boot)
     }
 
     /// Whether one may have been made in this boot.
     #[must_use]
-    pub fn promised(&self, boot: &str) -> bool {
+    pub fn has_promised(&self, boot: &str) -> bool {
         fs::read_to_string(self.folder.join("promised")).is_ok_and(|text| text == boot)
     }
 
     /// It was taken back.
-    pub fn forget(&self) {
+    pub fn clear_promise(&self) {
         let _gone = fs::remove_file(self.folder.join("promised"));
     }
 
@@ -58,7 +58,7 @@ impl Marks {
     ///
     /// # Errors
     /// If the mark cannot be written.
-    pub fn close(&self) -> io::Result<()> {
+    pub fn close_gate(&self) -> io::Result<()> {
         fs::write(self.folder.join("closed"), "")
     }
 
@@ -66,7 +66,7 @@ impl Marks {
     ///
     /// # Errors
     /// If the mark stays.
-    pub fn open(&self) -> io::Result<()> {
+    pub fn open_gate(&self) -> io::Result<()> {
         match fs::remove_file(self.folder.join("closed")) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
@@ -92,14 +92,14 @@ mod tests {
         assert!(first.is_some() && marks.lock().unwrap().is_none());
         drop(first);
         assert!(marks.lock().unwrap().is_some(), "it ends with its process");
-        marks.promise("one").unwrap();
-        assert!(marks.promised("one") && !marks.promised("other"));
-        marks.forget();
-        assert!(!marks.promised("one"));
-        marks.open().unwrap();
-        marks.close().unwrap();
+        marks.record_promise("one").unwrap();
+        assert!(marks.has_promised("one") && !marks.has_promised("other"));
+        marks.clear_promise();
+        assert!(!marks.has_promised("one"));
+        marks.open_gate().unwrap();
+        marks.close_gate().unwrap();
         assert!(marks.is_closed());
-        marks.open().unwrap();
+        marks.open_gate().unwrap();
         assert!(!marks.is_closed());
     }
 }

@@ -29,7 +29,7 @@ const HYPERVISORS: [&str; 7] =
 ///
 /// # Errors
 /// If the token has no such claim, with the way out.
-pub fn node_of(token: &str) -> Result<Arc<str>, String> {
+pub fn node_uid_from_token(token: &str) -> Result<Arc<str>, String> {
     let why = "the token names no node: this needs Kubernetes 1.32 or later, and a token that the kubelet mounts into this pod";
     let payload = token.trim().split('.').nth(1).ok_or(why)?;
     let bytes = URL_SAFE_NO_PAD.decode(payload).map_err(|_other| why)?;
@@ -82,9 +82,9 @@ mod tests {
     fn the_node_is_what_the_api_server_says() {
         let token = |claims: &str| format!("e30.{}.sig", URL_SAFE_NO_PAD.encode(claims));
         let named = token(r#"{"kubernetes.io":{"node":{"name":"a","uid":"7a1c"}}}"#);
-        assert_eq!(node_of(&named).as_deref(), Ok("7a1c"));
+        assert_eq!(node_uid_from_token(&named).as_deref(), Ok("7a1c"));
         for bad in ["", "x.y.z", &token("{}"), &token(r#"{"kubernetes.io":{"node":{"uid":""}}}"#)] {
-            assert!(node_of(bad).unwrap_err().contains("1.32"), "{bad}");
+            assert!(node_uid_from_token(bad).unwrap_err().contains("1.32"), "{bad}");
         }
     }
 

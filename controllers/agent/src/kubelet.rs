@@ -28,14 +28,14 @@ impl Kubelet {
     }
 
     /// None: the processes of the host cannot be read.
-    fn running(&self) -> Option<Vec<Process>> {
-        let mut all = Process::all(&self.proc)?;
+    fn running_processes(&self) -> Option<Vec<Process>> {
+        let mut all = Process::list(&self.proc)?;
         all.retain(|process| process.name == self.name && process.state != 'Z');
         Some(all)
     }
 
     /// Its cgroup in version 2, if it has one of its own.
-    fn folder(&self, process: &Process) -> Option<PathBuf> {
+    fn cgroup_of(&self, process: &Process) -> Option<PathBuf> {
         let text = fs::read_to_string(self.proc.join(process.pid.to_string()).join("cgroup")).ok()?;
         let path = text.lines().find_map(|line| line.strip_prefix("0::/"))?;
         let own = !path.is_empty() && !path.contains("..") && !path.starts_with("kubepods");
@@ -47,10 +47,10 @@ impl Kubelet {
     /// cgroup is frozen and its processes are stopped, because a kubelet that ends is started again at once.
     pub fn stop(&self) {
         if self.gated {
-            return self.end();
+            return self.kill();
         }
-        for process in self.running().unwrap_or_default() {
-            if let Some(folder) = self.folder(&process) {
+        for process in self.running_processes().unwrap_or_default() {
+            if let Some(folder) = self.cgroup_of(&process) {
                 let _seen_by_the_proof = fs::write(folder.join("cgroup.freeze"), "1");
             }
             signal(process.pid, Signal::STOP);
@@ -59,8 +59,8 @@ impl Kubelet {
 
     /// What speaks against its being stopped. None: it starts nothing.
     #[must_use]
-    pub fn runs(&self) -> Option<String> {
-        let Some(all) = self.running() else {
+    pub fn why_not_stopped(&self) -> Option<String> {
+        let Some(all) = self.running_processes() else {
             return Some(format!("the processes of the host cannot be read in {}", self.proc.display()));
         };
         if all.is_empty() && !self.gated {
@@ -76,20 +76,20 @@ impl Kubelet {
             let events = fs::read_to_string(folder.join("cgroup.events")).unwrap_or_default();
             events.lines().any(|line| line == "frozen 1")
         };
-        matches!(process.state, 'T' | 't') || self.folder(process).is_some_and(frozen)
+        matches!(process.state, 'T' | 't') || self.cgroup_of(process).is_some_and(frozen)
     }
 
     /// Whether a stopped one is there: an earlier process of the agent stopped it.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
-        let all = self.running().unwrap_or_default();
+        let all = self.running_processes().unwrap_or_default();
         !all.is_empty() && all.iter().all(|process| self.is_frozen(process))
     }
 
     /// Ends it. What started it starts another.
-    pub fn end(&self) {
-        for process in self.running().unwrap_or_default() {
-            let folder = self.folder(&process);
+    pub fn kill(&self) {
+        for process in self.running_processes().unwrap_or_default() {
+            let folder = self.cgroup_of(&process);
             signal(process.pid, Signal::KILL);
             if let Some(folder) = folder {
                 let _gone = fs::write(folder.join("cgroup.kill"), "1");
@@ -113,15 +113,15 @@ mod tests {
     fn attack_a_kubelet_that_is_not_stopped_or_not_there_is_no_proof() {
         let proc = tempfile::tempdir().unwrap();
         let kubelet = |gated| Kubelet::new(proc.path(), Path::new("/nowhere"), "kubelet", gated);
-        assert!(kubelet(false).runs().unwrap().contains("--gated"));
-        assert_eq!(kubelet(true).runs(), None);
+        assert!(kubelet(false).why_not_stopped().unwrap().contains("--gated"));
+        assert_eq!(kubelet(true).why_not_stopped(), None);
         shown(proc.path(), 7, "7 (kubelet) S 1 7");
-        assert!(kubelet(true).runs().unwrap().contains("process 7 (kubelet) in state S"));
+        assert!(kubelet(true).why_not_stopped().unwrap().contains("process 7 (kubelet) in state S"));
         assert!(!kubelet(true).is_stopped());
         shown(proc.path(), 7, "7 (kubelet) T 1 7");
-        assert_eq!(kubelet(false).runs(), None);
+        assert_eq!(kubelet(false).why_not_stopped(), None);
         shown(proc.path(), 8, "8 (kubelet) R 1 7");
-        assert!(kubelet(false).runs().is_some(), "a second one was started");
+        assert!(kubelet(false).why_not_stopped().is_some(), "a second one was started");
         assert!(!kubelet(false).is_stopped());
     }
 
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn bug_processes_that_cannot_be_read_were_none() {
         let kubelet = Kubelet::new(Path::new("/nowhere"), Path::new("/nowhere"), "kubelet", true);
-        assert!(kubelet.runs().unwrap().contains("cannot be read in /nowhere"));
+        assert!(kubelet.why_not_stopped().unwrap().contains("cannot be read in /nowhere"));
     }
 
     /// A kubelet that was only stopped started from memory the pods that were ended, when another process continued it.
@@ -143,17 +143,21 @@ mod tests {
             symlink("/bin/sleep", &program).unwrap();
             let mut child = std::process::Command::new(&program).arg("600").spawn().unwrap();
             let kubelet = Kubelet::new(Path::new("/proc"), Path::new("/nowhere"), name, gated);
-            assert!(kubelet.runs().unwrap().contains(name));
+            assert!(kubelet.why_not_stopped().unwrap().contains(name));
             kubelet.stop();
             let pid = i32::try_from(child.id()).unwrap();
             if !gated {
-                while kubelet.runs().is_some() {
+                while kubelet.why_not_stopped().is_some() {
                     std::thread::yield_now();
                 }
                 signal(pid, Signal::KILL);
             }
             assert_eq!(child.wait().unwrap().signal(), Some(9));
-            assert_eq!(kubelet.runs().is_none(), gated, "without the gate, none that runs is no proof");
+            assert_eq!(
+                kubelet.why_not_stopped().is_none(),
+                gated,
+                "without the gate, none that runs is no proof"
+            );
         }
     }
 
@@ -181,10 +185,14 @@ mod tests {
         let mut process = started("sleep", &pod.join("container"));
         let mut fake = started("kubelet", &root.join("system.slice/kubelet.service"));
         let kubelet = Kubelet::new(Path::new("/proc"), root, "kubelet", false);
-        assert!(kubelet.runs().is_some());
+        assert!(kubelet.why_not_stopped().is_some());
         kubelet.stop();
         let soon = |what: &dyn Fn() -> bool| (0..1_000_000).any(|_| what());
-        assert!(soon(&|| kubelet.runs().is_none() && kubelet.is_stopped()), "{:?}", kubelet.runs());
+        assert!(
+            soon(&|| kubelet.why_not_stopped().is_none() && kubelet.is_stopped()),
+            "{:?}",
+            kubelet.why_not_stopped()
+        );
         let own = "0aaaaaaa-1b7e-4d51-9c6e-6d1f2a3b4c5d";
         fs::create_dir_all(
             root.join("kubepods.slice/kubepods-pod0aaaaaaa_1b7e_4d51_9c6e_6d1f2a3b4c5d.slice"),
@@ -192,10 +200,10 @@ mod tests {
         .unwrap();
         let found = cgroups.pods(own).unwrap().remove(0);
         assert!(!cgroups.is_empty(&found));
-        cgroups.end(&found);
+        cgroups.kill(&found);
         process.wait().unwrap();
         assert!(soon(&|| cgroups.is_empty(&found)));
-        kubelet.end();
+        kubelet.kill();
         use std::os::unix::process::ExitStatusExt as _;
         assert_eq!(fake.wait().unwrap().signal(), Some(9), "ended, and never continued");
         let frozen = fs::read_to_string(root.join("system.slice/kubelet.service/cgroup.freeze")).unwrap();

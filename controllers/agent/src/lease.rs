@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use pod_safety_watchdog::record::{PREFIX, Pods, Record, Seen, Survived, Version, lease_name};
+use pod_safety_watchdog::record::{
+    BootSurvival, ObservedLease, PREFIX, PodReport, Record, Version, lease_name,
+};
 use serde_json::{Value, json};
 
 /// What the API server answered.
 ///
 /// # Errors
 /// If that is no Lease.
-pub fn read(body: &[u8]) -> Result<Seen, String> {
+pub fn parse(body: &[u8]) -> Result<ObservedLease, String> {
     let lease: Value =
         serde_json::from_slice(body).map_err(|error| format!("the answer is no JSON: {error}"))?;
     let version = lease["metadata"]["resourceVersion"].as_str().filter(|version| !version.is_empty());
@@ -17,21 +19,21 @@ pub fn read(body: &[u8]) -> Result<Seen, String> {
     let annotations = lease["metadata"]["annotations"].as_object().into_iter().flatten();
     let texts = annotations.filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())));
     let annotations: BTreeMap<String, String> = texts.filter(|(name, _)| name.starts_with(PREFIX)).collect();
-    Ok(Seen { version, record: Record::read(&annotations).ok() })
+    Ok(ObservedLease { version, record: Record::from_annotations(&annotations).ok() })
 }
 
 /// The whole object, to be written over that version. The agent owns every field of it.
 #[must_use]
-pub fn written(
+pub fn encode(
     (namespace, node): (&str, &str),
     record: &Record,
-    survived: Option<&Survived>,
-    pods: Option<&Pods>,
+    survived: Option<&BootSurvival>,
+    pods: Option<&PodReport>,
     over: Option<&Version>,
 ) -> Vec<u8> {
-    let mut annotations = record.annotations();
-    annotations.extend(survived.into_iter().flat_map(Survived::annotations));
-    annotations.extend(pods.into_iter().flat_map(Pods::annotations));
+    let mut annotations = record.to_annotations();
+    annotations.extend(survived.into_iter().flat_map(BootSurvival::to_annotations));
+    annotations.extend(pods.into_iter().flat_map(PodReport::to_annotations));
     let mut metadata = json!({
         "namespace": namespace,
         "name": lease_name(node),
@@ -64,18 +66,18 @@ mod tests {
             boot,
             device: None,
         };
-        let bytes = written(("safe", "a"), &record, None, None, Some(&"17".into()));
-        let seen = read(&bytes).unwrap();
+        let bytes = encode(("safe", "a"), &record, None, None, Some(&"17".into()));
+        let seen = parse(&bytes).unwrap();
         assert_eq!((&*seen.version, seen.record), ("17", Some(record.clone())));
-        let new = written(("safe", "a"), &record, None, None, None);
-        assert!(read(&new).unwrap_err().contains("resourceVersion"), "a new object has none");
+        let new = encode(("safe", "a"), &record, None, None, None);
+        assert!(parse(&new).unwrap_err().contains("resourceVersion"), "a new object has none");
         assert!(String::from_utf8(new).unwrap().contains("watchdog.a"));
     }
 
     #[test]
     fn attack_what_no_agent_wrote_is_unknown_and_not_absent() {
         let body = br#"{"metadata":{"resourceVersion":"9","annotations":{"watchdog.pod-safety.dev/state":"Armed"}}}"#;
-        assert_eq!(read(body).unwrap(), Seen { version: "9".into(), record: None });
-        assert!(read(b"<html>").is_err() && read(b"{}").is_err());
+        assert_eq!(parse(body).unwrap(), ObservedLease { version: "9".into(), record: None });
+        assert!(parse(b"<html>").is_err() && parse(b"{}").is_err());
     }
 }

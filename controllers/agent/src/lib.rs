@@ -5,7 +5,7 @@
 //!
 //! | file | subject |
 //! |---|---|
-//! | [`hands`] | the loop, and who carries out which order |
+//! | [`executor`] | the loop, and who carries out which order |
 //! | [`api`], [`lease`] | requests to the API server; the Lease as JSON |
 //! | [`device`], [`linux`] | what a watchdog is; `/dev/watchdog`, and a pipe for tests |
 //! | [`cgroups`], [`kubelet`], [`mounts`], [`processes`] | ending pods, and proving that they have ended |
@@ -18,8 +18,8 @@ pub mod api;
 pub mod arguments;
 pub mod cgroups;
 pub mod device;
+pub mod executor;
 pub mod gate;
-pub mod hands;
 pub mod host;
 pub mod kubelet;
 pub mod lease;
@@ -28,11 +28,11 @@ pub mod mounts;
 pub mod processes;
 pub mod realtime;
 pub mod report;
-pub mod survived;
+pub mod survival;
 
 use std::io::Write as _;
 
 /// One line of the log. A log that cannot be written keeps nothing from being done.
-pub fn say(line: impl std::fmt::Display) {
+pub fn log_line(line: impl std::fmt::Display) {
     let _lost = writeln!(std::io::stderr().lock(), "{line}");
 }

@@ -38,7 +38,7 @@ impl std::fmt::Debug for Linux {
 
 /// What sysfs says of a watchdog. None: the kernel does not say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Said {
+pub struct SysfsAttributes {
     /// The name of its driver.
     pub identity: Option<String>,
     /// Whether closing it cannot stop it.
@@ -51,7 +51,7 @@ pub struct Said {
     pub active: Option<bool>,
 }
 
-impl Said {
+impl SysfsAttributes {
     /// Reads `/sys/class/watchdog/watchdogN`.
     #[must_use]
     pub fn read(folder: &Path) -> Self {
@@ -78,8 +78,8 @@ impl Linux {
 
     /// What sysfs says of it.
     #[must_use]
-    pub fn said(&self) -> Said {
-        Said::read(&self.sysfs.join(format!("watchdog{}", self.number)))
+    pub fn sysfs_attributes(&self) -> SysfsAttributes {
+        SysfsAttributes::read(&self.sysfs.join(format!("watchdog{}", self.number)))
     }
 
     fn path(&self) -> String {
@@ -89,7 +89,7 @@ impl Linux {
     /// Who has it open, for people.
     #[must_use]
     pub fn holder(&self) -> Option<String> {
-        processes::holding(&self.proc, &[&self.path(), "/dev/watchdog"])
+        processes::find_holder(&self.proc, &[&self.path(), "/dev/watchdog"])
     }
 
     fn unusable(&self, why: impl std::fmt::Display) -> Unusable {
@@ -116,9 +116,9 @@ impl Linux {
         {
             return Err(self.unusable("it is ALARMONLY, so it resets nothing: name another device"));
         }
-        let asked = i32::try_from(self.timeout.as_secs()).unwrap_or(i32::MAX);
+        let requested = i32::try_from(self.timeout.as_secs()).unwrap_or(i32::MAX);
         // A device that cannot be set keeps its own timeout, which is read back like any other.
-        let _kept = device.set_timeout(asked);
+        let _kept = device.set_timeout(requested);
         // It would have the kernel panic before the device fires, and dump its memory for minutes.
         let _none = device.set_pretimeout(0);
         let timeout = device.get_timeout().map_err(|error| failed("GETTIMEOUT", &error))?;
@@ -138,11 +138,11 @@ impl Linux {
         })
     }
 
-    fn refused(&self, said: &Said) -> Result<bool, Unusable> {
-        if said.options.is_some_and(|options| options & ALARM_ONLY != 0) {
+    fn check_supported(&self, attributes: &SysfsAttributes) -> Result<bool, Unusable> {
+        if attributes.options.is_some_and(|options| options & ALARM_ONLY != 0) {
             return Err(self.unusable("it is ALARMONLY, so it resets nothing: name another device"));
         }
-        said.nowayout.ok_or_else(|| {
+        attributes.nowayout.ok_or_else(|| {
             self.unusable("sysfs does not say nowayout: this needs a kernel with CONFIG_WATCHDOG_SYSFS, and /sys in this container")
         })
     }
@@ -150,8 +150,8 @@ impl Linux {
 
 impl Watchdog for Linux {
     fn open(&mut self) -> Result<Device, Unusable> {
-        let said = self.said();
-        let nowayout = self.refused(&said)?;
+        let attributes = self.sysfs_attributes();
+        let nowayout = self.check_supported(&attributes)?;
         let opened = watchdog_device::Watchdog::new_by_id(self.number);
         let mut device = opened.map_err(|error| self.not_opened(&error))?;
         // Whatever it says, it runs now: what cannot be used is stopped, if it can be.

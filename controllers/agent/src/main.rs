@@ -11,20 +11,20 @@ use pod_safety_agent::api::{Api, Server};
 use pod_safety_agent::arguments::{Arguments, Command, Device, Drill, ENDING, Gate, Run};
 use pod_safety_agent::cgroups::Cgroups;
 use pod_safety_agent::device::{Keeper, Watchdog};
+use pod_safety_agent::executor::{self, Executor};
 use pod_safety_agent::gate::Marks;
-use pod_safety_agent::hands::{self, Hands};
 use pod_safety_agent::kubelet::Kubelet;
 use pod_safety_agent::linux::Linux;
-use pod_safety_agent::report::Report;
-use pod_safety_agent::survived::Survival;
-use pod_safety_agent::{host, realtime, say};
+use pod_safety_agent::report::PodReporter;
+use pod_safety_agent::survival::SurvivalLog;
+use pod_safety_agent::{host, log_line, realtime};
 use pod_safety_clock::since_boot;
-use pod_safety_watchdog::agent::{Agent, Found};
+use pod_safety_watchdog::agent::{Agent, StartupState};
 use pod_safety_watchdog::record::Class;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// How often a waiting process looks.
-const LOOK: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -41,7 +41,7 @@ fn main() -> ExitCode {
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            say(format_args!("error: {error}"));
+            log_line(format_args!("error: {error}"));
             ExitCode::FAILURE
         }
     }
@@ -73,48 +73,50 @@ fn cgroups(flags: &Run) -> Result<Cgroups, String> {
 async fn run(flags: Run) -> Result<(), String> {
     let times = flags.times()?;
     let mut terminate = signal(SignalKind::terminate()).map_err(|error| error.to_string())?;
-    realtime::ask().into_iter().for_each(say);
+    realtime::request_realtime().into_iter().for_each(log_line);
     let marks = marks(&flags.gate)?;
-    let Some(_lock) = wait_for_the_lock(&marks, &mut terminate).await? else { return Ok(()) };
+    let Some(_lock) = wait_for_lock(&marks, &mut terminate).await? else { return Ok(()) };
     let token = flags.account.join("token");
     let read =
         |path: &Path| fs::read(path).map_err(|error| format!("{}: {error} (--account)", path.display()));
-    let uid = host::node_of(&String::from_utf8_lossy(&read(&token)?))?;
+    let uid = host::node_uid_from_token(&String::from_utf8_lossy(&read(&token)?))?;
     let boot = host::boot(&flags.proc, uid)?;
     let server = Server::new(flags.server.clone(), flags.port, &read(&flags.account.join("ca.crt"))?)?;
     let cgroups = cgroups(&flags)?;
     let kubelet = Kubelet::new(&flags.proc, &flags.cgroups, &flags.kubelet_process, flags.gated);
-    let found =
-        Found { predecessor: marks.promised(&boot.id), stopped: marks.is_closed() || kubelet.is_stopped() };
-    let survival = Survival::new(&flags.record)
+    let startup = StartupState {
+        predecessor: marks.has_promised(&boot.id),
+        stopped: marks.is_closed() || kubelet.is_stopped(),
+    };
+    let survival = SurvivalLog::new(&flags.record)
         .map_err(|error| format!("--record {}: {error}", flags.record.display()))?;
     let mut random = [0; 8];
     // A machine that has just booted may have none for a while, and nothing else says why it waits.
-    say("drawing a random number of the kernel");
+    log_line("drawing a random number of the kernel");
     getrandom::fill(&mut random).map_err(|error| format!("no random number: {error}"))?;
-    let (survived, id) = (survival.of_an_earlier_boot(&boot.id), boot.id.clone());
-    let mut agent = Agent::new(boot, times, u64::from_ne_bytes(random), found, since_boot());
-    let mut hands = Hands {
+    let (survived, id) = (survival.read_earlier_boot(&boot.id), boot.id.clone());
+    let mut agent = Agent::new(boot, times, u64::from_ne_bytes(random), startup, since_boot());
+    let mut executor = Executor {
         api: Api::new(server, times.interval),
         token,
         node: flags.node.clone(),
         namespace: flags.namespace.clone(),
-        least: times.soft + times.interval + ENDING,
+        min_timeout: times.soft + times.interval + ENDING,
         watchdog: watchdog(&flags.device),
         cgroups,
         kubelet,
-        folder: flags.kubelet.clone(),
+        kubelet_dir: flags.kubelet.clone(),
         proc: flags.proc.clone(),
-        own: flags.pod_uid.clone(),
+        own_pod_uid: flags.pod_uid.clone(),
         marks,
         survival,
         survived,
         boot: id,
-        report: Report::default(),
-        petted: None,
-        said: BTreeSet::new(),
+        report: PodReporter::default(),
+        last_pet: None,
+        logged: BTreeSet::new(),
     };
-    hands::run(&mut agent, &mut hands, &mut terminate).await;
+    executor::run(&mut agent, &mut executor, &mut terminate).await;
     Ok(())
 }
 
@@ -123,20 +125,20 @@ fn marks(flags: &Gate) -> Result<Marks, String> {
 }
 
 /// The agent before this one ends first. None: this process was terminated before that.
-async fn wait_for_the_lock(marks: &Marks, terminate: &mut Signal) -> Result<Option<fs::File>, String> {
+async fn wait_for_lock(marks: &Marks, terminate: &mut Signal) -> Result<Option<fs::File>, String> {
     use futures::FutureExt as _;
-    let mut said = false;
+    let mut is_logged = false;
     loop {
         if let Some(lock) = marks.lock().map_err(|error| format!("the lock of the agents: {error}"))? {
             return Ok(Some(lock));
         }
-        if !std::mem::replace(&mut said, true) {
-            say("another agent runs on this host: waiting until it ends");
+        if !std::mem::replace(&mut is_logged, true) {
+            log_line("another agent runs on this host: waiting until it ends");
         }
         if terminate.recv().now_or_never().is_some() {
             return Ok(None);
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -158,10 +160,10 @@ fn watchdog(flags: &Device) -> Box<dyn Watchdog> {
 async fn gate(flags: Gate) -> Result<(), String> {
     let marks = marks(&flags)?;
     if marks.is_closed() {
-        say("the agent of this node has stopped the kubelet: waiting until it has a grant");
+        log_line("the agent of this node has stopped the kubelet: waiting until it has a grant");
     }
     while marks.is_closed() {
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     Ok(())
 }
@@ -169,21 +171,21 @@ async fn gate(flags: Gate) -> Result<(), String> {
 /// Nothing is opened: opening a watchdog starts it.
 fn check(flags: &Device) {
     let device = linux(flags);
-    let said = device.said();
-    say(format_args!("machine: {}, kernel {}", class(flags), host::kernel()));
-    say(format_args!("/dev/watchdog{}: {said:?}", flags.device));
-    say(format_args!("held by: {}", device.holder().unwrap_or_else(|| "no process".to_owned())));
+    let attributes = device.sysfs_attributes();
+    log_line(format_args!("machine: {}, kernel {}", class(flags), host::kernel()));
+    log_line(format_args!("/dev/watchdog{}: {attributes:?}", flags.device));
+    log_line(format_args!("held by: {}", device.holder().unwrap_or_else(|| "no process".to_owned())));
     let cgroups = Cgroups::find(Path::new("/sys/fs/cgroup"), Path::new("/proc"));
-    say(format_args!("cgroups: version {}", cgroups.map_or(0, |cgroups| cgroups.version())));
-    let refused = realtime::ask();
-    say(format_args!(
+    log_line(format_args!("cgroups: version {}", cgroups.map_or(0, |cgroups| cgroups.version())));
+    let refused = realtime::request_realtime();
+    log_line(format_args!(
         "real-time: {}",
         if refused.is_empty() { "yes".to_owned() } else { refused.join("; ") }
     ));
 }
 
 /// How much later than its timeout a watchdog may fire before its promise is worth nothing.
-const TICKS: Duration = Duration::from_secs(5);
+const DRILL_TOLERANCE: Duration = Duration::from_secs(5);
 
 async fn drill(flags: Drill) -> Result<(), String> {
     if !flags.reset_this_machine {
@@ -194,13 +196,13 @@ async fn drill(flags: Drill) -> Result<(), String> {
     }
     let mut watchdog = watchdog(&flags.device);
     let device = watchdog.open().map_err(|error| error.to_string())?;
-    say(format_args!("{device:?}"));
-    say(format_args!("this machine is reset in {} s", device.timeout.as_secs()));
-    tokio::time::sleep(device.timeout + TICKS).await;
+    log_line(format_args!("{device:?}"));
+    log_line(format_args!("this machine is reset in {} s", device.timeout.as_secs()));
+    tokio::time::sleep(device.timeout + DRILL_TOLERANCE).await;
     let _stopped = watchdog.close();
     Err(format!(
         "{} did not reset this machine within {} s: its promise is worth nothing",
         device.identity,
-        (device.timeout + TICKS).as_secs()
+        (device.timeout + DRILL_TOLERANCE).as_secs()
     ))
 }

@@ -26,12 +26,12 @@ impl std::fmt::Display for Mount {
 /// The mounts below the kubelet's folder that are of volumes, deepest first, without those of the pod with the UID `own`. None: they
 /// cannot be read.
 #[must_use]
-pub fn of_volumes(proc: &Path, kubelet: &Path, own: &str) -> Option<Vec<Mount>> {
+pub fn volume_mounts(proc: &Path, kubelet: &Path, own: &str) -> Option<Vec<Mount>> {
     // As the first process of the host sees them.
     let table = fs::read(proc.join("1/mountinfo")).ok()?;
     // Pods choose names of folders that are no UTF-8. What is compared below is what the kubelet and the kernel name.
     let table = String::from_utf8_lossy(&table);
-    let mut found: Vec<Mount> = table.lines().filter_map(read).collect();
+    let mut mounts: Vec<Mount> = table.lines().filter_map(parse_line).collect();
     let mine = kubelet.join("pods").join(own);
     let guarded = |mount: &Mount| {
         let of_pods = ["pods", "plugins"].iter().any(|folder| mount.path.starts_with(kubelet.join(folder)));
@@ -39,13 +39,13 @@ pub fn of_volumes(proc: &Path, kubelet: &Path, own: &str) -> Option<Vec<Mount>> 
             && (own.is_empty() || !mount.path.starts_with(&mine))
             && !IN_MEMORY.contains(&mount.kind.as_str())
     };
-    found.retain(guarded);
-    found.reverse();
-    Some(found)
+    mounts.retain(guarded);
+    mounts.reverse();
+    Some(mounts)
 }
 
 /// Takes them away. What is busy or hangs stays, and is seen afterwards.
-pub fn take_away(mounts: &[Mount]) {
+pub fn unmount_all(mounts: &[Mount]) {
     for mount in mounts {
         // Never lazily: a mount that is only hidden goes on writing.
         let _busy = unmount(&mount.path, UnmountFlags::NOFOLLOW);
@@ -53,7 +53,7 @@ pub fn take_away(mounts: &[Mount]) {
 }
 
 /// A line of mountinfo: the fifth field is the mount point, and after a dash comes the file system.
-fn read(line: &str) -> Option<Mount> {
+fn parse_line(line: &str) -> Option<Mount> {
     let (before, after) = line.split_once(" - ")?;
     let path = before.split(' ').nth(4)?;
     let kind = after.split(' ').next()?;
@@ -96,11 +96,11 @@ mod tests {
     fn volumes_are_found_and_what_is_in_memory_is_not() {
         let proc = tempfile::tempdir().unwrap();
         let kubelet = Path::new("/var/lib/kubelet");
-        assert_eq!(of_volumes(proc.path(), kubelet, ""), None, "unknown is not absent");
+        assert_eq!(volume_mounts(proc.path(), kubelet, ""), None, "unknown is not absent");
         fs::create_dir(proc.path().join("1")).unwrap();
         fs::write(proc.path().join("1/mountinfo"), TABLE).unwrap();
         let found: Vec<String> =
-            of_volumes(proc.path(), kubelet, "own").unwrap().iter().map(Mount::to_string).collect();
+            volume_mounts(proc.path(), kubelet, "own").unwrap().iter().map(Mount::to_string).collect();
         assert_eq!(
             found,
             [
@@ -108,7 +108,7 @@ mod tests {
                 "/var/lib/kubelet/plugins/kubernetes.io/csi/x/globalmount (ext4)",
             ]
         );
-        assert_eq!(of_volumes(proc.path(), kubelet, "").unwrap().len(), 3);
+        assert_eq!(volume_mounts(proc.path(), kubelet, "").unwrap().len(), 3);
     }
 
     /// A directory of a tenant's volume, mounted by `subPath`, has a name that is no UTF-8: the kernel shows it as it is.
@@ -120,7 +120,7 @@ mod tests {
         table.extend_from_slice(b"40 22 259:1 /var/lib/kubelet/pods/t/volumes/kubernetes.io~empty-dir/v/\xff /var/lib/kubelet/pods/t/volume-subpaths/v/c/0 rw - ext4 /dev/sda rw\n");
         fs::write(proc.path().join("1/mountinfo"), table).unwrap();
         assert!(
-            of_volumes(proc.path(), Path::new("/var/lib/kubelet"), "own").is_some(),
+            volume_mounts(proc.path(), Path::new("/var/lib/kubelet"), "own").is_some(),
             "one folder of a tenant hides all mounts"
         );
     }

@@ -31,7 +31,7 @@ impl Process {
 
     /// All of them. None: one that is there cannot be read.
     #[must_use]
-    pub fn all(proc: &Path) -> Option<Vec<Self>> {
+    pub fn list(proc: &Path) -> Option<Vec<Self>> {
         let entries: Vec<_> = fs::read_dir(proc).ok()?.collect::<Result<_, _>>().ok()?;
         let mut all = Vec::new();
         for pid in entries.iter().filter_map(|entry| entry.file_name().to_str()?.parse().ok()) {
@@ -60,14 +60,14 @@ pub fn signal(pid: i32, signal: Signal) {
 
 /// Who has one of these files open, for people.
 #[must_use]
-pub fn holding(proc: &Path, paths: &[&str]) -> Option<String> {
+pub fn find_holder(proc: &Path, paths: &[&str]) -> Option<String> {
     let holds = |process: &Process| {
         let open =
             fs::read_dir(proc.join(process.pid.to_string()).join("fd")).into_iter().flatten().flatten();
         open.filter_map(|entry| fs::read_link(entry.path()).ok())
             .any(|to| paths.iter().any(|path| to == Path::new(path)))
     };
-    let mut all = Process::all(proc)?.into_iter();
+    let mut all = Process::list(proc)?.into_iter();
     all.find(holds).map(|process| format!("process {} ({})", process.pid, process.name))
 }
 
@@ -82,10 +82,10 @@ mod tests {
         fs::write(proc.path().join("17/stat"), "17 (a) R (b) D 1 17 17 0\n").unwrap();
         let process = Process::read(proc.path(), 17).unwrap();
         assert_eq!(process.to_string(), "process 17 (a) R (b) in state D");
-        assert_eq!(Process::all(proc.path()).unwrap(), [process]);
+        assert_eq!(Process::list(proc.path()).unwrap(), [process]);
         assert_eq!(Process::read(proc.path(), 18), None);
         fs::create_dir(proc.path().join("18")).unwrap();
-        assert_eq!(Process::all(proc.path()), None, "unknown is not absent");
+        assert_eq!(Process::list(proc.path()), None, "unknown is not absent");
     }
 
     /// A thread of any pod calls itself by bytes that are no UTF-8 (prctl PR_SET_NAME).
@@ -96,12 +96,12 @@ mod tests {
             fs::create_dir(proc.path().join(pid.to_string())).unwrap();
             fs::write(proc.path().join(pid.to_string()).join("stat"), stat).unwrap();
         }
-        assert!(Process::all(proc.path()).is_some(), "one process of a tenant hides all others");
+        assert!(Process::list(proc.path()).is_some(), "one process of a tenant hides all others");
     }
 
     #[test]
     fn this_process_runs() {
         let own = i32::try_from(std::process::id()).unwrap();
-        assert!(Process::all(Path::new("/proc")).unwrap().iter().any(|process| process.pid == own));
+        assert!(Process::list(Path::new("/proc")).unwrap().iter().any(|process| process.pid == own));
     }
 }

@@ -12,7 +12,7 @@ const PRIORITY: u8 = 10;
 
 /// Asks for both, and returns what was refused.
 #[must_use]
-pub fn ask() -> Vec<String> {
+pub fn request_realtime() -> Vec<String> {
     let mut refused = Vec::new();
     let fifo = ThreadSchedulePolicy::Realtime(RealtimeThreadSchedulePolicy::Fifo);
     let set =

@@ -6,26 +6,26 @@
 use std::path::Path;
 use std::time::Duration;
 
-use pod_safety_watchdog::record::{Epoch, Pods, Record};
+use pod_safety_watchdog::record::{Epoch, PodReport, Record};
 
 use crate::cgroups::{Cgroups, PodCgroups};
 use crate::mounts::{self, Mount};
 use crate::processes::Process;
 
 /// From one look to the next: reading the state of five hundred processes takes some milliseconds.
-const LOOKS_EACH: Duration = Duration::from_secs(15);
+const CHECK_INTERVAL: Duration = Duration::from_secs(15);
 
 /// The last look.
 #[derive(Clone, Debug, Default)]
-pub struct Report {
-    pods: Option<(Epoch, Duration, Pods)>,
+pub struct PodReporter {
+    pods: Option<(Epoch, Duration, PodReport)>,
     /// Processes that were in state D then.
     stuck: Vec<i32>,
 }
 
 /// Where to look.
 #[derive(Clone, Copy, Debug)]
-pub struct Places<'a> {
+pub struct HostPaths<'a> {
     /// The cgroups.
     pub cgroups: &'a Cgroups,
     /// The processes of the host.
@@ -33,42 +33,45 @@ pub struct Places<'a> {
     /// The folder of the kubelet.
     pub folder: &'a Path,
     /// The UID of the agent's own pod.
-    pub own: &'a str,
+    pub own_pod_uid: &'a str,
 }
 
-impl Report {
+impl PodReporter {
     /// What goes into the Lease with this round. Called after the API server confirmed the round before, and before this one is sent.
-    pub fn at(&mut self, now: Duration, record: &Record, places: Places<'_>) -> Option<&Pods> {
+    pub fn update(&mut self, now: Duration, record: &Record, paths: HostPaths<'_>) -> Option<&PodReport> {
         let (epoch, round) = (record.epoch, record.round);
-        let fresh =
-            self.pods.as_ref().is_some_and(|(of, at, _)| *of == epoch && now < at.saturating_add(LOOKS_EACH));
+        let fresh = self
+            .pods
+            .as_ref()
+            .is_some_and(|(of, at, _)| *of == epoch && now < at.saturating_add(CHECK_INTERVAL));
         if !fresh {
-            self.pods = self.look(places).map(|pods| (epoch, now, Pods { looked: round, ..pods }));
+            self.pods =
+                self.inspect(paths).map(|pods| (epoch, now, PodReport { checked_round: round, ..pods }));
         }
         self.pods.as_ref().map(|(_, _, pods)| pods)
     }
 
     /// None: what cannot be read is not reported.
-    fn look(&mut self, places: Places<'_>) -> Option<Pods> {
-        let Places { cgroups, proc, folder, own } = places;
-        let mounts = mounts::of_volumes(proc, folder, own)?;
-        let (mut found, mut stuck) = (Pods::default(), Vec::new());
+    fn inspect(&mut self, paths: HostPaths<'_>) -> Option<PodReport> {
+        let HostPaths { cgroups, proc, folder, own_pod_uid: own } = paths;
+        let mounts = mounts::volume_mounts(proc, folder, own)?;
+        let (mut report, mut stuck) = (PodReport::default(), Vec::new());
         for pod in cgroups.pods(own)? {
             if cgroups.is_empty(&pod) {
                 match mounts.iter().find(|mount| is_of(mount, &pod)) {
-                    Some(mount) => found.left.push((pod.uid, format!("still mounted: {mount}"))),
-                    None => found.ended.push(pod.uid),
+                    Some(mount) => report.leftover.push((pod.uid, format!("still mounted: {mount}"))),
+                    None => report.terminated.push(pod.uid),
                 }
-            } else if let Some(process) = self.stuck_in(cgroups.left(&pod), &mut stuck) {
-                found.left.push((pod.uid, process.to_string()));
+            } else if let Some(process) = self.find_stuck(cgroups.remaining_processes(&pod), &mut stuck) {
+                report.leftover.push((pod.uid, process.to_string()));
             }
         }
         self.stuck = stuck;
-        Some(found)
+        Some(report)
     }
 
     /// One that was in state D at the last look, too. A process that reads from a disk is in it for a moment.
-    fn stuck_in(&self, processes: Vec<Process>, stuck: &mut Vec<i32>) -> Option<Process> {
+    fn find_stuck(&self, processes: Vec<Process>, stuck: &mut Vec<i32>) -> Option<Process> {
         let asleep: Vec<_> = processes.into_iter().filter(|process| process.state == 'D').collect();
         stuck.extend(asleep.iter().map(|process| process.pid));
         asleep.into_iter().find(|process| self.stuck.contains(&process.pid))
@@ -118,26 +121,33 @@ mod tests {
             self.write("proc/7/stat", &format!("7 (mysqld) {} 1 7", state.unwrap_or('R')));
         }
 
-        fn look(&self, report: &mut Report, second: u64, round: u64) -> Option<Pods> {
+        fn look(&self, report: &mut PodReporter, second: u64, round: u64) -> Option<PodReport> {
             self.look_in(1, report, second, round)
         }
 
-        fn look_in(&self, count: u32, report: &mut Report, second: u64, round: u64) -> Option<Pods> {
+        fn look_in(
+            &self,
+            count: u32,
+            report: &mut PodReporter,
+            second: u64,
+            round: u64,
+        ) -> Option<PodReport> {
             let (root, proc) = (self.0.path().join("cgroup"), self.0.path().join("proc"));
             let cgroups = Cgroups::find(&root, &proc).unwrap();
-            let places = Places { cgroups: &cgroups, proc: &proc, folder: Path::new("/kubelet"), own: OWN };
+            let places =
+                HostPaths { cgroups: &cgroups, proc: &proc, folder: Path::new("/kubelet"), own_pod_uid: OWN };
             let boot = Boot { node: "n".into(), id: "b".into() };
             let epoch = Epoch { process: 1, count };
             let record = Record { state: State::Armed, epoch, round, boot, device: None };
-            report.at(Duration::from_secs(second), &record, places).cloned()
+            report.update(Duration::from_secs(second), &record, places).cloned()
         }
     }
 
     #[test]
     fn a_pod_has_ended_when_its_cgroup_is_empty_and_its_mounts_are_gone() {
-        let (host, mut report) = (Host::new(), Report::default());
+        let (host, mut report) = (Host::new(), PodReporter::default());
         host.process(Some('S'));
-        let runs = Pods { looked: 3, ..Pods::default() };
+        let runs = PodReport { checked_round: 3, ..PodReport::default() };
         assert_eq!(host.look(&mut report, 0, 3), Some(runs.clone()), "it runs, and that is not reported");
         host.process(None);
         assert_eq!(host.look(&mut report, 14, 10), Some(runs), "the last look is told with its own round");
@@ -146,35 +156,38 @@ mod tests {
             &format!("33 22 0:40 / /kubelet/pods/{UID}/volumes/x rw - nfs4 server:/ rw\n"),
         );
         let left = vec![(UID.to_owned(), format!("still mounted: /kubelet/pods/{UID}/volumes/x (nfs4)"))];
-        assert_eq!(host.look(&mut report, 15, 11), Some(Pods { looked: 11, ended: Vec::new(), left }));
+        assert_eq!(
+            host.look(&mut report, 15, 11),
+            Some(PodReport { checked_round: 11, terminated: Vec::new(), leftover: left })
+        );
         host.write("proc/1/mountinfo", "33 22 0:40 / /kubelet/pods/other/volumes/x rw - nfs4 server:/ rw\n");
-        let ended = Pods { looked: 20, ended: vec![UID.to_owned()], left: Vec::new() };
+        let ended = PodReport { checked_round: 20, terminated: vec![UID.to_owned()], leftover: Vec::new() };
         assert_eq!(host.look(&mut report, 30, 20), Some(ended));
     }
 
     /// Rounds count from one in each epoch: the round of an earlier look would be one that is yet to come.
     #[test]
     fn in_a_new_epoch_it_looks_anew() {
-        let (host, mut report) = (Host::new(), Report::default());
+        let (host, mut report) = (Host::new(), PodReporter::default());
         host.process(Some('S'));
-        assert_eq!(host.look_in(1, &mut report, 0, 3).unwrap().looked, 3);
-        assert_eq!(host.look_in(2, &mut report, 1, 1).unwrap().looked, 1);
+        assert_eq!(host.look_in(1, &mut report, 0, 3).unwrap().checked_round, 3);
+        assert_eq!(host.look_in(2, &mut report, 1, 1).unwrap().checked_round, 1);
     }
 
     #[test]
     fn a_process_in_state_d_is_named_when_it_is_found_twice() {
-        let (host, mut report) = (Host::new(), Report::default());
+        let (host, mut report) = (Host::new(), PodReporter::default());
         host.process(Some('D'));
-        assert_eq!(host.look(&mut report, 0, 1).unwrap().left, []);
+        assert_eq!(host.look(&mut report, 0, 1).unwrap().leftover, []);
         let left = [(UID.to_owned(), "process 7 (mysqld) in state D".to_owned())];
-        assert_eq!(host.look(&mut report, 15, 2).unwrap().left, left);
+        assert_eq!(host.look(&mut report, 15, 2).unwrap().leftover, left);
         host.process(Some('S'));
-        assert_eq!(host.look(&mut report, 30, 3).unwrap().left, []);
+        assert_eq!(host.look(&mut report, 30, 3).unwrap().leftover, []);
     }
 
     #[test]
     fn attack_what_cannot_be_read_is_not_reported() {
-        let (host, mut report) = (Host::new(), Report::default());
+        let (host, mut report) = (Host::new(), PodReporter::default());
         host.process(None);
         fs::remove_file(host.0.path().join("proc/1/mountinfo")).unwrap();
         assert_eq!(host.look(&mut report, 0, 1), None, "a mount may be there");

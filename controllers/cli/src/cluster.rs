@@ -8,9 +8,9 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::{Args as ClapArgs, ValueEnum};
 use jiff::SignedDuration;
-use pod_safety_explain::asks;
+use pod_safety_explain::required_scales;
 use pod_safety_print::{Color, Paint};
-use pod_safety_shared::authority::{Scaled, ask_scales};
+use pod_safety_shared::authority::{ScaleTarget, read_scales};
 use pod_safety_shared::cache::{Snapshot, View};
 use pod_safety_shared::client::{ApiError, Call, ConnectOptions, Connection, Prefer, Target};
 use pod_safety_shared::clock::Env;
@@ -19,11 +19,11 @@ use pod_safety_shared::model::{Budget, Kind, is_kubernetes_name};
 use pod_safety_shared::wire;
 use serde::Serialize;
 
+use super::progress::announce_wait;
 use super::terminal;
-use super::waiting::waiting;
-use super::{Exit, duration, say};
+use super::{Exit, duration, print_stderr};
 
-/// Which cluster and namespace a person means: kubectl's own flags. They work before the subcommand, too ([`flags_first`]).
+/// Which cluster and namespace a person means: kubectl's own flags. They work before the subcommand, too ([`move_global_flags`]).
 #[derive(Clone, Debug, ClapArgs)]
 #[command(next_help_heading = "Cluster")]
 pub(crate) struct ConnectArgs {
@@ -67,19 +67,19 @@ impl ConnectArgs {
 }
 
 /// The flags of [`ConnectArgs`].
-const FLAGS_FIRST: [&str; 7] =
+const GLOBAL_FLAGS: [&str; 7] =
     ["--kubeconfig", "--context", "--as", "--as-group", "--request-timeout", "--namespace", "-n"];
 
 /// kubectl takes these flags before its subcommand, too: they are moved behind ours, where clap knows them.
-pub fn flags_first(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+pub fn move_global_flags(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut args = args.into_iter();
-    let mut ours: Vec<OsString> = args.next().into_iter().collect();
+    let mut kept: Vec<OsString> = args.next().into_iter().collect();
     let mut moved = Vec::new();
     while let Some(arg) = args.next() {
         let text = arg.to_string_lossy();
         let flag = text.split_once('=').map_or(&*text, |(flag, _)| flag);
-        if !FLAGS_FIRST.contains(&flag) {
-            ours.push(arg);
+        if !GLOBAL_FLAGS.contains(&flag) {
+            kept.push(arg);
             break;
         }
         let has_value = flag.len() < text.len();
@@ -88,9 +88,9 @@ pub fn flags_first(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
             moved.extend(args.next());
         }
     }
-    ours.extend(args);
-    ours.extend(moved);
-    ours
+    kept.extend(args);
+    kept.extend(moved);
+    kept
 }
 
 /// What every command that answers a question takes.
@@ -116,16 +116,16 @@ pub(crate) struct PrintArgs {
 
 impl PrintArgs {
     pub(crate) fn paint(&self) -> Paint {
-        terminal::of_stdout(self.color).without_headers(self.no_headers)
+        terminal::for_stdout(self.color).without_headers(self.no_headers)
     }
 
     /// How a command ends that could answer.
-    pub(crate) const fn exit(&self, blocked: bool) -> Exit {
-        self.ends(if blocked { Exit::Blocked } else { Exit::Fine })
+    pub(crate) const fn exit_for(&self, blocked: bool) -> Exit {
+        self.final_exit(if blocked { Exit::Blocked } else { Exit::Fine })
     }
 
     /// How a command ends that would end so: that something blocks is an answer, and the time being up is none.
-    pub(crate) const fn ends(&self, exit: Exit) -> Exit {
+    pub(crate) const fn final_exit(&self, exit: Exit) -> Exit {
         match exit {
             Exit::Blocked if self.exit_zero => Exit::Fine,
             Exit::Blocked
@@ -185,7 +185,7 @@ pub(crate) struct Session {
 }
 
 /// Objects that a person chose by their labels, as namespace and name.
-pub(crate) type Chosen = BTreeSet<(String, String)>;
+pub(crate) type SelectedObjects = BTreeSet<(String, String)>;
 
 /// How long custom resources may take, all together, to say how many pods they want:
 /// a person waits, and an answer without them says what it lacks.
@@ -202,25 +202,26 @@ impl Session {
 
     /// Says before something is changed in which cluster that is.
     pub(crate) fn announce(&self) {
-        say(&format!("Cluster: {}", self.target()));
+        print_stderr(&format!("Cluster: {}", self.target()));
     }
 
     /// A page for people, below the name of its cluster.
-    pub(crate) fn headed(&self, page: &str) -> String {
-        headed(self.target(), page)
+    pub(crate) fn with_header(&self, page: &str) -> String {
+        with_header(self.target(), page)
     }
 
     /// The objects of a kind, in all namespaces, that have these labels: the API server reads the selector. None: every object.
-    pub(crate) async fn selected(
+    pub(crate) async fn select_by_labels(
         &self,
         kind: Kind,
         selector: Option<&str>,
-    ) -> anyhow::Result<Option<Chosen>> {
+    ) -> anyhow::Result<Option<SelectedObjects>> {
         let Some(selector) = selector else { return Ok(None) };
         let encoded: String = form_urlencoded::byte_serialize(selector.as_bytes()).collect();
         let path = format!("{}?labelSelector={encoded}", kind.path_in(None));
         let reading = async {
-            let (mut list, mut chosen) = (self.connection.list(Call::get(path)).await?, Chosen::new());
+            let (mut list, mut chosen) =
+                (self.connection.list(Call::get(path)).await?, SelectedObjects::new());
             while let Some(raw) = list.next().await? {
                 let only = raw.decode::<wire::OnlyMeta>().map_err(ApiError::Undecodable)?;
                 let meta = only.metadata.unwrap_or_default();
@@ -234,50 +235,54 @@ impl Session {
     /// The same by the wall clock of the API server, against which ages are measured: its objects have their stamps by it,
     /// and a simulated cluster has a time of its own. Where it does not tell, by this machine's. And the API server's version;
     /// empty: who may not ask for it misses no more.
-    pub(crate) async fn by_its_clock(&self) -> (Self, String) {
-        let asked = self.env.clock.wall();
-        let server = self.connection.server().await.ok();
+    pub(crate) async fn with_server_clock(&self) -> (Self, String) {
+        let requested_at = self.env.clock.wall();
+        let server = self.connection.server_info().await.ok();
         let ahead = server
             .as_ref()
             .and_then(|server| server.date)
-            .map_or(SignedDuration::ZERO, |date| date.duration_since(asked));
-        let env = if ahead.abs() < SAME_CLOCK { self.env.clone() } else { self.env.ahead_by(ahead) };
+            .map_or(SignedDuration::ZERO, |date| date.duration_since(requested_at));
+        let env = if ahead.abs() < SAME_CLOCK { self.env.clone() } else { self.env.with_wall_offset(ahead) };
         let version = server.map(|server| server.version).unwrap_or_default();
         (Self { connection: self.connection.clone(), env }, version)
     }
 
     /// Asks the controllers of the pods of `budgets` that no list tells of how many pods
     /// they want.
-    pub(crate) async fn ask_scales(
+    pub(crate) async fn query_scales(
         &self,
         snapshot: &Snapshot,
         budgets: impl for<'a> Fn(View<'a>) -> Vec<&'a Budget>,
     ) {
-        let asked: BTreeSet<Scaled> = {
+        let required: BTreeSet<ScaleTarget> = {
             let guard = snapshot.view();
             let view = guard.view();
-            budgets(view).into_iter().flat_map(|budget| asks(budget, &view, snapshot.at())).collect()
+            budgets(view)
+                .into_iter()
+                .flat_map(|budget| required_scales(budget, &view, snapshot.at()))
+                .collect()
         };
-        ask_scales(&self.connection, &self.env, snapshot, &asked, SCALES_WITHIN).await;
+        read_scales(&self.connection, &self.env, snapshot, &required, SCALES_WITHIN).await;
     }
 }
 
 /// A page for people, below the name of its cluster.
-pub(crate) fn headed(target: &Target, page: &str) -> String {
+pub(crate) fn with_header(target: &Target, page: &str) -> String {
     format!("Cluster: {target}\n{page}")
 }
 
 /// Connects.
-pub(crate) async fn open(options: &ConnectOptions) -> anyhow::Result<Session> {
+pub(crate) async fn connect(options: &ConnectOptions) -> anyhow::Result<Session> {
     #[cfg(test)]
-    if let Some((connection, env)) = super::scripted::connected() {
+    if let Some((connection, env)) = super::test_session::test_connection() {
         return Ok(Session { connection, env });
     }
     let env = Env::real(super::random());
     let metrics = Metrics::new().context("setting up metrics")?;
     let connection = Connection::open(options, env.clone(), metrics.client).await?;
-    let reached = waiting(|| format!("the API server: {}", connection.target()), connection.server()).await;
-    let place = connection.target().place();
+    let reached =
+        announce_wait(|| format!("the API server: {}", connection.target()), connection.server_info()).await;
+    let place = connection.target().describe();
     match reached {
         Err(error @ ApiError::Refused { code: 400 | 401, .. }) => {
             Err(anyhow::Error::from(error).context(format!("asking {place}")))
@@ -334,7 +339,7 @@ mod tests {
         ] {
             let words = given.split(' ').map(OsString::from);
             let read: Vec<OsString> = read.split(' ').map(OsString::from).collect();
-            assert_eq!(flags_first(words), read, "{given}");
+            assert_eq!(move_global_flags(words), read, "{given}");
         }
     }
 }

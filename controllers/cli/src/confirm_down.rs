@@ -5,15 +5,15 @@ use std::time::Duration;
 use clap::Args as ClapArgs;
 use pod_safety_print::Paint;
 use pod_safety_shared::api::{Grade, Incarnation};
-use pod_safety_shared::authority::people::{self, Examined, PeopleError, Word};
+use pod_safety_shared::authority::operator_requests::{self, Confirmation, Examined, OperatorError};
 use pod_safety_shared::model::BootId;
 
 use pod_safety_explain::ONLY_IF_SEEN;
 
 use super::cluster::{ConnectArgs, Session, name, node_name};
-use super::consent::{consents, refused_at_once};
-use super::stake::Stake;
-use super::{Exit, clean, duration, plural, print, say};
+use super::consent::{check_confirm_flag, prompt};
+use super::impact::Impact;
+use super::{Exit, duration, pluralize, print, print_stderr, sanitize};
 
 /// What has to be typed, and the node's name.
 const PHRASE: &str = "is off";
@@ -89,11 +89,11 @@ pub(crate) fn reason(text: &str) -> Result<String, String> {
 
 impl Args {
     pub(crate) fn main(self) -> anyhow::Result<Exit> {
-        if let Some(exit) = refused_at_once(&self.phrase(), self.confirm.as_deref())? {
+        if let Some(exit) = check_confirm_flag(&self.phrase(), self.confirm.as_deref())? {
             return Ok(exit);
         }
         let cluster = self.cluster.clone();
-        refused(cluster.reach("confirm-down", async |session| self.run(session).await))
+        map_refusal(cluster.with_session("confirm-down", async |session| self.run(session).await))
     }
 
     /// The former life that is spoken of.
@@ -104,16 +104,16 @@ impl Args {
 
     async fn run_former(self, session: Session, former: Incarnation) -> anyhow::Result<Exit> {
         let Session { connection, env, .. } = &session;
-        let examined = people::examine_former(connection, env, former.clone()).await?;
-        people::may_confirm(connection).await?;
-        let by = people::whoami(connection).await?;
-        if !consents(&self.phrase(), self.confirm.as_deref(), || self.former_page(&former, &by))? {
+        let examined = operator_requests::examine_former(connection, env, former.clone()).await?;
+        operator_requests::check_may_confirm(connection).await?;
+        let by = operator_requests::whoami(connection).await?;
+        if !prompt(&self.phrase(), self.confirm.as_deref(), || self.former_page(&former, &by))? {
             return Ok(Exit::Refused);
         }
         // Typing takes time.
-        people::examine_former(connection, env, former).await?;
-        let word = Word { by: &by, reason: &self.reason, valid_for: self.valid_for, power_on: false };
-        let evidence = people::confirm(connection, &examined, word).await?;
+        operator_requests::examine_former(connection, env, former).await?;
+        let word = Confirmation { by: &by, reason: &self.reason, valid_for: self.valid_for, power_on: false };
+        let evidence = operator_requests::confirm(connection, &examined, word).await?;
         let node = &self.node;
         print(&format!(
             "fenceevidence/{evidence} written: volumes which that life of {node} took are free now, unless the FencePolicy of {node} says minimumEvidence: Verified. Its present life is as it was.\n"
@@ -125,9 +125,9 @@ impl Args {
         format!(
             "\nYou confirm that a former life of node {} has ended: UID {}, boot {}. Recorded as {}, with your reason: {}\n\nWhat follows:\n- The volumes which that life took may be attached to other nodes.\n- If the old machine still runs in that boot, two nodes write to the same volumes.\n- Nothing follows for the present Node {0}.\n\n{ONLY_IF_SEEN}:",
             self.node,
-            clean::line(&former.uid),
-            clean::line(&former.boot_id),
-            clean::line(by),
+            sanitize::line(&former.uid),
+            sanitize::line(&former.boot_id),
+            sanitize::line(by),
             self.reason,
         )
     }
@@ -137,31 +137,38 @@ impl Args {
         if let Some(former) = self.former() {
             return self.run_former(session, former).await;
         }
-        let examined = people::examine(&session.connection, &session.env, &self.node).await?;
+        let examined = operator_requests::examine(&session.connection, &session.env, &self.node).await?;
         if examined.ready {
-            return Err(PeopleError::Ready(self.node).into());
+            return Err(OperatorError::Ready(self.node).into());
         }
-        people::may_confirm(&session.connection).await?;
-        say(&format!(
+        operator_requests::check_may_confirm(&session.connection).await?;
+        print_stderr(&format!(
             "watching for {}s whether the kubelet of {} reports …",
             self.listen.as_secs(),
             self.node
         ));
-        people::listen(&session.connection, &session.env, &examined, self.listen).await?;
-        let by = people::whoami(&session.connection).await?;
+        operator_requests::confirm_not_reporting(&session.connection, &session.env, &examined, self.listen)
+            .await?;
+        let by = operator_requests::whoami(&session.connection).await?;
         // A script sees nothing of it.
         let page = match &self.confirm {
             Some(_) => String::new(),
             None => self.page(&session, &examined, &by).await?,
         };
-        if !consents(&self.phrase(), self.confirm.as_deref(), || page)? {
+        if !prompt(&self.phrase(), self.confirm.as_deref(), || page)? {
             return Ok(Exit::Refused);
         }
         // Typing takes time.
-        people::listen(&session.connection, &session.env, &examined, Duration::ZERO).await?;
+        operator_requests::confirm_not_reporting(
+            &session.connection,
+            &session.env,
+            &examined,
+            Duration::ZERO,
+        )
+        .await?;
         let Self { reason, valid_for, power_on, .. } = &self;
-        let word = Word { by: &by, reason, valid_for: *valid_for, power_on: *power_on };
-        let evidence = people::confirm(&session.connection, &examined, word).await?;
+        let word = Confirmation { by: &by, reason, valid_for: *valid_for, power_on: *power_on };
+        let evidence = operator_requests::confirm(&session.connection, &examined, word).await?;
         let minutes = valid_for.as_secs() / 60;
         let after = if *power_on {
             "It may be switched on again, if its FencePolicy says recovery: PowerOn."
@@ -182,36 +189,36 @@ impl Args {
 
     /// What a person reads before the phrase is typed.
     async fn page(&self, session: &Session, examined: &Examined, by: &str) -> anyhow::Result<String> {
-        let stake = Stake::of(session, examined, Paint::plain()).await?;
-        Ok(format!("{}\n{}", self.question(examined, by), self.follows(&stake)))
+        let impact = Impact::read(session, examined, Paint::plain()).await?;
+        Ok(format!("{}\n{}", self.describe_confirmation(examined, by), self.describe_consequences(&impact)))
     }
 
-    fn question(&self, examined: &Examined, by: &str) -> String {
+    fn describe_confirmation(&self, examined: &Examined, by: &str) -> String {
         let Examined { node, renewed, .. } = examined;
-        let heard = renewed.as_deref().unwrap_or("never");
+        let last_report = renewed.as_deref().unwrap_or("never");
         format!(
-            "\nYou confirm that node {} is off.\nLast heartbeat: {heard}. Boot {}, UID {}. Recorded as {by}, with your reason: {}\n",
+            "\nYou confirm that node {} is off.\nLast heartbeat: {last_report}. Boot {}, UID {}. Recorded as {by}, with your reason: {}\n",
             self.node,
-            clean::line(&node.boot_id),
-            clean::line(&node.uid),
+            sanitize::line(&node.boot_id),
+            sanitize::line(&node.uid),
             self.reason,
-            heard = clean::line(heard),
-            by = clean::line(by),
+            last_report = sanitize::line(last_report),
+            by = sanitize::line(by),
         )
     }
 
-    fn follows(&self, stake: &Stake) -> String {
+    fn describe_consequences(&self, impact: &Impact) -> String {
         let (node, minutes) = (&self.node, self.valid_for.as_secs() / 60);
         let is_taken =
-            stake.policy.as_ref().is_none_or(|(_, policy)| policy.minimum_evidence != Grade::Verified);
+            impact.policy.as_ref().is_none_or(|(_, policy)| policy.minimum_evidence != Grade::Verified);
         let released = match is_taken {
             true => format!(
                 "{} terminating now; for {minutes} minutes such pods are force deleted, and their volumes may be attached to other nodes.",
-                plural(stake.terminating, "pod")
+                pluralize(impact.terminating, "pod")
             ),
             false => "no pod is force deleted: the FencePolicy says minimumEvidence: Verified.".to_owned(),
         };
-        let power = match (self.power_on, stake.is_switched_on_again()) {
+        let power = match (self.power_on, impact.is_powered_on_again()) {
             (true, true) => {
                 "IT IS SWITCHED ON AGAIN when its pods are gone (--power-on). Make sure that nobody is working on it."
             }
@@ -222,22 +229,22 @@ impl Args {
         };
         format!(
             "{}\nWhat follows:\n- {released}\n- If its processes still run, a second copy of its pods writes to the same volumes.\n- {power}\n- To keep pod-safety from fencing or starting it while you work on it: pod-safety pause {node} --reason TEXT\n\n{}\n{ONLY_IF_SEEN}:",
-            stake.page, stake.how,
+            impact.page, impact.power_check,
         )
     }
 }
 
 /// What is not safe has a code of its own.
-pub(crate) fn refused(done: anyhow::Result<Exit>) -> anyhow::Result<Exit> {
+pub(crate) fn map_refusal(done: anyhow::Result<Exit>) -> anyhow::Result<Exit> {
     let Err(error) = &done else { return done };
-    match error.downcast_ref::<PeopleError>() {
+    match error.downcast_ref::<OperatorError>() {
         Some(
-            PeopleError::Ready(_)
-            | PeopleError::Heard(_)
-            | PeopleError::PresentLife(_)
-            | PeopleError::NotBooted(_),
+            OperatorError::Ready(_)
+            | OperatorError::LeaseRenewed(_)
+            | OperatorError::PresentIncarnation(_)
+            | OperatorError::NotBooted(_),
         ) => {
-            say(&clean::line(&format!("pod-safety: {error}")));
+            print_stderr(&sanitize::line(&format!("pod-safety: {error}")));
             Ok(Exit::Refused)
         }
         _ => done,
@@ -251,7 +258,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::called::commands;
+    use crate::invocation::commands;
 
     #[derive(clap::Parser)]
     struct Alone {
@@ -263,13 +270,13 @@ mod tests {
         let words = format!("x n --reason=r {flags}");
         let Alone { args } = Alone::try_parse_from(words.split_whitespace()).unwrap();
         let spec: FencePolicySpec = serde_json::from_value(policy).unwrap();
-        let stake = Stake {
+        let impact = Impact {
             page: "2 pods on n\n".to_owned(),
             terminating: 1,
             policy: Some(("p".to_owned(), spec)),
-            how: "Look.".to_owned(),
+            power_check: "Look.".to_owned(),
         };
-        args.follows(&stake)
+        args.describe_consequences(&impact)
     }
 
     /// Help said "from 1m to 168h", the error "1ms to 24h", and a day was refused. The CRD has the seconds.
@@ -301,14 +308,14 @@ mod tests {
             ("--power-on", json!({ "levels": levels }), "does not say recovery: PowerOn"),
             ("", json!({ "levels": levels, "minimumEvidence": "Verified" }), "no pod is force deleted"),
         ] {
-            let said = follows(flags, policy);
+            let text = follows(flags, policy);
             for says in
                 [says, "2 pods on n", "pod-safety pause n --reason TEXT", "Look.\nOnly if you or a person"]
             {
-                assert!(said.contains(says), "{flags}: {says}: not in\n{said}");
+                assert!(text.contains(says), "{flags}: {says}: not in\n{text}");
             }
             for columns in [80, 100] {
-                let narrow = Paint::plain().within(columns, commands()).lines(&said);
+                let narrow = Paint::plain().with_columns(columns, commands()).wrap_page(&text);
                 assert!(narrow.contains("pod-safety pause n --reason TEXT"), "{narrow}");
                 assert!(narrow.lines().all(|line| line.chars().count() <= columns), "{narrow}");
             }

@@ -5,19 +5,19 @@ use std::io::{BufRead, IsTerminal, Write};
 use anyhow::Context;
 
 use super::Exit;
-use super::say;
+use super::print_stderr;
 use super::terminal;
 
 /// What can be refused before anything is read or waited for: the words of a script do not match, or nobody is there to type
 /// them. With this a command begins.
-pub(crate) fn refused_at_once(wanted: &str, given: Option<&str>) -> anyhow::Result<Option<Exit>> {
+pub(crate) fn check_confirm_flag(phrase: &str, given: Option<&str>) -> anyhow::Result<Option<Exit>> {
     match given {
-        Some(given) => Ok((given.trim() != wanted).then(|| did_not_match(wanted))),
+        Some(given) => Ok((given.trim() != phrase).then(|| report_mismatch(phrase))),
         None => {
             let is_person = std::io::stdin().is_terminal();
             anyhow::ensure!(
                 is_person,
-                "standard input is not a terminal; add --confirm \"{wanted}\" if you are sure"
+                "standard input is not a terminal; add --confirm \"{phrase}\" if you are sure"
             );
             Ok(None)
         }
@@ -25,29 +25,31 @@ pub(crate) fn refused_at_once(wanted: &str, given: Option<&str>) -> anyhow::Resu
 }
 
 /// That nothing was done.
-pub(crate) fn did_not_match(wanted: &str) -> Exit {
-    say(&format!("pod-safety: the confirmation did not match: it is \"{wanted}\"; nothing was changed"));
+pub(crate) fn report_mismatch(phrase: &str) -> Exit {
+    print_stderr(&format!(
+        "pod-safety: the confirmation did not match: it is \"{phrase}\"; nothing was changed"
+    ));
     Exit::Refused
 }
 
 /// Whether `wanted` was typed. A script gives it beforehand; a person sees `page` first.
-pub(crate) fn consents(
-    wanted: &str,
+pub(crate) fn prompt(
+    phrase: &str,
     given: Option<&str>,
     page: impl FnOnce() -> String,
 ) -> anyhow::Result<bool> {
-    if refused_at_once(wanted, given)?.is_some() {
+    if check_confirm_flag(phrase, given)?.is_some() {
         return Ok(false);
     }
     if given.is_some() {
         return Ok(true);
     }
-    say(&format!("{}\nType: {wanted}", terminal::of_stderr().lines(&page())));
+    print_stderr(&format!("{}\nType: {phrase}", terminal::for_stderr().wrap_page(&page())));
     std::io::stderr().flush().context("writing to the terminal")?;
     let mut typed = String::new();
     std::io::stdin().lock().read_line(&mut typed).context("reading from the terminal")?;
-    if typed.trim() != wanted {
-        did_not_match(wanted);
+    if typed.trim() != phrase {
+        report_mismatch(phrase);
         return Ok(false);
     }
     Ok(true)

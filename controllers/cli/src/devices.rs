@@ -5,19 +5,19 @@ use std::time::Duration;
 use clap::{Args as ClapArgs, Subcommand};
 use pod_safety_print::{Paint, Tone};
 use pod_safety_shared::api::{DeviceDriver, DeviceRef, IdentityMatch, Power, TargetStatus};
-use pod_safety_shared::authority::people::{self, Device, PeopleError};
+use pod_safety_shared::authority::operator_requests::{self, Device, OperatorError};
 use pod_safety_shared::client::Target;
 use pod_safety_shared::model::Kind;
 use serde::Serialize;
 
 use super::cluster::{ConnectArgs, PrintArgs, Session, name, node_name};
-use super::doctor::{say_why, silent_because};
-use super::helped::{Named, NotThere};
-use super::waiting::waiting;
-use super::{API_VERSION, Exit, clean, duration, plural};
+use super::doctor::{describe_unresponsive, print_reason};
+use super::error_hints::{NotFound, ResourceKind};
+use super::progress::announce_wait;
+use super::{API_VERSION, Exit, duration, pluralize, sanitize};
 
 /// How often it is looked whether the answer is there.
-const LOOK_EACH: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Debug, ClapArgs)]
 pub struct Args {
@@ -36,7 +36,7 @@ enum Command {
 struct TestArgs {
     /// NAMESPACE/NAME, or the name alone; may be given more than once. Default: all
     #[arg(value_name = "DEVICE", value_parser = device)]
-    devices: Vec<Asked>,
+    devices: Vec<DeviceName>,
 
     /// All namespaces (the default)
     #[arg(short = 'A', long, conflicts_with = "namespace")]
@@ -62,10 +62,10 @@ struct TestArgs {
 }
 
 /// A device as a person names it: its namespace, if that was said, and its name.
-type Asked = (Option<String>, String);
+type DeviceName = (Option<String>, String);
 
 /// Reads `NAMESPACE/NAME`, or `NAME`.
-fn device(text: &str) -> Result<Asked, String> {
+fn device(text: &str) -> Result<DeviceName, String> {
     match text.split_once('/') {
         Some((namespace, device)) => Ok((Some(name(namespace)?), name(device)?)),
         None => Ok((None, name(text)?)),
@@ -75,7 +75,7 @@ fn device(text: &str) -> Result<Asked, String> {
 /// What came of one device and one node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Tested {
+pub(crate) struct DeviceResult {
     device: String,
     node: String,
     power: Power,
@@ -96,11 +96,11 @@ struct Document<'a> {
     api_version: &'static str,
     kind: &'static str,
     cluster: &'a Target,
-    items: &'a [Tested],
+    items: &'a [DeviceResult],
 }
 
 /// Which fields a problem is about, and what helps. The words of the message say which value it is.
-fn way_out(problem: &str) -> (&'static str, &'static str) {
+fn remedy_for(problem: &str) -> (&'static str, &'static str) {
     const PARAMETERS: &str = "spec.parameters, spec.nodeParameters, spec.secretParameters";
     match problem {
         "" => ("", ""),
@@ -159,12 +159,12 @@ fn way_out(problem: &str) -> (&'static str, &'static str) {
             "",
             "check that a leader runs the controller fencing (--mode guard or replace), and that --fencing-namespaces has this namespace",
         ),
-        problem => of_provider(problem),
+        problem => provider_remedy_for(problem),
     }
 }
 
 /// The same for what a provider of instances answers.
-fn of_provider(problem: &str) -> (&'static str, &'static str) {
+fn provider_remedy_for(problem: &str) -> (&'static str, &'static str) {
     match problem {
         "CredentialsExpired" => {
             ("spec.secretParameters", "put new credentials into the Secret that it names")
@@ -182,66 +182,64 @@ fn of_provider(problem: &str) -> (&'static str, &'static str) {
 }
 
 /// What a device said of a node.
-pub(crate) fn tested(device: &DeviceRef, target: TargetStatus) -> Tested {
+pub(crate) fn device_result(device: &DeviceRef, target: TargetStatus) -> DeviceResult {
     let TargetStatus { node, power, identity, problem, message, .. } = target;
-    let (field, way_out) = way_out(if problem.is_empty() && !message.is_empty() { "?" } else { &problem });
-    Tested { device: device.to_string(), node, power, identity, problem, message, field, way_out }
+    let (field, way_out) = remedy_for(if problem.is_empty() && !message.is_empty() { "?" } else { &problem });
+    DeviceResult { device: device.to_string(), node, power, identity, problem, message, field, way_out }
 }
 
-fn without_answer(device: &DeviceRef, node: &str, problem: &str, message: String) -> Tested {
+fn unanswered(device: &DeviceRef, node: &str, problem: &str, message: String) -> DeviceResult {
     let (problem, node) = (problem.to_owned(), node.to_owned());
-    tested(device, TargetStatus { node, problem, message, ..TargetStatus::default() })
+    device_result(device, TargetStatus { node, problem, message, ..TargetStatus::default() })
 }
 
-impl Tested {
+impl DeviceResult {
     pub(crate) const fn is_wrong(&self) -> bool {
         !self.message.is_empty()
     }
 }
 
 /// What its status says of a node, which is of its last status check.
-pub(crate) fn known(device: &Device, node: &str) -> Tested {
+pub(crate) fn last_result(device: &Device, node: &str) -> DeviceResult {
     let of_node = device.status.targets.iter().find(|target| target.node == node);
     match of_node {
-        Some(target) => tested(&device.named, target.clone()),
+        Some(target) => device_result(&device.named, target.clone()),
         None if device.spec.driver == DeviceDriver::Manual => {
-            tested(&device.named, TargetStatus { node: node.to_owned(), ..TargetStatus::default() })
+            device_result(&device.named, TargetStatus { node: node.to_owned(), ..TargetStatus::default() })
         }
-        None => {
-            without_answer(&device.named, node, "NotForNode", "it was not checked for this node".to_owned())
-        }
+        None => unanswered(&device.named, node, "NotForNode", "it was not checked for this node".to_owned()),
     }
 }
 
 /// Asks one device, and waits until it is answered.
-async fn test(
+async fn test_device(
     session: &Session,
     device: &Device,
     target: Option<&str>,
     timeout: Duration,
-) -> Result<Vec<Tested>, PeopleError> {
+) -> Result<Vec<DeviceResult>, OperatorError> {
     let Session { connection, env } = session;
     let named = &device.named;
     let (ends, token) = (env.now() + timeout, env.clock.wall().to_string());
-    let test = people::ask_to_test(connection, named, &token, target).await?;
+    let test = operator_requests::request_status_check(connection, named, &token, target).await?;
     let status = loop {
-        match people::tested(connection, named, &test).await? {
+        match operator_requests::status_check_result(connection, named, &test).await? {
             Some(status) => break status,
             None if env.now() >= ends => {
                 let message = format!("no answer within {}s", timeout.as_secs());
-                return Ok(vec![without_answer(named, target.unwrap_or("-"), "Unanswered", message)]);
+                return Ok(vec![unanswered(named, target.unwrap_or("-"), "Unanswered", message)]);
             }
-            None => env.sleep(LOOK_EACH).await,
+            None => env.sleep(POLL_INTERVAL).await,
         }
     };
     let is_meant = |one: &TargetStatus| target.is_none_or(|target| *one.node == *target);
-    let found: Vec<_> =
-        status.targets.into_iter().filter(is_meant).map(|target| tested(named, target)).collect();
-    if !found.is_empty() || device.spec.driver == DeviceDriver::Manual {
-        return Ok(found);
+    let results: Vec<_> =
+        status.targets.into_iter().filter(is_meant).map(|target| device_result(named, target)).collect();
+    if !results.is_empty() || device.spec.driver == DeviceDriver::Manual {
+        return Ok(results);
     }
     let message = "its nodeSelector does not select it".to_owned();
-    Ok(vec![without_answer(named, target.unwrap_or("-"), "NotForNode", message)])
+    Ok(vec![unanswered(named, target.unwrap_or("-"), "NotForNode", message)])
 }
 
 /// Asks these devices, all at once; and what comes of it as an end of the process.
@@ -250,42 +248,42 @@ pub(crate) async fn test_all(
     devices: &[Device],
     target: Option<&str>,
     timeout: Duration,
-) -> anyhow::Result<(Vec<Tested>, Exit)> {
-    let all = devices.iter().map(|device| test(session, device, target, timeout));
+) -> anyhow::Result<(Vec<DeviceResult>, Exit)> {
+    let all = devices.iter().map(|device| test_device(session, device, target, timeout));
     let what = || {
-        let devices = plural(devices.len(), "FenceDevice");
+        let devices = pluralize(devices.len(), "FenceDevice");
         format!("the leader of pod-safety to check {devices}, for at most {}s", timeout.as_secs())
     };
-    let mut found = Vec::new();
-    for answer in waiting(what, futures::future::join_all(all)).await {
-        found.extend(answer?);
+    let mut results = Vec::new();
+    for answer in announce_wait(what, futures::future::join_all(all)).await {
+        results.extend(answer?);
     }
-    let any = |problem: &str| found.iter().any(|one| one.problem == problem);
+    let any = |problem: &str| results.iter().any(|one| one.problem == problem);
     if any("Unanswered") {
-        say_why(&silent_because(session).await);
+        print_reason(&describe_unresponsive(session).await);
     }
-    let exit = match found.iter().all(|one| one.message.is_empty()) {
+    let exit = match results.iter().all(|one| one.message.is_empty()) {
         true => Exit::Fine,
         false if any("Unanswered") => Exit::TimedOut,
         false => Exit::Blocked,
     };
-    Ok((found, exit))
+    Ok((results, exit))
 }
 
 /// For people.
-pub(crate) fn page(found: &[Tested], paint: Paint) -> String {
-    let row = |one: &Tested| {
+pub(crate) fn page(results: &[DeviceResult], paint: Paint) -> String {
+    let row = |one: &DeviceResult| {
         let tone = if one.message.is_empty() { Tone::Good } else { Tone::Bad };
         let problem = if one.message.is_empty() { "-" } else { &one.problem };
         let cells =
             [paint.mark(tone), &one.device, &one.node, one.power.name(), one.identity.name(), problem];
         (tone, cells.map(str::to_owned).to_vec())
     };
-    let rows: Vec<_> = found.iter().map(row).collect();
+    let rows: Vec<_> = results.iter().map(row).collect();
     let mut text = paint.table(&["", "DEVICE", "NODE", "POWER", "IDENTITY", "PROBLEM"], &rows);
-    for one in found.iter().filter(|one| !one.message.is_empty()) {
+    for one in results.iter().filter(|one| !one.message.is_empty()) {
         let line = format!("{} for {}: {}", one.device, one.node, one.message);
-        text.push_str(&format!("\n{}\n", clean::line(&line)));
+        text.push_str(&format!("\n{}\n", sanitize::line(&line)));
         if !one.way_out.is_empty() {
             let field = if one.field.is_empty() { String::new() } else { format!("{}: ", one.field) };
             text.push_str(&format!("  fix: {field}{}\n", one.way_out));
@@ -298,7 +296,7 @@ fn is_within(device: &Device, namespace: &Option<String>) -> bool {
     namespace.as_ref().is_none_or(|namespace| device.named.namespace == *namespace)
 }
 
-fn is_named(device: &Device, (namespace, name): &Asked) -> bool {
+fn is_named(device: &Device, (namespace, name): &DeviceName) -> bool {
     is_within(device, namespace) && device.named.name == *name
 }
 
@@ -306,7 +304,7 @@ fn is_named(device: &Device, (namespace, name): &Asked) -> bool {
 fn nothing_to_test(there: usize) -> String {
     match there {
         0 => "there is no FenceDevice in this cluster: no node can be fenced. How to make one: kubectl explain fencedevice.spec".to_owned(),
-        _ => format!("none of the {} has this namespace and these labels; kubectl get fencedevices -A --show-labels", plural(there, "FenceDevice")),
+        _ => format!("none of the {} has this namespace and these labels; kubectl get fencedevices -A --show-labels", pluralize(there, "FenceDevice")),
     }
 }
 
@@ -314,36 +312,36 @@ impl Args {
     pub(crate) fn main(self) -> anyhow::Result<Exit> {
         let Self { command: Command::Test(args) } = self;
         let cluster = args.cluster.clone();
-        cluster.reach("devices test", async |session| args.run(session).await)
+        cluster.with_session("devices test", async |session| args.run(session).await)
     }
 }
 
 impl TestArgs {
     async fn run(self, session: Session) -> anyhow::Result<Exit> {
         session.announce();
-        let chosen = session.selected(Kind::FenceDevices, self.selector.as_deref()).await?;
+        let chosen = session.select_by_labels(Kind::FenceDevices, self.selector.as_deref()).await?;
         let is_meant = |device: &Device| {
             let key = || (device.named.namespace.clone(), device.named.name.clone());
             (self.all_namespaces || is_within(device, &self.cluster.namespace))
                 && chosen.as_ref().is_none_or(|chosen| chosen.contains(&key()))
                 && (self.devices.is_empty() || self.devices.iter().any(|one| is_named(device, one)))
         };
-        let all = people::devices(&session.connection).await?;
+        let all = operator_requests::list_devices(&session.connection).await?;
         let there = all.len();
         let meant: Vec<_> = all.into_iter().filter(is_meant).collect();
         for (namespace, name) in &self.devices {
             if !meant.iter().any(|device| is_named(device, &(namespace.clone(), name.clone()))) {
                 let namespace = namespace.as_deref().or(self.cluster.namespace.as_deref());
-                return Err(NotThere::new(Named::Device, namespace, name).into());
+                return Err(NotFound::new(ResourceKind::Device, namespace, name).into());
             }
         }
         // What tests nothing has not found that all is well.
         anyhow::ensure!(!meant.is_empty(), "{}", nothing_to_test(there));
-        let (found, exit) = test_all(&session, &meant, self.target.as_deref(), self.timeout).await?;
+        let (results, exit) = test_all(&session, &meant, self.target.as_deref(), self.timeout).await?;
         let cluster = session.target();
-        let document = Document { api_version: API_VERSION, kind: "DeviceTest", cluster, items: &found };
-        self.print.output.print(&document, || page(&found, self.print.paint()))?;
-        Ok(self.print.ends(exit))
+        let document = Document { api_version: API_VERSION, kind: "DeviceTest", cluster, items: &results };
+        self.print.output.print(&document, || page(&results, self.print.paint()))?;
+        Ok(self.print.final_exit(exit))
     }
 }
 
@@ -363,10 +361,9 @@ mod tests {
             identity: IdentityMatch::Match,
             ..TargetStatus::default()
         };
-        let wrong =
-            without_answer(&bmc(), "b", "LoginDenied", "the device refuses the login: 401".to_owned());
-        let said = page(&[tested(&bmc(), fine), wrong], Paint::plain());
-        let lines: Vec<_> = said.lines().collect();
+        let wrong = unanswered(&bmc(), "b", "LoginDenied", "the device refuses the login: 401".to_owned());
+        let text = page(&[device_result(&bmc(), fine), wrong], Paint::plain());
+        let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines[1], "✔  ns/bmc  a     On       Match     -");
         assert_eq!(lines[2], "✖  ns/bmc  b     Unknown  Unknown   LoginDenied");
         assert_eq!(lines[4], "ns/bmc for b: the device refuses the login: 401");

@@ -13,25 +13,25 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Args as ClapArgs;
 use pod_safety_drain::Consent;
-use pod_safety_explain::plural;
+use pod_safety_explain::pluralize;
 use pod_safety_print::{Paint, Tone};
 use pod_safety_shared::api::{Phase, Recovery};
-use pod_safety_shared::authority::people::{self, Device, Drill, Examined};
+use pod_safety_shared::authority::operator_requests::{self, Device, Drill, Examined};
 use pod_safety_shared::client::Target;
 use pod_safety_shared::clock::Mono;
 use serde::Serialize;
 
 use super::cluster::{ConnectArgs, PrintArgs, Session, node_name};
-use super::confirm_down::{reason, refused};
-use super::consent::consents;
-use super::devices::{self, Tested};
-use super::doctor::{say_why, silent_because};
-use super::drain::look::Look;
-use super::waiting::waiting;
-use super::{API_VERSION, Exit, clean, duration, print, say};
+use super::confirm_down::{map_refusal, reason};
+use super::consent::prompt;
+use super::devices::{self, DeviceResult};
+use super::doctor::{describe_unresponsive, print_reason};
+use super::drain::snapshot::DrainSnapshot;
+use super::progress::announce_wait;
+use super::{API_VERSION, Exit, duration, print, print_stderr, sanitize};
 
 /// How often it is looked how far it is.
-const LOOK_EACH: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What has to be typed before the node's name.
 const PHRASE: &str = "switch off";
@@ -95,40 +95,40 @@ pub(super) struct Document<'a> {
     /// What would be done, or what holds it back.
     plan: String,
     gates: Vec<Gate>,
-    devices: Vec<Tested>,
+    devices: Vec<DeviceResult>,
 }
 
 impl Args {
     pub(crate) fn main(self) -> anyhow::Result<Exit> {
         let cluster = self.cluster.clone();
-        refused(cluster.reach("drill", async |session| self.run(session).await))
+        map_refusal(cluster.with_session("drill", async |session| self.run(session).await))
     }
 
     async fn run(self, session: Session) -> anyhow::Result<Exit> {
         session.announce();
-        let examined = people::examine(&session.connection, &session.env, &self.node).await?;
+        let examined = operator_requests::examine(&session.connection, &session.env, &self.node).await?;
         if self.really {
-            return self.do_it(&session, &examined).await;
+            return self.run_incident(&session, &examined).await;
         }
         if self.watchdog {
             return self.drill_watchdog(&session, &examined).await;
         }
         let timeout = self.timeout.unwrap_or(Duration::from_mins(2));
-        let by = people::whoami(&session.connection).await?;
-        let name = people::rehearse(&session.connection, &examined, &by, &self.reason).await?;
+        let by = operator_requests::whoami(&session.connection).await?;
+        let name = operator_requests::start_drill(&session.connection, &examined, &by, &self.reason).await?;
         let what = || format!("the leader of pod-safety to write a plan, for at most {}s", timeout.as_secs());
         let seen = tokio::select! {
             biased;
-            seen = waiting(what, planned(&session, &name, timeout)) => seen,
+            seen = announce_wait(what, wait_for_plan(&session, &name, timeout)) => seen,
             interrupted = tokio::signal::ctrl_c() => interrupted.context("waiting for Ctrl-C").map(|()| None),
         };
         // Whatever came of it, it is not left lying.
-        if let Some(drill) = people::incident(&session.connection, &name).await? {
-            people::tidy_up(&session.connection, &drill).await?;
+        if let Some(drill) = operator_requests::read_incident(&session.connection, &name).await? {
+            operator_requests::delete_drill(&session.connection, &drill).await?;
         }
         let Some(drill) = seen? else {
-            say(&format!("pod-safety: no plan was written within {}s", timeout.as_secs()));
-            say_why(&silent_because(&session).await);
+            print_stderr(&format!("pod-safety: no plan was written within {}s", timeout.as_secs()));
+            print_reason(&describe_unresponsive(&session).await);
             return Ok(Exit::TimedOut);
         };
         let meant = devices_of(&session, &examined).await?;
@@ -136,28 +136,28 @@ impl Args {
         let document = document(&drill, devices, session.target());
         self.print.output.print(&document, || page(&document, SWITCHED, self.print.paint()))?;
         let held = document.gates.iter().any(|gate| gate.holds);
-        Ok(self.print.ends(if held { Exit::Blocked } else { answers }))
+        Ok(self.print.final_exit(if held { Exit::Blocked } else { answers }))
     }
 
     /// The incident itself.
-    async fn do_it(&self, session: &Session, examined: &Examined) -> anyhow::Result<Exit> {
+    async fn run_incident(&self, session: &Session, examined: &Examined) -> anyhow::Result<Exit> {
         let Session { connection, env } = session;
         let node = &self.node;
-        if let Some(why) = unfit(session, examined, true).await? {
-            say(&format!("pod-safety: {why}. Nothing was done"));
+        if let Some(why) = reason_not_fit(session, examined, true).await? {
+            print_stderr(&format!("pod-safety: {why}. Nothing was done"));
             return Ok(Exit::Refused);
         }
         let page = || format!("\nThe machine of node {node} loses its power now.");
-        if !consents(&format!("{PHRASE} {node}"), self.confirm.as_deref(), page)? {
+        if !prompt(&format!("{PHRASE} {node}"), self.confirm.as_deref(), page)? {
             return Ok(Exit::Refused);
         }
-        let by = people::whoami(connection).await?;
-        let name = people::ask_to_fence(connection, examined, &by, &self.reason).await?;
+        let by = operator_requests::whoami(connection).await?;
+        let name = operator_requests::request_fence(connection, examined, &by, &self.reason).await?;
         let ends = env.now() + self.timeout.unwrap_or(Duration::from_mins(15));
         let ended = |phase| {
             matches!(phase, Phase::Done | Phase::AwaitingOperator | Phase::Cancelled | Phase::Superseded)
         };
-        match follow(session, &name, ends, ended).await? {
+        match follow_incident(session, &name, ends, ended).await? {
             Some(Phase::Done) => {
                 print(&format!("It is back and still cordoned: kubectl uncordon {node}\n"))?;
                 return Ok(Exit::Fine);
@@ -165,7 +165,7 @@ impl Args {
             Some(_) => return Ok(Exit::Blocked),
             None => {}
         }
-        say(&format!(
+        print_stderr(&format!(
             "pod-safety: the drill continues: kubectl get nodefence {name} -w. To prevent new attempts: pod-safety cancel {node}"
         ));
         Ok(Exit::TimedOut)
@@ -173,41 +173,41 @@ impl Args {
 }
 
 /// Tells each change of an incident until its phase is one of these; `None`: the time is up.
-pub(crate) async fn follow(
+pub(crate) async fn follow_incident(
     session: &Session,
     name: &str,
     ends: Mono,
-    ended: impl Fn(Phase) -> bool,
+    is_final: impl Fn(Phase) -> bool,
 ) -> anyhow::Result<Option<Phase>> {
     let Session { connection, env } = session;
     let began = env.now();
-    let mut told = (Phase::Pending, String::new());
+    let mut last_printed = (Phase::Pending, String::new());
     let mut is_silent = true;
     while env.now() < ends {
-        let Some(Drill { status, .. }) = people::incident(connection, name).await? else {
+        let Some(Drill { status, .. }) = operator_requests::read_incident(connection, name).await? else {
             anyhow::bail!("nodefence/{name} was deleted in the meantime");
         };
-        if (status.phase, &status.message) != (told.0, &told.1) {
+        if (status.phase, &status.message) != (last_printed.0, &last_printed.1) {
             let after = env.now().since(began).as_secs();
             let line = format!("{after:>4}s  {}: {}", status.phase.name(), status.message);
-            print(&format!("{}\n", clean::line(&line)))?;
-            told = (status.phase, status.message);
+            print(&format!("{}\n", sanitize::line(&line)))?;
+            last_printed = (status.phase, status.message);
             is_silent = false;
         }
-        if is_silent && env.now().since(began) > LOOK_EACH * 2 {
+        if is_silent && env.now().since(began) > POLL_INTERVAL * 2 {
             is_silent = false;
-            say(&format!("waiting for the leader of pod-safety to begin with nodefence/{name} …"));
+            print_stderr(&format!("waiting for the leader of pod-safety to begin with nodefence/{name} …"));
         }
-        if ended(told.0) {
-            return Ok(Some(told.0));
+        if is_final(last_printed.0) {
+            return Ok(Some(last_printed.0));
         }
-        env.sleep(LOOK_EACH).await;
+        env.sleep(POLL_INTERVAL).await;
     }
     Ok(None)
 }
 
 /// Why a node must not be switched off for a drill; `None`: it may. `is_switched_on`: nothing but its policy switches it on again.
-async fn unfit(
+async fn reason_not_fit(
     session: &Session,
     examined: &Examined,
     is_switched_on: bool,
@@ -221,45 +221,45 @@ async fn unfit(
     if !examined.ready {
         return Ok(Some(format!("node {node} is not Ready: this would not be a drill")));
     }
-    let policy = people::policy(&session.connection, examined).await?;
+    let policy = operator_requests::read_policy(&session.connection, examined).await?;
     if is_switched_on && policy.recovery != Recovery::PowerOn {
         return Ok(Some(format!("the policy of node {node} would leave it off (recovery: Hold)")));
     }
     let consent = Consent { skip: BTreeSet::new(), delete_emptydir_data: false, evict_unmanaged: false };
-    let plan = Look::near(session, std::slice::from_ref(node)).await?.plan(node, &consent);
-    let (there, all) = (plan.summary(), plan.rows.len());
+    let plan = DrainSnapshot::read_for_apply(session, std::slice::from_ref(node)).await?.plan(node, &consent);
+    let (there, all) = (plan.summarize(), plan.rows.len());
     if !examined.cordoned || there.staying < all {
-        let left = all - there.staying;
+        let remaining = all - there.staying;
         return Ok(Some(format!(
             "node {node} is not cordoned and empty ({} would be terminated): pod-safety drain {node} --apply",
-            plural(left, "pod")
+            pluralize(remaining, "pod")
         )));
     }
     Ok(None)
 }
 
 /// Waits until the controller has written its plan, or what holds it back.
-async fn planned(session: &Session, name: &str, timeout: Duration) -> anyhow::Result<Option<Drill>> {
+async fn wait_for_plan(session: &Session, name: &str, timeout: Duration) -> anyhow::Result<Option<Drill>> {
     let ends = session.env.now() + timeout;
     loop {
-        let seen = people::incident(&session.connection, name).await?;
+        let seen = operator_requests::read_incident(&session.connection, name).await?;
         match seen.filter(|drill| !drill.status.gates.is_empty() || drill.status.phase.is_over()) {
             Some(drill) => return Ok(Some(drill)),
             None if session.env.now() >= ends => return Ok(None),
-            None => session.env.sleep(LOOK_EACH).await,
+            None => session.env.sleep(POLL_INTERVAL).await,
         }
     }
 }
 
 /// The devices of the policy by which it would be fenced.
 pub(super) async fn devices_of(session: &Session, examined: &Examined) -> anyhow::Result<Vec<Device>> {
-    let policy = people::policy(&session.connection, examined).await?;
+    let policy = operator_requests::read_policy(&session.connection, examined).await?;
     let named: BTreeSet<_> = policy.levels.iter().flat_map(|level| &level.devices).collect();
-    let all = people::devices(&session.connection).await?;
+    let all = operator_requests::list_devices(&session.connection).await?;
     Ok(all.into_iter().filter(|device| named.contains(&device.named)).collect())
 }
 
-pub(super) fn document<'a>(drill: &Drill, devices: Vec<Tested>, cluster: &'a Target) -> Document<'a> {
+pub(super) fn document<'a>(drill: &Drill, devices: Vec<DeviceResult>, cluster: &'a Target) -> Document<'a> {
     let gates = drill.status.gates.iter().map(|gate| Gate {
         name: gate.name.clone(),
         holds: gate.holds,
@@ -279,8 +279,8 @@ pub(super) fn document<'a>(drill: &Drill, devices: Vec<Tested>, cluster: &'a Tar
 
 impl Document<'_> {
     /// Whether a gate holds it, or a device of its policy would not answer.
-    pub(super) fn is_in_the_way(&self) -> bool {
-        self.gates.iter().any(|gate| gate.holds) || self.devices.iter().any(Tested::is_wrong)
+    pub(super) fn is_blocked(&self) -> bool {
+        self.gates.iter().any(|gate| gate.holds) || self.devices.iter().any(DeviceResult::is_wrong)
     }
 }
 
@@ -296,7 +296,7 @@ pub(super) fn page(document: &Document<'_>, end: &str, paint: Paint) -> String {
     let gates = paint.table(&["", "GATE", "NUMBERS"], &rows);
     let devices = devices::page(devices, paint);
     let head = format!("node/{node} by fencepolicy/{policy}: {plan}");
-    format!("{}\n\n{gates}\n{devices}\n{}\n", clean::line(&head), paint.wrap(end, 0))
+    format!("{}\n\n{gates}\n{devices}\n{}\n", sanitize::line(&head), paint.wrap(end, 0))
 }
 
 #[cfg(test)]
@@ -337,7 +337,7 @@ mod tests {
             gates,
             devices: Vec::new(),
         };
-        let said = page(&document, SWITCHED, Paint::plain());
+        let text = page(&document, SWITCHED, Paint::plain());
         for line in [
             "node/a by fencepolicy/db: the policy db is paused",
             "✔  LargeOutage  1 of 20 nodes is lost; the limit is 49 %",
@@ -345,7 +345,7 @@ mod tests {
             "✔  SelfNode     open",
             "Nothing was switched.",
         ] {
-            assert!(said.lines().any(|said| said == line), "{line}: {said}");
+            assert!(text.lines().any(|said| said == line), "{line}: {text}");
         }
     }
 }

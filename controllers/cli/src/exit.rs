@@ -54,25 +54,25 @@ pub(crate) const CODES: [(u8, &str); 7] = [
 
 /// An error and wrong usage, as most commands have them.
 const ERROR: (u8, &str) = (FAILURE, "after an error");
-const WRONG: (u8, &str) = (USAGE, "for wrong usage");
-const IN_TIME: (u8, &str) = (5, "when the time is up");
+const WRONG_USAGE: (u8, &str) = (USAGE, "for wrong usage");
+const TIMED_OUT: (u8, &str) = (5, "when the time is up");
 
 /// With which codes each command ends, and when.
-type Ends = (&'static str, &'static [(u8, &'static str)]);
+type CommandCodes = (&'static str, &'static [(u8, &'static str)]);
 
-pub(crate) const COMMANDS: [Ends; 19] = [
+pub(crate) const COMMANDS: [CommandCodes; 19] = [
     (
         "drain",
         &[
             (0, "if every pod can go, with --apply if each that was there is gone"),
             (1, "after an error or Ctrl-C"),
-            WRONG,
+            WRONG_USAGE,
             (
                 3,
                 "if something blocks, must wait for its PodDisruptionBudget, or fits on no other node, with --apply if a pod was not evicted",
             ),
             (4, "if a pod must not go for safety"),
-            IN_TIME,
+            TIMED_OUT,
         ],
     ),
     (
@@ -80,35 +80,43 @@ pub(crate) const COMMANDS: [Ends; 19] = [
         &[
             (0, "if nothing blocks"),
             ERROR,
-            WRONG,
+            WRONG_USAGE,
             (3, "if something is blocked until a person acts"),
             (6, "if not everything could be read: pod-safety status && deploy"),
         ],
     ),
     ("explain", BLOCKS),
-    ("timeline", &[(0, "if all of it could be read"), ERROR, WRONG, (6, "if parts of it could not be read")]),
+    (
+        "timeline",
+        &[(0, "if all of it could be read"), ERROR, WRONG_USAGE, (6, "if parts of it could not be read")],
+    ),
     ("resolve", BLOCKS),
     (
         "doctor",
         &[
             (0, "if all is well"),
             ERROR,
-            WRONG,
+            WRONG_USAGE,
             (3, "if something must be fixed"),
             (6, "if a check could not be made"),
         ],
     ),
     (
         "report",
-        &[(0, "if it is written"), ERROR, WRONG, (6, "if it is written but parts of it could not be read")],
+        &[
+            (0, "if it is written"),
+            ERROR,
+            WRONG_USAGE,
+            (6, "if it is written but parts of it could not be read"),
+        ],
     ),
-    ("ui", &[(0, "when it is stopped"), ERROR, WRONG]),
+    ("ui", &[(0, "when it is stopped"), ERROR, WRONG_USAGE]),
     (
         "confirm-down",
         &[
             (0, "if the confirmation is recorded"),
             ERROR,
-            WRONG,
+            WRONG_USAGE,
             (4, "if it is rejected: the kubelet reports, or the confirmation did not match"),
         ],
     ),
@@ -118,7 +126,7 @@ pub(crate) const COMMANDS: [Ends; 19] = [
         &[
             (0, "if the request is recorded, or with --dry-run if no gate holds it"),
             ERROR,
-            WRONG,
+            WRONG_USAGE,
             (3, "with --dry-run if a gate holds it"),
             (4, "if it is rejected: the confirmation did not match"),
         ],
@@ -129,7 +137,7 @@ pub(crate) const COMMANDS: [Ends; 19] = [
         &[
             (0, "when a person may begin, or with --finish when the node is back"),
             (1, "after an error or Ctrl-C"),
-            WRONG,
+            WRONG_USAGE,
             (3, "if something blocks"),
             (4, "if it is rejected"),
             (5, "when the time is up: the same command continues"),
@@ -142,7 +150,7 @@ pub(crate) const COMMANDS: [Ends; 19] = [
         &[
             (0, "if every device answered for every node"),
             ERROR,
-            WRONG,
+            WRONG_USAGE,
             (3, "if something is wrong with one"),
             (5, "if there was no answer in time"),
         ],
@@ -155,26 +163,26 @@ pub(crate) const COMMANDS: [Ends; 19] = [
                 "if nothing is in the way, with --really when the node is back, or with --watchdog when it was reset on time",
             ),
             ERROR,
-            WRONG,
+            WRONG_USAGE,
             (3, "if something is in the way"),
             (4, "if it is rejected"),
-            IN_TIME,
+            TIMED_OUT,
         ],
     ),
-    ("manifests", &[(0, "if they are printed"), ERROR, WRONG]),
-    ("version", &[(0, "if it is printed"), ERROR, WRONG]),
+    ("manifests", &[(0, "if they are printed"), ERROR, WRONG_USAGE]),
+    ("version", &[(0, "if it is printed"), ERROR, WRONG_USAGE]),
 ];
 
 const BLOCKS: &[(u8, &str)] = &[
     (0, "if nothing blocks"),
     ERROR,
-    WRONG,
+    WRONG_USAGE,
     (3, "if something is blocked until a person acts"),
     (6, "if too little could be read to tell"),
 ];
 
 const RECORDED: &[(u8, &str)] =
-    &[(0, "if it is recorded"), (1, "after an error or if there is nothing to do"), WRONG];
+    &[(0, "if it is recorded"), (1, "after an error or if there is nothing to do"), WRONG_USAGE];
 
 /// At the end of `--help` of a command.
 pub(crate) fn help(command: &str) -> String {
@@ -232,8 +240,8 @@ mod tests {
         let rows: BTreeSet<String> = COMMANDS.iter().map(|(name, _)| (*name).to_owned()).collect();
         assert_eq!(there, rows);
         for (name, command) in all() {
-            let said = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-            assert_eq!(said, help(&name), "{name}");
+            let after_help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert_eq!(after_help, help(&name), "{name}");
         }
         for (name, ends) in COMMANDS {
             let codes: Vec<u8> = ends.iter().map(|(code, _)| *code).collect();
@@ -261,7 +269,7 @@ mod tests {
 
     #[test]
     fn the_page_gives_no_command_a_code_that_it_does_not_have() {
-        let mut found = 0;
+        let mut count = 0;
         for section in PAGE.split("\n## ").skip(1) {
             let (title, text) = section.split_once('\n').unwrap();
             // Of examples the sentences are the program's.
@@ -272,13 +280,13 @@ mod tests {
                 continue;
             };
             for code in codes_in(&prose) {
-                found += 1;
+                count += 1;
                 assert!(
                     ends.iter().any(|(one, _)| *one == code),
                     "{name}: {code}: in its section of docs/commands.md"
                 );
             }
         }
-        assert!(found > 12, "only {found} codes were found");
+        assert!(count > 12, "only {count} codes were found");
     }
 }

@@ -3,22 +3,22 @@
 use anyhow::Context;
 use clap::Args as ClapArgs;
 use jiff::{SignedDuration, Timestamp};
-use pod_safety_explain::plan_of;
+use pod_safety_explain::plan_fencing;
 use pod_safety_print::Color;
-use pod_safety_shared::api::object;
+use pod_safety_shared::api::new_object;
 use pod_safety_shared::authority::incident_name;
-use pod_safety_shared::authority::people::{self, Drill, Examined};
+use pod_safety_shared::authority::operator_requests::{self, Drill, Examined};
 use pod_safety_shared::model::Kind;
 use pod_safety_shared::wire::{Encoding, Raw};
 use serde_json::json;
 
 use super::cluster::{ConnectArgs, Session, node_name};
 use super::confirm_down::reason;
-use super::consent::{consents, refused_at_once};
-use super::explain::Look;
-use super::stake::Stake;
+use super::consent::{check_confirm_flag, prompt};
+use super::explain::ClusterSnapshot;
+use super::impact::Impact;
 use super::terminal;
-use super::{Exit, clean, devices, drill, print};
+use super::{Exit, devices, drill, print, sanitize};
 
 /// What has to be typed before the name of a node that answers.
 const PHRASE: &str = "switch off";
@@ -27,7 +27,7 @@ const PHRASE: &str = "switch off";
 const NOTHING: &str = "Nothing was written, and nothing was switched. POWER is what the devices said when they were last checked.";
 
 /// A kubelet renews its Lease every ten seconds, and the Lease lasts 40: a node whose Lease is younger answers.
-const ANSWERS: SignedDuration = SignedDuration::from_secs(40);
+const REPORTING_WITHIN: SignedDuration = SignedDuration::from_secs(40);
 
 #[derive(Debug, ClapArgs)]
 #[command(after_help = crate::exit::help("fence"))]
@@ -81,21 +81,21 @@ pub struct WithdrawArgs {
 impl FenceArgs {
     pub(crate) fn main(self) -> anyhow::Result<Exit> {
         let cluster = self.cluster.clone();
-        cluster.reach("fence", async |session| self.run(session).await)
+        cluster.with_session("fence", async |session| self.run(session).await)
     }
 
     async fn run(self, session: Session) -> anyhow::Result<Exit> {
         session.announce();
-        let examined = people::examine(&session.connection, &session.env, &self.node).await?;
+        let examined = operator_requests::examine(&session.connection, &session.env, &self.node).await?;
         if self.dry_run {
             return self.plan(&session, &examined).await;
         }
-        let by = people::whoami(&session.connection).await?;
-        if !self.consents(&session, &examined).await? {
+        let by = operator_requests::whoami(&session.connection).await?;
+        if !self.prompt(&session, &examined).await? {
             return Ok(Exit::Refused);
         }
         let (node, reason) = (&self.node, self.reason.as_deref().unwrap_or_default());
-        let fence = people::ask_to_fence(&session.connection, &examined, &by, reason).await?;
+        let fence = operator_requests::request_fence(&session.connection, &examined, &by, reason).await?;
         print(&format!(
             "nodefence/{fence} written. See the progress: pod-safety explain node {node}, or kubectl get nodefence {fence} -w\n"
         ))?;
@@ -105,7 +105,7 @@ impl FenceArgs {
     /// What the controller would write, calculated here by its own decisions: nothing is written.
     async fn plan(&self, session: &Session, examined: &Examined) -> anyhow::Result<Exit> {
         let connection = &session.connection;
-        let there = people::incident(connection, &incident_name(&examined.node)).await?;
+        let there = operator_requests::read_incident(connection, &incident_name(&examined.node)).await?;
         let (plan, exit) = match there {
             Some(mut there) => {
                 let Drill { name, status, .. } = &mut there;
@@ -113,57 +113,57 @@ impl FenceArgs {
                 status.message = format!("nodefence/{name} is there already ({phase}): {}", status.message);
                 (there, Some(Exit::Blocked))
             }
-            None => (self.supposed(session, examined).await?, None),
+            None => (self.simulate_drill(session, examined).await?, None),
         };
         let devices = drill::devices_of(session, examined).await?;
-        let devices = devices.iter().map(|device| devices::known(device, &self.node)).collect();
+        let devices = devices.iter().map(|device| devices::last_result(device, &self.node)).collect();
         let document = drill::document(&plan, devices, session.target());
-        print(&drill::page(&document, NOTHING, terminal::of_stdout(Color::Auto)))?;
-        Ok(exit.unwrap_or(if document.is_in_the_way() { Exit::Blocked } else { Exit::Fine }))
+        print(&drill::page(&document, NOTHING, terminal::for_stdout(Color::Auto)))?;
+        Ok(exit.unwrap_or(if document.is_blocked() { Exit::Blocked } else { Exit::Fine }))
     }
 
     /// A NodeFence that is not there, with the status that it would get.
-    async fn supposed(&self, session: &Session, examined: &Examined) -> anyhow::Result<Drill> {
-        let (name, spec) = people::supposed(&session.connection, examined, "a dry run").await?;
-        let look = Look::at(session, None).await?;
+    async fn simulate_drill(&self, session: &Session, examined: &Examined) -> anyhow::Result<Drill> {
+        let (name, spec) = operator_requests::plan_drill(&session.connection, examined, "a dry run").await?;
+        let snapshot = ClusterSnapshot::read(session, None).await?;
         // An object needs a UID and a version to be decided about.
         let metadata = json!({ "name": name, "uid": name, "resourceVersion": "1" });
-        let object = serde_json::to_vec(&object("NodeFence", metadata, &spec));
+        let object = serde_json::to_vec(&new_object("NodeFence", metadata, &spec));
         let object = Raw::from_body(Encoding::Json, object.context("supposing a NodeFence")?.into());
-        look.snapshot.suppose(Kind::NodeFences, &object.context("supposing a NodeFence")?);
-        let status = look.scene(|scene| plan_of(&name, &self.node.as_str().into(), scene));
+        snapshot.cache.insert_hypothetical(Kind::NodeFences, &object.context("supposing a NodeFence")?);
+        let status = snapshot.with_context(|scene| plan_fencing(&name, &self.node.as_str().into(), scene));
         let status =
             status.map_err(|why| anyhow::anyhow!("there is no plan for node {}: {why}", self.node))?;
         Ok(Drill { uid: name.clone(), name, spec, status })
     }
 
     /// A node that does not answer is fenced at once. One that answers loses what runs there: that is agreed to first.
-    async fn consents(&self, session: &Session, examined: &Examined) -> anyhow::Result<bool> {
-        let (session, _version) = &session.by_its_clock().await;
-        if !answers(examined, session.env.clock.wall()) {
+    async fn prompt(&self, session: &Session, examined: &Examined) -> anyhow::Result<bool> {
+        let (session, _version) = &session.with_server_clock().await;
+        if !is_reporting(examined, session.env.clock.wall()) {
             return Ok(true);
         }
         let phrase = format!("{PHRASE} {}", self.node);
-        if refused_at_once(&phrase, self.confirm.as_deref())?.is_some() {
+        if check_confirm_flag(&phrase, self.confirm.as_deref())?.is_some() {
             return Ok(false);
         }
         let page = match &self.confirm {
             Some(_) => String::new(),
-            None => page(&self.node, &Stake::of(session, examined, terminal::of_stderr()).await?),
+            None => page(&self.node, &Impact::read(session, examined, terminal::for_stderr()).await?),
         };
-        consents(&phrase, self.confirm.as_deref(), || page)
+        prompt(&phrase, self.confirm.as_deref(), || page)
     }
 }
 
 /// Whether its kubelet reported lately, by the clock of the API server.
-fn answers(examined: &Examined, wall: Timestamp) -> bool {
+fn is_reporting(examined: &Examined, wall: Timestamp) -> bool {
     let renewed = examined.renewed.as_deref().and_then(|at| at.parse::<Timestamp>().ok());
-    examined.ready || renewed.is_some_and(|at| wall.duration_since(at) < ANSWERS)
+    examined.ready || renewed.is_some_and(|at| wall.duration_since(at) < REPORTING_WITHIN)
 }
 
 /// What a person reads before the phrase is typed.
-fn page(node: &str, stake: &Stake) -> String {
-    let by = match &stake.policy {
+fn page(node: &str, impact: &Impact) -> String {
+    let by = match &impact.policy {
         Some((policy, spec)) => {
             let levels: Vec<&str> = spec.levels.iter().map(|level| level.name.as_str()).collect();
             format!(
@@ -173,24 +173,24 @@ fn page(node: &str, stake: &Stake) -> String {
         }
         None => "No FencePolicy selects it, or none could be read: nothing is switched off.".to_owned(),
     };
-    let after = if stake.is_switched_on_again() {
+    let after = if impact.is_powered_on_again() {
         "It is switched on again when its pods are gone (recovery: PowerOn)."
     } else {
         "It stays off until someone starts it (recovery: Hold)."
     };
     format!(
         "\nNODE {node} ANSWERS: IT IS NOT LOST.\n\n{}\nWhat follows:\n- {by}\n- Its pods are deleted and start elsewhere once it is proved off. Data that they have not written is lost. A PodDisruptionBudget delays this, but does not prevent it.\n- {after}\n\nInstead:\n- Move its pods away first, within their PodDisruptionBudgets:\n    pod-safety drain {node} --apply\n- See gates, levels and devices, and switch nothing:\n    pod-safety drill {node}\n- Keep it from being fenced:\n    pod-safety pause {node} --reason TEXT\n",
-        stake.page,
+        impact.page,
     )
 }
 
 impl CancelArgs {
     pub(crate) fn main(self) -> anyhow::Result<Exit> {
         let cluster = self.cluster.clone();
-        cluster.reach("cancel", async |session| {
+        cluster.with_session("cancel", async |session| {
             session.announce();
-            let node = people::examine(&session.connection, &session.env, &self.node).await?.node;
-            let fence = people::cancel(&session.connection, &node).await?;
+            let node = operator_requests::examine(&session.connection, &session.env, &self.node).await?.node;
+            let fence = operator_requests::cancel_fence(&session.connection, &node).await?;
             print(&format!(
                 "nodefence/{fence} cancelled: no new attempt is begun; attempts in flight are not interrupted\n"
             ))?;
@@ -202,15 +202,15 @@ impl CancelArgs {
 impl WithdrawArgs {
     pub(crate) fn main(self) -> anyhow::Result<Exit> {
         let cluster = self.cluster.clone();
-        cluster.reach("withdraw", async |session| {
+        cluster.with_session("withdraw", async |session| {
             session.announce();
-            let node = people::examine(&session.connection, &session.env, &self.node).await?.node;
-            let all = people::withdraw(&session.connection, &session.env, &node, &self.reason).await?;
+            let node = operator_requests::examine(&session.connection, &session.env, &self.node).await?.node;
+            let all = operator_requests::withdraw(&session.connection, &session.env, &node, &self.reason).await?;
             for evidence in all {
                 let line = format!(
                     "fenceevidence/{evidence} is invalidated: from now on no pod is force deleted on it. Pods that were deleted already stay gone"
                 );
-                print(&format!("{}\n", clean::line(&line)))?;
+                print(&format!("{}\n", sanitize::line(&line)))?;
             }
             Ok(Exit::Fine)
         })
@@ -233,7 +233,7 @@ mod tests {
             let node = pod_safety_shared::api::Incarnation::default();
             let renewed = renewed.map(str::to_owned);
             let examined = Examined { node, labels: Default::default(), ready, cordoned: false, renewed };
-            assert_eq!(answers(&examined, wall), does, "{examined:?}");
+            assert_eq!(is_reporting(&examined, wall), does, "{examined:?}");
         }
     }
 }

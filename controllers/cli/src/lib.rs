@@ -10,51 +10,51 @@
 //! programs names its cluster.
 #![forbid(unsafe_code)]
 
-pub mod called;
 mod cluster;
 mod confirm_down;
+mod connect;
 mod consent;
 mod devices;
 mod doctor;
 mod drain;
 mod drill;
+mod error_hints;
 mod exit;
 mod explain;
 mod fence;
-mod helped;
 #[cfg(test)]
-mod hostile;
+mod fixture;
+mod impact;
+pub mod invocation;
 mod maintain;
 mod manifests;
 mod pause;
-mod reach;
+mod progress;
 mod report;
 mod rights;
-#[cfg(test)]
-mod scripted;
-#[cfg(test)]
-mod staged;
-mod stake;
 mod status;
 mod terminal;
 #[cfg(test)]
+mod test_session;
+#[cfg(test)]
 mod tests;
 mod ui;
+#[cfg(test)]
+mod untrusted_text;
 mod version;
-mod waiting;
 mod watch;
 
 use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use pod_safety_explain::plural;
+use pod_safety_explain::pluralize;
 use pod_safety_print::API_VERSION;
 use pod_safety_process::run::{self, BadFlags};
-use pod_safety_process::{block_on, clean, duration, random};
+use pod_safety_process::{block_on, duration, random, sanitize};
 use pod_safety_shared::record::error_chain;
 
-pub use cluster::flags_first;
+pub use cluster::move_global_flags;
 pub use exit::{Exit, USAGE, overview as exit_codes};
 pub use pod_safety_print::Paint;
 
@@ -104,11 +104,11 @@ pub enum Command {
 impl Command {
     /// Does what it says.
     #[must_use]
-    pub fn carry_out(self) -> ExitCode {
-        ended(self.answer())
+    pub fn run(self) -> ExitCode {
+        report_exit(self.execute())
     }
 
-    fn answer(self) -> anyhow::Result<Exit> {
+    fn execute(self) -> anyhow::Result<Exit> {
         match self {
             Self::Drain(args) => args.main(),
             Self::Status(args) => args.main(),
@@ -135,16 +135,16 @@ impl Command {
 
 /// Says why a command could not answer, if it could not.
 #[must_use]
-pub fn ended(done: anyhow::Result<Exit>) -> ExitCode {
-    ExitCode::from(code(done))
+pub fn report_exit(done: anyhow::Result<Exit>) -> ExitCode {
+    ExitCode::from(exit_code(done))
 }
 
-fn code(done: anyhow::Result<Exit>) -> u8 {
+fn exit_code(done: anyhow::Result<Exit>) -> u8 {
     match done {
         Ok(exit) => exit.code(),
         Err(error) => {
-            say(&clean::line(&format!("pod-safety: {}", error_chain(error.as_ref()))));
-            if error.is::<BadFlags>() || error.is::<explain::BadUse>() {
+            print_stderr(&sanitize::line(&format!("pod-safety: {}", error_chain(error.as_ref()))));
+            if error.is::<BadFlags>() || error.is::<explain::UsageError>() {
                 USAGE
             } else {
                 Exit::Interrupted.code()
@@ -157,22 +157,22 @@ const fn fine((): ()) -> Exit {
     Exit::Fine
 }
 
-/// Writes to stdout what people read, with commands that they can type ([`called`]).
+/// Writes to stdout what people read, with commands that they can type ([`invocation`]).
 ///
 /// # Errors
 /// Standard output cannot be written.
 pub fn print(text: &str) -> std::io::Result<()> {
-    print_as_it_is(called::words(text).as_bytes())
+    print_raw(invocation::adapt_commands(text).as_bytes())
 }
 
 /// Writes to stdout, without control characters. A reader that went away (`| head`) is no error.
 ///
 /// # Errors
 /// Standard output cannot be written.
-pub fn print_as_it_is(bytes: &[u8]) -> std::io::Result<()> {
-    let clean = std::str::from_utf8(bytes).map(clean::page);
+pub fn print_raw(bytes: &[u8]) -> std::io::Result<()> {
+    let clean = std::str::from_utf8(bytes).map(sanitize::page);
     #[cfg(test)]
-    if clean.as_ref().is_ok_and(|clean| scripted::keeps(clean)) {
+    if clean.as_ref().is_ok_and(|clean| test_session::capture(clean)) {
         return Ok(());
     }
     match std::io::stdout().write_all(clean.as_ref().map_or(bytes, |clean| clean.as_bytes())) {
@@ -182,11 +182,11 @@ pub fn print_as_it_is(bytes: &[u8]) -> std::io::Result<()> {
 }
 
 /// Writes a line to stderr. If that fails there is no other place to report it.
-pub fn say(line: &str) {
-    let line = called::words(line);
-    let clean = clean::page(&line);
+pub fn print_stderr(line: &str) {
+    let line = invocation::adapt_commands(line);
+    let clean = sanitize::page(&line);
     #[cfg(test)]
-    if scripted::keeps(&format!("{clean}\n")) {
+    if test_session::capture(&format!("{clean}\n")) {
         return;
     }
     let _unreported = writeln!(std::io::stderr(), "{clean}");

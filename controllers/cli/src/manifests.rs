@@ -19,7 +19,7 @@ pub struct Args {}
 
 impl Args {
     pub(crate) fn main(&self) -> std::io::Result<()> {
-        super::print_as_it_is(format!("{CRDS}---\n{RBAC}---\n{POLICIES}").as_bytes())
+        super::print_raw(format!("{CRDS}---\n{RBAC}---\n{POLICIES}").as_bytes())
     }
 }
 
@@ -33,14 +33,14 @@ mod tests {
     /// The page and the file are written by the same run.
     #[test]
     fn the_reference_is_what_the_types_say() {
-        let wanted = reference::page(&pod_safety_shared::api::crds());
+        let expected = reference::page(&pod_safety_shared::api::crds());
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/custom-resources.md");
-        if pod_safety_shared::testing::writes_anew("POD_SAFETY_WRITE_CRDS") {
-            std::fs::write(path, &wanted).unwrap();
+        if pod_safety_shared::testing::should_rewrite("POD_SAFETY_WRITE_CRDS") {
+            std::fs::write(path, &expected).unwrap();
         }
         assert_eq!(
             std::fs::read_to_string(path).unwrap(),
-            wanted,
+            expected,
             "run it once with POD_SAFETY_WRITE_CRDS=1"
         );
     }
@@ -95,11 +95,11 @@ The API server also checks:
         let head = "# Made from the types in shared/crds by a test of controllers/cli/src/manifests.rs. Do not edit.\n";
         let all = pod_safety_shared::api::crds();
         let documents: Vec<_> = all.iter().map(|crd| serde_saphyr::to_string(crd).unwrap()).collect();
-        let wanted = format!("{head}{}", documents.join("---\n"));
-        if pod_safety_shared::testing::writes_anew("POD_SAFETY_WRITE_CRDS") {
+        let expected = format!("{head}{}", documents.join("---\n"));
+        if pod_safety_shared::testing::should_rewrite("POD_SAFETY_WRITE_CRDS") {
             let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../charts/pod-safety/files/crds.yaml");
-            std::fs::write(path, &wanted).unwrap();
+            std::fs::write(path, &expected).unwrap();
         }
-        assert_eq!(CRDS, wanted, "run it once with POD_SAFETY_WRITE_CRDS=1");
+        assert_eq!(CRDS, expected, "run it once with POD_SAFETY_WRITE_CRDS=1");
     }
 }

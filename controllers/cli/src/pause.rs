@@ -2,11 +2,11 @@
 
 use clap::{ArgGroup, Args as ClapArgs};
 use pod_safety_shared::api::Pause;
-use pod_safety_shared::authority::people::{self, Scope};
+use pod_safety_shared::authority::operator_requests::{self, Scope};
 
 use super::cluster::{ConnectArgs, Session, name, node_name};
 use super::confirm_down::reason;
-use super::{Exit, clean, print};
+use super::{Exit, print, sanitize};
 
 #[derive(Debug, ClapArgs)]
 #[command(group = ArgGroup::new("scope").required(true).args(["node", "policy"]))]
@@ -60,8 +60,8 @@ impl ScopeArgs {
 
 /// The reason with who gives it, and when.
 async fn signed(session: &Session, reason: String) -> anyhow::Result<Pause> {
-    let by = people::whoami(&session.connection).await?;
-    let (session, _version) = session.by_its_clock().await;
+    let by = operator_requests::whoami(&session.connection).await?;
+    let (session, _version) = session.with_server_clock().await;
     Ok(Pause { reason, by: Some((by, session.env.clock.wall())) })
 }
 
@@ -86,16 +86,16 @@ fn flag(scope: &Scope) -> String {
 impl PauseArgs {
     pub(crate) fn main(self) -> anyhow::Result<Exit> {
         let (cluster, scope) = (self.cluster.clone(), self.scope.scope()?);
-        cluster.reach(command(true, &scope), async |session| {
+        cluster.with_session(command(true, &scope), async |session| {
             session.announce();
             let pause = signed(&session, self.reason).await?;
-            people::pause(&session.connection, &scope, &pause).await?;
-            let said = format!(
+            operator_requests::pause(&session.connection, &scope, &pause).await?;
+            let message = format!(
                 "{} is paused: no new attempt to fence is begun. Attempts in flight are not interrupted, and existing evidence stays valid.\nThe pause does not end by itself: pod-safety resume {} --reason TEXT\n",
                 scope.object(),
                 flag(&scope)
             );
-            print(&said)?;
+            print(&message)?;
             Ok(Exit::Fine)
         })
     }
@@ -104,15 +104,15 @@ impl PauseArgs {
 impl ResumeArgs {
     pub(crate) fn main(self) -> anyhow::Result<Exit> {
         let (cluster, scope) = (self.cluster.clone(), self.scope.scope()?);
-        cluster.reach(command(false, &scope), async |session| {
+        cluster.with_session(command(false, &scope), async |session| {
             session.announce();
             let resumed = signed(&session, self.reason).await?;
-            let was = people::resume(&session.connection, &scope, &resumed).await?;
-            let said = format!(
+            let was = operator_requests::resume(&session.connection, &scope, &resumed).await?;
+            let message = format!(
                 "{} is resumed: it is fenced again when it is lost. It was paused because: {was}",
                 scope.object()
             );
-            print(&format!("{}\n", clean::line(&said)))?;
+            print(&format!("{}\n", sanitize::line(&message)))?;
             Ok(Exit::Fine)
         })
     }

@@ -1,13 +1,13 @@
 //! Which rights a command takes, and which of our ClusterRoles has them: what a 403 is answered with.
 
-pub(crate) use pod_safety_print::drains::lacking;
+pub(crate) use pod_safety_print::drains::describe_missing_rights;
 
 /// One line of the table in docs/commands.md.
 pub(crate) struct Rights {
     /// The commands.
     pub(crate) commands: &'static [&'static str],
     /// What they need, as the page has it.
-    pub(crate) takes: &'static str,
+    pub(crate) needs: &'static str,
     /// Our ClusterRole that has it all.
     pub(crate) role: Option<&'static str>,
 }
@@ -21,67 +21,67 @@ pub(crate) const VIEW: &str = "pod-safety-view";
 pub(crate) const TABLE: [Rights; 15] = [
     Rights {
         commands: &["status", "explain", "timeline"],
-        takes: "`list` pods, nodes, poddisruptionbudgets, deployments, replicasets, statefulsets, replicationcontrollers, the leases of `kube-node-lease`, events, volumeattachments, evictionrequests and evictions where the API server has them, and the custom resources of pod-safety.dev; `get` the lease `kube-system/pod-safety`, and the `scale` of custom kinds",
+        needs: "`list` pods, nodes, poddisruptionbudgets, deployments, replicasets, statefulsets, replicationcontrollers, the leases of `kube-node-lease`, events, volumeattachments, evictionrequests and evictions where the API server has them, and the custom resources of pod-safety.dev; `get` the lease `kube-system/pod-safety`, and the `scale` of custom kinds",
         role: None,
     },
-    Rights { commands: &["resolve"], takes: "`get` the namespace; `list` everything in it", role: None },
-    Rights { commands: &["ui"], takes: "those of `status` and `explain`", role: None },
+    Rights { commands: &["resolve"], needs: "`get` the namespace; `list` everything in it", role: None },
+    Rights { commands: &["ui"], needs: "those of `status` and `explain`", role: None },
     Rights {
         commands: &["report"],
-        takes: "those of `status`, `explain` and `doctor`; `get` pods/log of pod-safety",
+        needs: "those of `status`, `explain` and `doctor`; `get` pods/log of pod-safety",
         role: None,
     },
     Rights {
         commands: &["doctor"],
-        takes: "those of `status` and `explain`; `list` validatingadmissionpolicies and their bindings, deployments, daemonsets, statefulsets; `get` customresourcedefinitions, Leases in kube-system, settings of Longhorn, the descheduler's ConfigMap; `create` subjectaccessreviews",
+        needs: "those of `status` and `explain`; `list` validatingadmissionpolicies and their bindings, deployments, daemonsets, statefulsets; `get` customresourcedefinitions, Leases in kube-system, settings of Longhorn, the descheduler's ConfigMap; `create` subjectaccessreviews",
         role: None,
     },
     Rights {
         commands: &["explain pdb"],
-        takes: "`list` pods, poddisruptionbudgets, deployments, replicasets, statefulsets, replicationcontrollers; `get` the `scale` of custom kinds, if you have any",
+        needs: "`list` pods, poddisruptionbudgets, deployments, replicasets, statefulsets, replicationcontrollers; `get` the `scale` of custom kinds, if you have any",
         role: None,
     },
     Rights {
         commands: &["drain"],
-        takes: "`get` nodes; `get` and `list` pods; `create` pods/eviction, for dry runs too; of evictionrequests, where the API server has them, `list`, `create`, `patch` and `delete`. For the rest of the plan: `list` nodes, `get` daemonsets, and those of `explain pdb` in all namespaces",
+        needs: "`get` nodes; `get` and `list` pods; `create` pods/eviction, for dry runs too; of evictionrequests, where the API server has them, `list`, `create`, `patch` and `delete`. For the rest of the plan: `list` nodes, `get` daemonsets, and those of `explain pdb` in all namespaces",
         role: None,
     },
     Rights {
         commands: &["confirm-down", "withdraw"],
-        takes: "the ClusterRole `pod-safety-confirm-down` of the chart and of `pod-safety manifests`; neither binds it to any user",
+        needs: "the ClusterRole `pod-safety-confirm-down` of the chart and of `pod-safety manifests`; neither binds it to any user",
         role: Some(CONFIRM_DOWN),
     },
     Rights {
         commands: &["fence"],
-        takes: "`get` nodes and their leases; `list` fencepolicies; `create` nodefences",
+        needs: "`get` nodes and their leases; `list` fencepolicies; `create` nodefences",
         role: None,
     },
-    Rights { commands: &["cancel"], takes: "`get` nodes and their leases; `patch` nodefences", role: None },
-    Rights { commands: &["pause", "resume"], takes: "`get` and `patch` nodes", role: None },
+    Rights { commands: &["cancel"], needs: "`get` nodes and their leases; `patch` nodefences", role: None },
+    Rights { commands: &["pause", "resume"], needs: "`get` and `patch` nodes", role: None },
     Rights {
         commands: &["maintain"],
-        takes: "as `drain --apply` and `pause`; `patch` nodes/status; `list` nodefences. With `--power-off` as `fence`, and `get` and `patch` nodefences, too",
+        needs: "as `drain --apply` and `pause`; `patch` nodes/status; `list` nodefences. With `--power-off` as `fence`, and `get` and `patch` nodefences, too",
         role: None,
     },
     Rights {
         commands: &["pause --policy", "resume --policy"],
-        takes: "`get` and `patch` fencepolicies",
+        needs: "`get` and `patch` fencepolicies",
         role: None,
     },
     Rights {
         commands: &["devices test"],
-        takes: "`get`, `list` and `patch` fencedevices; no Secrets",
+        needs: "`get`, `list` and `patch` fencedevices; no Secrets",
         role: None,
     },
     Rights {
         commands: &["drill"],
-        takes: "as `fence` and `devices test`; `get` and `delete` nodefences. With `--really` as `drain` without `--apply`, too",
+        needs: "as `fence` and `devices test`; `get` and `delete` nodefences. With `--really` as `drain` without `--apply`, too",
         role: None,
     },
 ];
 
 /// What a 403 is answered with.
-pub(crate) fn to_ask_for(command: &str) -> Option<String> {
+pub(crate) fn missing_rights_hint(command: &str) -> Option<String> {
     let rights = TABLE.iter().find(|rights| rights.commands.contains(&command))?;
     Some(match rights.role {
         Some(role) => format!(
@@ -89,7 +89,7 @@ pub(crate) fn to_ask_for(command: &str) -> Option<String> {
         ),
         None => format!(
             "{command} takes these rights: {}. Ask an administrator of this cluster for them",
-            rights.takes.replace('`', "")
+            rights.needs.replace('`', "")
         ),
     })
 }
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn the_page_has_the_table_of_rights_as_the_program_has_it() {
         let rows = rows();
-        for Rights { commands, takes, .. } in &TABLE {
+        for Rights { commands, needs: takes, .. } in &TABLE {
             for command in *commands {
                 let (verb, flag) = command.split_once(' ').unwrap_or((command, ""));
                 let names = |title: &str| {
@@ -146,7 +146,7 @@ mod tests {
             let names = below.map(|one| format!("{} {}", command.get_name(), one.get_name()));
             let own = Some(command.get_name().to_owned()).filter(|_| asks(command));
             for name in names.chain(own) {
-                assert!(to_ask_for(&name).is_some(), "{name}");
+                assert!(missing_rights_hint(&name).is_some(), "{name}");
             }
         }
         let roles: Vec<Value> = RBAC

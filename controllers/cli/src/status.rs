@@ -8,11 +8,11 @@ use pod_safety_print::status::page;
 use pod_safety_shared::client::Target;
 use serde::Serialize;
 
-use super::cluster::{ConnectArgs, PrintArgs, Session, headed};
-use super::explain::{Look, evictions};
-use super::helped::{Named, NotThere};
-use super::watch::{Shown, WatchArgs};
-use super::{API_VERSION, Exit, plural};
+use super::cluster::{ConnectArgs, PrintArgs, Session, with_header};
+use super::error_hints::{NotFound, ResourceKind};
+use super::explain::{ClusterSnapshot, evictions};
+use super::watch::{Rendered, WatchArgs};
+use super::{API_VERSION, Exit, pluralize};
 
 /// What `-n` means here.
 const NAMESPACE: &str =
@@ -58,19 +58,19 @@ struct Document<'a> {
 impl Args {
     pub(crate) fn main(self) -> anyhow::Result<Exit> {
         let cluster = self.cluster.clone();
-        cluster.reach("status", async |session| self.run(session).await)
+        cluster.with_session("status", async |session| self.run(session).await)
     }
 
     async fn run(self, session: Session) -> anyhow::Result<Exit> {
         let paint = self.print.paint();
         let ask = async || {
-            let seen = Seen::within(&session, self.cluster.namespace.as_deref()).await?;
+            let seen = StatusReport::read_namespace(&session, self.cluster.namespace.as_deref()).await?;
             let overview = &seen.overview;
-            let people = || seen.text(paint);
-            let text = self.print.output.text(&seen.document(), people)?;
-            Ok(Shown { text, line: line(overview), exit: self.print.ends(exit(overview.verdict())) })
+            let render = || seen.text(paint);
+            let text = self.print.output.text(&seen.document(), render)?;
+            Ok(Rendered { text, line: line(overview), exit: self.print.final_exit(exit(overview.verdict())) })
         };
-        self.watch.show(&session.env, self.print.output, ask).await
+        self.watch.render_loop(&session.env, self.print.output, ask).await
     }
 }
 
@@ -83,7 +83,7 @@ const fn exit(verdict: Overall) -> Exit {
 }
 
 /// What was seen at once.
-pub(crate) struct Seen {
+pub(crate) struct StatusReport {
     /// Whose pods it shows alone; none: those of all.
     namespace: Option<String>,
     overview: Overview,
@@ -93,34 +93,41 @@ pub(crate) struct Seen {
     target: Target,
 }
 
-impl Seen {
+impl StatusReport {
     /// What this session may read now.
-    pub(crate) async fn by(session: &Session) -> anyhow::Result<Self> {
-        Self::within(session, None).await
+    pub(crate) async fn read(session: &Session) -> anyhow::Result<Self> {
+        Self::read_namespace(session, None).await
     }
 
     /// The same with the pods and PodDisruptionBudgets of one namespace alone.
-    async fn within(session: &Session, namespace: Option<&str>) -> anyhow::Result<Self> {
+    async fn read_namespace(session: &Session, namespace: Option<&str>) -> anyhow::Result<Self> {
         let own = namespace.unwrap_or_else(|| session.connection.default_namespace());
-        let mut look = Look::at(session, Some(own)).await?;
-        look.ask_pauses(session, None).await;
-        let mut overview = look.scene(Overview::of);
+        let mut snapshot = ClusterSnapshot::read(session, Some(own)).await?;
+        snapshot.read_pauses(session, None).await;
+        let mut overview = snapshot.with_context(Overview::from_context);
         if let Some(namespace) = namespace {
             // A namespace that is mistyped has no trouble.
             let path = format!("/api/v1/namespaces/{namespace}");
-            if session.whole(&path).await.is_err_and(|error| error.is_not_found()) {
-                bail!(NotThere::new(Named::Namespace, None, namespace));
+            if session.get_raw(&path).await.is_err_and(|error| error.is_not_found()) {
+                bail!(NotFound::new(ResourceKind::Namespace, None, namespace));
             }
-            overview = look.scene(|scene| overview.only_in(namespace, scene));
+            overview = snapshot.with_context(|scene| overview.only_in(namespace, scene));
         }
-        overview.missing = look.missing();
-        match evictions::left(session, look.wall).await {
-            Ok(left) => overview.troubles.extend(left),
+        overview.missing = snapshot.missing();
+        match evictions::read_abandoned(session, snapshot.wall).await {
+            Ok(abandoned) => overview.troubles.extend(abandoned),
             Err(missing) => overview.missing.push(missing),
         }
         let target = session.target().clone();
         let namespace = namespace.map(str::to_owned);
-        Ok(Self { namespace, overview, running: look.running, server: look.server, wall: look.wall, target })
+        Ok(Self {
+            namespace,
+            overview,
+            running: snapshot.running,
+            server: snapshot.server,
+            wall: snapshot.wall,
+            target,
+        })
     }
 
     /// The same for people.
@@ -129,7 +136,7 @@ impl Seen {
         let within = self.namespace.as_ref().map(|namespace| {
             format!("Pods, PDBs and fence devices of namespace {namespace}; nodes of the whole cluster\n")
         });
-        headed(&self.target, &format!("{}{page}", within.unwrap_or_default()))
+        with_header(&self.target, &format!("{}{page}", within.unwrap_or_default()))
     }
 
     /// What needs a person, as `explain` is asked about it: kind, namespace, name.
@@ -152,7 +159,7 @@ impl Seen {
             server_version: server,
             mode: running.mode.map(|mode| mode.name()),
             leader: running.leader.as_deref(),
-            leader_unknown: running.unread,
+            leader_unknown: running.lease_unread,
             standbys: running.standbys,
             overview,
         }
@@ -168,7 +175,7 @@ fn line(overview: &Overview) -> String {
     let unknown = if overview.verdict() == Overall::Unknown { ", not everything could be read" } else { "" };
     format!(
         "status: {ready} of {nodes} nodes Ready, {} for a person, blocked pods: {blocked}{unknown}",
-        plural(overview.troubles.iter().filter(|one| one.blocks).count(), "thing")
+        pluralize(overview.troubles.iter().filter(|one| one.blocks).count(), "thing")
     )
 }
 
@@ -178,25 +185,25 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::staged::{self, Stage};
+    use crate::fixture::{self, Fixture};
 
     fn target() -> Target {
         let (context, server) = (Some("prod".to_owned()), "https://10.0.0.1:6443".to_owned());
         Target { context, server, user: None }
     }
 
-    fn told(stage: &Stage) -> (Overview, String) {
-        let overview = stage.scene(Overview::of);
+    fn read_status(fixture: &Fixture) -> (Overview, String) {
+        let overview = fixture.with_context(Overview::from_context);
         let wall = "2026-11-21T10:23:05Z".parse().unwrap();
-        let text = page(&overview, &stage.running, "v1.37.2", wall, Paint::plain());
+        let text = page(&overview, &fixture.running, "v1.37.2", wall, Paint::plain());
         (overview, text)
     }
 
     #[test]
     fn one_screen_says_what_needs_a_person() {
-        let stage = Stage::lost();
-        stage.pod_with("orders-0", "worker-a1", staged::ready);
-        let (overview, text) = told(&stage);
+        let fixture = Fixture::with_lost_node();
+        fixture.pod_with("orders-0", "worker-a1", fixture::ready);
+        let (overview, text) = read_status(&fixture);
         assert_eq!(overview.verdict(), Overall::Blocked);
         let golden = "Kubernetes v1.37.2   mode guard   leader pod-safety-x, 1 standby
 ! StatefulSet pods and the like: 2, 1 waits for proof that the old pod stopped
@@ -223,10 +230,10 @@ Last 24 h: no node was proved off.
             "status: 3 of 4 nodes Ready, 1 thing for a person, blocked pods: shop/orders-1"
         );
         let wall = "2026-11-21T10:23:05Z".parse().unwrap();
-        let seen = Seen {
+        let seen = StatusReport {
             namespace: None,
             overview,
-            running: stage.running,
+            running: fixture.running,
             server: "v1.37.2".to_owned(),
             wall,
             target: target(),
@@ -247,9 +254,9 @@ Last 24 h: no node was proved off.
 
     #[test]
     fn where_all_is_well_nothing_blocks() {
-        let stage = Stage::well();
-        stage.pod_with("orders-0", "worker-a1", staged::ready);
-        let (overview, text) = told(&stage);
+        let fixture = Fixture::healthy();
+        fixture.pod_with("orders-0", "worker-a1", fixture::ready);
+        let (overview, text) = read_status(&fixture);
         assert_eq!(exit(overview.verdict()), Exit::Fine, "{text}");
         assert!(text.contains("✔ Nothing needs a person"), "{text}");
     }
@@ -257,10 +264,10 @@ Last 24 h: no node was proved off.
     /// `doctor` and an alert named a device that could fence nothing, and here nothing needed a person.
     #[test]
     fn bug_a_device_that_was_never_checked_was_not_on_the_screen() {
-        let stage = Stage::well();
-        stage.pod_with("orders-0", "worker-a1", staged::ready);
-        stage.policy("Verified");
-        let (overview, text) = told(&stage);
+        let fixture = Fixture::healthy();
+        fixture.pod_with("orders-0", "worker-a1", fixture::ready);
+        fixture.policy("Verified");
+        let (overview, text) = read_status(&fixture);
         let [trouble] = overview.troubles.as_slice() else { panic!("{text}") };
         assert_eq!((&*trouble.object, trouble.reason), ("fencedevice/fence/ipmi-b1", "Unseen"));
         assert!(text.contains("! fencedevice/fence/ipmi-b1   Not checked since"), "{text}");
@@ -281,8 +288,8 @@ Last 24 h: no node was proved off.
             &[Kind::Nodes, Kind::NodeLeases, Kind::Pods, Kind::Budgets],
         ];
         for unread in all {
-            let stage = Stage::without(unread);
-            let (overview, text) = told(&stage);
+            let fixture = Fixture::without_nodes(unread);
+            let (overview, text) = read_status(&fixture);
             assert_eq!(exit(overview.verdict()), Exit::Unknown, "{unread:?}: {text}");
             assert!(
                 text.contains("! It is not known whether something needs a person"),
@@ -290,11 +297,11 @@ Last 24 h: no node was proved off.
             );
             let promised = [Kind::Budgets, Kind::NodeFences].contains(&unread[0]);
             assert_eq!(text.contains('✔'), promised, "{unread:?}: {text}");
-            let wall = stage.scene(|scene| scene.wall);
-            let seen = Seen {
+            let wall = fixture.with_context(|scene| scene.wall);
+            let seen = StatusReport {
                 namespace: None,
                 overview,
-                running: stage.running,
+                running: fixture.running,
                 server: String::new(),
                 wall,
                 target: Target::default(),
@@ -303,13 +310,13 @@ Last 24 h: no node was proved off.
             assert_eq!(document["verdict"], "Unknown", "{document:#}");
             assert_eq!(document["identities"].is_null(), !promised, "{document:#}");
         }
-        let mut stage = Stage::well();
-        stage.running = Running { unread: true, ..Running::default() };
-        assert_eq!(told(&stage).0.verdict(), Overall::Unknown, "whether pod-safety leads");
-        let mut lost = Stage::lost();
+        let mut fixture = Fixture::healthy();
+        fixture.running = Running { lease_unread: true, ..Running::default() };
+        assert_eq!(read_status(&fixture).0.verdict(), Overall::Unknown, "whether pod-safety leads");
+        let mut lost = Fixture::with_lost_node();
         lost.unread = vec![Kind::Budgets];
         assert_eq!(
-            told(&lost).0.verdict(),
+            read_status(&lost).0.verdict(),
             Overall::Blocked,
             "what blocks blocks, whatever else is not known"
         );
@@ -317,47 +324,50 @@ Last 24 h: no node was proved off.
 
     #[test]
     fn the_last_day_is_one_line_with_its_numbers() {
-        let stage = Stage::well();
-        assert!(told(&stage).1.contains("\nLast 24 h: no node was proved off.\n"));
+        let fixture = Fixture::healthy();
+        assert!(read_status(&fixture).1.contains("\nLast 24 h: no node was proved off.\n"));
         let day = "2026-11-21T0";
         for (name, hour, minutes, back) in [("a", 1, 1, true), ("b", 2, 2, true), ("c", 3, 4, false)] {
             let (began, proved) = (format!("{day}{hour}:00:00Z"), format!("{day}{hour}:0{minutes}:00Z"));
             let mut conditions = vec![("Fenced", proved.as_str())];
             conditions.extend(back.then_some(("Recovered", "2026-11-21T09:00:00Z")));
-            stage.incident(name, &began, &conditions);
+            fixture.incident(name, &began, &conditions);
         }
-        stage.incident("long-ago", "2026-11-19T08:00:00Z", &[("Fenced", "2026-11-19T09:00:00Z")]);
-        stage.incident("waits", "2026-11-21T08:00:00Z", &[("Stalled", "2026-11-21T08:30:00Z")]);
-        let text = told(&stage).1;
+        fixture.incident("long-ago", "2026-11-19T08:00:00Z", &[("Fenced", "2026-11-19T09:00:00Z")]);
+        fixture.incident("waits", "2026-11-21T08:00:00Z", &[("Stalled", "2026-11-21T08:30:00Z")]);
+        let text = read_status(&fixture).1;
         assert!(
             text.contains("Last 24 h: 3 nodes proved off (within 2m00s in the median, 4m00s at most); 2 nodes back; 1 node waits for a person.\n"),
             "{text}"
         );
         for kind in [Kind::NodeFences, Kind::FenceEvidences] {
-            let unread = Stage::without(&[kind]);
-            assert!(!told(&unread).1.contains("24 h"), "what was not read is not counted");
+            let unread = Fixture::without_nodes(&[kind]);
+            assert!(!read_status(&unread).1.contains("24 h"), "what was not read is not counted");
         }
     }
 
     /// The line said 0, and the page above it that the node is proved off. Behind that stood why no incident was begun.
     #[test]
     fn bug_a_node_that_was_confirmed_without_an_incident_was_not_counted() {
-        let stage = Stage::lost();
-        stage.proof_since("2026-11-21T10:21:00Z", None);
-        stage.policy("Asserted");
-        let text = told(&stage).1;
+        let fixture = Fixture::with_lost_node();
+        fixture.add_confirmation("2026-11-21T10:21:00Z", None);
+        fixture.policy("Asserted");
+        let text = read_status(&fixture).1;
         assert!(text.contains("Last 24 h: 1 node proved off, 1 of them by a person.\n"), "{text}");
         assert!(text.contains("ConfirmedDown") && !text.contains("FenceNotNeeded"), "{text}");
-        stage.proof_since("2026-11-21T10:21:00Z", Some(("2026-11-21T10:22:00Z", "wrong plug")));
-        assert!(told(&stage).1.contains("Last 24 h: no node was proved off.\n"), "it was taken back");
+        fixture.add_confirmation("2026-11-21T10:21:00Z", Some(("2026-11-21T10:22:00Z", "wrong plug")));
+        assert!(
+            read_status(&fixture).1.contains("Last 24 h: no node was proved off.\n"),
+            "it was taken back"
+        );
     }
 
     /// It needed a person, by exit code 3, ten seconds before pod-safety switched it off.
     #[test]
     fn bug_a_node_that_is_fenced_without_a_person_needed_one() {
-        let stage = Stage::lost();
-        stage.policy_after(550, None);
-        let (overview, text) = told(&stage);
+        let fixture = Fixture::with_lost_node();
+        fixture.policy_after(550, None);
+        let (overview, text) = read_status(&fixture);
         let golden = "
 TO KNOW
 ! node/worker-b1   Lost, last reported 9m00s ago, 1 pod held until there is proof. pod-safety switches it off in 10s (FencePolicy rack-b)
@@ -368,24 +378,26 @@ TO KNOW
         let documentation = include_str!("../../../docs/commands.md");
         assert!(documentation.contains(golden.trim()), "docs/commands.md shows another node");
         for change in [
-            |stage: &mut Stage| stage.running = Running::default(),
-            |stage: &mut Stage| stage.running.without_fencing = true,
-            |stage: &mut Stage| stage.running.mode = Some(pod_safety_shared::drive::Mode::Observe),
+            |fixture: &mut Fixture| fixture.running = Running::default(),
+            |fixture: &mut Fixture| fixture.running.without_fencing = true,
+            |fixture: &mut Fixture| {
+                fixture.running.mode = Some(pod_safety_shared::controller_loop::Mode::Observe)
+            },
         ] {
-            let mut stage = Stage::lost();
-            stage.policy_after(550, None);
-            change(&mut stage);
-            assert_eq!(exit(told(&stage).0.verdict()), Exit::Blocked, "nobody fences it");
+            let mut fixture = Fixture::with_lost_node();
+            fixture.policy_after(550, None);
+            change(&mut fixture);
+            assert_eq!(exit(read_status(&fixture).0.verdict()), Exit::Blocked, "nobody fences it");
         }
     }
 
     /// Every device of the only policy lacked its Secret: that was to know, with exit code 0.
     #[test]
     fn bug_fencing_that_cannot_work_needed_no_person() {
-        let stage = Stage::well();
-        stage.pod_with("orders-0", "worker-a1", staged::ready);
-        stage.policy_after(60, Some("Secret pod-safety/bmc does not exist"));
-        let (overview, text) = told(&stage);
+        let fixture = Fixture::healthy();
+        fixture.pod_with("orders-0", "worker-a1", fixture::ready);
+        fixture.policy_after(60, Some("Secret pod-safety/bmc does not exist"));
+        let (overview, text) = read_status(&fixture);
         let golden = "NEEDS A PERSON
 ✖ fencepolicy/rack-b   It can fence no node: device fence/ipmi-b1: Secret pod-safety/bmc does not exist
     pod-safety doctor
@@ -395,9 +407,9 @@ TO KNOW
 
     #[test]
     fn what_pauses_is_said_with_who_and_what_ends_it() {
-        let mut stage = Stage::well();
-        stage.paused();
-        let (overview, text) = told(&stage);
+        let mut fixture = Fixture::healthy();
+        fixture.paused();
+        let (overview, text) = read_status(&fixture);
         let golden = "
 PAUSED
 ! fencepolicy/rack-b   rack b moves, by anna 20m00s ago
@@ -412,9 +424,9 @@ PAUSED
 
     #[test]
     fn that_nobody_leads_needs_a_person() {
-        let mut stage = Stage::well();
-        stage.running = Running::default();
-        let (overview, text) = told(&stage);
+        let mut fixture = Fixture::healthy();
+        fixture.running = Running::default();
+        let (overview, text) = read_status(&fixture);
         assert_eq!(overview.verdict(), Overall::Blocked, "{text}");
         assert!(text.contains("✖ pod-safety   No leader"), "{text}");
     }

@@ -2,23 +2,23 @@
 
 use pod_safety_print::{Color, Paint};
 
-use super::called::commands;
+use super::invocation::commands;
 
 /// By what stdout is, and what the environment says.
-pub(crate) fn of_stdout(color: Color) -> Paint {
-    wide(Paint::of_stdout(color, commands()))
+pub(crate) fn for_stdout(color: Color) -> Paint {
+    apply_width(Paint::for_stdout(color, commands()))
 }
 
 /// Without colours, and as wide as the terminal of stderr.
-pub(crate) fn of_stderr() -> Paint {
-    wide(Paint::of_stderr(commands()))
+pub(crate) fn for_stderr() -> Paint {
+    apply_width(Paint::for_stderr(commands()))
 }
 
 /// As wide as a test says, while one runs.
-fn wide(paint: Paint) -> Paint {
+fn apply_width(paint: Paint) -> Paint {
     #[cfg(test)]
-    if let Some(columns) = super::scripted::columns() {
-        return paint.within(columns, commands());
+    if let Some(columns) = super::test_session::columns() {
+        return paint.with_columns(columns, commands());
     }
     paint
 }

@@ -1,3 +1,3 @@
 //! Of all commands together: what they print can be typed.
 
-mod spoken;
+mod command_hints;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use clap::Args as ClapArgs;
 use pod_safety_shared::record::error_chain;
-use pod_safety_shared::screen::{Page, Screen, Source, Told};
+use pod_safety_shared::screen::{JsonFuture, Page, Source, WebUi};
 
 use super::cluster::{ConnectArgs, Session};
-use super::status::Seen;
-use super::{Exit, called, clean, explain, say};
+use super::status::StatusReport;
+use super::{Exit, explain, invocation, print_stderr, sanitize};
 
 const PAGE: Page = Page {
     html: include_str!("ui/page.html"),
@@ -29,50 +29,50 @@ pub struct Args {
 }
 
 /// What the page shows.
-struct Asked(Session);
+struct SessionSource(Session);
 
 /// A browser turns text round as a terminal does, so that its texts are cleaned as those of a terminal are.
-fn told(answer: anyhow::Result<serde_json::Value>) -> Result<String, String> {
+fn to_json(answer: anyhow::Result<serde_json::Value>) -> Result<String, String> {
     let clean = answer.map(|mut document| {
-        clean::texts(&mut document);
-        called::words(&document.to_string()).into_owned()
+        sanitize::json_texts(&mut document);
+        invocation::adapt_commands(&document.to_string()).into_owned()
     });
-    clean.map_err(|error| clean::line(&error_chain(error.as_ref())).into_owned())
+    clean.map_err(|error| sanitize::line(&error_chain(error.as_ref())).into_owned())
 }
 
-impl Source for Asked {
-    fn overview(&self) -> Told<'_> {
+impl Source for SessionSource {
+    fn overview(&self) -> JsonFuture<'_> {
         let seen = async {
-            let seen = Seen::by(&self.0).await?;
+            let seen = StatusReport::read(&self.0).await?;
             Ok(serde_json::to_value(seen.document())?)
         };
-        Box::pin(async { told(seen.await) })
+        Box::pin(async { to_json(seen.await) })
     }
 
-    fn explain<'a>(&'a self, kind: &'a str, namespace: Option<&'a str>, name: &'a str) -> Told<'a> {
-        Box::pin(async move { told(explain::asked(&self.0, kind, namespace, name).await) })
+    fn explain<'a>(&'a self, kind: &'a str, namespace: Option<&'a str>, name: &'a str) -> JsonFuture<'a> {
+        Box::pin(async move { to_json(explain::explain_json(&self.0, kind, namespace, name).await) })
     }
 }
 
 /// What the page is given of the whole cluster, and of a pod that is stuck.
 #[cfg(test)]
 pub(crate) async fn pages(session: Session) -> Vec<String> {
-    let asked = Asked(session);
-    let explained = asked.explain("pod", Some("shop"), "orders-1").await;
-    vec![asked.overview().await.unwrap(), explained.unwrap()]
+    let source = SessionSource(session);
+    let explained = source.explain("pod", Some("shop"), "orders-1").await;
+    vec![source.overview().await.unwrap(), explained.unwrap()]
 }
 
 impl Args {
     pub(crate) fn main(self) -> anyhow::Result<Exit> {
         let cluster = self.cluster.clone();
-        cluster.reach("ui", async |session| self.run(session).await)
+        cluster.with_session("ui", async |session| self.run(session).await)
     }
 
     async fn run(self, session: Session) -> anyhow::Result<Exit> {
-        let screen = Screen::bind(self.address).await?;
-        say(&format!("pod-safety: open {} in a browser; Ctrl-C stops it", screen.link()));
+        let screen = WebUi::bind(self.address).await?;
+        print_stderr(&format!("pod-safety: open {} in a browser; Ctrl-C stops it", screen.url()));
         let env = session.env.clone();
-        screen.serve(PAGE, Arc::new(Asked(session)), env).await;
+        screen.serve(PAGE, Arc::new(SessionSource(session)), env).await;
         Ok(Exit::Fine)
     }
 }

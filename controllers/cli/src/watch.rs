@@ -7,9 +7,9 @@ use clap::Args as ClapArgs;
 use pod_safety_shared::clock::Env;
 use pod_safety_shared::record::error_chain;
 
-use super::clean::{self, SCREEN_ANEW};
 use super::cluster::Output;
-use super::{Exit, print, say};
+use super::sanitize::{self, CLEAR_SCREEN};
+use super::{Exit, print, print_stderr};
 
 /// How often it is looked again: a person reads for longer, and the API server lists everything each time.
 const PERIOD: Duration = Duration::from_secs(3);
@@ -23,7 +23,7 @@ pub(crate) struct WatchArgs {
 }
 
 /// One look.
-pub(crate) struct Shown {
+pub(crate) struct Rendered {
     /// What is printed.
     pub(crate) text: String,
     /// The same in one line.
@@ -35,13 +35,13 @@ pub(crate) struct Shown {
 impl WatchArgs {
     /// Prints what `ask` says: once, or whenever it changes. That it cannot be asked is an error at first, later it is
     /// said and asked again.
-    pub(crate) async fn show(
+    pub(crate) async fn render_loop(
         self,
         env: &Env,
         output: Output,
-        ask: impl AsyncFn() -> anyhow::Result<Shown>,
+        render: impl AsyncFn() -> anyhow::Result<Rendered>,
     ) -> anyhow::Result<Exit> {
-        let mut shown = ask().await?;
+        let mut shown = render().await?;
         if !self.watch {
             print(&shown.text)?;
             return Ok(shown.exit);
@@ -51,23 +51,23 @@ impl WatchArgs {
         // The first of a time of trouble is said: those that follow are of the same kind.
         let mut trouble = String::new();
         loop {
-            let people = matches!(output, Output::Table | Output::Wide);
-            let now = if people && !screen { &shown.line } else { &shown.text };
+            let is_text = matches!(output, Output::Table | Output::Wide);
+            let now = if is_text && !screen { &shown.line } else { &shown.text };
             if *now != last {
                 let wall = env.clock.wall();
-                let text = match (people, screen) {
-                    (true, true) => format!("{SCREEN_ANEW}{wall:.0}\n\n{now}"),
-                    (true, false) => format!("{wall:.0} {}\n", clean::line(now)),
+                let text = match (is_text, screen) {
+                    (true, true) => format!("{CLEAR_SCREEN}{wall:.0}\n\n{now}"),
+                    (true, false) => format!("{wall:.0} {}\n", sanitize::line(now)),
                     (false, _) => now.clone(),
                 };
                 print(&text)?;
                 last.clone_from(now);
             }
             env.sleep(PERIOD).await;
-            match ask().await {
+            match render().await {
                 Ok(again) => {
                     if !trouble.is_empty() {
-                        say("pod-safety: the API server answers again");
+                        print_stderr("pod-safety: the API server answers again");
                     }
                     trouble.clear();
                     shown = again;
@@ -75,7 +75,7 @@ impl WatchArgs {
                 Err(error) => {
                     let why = error_chain(error.as_ref());
                     if trouble.is_empty() {
-                        say(&clean::line(&format!(
+                        print_stderr(&sanitize::line(&format!(
                             "pod-safety: {why}. What is shown above is outdated. Trying again"
                         )));
                     }

@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::model::{Allowed, Amount, Budget, BudgetStatus, Disrupted, Uid, Wanted};
+use pod_safety_shared::model::{
+    Amount, Budget, BudgetLimit, BudgetStatus, DisruptedPod, DisruptionAllowedCondition, Uid,
+};
 
 /// `DeletionTimeout`: a pod whose eviction was let through so long ago and that is
 /// there still was not evicted. Measured from when this process saw it: clocks of
@@ -28,7 +30,7 @@ pub enum Owner {
     /// A controller that says how many pods it wants: its UID and that number.
     Scaled(Uid, i32),
     /// Nobody.
-    Nobody,
+    NoController,
     /// A controller that has no number of pods (a DaemonSet, a Job), by kind and name.
     Unscaled(Box<str>),
     /// It could not be asked, and why: for all that is known its pods count.
@@ -54,7 +56,7 @@ pub struct Member {
 
 /// What a calculation comes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Calculated {
+pub struct Calculation {
     /// The status as it should be.
     pub status: BudgetStatus,
     /// When an entry of `disrupted` expires.
@@ -64,12 +66,12 @@ pub struct Calculated {
     /// Pods that nobody stands behind: healthy if they are, but not expected.
     pub unmanaged: Vec<Box<str>>,
     /// Pods that do not count at all, and what stands behind them.
-    pub odd: Vec<(Box<str>, Box<str>)>,
+    pub unscaled_pods: Vec<(Box<str>, Box<str>)>,
 }
 
 /// Why the numbers cannot be calculated; the condition says it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CannotCalculate {
+pub enum CalculationError {
     /// The selector.
     #[error("spec.selector: {0}; fix or delete the PodDisruptionBudget")]
     Selector(String),
@@ -94,30 +96,30 @@ pub enum CannotCalculate {
 /// Whether the controllers of the pods are asked how many they want. A whole
 /// number of `minAvailable` rests on the pods alone.
 #[must_use]
-pub const fn asks_owners(wanted: &Wanted) -> bool {
-    !matches!(wanted, Wanted::MinAvailable(Amount::Pods(_)) | Wanted::Nothing)
+pub const fn needs_scales(limit: &BudgetLimit) -> bool {
+    !matches!(limit, BudgetLimit::MinAvailable(Amount::Pods(_)) | BudgetLimit::Unset)
 }
 
 /// Calculates the status of a budget from the pods that it selects.
 ///
 /// # Errors
-/// What must be corrected, or asked again, first: see [`fail_safe`].
-pub fn calculate(budget: &Budget, members: &[Member], now: Mono) -> Result<Calculated, CannotCalculate> {
+/// What must be corrected, or asked again, first: see [`fail_safe_status`].
+pub fn calculate(budget: &Budget, members: &[Member], now: Mono) -> Result<Calculation, CalculationError> {
     if let Err(bad) = &budget.selector {
-        return Err(CannotCalculate::Selector(bad.to_string()));
+        return Err(CalculationError::Selector(bad.to_string()));
     }
-    let (expected, desired) = expect(budget, members)?;
-    let Expected { entries, recheck_at, not_deleted } = disrupted(budget, members, now);
+    let (expected, desired) = expected_and_desired(budget, members)?;
+    let DisruptedPods { entries, recheck_at, not_deleted } = disrupted_pods(budget, members, now);
     let counts = |member: &&Member| {
         let excused = member.terminating || entries.contains_key(&member.name);
-        member.ready && !excused && !does_not_count(budget, member)
+        member.ready && !excused && !is_excluded(budget, member)
     };
-    let current = count(members.iter().filter(counts).count());
+    let current = to_i32(members.iter().filter(counts).count());
     let allowed = if expected <= 0 { 0 } else { current.saturating_sub(desired).max(0) };
     let reason = if allowed > 0 { SUFFICIENT_PODS } else { INSUFFICIENT_PODS };
-    let asks = asks_owners(&budget.wanted);
-    let unmanaged = members.iter().filter(|member| asks && member.owner == Owner::Nobody);
-    Ok(Calculated {
+    let needs_scales = needs_scales(&budget.limit);
+    let unmanaged = members.iter().filter(|member| needs_scales && member.owner == Owner::NoController);
+    Ok(Calculation {
         status: BudgetStatus {
             observed_generation: budget.generation,
             disruptions_allowed: allowed,
@@ -125,7 +127,7 @@ pub fn calculate(budget: &Budget, members: &[Member], now: Mono) -> Result<Calcu
             desired_healthy: desired,
             expected_pods: expected,
             disrupted: entries,
-            allowed: Some(Allowed {
+            allowed_condition: Some(DisruptionAllowedCondition {
                 status: if allowed > 0 { "True" } else { "False" }.into(),
                 reason: reason.into(),
                 message: "".into(),
@@ -135,17 +137,17 @@ pub fn calculate(budget: &Budget, members: &[Member], now: Mono) -> Result<Calcu
         recheck_at,
         not_deleted,
         unmanaged: unmanaged.map(|member| member.name.clone()).collect(),
-        odd: members.iter().filter(|_| asks).filter_map(odd).collect(),
+        unscaled_pods: members.iter().filter(|_| needs_scales).filter_map(unscaled_owner).collect(),
     })
 }
 
 /// KCM's `failSafe`: what cannot be calculated lets nothing through. The other
 /// numbers keep what they last said.
 #[must_use]
-pub fn fail_safe(budget: &Budget, why: &CannotCalculate) -> BudgetStatus {
+pub fn fail_safe_status(budget: &Budget, why: &CalculationError) -> BudgetStatus {
     let mut status = budget.status.clone();
     status.disruptions_allowed = 0;
-    status.allowed = Some(Allowed {
+    status.allowed_condition = Some(DisruptionAllowedCondition {
         status: "False".into(),
         reason: SYNC_FAILED.into(),
         message: why.to_string().into(),
@@ -155,57 +157,57 @@ pub fn fail_safe(budget: &Budget, why: &CannotCalculate) -> BudgetStatus {
 }
 
 /// How many pods there should be, and how many of them healthy.
-fn expect(budget: &Budget, members: &[Member]) -> Result<(i32, i32), CannotCalculate> {
-    wants(&budget.wanted, || count(members.len()), || scales(members))
+fn expected_and_desired(budget: &Budget, members: &[Member]) -> Result<(i32, i32), CalculationError> {
+    amounts_of(&budget.limit, || to_i32(members.len()), || sum_scales(members))
 }
 
 /// The same by how many pods there are, and by what their controllers want.
-pub(super) fn wants(
-    wanted: &Wanted,
-    there: impl FnOnce() -> i32,
-    scales: impl FnOnce() -> Result<i32, CannotCalculate>,
-) -> Result<(i32, i32), CannotCalculate> {
-    Ok(match wanted {
-        Wanted::Nothing => (0, 0),
+pub(super) fn amounts_of(
+    limit: &BudgetLimit,
+    count_members: impl FnOnce() -> i32,
+    scales: impl FnOnce() -> Result<i32, CalculationError>,
+) -> Result<(i32, i32), CalculationError> {
+    Ok(match limit {
+        BudgetLimit::Unset => (0, 0),
         // No owner is looked up: naked pods count.
-        Wanted::MinAvailable(pods @ Amount::Pods(_)) => {
-            let expected = there();
-            (expected, at_least_nothing(*pods, expected)?)
+        BudgetLimit::MinAvailable(pods @ Amount::Pods(_)) => {
+            let expected = count_members();
+            (expected, clamp_to_zero(*pods, expected)?)
         }
-        Wanted::MinAvailable(percent) => {
+        BudgetLimit::MinAvailable(percent) => {
             let expected = scales()?;
-            (expected, at_least_nothing(*percent, expected)?)
+            (expected, clamp_to_zero(*percent, expected)?)
         }
-        Wanted::MaxUnavailable(amount) => {
+        BudgetLimit::MaxUnavailable(amount) => {
             let expected = scales()?;
-            (expected, expected.saturating_sub(amount.of(expected)).max(0))
+            (expected, expected.saturating_sub(amount.scaled_value(expected)).max(0))
         }
-        Wanted::Unreadable(field, why) => {
-            return Err(CannotCalculate::Amount { field, why: why.to_string() });
+        BudgetLimit::Unreadable(field, why) => {
+            return Err(CalculationError::Amount { field, why: why.to_string() });
         }
     })
 }
 
 /// How many pods must be healthy. The API server takes no status with a number below
 /// zero, and KCM says so by `failSafe`.
-fn at_least_nothing(amount: Amount, expected: i32) -> Result<i32, CannotCalculate> {
-    let desired = amount.of(expected);
+fn clamp_to_zero(amount: Amount, expected: i32) -> Result<i32, CalculationError> {
+    let desired = amount.scaled_value(expected);
     if desired < 0 {
         let why = format!("it comes to {desired} of {expected} pods");
-        return Err(CannotCalculate::Amount { field: "minAvailable", why });
+        return Err(CalculationError::Amount { field: "minAvailable", why });
     }
     Ok(desired)
 }
 
 /// The sum of what the controllers of the pods want, each of them once.
-fn scales(members: &[Member]) -> Result<i32, CannotCalculate> {
+fn sum_scales(members: &[Member]) -> Result<i32, CalculationError> {
     let mut scales = BTreeMap::new();
     for member in members {
         match &member.owner {
             Owner::Scaled(uid, replicas) => drop(scales.insert(uid, *replicas)),
-            Owner::Nobody | Owner::Unscaled(_) => {}
+            Owner::NoController | Owner::Unscaled(_) => {}
             Owner::Unknown(why) => {
-                return Err(CannotCalculate::Owner { pod: member.name.clone(), why: why.clone() });
+                return Err(CalculationError::Owner { pod: member.name.clone(), why: why.clone() });
             }
         }
     }
@@ -215,53 +217,55 @@ fn scales(members: &[Member]) -> Result<i32, CannotCalculate> {
 /// KCM gives up the whole budget when one pod's controller has no number of pods
 /// (weak spot W-DC5). Here such a pod is neither expected nor healthy, as if
 /// the budget did not select it.
-fn does_not_count(budget: &Budget, member: &Member) -> bool {
-    asks_owners(&budget.wanted) && odd(member).is_some()
+fn is_excluded(budget: &Budget, member: &Member) -> bool {
+    needs_scales(&budget.limit) && unscaled_owner(member).is_some()
 }
 
-fn odd(member: &Member) -> Option<(Box<str>, Box<str>)> {
+fn unscaled_owner(member: &Member) -> Option<(Box<str>, Box<str>)> {
     match &member.owner {
         Owner::Unscaled(kind) => Some((member.name.clone(), kind.clone())),
-        Owner::Scaled(..) | Owner::Nobody | Owner::Unknown(_) => None,
+        Owner::Scaled(..) | Owner::NoController | Owner::Unknown(_) => None,
     }
 }
 
 /// Pods that are expected to end.
-struct Expected {
-    entries: BTreeMap<Box<str>, Disrupted>,
+struct DisruptedPods {
+    entries: BTreeMap<Box<str>, DisruptedPod>,
     recheck_at: Option<Mono>,
     not_deleted: Vec<Box<str>>,
 }
 
 /// The entries that still say something: of pods that are there, were let through
 /// less than two minutes ago, and do not end yet.
-fn disrupted(budget: &Budget, members: &[Member], now: Mono) -> Expected {
-    let mut found = Expected { entries: BTreeMap::new(), recheck_at: None, not_deleted: Vec::new() };
-    let known = &budget.status.disrupted;
+fn disrupted_pods(budget: &Budget, members: &[Member], now: Mono) -> DisruptedPods {
+    let mut result = DisruptedPods { entries: BTreeMap::new(), recheck_at: None, not_deleted: Vec::new() };
+    let recorded = &budget.status.disrupted;
     for member in members.iter().filter(|member| !member.terminating) {
-        let Some(entry) = known.get(&member.name).filter(|entry| is_about(entry, member)) else { continue };
+        let Some(entry) = recorded.get(&member.name).filter(|entry| is_about(entry, member)) else {
+            continue;
+        };
         let expires = entry.first_seen + DELETION_TIMEOUT;
         if expires < now {
-            found.not_deleted.push(member.name.clone());
+            result.not_deleted.push(member.name.clone());
             continue;
         }
-        found.entries.insert(member.name.clone(), entry.clone());
-        found.recheck_at = Some(found.recheck_at.map_or(expires, |earlier| earlier.min(expires)));
+        result.entries.insert(member.name.clone(), entry.clone());
+        result.recheck_at = Some(result.recheck_at.map_or(expires, |earlier| earlier.min(expires)));
     }
-    found
+    result
 }
 
 /// The entry of a pod that was evicted says nothing about the one that has its name
 /// now (weak spot W-DC6 of KCM). Where we did not see whom it was written for,
 /// the API server's times tell.
-fn is_about(entry: &Disrupted, member: &Member) -> bool {
+fn is_about(entry: &DisruptedPod, member: &Member) -> bool {
     match &entry.pod {
         Some(uid) => *uid == member.uid,
         None => member.created <= entry.at,
     }
 }
 
-fn count(number: usize) -> i32 {
+fn to_i32(number: usize) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }
 

@@ -36,24 +36,24 @@
 //! It acts only in mode `replace`: beside KCM's own controller it reports.
 #![forbid(unsafe_code)]
 
+mod best_case;
 mod calculate;
 mod config;
 mod decide;
 mod holds;
 mod metrics;
 mod owners;
-mod reach;
 mod run;
 
+pub use best_case::{BestCase, PodTotals};
 pub use calculate::{
-    Calculated, CannotCalculate, DELETION_TIMEOUT, INSUFFICIENT_PODS, Member, Owner, SUFFICIENT_PODS,
-    SYNC_FAILED, asks_owners, calculate, fail_safe,
+    Calculation, CalculationError, DELETION_TIMEOUT, INSUFFICIENT_PODS, Member, Owner, SUFFICIENT_PODS,
+    SYNC_FAILED, calculate, fail_safe_status, needs_scales,
 };
 pub use config::Config;
 pub use decide::{Key, decide};
 pub use holds::{Decision, Hold};
-pub use owners::{Found, find};
-pub use reach::{Best, Reach};
+pub use owners::{OwnerLookup, find_owner};
 pub use run::Disruption;
 
 #[cfg(test)]

@@ -27,19 +27,19 @@ impl DisruptionMetrics {
         Ok(Self { updates })
     }
 
-    pub(super) fn updated(&self, update: &Update, outcome: &Outcome) {
-        let of = match update {
+    pub(super) fn record_update(&self, update: &Update, outcome: &Outcome) {
+        let label = match update {
             Update::Budget { .. } => "budget",
             Update::NotDisrupted { .. } => "pod",
             Update::Node(_)
             | Update::PodOfLostNode { .. }
             | Update::Volume(_)
             | Update::Eviction(_)
-            | Update::Forget(_)
+            | Update::DeleteFinished(_)
             | Update::Ungate { .. } => {
                 return;
             }
         };
-        self.updates.with_label_values(&[of, outcome.name()]).inc();
+        self.updates.with_label_values(&[label, outcome.name()]).inc();
     }
 }

@@ -4,12 +4,12 @@ use crate::holds::{Decision, Hold};
 use pod_safety_shared::authority::{Outcome, Update};
 use pod_safety_shared::cache::{Change, View};
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::drive::{Controller, Mode};
+use pod_safety_shared::controller_loop::{Controller, Mode};
 use pod_safety_shared::metrics::MetricsError;
 use pod_safety_shared::model::Kind;
 use prometheus::Registry;
 
-use super::decide::NEEDS;
+use super::decide::REQUIRED_KINDS;
 use super::metrics::DisruptionMetrics;
 use super::{Config, Key, decide};
 
@@ -36,23 +36,23 @@ impl Controller for Disruption {
 
     /// KCM's queue has it too.
     const NAME: &'static str = "disruption";
-    const KINDS: &'static [Kind] = NEEDS;
+    const KINDS: &'static [Kind] = REQUIRED_KINDS;
 
-    fn needs(&self, key: &Key) -> &'static [Kind] {
-        key.needs()
+    fn required_kinds(&self, key: &Key) -> &'static [Kind] {
+        key.required_kinds()
     }
 
     /// Beside KCM's own controller it would be two hands on one status, which
     /// differ at KCM's weak spots: each would undo the other's.
-    fn acts(&self, mode: Mode) -> bool {
+    fn acts_in(&self, mode: Mode) -> bool {
         mode == Mode::Replace
     }
 
-    fn touched(&self, change: &Change<'_>, mark: &mut dyn FnMut(Key)) {
+    fn keys_for(&self, change: &Change<'_>, enqueue: &mut dyn FnMut(Key)) {
         match change {
-            Change::Budget { uid } => mark(Key::Budget((*uid).clone())),
+            Change::Budget { uid } => enqueue(Key::Budget((*uid).clone())),
             Change::Pod { after: Some(pod), .. } if pod.disruption_target.is_some() => {
-                mark(Key::StalePod(pod.uid().clone()));
+                enqueue(Key::StalePod(pod.uid().clone()));
             }
             Change::Pod { .. }
             | Change::Node { .. }
@@ -64,16 +64,16 @@ impl Controller for Disruption {
         }
     }
 
-    fn all(&self, view: &View<'_>, mark: &mut dyn FnMut(Key)) {
-        view.budgets().for_each(|budget| mark(Key::Budget(budget.key.uid.clone())));
-        view.disruption_targets().for_each(|pod| mark(Key::StalePod(pod.uid().clone())));
+    fn list_keys(&self, view: &View<'_>, enqueue: &mut dyn FnMut(Key)) {
+        view.budgets().for_each(|budget| enqueue(Key::Budget(budget.key.uid.clone())));
+        view.disruption_targets().for_each(|pod| enqueue(Key::StalePod(pod.uid().clone())));
     }
 
     fn decide(&self, key: &Key, view: &View<'_>, now: Mono) -> Decision {
         decide(key, view, now, &self.config)
     }
 
-    fn updated(&self, update: &Update, outcome: &Outcome, _at: Mono) {
-        self.metrics.updated(update, outcome);
+    fn update_completed(&self, update: &Update, outcome: &Outcome, _at: Mono) {
+        self.metrics.record_update(update, outcome);
     }
 }

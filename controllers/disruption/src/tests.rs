@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use crate::holds::Decision;
 use pod_safety_shared::authority::{Intent, Update};
-use pod_safety_shared::drive::{HoldReason as _, Subject};
+use pod_safety_shared::controller_loop::{HoldReason as _, Subject};
 use pod_safety_shared::model::{Kind, Scale};
 use pod_safety_shared::testing::objects::{self, Obj, uid, workload};
-use pod_safety_shared::testing::{World, at, reasons as held};
+use pod_safety_shared::testing::{World, at, hold_reasons as held};
 use serde_json::{Value, json};
 
 use super::*;
@@ -32,7 +32,7 @@ fn budget(spec: &Value) -> Obj {
 fn stateful_set(replicas: i32) -> World {
     let world = World::listed();
     for name in ["db-0", "db-1", "db-2"] {
-        world.apply(Kind::Pods, &pod(name).owned("apps/v1", "StatefulSet", "db"), at(0));
+        world.apply(Kind::Pods, &pod(name).owned_by("apps/v1", "StatefulSet", "db"), at(0));
     }
     world.apply(Kind::StatefulSets, &workload("db", replicas), at(0));
     world
@@ -48,20 +48,20 @@ fn guarded() -> World {
 /// A pod `p` of a custom resource that has to be asked for its scale, with the same budget.
 fn scaled_by_a_db() -> World {
     let world = World::listed();
-    world.apply(Kind::Pods, &pod("p").owned("example.com/v1", "Db", "own"), at(0));
+    world.apply(Kind::Pods, &pod("p").owned_by("example.com/v1", "Db", "own"), at(0));
     world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
     world
 }
 
-fn decided(world: &World, seconds: u64) -> Decision {
-    world.hear(at(seconds));
+fn decide_at(world: &World, seconds: u64) -> Decision {
+    world.confirm_all(at(seconds));
     decide(&Key::Budget(uid("uid-b")), &world.read().view(), at(seconds), &CONFIG)
 }
 
-fn words(decision: &Decision) -> Vec<String> {
+fn describe(decision: &Decision) -> Vec<String> {
     let word = |intent: &Intent| match intent {
         Intent::Update(Update::Budget { rv, status, over, transition, .. }) => {
-            let said = status.allowed.as_ref().map_or("nothing", |allowed| &*allowed.reason);
+            let said = status.allowed_condition.as_ref().map_or("nothing", |allowed| &*allowed.reason);
             let [expected, desired] = [status.expected_pods, status.desired_healthy];
             let [healthy, allowed] = [status.current_healthy, status.disruptions_allowed];
             let over = if over.is_empty() { String::new() } else { format!(", over: {}", over.join(" ")) };
@@ -74,7 +74,7 @@ fn words(decision: &Decision) -> Vec<String> {
             format!("{pod} at {rv} of generation {generation} is not disrupted")
         }
         Intent::Scale { controller, .. } => format!("ask {} {}", controller.kind, controller.name),
-        Intent::Witness { .. }
+        Intent::ReadMissingNode { .. }
         | Intent::Force(_)
         | Intent::Delete(_)
         | Intent::Fence(_)
@@ -86,7 +86,7 @@ fn words(decision: &Decision) -> Vec<String> {
             | Update::PodOfLostNode { .. }
             | Update::Volume(_)
             | Update::Eviction(_)
-            | Update::Forget(_)
+            | Update::DeleteFinished(_)
             | Update::Ungate { .. },
         ) => "another's".to_owned(),
     };
@@ -94,12 +94,12 @@ fn words(decision: &Decision) -> Vec<String> {
 }
 
 /// Writes into the world what a decision wants written.
-fn obey(world: &World, seconds: u64) {
-    let decision = decided(world, seconds);
+fn write_back(world: &World, seconds: u64) {
+    let decision = decide_at(world, seconds);
     let Some(Intent::Update(Update::Budget { status, .. })) = decision.intents.first() else {
         panic!("nothing to write: {decision:?}")
     };
-    let allowed = status.allowed.as_ref().unwrap();
+    let allowed = status.allowed_condition.as_ref().unwrap();
     let mut object = budget(&json!({ "maxUnavailable": 1 }));
     object["metadata"]["resourceVersion"] = json!("8");
     object["status"] = json!({ "observedGeneration": status.observed_generation,
@@ -113,22 +113,28 @@ fn obey(world: &World, seconds: u64) {
 #[test]
 fn a_new_budget_gets_its_numbers() {
     let world = guarded();
-    assert_eq!(words(&decided(&world, 1)), ["at 7: 3 of 3 healthy, 2 wanted, 1 allowed, SufficientPods"]);
+    assert_eq!(
+        describe(&decide_at(&world, 1)),
+        ["at 7: 3 of 3 healthy, 2 wanted, 1 allowed, SufficientPods"]
+    );
 }
 
 #[test]
 fn what_is_right_is_not_written_again() {
     let world = guarded();
-    obey(&world, 1);
-    assert_eq!(decided(&world, 2), Decision::default());
+    write_back(&world, 1);
+    assert_eq!(decide_at(&world, 2), Decision::default());
 }
 
 #[test]
 fn w_dc2_scaling_wakes_the_budget() {
     let world = guarded();
-    obey(&world, 1);
+    write_back(&world, 1);
     world.apply(Kind::StatefulSets, &workload("db", 5), at(2));
-    assert_eq!(words(&decided(&world, 2)), ["at 8: 3 of 5 healthy, 4 wanted, 0 allowed, InsufficientPods"]);
+    assert_eq!(
+        describe(&decide_at(&world, 2)),
+        ["at 8: 3 of 5 healthy, 4 wanted, 0 allowed, InsufficientPods"]
+    );
 }
 
 #[test]
@@ -137,39 +143,45 @@ fn w_dc3_a_pod_that_leaves_the_budget_does_not_count_any_more() {
     world.apply(Kind::Budgets, &budget(&json!({ "minAvailable": 1 })), at(0));
     let left = pod("db-0").set("/metadata/labels", json!({ "app": "other" }));
     world.apply(Kind::Pods, &left, at(2));
-    assert_eq!(words(&decided(&world, 2)), ["at 7: 2 of 2 healthy, 1 wanted, 1 allowed, SufficientPods"]);
+    assert_eq!(
+        describe(&decide_at(&world, 2)),
+        ["at 7: 2 of 2 healthy, 1 wanted, 1 allowed, SufficientPods"]
+    );
 }
 
 #[test]
 fn a_deployment_counts_once_for_all_its_replica_sets() {
     let world = World::listed();
     for set in ["web-1", "web-2"] {
-        let replica_set = workload(set, 2).owned("apps/v1", "Deployment", "web");
+        let replica_set = workload(set, 2).owned_by("apps/v1", "Deployment", "web");
         world.apply(Kind::ReplicaSets, &replica_set, at(0));
         let name = format!("{set}-x");
-        world.apply(Kind::Pods, &pod(&name).owned("apps/v1", "ReplicaSet", set), at(0));
+        world.apply(Kind::Pods, &pod(&name).owned_by("apps/v1", "ReplicaSet", set), at(0));
     }
     world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": "50%" })), at(0));
     let half = ["at 7: 2 of 4 healthy, 2 wanted, 0 allowed, InsufficientPods"];
     assert_eq!(
-        words(&decided(&world, 1)),
+        describe(&decide_at(&world, 1)),
         half,
         "the Deployment is not there: the sets speak for themselves"
     );
     world.apply(Kind::Deployments, &workload("web", 3), at(0));
-    assert_eq!(words(&decided(&world, 1)), ["at 7: 2 of 3 healthy, 1 wanted, 1 allowed, SufficientPods"]);
+    assert_eq!(
+        describe(&decide_at(&world, 1)),
+        ["at 7: 2 of 3 healthy, 1 wanted, 1 allowed, SufficientPods"]
+    );
 }
 
 #[test]
 fn other_controllers_are_asked_and_nothing_is_written_before_they_answer() {
     let world = scaled_by_a_db();
-    let first = decided(&world, 1);
-    assert_eq!((words(&first), held(&first)), (vec!["ask Db own".to_owned()], vec!["ScaleAsked"]));
-    world.scale("uid-p", Ok(Scale::Replicas(3)), at(2));
-    let second = decided(&world, 2);
-    assert_eq!(words(&second), ["at 7: 1 of 3 healthy, 2 wanted, 0 allowed, InsufficientPods"]);
-    assert_eq!(second.recheck_at, Some(at(62)), "nobody tells when it is scaled");
-    assert_eq!(words(&decided(&world, 33)), ["ask Db own"], "an old answer says nothing of now");
+    let first = decide_at(&world, 1);
+    assert_eq!((describe(&first), held(&first)), (vec!["ask Db own".to_owned()], vec!["ScaleAsked"]));
+    world.set_scale("uid-p", Ok(Scale::Replicas(3)), at(2));
+    let second = decide_at(&world, 2);
+    assert_eq!(describe(&second), ["at 7: 1 of 3 healthy, 2 wanted, 0 allowed, InsufficientPods"]);
+    assert_eq!(second.requeue_at, Some(at(62)), "nobody tells when it is scaled");
+    assert_eq!(describe(&decide_at(&world, 33)), ["ask Db own"], "an old answer says nothing of now");
 }
 
 /// C6: where one answer was old before the last had come, the budget never had a status.
@@ -178,15 +190,15 @@ fn answers_that_were_asked_for_after_the_last_change_are_waited_for_together() {
     let world = World::listed();
     world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
     for name in ["p", "q"] {
-        world.apply(Kind::Pods, &pod(name).owned("example.com/v1", "Db", name), at(0));
+        world.apply(Kind::Pods, &pod(name).owned_by("example.com/v1", "Db", name), at(0));
     }
-    world.scale_asked("uid-p", Ok(Scale::Replicas(1)), at(1), at(2));
-    world.scale_asked("uid-q", Ok(Scale::Replicas(1)), at(15), at(16));
+    world.set_scale_at("uid-p", Ok(Scale::Replicas(1)), at(1), at(2));
+    world.set_scale_at("uid-q", Ok(Scale::Replicas(1)), at(15), at(16));
     let status = ["at 7: 2 of 2 healthy, 1 wanted, 1 allowed, SufficientPods"];
-    assert_eq!(words(&decided(&world, 16)), status, "slow, and asked after the last change");
-    world.apply(Kind::Pods, &pod("q").owned("example.com/v1", "Db", "q").ready("False"), at(17));
+    assert_eq!(describe(&decide_at(&world, 16)), status, "slow, and asked after the last change");
+    world.apply(Kind::Pods, &pod("q").owned_by("example.com/v1", "Db", "q").ready("False"), at(17));
     assert_eq!(
-        words(&decided(&world, 19)),
+        describe(&decide_at(&world, 19)),
         ["ask Db p", "ask Db q"],
         "what was asked before a change is old"
     );
@@ -197,12 +209,12 @@ fn answers_that_were_asked_for_after_the_last_change_are_waited_for_together() {
 #[test]
 fn bug_pods_that_changed_after_an_answer_waited_a_minute_for_the_next() {
     let world = scaled_by_a_db();
-    world.scale("uid-p", Ok(Scale::Replicas(3)), at(2));
-    assert_eq!(decided(&world, 3).recheck_at, Some(at(63)), "no pod changed since");
-    world.apply(Kind::Pods, &pod("q").owned("example.com/v1", "Db", "own"), at(3));
-    let later = decided(&world, 3);
-    assert_eq!(words(&later), ["at 7: 2 of 3 healthy, 2 wanted, 0 allowed, InsufficientPods"]);
-    let again = later.recheck_at.unwrap();
+    world.set_scale("uid-p", Ok(Scale::Replicas(3)), at(2));
+    assert_eq!(decide_at(&world, 3).requeue_at, Some(at(63)), "no pod changed since");
+    world.apply(Kind::Pods, &pod("q").owned_by("example.com/v1", "Db", "own"), at(3));
+    let later = decide_at(&world, 3);
+    assert_eq!(describe(&later), ["at 7: 2 of 3 healthy, 2 wanted, 0 allowed, InsufficientPods"]);
+    let again = later.requeue_at.unwrap();
     assert!(again > at(4) && again < at(5), "{again:?}");
 }
 
@@ -213,9 +225,9 @@ fn bug_an_answer_on_its_way_counted_as_asked_for_what_it_could_not_know() {
     for (pod_came, next) in [(1, 64), (3, 6)] {
         let world = World::listed();
         world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
-        world.apply(Kind::Pods, &pod("p").owned("example.com/v1", "Db", "own"), at(pod_came));
-        world.scale_asked("uid-p", Ok(Scale::Replicas(3)), at(2), at(4));
-        let again = decided(&world, 4).recheck_at.unwrap();
+        world.apply(Kind::Pods, &pod("p").owned_by("example.com/v1", "Db", "own"), at(pod_came));
+        world.set_scale_at("uid-p", Ok(Scale::Replicas(3)), at(2), at(4));
+        let again = decide_at(&world, 4).requeue_at.unwrap();
         assert!(again >= at(next) && again.since(at(next)) < Duration::from_millis(2), "{again:?}");
     }
 }
@@ -223,22 +235,22 @@ fn bug_an_answer_on_its_way_counted_as_asked_for_what_it_could_not_know() {
 #[test]
 fn w_dc4_a_scale_that_cannot_be_asked_lets_nothing_through_and_is_asked_again() {
     let world = scaled_by_a_db();
-    world.scale("uid-p", Err("the API is gone"), at(2));
-    let failed = decided(&world, 2);
-    assert_eq!(words(&failed), ["at 7: 0 of 0 healthy, 0 wanted, 0 allowed, SyncFailed"]);
+    world.set_scale("uid-p", Err("the API is gone"), at(2));
+    let failed = decide_at(&world, 2);
+    assert_eq!(describe(&failed), ["at 7: 0 of 0 healthy, 0 wanted, 0 allowed, SyncFailed"]);
     assert_eq!(held(&failed), ["BudgetFailed"]);
-    assert!(failed.recheck_at.is_some_and(|again| again <= at(8)), "{failed:?}");
-    assert_eq!(words(&decided(&world, 8)), ["ask Db own"]);
+    assert!(failed.requeue_at.is_some_and(|again| again <= at(8)), "{failed:?}");
+    assert_eq!(describe(&decide_at(&world, 8)), ["ask Db own"]);
 }
 
 #[test]
 fn w_dc5_a_pod_without_a_scale_is_left_out_and_named() {
     let world = stateful_set(3);
-    world.apply(Kind::Pods, &pod("agent").owned("apps/v1", "DaemonSet", "agent"), at(0));
+    world.apply(Kind::Pods, &pod("agent").owned_by("apps/v1", "DaemonSet", "agent"), at(0));
     world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
-    world.scale("uid-agent", Ok(Scale::None), at(1));
-    let decision = decided(&world, 1);
-    assert_eq!(words(&decision), ["at 7: 3 of 3 healthy, 2 wanted, 1 allowed, SufficientPods"]);
+    world.set_scale("uid-agent", Ok(Scale::None), at(1));
+    let decision = decide_at(&world, 1);
+    assert_eq!(describe(&decision), ["at 7: 3 of 3 healthy, 2 wanted, 1 allowed, SufficientPods"]);
     let said: Vec<_> = decision.holds.iter().map(|(_, hold)| hold.to_string()).collect();
     assert!(said[0].ends_with("agent of DaemonSet/agent"), "{said:?}");
 }
@@ -246,16 +258,20 @@ fn w_dc5_a_pod_without_a_scale_is_left_out_and_named() {
 #[test]
 fn a_controller_that_is_not_there_is_waited_for_then_asked_then_left_out() {
     let world = World::listed();
-    world.apply(Kind::Pods, &pod("p").owned("apps/v1", "StatefulSet", "db"), at(10));
-    world.apply(Kind::Pods, &pod("q").owned("apps/v1", "StatefulSet", "other"), at(0));
+    world.apply(Kind::Pods, &pod("p").owned_by("apps/v1", "StatefulSet", "db"), at(10));
+    world.apply(Kind::Pods, &pod("q").owned_by("apps/v1", "StatefulSet", "other"), at(0));
     world.apply(Kind::StatefulSets, &workload("other", 1), at(0));
     world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
-    let soon = decided(&world, 10);
-    assert_eq!((words(&soon).len(), soon.recheck_at), (0, Some(at(11))), "it may come with the next event");
-    assert_eq!(words(&decided(&world, 12)), ["ask StatefulSet db"]);
-    world.scale("uid-p", Ok(Scale::Absent), at(13));
-    let later = decided(&world, 13);
-    assert_eq!(words(&later), ["at 7: 1 of 1 healthy, 0 wanted, 1 allowed, SufficientPods"]);
+    let soon = decide_at(&world, 10);
+    assert_eq!(
+        (describe(&soon).len(), soon.requeue_at),
+        (0, Some(at(11))),
+        "it may come with the next event"
+    );
+    assert_eq!(describe(&decide_at(&world, 12)), ["ask StatefulSet db"]);
+    world.set_scale("uid-p", Ok(Scale::Absent), at(13));
+    let later = decide_at(&world, 13);
+    assert_eq!(describe(&later), ["at 7: 1 of 1 healthy, 0 wanted, 1 allowed, SufficientPods"]);
     assert_eq!(held(&later), ["PodsNotCounted"]);
 }
 
@@ -263,12 +279,15 @@ fn a_controller_that_is_not_there_is_waited_for_then_asked_then_left_out() {
 fn a_terminating_pod_whose_controller_went_does_not_blind_the_budget() {
     let world = stateful_set(3);
     let ends = pod("old").terminating();
-    world.apply(Kind::Pods, &ends.owned("apps/v1", "ReplicaSet", "gone"), at(10));
+    world.apply(Kind::Pods, &ends.owned_by("apps/v1", "ReplicaSet", "gone"), at(10));
     world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
-    assert_eq!(words(&decided(&world, 10)), ["at 7: 3 of 3 healthy, 2 wanted, 1 allowed, SufficientPods"]);
+    assert_eq!(
+        describe(&decide_at(&world, 10)),
+        ["at 7: 3 of 3 healthy, 2 wanted, 1 allowed, SufficientPods"]
+    );
 }
 
-fn let_through(name: &str) -> Obj {
+fn evicted(name: &str) -> Obj {
     let mut object = budget(&json!({ "maxUnavailable": 1 }));
     object["status"] = json!({ "observedGeneration": 2, "disruptionsAllowed": 0, "currentHealthy": 3,
         "desiredHealthy": 2, "expectedPods": 3, "disruptedPods": { name: "2026-01-01T00:10:00Z" },
@@ -280,16 +299,16 @@ fn let_through(name: &str) -> Obj {
 #[test]
 fn w_dc6_an_entry_is_about_the_pod_that_had_the_name_when_it_appeared() {
     let world = guarded();
-    world.apply(Kind::Budgets, &let_through("db-1"), at(5));
+    world.apply(Kind::Budgets, &evicted("db-1"), at(5));
     assert_eq!(
-        words(&decided(&world, 5)),
+        describe(&decide_at(&world, 5)),
         ["at 7: 2 of 3 healthy, 2 wanted, 0 allowed, InsufficientPods, as before"]
     );
     world.remove(Kind::Pods, "uid-db-1", at(6));
-    let successor = pod("db-1").owned("apps/v1", "StatefulSet", "db").uid("new");
+    let successor = pod("db-1").owned_by("apps/v1", "StatefulSet", "db").uid("new");
     world.apply(Kind::Pods, &successor, at(7));
     assert_eq!(
-        words(&decided(&world, 7)),
+        describe(&decide_at(&world, 7)),
         ["at 7: 3 of 3 healthy, 2 wanted, 1 allowed, SufficientPods, over: db-1"]
     );
 }
@@ -299,17 +318,17 @@ fn w_dc6_an_entry_is_about_the_pod_that_had_the_name_when_it_appeared() {
 #[test]
 fn bug_an_entry_was_bound_to_a_pod_that_was_ending_already() {
     let world = guarded();
-    world.apply(Kind::Pods, &pod("db-1").owned("apps/v1", "StatefulSet", "db").terminating(), at(3));
-    world.apply(Kind::Budgets, &let_through("db-1"), at(5));
+    world.apply(Kind::Pods, &pod("db-1").owned_by("apps/v1", "StatefulSet", "db").terminating(), at(3));
+    world.apply(Kind::Budgets, &evicted("db-1"), at(5));
     world.remove(Kind::Pods, "uid-db-1", at(6));
-    let successor = pod("db-1").owned("apps/v1", "StatefulSet", "db").uid("new");
+    let successor = pod("db-1").owned_by("apps/v1", "StatefulSet", "db").uid("new");
     world.apply(
         Kind::Pods,
         &successor.set("/metadata/creationTimestamp", json!("2026-01-01T00:09:00Z")),
         at(7),
     );
     assert_eq!(
-        words(&decided(&world, 7)),
+        describe(&decide_at(&world, 7)),
         ["at 7: 2 of 3 healthy, 2 wanted, 0 allowed, InsufficientPods, as before"]
     );
 }
@@ -317,10 +336,10 @@ fn bug_an_entry_was_bound_to_a_pod_that_was_ending_already() {
 #[test]
 fn an_entry_that_came_to_nothing_is_dropped_after_two_minutes_and_told() {
     let world = guarded();
-    world.apply(Kind::Budgets, &let_through("db-1"), at(5));
-    assert!(decided(&world, 5).recheck_at.is_some_and(|again| again > at(125) && again < at(126)));
-    let late = decided(&world, 126);
-    assert_eq!(words(&late), ["at 7: 3 of 3 healthy, 2 wanted, 1 allowed, SufficientPods, over: db-1"]);
+    world.apply(Kind::Budgets, &evicted("db-1"), at(5));
+    assert!(decide_at(&world, 5).requeue_at.is_some_and(|again| again > at(125) && again < at(126)));
+    let late = decide_at(&world, 126);
+    assert_eq!(describe(&late), ["at 7: 3 of 3 healthy, 2 wanted, 1 allowed, SufficientPods, over: db-1"]);
     assert!(matches!(&late.holds[..], [(Subject::Pod(pod), hold)]
         if &*pod.name == "db-1" && hold.reason() == "EvictionNotCompleted"));
 }
@@ -341,16 +360,16 @@ fn what_is_wrong_with_a_budget_is_told() {
     ];
     for (sentence, spec, holds) in cases {
         world.apply(Kind::Budgets, &budget(&spec), at(0));
-        assert_eq!(held(&decided(&world, 1)), holds, "{sentence}");
+        assert_eq!(held(&decide_at(&world, 1)), holds, "{sentence}");
     }
     world.remove(Kind::Pods, "uid-db-2", at(1));
     world.apply(Kind::Budgets, &budget(&json!({ "minAvailable": 2 })), at(0));
-    assert!(held(&decided(&world, 1)).is_empty(), "a pod that is missing now is no reason to say never");
+    assert!(held(&decide_at(&world, 1)).is_empty(), "a pod that is missing now is no reason to say never");
     bare("naked");
     world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
-    assert_eq!(held(&decided(&world, 1)), ["UnmanagedPods"]);
+    assert_eq!(held(&decide_at(&world, 1)), ["UnmanagedPods"]);
     world.apply(Kind::Budgets, &budget(&json!({ "minAvailable": 1 })), at(0));
-    assert!(held(&decided(&world, 1)).is_empty(), "a whole number counts naked pods");
+    assert!(held(&decide_at(&world, 1)).is_empty(), "a whole number counts naked pods");
 }
 
 #[test]
@@ -398,13 +417,13 @@ fn attack_of_budgets_that_all_choose_all_pods_each_is_decided_by_its_own_pods_al
 fn attack_a_pod_with_more_labels_than_are_kept_counts_in_no_budget_and_is_named() {
     let world = guarded();
     world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
-    let before = words(&decided(&world, 1));
+    let before = describe(&decide_at(&world, 1));
     let mut labels: serde_json::Map<_, _> =
         (0..200).map(|number| (format!("l{number}"), json!(""))).collect();
     labels.insert("app".to_owned(), json!("db"));
     world.apply(Kind::Pods, &pod("fat").set("/metadata/labels", json!(labels)), at(0));
-    let decision = decided(&world, 1);
-    assert_eq!((held(&decision), words(&decision)), (vec!["TooManyLabels"], before));
+    let decision = decide_at(&world, 1);
+    assert_eq!((held(&decision), describe(&decision)), (vec!["TooManyLabels"], before));
     assert!(decision.holds[0].1.to_string().ends_with(": fat"));
 }
 
@@ -420,14 +439,14 @@ fn about_to_end(reason: &str) -> Obj {
 fn a_condition_that_did_not_come_true_is_taken_back() {
     let world = World::listed();
     let decided = |seconds| {
-        world.hear(at(seconds));
+        world.confirm_all(at(seconds));
         decide(&Key::StalePod(uid("uid-p")), &world.read().view(), at(seconds), &CONFIG)
     };
     world.apply(Kind::Pods, &about_to_end("EvictionByEvictionAPI"), at(10));
-    assert_eq!(decided(11), Decision::default().and_recheck_at(at(130)));
+    assert_eq!(decided(11), Decision::default().and_requeue_at(at(130)));
     let noise = about_to_end("EvictionByEvictionAPI").rv(11);
     world.apply(Kind::Pods, &noise, at(100));
-    assert_eq!(words(&decided(130)), ["ns/p at 11 of generation 4 is not disrupted"]);
+    assert_eq!(describe(&decided(130)), ["ns/p at 11 of generation 4 is not disrupted"]);
     let untouched = [
         ("the kubelet's own word", about_to_end("TerminationByKubelet")),
         ("it ends", about_to_end("X").terminating()),
@@ -443,7 +462,7 @@ fn a_condition_that_did_not_come_true_is_taken_back() {
 fn nothing_is_decided_from_what_may_be_old() {
     let world = guarded();
     let decision = decide(&Key::Budget(uid("uid-b")), &world.read().view(), at(151), &CONFIG);
-    assert_eq!((words(&decision).len(), held(&decision)), (0, vec!["Stale"]));
+    assert_eq!((describe(&decision).len(), held(&decision)), (0, vec!["Stale"]));
 }
 
 #[test]
@@ -458,8 +477,8 @@ fn fields_that_cannot_be_read_are_named() {
     ];
     for (spec, says) in cases {
         world.apply(Kind::Budgets, &budget(&spec), at(0));
-        let decision = decided(&world, 1);
-        assert_eq!(words(&decision), ["at 7: 0 of 0 healthy, 0 wanted, 0 allowed, SyncFailed"]);
+        let decision = decide_at(&world, 1);
+        assert_eq!(describe(&decision), ["at 7: 0 of 0 healthy, 0 wanted, 0 allowed, SyncFailed"]);
         let said = decision.holds[0].1.to_string();
         assert!(said.contains(says), "{said}");
     }
@@ -469,13 +488,16 @@ fn fields_that_cannot_be_read_are_named() {
 #[test]
 fn an_owner_reference_with_a_foreign_uid_has_an_answer_of_its_own() {
     let world = World::listed();
-    world.apply(Kind::Pods, &pod("p").owned("example.com/v1", "Db", "own"), at(0));
-    let other = pod("q").owned("example.com/v1", "Phantom", "own").within("elsewhere");
+    world.apply(Kind::Pods, &pod("p").owned_by("example.com/v1", "Db", "own"), at(0));
+    let other = pod("q").owned_by("example.com/v1", "Phantom", "own").in_namespace("elsewhere");
     world.apply(Kind::Pods, &other, at(0));
     world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
-    world.scale("uid-p", Ok(Scale::Replicas(3)), at(1));
-    world.scale("uid-q", Err("there is no kind Phantom"), at(1));
-    assert_eq!(words(&decided(&world, 1)), ["at 7: 1 of 3 healthy, 2 wanted, 0 allowed, InsufficientPods"]);
+    world.set_scale("uid-p", Ok(Scale::Replicas(3)), at(1));
+    world.set_scale("uid-q", Err("there is no kind Phantom"), at(1));
+    assert_eq!(
+        describe(&decide_at(&world, 1)),
+        ["at 7: 1 of 3 healthy, 2 wanted, 0 allowed, InsufficientPods"]
+    );
 }
 
 /// The one that the decision was made for must be there: a budget that went wants nothing.
@@ -483,7 +505,7 @@ fn an_owner_reference_with_a_foreign_uid_has_an_answer_of_its_own() {
 fn a_budget_that_went_wants_nothing() {
     let world = guarded();
     world.remove(Kind::Budgets, "uid-b", at(1));
-    assert_eq!(decided(&world, 1), Decision::default());
+    assert_eq!(decide_at(&world, 1), Decision::default());
     assert_eq!(world.read().view().pods_of_budget(&uid("uid-b")).count(), 0);
     assert!(world.read().view().budget(&uid("uid-b")).is_none());
 }

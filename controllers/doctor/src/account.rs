@@ -1,15 +1,15 @@
 //! Under which account pod-safety runs, and whether its admission policies let that account write.
 
 use jiff::Timestamp;
-use pod_safety_process::account::{Leader, Named};
-use pod_safety_shared::authority::Right;
+use pod_safety_process::account::{LeaderSettings, PolicyAccount};
+use pod_safety_shared::authority::AccessRight;
 use serde_json::Value;
 
-use super::{Health, Symptom, fine, found, not_checked, shown};
+use super::{Health, Symptom, healthy, join_first, not_checked, symptom};
 
 /// Who holds the Lease of the leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Leads {
+pub struct Leader {
     /// The process.
     pub holder: String,
     /// As whom the API server knows it; none: it does not say.
@@ -18,11 +18,11 @@ pub struct Leads {
     pub since: Option<Timestamp>,
 }
 
-impl Leads {
+impl Leader {
     /// By a Lease that is held.
-    pub fn of(lease: &Value) -> Option<Self> {
+    pub fn from_lease(lease: &Value) -> Option<Self> {
         let holder = lease["spec"]["holderIdentity"].as_str().filter(|holder| !holder.is_empty())?;
-        let user = Leader::of(lease).map(|leader| leader.user);
+        let user = LeaderSettings::from_lease(lease).map(|leader| leader.user);
         let since = lease["spec"]["acquireTime"].as_str().and_then(|at| at.parse().ok());
         Some(Self { holder: holder.to_owned(), user, since })
     }
@@ -32,23 +32,23 @@ impl Leads {
 #[derive(Clone, Copy, Debug)]
 pub struct Accounts<'a> {
     /// Whom the admission policies name; none: they could not be read.
-    pub named: Option<&'a [Named]>,
+    pub named: Option<&'a [PolicyAccount]>,
     /// Who leads; none: nobody, or the Lease could not be read.
-    pub leads: Option<&'a Leads>,
+    pub leader: Option<&'a Leader>,
     /// The ServiceAccount of the pods of pod-safety; none: there are none.
-    pub of_pods: Option<&'a str>,
+    pub pod_account: Option<&'a str>,
 }
 
 impl Accounts<'_> {
     /// Under which account it runs; none: that is not known.
     pub fn runs_as(&self) -> Option<&str> {
-        self.leads.and_then(|leads| leads.user.as_deref()).or(self.of_pods)
+        self.leader.and_then(|leads| leads.user.as_deref()).or(self.pod_account)
     }
 
     /// The policies that deny what the leader writes, in a sentence.
-    pub fn denied(&self) -> Option<String> {
-        let leads = self.leads?;
-        let denied = Denied::of(self.named?, leads.user.as_deref()?)?;
+    pub fn describe_denied(&self) -> Option<String> {
+        let leads = self.leader?;
+        let denied = Denied::find(self.named?, leads.user.as_deref()?)?;
         let Denied { user, account, policies } = denied;
         Some(format!(
             "the leader {} runs as {user}, and of the admission policies {policies} only {account} may write what fencing writes",
@@ -62,19 +62,19 @@ impl Accounts<'_> {
         let Some(named) = self.named else {
             return Some(not_checked(CHECK, "the admission policies could not be listed"));
         };
-        let leads = self.leads?;
+        let leads = self.leader?;
         let first = named.first()?;
         let Some(user) = &leads.user else {
             let why = format!("the leader {} does not say under which account it runs", leads.holder);
             return Some(not_checked(CHECK, &why));
         };
-        let Some(what) = self.denied() else {
-            return Some(fine(
+        let Some(what) = self.describe_denied() else {
+            return Some(healthy(
                 CHECK,
                 format!("the leader runs as {user}, the account of the admission policies"),
             ));
         };
-        Some(found(
+        Some(symptom(
             CHECK,
             Health::Problem,
             what,
@@ -92,8 +92,8 @@ struct Denied<'a> {
 }
 
 impl<'a> Denied<'a> {
-    fn of(named: &'a [Named], user: &'a str) -> Option<Self> {
-        let others: Vec<&Named> = named.iter().filter(|one| one.account != user).collect();
+    fn find(named: &'a [PolicyAccount], user: &'a str) -> Option<Self> {
+        let others: Vec<&PolicyAccount> = named.iter().filter(|one| one.account != user).collect();
         let account = &others.first()?.account;
         let policies: Vec<&str> = others.iter().map(|one| one.policy.as_str()).collect();
         Some(Self { user, account, policies: policies.join(" and ") })
@@ -101,23 +101,23 @@ impl<'a> Denied<'a> {
 }
 
 /// Which rights the account lacks that pod-safety runs as; `runs`: a process with it was found.
-pub fn rights(account: &str, runs: bool, asked: usize, lacking: &[Right]) -> Symptom {
+pub fn check_rights(account: &str, runs: bool, queried: usize, lacking: &[AccessRight]) -> Symptom {
     const CHECK: &str = "RBAC";
     if lacking.is_empty() && !runs {
         let why = format!(
-            "no process of pod-safety was found, so its account is not known; {account} would have all {asked} rights that it needs"
+            "no process of pod-safety was found, so its account is not known; {account} would have all {queried} rights that it needs"
         );
         return not_checked(CHECK, &why);
     }
     if lacking.is_empty() {
-        return fine(CHECK, format!("{account} has all {asked} rights that it needs"));
+        return healthy(CHECK, format!("{account} has all {queried} rights that it needs"));
     }
     let names: Vec<String> = lacking.iter().map(ToString::to_string).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    found(
+    symptom(
         CHECK,
         Health::Problem,
-        format!("{account} may not: {}", shown(&names)),
+        format!("{account} may not: {}", join_first(&names)),
         "it cannot decide about objects that it may not read, and cannot do what it may not write",
         "pod-safety manifests | kubectl apply --server-side -f -, or upgrade the chart with rbac.create=true",
     )

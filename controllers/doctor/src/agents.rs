@@ -4,64 +4,64 @@ use pod_safety_shared::api::DeviceDriver;
 use pod_safety_shared::cache::View;
 use serde_json::Value;
 
-use super::{Health, Symptom, fine, found, shown};
+use super::{Health, Symptom, healthy, join_first, symptom};
 
 const CHECK: &str = "FenceAgents";
 
 /// Whether each of our pods has a container that runs fence agents, and it does; nothing where no device needs one.
-pub fn agents(view: &View<'_>, pods: &[Value]) -> Vec<Symptom> {
-    let needs = view
-        .devices()
-        .any(|device| view.fences_from(&device.namespace) && device.spec.driver == DeviceDriver::Agent);
+pub fn check_agents(view: &View<'_>, pods: &[Value]) -> Vec<Symptom> {
+    let needs = view.devices().any(|device| {
+        view.is_fencing_namespace(&device.namespace) && device.spec.driver == DeviceDriver::Agent
+    });
     if !needs || pods.is_empty() {
         return Vec::new();
     }
     let (mut without, mut silent) = (Vec::new(), Vec::new());
     for pod in pods {
         let name = pod["metadata"]["name"].as_str().unwrap_or_default();
-        match container(pod) {
+        match agent_container(pod) {
             None => without.push(name),
-            Some(container) if !runs(pod, container) => silent.push(name),
+            Some(container) if !is_running(pod, container) => silent.push(name),
             Some(_) => {}
         }
     }
     if without.is_empty() && silent.is_empty() {
-        return vec![fine(CHECK, "they run in a container of their own")];
+        return vec![healthy(CHECK, "they run in a container of their own")];
     }
     let mut all = Vec::new();
     for (health, names, (word, why, remedy)) in
         [(Health::Problem, silent, DOWN), (Health::Problem, without, BESIDE_THE_TOKEN)]
     {
         if !names.is_empty() {
-            all.push(found(CHECK, health, format!("{word}: {}", shown(&names)), why, remedy));
+            all.push(symptom(CHECK, health, format!("{word}: {}", join_first(&names)), why, remedy));
         }
     }
     all
 }
 
 /// The name of the container that runs agents.
-fn container(pod: &Value) -> Option<&str> {
+fn agent_container(pod: &Value) -> Option<&str> {
     let all = |field: &str| pod["spec"][field].as_array().into_iter().flatten();
     let mut containers = all("initContainers").chain(all("containers"));
     let runs = containers.find(|one| one["args"][0] == "fence-agents")?;
     runs["name"].as_str()
 }
 
-fn runs(pod: &Value, container: &str) -> bool {
+fn is_running(pod: &Value, container: &str) -> bool {
     let all = |field: &str| pod["status"][field].as_array().into_iter().flatten();
     let mut statuses = all("initContainerStatuses").chain(all("containerStatuses"));
     statuses.any(|one| one["name"] == container && one["state"]["running"].is_object())
 }
 
 /// What is wrong, what follows, and the way out.
-type Words = (&'static str, &'static str, &'static str);
+type Advice = (&'static str, &'static str, &'static str);
 
-const DOWN: Words = (
+const DOWN: Advice = (
     "the container that runs fence agents is not running in",
     "no node can be fenced by a fence agent meanwhile",
     "kubectl describe pod shows why it does not run",
 );
-const BESIDE_THE_TOKEN: Words = (
+const BESIDE_THE_TOKEN: Advice = (
     "FenceDevices have the driver Agent, and no container runs fence agents in",
     "they cannot run, or they run beside the controllers, where they can read the ServiceAccount's token",
     concat!(

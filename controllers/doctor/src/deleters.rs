@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Health, Installation, Symptom, fine, found};
+use super::{Health, Installation, Symptom, healthy, symptom};
 
 /// A component that the chart knows.
 #[derive(Clone, Debug, Deserialize)]
@@ -41,32 +41,32 @@ pub(super) enum Gate {
 
 impl Gate {
     /// By our policies and their bindings.
-    pub(super) fn of(policies: &[Value], bindings: &[Value]) -> Self {
-        match Ruling::of(policies, bindings, "node") {
+    pub(super) fn from_policies(policies: &[Value], bindings: &[Value]) -> Self {
+        match PolicyRules::from_policies(policies, bindings, "node") {
             None => Self::Absent,
-            Some(Ruling { deleters, exempt, denies, .. }) => Self::Present { deleters, exempt, denies },
+            Some(PolicyRules { deleters, exempt, denies, .. }) => Self::Present { deleters, exempt, denies },
         }
     }
 }
 
 /// One of our policies: whom it lets, and what it does to others.
-pub(super) struct Ruling {
+pub(super) struct PolicyRules {
     exempt: BTreeSet<String>,
     deleters: BTreeSet<String>,
     tainters: BTreeSet<String>,
     pub(super) denies: bool,
 }
 
-impl Ruling {
+impl PolicyRules {
     /// The policy whose name ends so.
-    pub(super) fn of(policies: &[Value], bindings: &[Value], end: &str) -> Option<Self> {
+    pub(super) fn from_policies(policies: &[Value], bindings: &[Value], end: &str) -> Option<Self> {
         let name = |policy: &Value| policy["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let end = format!("-{end}");
         let policy = policies.iter().find(|policy| name(policy).ends_with(&end))?;
         let list = |field: &str, of: &str| {
             let all = policy["spec"][field].as_array().into_iter().flatten();
             let one = all.filter(|one| one["name"] == of).find_map(|one| one["expression"].as_str());
-            one.map(users).unwrap_or_default()
+            one.map(parse_users).unwrap_or_default()
         };
         let is_bound = |binding: &&Value| binding["spec"]["policyName"] == name(policy).as_str();
         let actions = bindings.iter().filter(is_bound).map(|binding| &binding["spec"]["validationActions"]);
@@ -79,13 +79,13 @@ impl Ruling {
     }
 
     /// Whether it lets this user add the taint out-of-service, or do whatever it refuses.
-    pub(super) fn lets(&self, user: &str) -> bool {
+    pub(super) fn allows(&self, user: &str) -> bool {
         self.exempt.contains(user) || self.tainters.contains(user)
     }
 }
 
 /// The list of strings in an expression: it is a JSON list, too.
-fn users(expression: &str) -> BTreeSet<String> {
+fn parse_users(expression: &str) -> BTreeSet<String> {
     let list = expression.find('[').zip(expression.rfind(']'));
     let list = list.and_then(|(first, last)| expression.get(first..=last));
     list.and_then(|list| serde_json::from_str(list).ok()).unwrap_or_default()
@@ -93,7 +93,7 @@ fn users(expression: &str) -> BTreeSet<String> {
 
 /// What was read of a cluster to find components.
 #[derive(Debug, Default)]
-pub struct Seen {
+pub struct ObservedComponents {
     /// Deployments and DaemonSets.
     pub workloads: Vec<Value>,
     /// Leases in kube-system that were renewed a moment ago.
@@ -104,64 +104,65 @@ pub struct Seen {
 
 /// A component that runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Running {
+pub(super) struct RunningComponent {
     component: String,
     /// None: it runs outside the cluster.
     user: Option<String>,
 }
 
 /// Which components run, and as whom.
-pub(super) fn running(known: &[Component], seen: &Seen) -> Vec<Running> {
+pub(super) fn find_running(components: &[Component], seen: &ObservedComponents) -> Vec<RunningComponent> {
     let mut all = Vec::new();
-    for component in known {
-        let is_one = |workload: &&Value| is_of(workload, &component.names);
-        let users: BTreeSet<String> = seen.workloads.iter().filter(is_one).map(user_of).collect();
+    for component in components {
+        let is_one = |workload: &&Value| matches_component(workload, &component.names);
+        let users: BTreeSet<String> = seen.workloads.iter().filter(is_one).map(user_for).collect();
         let name = || component.name.clone();
         let has_mark =
             |mark: &String| seen.nodes.iter().any(|node| node["metadata"]["annotations"].get(mark).is_some());
         let is_elsewhere = component.lease.as_ref().is_some_and(|lease| seen.leases.contains(lease))
             || component.nodes.as_ref().is_some_and(has_mark);
         if users.is_empty() && is_elsewhere {
-            all.push(Running { component: name(), user: None });
+            all.push(RunningComponent { component: name(), user: None });
         }
-        all.extend(users.into_iter().map(|user| Running { component: name(), user: Some(user) }));
+        all.extend(users.into_iter().map(|user| RunningComponent { component: name(), user: Some(user) }));
     }
     all
 }
 
-pub(super) fn containers(workload: &Value) -> impl Iterator<Item = &Value> {
+pub(super) fn containers_of(workload: &Value) -> impl Iterator<Item = &Value> {
     workload["spec"]["template"]["spec"]["containers"].as_array().into_iter().flatten()
 }
 
-pub(super) fn is_of(workload: &Value, names: &[impl AsRef<str>]) -> bool {
+pub(super) fn matches_component(workload: &Value, names: &[impl AsRef<str>]) -> bool {
     let image = |container: &Value| {
         let image = container["image"].as_str().unwrap_or_default();
         image.split('@').next().unwrap_or_default().split('/').map(str::to_owned).collect::<Vec<_>>()
     };
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let mut words = vec![text(&workload["metadata"]["name"])];
-    for container in containers(workload) {
-        words.push(text(&container["name"]));
+    let mut candidates = vec![text(&workload["metadata"]["name"])];
+    for container in containers_of(workload) {
+        candidates.push(text(&container["name"]));
         // Without the tag.
-        words.extend(image(container).iter().filter_map(|part| part.split(':').next()).map(str::to_owned));
+        candidates
+            .extend(image(container).iter().filter_map(|part| part.split(':').next()).map(str::to_owned));
     }
     let is_it = |word: &String| {
         let rest = names.iter().filter_map(|name| word.strip_suffix(name.as_ref()));
         rest.into_iter().any(|rest| rest.is_empty() || rest.ends_with('-'))
     };
-    workload["spec"]["replicas"] != 0 && words.iter().any(is_it)
+    workload["spec"]["replicas"] != 0 && candidates.iter().any(is_it)
 }
 
 /// As whom it deletes Nodes. A cloud controller manager may take the account of the controller for it.
-pub(super) fn user_of(workload: &Value) -> String {
+pub(super) fn user_for(workload: &Value) -> String {
     const OWN_ACCOUNTS: &str = "--use-service-account-credentials";
-    let words = |container: &'_ Value| -> Vec<String> {
+    let arguments = |container: &'_ Value| -> Vec<String> {
         let texts = |field: &str| container[field].as_array().cloned().unwrap_or_default();
         let all = texts("command").into_iter().chain(texts("args"));
         all.filter_map(|word| word.as_str().map(str::to_owned)).collect()
     };
     let has_own = |word: &String| word.starts_with(OWN_ACCOUNTS) && !word.ends_with("=false");
-    if containers(workload).flat_map(words).any(|word| has_own(&word)) {
+    if containers_of(workload).flat_map(arguments).any(|word| has_own(&word)) {
         return "system:serviceaccount:kube-system:node-controller".to_owned();
     }
     let namespace = workload["metadata"]["namespace"].as_str().unwrap_or_default();
@@ -170,37 +171,37 @@ pub(super) fn user_of(workload: &Value) -> String {
 }
 
 /// Whether each component that runs may delete Nodes that do not report.
-pub(super) fn deleters(
-    known: &[Component],
+pub(super) fn check_deleters(
+    components: &[Component],
     gate: &Gate,
-    running: &[Running],
+    running: &[RunningComponent],
     installation: &Installation,
 ) -> Symptom {
     const CHECK: &str = "NodeDeleters";
     const WHY: &str = "Nodes of machines that are gone stay, and so do their pods";
     let Gate::Present { deleters, exempt, denies } = gate else {
-        return fine(CHECK, "no policy limits who deletes Nodes");
+        return healthy(CHECK, "no policy limits who deletes Nodes");
     };
     let may = |user: &String| deleters.contains(user) || exempt.contains(user);
-    let of = |one: &Running| known.iter().find(|component| component.name == one.component);
-    let (allowed, missing): (Vec<&Running>, Vec<&Running>) =
+    let of = |one: &RunningComponent| components.iter().find(|component| component.name == one.component);
+    let (allowed, missing): (Vec<&RunningComponent>, Vec<&RunningComponent>) =
         running.iter().partition(|one| match &one.user {
             Some(user) => may(user),
             None => of(one).is_some_and(|component| component.users.iter().all(may)),
         });
-    let words = |all: &[&Running]| {
-        let word = |one: &&Running| match &one.user {
+    let describe_all = |all: &[&RunningComponent]| {
+        let describe = |one: &&RunningComponent| match &one.user {
             Some(user) => format!("{} ({user})", one.component),
             None => format!("{} (outside this cluster, or its workload was not found)", one.component),
         };
-        all.iter().map(word).collect::<Vec<_>>().join(", ")
+        all.iter().map(describe).collect::<Vec<_>>().join(", ")
     };
     if missing.is_empty() {
-        return fine(
+        return healthy(
             CHECK,
             match allowed.is_empty() {
                 true => "no component that deletes Nodes was found".to_owned(),
-                false => format!("may delete Nodes that do not report: {}", words(&allowed)),
+                false => format!("may delete Nodes that do not report: {}", describe_all(&allowed)),
             },
         );
     }
@@ -209,14 +210,18 @@ pub(super) fn deleters(
     } else {
         (Health::Attention, "with admissionPolicies.action=Deny, ")
     };
-    let what = format!("{when}may not delete Nodes that do not report: {}", words(&missing));
-    let value = value(known, deleters, &missing).join(",").replace('\'', r"'\''");
-    let remedy = installation.set(&format!("'admissionPolicies.nodeDeleters={{{value}}}'"));
-    found(CHECK, health, what, WHY, remedy)
+    let what = format!("{when}may not delete Nodes that do not report: {}", describe_all(&missing));
+    let value = chart_values(components, deleters, &missing).join(",").replace('\'', r"'\''");
+    let remedy = installation.helm_command(&format!("'admissionPolicies.nodeDeleters={{{value}}}'"));
+    symptom(CHECK, health, what, WHY, remedy)
 }
 
 /// `admissionPolicies.nodeDeleters` with those that are missing: components by name where that says it.
-fn value(known: &[Component], deleters: &BTreeSet<String>, missing: &[&Running]) -> Vec<String> {
+fn chart_values(
+    known_components: &[Component],
+    deleters: &BTreeSet<String>,
+    missing: &[&RunningComponent],
+) -> Vec<String> {
     let named = |component: &&Component| {
         let is_usual = |user: &String| component.users.contains(user);
         component.users.iter().all(|user| deleters.contains(user))
@@ -224,7 +229,7 @@ fn value(known: &[Component], deleters: &BTreeSet<String>, missing: &[&Running])
                 .iter()
                 .any(|one| one.component == component.name && one.user.as_ref().is_none_or(is_usual))
     };
-    let components: Vec<&Component> = known.iter().filter(named).collect();
+    let components: Vec<&Component> = known_components.iter().filter(named).collect();
     let is_named = |user: &&String| components.iter().any(|component| component.users.contains(user));
     let others = deleters.iter().chain(missing.iter().filter_map(|one| one.user.as_ref()));
     let others: BTreeSet<&String> = others.filter(|user| !is_named(user)).collect();
@@ -238,7 +243,7 @@ mod tests {
 
     use super::*;
 
-    fn known() -> Vec<Component> {
+    fn known_components() -> Vec<Component> {
         let component = |name: &str, users: &[&str], lease: &str| json!({ "name": name, "users": users, "names": [name], "lease": lease });
         let of = "system:serviceaccount:kube-system:";
         let ccm = [format!("{of}node-controller"), format!("{of}cloud-controller-manager")];
@@ -263,7 +268,7 @@ mod tests {
         } });
         let other = json!({ "metadata": { "name": "ps-fence" }, "spec": {} });
         let binding = |policy: &str, action: &str| json!({ "spec": { "policyName": policy, "validationActions": [action, "Audit"] } });
-        Gate::of(&[other, policy], &[binding("ps-fence", "Deny"), binding("ps-node", action)])
+        Gate::from_policies(&[other, policy], &[binding("ps-fence", "Deny"), binding("ps-node", action)])
     }
 
     #[test]
@@ -298,33 +303,42 @@ mod tests {
             ("karpenter-dashboard", "x/karpenter-dashboard:v1", none, ""),
             ("azure-cloud-node-manager", "mcr.microsoft.com/azure-cloud-node-manager", none, ""),
         ] {
-            let seen = Seen { workloads: vec![workload("ns", name, image, "sa", args)], ..Seen::default() };
+            let seen = ObservedComponents {
+                workloads: vec![workload("ns", name, image, "sa", args)],
+                ..ObservedComponents::default()
+            };
             let users: Vec<String> =
-                running(&known(), &seen).into_iter().filter_map(|one| one.user).collect();
+                find_running(&known_components(), &seen).into_iter().filter_map(|one| one.user).collect();
             assert_eq!(users.join(","), found, "{name} {image} {args:?}");
         }
         let mut stopped = workload("ns", "karpenter", "i", "sa", &[]);
         stopped["spec"]["replicas"] = json!(0);
-        assert!(running(&known(), &Seen { workloads: vec![stopped], ..Seen::default() }).is_empty());
+        assert!(
+            find_running(
+                &known_components(),
+                &ObservedComponents { workloads: vec![stopped], ..ObservedComponents::default() }
+            )
+            .is_empty()
+        );
     }
 
     #[test]
     fn a_component_outside_the_cluster_is_found_by_its_lease_or_by_what_it_writes_on_nodes() {
-        let seen = Seen {
+        let seen = ObservedComponents {
             leases: BTreeSet::from(["cloud-controller-manager".to_owned()]),
             nodes: vec![json!({ "metadata": { "annotations": { "cluster.x-k8s.io/machine": "m" } } })],
-            ..Seen::default()
+            ..ObservedComponents::default()
         };
-        let found = running(&known(), &seen);
-        let names: Vec<&str> = found.iter().map(|one| one.component.as_str()).collect();
+        let components = find_running(&known_components(), &seen);
+        let names: Vec<&str> = components.iter().map(|one| one.component.as_str()).collect();
         assert_eq!(names, ["cloud-controller-manager", "cluster-api"]);
-        assert!(found.iter().all(|one| one.user.is_none()));
+        assert!(components.iter().all(|one| one.user.is_none()));
     }
 
     /// `action=Deny` left the Nodes of machines that were gone, and nothing said which user had to be listed.
     #[test]
     fn bug_a_component_that_the_policy_denies_is_named_with_the_value_to_set() {
-        let of = |component: &str, user: Option<&str>| Running {
+        let of = |component: &str, user: Option<&str>| RunningComponent {
             component: component.to_owned(),
             user: user.map(str::to_owned),
         };
@@ -333,7 +347,8 @@ mod tests {
             "system:serviceaccount:kube-system:cloud-controller-manager",
         );
         let installation = Installation::default();
-        let set = |value: &str| installation.set(&format!("'admissionPolicies.nodeDeleters={{{value}}}'"));
+        let set =
+            |value: &str| installation.helm_command(&format!("'admissionPolicies.nodeDeleters={{{value}}}'"));
         for (gate, running, health, remedy) in [
             (policy(&[], &[], "Deny"), vec![], Health::Fine, String::new()),
             (Gate::Absent, vec![of("karpenter", Some("u:a"))], Health::Fine, String::new()),
@@ -368,7 +383,7 @@ mod tests {
             ),
             (policy(&[], &[], "Warn"), vec![of("karpenter", Some("u:a"))], Health::Attention, set("u:a")),
         ] {
-            let symptom = deleters(&known(), &gate, &running, &installation);
+            let symptom = check_deleters(&known_components(), &gate, &running, &installation);
             assert_eq!(
                 (symptom.health, symptom.remedy.as_str()),
                 (health, remedy.as_str()),

@@ -3,48 +3,48 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use pod_safety_explain::{Paused, plural};
+use pod_safety_explain::{Paused, pluralize};
 use pod_safety_shared::api::{DeviceDriver, DeviceRef, DeviceState, FenceDeviceSpec, Power};
 use pod_safety_shared::cache::View;
-use pod_safety_shared::model::{Device, Kind, Node};
+use pod_safety_shared::model::{FenceDeviceObject, Kind, Node};
 
-use super::{Health, Symptom, fine, found, not_checked, shown};
+use super::{Health, Symptom, healthy, join_first, not_checked, symptom};
 
 /// Whether devices answer and are trusted, and whether a policy uses them. `unread`: the kinds that could not be read.
-pub fn devices(view: &View<'_>, unread: &[Kind], paused: &[Paused], wall: Timestamp) -> Vec<Symptom> {
+pub fn check_devices(view: &View<'_>, unread: &[Kind], paused: &[Paused], wall: Timestamp) -> Vec<Symptom> {
     let mut all = if unread.contains(&Kind::FenceDevices) {
         vec![not_checked("FenceDevices", "FenceDevices could not be listed")]
     } else {
-        [answers(view), cautions(view)].concat()
+        [check_answers(view), check_settings(view)].concat()
     };
-    all.extend(policies(view, unread, paused, wall));
+    all.extend(check_policies(view, unread, paused, wall));
     all
 }
 
-fn named(device: &Device) -> String {
+fn device_name(device: &FenceDeviceObject) -> String {
     format!("{}/{}", device.namespace, device.name)
 }
 
 /// What each device said when it was last asked.
-fn answers(view: &View<'_>) -> Vec<Symptom> {
+fn check_answers(view: &View<'_>) -> Vec<Symptom> {
     let mut all = Vec::new();
-    let (mut silent, mut unpromised) = (Vec::new(), Vec::new());
+    let (mut not_answering, mut unpromised) = (Vec::new(), Vec::new());
     let (mut unwell, mut distrusted, mut unasked) = (Vec::new(), Vec::new(), Vec::new());
-    let (ours, elsewhere): (Vec<_>, Vec<_>) =
-        view.devices().partition(|device| view.fences_from(&device.namespace));
-    for device in &ours {
-        let name = named(device);
+    let (fenced_from, elsewhere): (Vec<_>, Vec<_>) =
+        view.devices().partition(|device| view.is_fencing_namespace(&device.namespace));
+    for device in &fenced_from {
+        let name = device_name(device);
         let unknown = device.status.targets.iter().filter(|target| target.power == Power::Unknown);
         let unknown: Vec<_> = unknown
             .map(|target| {
-                let said = if target.message.is_empty() { "no answer" } else { &target.message };
-                format!("{name} for {}: {said}", target.node)
+                let message = if target.message.is_empty() { "no answer" } else { &target.message };
+                format!("{name} for {}: {message}", target.node)
             })
             .collect();
         let answers = unknown.is_empty();
         match device.spec.driver {
             DeviceDriver::WatchdogLease => unpromised.extend(unknown),
-            _ => silent.extend(unknown),
+            _ => not_answering.extend(unknown),
         }
         match device.state() {
             DeviceState::Unseen => unasked.push(name),
@@ -53,53 +53,53 @@ fn answers(view: &View<'_>) -> Vec<Symptom> {
             DeviceState::NotReady | DeviceState::Ready => {}
         }
     }
-    let elsewhere = elsewhere.into_iter().map(named).collect();
+    let elsewhere = elsewhere.into_iter().map(device_name).collect();
     for (health, names, (word, why, remedy)) in [
-        (Health::Problem, unwell, UNWELL),
-        (Health::Problem, distrusted, DISTRUSTED),
-        (Health::Problem, silent, SILENT),
-        (Health::Problem, unpromised, UNPROMISED),
-        (Health::Unknown, unasked, UNASKED),
-        (Health::Attention, elsewhere, ELSEWHERE),
+        (Health::Problem, unwell, NOT_READY),
+        (Health::Problem, distrusted, NOT_TRUSTED),
+        (Health::Problem, not_answering, NOT_ANSWERING),
+        (Health::Problem, unpromised, NO_VALID_PROMISE),
+        (Health::Unknown, unasked, NEVER_CHECKED),
+        (Health::Attention, elsewhere, OUTSIDE_NAMESPACES),
     ] {
         if !names.is_empty() {
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            all.push(found("FenceDevices", health, format!("{word}: {}", shown(&names)), why, remedy));
+            all.push(symptom("FenceDevices", health, format!("{word}: {}", join_first(&names)), why, remedy));
         }
     }
-    if all.is_empty() && !ours.is_empty() {
-        all.push(fine(
+    if all.is_empty() && !fenced_from.is_empty() {
+        all.push(healthy(
             "FenceDevices",
-            format!("{} answered at the last check, all trusted", plural(ours.len(), "device")),
+            format!("{} answered at the last check, all trusted", pluralize(fenced_from.len(), "device")),
         ));
     }
     all
 }
 
 /// What in the spec of a device makes its word worth less.
-fn cautions(view: &View<'_>) -> Vec<Symptom> {
+fn check_settings(view: &View<'_>) -> Vec<Symptom> {
     let (mut insecure, mut unsure, mut same) = (Vec::new(), Vec::new(), Vec::new());
-    let chooses = |device: &Device| {
-        let labels = view.nodes().filter_map(|node| Some((node, &node.life.as_ref()?.labels)));
-        labels.filter(|(_, labels)| device.spec.node_selector.chooses(labels)).map(|(node, _)| node).collect()
+    let chooses = |device: &FenceDeviceObject| {
+        let labels = view.nodes().filter_map(|node| Some((node, &node.details.as_ref()?.labels)));
+        labels.filter(|(_, labels)| device.spec.node_selector.matches(labels)).map(|(node, _)| node).collect()
     };
-    for device in view.devices().filter(|device| view.fences_from(&device.namespace)) {
+    for device in view.devices().filter(|device| view.is_fencing_namespace(&device.namespace)) {
         let nodes: Vec<_> = chooses(device);
         if accepts_any_certificate(&device.spec) {
-            insecure.push(named(device));
+            insecure.push(device_name(device));
         }
-        if device.spec.driver == DeviceDriver::Redfish && !device.spec.must_say_which_machine() {
-            unsure.push(named(device));
+        if device.spec.driver == DeviceDriver::Redfish && !device.spec.requires_machine_identity() {
+            unsure.push(device_name(device));
         }
-        if nodes.iter().filter(|node| device.spec.is_same_for(&node.name)).count() > 1 {
-            same.push(named(device));
+        if nodes.iter().filter(|node| device.spec.switches_same_machine_for(&node.name)).count() > 1 {
+            same.push(device_name(device));
         }
     }
-    let rows = [(insecure, INSECURE), (unsure, UNSURE), (same, SAME)];
+    let rows = [(insecure, INSECURE), (unsure, BEST_EFFORT_IDENTITY), (same, SHARED_PARAMETERS)];
     let rows = rows.into_iter().filter(|(names, _)| !names.is_empty());
     rows.map(|(names, (word, why, remedy))| {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        found("FenceDevices", Health::Attention, format!("{word}: {}", shown(&names)), why, remedy)
+        symptom("FenceDevices", Health::Attention, format!("{word}: {}", join_first(&names)), why, remedy)
     })
     .collect()
 }
@@ -114,57 +114,57 @@ fn accepts_any_certificate(spec: &FenceDeviceSpec) -> bool {
 }
 
 /// What is wrong, what follows, and the way out.
-type Words = (&'static str, &'static str, &'static str);
+type Advice = (&'static str, &'static str, &'static str);
 
-const UNWELL: Words = (
+const NOT_READY: Advice = (
     "the last check found something wrong",
     "they are still used, and may fail when a node is lost",
     "kubectl describe fencedevice shows what was found",
 );
-const DISTRUSTED: Words = (
+const NOT_TRUSTED: Advice = (
     "not trusted: evidence from it was contradicted",
     "it no longer proves anything",
     page!("runbooks/PodSafetyFenceDeviceNotTrusted.md"),
 );
-const SILENT: Words = (
+const NOT_ANSWERING: Advice = (
     "did not answer at the last check",
     "a node whose device does not answer is not fenced when it is lost",
     page!("runbooks/PodSafetyFenceDeviceSilent.md"),
 );
-const UNPROMISED: Words = (
+const NO_VALID_PROMISE: Advice = (
     "agents of nodes promise nothing that counts",
     "such a node is not released by its watchdog when it is lost",
     concat!(page!("watchdog-lease.md"), " says which promises count"),
 );
-const UNASKED: Words = (
+const NEVER_CHECKED: Advice = (
     "not checked: never contacted since it was created or changed",
     "it is not known whether it can switch anything",
     "pod-safety devices test",
 );
-const ELSEWHERE: Words = (
+const OUTSIDE_NAMESPACES: Advice = (
     "in a namespace that pod-safety does not watch",
     "no node is fenced by it, and it is not checked",
     "add the namespace to --fencing-namespaces (chart: controllers.fencing.namespaces), or delete it",
 );
 
-const INSECURE: Words = (
+const INSECURE: Advice = (
     "every certificate is accepted",
     "a machine that takes the address of the device can report others as off, and receives the login",
     "use spec.parameters.ca instead of insecure, or a driver that verifies instead of ssl_insecure",
 );
-const UNSURE: Words = (
+const BEST_EFFORT_IDENTITY: Advice = (
     "identityCheck is BestEffort",
     "a machine is switched, and its power state is trusted, even if it does not report which machine it is",
     "set identityCheck: Required where pod-safety devices test shows Match",
 );
-const SAME: Words = (
+const SHARED_PARAMETERS: Advice = (
     "the same parameters for several nodes",
     "fencing any of these nodes switches one and the same machine",
     "use nodeParameters, or a template such as {{.Node.Name}}, in spec of the FenceDevice",
 );
 
 /// Policies that name devices which are not there.
-fn dangling(view: &View<'_>) -> Option<Symptom> {
+fn check_missing_devices(view: &View<'_>) -> Option<Symptom> {
     let mut names = Vec::new();
     for policy in view.policies() {
         let devices = policy.spec.levels.iter().flat_map(|level| &level.devices);
@@ -174,10 +174,10 @@ fn dangling(view: &View<'_>) -> Option<Symptom> {
     names.sort();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     (!names.is_empty()).then(|| {
-        found(
+        symptom(
             "FencePolicies",
             Health::Problem,
-            format!("FenceDevices that do not exist: {}", shown(&names)),
+            format!("FenceDevices that do not exist: {}", join_first(&names)),
             "a level with such a device cannot fence a node",
             "create the FenceDevice, or correct its namespace and name in spec.levels of the FencePolicy",
         )
@@ -185,16 +185,16 @@ fn dangling(view: &View<'_>) -> Option<Symptom> {
 }
 
 /// Policies that pause, and nodes that have none.
-fn policies(view: &View<'_>, unread: &[Kind], paused: &[Paused], wall: Timestamp) -> Vec<Symptom> {
+fn check_policies(view: &View<'_>, unread: &[Kind], paused: &[Paused], wall: Timestamp) -> Vec<Symptom> {
     let mut all = Vec::new();
     if !unread.contains(&Kind::FenceDevices) {
-        all.extend(dangling(view));
+        all.extend(check_missing_devices(view));
     }
     for pause in paused {
-        all.push(found(
+        all.push(symptom(
             "FencePolicies",
             Health::Attention,
-            format!("{} is paused: {}", pause.object, pause.words(wall)),
+            format!("{} is paused: {}", pause.object, pause.describe(wall)),
             "it is not fenced until the pause ends, however long that takes",
             if pause.command.is_empty() { "ask the person who set it" } else { &pause.command },
         ));
@@ -204,16 +204,19 @@ fn policies(view: &View<'_>, unread: &[Kind], paused: &[Paused], wall: Timestamp
         return all;
     }
     if !unread.contains(&Kind::FenceDevices) {
-        all.extend(without_use(view));
+        all.extend(check_unused(view));
     }
     let unguarded: Vec<&str> =
         view.nodes().filter(|node| view.policy_of(node.labels()).is_none()).map(|node| &*node.name).collect();
     if unguarded.is_empty() {
-        all.push(fine("FencePolicies", "every node has its FencePolicy"));
+        all.push(healthy("FencePolicies", "every node has its FencePolicy"));
     } else {
-        let what =
-            format!("{} without a FencePolicy: {}", plural(unguarded.len(), "node"), shown(&unguarded));
-        all.push(found(
+        let what = format!(
+            "{} without a FencePolicy: {}",
+            pluralize(unguarded.len(), "node"),
+            join_first(&unguarded)
+        );
+        all.push(symptom(
             "FencePolicies",
             Health::Attention,
             what,
@@ -224,65 +227,65 @@ fn policies(view: &View<'_>, unread: &[Kind], paused: &[Paused], wall: Timestamp
     all
 }
 
-const HOPELESS: Words = (
+const NO_WORKING_LEVEL: Advice = (
     "each level of their FencePolicy has a device that does not work for",
     "nothing fences such a node when it is lost: its pods wait for a person",
     "pod-safety devices test shows what is wrong with each device",
 );
-const UNNAMED: Words = (
+const NOT_IN_POLICY: Advice = (
     "no FencePolicy names",
     "no node is fenced by it",
     "name it in spec.levels of a FencePolicy, or delete it",
 );
-const NODELESS: Words = (
+const WITHOUT_NODES: Advice = (
     "no node is selected by",
     "nothing is fenced by it",
     "correct its spec.nodeSelector or spec.priority: kubectl get nodes --show-labels",
 );
 
 /// What is there and can do nothing: nodes of which no level works, devices that no policy names, policies without a node.
-fn without_use(view: &View<'_>) -> Vec<Symptom> {
+fn check_unused(view: &View<'_>) -> Vec<Symptom> {
     let (mut hopeless, mut used) = (Vec::new(), BTreeSet::new());
     for node in view.nodes() {
         let Some(policy) = view.policy_of(node.labels()) else { continue };
         used.insert(&policy.uid);
-        let works = |device: &DeviceRef| works(view, device, node);
+        let works = |device: &DeviceRef| may_work_for(view, device, node);
         let levels = &policy.spec.levels;
         if !levels.is_empty() && !levels.iter().any(|level| level.devices.iter().all(works)) {
             hopeless.push(node.name.to_string());
         }
     }
-    let named = |device: &Device| {
+    let named = |device: &FenceDeviceObject| {
         let mut levels = view.policies().flat_map(|policy| &policy.spec.levels);
-        levels.any(|level| level.devices.iter().any(|one| is(device, one)))
+        levels.any(|level| level.devices.iter().any(|one| is_named_by(device, one)))
     };
-    let ours = view.devices().filter(|device| view.fences_from(&device.namespace));
-    let unnamed = ours.filter(|device| !named(device)).map(self::named).collect();
+    let fenced_from = view.devices().filter(|device| view.is_fencing_namespace(&device.namespace));
+    let unnamed = fenced_from.filter(|device| !named(device)).map(self::device_name).collect();
     let nodeless = view.policies().filter(|policy| !used.contains(&policy.uid));
     let nodeless = nodeless.filter(|_| view.nodes().next().is_some());
     let nodeless = nodeless.map(|policy| policy.name.to_string()).collect();
     let rows: [(_, _, Vec<String>, _); 3] = [
-        ("FencePolicies", Health::Problem, hopeless, HOPELESS),
-        ("FenceDevices", Health::Attention, unnamed, UNNAMED),
-        ("FencePolicies", Health::Attention, nodeless, NODELESS),
+        ("FencePolicies", Health::Problem, hopeless, NO_WORKING_LEVEL),
+        ("FenceDevices", Health::Attention, unnamed, NOT_IN_POLICY),
+        ("FencePolicies", Health::Attention, nodeless, WITHOUT_NODES),
     ];
     let rows = rows.into_iter().filter(|(_, _, names, _)| !names.is_empty());
     rows.map(|(check, health, names, (word, why, remedy))| {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        found(check, health, format!("{word}: {}", shown(&names)), why, remedy)
+        symptom(check, health, format!("{word}: {}", join_first(&names)), why, remedy)
     })
     .collect()
 }
 
-fn is(device: &Device, named: &DeviceRef) -> bool {
+fn is_named_by(device: &FenceDeviceObject, named: &DeviceRef) -> bool {
     *device.namespace == *named.namespace && *device.name == *named.name
 }
 
 /// Whether a device may work for a node, as far as is known: one that was not checked yet may.
-fn works(view: &View<'_>, named: &DeviceRef, node: &Node) -> bool {
+fn may_work_for(view: &View<'_>, named: &DeviceRef, node: &Node) -> bool {
     let Some(device) = view.device(&named.namespace, &named.name) else { return false };
     let target = device.status.targets.iter().find(|target| *target.node == *node.name);
-    view.fences_from(&device.namespace)
+    view.is_fencing_namespace(&device.namespace)
         && match device.state() {
             DeviceState::NotTrusted => false,
             DeviceState::Unseen => true,
@@ -290,7 +293,7 @@ fn works(view: &View<'_>, named: &DeviceRef, node: &Node) -> bool {
             DeviceState::Ready | DeviceState::NotReady if device.spec.driver == DeviceDriver::Manual => true,
             // A node that has just joined was not checked yet.
             DeviceState::Ready | DeviceState::NotReady => target.map_or_else(
-                || device.spec.node_selector.chooses(node.labels()),
+                || device.spec.node_selector.matches(node.labels()),
                 |target| target.power != Power::Unknown,
             ),
         }

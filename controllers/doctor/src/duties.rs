@@ -5,14 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use pod_safety_explain::plural;
+use pod_safety_explain::pluralize;
 use pod_safety_process::registry::Name;
 use pod_safety_shared::cache::View;
-use pod_safety_shared::drive::Mode;
-use pod_safety_shared::model::{Borne, NOT_READY_TAINT, Node, Pod, Readiness, Taint, UNREACHABLE_TAINT};
+use pod_safety_shared::controller_loop::Mode;
+use pod_safety_shared::model::{
+    NOT_READY_TAINT, Node, Pod, Readiness, Taint, TolerationPeriod, UNREACHABLE_TAINT,
+};
 use serde_json::Value;
 
-use super::{Health, Installation, Leads, Symptom, fine, found, shown};
+use super::{Health, Installation, Leader, Symptom, healthy, join_first, symptom};
 
 /// Controllers of a healthy cluster need seconds.
 const MINUTE: i64 = 60;
@@ -27,7 +29,7 @@ pub struct Duties<'a> {
     /// The mode of pod-safety; none: not known.
     pub mode: Option<Mode>,
     /// Its controllers.
-    pub ours: &'a [Name],
+    pub controllers: &'a [Name],
     /// For what to type.
     pub installation: &'a Installation,
 }
@@ -35,7 +37,7 @@ pub struct Duties<'a> {
 impl Duties<'_> {
     /// What to type so that somebody does it.
     fn remedy(&self, name: Name) -> String {
-        let twin = name.of_kcm().first().copied().unwrap_or_default();
+        let twin = name.kcm_names().first().copied().unwrap_or_default();
         let key = match name {
             Name::PodGc => "podGc",
             Name::Disruption => "disruption",
@@ -46,21 +48,21 @@ impl Duties<'_> {
             Name::Eviction => "eviction",
         };
         match self.mode {
-            Some(Mode::Replace) if self.ours.contains(&name) => format!(
+            Some(Mode::Replace) if self.controllers.contains(&name) => format!(
                 "pod-safety does it in the mode replace. Its log says what keeps it from it: kubectl logs --namespace {} --selector app.kubernetes.io/name=pod-safety --tail=-1",
                 self.installation.namespace()
             ),
-            Some(Mode::Replace) => self.installation.set(&format!("controllers.{key}.enabled=true")),
+            Some(Mode::Replace) => self.installation.helm_command(&format!("controllers.{key}.enabled=true")),
             Some(Mode::Guard | Mode::Observe) | None => format!(
                 "remove -{twin} from --controllers of kube-controller-manager, or have pod-safety do its work: {}",
-                self.installation.set("mode=replace")
+                self.installation.helm_command("mode=replace")
             ),
         }
     }
 }
 
 /// Whether taints of nodes that are Ready again go.
-pub fn node_lifecycle(view: &View<'_>, wall: Timestamp, duties: Duties<'_>) -> Option<Symptom> {
+pub fn check_node_lifecycle(view: &View<'_>, wall: Timestamp, duties: Duties<'_>) -> Option<Symptom> {
     const CHECK: &str = "NodeLifecycle";
     let is_lost = |key: &str| [NOT_READY_TAINT, UNREACHABLE_TAINT].contains(&key);
     let keeps = |node: &&&Node| {
@@ -72,18 +74,20 @@ pub fn node_lifecycle(view: &View<'_>, wall: Timestamp, duties: Duties<'_>) -> O
     let kept: Vec<&str> = ready.iter().filter(keeps).map(|node| &*node.name).collect();
     let all = ready.len();
     if kept.is_empty() {
-        let what =
-            format!("{} checked, none keeps the taint not-ready or unreachable", plural(all, "Ready node"));
-        return (all > 0).then(|| fine(CHECK, what));
+        let what = format!(
+            "{} checked, none keeps the taint not-ready or unreachable",
+            pluralize(all, "Ready node")
+        );
+        return (all > 0).then(|| healthy(CHECK, what));
     }
-    Some(found(
+    Some(symptom(
         CHECK,
         Health::Problem,
         format!(
             "the taint node.kubernetes.io/not-ready or unreachable stays for more than a minute on {} of {}, and no controller removes it: {}",
             kept.len(),
-            plural(all, "Ready node"),
-            shown(&kept)
+            pluralize(all, "Ready node"),
+            join_first(&kept)
         ),
         "no pod is scheduled there that does not tolerate the taint, and nodes that are lost may not be noticed either",
         duties.remedy(Name::NodeLifecycle),
@@ -91,9 +95,9 @@ pub fn node_lifecycle(view: &View<'_>, wall: Timestamp, duties: Duties<'_>) -> O
 }
 
 /// Whether the statuses of PodDisruptionBudgets follow their specs, and who writes them.
-pub fn budget_statuses(
+pub fn check_budget_statuses(
     budgets: &[Value],
-    leads: Option<&Leads>,
+    leader: Option<&Leader>,
     wall: Timestamp,
     duties: Duties<'_>,
 ) -> Vec<Symptom> {
@@ -102,20 +106,20 @@ pub fn budget_statuses(
         let text = |field: &str| one["metadata"][field].as_str().unwrap_or_default().to_owned();
         format!("{}/{}", text("namespace"), text("name"))
     };
-    let behind: Vec<String> = budgets.iter().filter(|one| is_behind(one, wall)).map(name).collect();
+    let behind: Vec<String> = budgets.iter().filter(|one| is_outdated(one, wall)).map(name).collect();
     if !behind.is_empty() {
         let names: Vec<&str> = behind.iter().map(String::as_str).collect();
         let what = format!(
             "no controller wrote the status of {} of {} for more than a minute: {}",
             behind.len(),
-            plural(budgets.len(), "PodDisruptionBudget"),
-            shown(&names)
+            pluralize(budgets.len(), "PodDisruptionBudget"),
+            join_first(&names)
         );
         let why = "the API server denies every eviction that such a PodDisruptionBudget is about: drains do not end";
-        return vec![found(CHECK, Health::Problem, what, why, duties.remedy(Name::Disruption))];
+        return vec![symptom(CHECK, Health::Problem, what, why, duties.remedy(Name::Disruption))];
     }
     let writers = writers(budgets);
-    let since = leads.and_then(|leads| leads.since).filter(|_| does(duties, Name::Disruption));
+    let since = leader.and_then(|leads| leads.since).filter(|_| has_controller(duties, Name::Disruption));
     let rival = writers.iter().find(|(manager, (at, _))| {
         is_kcm(manager) && since.is_some_and(|since| at.as_second() - since.as_second() > MINUTE)
     });
@@ -123,12 +127,12 @@ pub fn budget_statuses(
         let what = format!("{manager} writes statuses too, since pod-safety leads in the mode replace: {of}");
         let remedy =
             "add -disruption-controller to --controllers of kube-controller-manager, or use the mode guard: ";
-        return vec![found(
+        return vec![symptom(
             CHECK,
             Health::Problem,
             what,
             "two controllers that write the same objects undo each other's work",
-            format!("{remedy}{}", duties.installation.set("mode=guard")),
+            format!("{remedy}{}", duties.installation.helm_command("mode=guard")),
         )];
     }
     let by: BTreeSet<&str> = writers.keys().map(String::as_str).collect();
@@ -136,12 +140,13 @@ pub fn budget_statuses(
         true => String::new(),
         false => format!(", by {}", by.into_iter().collect::<Vec<_>>().join(" and ")),
     };
-    let what = format!("{} checked, each has its status{by}", plural(budgets.len(), "PodDisruptionBudget"));
-    if budgets.is_empty() { Vec::new() } else { vec![fine(CHECK, what)] }
+    let what =
+        format!("{} checked, each has its status{by}", pluralize(budgets.len(), "PodDisruptionBudget"));
+    if budgets.is_empty() { Vec::new() } else { vec![healthy(CHECK, what)] }
 }
 
-fn does(duties: Duties<'_>, name: Name) -> bool {
-    duties.mode == Some(Mode::Replace) && duties.ours.contains(&name)
+fn has_controller(duties: Duties<'_>, name: Name) -> bool {
+    duties.mode == Some(Mode::Replace) && duties.controllers.contains(&name)
 }
 
 fn is_kcm(manager: &str) -> bool {
@@ -149,12 +154,12 @@ fn is_kcm(manager: &str) -> bool {
 }
 
 /// Whether a status says nothing of a spec that is older than a minute. A controller that fails says so in a condition.
-fn is_behind(budget: &Value, wall: Timestamp) -> bool {
+fn is_outdated(budget: &Value, wall: Timestamp) -> bool {
     let (metadata, status) = (&budget["metadata"], &budget["status"]);
     let number = |value: &Value| value.as_i64().unwrap_or_default();
     let failed = |condition: &Value| condition["reason"] == "SyncFailed";
     let conditions = status["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let of_spec = entries(budget).filter(|entry| entry["subresource"].is_null());
+    let of_spec = managed_fields(budget).filter(|entry| entry["subresource"].is_null());
     let times = of_spec.filter_map(|entry| time(&entry["time"]));
     let changed = times.chain(time(&metadata["creationTimestamp"])).max();
     number(&status["observedGeneration"]) < number(&metadata["generation"])
@@ -163,7 +168,7 @@ fn is_behind(budget: &Value, wall: Timestamp) -> bool {
         && changed.is_some_and(|at| wall.as_second() - at.as_second() > MINUTE)
 }
 
-fn entries(object: &Value) -> impl Iterator<Item = &Value> {
+fn managed_fields(object: &Value) -> impl Iterator<Item = &Value> {
     object["metadata"]["managedFields"].as_array().into_iter().flatten()
 }
 
@@ -175,7 +180,7 @@ fn time(value: &Value) -> Option<Timestamp> {
 fn writers(budgets: &[Value]) -> BTreeMap<String, (Timestamp, String)> {
     let mut all = BTreeMap::new();
     for budget in budgets {
-        for entry in entries(budget).filter(|entry| entry["subresource"] == "status") {
+        for entry in managed_fields(budget).filter(|entry| entry["subresource"] == "status") {
             let (Some(manager), Some(at)) = (entry["manager"].as_str(), time(&entry["time"])) else {
                 continue;
             };
@@ -192,18 +197,18 @@ fn writers(budgets: &[Value]) -> BTreeMap<String, (Timestamp, String)> {
 
 /// Whether a pod should have gone long ago, by the stamps of the taint and of the pod. Not everybody stamps a taint.
 fn is_overdue(pod: &Pod, taint: &Taint, wall: Timestamp) -> bool {
-    let span = match pod.tolerations.bear(taint) {
-        Borne::No => Duration::ZERO,
-        Borne::For(span) => span,
-        Borne::Ever | Borne::Unreadable(_) => return false,
+    let span = match pod.tolerations.period_for(taint) {
+        TolerationPeriod::NotTolerated => Duration::ZERO,
+        TolerationPeriod::For(span) => span,
+        TolerationPeriod::Forever | TolerationPeriod::Unreadable(_) => return false,
     };
     let span = i64::try_from((span + OVERDUE).as_secs()).unwrap_or(i64::MAX);
-    let met = taint.time_added.map(|added| added.max(pod.bound).max(pod.created));
+    let met = taint.time_added.map(|added| added.max(pod.bound_at).max(pod.created));
     met.is_some_and(|met| wall.as_second() > met.saturating_add(span))
 }
 
 /// Whether pods go from nodes whose taints they do not tolerate. Nothing where no node has such a taint.
-pub fn taint_eviction(view: &View<'_>, wall: Timestamp, duties: Duties<'_>) -> Option<Symptom> {
+pub fn check_taint_eviction(view: &View<'_>, wall: Timestamp, duties: Duties<'_>) -> Option<Symptom> {
     const CHECK: &str = "TaintEviction";
     let tainted: Vec<&Node> = view.nodes().filter(|node| !node.no_execute.is_empty()).collect();
     let mut overdue = Vec::new();
@@ -213,17 +218,18 @@ pub fn taint_eviction(view: &View<'_>, wall: Timestamp, duties: Duties<'_>) -> O
         overdue.extend(stays.map(|pod| format!("{}/{} on {}", pod.key.namespace, pod.key.name, node.name)));
     }
     if overdue.is_empty() {
-        let what = format!("no pod is overdue on {} with a taint NoExecute", plural(tainted.len(), "node"));
-        return (!tainted.is_empty()).then(|| fine(CHECK, what));
+        let what =
+            format!("no pod is overdue on {} with a taint NoExecute", pluralize(tainted.len(), "node"));
+        return (!tainted.is_empty()).then(|| healthy(CHECK, what));
     }
     let names: Vec<&str> = overdue.iter().map(String::as_str).collect();
     let what = format!(
         "{} not tolerate a taint NoExecute of their node any more, and no controller deletes them: {}",
         if overdue.len() == 1 { "1 pod does".to_owned() } else { format!("{} pods do", overdue.len()) },
-        shown(&names)
+        join_first(&names)
     );
     let why = "they stay on a node that is lost or out of service, and nothing starts in their place";
-    Some(found(CHECK, Health::Problem, what, why, duties.remedy(Name::TaintEviction)))
+    Some(symptom(CHECK, Health::Problem, what, why, duties.remedy(Name::TaintEviction)))
 }
 
 #[cfg(test)]

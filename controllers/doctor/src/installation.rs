@@ -20,7 +20,7 @@ impl Default for Installation {
 
 impl Installation {
     /// By the labels of these Deployments, which are all of pod-safety.
-    pub fn of(deployments: &[Value]) -> Self {
+    pub fn from_deployments(deployments: &[Value]) -> Self {
         let read = |one: &Value| {
             let labels = &one["metadata"]["labels"];
             let text = |value: &Value| value.as_str().map(str::to_owned);
@@ -37,7 +37,7 @@ impl Installation {
     }
 
     /// The command that sets these values of the chart, typed in a checkout of the repository.
-    pub fn set(&self, values: &str) -> String {
+    pub fn helm_command(&self, values: &str) -> String {
         let Self { release, namespace, is_new } = self;
         let (verb, keeps) = match is_new {
             true => ("install", "--take-ownership --force-conflicts"),
@@ -68,9 +68,9 @@ mod tests {
             ),
             (vec![], "helm install pod-safety "),
         ] {
-            let said = Installation::of(&deployments).set("mode=replace");
+            let said = Installation::from_deployments(&deployments).helm_command("mode=replace");
             assert!(said.starts_with(begins) && said.ends_with(" --set mode=replace"), "{said}");
         }
-        assert!(Installation::default().set("mode=guard").starts_with("helm upgrade pod-safety "));
+        assert!(Installation::default().helm_command("mode=guard").starts_with("helm upgrade pod-safety "));
     }
 }

@@ -1,9 +1,9 @@
 //! What kube-controller-manager does, and what pod-safety does, by the flags of both.
 
 use pod_safety_process::registry::Name;
-use pod_safety_shared::drive::Mode;
+use pod_safety_shared::controller_loop::Mode;
 
-use super::{Duties, Health, Symptom, fine, found, not_checked};
+use super::{Duties, Health, Symptom, healthy, not_checked, symptom};
 
 const CHECK: &str = "KubeControllerManager";
 
@@ -18,46 +18,46 @@ pub enum Kcm {
     /// Its pods cannot be seen, as where somebody else runs the control plane; whether its lease is kept.
     Hidden {
         /// Somebody renews its lease.
-        leads: bool,
+        is_leading: bool,
     },
 }
 
 /// Who does what: whether kube-controller-manager runs what pod-safety runs in its place, and what pod-safety leaves to it.
-pub fn kube_controller_manager(kcm: &Kcm, duties: Duties<'_>) -> Vec<Symptom> {
+pub fn check_kcm(kcm: &Kcm, duties: Duties<'_>) -> Vec<Symptom> {
     let Some(mode) = duties.mode else {
         return vec![not_checked(CHECK, "the mode of pod-safety is not known")];
     };
     let all = match kcm {
-        Kcm::Hidden { leads: false } => {
+        Kcm::Hidden { is_leading: false } => {
             let why =
                 "its pods cannot be seen, and nobody renews its Lease kube-system/kube-controller-manager";
             return vec![not_checked(CHECK, why)];
         }
-        Kcm::Hidden { leads: true } if mode == Mode::Replace => {
+        Kcm::Hidden { is_leading: true } if mode == Mode::Replace => {
             let what = format!(
                 "not checked: it leads, but its flags cannot be read, and pod-safety runs {} in the mode replace",
-                words(&twins(duties.ours))
+                join_names(&kcm_conflicts(duties.controllers))
             );
             let remedy = format!(
                 "read its --controllers, which must disable them; where it cannot be changed: {}",
-                duties.installation.set("mode=guard")
+                duties.installation.helm_command("mode=guard")
             );
-            return vec![found(CHECK, Health::Unknown, what, BOTH, remedy)];
+            return vec![symptom(CHECK, Health::Unknown, what, BOTH, remedy)];
         }
-        Kcm::Hidden { leads: true } => {
+        Kcm::Hidden { is_leading: true } => {
             let what = "it leads; its flags cannot be read; pod-safety runs beside it";
-            return vec![fine(CHECK, format!("{what} in the mode {}", mode.name()))];
+            return vec![healthy(CHECK, format!("{what} in the mode {}", mode.name()))];
         }
         Kcm::Arguments(all) => all,
     };
-    let mut symptoms = vec![compared(all, mode, duties)];
+    let mut symptoms = vec![compare_controllers(all, mode, duties)];
     let detach = |arguments: &Vec<String>| {
         arguments.iter().any(|one| {
             one == "--disable-force-detach-on-timeout" || one == "--disable-force-detach-on-timeout=true"
         })
     };
     if !all.iter().all(detach) {
-        symptoms.push(found(
+        symptoms.push(symptom(
             "ForceDetach",
             Health::Attention,
             "kube-controller-manager detaches volumes by force six minutes after a node became unreachable",
@@ -69,45 +69,46 @@ pub fn kube_controller_manager(kcm: &Kcm, duties: Duties<'_>) -> Vec<Symptom> {
 }
 
 /// Those of our controllers that it has, too.
-fn twins(ours: &[Name]) -> Vec<Name> {
-    let has = |name: &Name| !name.of_kcm().is_empty() && ours.contains(name);
+fn kcm_conflicts(controllers: &[Name]) -> Vec<Name> {
+    let has = |name: &Name| !name.kcm_names().is_empty() && controllers.contains(name);
     Name::ALL.iter().copied().filter(has).collect()
 }
 
 /// By its names.
-fn words(names: &[Name]) -> String {
-    names.iter().filter_map(|name| name.of_kcm().first().copied()).collect::<Vec<_>>().join(", ")
+fn join_names(names: &[Name]) -> String {
+    names.iter().filter_map(|name| name.kcm_names().first().copied()).collect::<Vec<_>>().join(", ")
 }
 
 /// What it was told to run, beside what we run.
-fn compared(all: &[Vec<String>], mode: Mode, duties: Duties<'_>) -> Symptom {
-    let runs = |name: &Name| all.iter().any(|arguments| runs(arguments, name.of_kcm()));
-    let (both, neither): (Vec<Name>, Vec<Name>) = twins(duties.ours).into_iter().partition(runs);
+fn compare_controllers(all: &[Vec<String>], mode: Mode, duties: Duties<'_>) -> Symptom {
+    let runs = |name: &Name| all.iter().any(|arguments| is_enabled(arguments, name.kcm_names()));
+    let (both, neither): (Vec<Name>, Vec<Name>) =
+        kcm_conflicts(duties.controllers).into_iter().partition(runs);
     match mode {
-        Mode::Replace if !both.is_empty() => found(
+        Mode::Replace if !both.is_empty() => symptom(
             CHECK,
             Health::Problem,
-            format!("it runs, too, what pod-safety runs in the mode replace: {}", words(&both)),
+            format!("it runs, too, what pod-safety runs in the mode replace: {}", join_names(&both)),
             BOTH,
-            format!("add -{} to its --controllers", words(&both).replace(", ", ",-")),
+            format!("add -{} to its --controllers", join_names(&both).replace(", ", ",-")),
         ),
-        Mode::Guard | Mode::Observe if !neither.is_empty() => found(
+        Mode::Guard | Mode::Observe if !neither.is_empty() => symptom(
             CHECK,
             Health::Problem,
-            format!("nobody runs {}", words(&neither)),
+            format!("nobody runs {}", join_names(&neither)),
             "in this mode pod-safety leaves them to kube-controller-manager, where they are disabled",
-            format!("enable them there, or: {}", duties.installation.set("mode=replace")),
+            format!("enable them there, or: {}", duties.installation.helm_command("mode=replace")),
         ),
-        Mode::Replace => fine(CHECK, format!("pod-safety runs {} in its place", words(&neither))),
-        Mode::Guard | Mode::Observe => fine(
+        Mode::Replace => healthy(CHECK, format!("pod-safety runs {} in its place", join_names(&neither))),
+        Mode::Guard | Mode::Observe => healthy(
             CHECK,
-            format!("it runs {}; pod-safety runs beside it in the mode {}", words(&both), mode.name()),
+            format!("it runs {}; pod-safety runs beside it in the mode {}", join_names(&both), mode.name()),
         ),
     }
 }
 
 /// Whether one of these names is on, by its rules: a name switches on, -name off, * all others.
-fn runs(arguments: &[String], names: &[&str]) -> bool {
+fn is_enabled(arguments: &[String], names: &[&str]) -> bool {
     let mut lists = arguments.iter().filter_map(|one| one.strip_prefix("--controllers="));
     let Some(list) = lists.next_back() else { return true };
     let words: Vec<&str> = list.split(',').map(str::trim).collect();

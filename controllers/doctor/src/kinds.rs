@@ -2,15 +2,18 @@
 
 use serde_json::Value;
 
-use super::{Health, Symptom, fine, found, not_checked, shown};
+use super::{Health, Symptom, healthy, join_first, not_checked, symptom};
 
 /// A CRD of ours and what the cluster has in its place.
-pub fn crds(ours: &[Value], theirs: impl Fn(&str) -> Result<Option<Value>, String>) -> Vec<Symptom> {
+pub fn check_crds(
+    expected: &[Value],
+    installed: impl Fn(&str) -> Result<Option<Value>, String>,
+) -> Vec<Symptom> {
     const REMEDY: &str = "pod-safety manifests | kubectl apply --server-side -f -, or upgrade the chart";
     let (mut missing, mut other, mut all) = (Vec::new(), Vec::new(), Vec::new());
-    for crd in ours {
+    for crd in expected {
         let name = crd["metadata"]["name"].as_str().unwrap_or_default();
-        match theirs(name) {
+        match installed(name) {
             Ok(None) => missing.push(name),
             Ok(Some(there)) if contains(&there["spec"]["versions"][0], &crd["spec"]["versions"][0]) => {}
             Ok(Some(_)) => other.push(name),
@@ -23,8 +26,8 @@ pub fn crds(ours: &[Value], theirs: impl Fn(&str) -> Result<Option<Value>, Strin
         }
     }
     if !missing.is_empty() {
-        let what = format!("missing: {}", shown(&missing));
-        all.push(found(
+        let what = format!("missing: {}", join_first(&missing));
+        all.push(symptom(
             "CustomResourceDefinitions",
             Health::Problem,
             what,
@@ -33,8 +36,8 @@ pub fn crds(ours: &[Value], theirs: impl Fn(&str) -> Result<Option<Value>, Strin
         ));
     }
     if !other.is_empty() {
-        let what = format!("not of the version of this program: {}", shown(&other));
-        all.push(found(
+        let what = format!("not of the version of this program: {}", join_first(&other));
+        all.push(symptom(
             "CustomResourceDefinitions",
             Health::Problem,
             what,
@@ -43,17 +46,17 @@ pub fn crds(ours: &[Value], theirs: impl Fn(&str) -> Result<Option<Value>, Strin
         ));
     }
     if all.is_empty() {
-        all.push(fine(
+        all.push(healthy(
             "CustomResourceDefinitions",
-            format!("all {} of pod-safety.dev are installed", ours.len()),
+            format!("all {} of pod-safety.dev are installed", expected.len()),
         ));
     }
     all
 }
 
 /// Whether all that `ours` says stands in `theirs`, which may say more.
-fn contains(theirs: &Value, ours: &Value) -> bool {
-    match (theirs, ours) {
+fn contains(installed: &Value, expected: &Value) -> bool {
+    match (installed, expected) {
         (Value::Object(theirs), Value::Object(ours)) => {
             ours.iter().all(|(key, value)| theirs.get(key).is_some_and(|there| contains(there, value)))
         }
@@ -61,6 +64,6 @@ fn contains(theirs: &Value, ours: &Value) -> bool {
             theirs.len() == ours.len() && theirs.iter().zip(ours).all(|(there, here)| contains(there, here))
         }
         (Value::Number(there), Value::Number(here)) => there.as_f64() == here.as_f64(),
-        _ => theirs == ours,
+        _ => installed == expected,
     }
 }

@@ -19,31 +19,31 @@ mod agents;
 mod deleters;
 mod devices;
 mod duties;
+mod foreign_controllers;
 mod installation;
 mod kcm;
 mod kinds;
-mod others;
 mod simulation;
 
 use std::time::Duration;
 
 use jiff::Timestamp;
-use pod_safety_explain::{Policies, Running, Trouble, plural, span, text};
+use pod_safety_explain::{Policies, Running, Trouble, format_duration, pluralize, str_at};
 use pod_safety_shared::cache::View;
 use pod_safety_shared::model::{Budget, Readiness};
 use serde::Serialize;
 use serde_json::Value;
 
-pub use account::{Accounts, Leads, rights};
-pub use agents::agents;
-pub use deleters::{Component, Seen};
-pub use devices::devices;
-pub use duties::{Duties, budget_statuses, node_lifecycle, taint_eviction};
+pub use account::{Accounts, Leader, check_rights};
+pub use agents::check_agents;
+pub use deleters::{Component, ObservedComponents};
+pub use devices::check_devices;
+pub use duties::{Duties, check_budget_statuses, check_node_lifecycle, check_taint_eviction};
+pub use foreign_controllers::{ForeignControllers, Objects, paths_to_read};
 pub use installation::Installation;
-pub use kcm::{Kcm, kube_controller_manager};
-pub use kinds::crds;
-pub use others::{Objects, Others, to_read};
-pub use simulation::of_cluster;
+pub use kcm::{Kcm, check_kcm};
+pub use kinds::check_crds;
+pub use simulation::adapt_to_simulation;
 
 /// The oldest and the newest minor version of Kubernetes that this version is tested with.
 pub const MINORS: (u32, u32) = (32, 37);
@@ -78,11 +78,11 @@ pub struct Symptom {
     pub remedy: String,
 }
 
-fn fine(check: &'static str, what: impl Into<String>) -> Symptom {
+fn healthy(check: &'static str, what: impl Into<String>) -> Symptom {
     Symptom { check, health: Health::Fine, what: what.into(), why: "", remedy: String::new() }
 }
 
-fn found(
+fn symptom(
     check: &'static str,
     health: Health,
     what: impl Into<String>,
@@ -93,24 +93,24 @@ fn found(
 }
 
 /// Something that could not be read.
-pub fn unread(check: &'static str, what: impl Into<String>) -> Symptom {
-    found(check, Health::Unknown, what, "", "")
+pub fn unreadable(check: &'static str, what: impl Into<String>) -> Symptom {
+    symptom(check, Health::Unknown, what, "", "")
 }
 
 /// A check that could not look.
 pub fn not_checked(check: &'static str, why: &str) -> Symptom {
-    unread(check, format!("not checked: {why}"))
+    unreadable(check, format!("not checked: {why}"))
 }
 
 /// Whether the API server is of a version that this program is tested with.
-pub fn version(server: &str) -> Symptom {
+pub fn check_version(server: &str) -> Symptom {
     let minor = server.trim_start_matches('v').split('.').nth(1).and_then(|minor| minor.parse::<u32>().ok());
     let (oldest, newest) = MINORS;
     match minor {
         Some(minor) if (oldest..=newest).contains(&minor) => {
-            fine("ServerVersion", format!("Kubernetes {server}"))
+            healthy("ServerVersion", format!("Kubernetes {server}"))
         }
-        Some(_) => found(
+        Some(_) => symptom(
             "ServerVersion",
             Health::Attention,
             format!("Kubernetes {server}; this version is tested with 1.{oldest} to 1.{newest}"),
@@ -122,15 +122,15 @@ pub fn version(server: &str) -> Symptom {
 }
 
 /// So far clocks may be apart: certificates, Leases and people bear that.
-const APART: Duration = Duration::from_secs(5);
+const MAX_CLOCK_SKEW: Duration = Duration::from_secs(5);
 
 /// A kubelet renews its Lease every ten seconds; a node counts as lost after fifty.
-const RENEWED: Duration = Duration::from_secs(60);
+const LEASE_RENEWED_WITHIN: Duration = Duration::from_secs(60);
 
 /// Whether the clocks of the API server, of this machine and of the nodes agree.
-pub fn clocks(
+pub fn check_clocks(
     view: &View<'_>,
-    nodes_are_known: bool,
+    nodes_read: bool,
     server: Option<Timestamp>,
     wall: Timestamp,
 ) -> Vec<Symptom> {
@@ -142,18 +142,18 @@ pub fn clocks(
     let mut all = Vec::new();
     let apart = server.duration_since(wall);
     let size = Duration::try_from(apart.abs()).unwrap_or(Duration::MAX);
-    if size > APART {
+    if size > MAX_CLOCK_SKEW {
         let word = if apart.is_negative() { "behind" } else { "ahead of" };
-        let what = format!("the API server's clock is {} {word} this machine's", span(size));
-        all.push(found("Clocks", Health::Problem, what, WHY, "synchronize both by NTP"));
+        let what = format!("the API server's clock is {} {word} this machine's", format_duration(size));
+        all.push(symptom("Clocks", Health::Problem, what, WHY, "synchronize both by NTP"));
     }
     let (mut ahead, mut behind) = (Vec::new(), Vec::new());
     for node in view.nodes().filter(|node| node.readiness == Readiness::Ready) {
         let Some(renewed) = view.lease(&node.name).flatten() else { continue };
         let age = server.duration_since(renewed);
-        if age < -jiff::SignedDuration::try_from(APART).unwrap_or_default() {
+        if age < -jiff::SignedDuration::try_from(MAX_CLOCK_SKEW).unwrap_or_default() {
             ahead.push(&*node.name);
-        } else if age > jiff::SignedDuration::try_from(RENEWED).unwrap_or_default() {
+        } else if age > jiff::SignedDuration::try_from(LEASE_RENEWED_WITHIN).unwrap_or_default() {
             behind.push(&*node.name);
         }
     }
@@ -165,47 +165,50 @@ pub fn clocks(
         ),
     ] {
         if !nodes.is_empty() {
-            let what = format!("{} {what}: {}", plural(nodes.len(), "node"), shown(&nodes));
-            all.push(found("Clocks", Health::Problem, what, WHY, "synchronize them by NTP"));
+            let what = format!("{} {what}: {}", pluralize(nodes.len(), "node"), join_first(&nodes));
+            all.push(symptom("Clocks", Health::Problem, what, WHY, "synchronize them by NTP"));
         }
     }
-    if !nodes_are_known {
+    if !nodes_read {
         all.push(not_checked(
             "Clocks",
             "the clocks of nodes, because nodes or their Leases could not be listed",
         ));
     } else if all.is_empty() {
-        all.push(fine("Clocks", format!("API server, this machine and nodes agree within {}", span(APART))));
+        all.push(healthy(
+            "Clocks",
+            format!("API server, this machine and nodes agree within {}", format_duration(MAX_CLOCK_SKEW)),
+        ));
     }
     all
 }
 
 /// The first few of many names.
-pub fn shown(names: &[&str]) -> String {
-    const MOST: usize = 5;
-    let first = names.iter().take(MOST).copied().collect::<Vec<_>>().join(", ");
-    let rest = names.len().saturating_sub(MOST);
+pub fn join_first(names: &[&str]) -> String {
+    const MAX_NAMES: usize = 5;
+    let first = names.iter().take(MAX_NAMES).copied().collect::<Vec<_>>().join(", ");
+    let rest = names.len().saturating_sub(MAX_NAMES);
     if rest == 0 { first } else { format!("{first} and {rest} more") }
 }
 
 /// An EvictionRequest of an earlier drain, which still asks or is only lying there.
-pub fn left_behind(request: &Trouble) -> Symptom {
+pub fn abandoned_request(request: &Trouble) -> Symptom {
     const WHY: &str = "while it asks, its pod is evicted, also if nobody drains the node any more";
     let what = format!("{} {}", request.object, request.message);
-    found("EvictionRequests", Health::Attention, what, WHY, &request.command)
+    symptom("EvictionRequests", Health::Attention, what, WHY, &request.command)
 }
 
 /// Whether somebody leads, and somebody else could.
-pub fn leader(running: &Running, wall: Timestamp, installation: &Installation) -> Symptom {
+pub fn check_leader(running: &Running, wall: Timestamp, installation: &Installation) -> Symptom {
     const WHY: &str = "nothing is proved, fenced or force deleted without a leader";
-    match (&running.leader, running.unread) {
+    match (&running.leader, running.lease_unread) {
         (_, true) => not_checked("Leader", "the lease could not be read"),
         (None, false) => {
             let what = running.stale.map_or("no leader".to_owned(), |at| {
                 let ago = Duration::try_from(wall.duration_since(at)).unwrap_or_default();
-                format!("no leader: the lease was last renewed {} ago", span(ago))
+                format!("no leader: the lease was last renewed {} ago", format_duration(ago))
             });
-            found(
+            symptom(
                 "Leader",
                 Health::Problem,
                 what,
@@ -213,44 +216,45 @@ pub fn leader(running: &Running, wall: Timestamp, installation: &Installation) -
                 "see its pods: kubectl get pods -A -l app.kubernetes.io/name=pod-safety",
             )
         }
-        (Some(leader), false) if running.standbys == 0 => found(
+        (Some(leader), false) if running.standbys == 0 => symptom(
             "Leader",
             Health::Attention,
             format!("{leader} leads, and no other replica is Ready"),
             "when its node is lost, nothing acts until it is started elsewhere, and it never fences its own node",
-            installation.set("replicaCount=2"),
+            installation.helm_command("replicaCount=2"),
         ),
         (Some(leader), false) => {
             let others = running.standbys;
-            fine("Leader", format!("{leader} leads, {}", plural(others, "standby")))
+            healthy("Leader", format!("{leader} leads, {}", pluralize(others, "standby")))
         }
     }
 }
 
 /// For so long policies may warn only: a week has each day's jobs in it, and shows who would be refused (docs/install.md).
-const TRIAL: Duration = Duration::from_secs(7 * 24 * 3600);
+const MAX_AUDIT_PERIOD: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// What the admission policies do about force deletions.
-pub fn policies(policies: Policies, wall: Timestamp, installation: &Installation) -> Symptom {
+pub fn check_admission_policies(policies: Policies, wall: Timestamp, installation: &Installation) -> Symptom {
     const WHY: &str = "a force deletion by a person, a script or kube-controller-manager's own collector then starts a second \
         pod beside one that may still run";
-    let remedy = installation.set("admissionPolicies.action=Deny");
+    let remedy = installation.helm_command("admissionPolicies.action=Deny");
     match policies {
-        Policies::Deny => fine("AdmissionPolicies", "unproved force deletions are denied"),
+        Policies::Deny => healthy("AdmissionPolicies", "unproved force deletions are denied"),
         Policies::Audit { since } => {
             let what = "unproved force deletions only cause a warning (Audit)";
             let on_trial =
                 since.map(|since| Duration::try_from(wall.duration_since(since)).unwrap_or_default());
             let (health, what) = match on_trial {
-                Some(trial) if trial < TRIAL => {
-                    (Health::Attention, format!("{what}, for {} now: after a week, deny them", span(trial)))
-                }
-                Some(trial) => (Health::Problem, format!("{what}, for {} now", span(trial))),
+                Some(trial) if trial < MAX_AUDIT_PERIOD => (
+                    Health::Attention,
+                    format!("{what}, for {} now: after a week, deny them", format_duration(trial)),
+                ),
+                Some(trial) => (Health::Problem, format!("{what}, for {} now", format_duration(trial))),
                 None => (Health::Problem, what.to_owned()),
             };
-            found("AdmissionPolicies", health, what, WHY, remedy)
+            symptom("AdmissionPolicies", health, what, WHY, remedy)
         }
-        Policies::Absent => found(
+        Policies::Absent => symptom(
             "AdmissionPolicies",
             Health::Problem,
             "no policy denies unproved force deletions",
@@ -264,38 +268,38 @@ pub fn policies(policies: Policies, wall: Timestamp, installation: &Installation
 }
 
 /// StatefulSets whose pods have no grace.
-pub fn graceless(sets: &[Value]) -> Symptom {
+pub fn check_grace_periods(sets: &[Value]) -> Symptom {
     let is_zero = |set: &&Value| {
         set.pointer("/spec/template/spec/terminationGracePeriodSeconds").and_then(Value::as_i64) == Some(0)
     };
     let names: Vec<String> = sets
         .iter()
         .filter(is_zero)
-        .map(|set| format!("{}/{}", text(set, "/metadata/namespace"), text(set, "/metadata/name")))
+        .map(|set| format!("{}/{}", str_at(set, "/metadata/namespace"), str_at(set, "/metadata/name")))
         .collect();
     if names.is_empty() {
-        let sets = plural(sets.len(), "StatefulSet");
-        return fine("GracePeriods", format!("{sets} checked, none with terminationGracePeriodSeconds 0"));
+        let sets = pluralize(sets.len(), "StatefulSet");
+        return healthy("GracePeriods", format!("{sets} checked, none with terminationGracePeriodSeconds 0"));
     }
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    found(
+    symptom(
         "GracePeriods",
         Health::Problem,
-        format!("StatefulSets with terminationGracePeriodSeconds 0: {}", shown(&names)),
+        format!("StatefulSets with terminationGracePeriodSeconds 0: {}", join_first(&names)),
         "every deletion of their pods is a force deletion: a second copy may start beside the first",
         "set it to at least 1",
     )
 }
 
 /// Budgets that block for ever.
-pub fn budgets(never: &[&Budget]) -> Symptom {
+pub fn check_budgets(never: &[&Budget]) -> Symptom {
     if never.is_empty() {
-        return fine("PodDisruptionBudgets", "none blocks permanently");
+        return healthy("PodDisruptionBudgets", "none blocks permanently");
     }
     let names: Vec<String> = never.iter().map(|budget| budget.key.to_string()).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let what = format!("never allow an eviction: {}", shown(&names));
-    found(
+    let what = format!("never allow an eviction: {}", join_first(&names));
+    symptom(
         "PodDisruptionBudgets",
         Health::Attention,
         what,

@@ -1,9 +1,9 @@
 //! Each check sees what it is there for, and only that.
 
 use pod_safety_explain::Paused;
-use pod_safety_process::account::Named;
+use pod_safety_process::account::PolicyAccount;
 use pod_safety_process::registry::Name;
-use pod_safety_shared::drive::Mode;
+use pod_safety_shared::controller_loop::Mode;
 use pod_safety_shared::model::Kind;
 use pod_safety_shared::testing::objects::{lease, named, node};
 use pod_safety_shared::testing::{World, at};
@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::*;
 
-fn ill(symptoms: &[Symptom]) -> Vec<(Health, String)> {
+fn health_and_text(symptoms: &[Symptom]) -> Vec<(Health, String)> {
     symptoms.iter().map(|one| (one.health, one.what.clone())).collect()
 }
 
@@ -24,7 +24,7 @@ fn versions_beyond_those_that_were_checked_are_named() {
         ("v1.38.0", Health::Attention),
         ("", Health::Unknown),
     ] {
-        assert_eq!(version(server).health, health, "{server}");
+        assert_eq!(check_version(server).health, health, "{server}");
     }
 }
 
@@ -38,16 +38,19 @@ fn clocks_that_are_apart_are_named_with_their_machine() {
         world.apply(Kind::NodeLeases, &lease(name, 0).set("/spec/renewTime", renewed), at(0));
     }
     let guard = world.read();
-    let found = clocks(&guard.view(), true, Some(server), "2026-11-21T10:02:00Z".parse().unwrap());
-    let what: Vec<&str> = found.iter().map(|one| one.what.as_str()).collect();
+    let symptoms = check_clocks(&guard.view(), true, Some(server), "2026-11-21T10:02:00Z".parse().unwrap());
+    let what: Vec<&str> = symptoms.iter().map(|one| one.what.as_str()).collect();
     assert_eq!(what[0], "the API server's clock is 2m00s behind this machine's");
     assert!(what[1].ends_with("are ahead: ahead") && what[2].ends_with("just now: behind"), "{what:?}");
     let world = World::listed();
     let guard = world.read();
-    assert_eq!(clocks(&guard.view(), true, Some(server), server)[0].health, Health::Fine);
-    assert_eq!(clocks(&guard.view(), true, None, server)[0].health, Health::Unknown);
+    assert_eq!(check_clocks(&guard.view(), true, Some(server), server)[0].health, Health::Fine);
+    assert_eq!(check_clocks(&guard.view(), true, None, server)[0].health, Health::Unknown);
     assert_eq!(
-        ill(&clocks(&guard.view(), false, Some(server), server)).iter().map(|one| one.0).collect::<Vec<_>>(),
+        health_and_text(&check_clocks(&guard.view(), false, Some(server), server))
+            .iter()
+            .map(|one| one.0)
+            .collect::<Vec<_>>(),
         [Health::Unknown],
         "bug: nodes that could not be listed agreed"
     );
@@ -55,43 +58,49 @@ fn clocks_that_are_apart_are_named_with_their_machine() {
 
 #[test]
 fn who_does_what_is_read_from_the_flags_of_kube_controller_manager() {
-    let told = |controllers: &str| {
+    let compare = |controllers: &str| {
         Kcm::Arguments(vec![vec![
             controllers.to_owned(),
             "--disable-force-detach-on-timeout=true".to_owned(),
         ]])
     };
     let off = "--controllers=*,bootstrapsigner,-podgc,-disruption-controller,-nodelifecycle,-taint-eviction-controller";
-    let ours = [Name::PodGc, Name::Disruption, Name::NodeLifecycle, Name::TaintEviction, Name::Fencing];
+    let own_controllers =
+        [Name::PodGc, Name::Disruption, Name::NodeLifecycle, Name::TaintEviction, Name::Fencing];
     let installation = Installation::default();
     let all = "pod-garbage-collector-controller, disruption-controller, node-lifecycle-controller, taint-eviction-controller";
     for (kcm, mode, health, says) in [
-        (told(off), Mode::Replace, Health::Fine, format!("pod-safety runs {all} in its place")),
+        (compare(off), Mode::Replace, Health::Fine, format!("pod-safety runs {all} in its place")),
         (
-            told("--controllers=*,-podgc"),
+            compare("--controllers=*,-podgc"),
             Mode::Replace,
             Health::Problem,
             "disruption-controller, node-lifecycle-controller".to_owned(),
         ),
         (
-            told("--v=2"),
+            compare("--v=2"),
             Mode::Replace,
             Health::Problem,
             format!("it runs, too, what pod-safety runs in the mode replace: {all}"),
         ),
-        (told("--v=2"), Mode::Guard, Health::Fine, format!("it runs {all}; pod-safety runs beside it")),
-        (told(off), Mode::Guard, Health::Problem, format!("nobody runs {all}")),
-        (Kcm::Hidden { leads: true }, Mode::Replace, Health::Unknown, "its flags cannot be read".to_owned()),
-        (Kcm::Hidden { leads: true }, Mode::Guard, Health::Fine, "beside it".to_owned()),
-        (Kcm::Hidden { leads: false }, Mode::Guard, Health::Unknown, "cannot be seen".to_owned()),
+        (compare("--v=2"), Mode::Guard, Health::Fine, format!("it runs {all}; pod-safety runs beside it")),
+        (compare(off), Mode::Guard, Health::Problem, format!("nobody runs {all}")),
+        (
+            Kcm::Hidden { is_leading: true },
+            Mode::Replace,
+            Health::Unknown,
+            "its flags cannot be read".to_owned(),
+        ),
+        (Kcm::Hidden { is_leading: true }, Mode::Guard, Health::Fine, "beside it".to_owned()),
+        (Kcm::Hidden { is_leading: false }, Mode::Guard, Health::Unknown, "cannot be seen".to_owned()),
     ] {
-        let duties = Duties { mode: Some(mode), ours: &ours, installation: &installation };
-        let found = kube_controller_manager(&kcm, duties);
-        assert_eq!(found[0].health, health, "{kcm:?} {mode:?}: {found:?}");
-        assert!(found[0].what.contains(&says), "{says}: {found:?}");
+        let duties = Duties { mode: Some(mode), controllers: &own_controllers, installation: &installation };
+        let symptoms = check_kcm(&kcm, duties);
+        assert_eq!(symptoms[0].health, health, "{kcm:?} {mode:?}: {symptoms:?}");
+        assert!(symptoms[0].what.contains(&says), "{says}: {symptoms:?}");
     }
-    let guard = Duties { mode: Some(Mode::Guard), ours: &[], installation: &installation };
-    let detaches = kube_controller_manager(&Kcm::Arguments(vec![Vec::new()]), guard);
+    let guard = Duties { mode: Some(Mode::Guard), controllers: &[], installation: &installation };
+    let detaches = check_kcm(&Kcm::Arguments(vec![Vec::new()]), guard);
     assert_eq!(detaches[1].check, "ForceDetach");
 }
 
@@ -104,7 +113,7 @@ fn bug_an_account_that_the_policies_deny_was_called_fine() {
         json!({ "metadata": { "annotations": annotations },
             "spec": { "holderIdentity": "laptop_1", "acquireTime": "2026-11-21T10:00:00.000000Z" } })
     };
-    let named = [Named { policy: "pod-safety-fence".to_owned(), account: OURS.to_owned() }];
+    let named = [PolicyAccount { policy: "pod-safety-fence".to_owned(), account: OURS.to_owned() }];
     for (user, named, health, says) in [
         (
             Some("laptop_1 anna"),
@@ -123,16 +132,20 @@ fn bug_an_account_that_the_policies_deny_was_called_fine() {
         (Some("laptop_1 anna"), Some(&[]), None, ""),
         (Some("laptop_1 anna"), None, Some(Health::Unknown), "could not be listed"),
     ] {
-        let leads = Leads::of(&lease(user)).unwrap();
-        let accounts = Accounts { named, leads: Some(&leads), of_pods: None };
-        let found = accounts.check();
-        assert_eq!(found.as_ref().map(|one| one.health), health, "{user:?}: {found:?}");
-        assert!(found.is_none_or(|one| one.what.contains(says)), "{user:?}: {says}");
+        let leads = Leader::from_lease(&lease(user)).unwrap();
+        let accounts = Accounts { named, leader: Some(&leads), pod_account: None };
+        let symptom = accounts.check();
+        assert_eq!(symptom.as_ref().map(|one| one.health), health, "{user:?}: {symptom:?}");
+        assert!(symptom.is_none_or(|one| one.what.contains(says)), "{user:?}: {says}");
     }
-    assert_eq!(Accounts { named: Some(&named), leads: None, of_pods: None }.check(), None, "nobody leads");
-    assert_eq!(rights(OURS, true, 52, &[]).health, Health::Fine);
-    assert_eq!(rights(OURS, false, 52, &[]).health, Health::Unknown, "nobody uses it");
-    assert_eq!(rights(OURS, false, 52, &[Default::default()]).health, Health::Problem);
+    assert_eq!(
+        Accounts { named: Some(&named), leader: None, pod_account: None }.check(),
+        None,
+        "nobody leads"
+    );
+    assert_eq!(check_rights(OURS, true, 52, &[]).health, Health::Fine);
+    assert_eq!(check_rights(OURS, false, 52, &[]).health, Health::Unknown, "nobody uses it");
+    assert_eq!(check_rights(OURS, false, 52, &[Default::default()]).health, Health::Problem);
 }
 
 #[test]
@@ -149,7 +162,7 @@ fn devices_that_do_not_answer_and_nodes_that_nobody_fences_are_named() {
     world.apply(Kind::Nodes, &node("n").ready("True").labels(json!({ "rack": "b" })), at(0));
     let guard = world.read();
     assert_eq!(
-        ill(&devices(&guard.view(), &[], &[], wall)),
+        health_and_text(&check_devices(&guard.view(), &[], &[], wall)),
         [(Health::Attention, "1 node without a FencePolicy: n".to_owned())]
     );
     drop(guard);
@@ -158,16 +171,16 @@ fn devices_that_do_not_answer_and_nodes_that_nobody_fences_are_named() {
     let trusted = json!({ "type": "Trusted", "status": "False", "reason": "r", "message": "m", "lastTransitionTime": "t" });
     let target = json!({ "node": "n", "power": "Unknown", "message": "no route" });
     let device = named("d")
-        .within("f")
+        .in_namespace("f")
         .set("/spec", json!({ "driver": "Agent", "agent": "fence_ipmilan" }))
         .set("/status", json!({ "conditions": [trusted], "targets": [target] }));
     world.apply(Kind::FenceDevices, &device, at(0));
-    let of_a_tenant = device.clone().within("tenant").set("/metadata/uid", json!("uid-of-a-tenant"));
+    let of_a_tenant = device.clone().in_namespace("tenant").set("/metadata/uid", json!("uid-of-a-tenant"));
     world.apply(Kind::FenceDevices, &of_a_tenant, at(0));
-    world.cache().fence_from(["f".to_owned()].into());
+    world.cache().restrict_fencing_to(["f".to_owned()].into());
     let guard = world.read();
     assert_eq!(
-        ill(&devices(&guard.view(), &[], &[paused], wall)),
+        health_and_text(&check_devices(&guard.view(), &[], &[paused], wall)),
         [
             (Health::Problem, "not trusted: evidence from it was contradicted: f/d".to_owned()),
             (Health::Problem, "did not answer at the last check: f/d for n: no route".to_owned()),
@@ -191,12 +204,12 @@ fn bug_devices_that_were_never_contacted_or_do_not_exist_are_not_fine() {
     let policy = named("p").set("/spec/levels", json!([{ "name": "l", "devices": refs }]));
     world.apply(Kind::FencePolicies, &policy, at(0));
     let spec = json!({ "driver": "Redfish", "identityCheck": "Required" });
-    let device = named("new").within("f").set("/spec", spec);
+    let device = named("new").in_namespace("f").set("/spec", spec);
     world.apply(Kind::FenceDevices, &device, at(0));
-    world.cache().fence_from(["f".to_owned()].into());
+    world.cache().restrict_fencing_to(["f".to_owned()].into());
     let guard = world.read();
     assert_eq!(
-        ill(&devices(&guard.view(), &[], &[], wall))[..2],
+        health_and_text(&check_devices(&guard.view(), &[], &[], wall))[..2],
         [
             (
                 Health::Unknown,
@@ -206,16 +219,20 @@ fn bug_devices_that_were_never_contacted_or_do_not_exist_are_not_fine() {
         ]
     );
     let unread = [Kind::FenceDevices, Kind::FencePolicies, Kind::Nodes];
-    let found = devices(&guard.view(), &unread, &[], wall);
-    assert_eq!(found.iter().map(|one| one.health).collect::<Vec<_>>(), [Health::Unknown; 2], "{found:?}");
+    let symptoms = check_devices(&guard.view(), &unread, &[], wall);
+    assert_eq!(
+        symptoms.iter().map(|one| one.health).collect::<Vec<_>>(),
+        [Health::Unknown; 2],
+        "{symptoms:?}"
+    );
     drop(guard);
     let ready = json!({ "type": "Ready", "status": "True", "reason": "r", "message": "m", "lastTransitionTime": "t" });
-    let asked = device
+    let checked = device
         .set("/metadata/generation", json!(2))
         .set("/status", json!({ "observedGeneration": 2, "conditions": [ready] }));
-    world.apply(Kind::FenceDevices, &asked, at(1));
+    world.apply(Kind::FenceDevices, &checked, at(1));
     let guard = world.read();
-    assert_eq!(devices(&guard.view(), &[], &[], wall)[0].health, Health::Fine);
+    assert_eq!(check_devices(&guard.view(), &[], &[], wall)[0].health, Health::Fine);
 }
 
 /// A node without an agent, or with a watchdog that was not drilled, was called a device that did not answer.
@@ -227,12 +244,17 @@ fn nodes_whose_agents_promise_nothing_that_counts_are_named_with_the_reason() {
     let status = json!({ "observedGeneration": 1, "targets": [
         target("a", "On", ""), target("b", "Unknown", "no drill with this kernel"), target("c", "Unknown", "there is no Lease"),
     ] });
-    let device = named("w").within("f").set("/spec", promises).set("/metadata/generation", json!(1));
+    let device = named("w").in_namespace("f").set("/spec", promises).set("/metadata/generation", json!(1));
     world.apply(Kind::FenceDevices, &device.set("/status", status), at(0));
-    world.cache().fence_from(["f".to_owned()].into());
-    let found = ill(&devices(&world.read().view(), &[], &[], "2026-11-21T10:00:00Z".parse().unwrap()));
-    let said = "agents of nodes promise nothing that counts: f/w for b: no drill with this kernel, f/w for c: there is no Lease";
-    assert!(found.contains(&(Health::Problem, said.to_owned())), "{found:?}");
+    world.cache().restrict_fencing_to(["f".to_owned()].into());
+    let symptoms = health_and_text(&check_devices(
+        &world.read().view(),
+        &[],
+        &[],
+        "2026-11-21T10:00:00Z".parse().unwrap(),
+    ));
+    let expected = "agents of nodes promise nothing that counts: f/w for b: no drill with this kernel, f/w for c: there is no Lease";
+    assert!(symptoms.contains(&(Health::Problem, expected.to_owned())), "{symptoms:?}");
 }
 
 /// A device of which anybody can take the place is easily made, and nothing said so.
@@ -245,7 +267,7 @@ fn bug_a_device_whose_word_is_worth_little_was_called_fine() {
         let mut spec = json!({ "driver": "Redfish", "identityCheck": "Required", "parameters": { "address": "https://{{.Node.Name}}" } });
         spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         let ready = json!({ "type": "Ready", "status": "True", "reason": "r", "message": "m", "lastTransitionTime": "t" });
-        let device = named("d").within("f").set("/spec", spec).set("/metadata/generation", json!(1));
+        let device = named("d").in_namespace("f").set("/spec", spec).set("/metadata/generation", json!(1));
         let device = device.set("/status", json!({ "observedGeneration": 1, "conditions": [ready] }));
         let world = World::listed();
         world.apply(Kind::FenceDevices, &device, at(0));
@@ -254,11 +276,11 @@ fn bug_a_device_whose_word_is_worth_little_was_called_fine() {
         for name in ["n", "m"] {
             world.apply(Kind::Nodes, &node(name).ready("True"), at(0));
         }
-        world.cache().fence_from(["f".to_owned()].into());
+        world.cache().restrict_fencing_to(["f".to_owned()].into());
         let guard = world.read();
-        let found = devices(&guard.view(), &[], &[], "2026-11-21T10:00:00Z".parse().unwrap());
+        let symptoms = check_devices(&guard.view(), &[], &[], "2026-11-21T10:00:00Z".parse().unwrap());
         let attention =
-            found.into_iter().filter(|one| one.check == "FenceDevices" && one.health == Health::Attention);
+            symptoms.into_iter().filter(|one| one.check == "FenceDevices" && one.health == Health::Attention);
         attention.map(|one| one.what).collect::<Vec<_>>()
     };
     let agent = |parameters: serde_json::Value| json!({ "driver": "Agent", "agent": "fence_a", "parameters": parameters });
@@ -277,7 +299,7 @@ fn bug_devices_and_policies_that_can_do_nothing_were_called_fine() {
     let device = |name: &str, power: &str| {
         let ready = json!({ "type": "Ready", "status": "True", "reason": "r", "message": "m", "lastTransitionTime": "t" });
         let targets = json!([{ "node": "n", "power": power, "message": "" }]);
-        let device = named(name).within("f").set("/metadata/uid", json!(format!("uid-of-{name}")));
+        let device = named(name).in_namespace("f").set("/metadata/uid", json!(format!("uid-of-{name}")));
         device
             .set("/metadata/generation", json!(1))
             .set("/spec", json!({ "driver": "Redfish", "identityCheck": "Required" }))
@@ -303,15 +325,15 @@ fn bug_devices_and_policies_that_can_do_nothing_were_called_fine() {
         let selector = json!({ "matchLabels": { "name": chooses } });
         let policy = named("p").set("/spec/levels", levels.clone()).set("/spec/nodeSelector", selector);
         world.apply(Kind::FencePolicies, &policy, at(0));
-        world.cache().fence_from(["f".to_owned()].into());
+        world.cache().restrict_fencing_to(["f".to_owned()].into());
         let guard = world.read();
-        let found: Vec<String> =
-            devices(&guard.view(), &[], &[], wall).into_iter().map(|one| one.what).collect();
+        let texts: Vec<String> =
+            check_devices(&guard.view(), &[], &[], wall).into_iter().map(|one| one.what).collect();
         for all in ["no FencePolicy names: f/off", hopeless, "no node is selected by: p"] {
             assert_eq!(
-                found.iter().any(|what| what == all),
+                texts.iter().any(|what| what == all),
                 says.contains(&all),
-                "{levels} {all}: {found:?}"
+                "{levels} {all}: {texts:?}"
             );
         }
     }
@@ -320,7 +342,8 @@ fn bug_devices_and_policies_that_can_do_nothing_were_called_fine() {
 #[test]
 fn fence_agents_beside_the_token_or_not_running_are_named() {
     let world = World::listed();
-    let agent = named("d").within("f").set("/spec", json!({ "driver": "Agent", "agent": "fence_ipmilan" }));
+    let agent =
+        named("d").in_namespace("f").set("/spec", json!({ "driver": "Agent", "agent": "fence_ipmilan" }));
     let pod = |args: &str, state: &str| {
         json!({
             "metadata": { "name": "p" },
@@ -329,36 +352,41 @@ fn fence_agents_beside_the_token_or_not_running_are_named() {
             "status": { "initContainerStatuses": [{ "name": "agents", "state": { state: {} } }] },
         })
     };
-    let found = |pods: &[Value]| ill(&agents(&world.read().view(), pods));
-    assert!(found(&[pod("fence-agents", "waiting")]).is_empty(), "no device needs them");
+    let check = |pods: &[Value]| health_and_text(&check_agents(&world.read().view(), pods));
+    assert!(check(&[pod("fence-agents", "waiting")]).is_empty(), "no device needs them");
     world.apply(Kind::FenceDevices, &agent, at(0));
     for (pod, health, says) in [
         (pod("fence-agents", "running"), Health::Fine, "of their own"),
         (pod("fence-agents", "waiting"), Health::Problem, "is not running in: p"),
         (pod("version", "running"), Health::Problem, "no container runs fence agents in: p"),
     ] {
-        let found = found(&[pod]);
-        assert!(found.len() == 1 && found[0].0 == health && found[0].1.ends_with(says), "{found:?}");
+        let symptoms = check(&[pod]);
+        assert!(
+            symptoms.len() == 1 && symptoms[0].0 == health && symptoms[0].1.ends_with(says),
+            "{symptoms:?}"
+        );
     }
-    assert!(found(&[]).is_empty(), "a person who may not list pods is told so elsewhere");
+    assert!(check(&[]).is_empty(), "a person who may not list pods is told so elsewhere");
 }
 
 #[test]
 fn stateful_sets_without_grace_are_named() {
     let set = |grace: u32| json!({ "metadata": { "namespace": "shop", "name": "db" }, "spec": { "template": { "spec": { "terminationGracePeriodSeconds": grace } } } });
-    assert_eq!(graceless(&[set(30)]).health, Health::Fine);
-    let found = graceless(&[set(30), set(0)]);
-    assert_eq!((found.health, found.what.ends_with(": shop/db")), (Health::Problem, true));
+    assert_eq!(check_grace_periods(&[set(30)]).health, Health::Fine);
+    let symptoms = check_grace_periods(&[set(30), set(0)]);
+    assert_eq!((symptoms.health, symptoms.what.ends_with(": shop/db")), (Health::Problem, true));
 }
 
 #[test]
 fn custom_kinds_of_another_version_are_told_from_those_that_say_more() {
-    let ours = pod_safety_shared::api::crds();
+    let expected = pod_safety_shared::api::crds();
     let with = |change: fn(&mut Value)| {
-        let mut there = ours.clone();
+        let mut there = expected.clone();
         there.iter_mut().for_each(change);
-        let found = crds(&ours, |name| Ok(there.iter().find(|crd| crd["metadata"]["name"] == name).cloned()));
-        found.into_iter().map(|one| one.health).collect::<Vec<_>>()
+        let symptoms = check_crds(&expected, |name| {
+            Ok(there.iter().find(|crd| crd["metadata"]["name"] == name).cloned())
+        });
+        symptoms.into_iter().map(|one| one.health).collect::<Vec<_>>()
     };
     assert_eq!(with(|_| {}), [Health::Fine]);
     assert_eq!(
@@ -367,8 +395,8 @@ fn custom_kinds_of_another_version_are_told_from_those_that_say_more() {
         "an API server fills in defaults"
     );
     assert_eq!(with(|crd| crd["spec"]["versions"][0]["name"] = json!("v2")), [Health::Problem]);
-    assert_eq!(crds(&ours, |_| Ok(None))[0].health, Health::Problem);
-    assert_eq!(crds(&ours, |_| Err("no".to_owned()))[0].health, Health::Unknown);
+    assert_eq!(check_crds(&expected, |_| Ok(None))[0].health, Health::Problem);
+    assert_eq!(check_crds(&expected, |_| Err("no".to_owned()))[0].health, Health::Unknown);
 }
 
 #[test]
@@ -384,7 +412,7 @@ fn policies_that_only_warn_are_a_problem_after_a_week() {
         (Policies::Absent, Health::Problem, "no policy denies"),
         (Policies::Unread, Health::Unknown, "could not be listed"),
     ] {
-        let symptom = policies(found, wall, &Installation::default());
+        let symptom = check_admission_policies(found, wall, &Installation::default());
         assert!(symptom.health == health && symptom.what.contains(says), "{found:?}: {symptom:?}");
     }
 }

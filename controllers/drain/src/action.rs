@@ -23,7 +23,7 @@ pub enum Action {
     /// It does not go before somebody changes something.
     Blocked,
     /// It does not go before a person agrees.
-    Unagreed,
+    NeedsConsent,
     /// It must not go: it may run although it is called finished.
     Unsafe,
     /// It ends already.
@@ -39,7 +39,7 @@ impl Action {
         match self {
             Self::Evict => "Evict",
             Self::Wait => "Wait",
-            Self::Blocked | Self::Unagreed => "Blocked",
+            Self::Blocked | Self::NeedsConsent => "Blocked",
             Self::Unsafe => "RefusedForSafety",
             Self::Ending => "Terminating",
             Self::Stay => "Stay",

@@ -6,13 +6,13 @@ use pod_safety_shared::cache::View;
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::model::Uid;
 
-use super::fit::{Needs, Room};
+use super::fit::{Needs, NodeCapacity};
 
 /// What is known of the DaemonSet that a pod names as its controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DaemonSet {
     /// It is there, with the UID that the pod names.
-    There,
+    Exists,
     /// It is not, or another one has its name.
     Absent,
     /// It could not be read, and why.
@@ -27,7 +27,7 @@ pub struct Cluster<'a> {
     /// What pods need.
     pub needs: &'a BTreeMap<Uid, Needs>,
     /// The nodes, empty.
-    pub rooms: &'a [Room],
+    pub capacities: &'a [NodeCapacity],
     /// What is known of the DaemonSets that its pods name, by their UIDs.
     pub daemon_sets: &'a BTreeMap<Uid, DaemonSet>,
     /// The budgets could not be read.

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pod_safety_shared::cache::{Lookup, View};
-use pod_safety_shared::model::{DEFAULT_GRACE, Pod, Readiness, Uid, turn};
+use pod_safety_shared::model::{DEFAULT_GRACE, Pod, Readiness, Uid, compare_turns};
 use pod_safety_shared::wire;
 
 use super::quantity::thousandths;
@@ -21,7 +21,7 @@ struct Amounts {
 }
 
 impl Amounts {
-    fn of(map: &BTreeMap<String, wire::Quantity>) -> Option<Self> {
+    fn from_map(map: &BTreeMap<String, wire::Quantity>) -> Option<Self> {
         let read = |key: &str| match map.get(key) {
             Some(quantity) => thousandths(quantity.text.as_deref().unwrap_or_default()),
             None => Some(0),
@@ -37,7 +37,7 @@ impl Amounts {
         Self { cpu: self.cpu - other.cpu, memory: self.memory - other.memory }
     }
 
-    fn most(self, other: Self) -> Self {
+    fn max(self, other: Self) -> Self {
         Self { cpu: self.cpu.max(other.cpu), memory: self.memory.max(other.memory) }
     }
 }
@@ -53,7 +53,7 @@ pub struct Needs {
     /// It keeps data that goes with it.
     pub empty_dir: bool,
     /// It has rules or volumes that are not looked at here.
-    pub unseen: bool,
+    pub has_unchecked_rules: bool,
     /// It is scheduled with others, as a gang: no EvictionRequest evicts it.
     pub gang: bool,
     /// Who is asked before it is evicted by an EvictionRequest, in that order.
@@ -63,7 +63,7 @@ pub struct Needs {
 impl Needs {
     /// Reads them. An amount that cannot be read counts as nothing, and as unseen.
     #[must_use]
-    pub fn of(pod: wire::PodNeeds) -> Self {
+    pub fn from_pod(pod: wire::PodNeeds) -> Self {
         let spec = pod.spec.unwrap_or_default();
         let requests = requests(&spec);
         let has = |source: fn(&wire::VolumeSource) -> bool| {
@@ -72,10 +72,12 @@ impl Needs {
         let rules = spec.affinity.is_some() || !spec.topology_spread_constraints.is_empty();
         Self {
             empty_dir: has(|source| source.empty_dir.is_some()),
-            unseen: rules || requests.is_none() || has(|source| source.persistent_volume_claim.is_some()),
+            has_unchecked_rules: rules
+                || requests.is_none()
+                || has(|source| source.persistent_volume_claim.is_some()),
             requests: requests.unwrap_or_default(),
             gang: spec.scheduling_group.is_some(),
-            responders: in_order(&spec.eviction_responders),
+            responders: order_responders(&spec.eviction_responders),
             grace: spec.termination_grace_period_seconds.unwrap_or(DEFAULT_GRACE).max(1),
             node_selector: spec.node_selector,
             tolerations: spec.tolerations,
@@ -94,15 +96,15 @@ impl Needs {
     }
 
     fn tolerates(&self, taint: &wire::Taint) -> bool {
-        self.tolerations.iter().any(|toleration| bears(toleration, taint))
+        self.tolerations.iter().any(|toleration| tolerates_taint(toleration, taint))
     }
 }
 
 /// The names of responders in their order.
-fn in_order(responders: &[wire::Responder]) -> Vec<String> {
+fn order_responders(responders: &[wire::Responder]) -> Vec<String> {
     let of = |one: &wire::Responder| (one.priority.unwrap_or_default(), one.name.clone().unwrap_or_default());
     let mut all: Vec<(i32, String)> = responders.iter().map(of).collect();
-    all.sort_by(|one, other| turn((&one.1, one.0), (&other.1, other.0)));
+    all.sort_by(|one, other| compare_turns((&one.1, one.0), (&other.1, other.0)));
     all.into_iter().map(|(_, name)| name).collect()
 }
 
@@ -110,24 +112,27 @@ fn in_order(responders: &[wire::Responder]) -> Vec<String> {
 /// an init container with the sidecars that were started before it.
 fn requests(spec: &wire::PodNeedsSpec) -> Option<Amounts> {
     let of = |container: &wire::Container| {
-        container.resources.as_ref().map_or(Some(Amounts::default()), |asks| Amounts::of(&asks.requests))
+        container
+            .resources
+            .as_ref()
+            .map_or(Some(Amounts::default()), |asks| Amounts::from_map(&asks.requests))
     };
     let (mut beside, mut before) = (Amounts::default(), Amounts::default());
     for container in &spec.init_containers {
         if container.restart_policy.as_deref() == Some("Always") {
             beside = beside.plus(of(container)?);
         } else {
-            before = before.most(beside.plus(of(container)?));
+            before = before.max(beside.plus(of(container)?));
         }
     }
     for container in &spec.containers {
         beside = beside.plus(of(container)?);
     }
-    Some(beside.most(before).plus(Amounts::of(&spec.overhead)?))
+    Some(beside.max(before).plus(Amounts::from_map(&spec.overhead)?))
 }
 
 /// `Toleration.ToleratesTaint`.
-fn bears(toleration: &wire::Toleration, taint: &wire::Taint) -> bool {
+fn tolerates_taint(toleration: &wire::Toleration, taint: &wire::Taint) -> bool {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     let (effect, key) = (text(&toleration.effect), text(&toleration.key));
     let of_effect = effect.is_empty() || effect == text(&taint.effect);
@@ -142,7 +147,7 @@ fn bears(toleration: &wire::Toleration, taint: &wire::Taint) -> bool {
 
 /// A node, and what is free on it.
 #[derive(Clone, Debug)]
-pub struct Room {
+pub struct NodeCapacity {
     name: String,
     labels: BTreeMap<String, String>,
     taints: Vec<wire::Taint>,
@@ -151,10 +156,10 @@ pub struct Room {
     pods: i128,
 }
 
-impl Room {
+impl NodeCapacity {
     /// An empty node. `None`: it has no name.
     #[must_use]
-    pub fn of(node: wire::NodeRoom) -> Option<Self> {
+    pub fn from_node(node: wire::NodeAllocatable) -> Option<Self> {
         let meta = node.metadata.unwrap_or_default();
         let spec = node.spec.unwrap_or_default();
         let allocatable = node.status.unwrap_or_default().allocatable;
@@ -166,17 +171,17 @@ impl Room {
             labels: meta.labels,
             taints: spec.taints.into_iter().filter(schedules).collect(),
             cordoned: spec.unschedulable,
-            free: Amounts::of(&allocatable),
+            free: Amounts::from_map(&allocatable),
             pods: pods.map_or(DEFAULT_PODS, |thousandths| thousandths / 1000),
         })
     }
 
     /// Why it does not take the pod, if so.
-    fn refuses(&self, needs: &Needs) -> Option<String> {
+    fn refusal_for(&self, needs: &Needs) -> Option<String> {
         if self.cordoned && !needs.tolerates_cordon() {
             return Some("cordoned".to_owned());
         }
-        if let Some(why) = self.rejects(needs) {
+        if let Some(why) = self.rejection_for(needs) {
             return Some(why);
         }
         let Some(free) = self.free else { return Some("unreadable".to_owned()) };
@@ -189,7 +194,7 @@ impl Room {
     }
 
     /// The same, whatever room there is and whether it is cordoned or not.
-    fn rejects(&self, needs: &Needs) -> Option<String> {
+    fn rejection_for(&self, needs: &Needs) -> Option<String> {
         if let Some(taint) = self.taints.iter().find(|taint| !needs.tolerates(taint)) {
             return Some(format!("taint {}", taint.key.as_deref().unwrap_or_default()));
         }
@@ -197,7 +202,7 @@ impl Room {
         other.then(|| "other labels".to_owned())
     }
 
-    fn take(&mut self, needs: &Needs) {
+    fn reserve(&mut self, needs: &Needs) {
         self.free = self.free.map(|free| free.minus(needs.requests));
         self.pods -= 1;
     }
@@ -211,35 +216,35 @@ pub enum Place {
         /// Its name.
         name: String,
         /// The pod has rules or volumes that were not looked at.
-        unseen: bool,
+        unchecked: bool,
     },
     /// To none: it would stay Pending. Why.
     Nowhere(String),
     /// Back to the node that is drained: it tolerates the cordon, and no other node takes it.
-    Back,
+    SameNode,
     /// It does not come back: nobody makes it anew.
-    NotAgain,
+    NotRecreated,
 }
 
 /// The nodes, and what is free on them while pods are placed one after another.
 #[derive(Clone, Debug, Default)]
-pub struct Rooms {
-    others: Vec<Room>,
+pub struct ClusterCapacity {
+    others: Vec<NodeCapacity>,
     /// The nodes that are drained.
-    drained: BTreeMap<String, Room>,
+    drained: BTreeMap<String, NodeCapacity>,
 }
 
-impl Rooms {
+impl ClusterCapacity {
     /// Every node but those that are drained, without what runs on it already.
     #[must_use]
-    pub fn beside(
+    pub fn excluding(
         drained: &BTreeSet<&str>,
-        rooms: &[Room],
+        capacities: &[NodeCapacity],
         needs: &BTreeMap<Uid, Needs>,
         view: &View<'_>,
     ) -> Self {
-        let (drained, mut others): (Vec<Room>, Vec<Room>) =
-            rooms.iter().cloned().partition(|room| drained.contains(&*room.name));
+        let (drained, mut others): (Vec<NodeCapacity>, Vec<NodeCapacity>) =
+            capacities.iter().cloned().partition(|room| drained.contains(&*room.name));
         for room in &mut others {
             let ready =
                 matches!(view.node(&room.name), Lookup::Known(node) if node.readiness == Readiness::Ready);
@@ -249,7 +254,7 @@ impl Rooms {
             let runs = |pod: &&Pod| !pod.phase.is_terminal();
             for pod in view.pods_on(&room.name).filter(runs) {
                 if let Some(needs) = needs.get(pod.uid()) {
-                    room.take(needs);
+                    room.reserve(needs);
                 }
             }
         }
@@ -259,33 +264,34 @@ impl Rooms {
 
     /// Whether the successor of a pod may come back to the node that is drained.
     #[must_use]
-    pub fn take_back(&self, node: &str, needs: &Needs) -> bool {
-        needs.tolerates_cordon() && self.drained.get(node).is_some_and(|own| own.rejects(needs).is_none())
+    pub fn can_return(&self, node: &str, needs: &Needs) -> bool {
+        needs.tolerates_cordon()
+            && self.drained.get(node).is_some_and(|own| own.rejection_for(needs).is_none())
     }
 
     /// Finds a node for a pod of `node`, and takes its room there: the one that has most cpu
     /// free, then by name.
     pub fn place(&mut self, node: &str, needs: &Needs) -> Place {
-        let back = self.take_back(node, needs);
-        let fits = self.others.iter_mut().filter(|room| room.refuses(needs).is_none());
+        let back = self.can_return(node, needs);
+        let fits = self.others.iter_mut().filter(|room| room.refusal_for(needs).is_none());
         let best = fits.max_by(|one, other| {
-            let cpu = |room: &Room| room.free.map(|free| free.cpu);
+            let cpu = |room: &NodeCapacity| room.free.map(|free| free.cpu);
             cpu(one).cmp(&cpu(other)).then_with(|| other.name.cmp(&one.name))
         });
         match best {
             Some(room) => {
-                room.take(needs);
-                Place::Node { name: room.name.clone(), unseen: needs.unseen }
+                room.reserve(needs);
+                Place::Node { name: room.name.clone(), unchecked: needs.has_unchecked_rules }
             }
-            None if back => Place::Back,
-            None => Place::Nowhere(self.why_none(needs)),
+            None if back => Place::SameNode,
+            None => Place::Nowhere(self.describe_no_fit(needs)),
         }
     }
 
     /// As the scheduler says it.
-    fn why_none(&self, needs: &Needs) -> String {
+    fn describe_no_fit(&self, needs: &Needs) -> String {
         let mut whys: BTreeMap<String, usize> = BTreeMap::new();
-        for why in self.others.iter().filter_map(|room| room.refuses(needs)) {
+        for why in self.others.iter().filter_map(|room| room.refusal_for(needs)) {
             *whys.entry(why).or_default() += 1;
         }
         let whys: Vec<String> = whys.into_iter().map(|(why, count)| format!("{count} {why}")).collect();

@@ -13,8 +13,8 @@
 //! an EvictionRequest says is no evidence: that a pod is gone is read of the pod.
 
 mod action;
-mod apart;
 mod cluster;
+mod exceptions;
 mod fit;
 mod plan;
 mod quantity;
@@ -24,11 +24,11 @@ mod work;
 
 pub use action::{Action, Consent};
 pub use cluster::{Cluster, DaemonSet};
-pub use fit::{Needs, Place, Room, Rooms};
-pub use plan::{DryRun, Plan, Row, Summary, Way, place, plan};
-pub use requests::{Asker, Withdrawn, withdraw};
-pub use rights::{lacked, lacking_for_drain, right};
-pub use work::{Count, Line, Outcome, Tone, Work};
+pub use fit::{ClusterCapacity, Needs, NodeCapacity, Place};
+pub use plan::{DryRun, EvictionMethod, Plan, Row, Summary, place, plan};
+pub use requests::{EvictionRequester, Withdrawn, withdraw};
+pub use rights::{missing_drain_rights, missing_right, right};
+pub use work::{Count, DrainProgress, Line, Outcome, Tone};
 
 #[cfg(test)]
 mod tests;

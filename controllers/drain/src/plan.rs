@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use pod_safety_explain::{Arithmetic, RefusedBy, Verdict, Would, explain, owner_of, would};
+use pod_safety_explain::{
+    Arithmetic, BudgetVerdict, EvictionAnswer, RefusalCause, explain_budget, owner_of, predict_eviction,
+};
 use pod_safety_shared::authority::{Evicted, NotEvicted};
 use pod_safety_shared::cache::Lookup;
 use pod_safety_shared::model::{
@@ -13,9 +15,9 @@ use pod_safety_shared::model::{
 use pod_safety_shared::record::error_chain;
 
 use super::action::{Action, Consent};
-use super::apart::apart;
 use super::cluster::{Cluster, DaemonSet};
-use super::fit::{Needs, Place, Rooms};
+use super::exceptions::find_exception;
+use super::fit::{ClusterCapacity, Needs, Place};
 
 /// What the API server said to a dry run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +42,7 @@ pub struct Row {
     /// Why, in one CamelCase word.
     pub reason: &'static str,
     /// Why, in a sentence.
-    pub why: String,
+    pub message: String,
     /// The budget that counts it.
     pub budget: Option<BudgetKey>,
     /// In which turn it goes; pods of one turn go together.
@@ -58,19 +60,19 @@ pub struct Row {
     /// Its successor may come back to the node, for it tolerates the cordon.
     pub may_come_back: bool,
     /// How its eviction can be asked for.
-    pub way: Way,
+    pub method: EvictionMethod,
 }
 
 /// How an eviction can be asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum EvictionMethod {
     /// By an EvictionRequest. These responders are asked first, in this order.
     Request(Vec<String>),
     /// By `pods/eviction` alone, and why.
     Direct(&'static str),
 }
 
-impl Way {
+impl EvictionMethod {
     /// Responders of a pod, if its eviction can be requested.
     #[must_use]
     pub fn responders(&self) -> &[String] {
@@ -117,7 +119,7 @@ pub struct Summary {
     /// Could go, and fit on no other node, and come back to this one.
     pub back: usize,
     /// Wait for a budget.
-    pub waiting: usize,
+    pub waiting_for_budget: usize,
     /// Do not go.
     pub blocked: usize,
     /// Must not go.
@@ -139,31 +141,31 @@ pub fn plan(node: &str, cluster: &Cluster<'_>, consent: &Consent) -> Plan {
     let (rows, allows) = (Vec::new(), BTreeMap::new());
     let mut plan = Plan { node: node.to_owned(), node_ready, rows, unreadable, requests: false, allows };
     for pod in pods {
-        let row = plan.row(pod, cluster, consent);
+        let row = plan.build_row(pod, cluster, consent);
         plan.rows.push(row);
     }
-    plan.order();
+    plan.sort_by_turn();
     plan
 }
 
 /// Says where the pods of nodes would go that are drained together: all of them are cordoned before the first pod goes.
 pub fn place(plans: &mut [Plan], cluster: &Cluster<'_>) {
     let nodes: BTreeSet<&str> = plans.iter().map(|plan| &*plan.node).collect();
-    let mut rooms = Rooms::beside(&nodes, cluster.rooms, cluster.needs, &cluster.view);
+    let mut rooms = ClusterCapacity::excluding(&nodes, cluster.capacities, cluster.needs, &cluster.view);
     for plan in plans {
-        plan.place(&mut rooms, cluster);
+        plan.place_rows(&mut rooms, cluster);
     }
 }
 
 impl Plan {
-    fn row(&mut self, pod: &Pod, cluster: &Cluster<'_>, consent: &Consent) -> Row {
+    fn build_row(&mut self, pod: &Pod, cluster: &Cluster<'_>, consent: &Consent) -> Row {
         let needs = cluster.needs.get(pod.uid());
         let mut row = Row {
             pod: pod.key.clone(),
             owner: owner_of(pod, &cluster.view),
             action: Action::Evict,
             reason: "NoBudget",
-            why: "no PodDisruptionBudget".to_owned(),
+            message: "no PodDisruptionBudget".to_owned(),
             budget: None,
             step: None,
             after: None,
@@ -172,10 +174,10 @@ impl Plan {
             dry_run: None,
             place: None,
             may_come_back: false,
-            way: way(pod, needs),
+            method: eviction_method(pod, needs),
         };
-        if let Some((action, reason, why)) = apart(pod, cluster, consent, &row.owner) {
-            (row.action, row.reason, row.why) = (action, reason, why);
+        if let Some((action, reason, why)) = find_exception(pod, cluster, consent, &row.owner) {
+            (row.action, row.reason, row.message) = (action, reason, why);
             return row;
         }
         if needs.is_some_and(|needs| needs.empty_dir) {
@@ -183,93 +185,101 @@ impl Plan {
         }
         if cluster.budgets_unread {
             row.reason = "BudgetsUnread";
-            "which PodDisruptionBudgets select it is not known".clone_into(&mut row.why);
+            "which PodDisruptionBudgets select it is not known".clone_into(&mut row.message);
             return row;
         }
-        let answer = would(pod, cluster.view.budgets_of_pod(pod));
-        (row.reason, row.why) = (answer.reason(), answer.words());
+        let answer = predict_eviction(pod, cluster.view.budgets_of_pod(pod));
+        (row.reason, row.message) = (answer.reason(), answer.describe());
         match answer {
-            Would::Free(_) => row.why = row.why.trim_start_matches("be allowed: ").to_owned(),
-            Would::NotCount(budget, _) => {
-                let words = row.why.trim_start_matches("be allowed: ").to_owned();
-                row.why = format!("pdb {}: {words}", budget.key.name);
+            EvictionAnswer::Unguarded(_) => {
+                row.message = row.message.trim_start_matches("be allowed: ").to_owned()
             }
-            Would::Allow(budget) => self.guarded(&mut row, budget, None, cluster),
-            Would::Refuse(budget, why) => self.guarded(&mut row, budget, Some(why), cluster),
-            Would::Fail(budgets) => {
+            EvictionAnswer::AllowUncounted(budget, _) => {
+                let message = row.message.trim_start_matches("be allowed: ").to_owned();
+                row.message = format!("pdb {}: {message}", budget.key.name);
+            }
+            EvictionAnswer::Allow(budget) => self.apply_budget(&mut row, budget, None, cluster),
+            EvictionAnswer::Refuse(budget, why) => self.apply_budget(&mut row, budget, Some(why), cluster),
+            EvictionAnswer::Fail(budgets) => {
                 let names: Vec<&str> = budgets.iter().map(|budget| &*budget.key.name).collect();
                 row.action = Action::Blocked;
-                row.why = format!(
+                row.message = format!(
                     "pdbs {} select it: the API server evicts no pod with several PDBs",
                     names.join(" and ")
                 );
             }
-            Would::Nothing | Would::Remove => row.action = Action::Stay,
+            EvictionAnswer::AlreadyTerminating | EvictionAnswer::AlreadyFinished => row.action = Action::Stay,
         }
         row
     }
 
     /// A pod that one budget counts.
-    fn guarded(&mut self, row: &mut Row, budget: &Budget, refused: Option<RefusedBy>, cluster: &Cluster<'_>) {
-        let explained = explain(budget, &cluster.view, cluster.now);
+    fn apply_budget(
+        &mut self,
+        row: &mut Row,
+        budget: &Budget,
+        refused: Option<RefusalCause>,
+        cluster: &Cluster<'_>,
+    ) {
+        let explained = explain_budget(budget, &cluster.view, cluster.now);
         let numbers = explained.arithmetic;
         let name = &budget.key.name;
-        let sum = numbers.words();
+        let sum = numbers.describe();
         let ceiling = numbers.ceiling.unwrap_or(1);
         self.allows.insert(budget.key.clone(), (numbers.allowed.max(0), ceiling));
         row.budget = Some(budget.key.clone());
-        let never = explained.verdict == Verdict::Never;
-        (row.action, row.why) = match refused {
-            None => (Action::Evict, format!("pdb {name}: {sum} {}", at_a_time(&numbers))),
-            Some(RefusedBy::Insufficient) if never => {
+        let never = explained.verdict == BudgetVerdict::Never;
+        (row.action, row.message) = match refused {
+            None => (Action::Evict, format!("pdb {name}: {sum} {}", describe_rate(&numbers))),
+            Some(RefusalCause::Insufficient) if never => {
                 row.reason = "DisruptionsNeverAllowed";
                 (Action::Blocked, format!("pdb {name}: {sum}, never more while {}", explained.limit()))
             }
-            Some(RefusedBy::Insufficient) => {
+            Some(RefusalCause::Insufficient) => {
                 let ever = explained
                     .unknown
                     .first()
                     .map(|why| format!("; whether it ever allows one is not known: {why}"));
                 (Action::Wait, format!("pdb {name}: {sum}, none now{}", ever.unwrap_or_default()))
             }
-            Some(RefusedBy::Processing) if let Verdict::SyncFailed(why) = &explained.verdict => {
+            Some(RefusalCause::Processing) if let BudgetVerdict::SyncFailed(why) = &explained.verdict => {
                 row.reason = "BudgetSyncFailed";
                 (Action::Blocked, format!("pdb {name} failed to sync: {why}"))
             }
-            Some(RefusedBy::Processing) => (
+            Some(RefusalCause::Processing) => (
                 Action::Wait,
                 format!("pdb {name} is still being processed: its status is older than its last change"),
             ),
-            Some(RefusedBy::SyncFailed(why)) => {
+            Some(RefusalCause::SyncFailed(why)) => {
                 (Action::Blocked, format!("pdb {name} failed to sync: {why}"))
             }
-            Some(RefusedBy::Negative) => (
+            Some(RefusalCause::Negative) => (
                 Action::Blocked,
                 format!("pdb {name} allows a negative number of evictions: {}", numbers.allowed),
             ),
-            Some(RefusedBy::TooManyDisrupted) => {
+            Some(RefusalCause::TooManyDisrupted) => {
                 (Action::Wait, format!("pdb {name}: too many evictions wait in its status"))
             }
         };
     }
 
     /// The pods that the API server should be asked about.
-    pub fn asks(&self) -> impl Iterator<Item = (usize, &PodKey)> {
+    pub fn dry_run_candidates(&self) -> impl Iterator<Item = (usize, &PodKey)> {
         let rows = self.rows.iter().enumerate();
-        rows.filter(|(_, row)| row.is_tried()).map(|(index, row)| (index, &row.pod))
+        rows.filter(|(_, row)| row.is_attempted()).map(|(index, row)| (index, &row.pod))
     }
 
     /// What the API server said to a dry run. Its word counts.
-    pub fn heard(&mut self, index: usize, answer: &Result<Evicted, NotEvicted>) {
+    pub fn record_dry_run(&mut self, index: usize, answer: &Result<Evicted, NotEvicted>) {
         let Some(row) = self.rows.get_mut(index) else { return };
         let message = answer.as_ref().err().map(|error| error_chain(error)).unwrap_or_default();
         let (action, reason) = match answer {
-            Ok(Evicted::Ends { grace }) => {
+            Ok(Evicted::Terminates { grace }) => {
                 row.grace = *grace;
                 (Action::Evict, "WouldEvict")
             }
-            Ok(Evicted::Ending) => (Action::Ending, "Terminating"),
-            Ok(Evicted::Gone | Evicted::Another) => (Action::Stay, "Gone"),
+            Ok(Evicted::AlreadyTerminating) => (Action::Ending, "Terminating"),
+            Ok(Evicted::Gone | Evicted::Replaced) => (Action::Stay, "Gone"),
             Ok(Evicted::Finished) => (Action::Stay, "Finished"),
             // What can never be let through is refused with the words of what waits.
             Err(why @ (NotEvicted::Blocked { .. } | NotEvicted::Processing { .. }))
@@ -278,14 +288,14 @@ impl Plan {
                 (Action::Blocked, why.reason())
             }
             Err(why @ NotEvicted::Unsafe) => (Action::Unsafe, why.reason()),
-            Err(why) if why.again().is_some() => (Action::Wait, why.reason()),
+            Err(why) if why.retry_delay().is_some() => (Action::Wait, why.reason()),
             Err(why) => (Action::Blocked, why.reason()),
         };
         if action != row.action {
             // The statuses that were listed say something else: the younger word counts.
             row.reason = reason;
-            row.why = match answer {
-                Ok(Evicted::Ends { .. }) => "the API server would allow it now".to_owned(),
+            row.message = match answer {
+                Ok(Evicted::Terminates { .. }) => "the API server would allow it now".to_owned(),
                 Ok(_) => "it is gone meanwhile".to_owned(),
                 Err(_) => message.clone(),
             };
@@ -295,7 +305,7 @@ impl Plan {
     }
 
     /// Sets turns, and sorts by them.
-    pub fn order(&mut self) {
+    pub fn sort_by_turn(&mut self) {
         let mut turns: BTreeMap<&BudgetKey, (i32, Arc<str>)> = BTreeMap::new();
         for row in &mut self.rows {
             (row.step, row.after) = (None, None);
@@ -326,32 +336,34 @@ impl Plan {
     }
 
     /// Says where what goes would go, in the order in which it goes.
-    fn place(&mut self, rooms: &mut Rooms, cluster: &Cluster<'_>) {
+    fn place_rows(&mut self, capacity: &mut ClusterCapacity, cluster: &Cluster<'_>) {
         for row in &mut self.rows {
-            let Some(needs) = cluster.needs.get(&row.pod.uid).filter(|_| row.is_tried()) else { continue };
+            let Some(needs) = cluster.needs.get(&row.pod.uid).filter(|_| row.is_attempted()) else {
+                continue;
+            };
             if is_orphan(&row.pod.uid, cluster) {
-                row.place = Some(Place::NotAgain);
+                row.place = Some(Place::NotRecreated);
                 continue;
             }
-            row.may_come_back = rooms.take_back(&self.node, needs);
+            row.may_come_back = capacity.can_return(&self.node, needs);
             if row.action != Action::Blocked {
-                row.place = Some(rooms.place(&self.node, needs));
+                row.place = Some(capacity.place(&self.node, needs));
             }
         }
     }
 
     /// How many there are of each.
     #[must_use]
-    pub fn summary(&self) -> Summary {
+    pub fn summarize(&self) -> Summary {
         let mut summary = Summary::default();
         for row in &self.rows {
             let count = match (row.action, row.step) {
                 (Action::Evict, _) if matches!(row.place, Some(Place::Nowhere(_))) => &mut summary.nowhere,
-                (Action::Evict, _) if row.place == Some(Place::Back) => &mut summary.back,
+                (Action::Evict, _) if row.place == Some(Place::SameNode) => &mut summary.back,
                 (Action::Evict, Some(2..)) => &mut summary.later,
                 (Action::Evict, _) => &mut summary.now,
-                (Action::Wait, _) => &mut summary.waiting,
-                (Action::Blocked | Action::Unagreed, _) => &mut summary.blocked,
+                (Action::Wait, _) => &mut summary.waiting_for_budget,
+                (Action::Blocked | Action::NeedsConsent, _) => &mut summary.blocked,
                 (Action::Unsafe, _) => &mut summary.unsafe_,
                 (Action::Ending, _) => &mut summary.ending,
                 (Action::Stay, _) => &mut summary.staying,
@@ -364,16 +376,16 @@ impl Plan {
     /// Why nothing is begun: a person must agree first, pods cannot be read, or no pod may go by anybody's act.
     /// `all_the_same`: a person wants it tried whatever cannot be read or may not go.
     #[must_use]
-    pub fn stops(&self, all_the_same: bool) -> bool {
-        let unagreed = self.rows.iter().any(|row| row.action == Action::Unagreed);
-        unagreed || (!all_the_same && (self.unreadable > 0 || self.none_may_go()))
+    pub fn must_not_start(&self, try_anyway: bool) -> bool {
+        let unagreed = self.rows.iter().any(|row| row.action == Action::NeedsConsent);
+        unagreed || (!try_anyway && (self.unreadable > 0 || self.all_pods_unsafe()))
     }
 
     /// Whether pods must go, and each of them may run although it is called finished.
     #[must_use]
-    pub fn none_may_go(&self) -> bool {
-        let mut left = self.rows.iter().filter(|row| row.action != Action::Stay).peekable();
-        left.peek().is_some() && left.all(|row| row.action == Action::Unsafe)
+    pub fn all_pods_unsafe(&self) -> bool {
+        let mut remaining = self.rows.iter().filter(|row| row.action != Action::Stay).peekable();
+        remaining.peek().is_some() && remaining.all(|row| row.action == Action::Unsafe)
     }
 
     /// Whether a pod is refused for safety.
@@ -385,7 +397,7 @@ impl Plan {
     /// Whether everything would go without waiting for more than one another, and run elsewhere.
     #[must_use]
     pub fn is_clear(&self) -> bool {
-        let Summary { waiting, nowhere, back, blocked, unsafe_, .. } = self.summary();
+        let Summary { waiting_for_budget: waiting, nowhere, back, blocked, unsafe_, .. } = self.summarize();
         self.unreadable == 0 && waiting + nowhere + back + blocked + unsafe_ == 0
     }
 }
@@ -393,21 +405,21 @@ impl Plan {
 impl Row {
     /// Whether its eviction is tried.
     #[must_use]
-    pub const fn is_tried(&self) -> bool {
+    pub const fn is_attempted(&self) -> bool {
         matches!(self.action, Action::Evict | Action::Wait | Action::Blocked)
     }
 }
 
 /// What no EvictionRequest evicts is evicted directly.
-fn way(pod: &Pod, needs: Option<&Needs>) -> Way {
+fn eviction_method(pod: &Pod, needs: Option<&Needs>) -> EvictionMethod {
     match needs {
-        _ if pod.mirror => Way::Direct("a mirror pod"),
+        _ if pod.mirror => EvictionMethod::Direct("a mirror pod"),
         _ if pod.controller.as_ref().is_some_and(|owner| owner.is_daemon_set()) => {
-            Way::Direct("a pod of a DaemonSet")
+            EvictionMethod::Direct("a pod of a DaemonSet")
         }
-        None => Way::Direct("a pod whose responders cannot be read"),
-        Some(needs) if needs.gang => Way::Direct("a member of a gang"),
-        Some(needs) => Way::Request(needs.responders.clone()),
+        None => EvictionMethod::Direct("a pod whose responders cannot be read"),
+        Some(needs) if needs.gang => EvictionMethod::Direct("a member of a gang"),
+        Some(needs) => EvictionMethod::Request(needs.responders.clone()),
     }
 }
 
@@ -417,7 +429,7 @@ fn is_orphan(pod: &Uid, cluster: &Cluster<'_>) -> bool {
     cluster.daemon_sets.get(&controller.uid) == Some(&DaemonSet::Absent)
 }
 
-fn at_a_time(numbers: &Arithmetic) -> String {
+fn describe_rate(numbers: &Arithmetic) -> String {
     match numbers.ceiling {
         Some(ceiling) if ceiling != numbers.allowed => format!("now, {ceiling} at a time with all healthy"),
         _ => "at a time".to_owned(),

@@ -2,35 +2,35 @@
 
 use std::collections::BTreeSet;
 
-use pod_safety_shared::authority::{NotEvicted, Right, may};
+use pod_safety_shared::authority::{AccessRight, NotEvicted, is_allowed};
 use pod_safety_shared::client::{ApiError, Connection};
 
 /// A right on a kind, in all namespaces.
 #[must_use]
-pub fn right(verb: &str, resource: &str) -> Right {
-    Right { verb: verb.to_owned(), resource: resource.to_owned(), ..Right::default() }
+pub fn right(verb: &str, resource: &str) -> AccessRight {
+    AccessRight { verb: verb.to_owned(), resource: resource.to_owned(), ..AccessRight::default() }
 }
 
 /// The right to evict, which the API server names in its refusal.
-fn evictions() -> Right {
-    Right { subresource: "eviction".to_owned(), ..right("create", "pods") }
+fn eviction_right() -> AccessRight {
+    AccessRight { subresource: "eviction".to_owned(), ..right("create", "pods") }
 }
 
 /// The right for want of which an eviction was refused, if so.
 #[must_use]
-pub fn lacked(error: &NotEvicted) -> Option<Right> {
+pub fn missing_right(error: &NotEvicted) -> Option<AccessRight> {
     let NotEvicted::Failed(ApiError::Refused { code: 403, message, .. }) = error else { return None };
-    let of = |right: Right, resource: &str| {
+    let of = |right: AccessRight, resource: &str| {
         message.contains(&format!("cannot {} resource \"{resource}\"", right.verb)).then_some(right)
     };
-    of(evictions(), "pods/eviction").or_else(|| of(right("get", "pods"), "pods"))
+    of(eviction_right(), "pods/eviction").or_else(|| of(right("get", "pods"), "pods"))
 }
 
 /// Which rights to carry a drain out are missing. What the API server does not say is not missing.
-pub async fn lacking_for_drain(connection: &Connection, namespaces: &BTreeSet<&str>) -> Vec<Right> {
-    let lacks = async |right: &Right| matches!(may(connection, None, right).await, Ok(false));
+pub async fn missing_drain_rights(connection: &Connection, namespaces: &BTreeSet<&str>) -> Vec<AccessRight> {
+    let lacks = async |right: &AccessRight| matches!(is_allowed(connection, None, right).await, Ok(false));
     let mut lacking = Vec::new();
-    for right in [right("get", "nodes"), right("patch", "nodes"), right("get", "pods"), evictions()] {
+    for right in [right("get", "nodes"), right("patch", "nodes"), right("get", "pods"), eviction_right()] {
         if !lacks(&right).await {
             continue;
         }
@@ -39,7 +39,7 @@ pub async fn lacking_for_drain(connection: &Connection, namespaces: &BTreeSet<&s
             continue;
         }
         for namespace in namespaces {
-            let there = Right { namespace: (*namespace).to_owned(), ..right.clone() };
+            let there = AccessRight { namespace: (*namespace).to_owned(), ..right.clone() };
             if lacks(&there).await {
                 lacking.push(there);
             }

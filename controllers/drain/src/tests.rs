@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pod_safety_explain::staged::{application, budget, failed, node, not_ready, pod, replica};
+use pod_safety_explain::fixture::{application, budget, failed, node, not_ready, pod, replica};
 use pod_safety_shared::authority::{Evicted, NotEvicted};
 use pod_safety_shared::model::{Kind, Scale, Uid};
 use pod_safety_shared::testing::{World, at};
@@ -15,36 +15,36 @@ mod room;
 mod turns;
 
 /// A world, and the same objects as a scheduler sees them.
-struct Scene {
+struct Fixture {
     world: World,
     needs: BTreeMap<Uid, Needs>,
-    rooms: Vec<Room>,
+    capacities: Vec<NodeCapacity>,
     daemon_sets: BTreeMap<Uid, DaemonSet>,
     budgets_unread: bool,
 }
 
-fn scene() -> Scene {
-    let mut scene = Scene {
+fn fixture() -> Fixture {
+    let mut fixture = Fixture {
         world: World::listed(),
         needs: BTreeMap::new(),
-        rooms: Vec::new(),
-        daemon_sets: [(Uid::new("uid-agent").unwrap(), DaemonSet::There)].into(),
+        capacities: Vec::new(),
+        daemon_sets: [(Uid::new("uid-agent").unwrap(), DaemonSet::Exists)].into(),
         budgets_unread: false,
     };
-    scene.node(&node("n"));
-    scene
+    fixture.node(&node("n"));
+    fixture
 }
 
-impl Scene {
+impl Fixture {
     fn node(&mut self, object: &Value) {
         self.world.apply(Kind::Nodes, object, at(0));
-        self.rooms.extend(Room::of(serde_json::from_value(object.clone()).unwrap()));
+        self.capacities.extend(NodeCapacity::from_node(serde_json::from_value(object.clone()).unwrap()));
     }
 
     fn pod(&mut self, object: &Value) {
         self.world.apply(Kind::Pods, object, at(0));
         let uid = Uid::new(object["metadata"]["uid"].as_str().unwrap()).unwrap();
-        self.needs.insert(uid, Needs::of(serde_json::from_value(object.clone()).unwrap()));
+        self.needs.insert(uid, Needs::from_pod(serde_json::from_value(object.clone()).unwrap()));
     }
 
     fn replica(&mut self, app: &str, name: &str) {
@@ -67,7 +67,7 @@ impl Scene {
         let cluster = Cluster {
             view: guard.view(),
             needs: &self.needs,
-            rooms: &self.rooms,
+            capacities: &self.capacities,
             daemon_sets: &self.daemon_sets,
             budgets_unread: self.budgets_unread,
             now: at(60),
@@ -86,13 +86,13 @@ fn lines(plan: &Plan) -> Vec<String> {
     let line = |row: &Row| {
         let step = row.step.map(|step| format!(" {step}")).unwrap_or_default();
         let after = row.after.as_ref().map(|after| format!(" after {after}")).unwrap_or_default();
-        format!("{}{step} {}: {}{after}", row.action.name(), row.pod.name, row.why)
+        format!("{}{step} {}: {}{after}", row.action.name(), row.pod.name, row.message)
     };
     plan.rows.iter().map(line).collect()
 }
 
-fn says(plan: &Plan, wanted: &[&str]) {
-    assert_eq!(lines(plan), wanted);
+fn assert_lines(plan: &Plan, expected: &[&str]) {
+    assert_eq!(lines(plan), expected);
 }
 
 fn index(plan: &Plan, name: &str) -> usize {
@@ -101,20 +101,20 @@ fn index(plan: &Plan, name: &str) -> usize {
 
 #[test]
 fn what_stays_and_what_needs_consent_is_told_apart() {
-    let mut scene = scene();
-    scene.pod(&pod("a", "daemon").owned("apps/v1", "DaemonSet", "agent"));
-    scene.pod(&pod("a", "static").mirror());
-    scene.pod(&pod("a", "ending").terminating());
-    scene.pod(&pod("a", "naked"));
+    let mut fixture = fixture();
+    fixture.pod(&pod("a", "daemon").owned_by("apps/v1", "DaemonSet", "agent"));
+    fixture.pod(&pod("a", "static").mirror());
+    fixture.pod(&pod("a", "ending").terminating());
+    fixture.pod(&pod("a", "naked"));
     let done = pod("a", "done").set("/status", json!({ "phase": "Succeeded" }));
-    scene.pod(&done.owned("batch/v1", "Job", "job"));
-    scene.pod(&pod("a", "lies").phase("Failed"));
-    scene.pod(&pod("a", "lies-0").phase("Failed").owned("apps/v1", "StatefulSet", "lies"));
-    let scratch = pod("a", "scratch").owned("apps/v1", "StatefulSet", "s");
-    scene.pod(&scratch.set("/spec/volumes", json!([{ "name": "tmp", "emptyDir": {} }])));
-    scene.replica("a", "plain-0");
-    let plan = scene.plan();
-    says(
+    fixture.pod(&done.owned_by("batch/v1", "Job", "job"));
+    fixture.pod(&pod("a", "lies").phase("Failed"));
+    fixture.pod(&pod("a", "lies-0").phase("Failed").owned_by("apps/v1", "StatefulSet", "lies"));
+    let scratch = pod("a", "scratch").owned_by("apps/v1", "StatefulSet", "s");
+    fixture.pod(&scratch.set("/spec/volumes", json!([{ "name": "tmp", "emptyDir": {} }])));
+    fixture.replica("a", "plain-0");
+    let plan = fixture.plan();
+    assert_lines(
         &plan,
         &[
             "Evict 1 plain-0: no PodDisruptionBudget",
@@ -128,20 +128,20 @@ fn what_stays_and_what_needs_consent_is_told_apart() {
             "Stay static: mirror pod of a static pod: its kubelet keeps it running",
         ],
     );
-    assert!(plan.stops(false) && !plan.is_clear());
-    assert_eq!(plan.asks().count(), 1, "a dry run cannot give consent");
+    assert!(plan.must_not_start(false) && !plan.is_clear());
+    assert_eq!(plan.dry_run_candidates().count(), 1, "a dry run cannot give consent");
 }
 
 #[test]
 fn consent_lets_go_and_says_what_is_lost() {
-    let mut scene = scene();
-    scene.pod(&pod("a", "naked"));
-    let scratch = pod("a", "scratch").owned("apps/v1", "StatefulSet", "s");
-    scene.pod(&scratch.set("/spec/volumes", json!([{ "name": "tmp", "emptyDir": {} }])));
-    scene.replica("a", "stays-0");
+    let mut fixture = fixture();
+    fixture.pod(&pod("a", "naked"));
+    let scratch = pod("a", "scratch").owned_by("apps/v1", "StatefulSet", "s");
+    fixture.pod(&scratch.set("/spec/volumes", json!([{ "name": "tmp", "emptyDir": {} }])));
+    fixture.replica("a", "stays-0");
     let skip = [("ns".to_owned(), "stays-0".to_owned())].into();
-    let plan = scene.plan_with(&Consent { skip, delete_emptydir_data: true, evict_unmanaged: true });
-    says(
+    let plan = fixture.plan_with(&Consent { skip, delete_emptydir_data: true, evict_unmanaged: true });
+    assert_lines(
         &plan,
         &[
             "Evict 1 naked: no PodDisruptionBudget",
@@ -149,18 +149,18 @@ fn consent_lets_go_and_says_what_is_lost() {
             "Stay stays-0: by --skip",
         ],
     );
-    assert_eq!(plan.rows[0].place, Some(Place::NotAgain));
+    assert_eq!(plan.rows[0].place, Some(Place::NotRecreated));
     assert_eq!(plan.rows[1].loses, Some("emptyDir data is lost"));
-    assert!(!plan.stops(false));
+    assert!(!plan.must_not_start(false));
 }
 
 #[test]
 fn pods_of_one_budget_go_one_after_another() {
-    let mut scene = scene();
-    scene.application("db", 3, &json!({ "maxUnavailable": 1 }), [2, 3, 2, 3, 1]);
-    scene.replica("web", "web-0");
-    says(
-        &scene.plan(),
+    let mut fixture = fixture();
+    fixture.application("db", 3, &json!({ "maxUnavailable": 1 }), [2, 3, 2, 3, 1]);
+    fixture.replica("web", "web-0");
+    assert_lines(
+        &fixture.plan(),
         &[
             "Evict 1 db-0: pdb pdb-db: 3 healthy - 2 needed = 1 at a time",
             "Evict 1 web-0: no PodDisruptionBudget",
@@ -168,19 +168,19 @@ fn pods_of_one_budget_go_one_after_another() {
             "Evict 3 db-2: pdb pdb-db: 3 healthy - 2 needed = 1 at a time after db-1",
         ],
     );
-    assert!(!scene.plan().stops(false) && scene.plan().node_ready);
+    assert!(!fixture.plan().must_not_start(false) && fixture.plan().node_ready);
     // There is no other node: nothing blocks, and it is not all well.
-    assert!(!scene.plan().is_clear());
-    assert_eq!(scene.plan().summary(), Summary { nowhere: 4, ..Summary::default() });
+    assert!(!fixture.plan().is_clear());
+    assert_eq!(fixture.plan().summarize(), Summary { nowhere: 4, ..Summary::default() });
 }
 
 #[test]
 fn never_and_not_now_are_not_the_same() {
-    let mut scene = scene();
-    scene.application("never", 1, &json!({ "minAvailable": 1 }), [2, 1, 1, 1, 0]);
-    scene.application("later", 2, &json!({ "maxUnavailable": 1 }), [2, 1, 1, 2, 0]);
-    let plan = scene.plan();
-    says(
+    let mut fixture = fixture();
+    fixture.application("never", 1, &json!({ "minAvailable": 1 }), [2, 1, 1, 1, 0]);
+    fixture.application("later", 2, &json!({ "maxUnavailable": 1 }), [2, 1, 1, 2, 0]);
+    let plan = fixture.plan();
+    assert_lines(
         &plan,
         &[
             "Wait later-0: pdb pdb-later: 1 healthy - 1 needed = 0, none now",
@@ -188,18 +188,21 @@ fn never_and_not_now_are_not_the_same() {
             "Blocked never-0: pdb pdb-never: 1 healthy - 1 needed = 0, never more while replicas is 1",
         ],
     );
-    assert!(!plan.stops(false) && !plan.is_clear(), "a PDB may change after the cordon: it is tried");
+    assert!(
+        !plan.must_not_start(false) && !plan.is_clear(),
+        "a PDB may change after the cordon: it is tried"
+    );
 }
 
 #[test]
 fn budgets_that_overlap_or_are_not_calculated_block_or_wait() {
-    let mut scene = scene();
-    scene.application("db", 1, &json!({ "maxUnavailable": 1 }), [2, 1, 0, 1, 1]);
+    let mut fixture = fixture();
+    fixture.application("db", 1, &json!({ "maxUnavailable": 1 }), [2, 1, 0, 1, 1]);
     let other = budget("other", "db", &json!({ "maxUnavailable": 1 }), [2, 1, 0, 1, 1]);
-    scene.world.apply(Kind::Budgets, &other, at(0));
-    scene.application("new", 1, &json!({ "maxUnavailable": 1 }), [1, 0, 0, 0, 0]);
-    says(
-        &scene.plan(),
+    fixture.world.apply(Kind::Budgets, &other, at(0));
+    fixture.application("new", 1, &json!({ "maxUnavailable": 1 }), [1, 0, 0, 0, 0]);
+    assert_lines(
+        &fixture.plan(),
         &[
             "Wait new-0: pdb pdb-new is still being processed: its status is older than its last change",
             "Blocked db-0: pdbs other and pdb-db select it: the API server evicts no pod with several PDBs",
@@ -209,11 +212,11 @@ fn budgets_that_overlap_or_are_not_calculated_block_or_wait() {
 
 #[test]
 fn what_is_not_ready_goes_beside_the_budget() {
-    let mut scene = scene();
-    scene.application("db", 2, &json!({ "maxUnavailable": 1 }), [2, 1, 1, 2, 0]);
-    scene.pod(&not_ready(replica("db", "db-1")));
-    says(
-        &scene.plan(),
+    let mut fixture = fixture();
+    fixture.application("db", 2, &json!({ "maxUnavailable": 1 }), [2, 1, 1, 2, 0]);
+    fixture.pod(&not_ready(replica("db", "db-1")));
+    assert_lines(
+        &fixture.plan(),
         &[
             "Evict 1 db-1: pdb pdb-db: it is not Ready, and enough others are",
             "Wait db-0: pdb pdb-db: 1 healthy - 1 needed = 0, none now",
@@ -225,19 +228,22 @@ fn what_is_not_ready_goes_beside_the_budget() {
 fn the_api_servers_word_counts_more_than_what_was_listed() {
     let blocked =
         || NotEvicted::Blocked { why: "b needs 2 healthy pods and has 2".to_owned(), retry_after: None };
-    let mut scene = scene();
-    scene.application("db", 1, &json!({ "maxUnavailable": 1 }), [2, 1, 0, 1, 1]);
-    scene.application("never", 1, &json!({ "minAvailable": 1 }), [2, 1, 1, 1, 0]);
-    scene.application("later", 1, &json!({ "maxUnavailable": 1 }), [2, 0, 0, 1, 0]);
-    let mut plan = scene.plan();
-    let answers: [(&str, Result<Evicted, NotEvicted>); 3] =
-        [("db-0", Err(blocked())), ("never-0", Err(blocked())), ("later-0", Ok(Evicted::Ends { grace: 7 }))];
+    let mut fixture = fixture();
+    fixture.application("db", 1, &json!({ "maxUnavailable": 1 }), [2, 1, 0, 1, 1]);
+    fixture.application("never", 1, &json!({ "minAvailable": 1 }), [2, 1, 1, 1, 0]);
+    fixture.application("later", 1, &json!({ "maxUnavailable": 1 }), [2, 0, 0, 1, 0]);
+    let mut plan = fixture.plan();
+    let answers: [(&str, Result<Evicted, NotEvicted>); 3] = [
+        ("db-0", Err(blocked())),
+        ("never-0", Err(blocked())),
+        ("later-0", Ok(Evicted::Terminates { grace: 7 })),
+    ];
     for (name, answer) in &answers {
         let index = index(&plan, name);
-        plan.heard(index, answer);
+        plan.record_dry_run(index, answer);
     }
-    plan.order();
-    says(
+    plan.sort_by_turn();
+    assert_lines(
         &plan,
         &[
             "Evict 1 later-0: the API server would allow it now",
@@ -251,40 +257,40 @@ fn the_api_servers_word_counts_more_than_what_was_listed() {
 
 #[test]
 fn a_refusal_for_safety_is_never_softened() {
-    let mut scene = scene();
-    scene.replica("a", "a-0");
-    let mut plan = scene.plan();
-    plan.heard(0, &Err(NotEvicted::Unsafe));
+    let mut fixture = fixture();
+    fixture.replica("a", "a-0");
+    let mut plan = fixture.plan();
+    plan.record_dry_run(0, &Err(NotEvicted::Unsafe));
     assert_eq!(plan.rows[0].action, Action::Unsafe);
-    assert!(plan.stops(false));
+    assert!(plan.must_not_start(false));
 }
 
 #[test]
 fn what_cannot_be_read_stops_a_drain() {
-    let scene = scene();
-    scene.world.apply(Kind::Pods, &pod("a", "x").set("/metadata/resourceVersion", json!(null)), at(0));
-    let plan = scene.plan();
-    assert_eq!((plan.unreadable, plan.rows.len(), plan.stops(false)), (1, 0, true));
+    let fixture = fixture();
+    fixture.world.apply(Kind::Pods, &pod("a", "x").set("/metadata/resourceVersion", json!(null)), at(0));
+    let plan = fixture.plan();
+    assert_eq!((plan.unreadable, plan.rows.len(), plan.must_not_start(false)), (1, 0, true));
 }
 
 #[test]
 fn pods_go_where_there_is_room_for_them() {
-    let mut scene = scene();
-    scene.node(&node("big"));
-    scene.node(&node("cordoned").set("/spec/unschedulable", json!(true)));
-    scene.node(&node("tainted").set("/spec/taints", json!([{ "key": "gpu", "effect": "NoSchedule" }])));
-    scene.node(&node("silent").set("/status/conditions", json!([])));
+    let mut fixture = fixture();
+    fixture.node(&node("big"));
+    fixture.node(&node("cordoned").set("/spec/unschedulable", json!(true)));
+    fixture.node(&node("tainted").set("/spec/taints", json!([{ "key": "gpu", "effect": "NoSchedule" }])));
+    fixture.node(&node("silent").set("/status/conditions", json!([])));
     let asks = |name: &str, cpu: &str| {
         let requests = json!([{ "name": "main", "resources": { "requests": { "cpu": cpu } } }]);
         replica("a", name).set("/spec/containers", requests)
     };
-    scene.pod(&asks("a-0", "3"));
-    scene.pod(&asks("a-1", "2500m"));
+    fixture.pod(&asks("a-0", "3"));
+    fixture.pod(&asks("a-1", "2500m"));
     let bears = json!([{ "key": "gpu", "operator": "Exists" }]);
-    scene.pod(&asks("b-0", "4").set("/spec/tolerations", bears).set("/spec/affinity", json!({})));
-    scene.pod(&asks("c-0", "0").set("/spec/nodeSelector", json!({ "disk": "ssd" })));
-    let places: Vec<_> = scene.plan().rows.into_iter().map(|row| row.place.unwrap()).collect();
-    let on = |name: &str, unseen| Place::Node { name: name.to_owned(), unseen };
+    fixture.pod(&asks("b-0", "4").set("/spec/tolerations", bears).set("/spec/affinity", json!({})));
+    fixture.pod(&asks("c-0", "0").set("/spec/nodeSelector", json!({ "disk": "ssd" })));
+    let places: Vec<_> = fixture.plan().rows.into_iter().map(|row| row.place.unwrap()).collect();
+    let on = |name: &str, unseen| Place::Node { name: name.to_owned(), unchecked: unseen };
     let nowhere = |why: &str| Place::Nowhere(why.to_owned());
     assert_eq!(
         places,
@@ -299,32 +305,35 @@ fn pods_go_where_there_is_room_for_them() {
 
 #[test]
 fn init_containers_and_sidecars_count_as_the_scheduler_counts_them() {
-    let mut scene = scene();
-    scene.node(&node("small").set("/status/allocatable/cpu", json!("3")));
+    let mut fixture = fixture();
+    fixture.node(&node("small").set("/status/allocatable/cpu", json!("3")));
     let asks = |cpu: &str| json!({ "requests": { "cpu": cpu } });
     let mut object = replica("a", "a-0");
     object["spec"]["containers"] = json!([{ "name": "main", "resources": asks("1") }]);
     object["spec"]["initContainers"] = json!([
         { "name": "side", "restartPolicy": "Always", "resources": asks("1") }, { "name": "first", "resources": asks("2") }]);
-    scene.pod(&object);
-    assert!(matches!(&scene.plan().rows[0].place, Some(Place::Node { .. })), "max(1+1, 1+2) = 3 fit in 3");
+    fixture.pod(&object);
+    assert!(matches!(&fixture.plan().rows[0].place, Some(Place::Node { .. })), "max(1+1, 1+2) = 3 fit in 3");
     object["spec"]["overhead"] = json!({ "cpu": "1m" });
-    scene.pod(&object);
-    assert!(matches!(&scene.plan().rows[0].place, Some(Place::Nowhere(_))));
+    fixture.pod(&object);
+    assert!(matches!(&fixture.plan().rows[0].place, Some(Place::Nowhere(_))));
 }
 
 /// Whoever waits for a budget should know if nobody can say whether that has an end.
 #[test]
 fn a_budget_of_a_custom_resource_blocks_by_its_scale_and_waits_without() {
-    let mut scene = scene();
-    scene.pod(&pod("f", "f-0").owned("example.com/v1", "Fleet", "f"));
+    let mut fixture = fixture();
+    fixture.pod(&pod("f", "f-0").owned_by("example.com/v1", "Fleet", "f"));
     let one = budget("b", "f", &json!({ "minAvailable": 1 }), [2, 1, 1, 1, 0]);
-    scene.world.apply(Kind::Budgets, &one, at(0));
-    scene.world.scale("uid-f-0", Ok(Scale::Replicas(1)), at(60));
-    says(&scene.plan(), &["Blocked f-0: pdb b: 1 healthy - 1 needed = 0, never more while replicas is 1"]);
-    scene.world.scale("uid-f-0", Err("no right to ask"), at(60));
-    says(
-        &scene.plan(),
+    fixture.world.apply(Kind::Budgets, &one, at(0));
+    fixture.world.set_scale("uid-f-0", Ok(Scale::Replicas(1)), at(60));
+    assert_lines(
+        &fixture.plan(),
+        &["Blocked f-0: pdb b: 1 healthy - 1 needed = 0, never more while replicas is 1"],
+    );
+    fixture.world.set_scale("uid-f-0", Err("no right to ask"), at(60));
+    assert_lines(
+        &fixture.plan(),
         &[
             "Wait f-0: pdb b: 1 healthy - 1 needed = 0, none now; whether it ever allows one is not known: no right to ask",
         ],
@@ -334,17 +343,17 @@ fn a_budget_of_a_custom_resource_blocks_by_its_scale_and_waits_without() {
 /// It waited for ever for a budget that nobody will ever calculate.
 #[test]
 fn bug_a_new_budget_that_failed_to_sync_was_waited_for() {
-    let mut scene = scene();
-    scene.application("db", 1, &json!({ "maxUnavailable": 1 }), [2, 0, 0, 0, 0]);
+    let mut fixture = fixture();
+    fixture.application("db", 1, &json!({ "maxUnavailable": 1 }), [2, 0, 0, 0, 0]);
     let failed = failed(budget("pdb-db", "db", &json!({ "maxUnavailable": 1 }), [0, 0, 0, 0, 0]));
-    scene.world.apply(Kind::Budgets, &failed, at(1));
-    let mut plan = scene.plan();
-    let said = ["Blocked db-0: pdb pdb-db failed to sync: no scale"];
-    assert_eq!(lines(&plan), said);
-    plan.heard(
+    fixture.world.apply(Kind::Budgets, &failed, at(1));
+    let mut plan = fixture.plan();
+    let expected = ["Blocked db-0: pdb pdb-db failed to sync: no scale"];
+    assert_eq!(lines(&plan), expected);
+    plan.record_dry_run(
         0,
         &Err(NotEvicted::Processing { why: "still being processed".to_owned(), retry_after: None }),
     );
-    assert_eq!(lines(&plan), said);
+    assert_eq!(lines(&plan), expected);
     assert_eq!(plan.rows[0].reason, "BudgetSyncFailed");
 }

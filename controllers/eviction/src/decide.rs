@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use pod_safety_shared::cache::View;
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::drive::Subject;
+use pod_safety_shared::controller_loop::Subject;
 use pod_safety_shared::model::{EvictionPhase, EvictionTarget, Kind};
 
+use super::context::EvictionContext;
 use super::holds::{Decision, Hold};
-use super::scene::Scene;
 use super::{evictions, evictor, lost_node, progress, requests};
 
 /// While the API server is silent, everything is looked at this often.
-const LOOK_AGAIN: Duration = Duration::from_secs(10);
+const RECHECK_AFTER: Duration = Duration::from_secs(10);
 
 /// What is decided about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,7 +25,7 @@ pub enum Key {
 }
 
 /// All that it hears of. The last is only told: whether it can be heard of does not hold up the others.
-pub(super) const FOLLOWED: &[Kind] = &[
+pub(super) const WATCHED_KINDS: &[Kind] = &[
     Kind::Pods,
     Kind::EvictionRequests,
     Kind::Evictions,
@@ -36,7 +36,7 @@ pub(super) const FOLLOWED: &[Kind] = &[
 ];
 
 /// What must be known to decide.
-pub(super) const NEEDS: &[Kind] = match FOLLOWED {
+pub(super) const REQUIRED_KINDS: &[Kind] = match WATCHED_KINDS {
     [needs @ .., Kind::NodeFences, Kind::FencePolicies] => needs,
     _ => panic!("what fences is followed last"),
 };
@@ -45,62 +45,62 @@ pub(super) const NEEDS: &[Kind] = match FOLLOWED {
 #[must_use]
 pub fn decide(key: &Key, view: &View<'_>, now: Mono) -> Decision {
     match key {
-        Key::Target(target) if view.is_eviction_target(target) => about(target, view, now),
+        Key::Target(target) if view.is_eviction_target(target) => decide_target(target, view, now),
         Key::Target(_) => Decision::default(),
-        Key::Node(name) => on_node(name, view, now),
+        Key::Node(name) => decide_node(name, view, now),
     }
 }
 
-fn about(target: &EvictionTarget, view: &View<'_>, now: Mono) -> Decision {
-    for kind in NEEDS {
-        if let Err(unfresh) = view.fresh(*kind, now) {
-            return Decision::hold(Subject::Everything, unfresh).and_recheck_at(now + LOOK_AGAIN);
+fn decide_target(target: &EvictionTarget, view: &View<'_>, now: Mono) -> Decision {
+    for kind in REQUIRED_KINDS {
+        if let Err(unfresh) = view.check_fresh(*kind, now) {
+            return Decision::hold(Subject::Everything, unfresh).and_requeue_at(now + RECHECK_AFTER);
         }
     }
-    let scene = Scene::new(target, view, now);
+    let ctx = EvictionContext::new(target, view, now);
     if view.has_foreign_evictions(&target.namespace) {
-        let key = scene.key();
-        let held = key.map(|key| Decision::hold(Subject::Pod(key), Hold::AnotherController));
-        return held.unwrap_or_default();
+        let key = ctx.key();
+        let held_back = key.map(|key| Decision::hold(Subject::Pod(key), Hold::AnotherController));
+        return held_back.unwrap_or_default();
     }
     let mut decision = Decision::default();
-    requests::decide(&scene, &mut decision);
-    evictions::create(&scene, &mut decision);
-    evictions::duplicates(&scene, &mut decision);
-    evictions::collect(&scene, &mut decision);
-    act(&scene, &mut decision);
+    requests::decide(&ctx, &mut decision);
+    evictions::create(&ctx, &mut decision);
+    evictions::fail_duplicates(&ctx, &mut decision);
+    evictions::delete_old_failures(&ctx, &mut decision);
+    act(&ctx, &mut decision);
     decision
 }
 
 /// One write to the Eviction that goes on: what its controller must say first, for what responders do rests on it.
-fn act(scene: &Scene<'_>, decision: &mut Decision) {
-    let relevant = scene.relevant().filter(|eviction| eviction.phase() != EvictionPhase::Failed);
-    let Some(eviction) = scene.active().or(relevant) else { return };
+fn act(ctx: &EvictionContext<'_>, decision: &mut Decision) {
+    let relevant = ctx.relevant().filter(|eviction| eviction.phase() != EvictionPhase::Failed);
+    let Some(eviction) = ctx.active().or(relevant) else { return };
     // Of a duplicate a responder may be active until that has failed: two never are.
     let uninitialized = eviction.responders.is_empty();
-    if uninitialized && scene.evictions.iter().any(|other| other.active().is_some()) {
+    if uninitialized && ctx.evictions.iter().any(|other| other.active().is_some()) {
         return;
     }
-    if let Some((eviction, change)) = evictor::ends(scene) {
-        decision.intents.push(evictions::write(eviction, change));
+    if let Some((eviction, change)) = evictor::complete_if_gone(ctx) {
+        decision.intents.push(evictions::eviction_write(eviction, change));
         return;
     }
     let change = match eviction.phase() {
-        EvictionPhase::Active => progress::progress(eviction, scene, decision),
+        EvictionPhase::Active => progress::progress(eviction, ctx, decision),
         EvictionPhase::Succeeded | EvictionPhase::Failed => None,
     };
-    if let Some(change) = change.or_else(|| evictions::mark(eviction, scene)) {
-        decision.intents.push(evictions::write(eviction, change));
+    if let Some(change) = change.or_else(|| evictions::update_metadata(eviction, ctx)) {
+        decision.intents.push(evictions::eviction_write(eviction, change));
         return;
     }
-    let acts = evictor::act(scene, decision).or_else(|| lost_node::act(scene, decision));
-    decision.intents.extend(acts.map(|(eviction, change)| evictions::write(eviction, change)));
+    let action = evictor::act(ctx, decision).or_else(|| lost_node::act(ctx, decision));
+    decision.intents.extend(action.map(|(eviction, change)| evictions::eviction_write(eviction, change)));
 }
 
 /// What changed about a node is news to our responder alone: holds and times are those of the pods' own keys.
-fn on_node(name: &str, view: &View<'_>, now: Mono) -> Decision {
-    let targets = view.pods_on(name).map(|pod| EvictionTarget::of(&pod.key));
+fn decide_node(name: &str, view: &View<'_>, now: Mono) -> Decision {
+    let targets = view.pods_on(name).map(|pod| EvictionTarget::from_pod(&pod.key));
     let targets = targets.filter(|target| view.is_eviction_target(target));
-    let intents = targets.flat_map(|target| about(&target, view, now).intents).collect();
+    let intents = targets.flat_map(|target| decide_target(&target, view, now).intents).collect();
     Decision { intents, ..Decision::default() }
 }

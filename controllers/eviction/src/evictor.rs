@@ -7,30 +7,30 @@ use std::time::Duration;
 use jiff::Timestamp;
 use pod_safety_shared::authority::{EvictionChange, Report};
 use pod_safety_shared::cache::Lookup;
-use pod_safety_shared::drive::Subject;
+use pod_safety_shared::controller_loop::Subject;
 use pod_safety_shared::model::{
     Budget, Eviction, EvictionTarget, IMPERATIVE_EVICTOR, LOST_NODE_RESPONDER, Pod, Readiness, Responder,
 };
 
+use super::context::EvictionContext;
 use super::holds::{Decision, Hold};
-use super::scene::Scene;
 
 /// After a refusal it asks again so much later, doubled each time up to the last (the reviewers' wish in kubernetes#137396).
-const AGAIN_FIRST: Duration = Duration::from_secs(20);
-/// See [`AGAIN_FIRST`]. It is shorter than the time within which a responder must report.
-const AGAIN_LAST: Duration = Duration::from_secs(600);
+const INITIAL_BACKOFF: Duration = Duration::from_secs(20);
+/// See [`INITIAL_BACKOFF`]. It is shorter than the time within which a responder must report.
+const MAX_BACKOFF: Duration = Duration::from_secs(600);
 
 /// A budget that opens is tried at most this often.
-const OPENED_AGAIN: Duration = Duration::from_secs(5);
+const REOPENED_BACKOFF: Duration = Duration::from_secs(5);
 
 /// A pod whose eviction was accepted terminates at once. After this time the disruption controller takes its condition
 /// back, and it is evicted again.
-const ACCEPTED_FOR: Duration = Duration::from_secs(120);
+const ACCEPTED_GRACE: Duration = Duration::from_secs(120);
 
 /// How often a responder that works reports (KEP-4563).
-pub(super) const HEARTBEAT_EACH: Duration = Duration::from_secs(180);
+pub(super) const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(180);
 /// A responder reports no more often (the API's own words on `heartbeatTime`).
-pub(super) const HEARTBEATS_APART: Duration = Duration::from_secs(20);
+pub(super) const MIN_HEARTBEAT_INTERVAL: Duration = Duration::from_secs(20);
 
 /// Why no eviction is tried, in the words of the responder.
 const OF_DAEMON_SET: &str =
@@ -53,85 +53,88 @@ pub struct Attempts {
 
 /// Reads the end of a message: `REASON: … (attempts=N, last=TIME, retryAfter=Ns)`. Anything else says nothing.
 #[must_use]
-pub fn attempts(message: &str) -> Option<Attempts> {
-    let (said, rest) = message.rsplit_once(" (attempts=")?;
+pub fn parse_attempts(message: &str) -> Option<Attempts> {
+    let (message_text, rest) = message.rsplit_once(" (attempts=")?;
     let mut parts = rest.strip_suffix("s)")?.split(", ");
     let count = parts.next()?.parse().ok()?;
     let last: Timestamp = parts.next()?.strip_prefix("last=")?.parse().ok()?;
     let pause: u64 = parts.next()?.strip_prefix("retryAfter=")?.parse().ok()?;
     // A person may write there, too: no pause is longer than the longest.
-    let retry_after = Duration::from_secs(pause).min(AGAIN_LAST);
+    let retry_after = Duration::from_secs(pause).min(MAX_BACKOFF);
     let by_budget =
-        ["BudgetBlocks: ", "BudgetBeingProcessed: "].iter().any(|reason| said.starts_with(reason));
+        ["BudgetBlocks: ", "BudgetBeingProcessed: "].iter().any(|reason| message_text.starts_with(reason));
     Some(Attempts { count, last: last.as_second(), retry_after, by_budget })
 }
 
 /// The second before which no time of it may lie.
-pub(super) fn floor(responder: &Responder) -> i64 {
-    responder.last_sign().unwrap_or(0)
+pub(super) fn heartbeat_floor(responder: &Responder) -> i64 {
+    responder.last_heartbeat().unwrap_or(0)
 }
 
 /// A report, if there is something to say, or its time has come; else when that is.
-pub(super) fn say(
+pub(super) fn send_report(
     responder: &Responder,
-    made: Report,
-    scene: &Scene<'_>,
+    report: Report,
+    ctx: &EvictionContext<'_>,
     decision: &mut Decision,
 ) -> Option<EvictionChange> {
-    let since = responder.heartbeat.map(|at| scene.age(at));
-    let news = *responder.message != *made.message || made.complete;
-    let pause = if news { HEARTBEATS_APART } else { HEARTBEAT_EACH };
-    let left = since.map_or(Duration::ZERO, |since| pause.saturating_sub(since));
-    if left.is_zero() || made.complete {
-        return Some(EvictionChange::Report(Box::new(made)));
+    let since = responder.heartbeat.map(|at| ctx.age(at));
+    let is_news = *responder.message != *report.message || report.complete;
+    let pause = if is_news { MIN_HEARTBEAT_INTERVAL } else { HEARTBEAT_INTERVAL };
+    let remaining = since.map_or(Duration::ZERO, |since| pause.saturating_sub(since));
+    if remaining.is_zero() || report.complete {
+        return Some(EvictionChange::Report(Box::new(report)));
     }
-    *decision = std::mem::take(decision).and_recheck_at(scene.now + left);
+    *decision = std::mem::take(decision).and_requeue_at(ctx.now + remaining);
     None
 }
 
 pub(super) fn report(responder: &Responder, name: &'static str, message: String) -> Report {
-    let floor = floor(responder);
+    let floor = heartbeat_floor(responder);
     Report { responder: name, message, heartbeat: true, expected: None, complete: false, floor }
 }
 
-pub(super) fn complete(responder: &Responder, name: &'static str, message: &str) -> Report {
+pub(super) fn completed_report(responder: &Responder, name: &'static str, message: &str) -> Report {
     Report { complete: true, ..report(responder, name, message.to_owned()) }
 }
 
 /// What the evictor does, if it is its turn.
-pub(super) fn act<'a>(scene: &Scene<'a>, decision: &mut Decision) -> Option<(&'a Eviction, EvictionChange)> {
-    let (eviction, own, pod) = scene.turn_of(IMPERATIVE_EVICTOR)?;
+pub(super) fn act<'a>(
+    ctx: &EvictionContext<'a>,
+    decision: &mut Decision,
+) -> Option<(&'a Eviction, EvictionChange)> {
+    let (eviction, own, pod) = ctx.active_responder(IMPERATIVE_EVICTOR)?;
     let change = if pod.mirror {
-        say(own, complete(own, IMPERATIVE_EVICTOR, MIRROR), scene, decision)
+        send_report(own, completed_report(own, IMPERATIVE_EVICTOR, MIRROR), ctx, decision)
     } else if pod.controller.as_ref().is_some_and(|controller| controller.is_daemon_set()) {
-        say(own, complete(own, IMPERATIVE_EVICTOR, OF_DAEMON_SET), scene, decision)
+        send_report(own, completed_report(own, IMPERATIVE_EVICTOR, OF_DAEMON_SET), ctx, decision)
     } else if let Some(deletion) = pod.deletion {
         let expected = Some(deletion.at);
-        let made = Report { expected, ..report(own, IMPERATIVE_EVICTOR, terminates(pod, scene)) };
-        say(own, made, scene, decision)
+        let report = Report { expected, ..report(own, IMPERATIVE_EVICTOR, describe_terminating(pod, ctx)) };
+        send_report(own, report, ctx, decision)
     } else {
-        attempt(own, pod, scene, decision)
+        attempt(own, pod, ctx, decision)
     };
     Some((eviction, change?))
 }
 
 /// The pod is gone, or ran to its end: the responder of ours whose turn it is says so, so that it counts as completed. Of a
 /// phase beside a container that is reported running it says nothing: what it calls ended may run.
-pub(super) fn ends<'a>(scene: &Scene<'a>) -> Option<(&'a Eviction, EvictionChange)> {
-    let message = match scene.pod {
+pub(super) fn complete_if_gone<'a>(ctx: &EvictionContext<'a>) -> Option<(&'a Eviction, EvictionChange)> {
+    let message = match ctx.pod {
         Lookup::Absent => "the pod does not exist any more",
-        Lookup::Known(pod) if pod.is_over() => "the pod ran to its end",
+        Lookup::Known(pod) if pod.has_terminated() => "the pod ran to its end",
         Lookup::Known(_) | Lookup::Unknown(_) => return None,
     };
-    let eviction = scene.active()?;
+    let eviction = ctx.active()?;
     let active = eviction.active().filter(|active| active.completed.is_none())?;
     let own = [IMPERATIVE_EVICTOR, LOST_NODE_RESPONDER].into_iter().find(|own| **own == *active.name)?;
-    Some((eviction, EvictionChange::Report(Box::new(complete(active, own, message)))))
+    Some((eviction, EvictionChange::Report(Box::new(completed_report(active, own, message)))))
 }
 
 /// A second eviction could only shorten its grace.
-fn terminates(pod: &Pod, scene: &Scene<'_>) -> String {
-    let node = pod.node.as_ref().filter(|name| match scene.view.node(name) {
+fn describe_terminating(pod: &Pod, ctx: &EvictionContext<'_>) -> String {
+    let node = pod.node.as_ref().filter(|name| match ctx.view.node(name) {
         Lookup::Known(node) => node.readiness != Readiness::Ready,
         Lookup::Absent | Lookup::Unknown(_) => true,
     });
@@ -143,73 +146,79 @@ fn terminates(pod: &Pod, scene: &Scene<'_>) -> String {
     }
 }
 
-fn attempt(own: &Responder, pod: &Pod, scene: &Scene<'_>, decision: &mut Decision) -> Option<EvictionChange> {
-    let made = attempts(&own.message);
-    if let Some(made) = &made {
+fn attempt(
+    own: &Responder,
+    pod: &Pod,
+    ctx: &EvictionContext<'_>,
+    decision: &mut Decision,
+) -> Option<EvictionChange> {
+    let previous = parse_attempts(&own.message);
+    if let Some(made) = &previous {
         let (attempts, message) = (made.count, own.message.to_string());
         decision.holds.push((Subject::Pod(pod.key.clone()), Hold::EvictionRefused { attempts, message }));
     }
-    let left = left(own, pod, scene);
-    if !left.is_zero() {
-        *decision = std::mem::take(decision).and_recheck_at(scene.now + left);
+    let remaining = remaining_backoff(own, pod, ctx);
+    if !remaining.is_zero() {
+        *decision = std::mem::take(decision).and_requeue_at(ctx.now + remaining);
         return None;
     }
-    if let Some(budget) = waits_for_turn(own, pod, scene) {
-        let message = waiting(budget, &own.message);
-        *decision = std::mem::take(decision).and_recheck_at(scene.now + AGAIN_FIRST);
-        return say(own, report(own, IMPERATIVE_EVICTOR, message), scene, decision);
+    if let Some(budget) = blocking_budget(own, pod, ctx) {
+        let message = describe_waiting(budget, &own.message);
+        *decision = std::mem::take(decision).and_requeue_at(ctx.now + INITIAL_BACKOFF);
+        return send_report(own, report(own, IMPERATIVE_EVICTOR, message), ctx, decision);
     }
-    let heartbeat = own.heartbeat.is_none_or(|at| scene.age(at) >= HEARTBEATS_APART);
-    let attempt = made.map_or(0, |made| made.count).saturating_add(1);
-    Some(EvictionChange::Evict { attempt, floor: floor(own), heartbeat })
+    let heartbeat = own.heartbeat.is_none_or(|at| ctx.age(at) >= MIN_HEARTBEAT_INTERVAL);
+    let attempt = previous.map_or(0, |made| made.count).saturating_add(1);
+    Some(EvictionChange::Evict { attempt, floor: heartbeat_floor(own), heartbeat })
 }
 
 /// What it waits for, and what the message said of attempts before.
-fn waiting(budget: &Budget, before: &str) -> String {
+fn describe_waiting(budget: &Budget, before: &str) -> String {
     let attempts = before.rfind(" (attempts=").map_or("", |at| &before[at..]);
     format!("other pods of PodDisruptionBudget {} are evicted first{attempts}", budget.key.name)
 }
 
 /// How long it does not ask.
-fn left(own: &Responder, pod: &Pod, scene: &Scene<'_>) -> Duration {
-    let Some(made) = attempts(&own.message) else {
+fn remaining_backoff(own: &Responder, pod: &Pod, ctx: &EvictionContext<'_>) -> Duration {
+    let Some(previous) = parse_attempts(&own.message) else {
         let accepted = own.message.starts_with("the API server accepted");
-        let since = own.heartbeat.filter(|_| accepted).map(|at| scene.age(at));
-        return since.map_or(Duration::ZERO, |since| ACCEPTED_FOR.saturating_sub(since));
+        let since = own.heartbeat.filter(|_| accepted).map(|at| ctx.age(at));
+        return since.map_or(Duration::ZERO, |since| ACCEPTED_GRACE.saturating_sub(since));
     };
-    let since = scene.age(made.last);
-    let pause = AGAIN_FIRST.saturating_mul(1 << made.count.saturating_sub(1).min(10)).min(AGAIN_LAST);
-    let pause = if made.by_budget && is_open(pod, scene) { OPENED_AGAIN } else { pause };
-    pause.max(made.retry_after).saturating_sub(since)
+    let since = ctx.age(previous.last);
+    let pause =
+        INITIAL_BACKOFF.saturating_mul(1 << previous.count.saturating_sub(1).min(10)).min(MAX_BACKOFF);
+    let pause = if previous.by_budget && is_open(pod, ctx) { REOPENED_BACKOFF } else { pause };
+    pause.max(previous.retry_after).saturating_sub(since)
 }
 
 /// Whether its budgets let something through now.
-fn is_open(pod: &Pod, scene: &Scene<'_>) -> bool {
-    let mut budgets = scene.view.budgets_of_pod(pod).peekable();
+fn is_open(pod: &Pod, ctx: &EvictionContext<'_>) -> bool {
+    let mut budgets = ctx.view.budgets_of_pod(pod).peekable();
     budgets.peek().is_some() && budgets.all(|budget| budget.status.disruptions_allowed > 0)
 }
 
 /// The budget whose other pods have their turns before this one: as many at a time as it allows, and one where it allows
 /// none, for pods that are not Ready may be let through.
-fn waits_for_turn<'a>(own: &Responder, pod: &Pod, scene: &Scene<'a>) -> Option<&'a Budget> {
-    scene.view.budgets_of_pod(pod).find(|budget| {
+fn blocking_budget<'a>(own: &Responder, pod: &Pod, ctx: &EvictionContext<'a>) -> Option<&'a Budget> {
+    ctx.view.budgets_of_pod(pod).find(|budget| {
         let allowed = usize::try_from(budget.status.disruptions_allowed).unwrap_or(0).max(1);
-        let others = scene.view.pods_of_budget(&budget.key.uid).filter(|other| other.key.uid != pod.key.uid);
-        others.filter(|other| goes_before(other, own, pod, scene)).take(allowed).count() == allowed
+        let others = ctx.view.pods_of_budget(&budget.key.uid).filter(|other| other.key.uid != pod.key.uid);
+        others.filter(|other| goes_before(other, own, pod, ctx)).take(allowed).count() == allowed
     })
 }
 
 /// Whether this pod is to be evicted now, too, and began to wait earlier.
-fn goes_before(other: &Pod, own: &Responder, pod: &Pod, scene: &Scene<'_>) -> bool {
+fn goes_before(other: &Pod, own: &Responder, pod: &Pod, ctx: &EvictionContext<'_>) -> bool {
     if other.deletion.is_some() || other.phase.is_terminal() {
         return false;
     }
-    let target = EvictionTarget { namespace: Arc::clone(scene.namespace()), uid: other.key.uid.clone() };
-    if !scene.view.is_eviction_target(&target) {
+    let target = EvictionTarget { namespace: Arc::clone(ctx.namespace()), uid: other.key.uid.clone() };
+    if !ctx.view.is_eviction_target(&target) {
         return false;
     }
-    let beside = Scene::new(&target, scene.view, scene.now);
-    let Some((_, theirs, _)) = beside.turn_of(IMPERATIVE_EVICTOR) else { return false };
+    let other_ctx = EvictionContext::new(&target, ctx.view, ctx.now);
+    let Some((_, theirs, _)) = other_ctx.active_responder(IMPERATIVE_EVICTOR) else { return false };
     let order = |responder: &Responder, pod: &Pod| (responder.started, pod.key.uid.clone());
-    order(theirs, other) < order(own, pod) && left(theirs, other, scene).is_zero()
+    order(theirs, other) < order(own, pod) && remaining_backoff(theirs, other, ctx).is_zero()
 }

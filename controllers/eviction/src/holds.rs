@@ -1,12 +1,12 @@
 //! Why nothing is done: typed, with its numbers, for people and for checkers.
 
-use pod_safety_shared::cache::Unfresh;
-use pod_safety_shared::drive::{self, HoldReason};
+use pod_safety_shared::cache::FreshnessError;
+use pod_safety_shared::controller_loop::{self, HoldReason};
 use pod_safety_shared::events::EventType;
 use strum::{IntoStaticStr, VariantNames};
 
 /// What this controller decides about a key.
-pub type Decision = drive::Decision<Hold>;
+pub type Decision = controller_loop::Decision<Hold>;
 
 /// A reason to do nothing now. The names of the variants are the words of metrics and of programs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, IntoStaticStr, VariantNames)]
@@ -14,7 +14,7 @@ pub enum Hold {
     /// A kind cannot be believed now.
     #[error(transparent)]
     #[strum(transparent)]
-    Unfresh(#[from] Unfresh),
+    Unfresh(#[from] FreshnessError),
     /// Kubernetes' own controller serves this namespace.
     #[error(
         "another controller writes the states of Evictions in this namespace: set controllers.eviction.enabled of pod-safety to false"

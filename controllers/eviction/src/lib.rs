@@ -33,6 +33,7 @@
 //! | `evictor`, `lost_node` | what our responders do |
 #![forbid(unsafe_code)]
 
+mod context;
 mod decide;
 mod evictions;
 mod evictor;
@@ -42,12 +43,11 @@ mod metrics;
 mod progress;
 mod requests;
 mod run;
-mod scene;
 
 pub use decide::{Key, decide};
-pub use evictor::{Attempts, attempts};
+pub use evictor::{Attempts, parse_attempts};
 pub use holds::{Decision, Hold};
-pub use progress::{GRACEFUL_COMPLETION, deadline};
+pub use progress::{GRACEFUL_COMPLETION, heartbeat_deadline};
 pub use run::EvictionController;
 
 #[cfg(test)]

@@ -7,43 +7,48 @@ use std::time::Duration;
 use pod_safety_shared::api::Phase;
 use pod_safety_shared::authority::EvictionChange;
 use pod_safety_shared::cache::Lookup;
-use pod_safety_shared::model::{Eviction, Fence, Kind, LOST_NODE_RESPONDER, Node, Pod, Readiness, Responder};
+use pod_safety_shared::model::{
+    Eviction, Kind, LOST_NODE_RESPONDER, Node, NodeFenceObject, Pod, Readiness, Responder,
+};
 
-use super::evictor::{complete, report, say};
+use super::context::EvictionContext;
+use super::evictor::{completed_report, report, send_report};
 use super::holds::Decision;
-use super::scene::Scene;
 
 /// What has not begun within this time needs a person: the others have their turns.
-const BEGINS_WITHIN: Duration = Duration::from_secs(600);
+const BEGIN_GRACE: Duration = Duration::from_secs(600);
 
 /// What it says.
-enum Says {
+enum FencingProgress {
     /// It is waited for this.
-    Waits(String),
+    Waiting(String),
     /// It is done, for this reason.
     Done(String),
 }
 
 /// What it does, if it is its turn.
-pub(super) fn act<'a>(scene: &Scene<'a>, decision: &mut Decision) -> Option<(&'a Eviction, EvictionChange)> {
-    let (eviction, own, pod) = scene.turn_of(LOST_NODE_RESPONDER)?;
-    let made = match says(own, pod, scene) {
-        Says::Waits(message) => report(own, LOST_NODE_RESPONDER, message),
-        Says::Done(message) => complete(own, LOST_NODE_RESPONDER, &message),
+pub(super) fn act<'a>(
+    ctx: &EvictionContext<'a>,
+    decision: &mut Decision,
+) -> Option<(&'a Eviction, EvictionChange)> {
+    let (eviction, own, pod) = ctx.active_responder(LOST_NODE_RESPONDER)?;
+    let report = match fencing_progress(own, pod, ctx) {
+        FencingProgress::Waiting(message) => report(own, LOST_NODE_RESPONDER, message),
+        FencingProgress::Done(message) => completed_report(own, LOST_NODE_RESPONDER, &message),
     };
-    Some((eviction, say(own, made, scene, decision)?))
+    Some((eviction, send_report(own, report, ctx, decision)?))
 }
 
-fn says(own: &Responder, pod: &Pod, scene: &Scene<'_>) -> Says {
-    let Some(name) = &pod.node else { return Says::Done("the pod is on no node".to_owned()) };
-    let node = match scene.view.node(name) {
+fn fencing_progress(own: &Responder, pod: &Pod, ctx: &EvictionContext<'_>) -> FencingProgress {
+    let Some(name) = &pod.node else { return FencingProgress::Done("the pod is on no node".to_owned()) };
+    let node = match ctx.view.node(name) {
         Lookup::Known(node) => node,
-        Lookup::Unknown(why) => return Says::Done(format!("node {name} cannot be read: {why}")),
+        Lookup::Unknown(why) => return FencingProgress::Done(format!("node {name} cannot be read: {why}")),
         Lookup::Absent => {
             let gone = format!("node {name} does not exist any more");
-            return within(
+            return wait_within_grace(
                 own,
-                scene,
+                ctx,
                 format!("{gone}: its pods are removed when it is proved that they ended"),
                 gone,
             );
@@ -51,30 +56,37 @@ fn says(own: &Responder, pod: &Pod, scene: &Scene<'_>) -> Says {
     };
     // Whoever says NotReady reports.
     if node.readiness == Readiness::Ready || node.readiness == Readiness::NotReady {
-        return Says::Done(format!("node {name} reports"));
+        return FencingProgress::Done(format!("node {name} reports"));
     }
-    if scene.view.fresh(Kind::NodeFences, scene.now).is_err() {
-        return Says::Done(format!("node {name} does not report, and the state of fencing is not known"));
+    if ctx.view.check_fresh(Kind::NodeFences, ctx.now).is_err() {
+        return FencingProgress::Done(format!(
+            "node {name} does not report, and the state of fencing is not known"
+        ));
     }
-    let mut fences = scene.view.fences_of(name);
-    match fences.find(|fence| is_open(fence, node)) {
-        Some(fence) => fenced(fence, node, scene),
-        None => unfenced(own, node, scene),
+    let mut fences = ctx.view.node_fences_of(name);
+    match fences.find(|fence| is_open_incident(fence, node)) {
+        Some(fence) => progress_of_incident(fence, node, ctx),
+        None => progress_without_incident(own, node, ctx),
     }
 }
 
 /// Whether it is an incident of this Node in this boot, of which something is still to come.
-fn is_open(fence: &Fence, node: &Node) -> bool {
-    node.is_in(&fence.spec.node) && !fence.spec.dry_run && !fence.status.phase.is_over()
+fn is_open_incident(fence: &NodeFenceObject, node: &Node) -> bool {
+    node.matches_incarnation(&fence.spec.node) && !fence.spec.dry_run && !fence.status.phase.is_over()
 }
 
 /// Until the time for it is over since its turn began.
-fn within(own: &Responder, scene: &Scene<'_>, waits: String, done: String) -> Says {
-    let since = scene.age(own.started.unwrap_or(0));
-    if since < BEGINS_WITHIN { Says::Waits(waits) } else { Says::Done(done) }
+fn wait_within_grace(
+    own: &Responder,
+    ctx: &EvictionContext<'_>,
+    waits: String,
+    done: String,
+) -> FencingProgress {
+    let since = ctx.age(own.started.unwrap_or(0));
+    if since < BEGIN_GRACE { FencingProgress::Waiting(waits) } else { FencingProgress::Done(done) }
 }
 
-fn fenced(fence: &Fence, node: &Node, scene: &Scene<'_>) -> Says {
+fn progress_of_incident(fence: &NodeFenceObject, node: &Node, ctx: &EvictionContext<'_>) -> FencingProgress {
     let (phase, message) = (fence.status.phase, &fence.status.message);
     let step = format!(
         "node {} does not report; NodeFence {} is {}: {message}",
@@ -82,20 +94,20 @@ fn fenced(fence: &Fence, node: &Node, scene: &Scene<'_>) -> Says {
         fence.name,
         phase.name()
     );
-    let long = scene.now.since(fence.status_seen) >= BEGINS_WITHIN;
+    let is_overdue = ctx.now.since(fence.status_seen) >= BEGIN_GRACE;
     match phase {
         // What holds it back is in its message.
-        Phase::Pending if long => Says::Done(step),
-        Phase::AwaitingOperator => Says::Done(step),
-        Phase::Pending | Phase::Fencing | Phase::Fenced | Phase::Recovering => Says::Waits(step),
-        Phase::Done | Phase::Cancelled | Phase::Superseded => Says::Done(step),
+        Phase::Pending if is_overdue => FencingProgress::Done(step),
+        Phase::AwaitingOperator => FencingProgress::Done(step),
+        Phase::Pending | Phase::Fencing | Phase::Fenced | Phase::Recovering => FencingProgress::Waiting(step),
+        Phase::Done | Phase::Cancelled | Phase::Superseded => FencingProgress::Done(step),
     }
 }
 
-fn unfenced(own: &Responder, node: &Node, scene: &Scene<'_>) -> Says {
+fn progress_without_incident(own: &Responder, node: &Node, ctx: &EvictionContext<'_>) -> FencingProgress {
     let name = &node.name;
-    match scene.view.policy_of(node.labels()) {
-        None => Says::Done(format!(
+    match ctx.view.policy_of(node.labels()) {
+        None => FencingProgress::Done(format!(
             "node {name} does not report, and no FencePolicy selects it: a person is needed"
         )),
         Some(policy) => {
@@ -104,7 +116,7 @@ fn unfenced(own: &Responder, node: &Node, scene: &Scene<'_>) -> Says {
                 policy.name
             );
             let waits = format!("node {name} does not report: FencePolicy {} fences it", policy.name);
-            within(own, scene, waits, done)
+            wait_within_grace(own, ctx, waits, done)
         }
     }
 }

@@ -12,7 +12,7 @@ pub(super) struct EvictionMetrics {
 }
 
 /// How Evictions end.
-const ENDS: [&str; 5] =
+const END_REASONS: [&str; 5] =
     ["PodDeleted", "PodTerminal", "EvictionInvalid", "CanceledDueToNoRequesters", "NoFurtherResponder"];
 
 impl EvictionMetrics {
@@ -32,21 +32,23 @@ impl EvictionMetrics {
         for change in EvictionChange::NAMES {
             writes.with_label_values(&[change, "written"]).inc_by(0);
         }
-        for reason in ENDS {
+        for reason in END_REASONS {
             ended.with_label_values(&[reason]).inc_by(0);
         }
         Ok(Self { writes, ended })
     }
 
-    pub(super) fn updated(&self, update: &Update, outcome: &Outcome) {
+    pub(super) fn record_update(&self, update: &Update, outcome: &Outcome) {
         let Update::Eviction(update) = update else { return };
         self.writes.with_label_values(&[update.change.name(), outcome.name()]).inc();
         let EvictionChange::Status(change) = &update.change else { return };
-        let Some(stand) = change.stand.as_ref().filter(|_| matches!(outcome, Outcome::Written)) else {
+        let Some(stand) = change.conditions.as_ref().filter(|_| matches!(outcome, Outcome::Written)) else {
             return;
         };
-        let ends = [&stand.evicted, &stand.failed].into_iter().find(|stated| stated.holds);
-        if let Some(reason) = ends.and_then(|stated| ENDS.iter().find(|reason| **reason == stated.reason)) {
+        let ends = [&stand.evicted, &stand.failed].into_iter().find(|stated| stated.is_true);
+        if let Some(reason) =
+            ends.and_then(|stated| END_REASONS.iter().find(|reason| **reason == stated.reason))
+        {
             self.ended.with_label_values(&[reason]).inc();
         }
     }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use pod_safety_shared::authority::{Outcome, Update};
 use pod_safety_shared::cache::{Change, View};
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::drive::Controller;
+use pod_safety_shared::controller_loop::Controller;
 use pod_safety_shared::metrics::MetricsError;
 use pod_safety_shared::model::Kind;
 use prometheus::Registry;
 
-use super::decide::{FOLLOWED, NEEDS};
+use super::decide::{REQUIRED_KINDS, WATCHED_KINDS};
 use super::holds::{Decision, Hold};
 use super::metrics::EvictionMetrics;
 use super::{Key, decide};
@@ -36,17 +36,17 @@ impl Controller for EvictionController {
     type Hold = Hold;
 
     const NAME: &'static str = "eviction";
-    const KINDS: &'static [Kind] = FOLLOWED;
+    const KINDS: &'static [Kind] = WATCHED_KINDS;
 
-    fn needs(&self, _key: &Key) -> &'static [Kind] {
-        NEEDS
+    fn required_kinds(&self, _key: &Key) -> &'static [Kind] {
+        REQUIRED_KINDS
     }
 
-    fn touched(&self, change: &Change<'_>, mark: &mut dyn FnMut(Key)) {
+    fn keys_for(&self, change: &Change<'_>, enqueue: &mut dyn FnMut(Key)) {
         match change {
-            Change::Eviction { target } => mark(Key::Target((*target).clone())),
+            Change::Eviction { target } => enqueue(Key::Target((*target).clone())),
             Change::Node { name, readiness: true, .. } | Change::Fencing { node: Some(name) } => {
-                mark(Key::Node(Arc::clone(name)));
+                enqueue(Key::Node(Arc::clone(name)));
             }
             Change::Pod { .. }
             | Change::Node { .. }
@@ -58,15 +58,15 @@ impl Controller for EvictionController {
         }
     }
 
-    fn all(&self, view: &View<'_>, mark: &mut dyn FnMut(Key)) {
-        view.eviction_targets().for_each(|target| mark(Key::Target(target.clone())));
+    fn list_keys(&self, view: &View<'_>, enqueue: &mut dyn FnMut(Key)) {
+        view.eviction_targets().for_each(|target| enqueue(Key::Target(target.clone())));
     }
 
     fn decide(&self, key: &Key, view: &View<'_>, now: Mono) -> Decision {
         decide(key, view, now)
     }
 
-    fn updated(&self, update: &Update, outcome: &Outcome, _at: Mono) {
-        self.metrics.updated(update, outcome);
+    fn update_completed(&self, update: &Update, outcome: &Outcome, _at: Mono) {
+        self.metrics.record_update(update, outcome);
     }
 }

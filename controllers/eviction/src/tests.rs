@@ -1,14 +1,14 @@
 //! Sentences about decisions: what was said by the API server, what is written.
 
 use pod_safety_shared::authority::{
-    EvictionChange, EvictionUpdate, Intent, Stand, Stated, StatusChange, Update,
+    ConditionChange, ConditionChanges, EvictionChange, EvictionUpdate, Intent, StatusChange, Update,
 };
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::model::{EvictionTarget, Kind, LOST_NODE_RESPONDER};
 use pod_safety_shared::testing::objects::{
-    BEGINS, BOOT, Obj, budget, eviction, eviction_request, named, node, pod, stamp, uid,
+    BOOT, Obj, START_SECONDS, budget, eviction, eviction_request, named, node, pod, timestamp, uid,
 };
-use pod_safety_shared::testing::{World, at, reasons as held};
+use pod_safety_shared::testing::{World, at, hold_reasons as held};
 use serde_json::{Value, json};
 
 use super::*;
@@ -33,7 +33,7 @@ pub(super) fn target() -> EvictionTarget {
 /// A cluster with these objects, whose wall clock is right.
 fn world(objects: &[(Kind, Obj)]) -> World {
     let world = World::listed();
-    world.wall(BEGINS, at(0));
+    world.set_wall_time(START_SECONDS, at(0));
     for (kind, object) in objects {
         world.apply(*kind, object, at(0));
     }
@@ -43,16 +43,16 @@ fn world(objects: &[(Kind, Obj)]) -> World {
 /// Objects of a cluster.
 type Objects = Vec<(Kind, Obj)>;
 
-fn asked() -> (Kind, Obj) {
+fn request_object() -> (Kind, Obj) {
     (Kind::EvictionRequests, eviction_request("r", "p", "example.com/asks"))
 }
 
-fn there() -> (Kind, Obj) {
+fn running_pod() -> (Kind, Obj) {
     (Kind::Pods, pod("p"))
 }
 
 /// An Eviction of the pod that goes on, whose first responder is active since the test began; its metadata and requesters are as they should be.
-fn going(responders: &[(&str, i32, &str)]) -> Obj {
+fn active_eviction(responders: &[(&str, i32, &str)]) -> Obj {
     let mut labels = json!({ "app.kubernetes.io/managed-by": "pod-safety", "example.com/asks": "requester" });
     for (name, ..) in responders {
         labels[*name] = json!("responder");
@@ -65,7 +65,7 @@ fn going(responders: &[(&str, i32, &str)]) -> Obj {
         .set("/metadata/ownerReferences", owner)
         .set("/status/observedGeneration", json!(1))
         .set("/status/requesters", requesters)
-        .but(|object| {
+        .modify(|object| {
             object["status"]["conditions"] = json!([]);
         })
         .verdict("Failed", "False", "AwaitingEviction")
@@ -77,23 +77,32 @@ fn reports(eviction: Obj, number: usize, field: &str, value: &Value) -> Obj {
     eviction.set(&format!("/status/responders/{number}/{field}"), value.clone())
 }
 
-fn decided(world: &World, seconds: u64) -> Decision {
-    world.hear(at(seconds));
-    world.wall(BEGINS + i64::try_from(seconds).unwrap(), at(seconds));
+fn decide_at(world: &World, seconds: u64) -> Decision {
+    world.confirm_all(at(seconds));
+    world.set_wall_time(START_SECONDS + i64::try_from(seconds).unwrap(), at(seconds));
     decide(&Key::Target(target()), &world.read().view(), at(seconds))
 }
 
-fn said(stated: &Stated) -> String {
+fn describe_stated(stated: &ConditionChange) -> String {
     let message = if stated.message.is_empty() { String::new() } else { format!(" ({})", stated.message) };
-    format!("{}/{}{message}", if stated.holds { "True" } else { "False" }, stated.reason)
+    format!("{}/{}{message}", if stated.is_true { "True" } else { "False" }, stated.reason)
 }
 
-fn stands(stand: &Stand) -> String {
-    format!("Failed={} TargetEvicted={}", said(&stand.failed), said(&stand.evicted))
+fn describe_outcome(stand: &ConditionChanges) -> String {
+    format!("Failed={} TargetEvicted={}", describe_stated(&stand.failed), describe_stated(&stand.evicted))
 }
 
 fn status(change: &StatusChange) -> String {
-    let StatusChange { responders, states, starts, requesters, dropped, stand, check, observed: _ } = change;
+    let StatusChange {
+        responders,
+        states,
+        starts,
+        requesters,
+        dropped,
+        conditions: stand,
+        check,
+        observed: _,
+    } = change;
     let mut parts = Vec::new();
     if !responders.is_empty() {
         let names: Vec<String> =
@@ -104,7 +113,7 @@ fn status(change: &StatusChange) -> String {
     parts.extend(starts.iter().map(|name| format!("{name} starts")));
     parts.extend(requesters.iter().map(|one| format!("{} asks for {}", one.name, one.intent.name())));
     parts.extend(dropped.iter().map(|name| format!("without {name}")));
-    parts.extend(stand.iter().map(stands));
+    parts.extend(stand.iter().map(describe_outcome));
     if *check != Default::default() {
         parts.push(format!("if {check:?}"));
     }
@@ -112,13 +121,16 @@ fn status(change: &StatusChange) -> String {
 }
 
 /// What is written, in one line each.
-fn words(decision: &Decision) -> Vec<String> {
+fn describe(decision: &Decision) -> Vec<String> {
     let word = |intent: &Intent| {
         let Intent::Update(Update::Eviction(update)) = intent else { return "another's".to_owned() };
         let EvictionUpdate { name, change, .. } = &**update;
         match change {
-            EvictionChange::Request { observed, stand } => {
-                format!("{name} at {observed}: {}", stand.as_deref().map_or("as before".to_owned(), stands))
+            EvictionChange::Request { observed, conditions: stand } => {
+                format!(
+                    "{name} at {observed}: {}",
+                    stand.as_deref().map_or("as before".to_owned(), describe_outcome)
+                )
             }
             EvictionChange::Refuse { observed, .. } => format!("{name} at {observed}: refused"),
             EvictionChange::Create { number, owners, labels } => {

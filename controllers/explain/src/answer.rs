@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-pub(super) use pod_safety_shared::record::sentence;
+pub(super) use pod_safety_shared::record::capitalize;
 use serde::Serialize;
 
 /// How something stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub enum Standing {
+pub enum Verdict {
     /// Nothing keeps it.
     Free,
     /// It goes on by itself.
@@ -26,7 +26,7 @@ pub enum Standing {
 pub struct Judgement {
     /// How it stands.
     #[serde(rename = "verdict")]
-    pub standing: Standing,
+    pub verdict: Verdict,
     /// Why, in one word.
     pub reason: &'static str,
     /// Why, for people.
@@ -35,15 +35,15 @@ pub struct Judgement {
 
 impl Judgement {
     /// One with these words.
-    pub fn new(standing: Standing, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { standing, reason, message: sentence(&message.into()) }
+    pub fn new(verdict: Verdict, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { verdict, reason, message: capitalize(&message.into()) }
     }
 
     /// That nothing keeps it is no longer said, because not everything about it could be read.
-    pub fn doubt(&mut self) {
-        if self.standing == Standing::Free {
+    pub fn mark_incomplete(&mut self) {
+        if self.verdict == Verdict::Free {
             *self = Self::new(
-                Standing::Unknown,
+                Verdict::Unknown,
                 "NotRead",
                 "nothing that could be read blocks it, but not everything could be read.",
             );
@@ -74,14 +74,14 @@ impl Moment {
 
     /// The same, told among those of others.
     #[must_use]
-    pub fn to(self, object: &str) -> Self {
+    pub fn about_object(self, object: &str) -> Self {
         Self { object: object.to_owned(), ..self }
     }
 }
 
 /// What happened to the pods that had a name before the pod that has it now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Before {
+pub struct Predecessors {
     /// When the last one of them was gone, as far as that was said.
     pub until: Timestamp,
     /// How it went, in order.
@@ -127,7 +127,7 @@ pub struct Item {
     pub object: String,
     /// How it stands.
     #[serde(flatten)]
-    pub verdict: Judgement,
+    pub judgement: Judgement,
 }
 
 /// What can be done.
@@ -151,10 +151,10 @@ pub struct Answer {
     pub facts: Vec<String>,
     /// The verdict.
     #[serde(flatten)]
-    pub verdict: Judgement,
+    pub judgement: Judgement,
     /// What happened to the pods that had its name before.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub before: Option<Before>,
+    pub before: Option<Predecessors>,
     /// How it got here, in order.
     pub history: Vec<Moment>,
     /// Signs of life.
@@ -182,11 +182,11 @@ pub struct Answer {
 impl Answer {
     /// An answer of which only the verdict is known.
     #[must_use]
-    pub const fn new(object: String, verdict: Judgement) -> Self {
+    pub const fn new(object: String, judgement: Judgement) -> Self {
         Self {
             object,
             facts: Vec::new(),
-            verdict,
+            judgement,
             before: None,
             history: Vec::new(),
             signals: Vec::new(),
@@ -200,31 +200,31 @@ impl Answer {
     }
 
     /// Adds a command for a case.
-    pub fn next(&mut self, when: impl Into<String>, command: impl Into<String>) {
+    pub fn add_next_step(&mut self, when: impl Into<String>, command: impl Into<String>) {
         self.next.push(Next { when: when.into(), command: command.into(), safe: true });
     }
 
     /// Adds who may do something.
-    pub fn actor(&mut self, who: impl Into<String>, may: impl Into<String>) {
+    pub fn add_actor(&mut self, who: impl Into<String>, may: impl Into<String>) {
         self.actors.push(Actor { who: who.into(), may: may.into() });
     }
 
     /// As part of another answer.
     #[must_use]
-    pub fn item(&self) -> Item {
-        Item { object: self.object.clone(), verdict: self.verdict.clone() }
+    pub fn to_item(&self) -> Item {
+        Item { object: self.object.clone(), judgement: self.judgement.clone() }
     }
 }
 
 /// "1 pod", "2 pods".
 #[must_use]
-pub fn plural(count: usize, what: &str) -> String {
+pub fn pluralize(count: usize, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
 /// A span of time as people say it: `42s`, `3m08s`, `4h05m`, `2d4h`.
 #[must_use]
-pub fn span(span: Duration) -> String {
+pub fn format_duration(span: Duration) -> String {
     let seconds = span.as_secs();
     let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
     match (days, hours, minutes) {
@@ -237,12 +237,12 @@ pub fn span(span: Duration) -> String {
 
 /// The span from then to now; none if it lies ahead.
 #[must_use]
-pub fn since(then: Timestamp, now: Timestamp) -> Duration {
+pub fn elapsed(then: Timestamp, now: Timestamp) -> Duration {
     Duration::try_from(now.duration_since(then)).unwrap_or_default()
 }
 
 /// A moment of these seconds; those beyond the calendar are none.
-pub(super) fn moment(seconds: i64) -> Option<Timestamp> {
+pub(super) fn timestamp_from(seconds: i64) -> Option<Timestamp> {
     Timestamp::from_second(seconds).ok().filter(|at| at.as_second() > 0)
 }
 
@@ -252,9 +252,10 @@ mod tests {
 
     #[test]
     fn spans_are_said_as_people_say_them() {
-        for (seconds, said) in [(0, "0s"), (59, "59s"), (188, "3m08s"), (14_700, "4h05m"), (187_200, "2d4h")]
+        for (seconds, expected) in
+            [(0, "0s"), (59, "59s"), (188, "3m08s"), (14_700, "4h05m"), (187_200, "2d4h")]
         {
-            assert_eq!(span(Duration::from_secs(seconds)), said);
+            assert_eq!(format_duration(Duration::from_secs(seconds)), expected);
         }
     }
 }

@@ -1,41 +1,41 @@
 //! A pod that is claimed to have ended. Live reads decide: they confirm it and the pod is removed, or they refuse, which only
 //! an Event tells.
 
-use pod_safety_shared::api::KindOfEvidence;
+use pod_safety_shared::api::FenceEvidenceKind;
 use pod_safety_shared::authority::{Claim, FORCE_DELETE_REFUSED, RefusalReason};
 use pod_safety_shared::cache::Lookup;
-use pod_safety_shared::drive::Mode;
-use pod_safety_shared::model::{Kind, Node, Pod, Proof};
+use pod_safety_shared::controller_loop::Mode;
+use pod_safety_shared::model::{FenceEvidenceObject, Kind, Node, Pod};
 
-use super::answer::{Answer, Judgement, Standing, moment, since, span};
-use super::scene::{Said, Scene, pod_object};
-use super::sure::confirm;
+use super::answer::{Answer, Judgement, Verdict, elapsed, format_duration, timestamp_from};
+use super::context::{EventRecord, ExplainContext, pod_ref};
+use super::power_check::offer_confirmation;
 
 /// The reason of a verdict about a pod whose force delete was refused.
 pub(super) const REFUSED: &str = "Refused";
 
 /// Whether it is removed, as far as can be said without live reads.
-pub(super) fn verdict(pod: &Pod, claim: &Claim, scene: &Scene<'_>) -> Judgement {
-    let why = why(claim);
-    if scene.running.mode == Some(Mode::Observe) {
+pub(super) fn judge(pod: &Pod, claim: &Claim, ctx: &ExplainContext<'_>) -> Judgement {
+    let why = describe_claim(claim);
+    if ctx.running.mode == Some(Mode::Observe) {
         let message = format!("{why}: it would be removed, but pod-safety runs in the mode observe.");
-        return Judgement::new(Standing::Blocked, "Observe", message);
+        return Judgement::new(Verdict::Blocked, "Observe", message);
     }
-    if !scene.running.unread && scene.running.leader.is_none() {
+    if !ctx.running.lease_unread && ctx.running.leader.is_none() {
         let message = format!("{why}: it would be removed, but pod-safety has no leader.");
-        return Judgement::new(Standing::Blocked, "NoLeader", message);
+        return Judgement::new(Verdict::Blocked, "NoLeader", message);
     }
-    let Some(refusal) = refusal(pod, claim, scene) else {
+    let Some(refusal) = latest_refusal(pod, claim, ctx) else {
         let message = format!("{why}: it is removed as soon as live reads confirm that.");
-        return Judgement::new(Standing::Released, "Proved", message);
+        return Judgement::new(Verdict::Released, "Proved", message);
     };
-    let ago = span(since(refusal.at, scene.wall));
+    let ago = format_duration(elapsed(refusal.at, ctx.wall));
     let message =
         format!("{why}, but the force delete was refused {ago} ago: {}. It is tried again.", refusal.message);
-    Judgement::new(standing(code(refusal)), REFUSED, message)
+    Judgement::new(refusal_verdict(refusal_code(refusal)), REFUSED, message)
 }
 
-fn why(claim: &Claim) -> String {
+fn describe_claim(claim: &Claim) -> String {
     match claim {
         Claim::NeverScheduled => "it was never scheduled to a node".to_owned(),
         Claim::NodeGone { node } => format!("node {node} does not exist, and its kubelet does not report"),
@@ -57,27 +57,25 @@ fn why(claim: &Claim) -> String {
 
 /// The last refusal of this pod's force delete. One that is older than the pod was about another of its name, and one that
 /// is older than evidence that holds was answered by that evidence.
-fn refusal<'a>(pod: &Pod, claim: &Claim, scene: &'a Scene<'_>) -> Option<&'a Said> {
-    let said = scene.said_of(&pod_object(pod));
-    let refused = |said: &&Said| said.reason == FORCE_DELETE_REFUSED && said.is_about(pod);
-    let last = said.into_iter().rev().find(refused)?;
-    let since = |created: i64| moment(created).is_some_and(|created| created >= last.at);
-    let answered = proofs(claim, scene).iter().any(|proof| since(proof.created));
+fn latest_refusal<'a>(pod: &Pod, claim: &Claim, ctx: &'a ExplainContext<'_>) -> Option<&'a EventRecord> {
+    let events = ctx.events_of(&pod_ref(pod));
+    let refused = |event: &&EventRecord| event.reason == FORCE_DELETE_REFUSED && event.is_about(pod);
+    let last = events.into_iter().rev().find(refused)?;
+    let since = |created: i64| timestamp_from(created).is_some_and(|created| created >= last.at);
+    let answered = valid_evidence(claim, ctx).iter().any(|proof| since(proof.created));
     (!since(pod.created) && !answered).then_some(last)
 }
 
 /// The evidence about the node of this claim that holds, as far as can be said without its devices.
-fn proofs<'a>(claim: &Claim, scene: &Scene<'a>) -> Vec<&'a Proof> {
-    match node(claim, scene) {
-        Some(node) if scene.has(Kind::FenceEvidences) => {
-            scene.view.proofs_that_hold(node, scene.now).collect()
-        }
+fn valid_evidence<'a>(claim: &Claim, ctx: &ExplainContext<'a>) -> Vec<&'a FenceEvidenceObject> {
+    match claimed_node(claim, ctx) {
+        Some(node) if ctx.has_read(Kind::FenceEvidences) => ctx.view.valid_evidence(node, ctx.now).collect(),
         _ => Vec::new(),
     }
 }
 
-fn node<'a>(claim: &Claim, scene: &Scene<'a>) -> Option<&'a Node> {
-    match claim.node().map(|name| scene.view.node(name)) {
+fn claimed_node<'a>(claim: &Claim, ctx: &ExplainContext<'a>) -> Option<&'a Node> {
+    match claim.node().map(|name| ctx.view.node(name)) {
         Some(Lookup::Known(node)) => Some(node),
         _ => None,
     }
@@ -86,15 +84,15 @@ fn node<'a>(claim: &Claim, scene: &Scene<'a>) -> Option<&'a Node> {
 /// [`Unproved::reason`], with which the message begins.
 ///
 /// [`Unproved::reason`]: pod_safety_shared::authority::Unproved::reason
-fn code(refusal: &Said) -> &str {
+fn refusal_code(refusal: &EventRecord) -> &str {
     refusal.message.split_once(':').map_or("", |(code, _)| code)
 }
 
 /// Whether the next try settles it, or the pod waits until somebody does something.
-fn standing(code: &str) -> Standing {
+fn refusal_verdict(code: &str) -> Verdict {
     match code.parse() {
-        Ok(reason) if resolves_itself(reason) => Standing::Waiting,
-        _ => Standing::Blocked,
+        Ok(reason) if resolves_itself(reason) => Verdict::Waiting,
+        _ => Verdict::Blocked,
     }
 }
 
@@ -119,19 +117,19 @@ const fn resolves_itself(reason: RefusalReason) -> bool {
 }
 
 /// What can be done. A confirmation is offered where the evidence was refused and no kubelet was heard: it needs no device.
-pub(super) fn next(answer: &mut Answer, pod: &Pod, claim: &Claim, scene: &Scene<'_>) {
-    let Some(refusal) = refusal(pod, claim, scene) else { return };
+pub(super) fn add_next_steps(answer: &mut Answer, pod: &Pod, claim: &Claim, ctx: &ExplainContext<'_>) {
+    let Some(refusal) = latest_refusal(pod, claim, ctx) else { return };
     let confirmed = || {
-        let proofs = proofs(claim, scene);
-        proofs.iter().any(|proof| proof.spec.kind == KindOfEvidence::Asserted)
+        let proofs = valid_evidence(claim, ctx);
+        proofs.iter().any(|proof| proof.spec.kind == FenceEvidenceKind::Asserted)
     };
-    if let Some(node) = node(claim, scene)
-        && matches!(code(refusal), "EvidenceInvalid" | "PowerStateUnconfirmed")
+    if let Some(node) = claimed_node(claim, ctx)
+        && matches!(refusal_code(refusal), "EvidenceInvalid" | "PowerStateUnconfirmed")
         && !confirmed()
     {
-        confirm(answer, node, scene);
+        offer_confirmation(answer, node, ctx);
     }
     if let Some(node) = claim.node() {
-        answer.next("Show the node", format!("pod-safety explain node {node}"));
+        answer.add_next_step("Show the node", format!("pod-safety explain node {node}"));
     }
 }

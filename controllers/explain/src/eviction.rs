@@ -7,23 +7,23 @@ use pod_safety_disruption::SYNC_FAILED;
 use pod_safety_shared::model::{Budget, Phase, Pod, UnhealthyPolicy};
 
 /// `MaxDisruptedPodSize`: so many evictions may wait for the controller of budgets.
-const MOST_DISRUPTED: usize = 2000;
+const MAX_DISRUPTED_PODS: usize = 2000;
 
 /// What would come of an eviction.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Would<'a> {
+pub enum EvictionAnswer<'a> {
     /// Nothing: it ends already.
-    Nothing,
+    AlreadyTerminating,
     /// It would be removed at once: it ran to its end, by its phase.
-    Remove,
+    AlreadyFinished,
     /// It would be let through without any budget.
-    Free(Unguarded),
+    Unguarded(Unguarded),
     /// It would be let through and use up one of what the budget allows.
     Allow(&'a Budget),
     /// It would be let through and use up nothing.
-    NotCount(&'a Budget, NotCounted),
+    AllowUncounted(&'a Budget, NotCounted),
     /// It would be refused.
-    Refuse(&'a Budget, RefusedBy),
+    Refuse(&'a Budget, RefusalCause),
     /// It would fail, for several budgets choose it.
     Fail(Vec<&'a Budget>),
 }
@@ -48,7 +48,7 @@ pub enum NotCounted {
 
 /// Why a budget refuses.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RefusedBy {
+pub enum RefusalCause {
     /// Its numbers are about an older generation.
     Processing,
     /// Its numbers could not be calculated; what the condition says.
@@ -61,7 +61,7 @@ pub enum RefusedBy {
     TooManyDisrupted,
 }
 
-impl RefusedBy {
+impl RefusalCause {
     /// The HTTP code of the refusal.
     #[must_use]
     pub const fn code(&self) -> u16 {
@@ -74,62 +74,68 @@ impl RefusedBy {
 
 /// What an eviction of `pod`, which `budgets` choose, would be answered now.
 #[must_use]
-pub fn would<'a>(pod: &Pod, budgets: impl IntoIterator<Item = &'a Budget>) -> Would<'a> {
+pub fn predict_eviction<'a>(pod: &Pod, budgets: impl IntoIterator<Item = &'a Budget>) -> EvictionAnswer<'a> {
     if pod.deletion.is_some() {
-        return Would::Nothing;
+        return EvictionAnswer::AlreadyTerminating;
     }
     if pod.phase.is_terminal() {
-        return Would::Remove;
+        return EvictionAnswer::AlreadyFinished;
     }
     if pod.phase == Phase::Pending {
-        return Would::Free(Unguarded::Pending);
+        return EvictionAnswer::Unguarded(Unguarded::Pending);
     }
     let mut budgets: Vec<&Budget> = budgets.into_iter().collect();
     budgets.sort_by(|one, other| one.key.cmp(&other.key));
     let budget = match budgets.as_slice() {
-        [] => return Would::Free(Unguarded::NoBudget),
+        [] => return EvictionAnswer::Unguarded(Unguarded::NoBudget),
         [budget] => *budget,
-        _ => return Would::Fail(budgets),
+        _ => return EvictionAnswer::Fail(budgets),
     };
     let status = &budget.status;
     if !pod.ready {
-        if budget.unhealthy == UnhealthyPolicy::AlwaysAllow {
-            return Would::NotCount(budget, NotCounted::AlwaysAllow);
+        if budget.unhealthy_policy == UnhealthyPolicy::AlwaysAllow {
+            return EvictionAnswer::AllowUncounted(budget, NotCounted::AlwaysAllow);
         }
         if status.current_healthy >= status.desired_healthy && status.desired_healthy > 0 {
-            return Would::NotCount(budget, NotCounted::HealthyBudget);
+            return EvictionAnswer::AllowUncounted(budget, NotCounted::HealthyBudget);
         }
     }
-    refusal(budget).map_or(Would::Allow(budget), |why| Would::Refuse(budget, why))
+    budget_refusal(budget).map_or(EvictionAnswer::Allow(budget), |why| EvictionAnswer::Refuse(budget, why))
 }
 
 /// Why the budget lets nothing through, if so.
-fn refusal(budget: &Budget) -> Option<RefusedBy> {
+fn budget_refusal(budget: &Budget) -> Option<RefusalCause> {
     let status = &budget.status;
     if status.observed_generation < budget.generation {
-        return Some(RefusedBy::Processing);
+        return Some(RefusalCause::Processing);
     }
     if status.disruptions_allowed < 0 {
-        return Some(RefusedBy::Negative);
+        return Some(RefusalCause::Negative);
     }
-    if status.disrupted.len() > MOST_DISRUPTED {
-        return Some(RefusedBy::TooManyDisrupted);
+    if status.disrupted.len() > MAX_DISRUPTED_PODS {
+        return Some(RefusalCause::TooManyDisrupted);
     }
     if status.disruptions_allowed > 0 {
         return None;
     }
-    let failed =
-        status.allowed.as_ref().filter(|said| &*said.reason == SYNC_FAILED && &*said.status == "False");
-    Some(failed.map_or(RefusedBy::Insufficient, |said| RefusedBy::SyncFailed(said.message.clone())))
+    let failed = status
+        .allowed_condition
+        .as_ref()
+        .filter(|condition| &*condition.reason == SYNC_FAILED && &*condition.status == "False");
+    Some(
+        failed.map_or(RefusalCause::Insufficient, |condition| {
+            RefusalCause::SyncFailed(condition.message.clone())
+        }),
+    )
 }
 
-impl Would<'_> {
+impl EvictionAnswer<'_> {
     /// Whether it would be let through.
     #[must_use]
-    pub const fn goes(&self) -> bool {
+    pub const fn is_allowed(&self) -> bool {
         match self {
-            Self::Free(_) | Self::Allow(_) | Self::NotCount(..) | Self::Remove => true,
-            Self::Nothing | Self::Refuse(..) | Self::Fail(_) => false,
+            Self::Unguarded(_) | Self::Allow(_) | Self::AllowUncounted(..) | Self::AlreadyFinished => true,
+            Self::AlreadyTerminating | Self::Refuse(..) | Self::Fail(_) => false,
         }
     }
 
@@ -137,40 +143,40 @@ impl Would<'_> {
     #[must_use]
     pub const fn reason(&self) -> &'static str {
         match self {
-            Self::Nothing => "Terminating",
-            Self::Remove => "Finished",
-            Self::Free(Unguarded::NoBudget) => "NoBudget",
-            Self::Free(Unguarded::Pending) => "Pending",
+            Self::AlreadyTerminating => "Terminating",
+            Self::AlreadyFinished => "Finished",
+            Self::Unguarded(Unguarded::NoBudget) => "NoBudget",
+            Self::Unguarded(Unguarded::Pending) => "Pending",
             Self::Allow(_) => "BudgetAllows",
-            Self::NotCount(_, NotCounted::AlwaysAllow) => "UnhealthyAlwaysAllowed",
-            Self::NotCount(_, NotCounted::HealthyBudget) => "UnhealthyBudgetHealthy",
-            Self::Refuse(_, RefusedBy::Processing) => "BudgetBeingProcessed",
-            Self::Refuse(_, RefusedBy::SyncFailed(_)) => "BudgetSyncFailed",
-            Self::Refuse(_, RefusedBy::Insufficient) => "BudgetBlocks",
-            Self::Refuse(_, RefusedBy::Negative) => "BudgetNegative",
-            Self::Refuse(_, RefusedBy::TooManyDisrupted) => "TooManyDisrupted",
+            Self::AllowUncounted(_, NotCounted::AlwaysAllow) => "UnhealthyAlwaysAllowed",
+            Self::AllowUncounted(_, NotCounted::HealthyBudget) => "UnhealthyBudgetHealthy",
+            Self::Refuse(_, RefusalCause::Processing) => "BudgetBeingProcessed",
+            Self::Refuse(_, RefusalCause::SyncFailed(_)) => "BudgetSyncFailed",
+            Self::Refuse(_, RefusalCause::Insufficient) => "BudgetBlocks",
+            Self::Refuse(_, RefusalCause::Negative) => "BudgetNegative",
+            Self::Refuse(_, RefusalCause::TooManyDisrupted) => "TooManyDisrupted",
             Self::Fail(_) => "MultipleBudgets",
         }
     }
 
     /// The same for people: ends the sentence "an eviction would …".
     #[must_use]
-    pub fn words(&self) -> String {
+    pub fn describe(&self) -> String {
         match self {
-            Self::Nothing => "change nothing: it is terminating already".to_owned(),
-            Self::Remove => "remove it: it has terminated".to_owned(),
-            Self::Free(Unguarded::NoBudget) => "be allowed: no PodDisruptionBudget".to_owned(),
-            Self::Free(Unguarded::Pending) => "be allowed: it is Pending".to_owned(),
+            Self::AlreadyTerminating => "change nothing: it is terminating already".to_owned(),
+            Self::AlreadyFinished => "remove it: it has terminated".to_owned(),
+            Self::Unguarded(Unguarded::NoBudget) => "be allowed: no PodDisruptionBudget".to_owned(),
+            Self::Unguarded(Unguarded::Pending) => "be allowed: it is Pending".to_owned(),
             Self::Allow(budget) => {
                 format!("be allowed, as one of {}", budget.status.disruptions_allowed)
             }
-            Self::NotCount(_, NotCounted::AlwaysAllow) => {
+            Self::AllowUncounted(_, NotCounted::AlwaysAllow) => {
                 "be allowed: it is not Ready (AlwaysAllow)".to_owned()
             }
-            Self::NotCount(_, NotCounted::HealthyBudget) => {
+            Self::AllowUncounted(_, NotCounted::HealthyBudget) => {
                 "be allowed: it is not Ready, and enough others are".to_owned()
             }
-            Self::Refuse(_, why) => format!("be denied ({}){}", why.code(), why.because()),
+            Self::Refuse(_, why) => format!("be denied ({}){}", why.code(), why.describe()),
             Self::Fail(budgets) => {
                 let names: Vec<&str> = budgets.iter().map(|budget| &*budget.key.name).collect();
                 format!("fail (500): PodDisruptionBudgets {} select it", names.join(" and "))
@@ -179,8 +185,8 @@ impl Would<'_> {
     }
 }
 
-impl RefusedBy {
-    const fn because(&self) -> &'static str {
+impl RefusalCause {
+    const fn describe(&self) -> &'static str {
         match self {
             Self::Processing => ": the PodDisruptionBudget is still being processed",
             Self::SyncFailed(_) => ": the PodDisruptionBudget failed to sync",

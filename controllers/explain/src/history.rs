@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use pod_safety_shared::api::KindOfEvidence;
+use pod_safety_shared::api::FenceEvidenceKind;
 use pod_safety_shared::cache::Lookup;
-use pod_safety_shared::drive::FORCE_DELETE_HELD;
-use pod_safety_shared::model::{Deletion, Fence, Node, Pod, Proof, Readiness};
+use pod_safety_shared::controller_loop::FORCE_DELETE_HELD;
+use pod_safety_shared::model::{Deletion, FenceEvidenceObject, Node, NodeFenceObject, Pod, Readiness};
 
-use super::answer::{Moment, moment, span};
-use super::scene::{Said, Scene, object, pod_object};
+use super::answer::{Moment, format_duration, timestamp_from};
+use super::context::{EventRecord, ExplainContext, object_ref, pod_ref};
 
 /// So many Events of one object are told: a person reads the last ones.
-const EVENTS: usize = 8;
+const MAX_EVENTS: usize = 8;
 
 /// That a pod is held, before the reason.
 pub(super) const HELD: &str = "held: ";
@@ -21,112 +21,117 @@ pub(super) const HELD: &str = "held: ";
 const HELD_SHOWN: usize = 3;
 
 /// Such Events repeat what a NodeFence, its evidence and the taints of its node say.
-const TOLD_BY_INCIDENTS: [&str; 3] = ["FenceAttempted", "Fenced", "OutOfServiceTaintAdded"];
+const REPEATED_BY_INCIDENTS: [&str; 3] = ["FenceAttempted", "Fenced", "OutOfServiceTaintAdded"];
 
 /// That a pod was deleted gracefully.
 pub(super) const REQUESTED: &str = "deletion requested";
 
 /// Such Events say what every pod goes through.
-const USUAL: [&str; 7] =
+const ROUTINE_REASONS: [&str; 7] =
     ["Scheduled", "Pulled", "Pulling", "Created", "Started", "SuccessfulCreate", "NodeHasSufficientMemory"];
 
-fn told(at: Option<Timestamp>, what: impl Into<String>, detail: impl Into<String>) -> Option<Moment> {
+fn moment_at(at: Option<Timestamp>, what: impl Into<String>, detail: impl Into<String>) -> Option<Moment> {
     Some(Moment::new(at?, what, detail))
 }
 
 /// What happened to a pod and to its node.
-pub(super) fn of_pod(pod: &Pod, scene: &Scene<'_>) -> Vec<Moment> {
+pub(super) fn pod_history(pod: &Pod, ctx: &ExplainContext<'_>) -> Vec<Moment> {
     let mut moments = Vec::new();
-    if let Some(Lookup::Known(node)) = pod.node.as_deref().map(|name| scene.view.node(name))
+    if let Some(Lookup::Known(node)) = pod.node.as_deref().map(|name| ctx.view.node(name))
         && node.readiness != Readiness::Ready
     {
-        moments.extend(silence(node, scene));
+        moments.extend(unreachable_moments(node, ctx));
     }
-    let target = pod.disruption_target.and_then(|target| moment(target.since));
-    moments.extend(told(target, "an eviction or preemption began", "condition DisruptionTarget"));
-    moments.extend(ending(pod, scene));
+    let target = pod.disruption_target.and_then(|target| timestamp_from(target.since));
+    moments.extend(moment_at(target, "an eviction or preemption began", "condition DisruptionTarget"));
+    moments.extend(deletion_moments(pod, ctx));
     if let Some(node) = &pod.node {
-        for fence in scene.view.fences_of(node) {
-            moments.extend(fenced(fence));
+        for fence in ctx.view.node_fences_of(node) {
+            moments.extend(incident_moments(fence));
         }
-        moments.extend(scene.view.proofs_of(node).flat_map(proved));
+        moments.extend(ctx.view.fence_evidence_of(node).flat_map(evidence_moments));
     }
-    let said = scene.said_of(&pod_object(pod));
-    moments.extend(told_of(&said.into_iter().filter(|one| one.is_about(pod)).collect::<Vec<_>>()));
+    let events = ctx.events_of(&pod_ref(pod));
+    moments
+        .extend(moments_from_events(&events.into_iter().filter(|one| one.is_about(pod)).collect::<Vec<_>>()));
     moments.sort_by_key(|moment| moment.at);
     moments
 }
 
 /// That it was asked to end, and that its time for it is over.
-pub(super) fn ending(pod: &Pod, scene: &Scene<'_>) -> Vec<Moment> {
+pub(super) fn deletion_moments(pod: &Pod, ctx: &ExplainContext<'_>) -> Vec<Moment> {
     let mut moments = Vec::new();
     if let Some(deletion) = pod.deletion {
         let grace = deletion.grace.unwrap_or(0);
         let detail = if grace > 0 { format!("grace {grace}s") } else { String::new() };
-        moments.extend(told(asked_at(deletion), REQUESTED, detail));
-        let ended = moment(deletion.at).filter(|at| *at <= scene.wall && grace > 0);
-        moments.extend(told(ended, "grace period ended", "its kubelet did not confirm"));
+        moments.extend(moment_at(deletion_requested_at(deletion), REQUESTED, detail));
+        let ended = timestamp_from(deletion.at).filter(|at| *at <= ctx.wall && grace > 0);
+        moments.extend(moment_at(ended, "grace period ended", "its kubelet did not confirm"));
     }
     moments
 }
 
 /// What happened to a node.
-pub(super) fn of_node(node: &Node, scene: &Scene<'_>) -> Vec<Moment> {
-    let mut moments = stamps(node, scene);
-    moments.extend(said(&object("node", "", &node.name), scene));
+pub(super) fn node_history(node: &Node, ctx: &ExplainContext<'_>) -> Vec<Moment> {
+    let mut moments = node_moments(node, ctx);
+    moments.extend(event_moments(&object_ref("node", "", &node.name), ctx));
     moments.sort_by_key(|moment| moment.at);
     moments
 }
 
 /// What a node's own stamps say, and what is written down about it.
-pub(super) fn stamps(node: &Node, scene: &Scene<'_>) -> Vec<Moment> {
+pub(super) fn node_moments(node: &Node, ctx: &ExplainContext<'_>) -> Vec<Moment> {
     let mut moments = Vec::new();
     if node.readiness == Readiness::Ready {
-        moments.extend(told(node.ready_since.and_then(moment), "Ready", ""));
+        moments.extend(moment_at(node.ready_since.and_then(timestamp_from), "Ready", ""));
     } else {
-        moments.extend(silence(node, scene));
+        moments.extend(unreachable_moments(node, ctx));
     }
-    for fence in scene.view.fences_of(&node.name) {
-        moments.extend(fenced(fence));
+    for fence in ctx.view.node_fences_of(&node.name) {
+        moments.extend(incident_moments(fence));
     }
-    moments.extend(scene.view.proofs_of(&node.name).flat_map(proved));
+    moments.extend(ctx.view.fence_evidence_of(&node.name).flat_map(evidence_moments));
     moments
 }
 
 /// Evidence that a node is off, and that it is no longer believed.
-pub(super) fn proved(proof: &Proof) -> Vec<Moment> {
+pub(super) fn evidence_moments(proof: &FenceEvidenceObject) -> Vec<Moment> {
     let name = &proof.spec.node.name;
     let detail = match (&proof.spec.reason, proof.spec.kind) {
-        (Some(reason), KindOfEvidence::Asserted) => format!("{}: {reason}", proof.spec.by),
+        (Some(reason), FenceEvidenceKind::Asserted) => format!("{}: {reason}", proof.spec.by),
         (_, kind) => format!("{kind:?}, found by {}", proof.spec.by),
     };
     let mut moments: Vec<Moment> =
-        told(moment(proof.created), format!("evidence that {name} is off"), detail).into_iter().collect();
+        moment_at(timestamp_from(proof.created), format!("evidence that {name} is off"), detail)
+            .into_iter()
+            .collect();
     if let Some(invalid) = &proof.status.invalidated {
-        let word = format!("evidence that {name} is off was invalidated");
-        moments.extend(told(invalid.at.parse().ok(), word, invalid.reason.clone()));
+        let title = format!("evidence that {name} is off was invalidated");
+        moments.extend(moment_at(invalid.at.parse().ok(), title, invalid.reason.clone()));
     }
     moments
 }
 
 /// When it fell silent, when that was noticed, and when its pods were given up.
-pub(super) fn silence(node: &Node, scene: &Scene<'_>) -> Vec<Moment> {
-    let beat = scene.view.last_beat(node);
-    let lost = node.ready_since.and_then(moment);
+pub(super) fn unreachable_moments(node: &Node, ctx: &ExplainContext<'_>) -> Vec<Moment> {
+    let heartbeat = ctx.view.last_report_timestamp(node);
+    let lost = node.ready_since.and_then(timestamp_from);
+    let after = lost
+        .zip(heartbeat)
+        .and_then(|(lost, beat)| std::time::Duration::try_from(lost.duration_since(beat)).ok());
     let after =
-        lost.zip(beat).and_then(|(lost, beat)| std::time::Duration::try_from(lost.duration_since(beat)).ok());
-    let after = after.map_or(String::new(), |after| format!("{} after its last heartbeat", span(after)));
-    let word = match node.readiness {
+        after.map_or(String::new(), |after| format!("{} after its last heartbeat", format_duration(after)));
+    let state = match node.readiness {
         Readiness::Unknown => "counts as lost",
         Readiness::NotReady | Readiness::Missing => "reports that it is not ready",
         Readiness::Ready => "Ready",
     };
     let mut moments: Vec<Moment> =
-        told(beat, format!("last heartbeat of {}", node.name), "").into_iter().collect();
-    moments.extend(told(lost, format!("{} {word}", node.name), after));
+        moment_at(heartbeat, format!("last heartbeat of {}", node.name), "").into_iter().collect();
+    moments.extend(moment_at(lost, format!("{} {state}", node.name), after));
     for taint in &node.no_execute {
-        moments.extend(told(
-            taint.time_added.and_then(moment),
+        moments.extend(moment_at(
+            taint.time_added.and_then(timestamp_from),
             format!("{} is tainted", node.name),
             taint.to_string(),
         ));
@@ -135,30 +140,34 @@ pub(super) fn silence(node: &Node, scene: &Scene<'_>) -> Vec<Moment> {
 }
 
 /// How an incident went. What a dry run wrote is marked: nothing was done.
-pub(super) fn fenced(fence: &Fence) -> Vec<Moment> {
-    let mut moments = steps(fence);
+pub(super) fn incident_moments(fence: &NodeFenceObject) -> Vec<Moment> {
+    let mut moments = attempt_moments(fence);
     if fence.spec.dry_run {
         moments.iter_mut().for_each(|moment| moment.what.insert_str(0, "dry run: "));
     }
     moments
 }
 
-fn steps(fence: &Fence) -> Vec<Moment> {
+fn attempt_moments(fence: &NodeFenceObject) -> Vec<Moment> {
     let mut moments = Vec::new();
     for attempt in &fence.status.attempts {
         let devices: Vec<String> = attempt.devices.iter().map(ToString::to_string).collect();
-        moments.extend(told(
-            attempt.begun(),
+        moments.extend(moment_at(
+            attempt.started_at(),
             format!("switch {} {}", fence.spec.node.name, attempt.act),
             format!("with {}", devices.join(" and ")),
         ));
         let Some(verified) = &attempt.verified else { continue };
         let detail = if verified.message.is_empty() { String::new() } else { verified.message.clone() };
-        moments.extend(told(attempt.checked(), format!("its power is {}", verified.power), detail));
+        moments.extend(moment_at(
+            attempt.last_checked_at(),
+            format!("its power is {}", verified.power),
+            detail,
+        ));
     }
     for condition in fence.status.conditions.iter().filter(|one| one.status == "True") {
-        moments.extend(told(
-            condition.since(),
+        moments.extend(moment_at(
+            condition.last_transition(),
             format!("NodeFence {}", condition.r#type),
             condition.message.clone(),
         ));
@@ -167,20 +176,22 @@ fn steps(fence: &Fence) -> Vec<Moment> {
 }
 
 /// The last Events of an object, each once. What its incidents and evidence tell is not told again.
-pub(super) fn said(object: &str, scene: &Scene<'_>) -> Vec<Moment> {
-    let known = object.strip_prefix("node/").is_some_and(|node| scene.view.fences_of(node).next().is_some());
-    let is_new = |one: &&Said| !known || !TOLD_BY_INCIDENTS.contains(&one.reason.as_str());
-    told_of(&scene.said_of(object).into_iter().filter(is_new).collect::<Vec<_>>())
+pub(super) fn event_moments(object: &str, ctx: &ExplainContext<'_>) -> Vec<Moment> {
+    let has_incidents =
+        object.strip_prefix("node/").is_some_and(|node| ctx.view.node_fences_of(node).next().is_some());
+    let is_new =
+        |event: &&EventRecord| !has_incidents || !REPEATED_BY_INCIDENTS.contains(&event.reason.as_str());
+    moments_from_events(&ctx.events_of(object).into_iter().filter(is_new).collect::<Vec<_>>())
 }
 
 /// The last of these Events, each once.
-pub(super) fn told_of(said: &[&Said]) -> Vec<Moment> {
+pub(super) fn moments_from_events(events: &[&EventRecord]) -> Vec<Moment> {
     let mut moments: Vec<Moment> = Vec::new();
-    for one in said.iter().rev().filter(|one| !USUAL.contains(&one.reason.as_str())) {
-        if moments.len() == EVENTS {
+    for event in events.iter().rev().filter(|one| !ROUTINE_REASONS.contains(&one.reason.as_str())) {
+        if moments.len() == MAX_EVENTS {
             break;
         }
-        let moment = told_by(one);
+        let moment = moment_from_event(event);
         if !moments.iter().any(|other| (&other.what, &other.detail) == (&moment.what, &moment.detail)) {
             moments.push(moment);
         }
@@ -189,45 +200,46 @@ pub(super) fn told_of(said: &[&Said]) -> Vec<Moment> {
 }
 
 /// What one Event says. Why a pod is held is told in two words: the verdict has the sentence.
-fn told_by(one: &Said) -> Moment {
-    if let Some((code, node)) = held(one) {
+fn moment_from_event(event: &EventRecord) -> Moment {
+    if let Some((code, node)) = parse_hold(event) {
         let node = node.map_or(String::new(), |node| format!("node {node}"));
-        return Moment::new(one.first, format!("{HELD}{code}"), node);
+        return Moment::new(event.first, format!("{HELD}{code}"), node);
     }
-    let times = if one.count > 1 { format!("{} times, {}", one.count, one.by) } else { one.by.clone() };
-    Moment::new(one.at, one.reason.clone(), format!("{} ({times})", one.message))
+    let times =
+        if event.count > 1 { format!("{} times, {}", event.count, event.by) } else { event.by.clone() };
+    Moment::new(event.at, event.reason.clone(), format!("{} ({times})", event.message))
 }
 
 /// Why a pod is held, in one word, and because of which node.
-fn held(one: &Said) -> Option<(&str, Option<&str>)> {
-    let (code, why) = one.message.split_once(": ").filter(|_| one.reason == FORCE_DELETE_HELD)?;
+fn parse_hold(event: &EventRecord) -> Option<(&str, Option<&str>)> {
+    let (code, why) = event.message.split_once(": ").filter(|_| event.reason == FORCE_DELETE_HELD)?;
     let mut words = why.split(' ').skip_while(|word| !word.eq_ignore_ascii_case("node")).skip(1);
     Some((code, words.next().map(|name| name.trim_end_matches([',', '.', ':']))))
 }
 
 /// Why pods are held, each reason once for each node.
-pub(super) fn held_by_node(scene: &Scene<'_>) -> Vec<Moment> {
-    let mut all: BTreeMap<(&str, &str), Vec<&Said>> = BTreeMap::new();
-    for one in scene.said {
-        if let Some((code, Some(node))) = held(one) {
-            all.entry((code, node)).or_default().push(one);
+pub(super) fn holds_by_node(ctx: &ExplainContext<'_>) -> Vec<Moment> {
+    let mut all: BTreeMap<(&str, &str), Vec<&EventRecord>> = BTreeMap::new();
+    for event in ctx.events {
+        if let Some((code, Some(node))) = parse_hold(event) {
+            all.entry((code, node)).or_default().push(event);
         }
     }
-    let row = |((code, node), said): ((&str, &str), Vec<&Said>)| {
-        let mut pods: Vec<&str> = said.iter().filter_map(|one| one.object.strip_prefix("pod/")).collect();
+    let row = |((code, node), events): ((&str, &str), Vec<&EventRecord>)| {
+        let mut pods: Vec<&str> = events.iter().filter_map(|one| one.object.strip_prefix("pod/")).collect();
         pods.sort_unstable();
         pods.dedup();
         let more = pods.len().saturating_sub(HELD_SHOWN);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         pods.truncate(HELD_SHOWN);
-        let first = said.iter().map(|one| one.first).min()?;
+        let first = events.iter().map(|one| one.first).min()?;
         let detail = format!("{}{more}", pods.join(", "));
-        Some(Moment::new(first, format!("{HELD}{code}"), detail).to(&object("node", "", node)))
+        Some(Moment::new(first, format!("{HELD}{code}"), detail).about_object(&object_ref("node", "", node)))
     };
     all.into_iter().filter_map(row).collect()
 }
 
 /// When its deletion was asked for: the API writes down when its grace ends.
-pub(super) fn asked_at(deletion: Deletion) -> Option<Timestamp> {
-    moment(deletion.at.saturating_sub(deletion.grace.unwrap_or(0)))
+pub(super) fn deletion_requested_at(deletion: Deletion) -> Option<Timestamp> {
+    timestamp_from(deletion.at.saturating_sub(deletion.grace.unwrap_or(0)))
 }

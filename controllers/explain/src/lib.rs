@@ -5,8 +5,8 @@
 //! have, no client, no clock.
 //!
 //! **Inputs.** One [`View`](pod_safety_shared::cache::View) of the cluster; for budgets the scales of
-//! controllers that it does not follow ([`asks`] names them: ask first); for the others
-//! a [`Scene`]: settings, Events, attachments, what the admission policies do.
+//! controllers that it does not follow ([`required_scales`] names them: ask first); for the others
+//! a [`ExplainContext`]: settings, Events, attachments, what the admission policies do.
 //!
 //! **Invariants.** There is no second opinion: `decide` of [`pod_safety_pod_gc`],
 //! [`pod_safety_taint_eviction`], [`pod_safety_node_lifecycle`], [`pod_safety_fencing`] and
@@ -35,51 +35,56 @@
 
 mod actors;
 mod answer;
-mod before;
+mod budget;
 mod claimed;
-mod day;
+mod context;
+mod disposition;
 mod eviction;
-mod explained;
-mod fate;
+mod evidence;
+mod explanation;
+mod fencing_step;
+#[cfg(any(test, feature = "testing"))]
+pub mod fixture;
 mod history;
+mod last_day;
 mod namespace;
 mod node;
 mod overview;
 mod pauses;
 mod plan;
 mod pod;
-mod proof;
+mod power_check;
+mod predecessors;
+mod remediation;
 mod requested;
-mod scene;
 mod set;
 mod signals;
-mod soon;
-#[cfg(any(test, feature = "testing"))]
-pub mod staged;
-mod sure;
 mod timeline;
-mod verdict;
 mod volume;
-mod ways;
 
 pub use answer::{
-    Actor, Answer, Before, Finding, Item, Judgement, Moment, Next, Standing, plural, since, span,
+    Actor, Answer, Finding, Item, Judgement, Moment, Next, Predecessors, Verdict, elapsed, format_duration,
+    pluralize,
 };
-pub use day::LastDay;
-pub use eviction::{NotCounted, RefusedBy, Unguarded, Would, would};
-pub use explained::{Arithmetic, Explained, Member, Promise, Verdict, Way};
+pub use budget::{explain_budget, owner_of, required_scales};
+pub use context::{
+    Attachment, EventRecord, ExplainContext, Policies, Running, Settings, object_ref, pod_ref, str_at,
+};
+pub use eviction::{EvictionAnswer, NotCounted, RefusalCause, Unguarded, predict_eviction};
+pub use explanation::{
+    Arithmetic, BudgetExplanation, BudgetVerdict, Member, PredictedAllowance, Remediation,
+};
+pub use last_day::LastDay;
 pub use namespace::{Content, Contents, explain_namespace};
-pub use node::{explain_node, state};
+pub use node::{explain_node, node_state};
 pub use overview::{Blocked, Overall, Overview, Trouble, Zone};
 pub use pauses::Paused;
-pub use plan::plan_of;
+pub use plan::plan_fencing;
 pub use pod::explain_pod;
-pub use requested::{Requested, left_behind};
-pub use scene::{Attachment, Policies, Running, Said, Scene, Settings, object, pod_object, text};
+pub use power_check::{ONLY_IF_SEEN, how_to_check_power};
+pub use requested::{RequestedEviction, find_abandoned};
 pub use set::explain_set;
-pub use sure::{ONLY_IF_SEEN, how};
 pub use timeline::timeline;
-pub use verdict::{asks, explain, owner_of};
 pub use volume::{Volume, explain_volume};
 
 #[cfg(test)]

@@ -4,12 +4,12 @@ use jiff::Timestamp;
 use pod_safety_shared::model::Pod;
 use serde_json::Value;
 
-use super::answer::{Answer, Item, Judgement, Next, Standing, plural, since, span};
+use super::answer::{Answer, Item, Judgement, Next, Verdict, elapsed, format_duration, pluralize};
+use super::context::ExplainContext;
 use super::pod::explain_pod;
-use super::scene::Scene;
 
 /// So many things that hold it are listed of one kind.
-const SHOWN: usize = 10;
+const MAX_SHOWN: usize = 10;
 
 /// An object in a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub struct Content {
 impl Content {
     /// Reads any object.
     #[must_use]
-    pub fn of(resource: &str, object: &Value) -> Option<Self> {
+    pub fn from_object(resource: &str, object: &Value) -> Option<Self> {
         let metadata = &object["metadata"];
         let finalizers = metadata["finalizers"].as_array().into_iter().flatten();
         Some(Self {
@@ -54,26 +54,31 @@ pub struct Contents {
 
 /// Answers for a namespace. With `steps` the commands that let go what holds it, and what each leaves behind.
 #[must_use]
-pub fn explain_namespace(namespace: &Value, contents: &Contents, steps: bool, scene: &Scene<'_>) -> Answer {
+pub fn explain_namespace(
+    namespace: &Value,
+    contents: &Contents,
+    steps: bool,
+    ctx: &ExplainContext<'_>,
+) -> Answer {
     let name = namespace["metadata"]["name"].as_str().unwrap_or_default();
-    let asked =
+    let deletion_requested =
         namespace["metadata"]["deletionTimestamp"].as_str().and_then(|at| at.parse::<Timestamp>().ok());
     let object = format!("namespace/{name}");
-    let Some(asked) = asked else {
+    let Some(deletion_requested) = deletion_requested else {
         let mut answer =
-            Answer::new(object, Judgement::new(Standing::Free, "Active", "it is not being deleted."));
+            Answer::new(object, Judgement::new(Verdict::Free, "Active", "it is not being deleted."));
         answer.facts = vec!["Active".to_owned()];
         return answer;
     };
-    let items = items(name, contents, scene);
-    let mut answer = Answer::new(object, verdict(namespace, &items, contents));
+    let items = list_items(name, contents, ctx);
+    let mut answer = Answer::new(object, judge(namespace, &items, contents));
     answer.facts = vec![
-        format!("Terminating {}", span(since(asked, scene.wall))),
+        format!("Terminating {}", format_duration(elapsed(deletion_requested, ctx.wall))),
         format!("{} kinds of objects checked", contents.kinds),
     ];
-    next(&mut answer, name, contents, &items, steps);
+    add_next_steps(&mut answer, name, contents, &items, steps);
     answer.items = items;
-    for (resource, why) in contents.unlisted.iter().take(SHOWN) {
+    for (resource, why) in contents.unlisted.iter().take(MAX_SHOWN) {
         answer.missing.push(format!("{resource} could not be listed: {why}"));
     }
     answer.notes.push(
@@ -83,97 +88,103 @@ pub fn explain_namespace(namespace: &Value, contents: &Contents, steps: bool, sc
     answer
 }
 
-fn items(name: &str, contents: &Contents, scene: &Scene<'_>) -> Vec<Item> {
+fn list_items(name: &str, contents: &Contents, ctx: &ExplainContext<'_>) -> Vec<Item> {
     let mut items = Vec::new();
     for (service, why) in &contents.services {
         let message = format!("it does not answer, so its objects cannot be listed or deleted: {why}");
         items.push(Item {
             object: format!("apiservice/{service}"),
-            verdict: Judgement::new(Standing::Blocked, "ApiServiceUnavailable", message),
+            judgement: Judgement::new(Verdict::Blocked, "ApiServiceUnavailable", message),
         });
     }
-    let pods: Vec<&Pod> = scene.view.all_pods().filter(|pod| *pod.key.namespace == *name).collect();
+    let pods: Vec<&Pod> = ctx.view.all_pods().filter(|pod| *pod.key.namespace == *name).collect();
     for content in &contents.objects {
         let pod = pods.iter().find(|pod| content.resource == "pods" && *pod.key.name == *content.name);
         let verdict = match pod {
-            Some(pod) => explain_pod(pod, scene).verdict,
+            Some(pod) => explain_pod(pod, ctx).judgement,
             None if content.deleting && !content.finalizers.is_empty() => {
                 let owners = content.finalizers.join(", ");
                 Judgement::new(
-                    Standing::Blocked,
+                    Verdict::Blocked,
                     "Finalizers",
                     format!("only the owners of its finalizers can let it go: {owners}"),
                 )
             }
             None if content.deleting => {
-                Judgement::new(Standing::Waiting, "BeingDeleted", "it is being deleted")
+                Judgement::new(Verdict::Waiting, "BeingDeleted", "it is being deleted")
             }
             None => Judgement::new(
-                Standing::Waiting,
+                Verdict::Waiting,
                 "NotAskedYet",
                 "the namespace controller has not deleted it yet",
             ),
         };
-        items.push(Item { object: format!("{}/{name}/{}", content.resource, content.name), verdict });
+        items.push(Item {
+            object: format!("{}/{name}/{}", content.resource, content.name),
+            judgement: verdict,
+        });
     }
-    items.sort_by_key(|item| std::cmp::Reverse(item.verdict.standing));
+    items.sort_by_key(|item| std::cmp::Reverse(item.judgement.verdict));
     items
 }
 
-fn verdict(namespace: &Value, items: &[Item], contents: &Contents) -> Judgement {
-    let blocked = items.iter().filter(|item| item.verdict.standing == Standing::Blocked).count();
-    let said: Vec<&str> = namespace["status"]["conditions"]
+fn judge(namespace: &Value, items: &[Item], contents: &Contents) -> Judgement {
+    let blocked = items.iter().filter(|item| item.judgement.verdict == Verdict::Blocked).count();
+    let messages: Vec<&str> = namespace["status"]["conditions"]
         .as_array()
         .into_iter()
         .flatten()
         .filter(|one| one["status"] == "True")
         .filter_map(|one| one["message"].as_str())
         .collect();
-    let said = if said.is_empty() {
+    let messages = if messages.is_empty() {
         String::new()
     } else {
-        format!(" The namespace controller says: {}", said.join(" "))
+        format!(" The namespace controller says: {}", messages.join(" "))
     };
     match blocked {
         0 if items.is_empty() && contents.unlisted.is_empty() => Judgement::new(
-            Standing::Waiting,
+            Verdict::Waiting,
             "Empty",
             format!(
-                "nothing is left in it. It is removed as soon as the namespace controller notices that.{said}"
+                "nothing is left in it. It is removed as soon as the namespace controller notices that.{messages}"
             ),
         ),
         0 if items.is_empty() => Judgement::new(
-            Standing::Unknown,
+            Verdict::Unknown,
             "NotRead",
-            format!("nothing was found in it, but not everything could be listed.{said}"),
+            format!("nothing was found in it, but not everything could be listed.{messages}"),
         ),
         0 => Judgement::new(
-            Standing::Waiting,
+            Verdict::Waiting,
             "BeingEmptied",
-            format!("{} left, and nothing blocks their deletion.{said}", plural(items.len(), "object")),
+            format!(
+                "{} left, and nothing blocks their deletion.{messages}",
+                pluralize(items.len(), "object")
+            ),
         ),
         count => Judgement::new(
-            Standing::Blocked,
-            items[0].verdict.reason,
-            format!("{} it, of {} left.{said}", holds(count), plural(items.len(), "object")),
+            Verdict::Blocked,
+            items[0].judgement.reason,
+            format!("{} it, of {} left.{messages}", hold_phrase(count), pluralize(items.len(), "object")),
         ),
     }
 }
 
-fn holds(count: usize) -> String {
+fn hold_phrase(count: usize) -> String {
     if count == 1 { "1 object blocks".to_owned() } else { format!("{count} objects block") }
 }
 
-fn next(answer: &mut Answer, name: &str, contents: &Contents, items: &[Item], steps: bool) {
+fn add_next_steps(answer: &mut Answer, name: &str, contents: &Contents, items: &[Item], steps: bool) {
     for (service, _) in &contents.services {
-        answer.next(
+        answer.add_next_step(
             "Restore the service, or delete the APIService if its product is permanently gone",
             format!("kubectl get apiservice {service} -o yaml"),
         );
     }
-    for item in items.iter().filter(|item| item.verdict.standing == Standing::Blocked) {
+    for item in items.iter().filter(|item| item.judgement.verdict == Verdict::Blocked) {
         if let Some(pod) = item.object.strip_prefix(&format!("pods/{name}/")) {
-            answer.next(
+            answer.add_next_step(
                 format!("Find out why pod {pod} does not terminate"),
                 format!("pod-safety explain pod -n {name} {pod}"),
             );
@@ -183,9 +194,9 @@ fn next(answer: &mut Answer, name: &str, contents: &Contents, items: &[Item], st
         .objects
         .iter()
         .filter(|one| one.resource != "pods" && one.deleting && !one.finalizers.is_empty());
-    for Content { resource, name: object, finalizers, .. } in held.take(SHOWN) {
+    for Content { resource, name: object, finalizers, .. } in held.take(MAX_SHOWN) {
         let owners = finalizers.join(", ");
-        answer.next(
+        answer.add_next_step(
             format!("Find the controller that owns {owners} on {resource} {object}, and start it"),
             format!("kubectl get {resource} {object} -n {name} -o yaml --show-managed-fields"),
         );
@@ -197,7 +208,7 @@ fn next(answer: &mut Answer, name: &str, contents: &Contents, items: &[Item], st
             });
         }
     }
-    if !steps && answer.verdict.standing == Standing::Blocked {
-        answer.next("Print the steps", format!("pod-safety resolve namespace {name}"));
+    if !steps && answer.judgement.verdict == Verdict::Blocked {
+        answer.add_next_step("Print the steps", format!("pod-safety resolve namespace {name}"));
     }
 }

@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use pod_safety_shared::api::{KindOfEvidence, Phase};
+use pod_safety_shared::api::{FenceEvidenceKind, Phase};
 use pod_safety_shared::cache::{Lookup, ZoneCount};
-use pod_safety_shared::drive::HoldReason;
-use pod_safety_shared::model::{Kind, Node, Pod, Readiness, SUSPECT_TAINT, are};
+use pod_safety_shared::controller_loop::HoldReason;
+use pod_safety_shared::model::{Kind, Node, Pod, Readiness, SUSPECT_TAINT, is_or_are};
 
-use super::answer::{Answer, Judgement, Standing, plural, sentence};
+use super::answer::{Answer, Judgement, Verdict, capitalize, pluralize};
+use super::context::{ExplainContext, object_ref};
 use super::pauses::Paused;
 use super::pod::explain_pod;
-use super::scene::{Scene, object};
-use super::signals::signals;
-use super::sure::{RUNBOOKS, awaits, confirm};
-use super::{history, proof, soon};
+use super::power_check::{RUNBOOKS, add_operator_steps, offer_confirmation};
+use super::signals::heartbeat_signals;
+use super::{evidence, fencing_step, history};
 use pod_safety_fencing::Hold;
 
 /// Why a node is not fenced whose incident is a dry run.
@@ -24,46 +24,46 @@ const PODS_SHOWN: usize = 20;
 
 /// Answers for the node of this name; none if nobody knows it, not even a pod.
 #[must_use]
-pub fn explain_node(name: &Arc<str>, scene: &Scene<'_>) -> Option<Answer> {
-    let node = match scene.view.node(name) {
+pub fn explain_node(name: &Arc<str>, ctx: &ExplainContext<'_>) -> Option<Answer> {
+    let node = match ctx.view.node(name) {
         Lookup::Known(node) => node,
         Lookup::Unknown(why) => return Some(unreadable(name, why)),
-        Lookup::Absent => return gone(name, scene),
+        Lookup::Absent => return explain_missing_node(name, ctx),
     };
-    let pods = Pods::of(name, scene);
-    let mut answer = Answer::new(object("node", "", name), verdict(node, &pods, scene));
-    answer.facts = facts(node);
-    answer.facts.push(pods.words());
-    answer.history = history::of_node(node, scene);
-    answer.signals = signals(node, scene);
+    let pods = Pods::on_node(name, ctx);
+    let mut answer = Answer::new(object_ref("node", "", name), judge(node, &pods, ctx));
+    answer.facts = list_facts(node);
+    answer.facts.push(pods.describe());
+    answer.history = history::node_history(node, ctx);
+    answer.signals = heartbeat_signals(node, ctx);
     if node.readiness != Readiness::Ready {
-        answer.evidence = proof::of_node(node, scene);
+        answer.evidence = evidence::node_evidence(node, ctx);
     }
-    answer.items = pods.items(scene);
-    notes(&mut answer, node, &pods, scene);
-    next(&mut answer, node, scene);
-    paused(&mut answer, node, scene);
+    answer.items = pods.items(ctx);
+    add_notes(&mut answer, node, &pods, ctx);
+    add_next_steps(&mut answer, node, ctx);
+    add_pause_notes(&mut answer, node, ctx);
     Some(answer)
 }
 
 fn unreadable(name: &str, why: &str) -> Answer {
     let verdict = Judgement::new(
-        Standing::Unknown,
+        Verdict::Unknown,
         "NodeUnreadable",
         format!("it cannot be read: {why}. It may still exist."),
     );
-    Answer::new(object("node", "", name), verdict)
+    Answer::new(object_ref("node", "", name), verdict)
 }
 
 /// Its Node does not exist, and pods name it.
-fn gone(name: &Arc<str>, scene: &Scene<'_>) -> Option<Answer> {
-    let pods = Pods::of(name, scene);
+fn explain_missing_node(name: &Arc<str>, ctx: &ExplainContext<'_>) -> Option<Answer> {
+    let pods = Pods::on_node(name, ctx);
     let first = pods.all.first()?;
-    let verdict = explain_pod(first, scene).verdict;
-    let mut answer = Answer::new(object("node", "", name), verdict);
-    answer.facts = vec!["there is no such Node".to_owned(), pods.words()];
-    answer.items = pods.items(scene);
-    answer.next(
+    let verdict = explain_pod(first, ctx).judgement;
+    let mut answer = Answer::new(object_ref("node", "", name), verdict);
+    answer.facts = vec!["there is no such Node".to_owned(), pods.describe()];
+    answer.items = pods.items(ctx);
+    answer.add_next_step(
         "If the machine still runs: stop its kubelet, or restart it, so that it registers its Node again.",
         "",
     );
@@ -76,8 +76,8 @@ struct Pods<'a> {
 }
 
 impl<'a> Pods<'a> {
-    fn of(node: &str, scene: &Scene<'a>) -> Self {
-        let mut all: Vec<&Pod> = scene.view.pods_on(node).collect();
+    fn on_node(node: &str, ctx: &ExplainContext<'a>) -> Self {
+        let mut all: Vec<&Pod> = ctx.view.pods_on(node).collect();
         all.sort_by_key(|pod| (pod.deletion.is_none(), pod.key.namespace.clone(), pod.key.name.clone()));
         Self { all }
     }
@@ -87,29 +87,29 @@ impl<'a> Pods<'a> {
         self.all.iter().filter(|pod| pod.deletion.is_some() && !pod.waits_for_finalizers()).count()
     }
 
-    fn words(&self) -> String {
-        plural(self.all.len(), "pod")
+    fn describe(&self) -> String {
+        pluralize(self.all.len(), "pod")
     }
 
-    fn items(&self, scene: &Scene<'_>) -> Vec<super::Item> {
-        let answers = self.all.iter().map(|pod| explain_pod(pod, scene));
+    fn items(&self, ctx: &ExplainContext<'_>) -> Vec<super::Item> {
+        let answers = self.all.iter().map(|pod| explain_pod(pod, ctx));
         answers
-            .filter(|answer| answer.verdict.standing != Standing::Free)
+            .filter(|answer| answer.judgement.verdict != Verdict::Free)
             .take(PODS_SHOWN)
-            .map(|answer| answer.item())
+            .map(|answer| answer.to_item())
             .collect()
     }
 }
 
 /// The state of a node in one word.
 #[must_use]
-pub fn state(node: &Node, scene: &Scene<'_>) -> &'static str {
-    let counts = scene.view.proof_of(node, scene.now).filter(|_| scene.has(Kind::FenceEvidences));
-    let incident = proof::incident(node, scene).map(|fence| fence.status.phase);
+pub fn node_state(node: &Node, ctx: &ExplainContext<'_>) -> &'static str {
+    let counts = ctx.view.evidence_for(node, ctx.now).filter(|_| ctx.has_read(Kind::FenceEvidences));
+    let incident = evidence::current_incident(node, ctx).map(|fence| fence.status.phase);
     match (node.readiness, counts, incident) {
-        (Readiness::Ready, ..) if node.turns_away(SUSPECT_TAINT) => "Suspect",
+        (Readiness::Ready, ..) if node.has_no_schedule_taint(SUSPECT_TAINT) => "Suspect",
         (Readiness::Ready, ..) => "Ready",
-        (_, Some(proof), _) if proof.spec.kind == KindOfEvidence::Asserted => "ConfirmedDown",
+        (_, Some(proof), _) if proof.spec.kind == FenceEvidenceKind::Asserted => "ConfirmedDown",
         (_, Some(_), _) => "Fenced",
         (_, None, Some(Phase::Fencing)) => "Fencing",
         (Readiness::NotReady | Readiness::Missing, None, _) => "NotReady",
@@ -117,70 +117,71 @@ pub fn state(node: &Node, scene: &Scene<'_>) -> &'static str {
     }
 }
 
-fn verdict(node: &Node, pods: &Pods<'_>, scene: &Scene<'_>) -> Judgement {
-    let state = state(node, scene);
+fn judge(node: &Node, pods: &Pods<'_>, ctx: &ExplainContext<'_>) -> Judgement {
+    let state = node_state(node, ctx);
     let waiting = pods.waiting();
     let wait = match waiting {
         0 => "No pod waits for it.".to_owned(),
         1 => "1 terminating pod waits for it.".to_owned(),
         count => format!("{count} terminating pods wait for it."),
     };
-    let mut fencing = scene.fencing_holds(node);
+    let mut fencing = ctx.list_fencing_holds(node);
     if matches!(state, "Fenced" | "ConfirmedDown") {
         fencing.retain(|hold| !is_of_detection(hold));
     }
     // What needs a person is said first.
     let person = fencing.iter().find(|hold| hold.event().is_some());
     let first = person.or(fencing.first());
-    let word = |text: String| format!("{text} {wait}");
+    let with_wait = |text: String| format!("{text} {wait}");
     match state {
         "Ready" => match first {
-            Some(hold) => Judgement::new(Standing::Waiting, hold.reason(), format!("{hold}.")),
-            None => Judgement::new(Standing::Free, "Ready", "its kubelet reports that the node is Ready."),
+            Some(hold) => Judgement::new(Verdict::Waiting, hold.reason(), format!("{hold}.")),
+            None => Judgement::new(Verdict::Free, "Ready", "its kubelet reports that the node is Ready."),
         },
         "Suspect" => Judgement::new(
-            Standing::Waiting,
+            Verdict::Waiting,
             "Suspect",
             "its kubelet has not reported for a while. No new pods are scheduled to it.",
         ),
         "Fenced" | "ConfirmedDown" => match first {
             Some(hold) => {
-                let standing = if person.is_some() { Standing::Blocked } else { Standing::Released };
-                Judgement::new(standing, hold.reason(), proved_off(hold))
+                let standing = if person.is_some() { Verdict::Blocked } else { Verdict::Released };
+                Judgement::new(standing, hold.reason(), describe_proved_off(hold))
             }
             None => Judgement::new(
-                Standing::Released,
+                Verdict::Released,
                 "Proved",
-                word("it is proved off: its terminating pods are removed.".to_owned()),
+                with_wait("it is proved off: its terminating pods are removed.".to_owned()),
             ),
         },
-        "NotReady" => not_ready(node, waiting, &wait, scene),
-        _ if proof::dry_run(node, scene).is_some() => {
-            Judgement::new(standing(waiting), "DryRun", word(DRY_RUN.to_owned()))
+        "NotReady" => judge_not_ready(node, waiting, &wait, ctx),
+        _ if evidence::open_dry_run(node, ctx).is_some() => {
+            Judgement::new(verdict_for(waiting), "DryRun", with_wait(DRY_RUN.to_owned()))
         }
-        _ => match soon::next_step(node, scene) {
+        _ => match fencing_step::next_step(node, ctx) {
             Some(step) => {
-                let text = format!("there is no evidence yet that it stopped. {}.", sentence(&step.words));
-                Judgement::new(Standing::Waiting, step.reason, word(text))
+                let text =
+                    format!("there is no evidence yet that it stopped. {}.", capitalize(&step.message));
+                Judgement::new(Verdict::Waiting, step.reason, with_wait(text))
             }
             None => {
-                let hold = first.map_or(String::new(), |hold| format!(" {}.", sentence(&hold.to_string())));
+                let hold = first.map_or(String::new(), |hold| format!(" {}.", capitalize(&hold.to_string())));
                 let reason = first.map_or("NoEvidence", HoldReason::reason);
                 let text = format!("there is no evidence that it stopped.{hold}");
-                Judgement::new(standing(waiting), reason, word(text))
+                Judgement::new(verdict_for(waiting), reason, with_wait(text))
             }
         },
     }
 }
 
-fn not_ready(node: &Node, waiting: usize, wait: &str, scene: &Scene<'_>) -> Judgement {
+fn judge_not_ready(node: &Node, waiting: usize, wait: &str, ctx: &ExplainContext<'_>) -> Judgement {
     let text = "its kubelet reports that the node is not ready.";
-    match soon::next_step(node, scene) {
+    match fencing_step::next_step(node, ctx) {
         Some(step) => {
-            let text = format!("{text} {}. {wait}", sentence(&step.words));
-            Judgement::new(Standing::Waiting, step.reason, text)
+            let text = format!("{text} {}. {wait}", capitalize(&step.message));
+            Judgement::new(Verdict::Waiting, step.reason, text)
         }
-        None => Judgement::new(standing(waiting), "NotReady", format!("{text} {wait}")),
+        None => Judgement::new(verdict_for(waiting), "NotReady", format!("{text} {wait}")),
     }
 }
 
@@ -189,23 +190,23 @@ const fn is_of_detection(hold: &Hold) -> bool {
     matches!(hold, Hold::FenceNotNeeded { .. } | Hold::WouldFence { .. } | Hold::NoBootId { .. })
 }
 
-fn proved_off(hold: &Hold) -> String {
+fn describe_proved_off(hold: &Hold) -> String {
     let hold_says_so = matches!(hold, Hold::AwaitingOperator { .. } | Hold::MachinePoweredOff { .. });
     if hold_says_so {
         format!("{hold}.")
     } else {
-        format!("it is proved off. {}.", sentence(&hold.to_string()))
+        format!("it is proved off. {}.", capitalize(&hold.to_string()))
     }
 }
 
-const fn standing(waiting: usize) -> Standing {
-    if waiting == 0 { Standing::Waiting } else { Standing::Blocked }
+const fn verdict_for(waiting: usize) -> Verdict {
+    if waiting == 0 { Verdict::Waiting } else { Verdict::Blocked }
 }
 
-fn facts(node: &Node) -> Vec<String> {
+fn list_facts(node: &Node) -> Vec<String> {
     let mut facts = Vec::new();
     if !node.zone.is_empty() {
-        facts.push(zone_words(&zone_name(&node.zone)));
+        facts.push(describe_zone(&zone_name(&node.zone)));
     }
     if node.unschedulable {
         facts.push("cordoned".to_owned());
@@ -236,21 +237,23 @@ pub(super) fn zone_name(zone: &str) -> String {
 }
 
 /// A zone is called one.
-fn zone_words(name: &str) -> String {
+fn describe_zone(name: &str) -> String {
     if name.to_lowercase().contains("zone") { name.to_owned() } else { format!("zone {name}") }
 }
 
-fn notes(answer: &mut Answer, node: &Node, pods: &Pods<'_>, scene: &Scene<'_>) {
-    for (_, hold) in scene.lost(&node.name).holds {
+fn add_notes(answer: &mut Answer, node: &Node, pods: &Pods<'_>, ctx: &ExplainContext<'_>) {
+    for (_, hold) in ctx.decide_lifecycle(&node.name).holds {
         answer.notes.push(format!("node-lifecycle: {hold}."));
     }
-    let dry = proof::dry_run(node, scene);
-    let proved = scene.has(Kind::FenceEvidences) && scene.view.proof_of(node, scene.now).is_some();
-    for hold in scene.fencing_holds(node).into_iter().filter(|hold| !proved || !is_of_detection(hold)) {
-        let said = format!("{hold}");
+    let dry = evidence::open_dry_run(node, ctx);
+    let proved = ctx.has_read(Kind::FenceEvidences) && ctx.view.evidence_for(node, ctx.now).is_some();
+    for hold in ctx.list_fencing_holds(node).into_iter().filter(|hold| !proved || !is_of_detection(hold)) {
+        let message = format!("{hold}");
         let dry = if dry.is_some() && !matches!(hold, Hold::DryRun { .. }) { "dry run: " } else { "" };
-        if !answer.verdict.message.contains(&said) && !answer.verdict.message.contains(&sentence(&said)) {
-            answer.notes.push(format!("fencing: {dry}{said}."));
+        if !answer.judgement.message.contains(&message)
+            && !answer.judgement.message.contains(&capitalize(&message))
+        {
+            answer.notes.push(format!("fencing: {dry}{message}."));
         }
     }
     if let Some(fence) = dry {
@@ -259,29 +262,25 @@ fn notes(answer: &mut Answer, node: &Node, pods: &Pods<'_>, scene: &Scene<'_>) {
             fence.name
         ));
     }
-    let ZoneCount { ready, not_ready, excluded: _ } = scene.view.zone(&node.zone);
+    let ZoneCount { ready, not_ready, excluded: _ } = ctx.view.zone(&node.zone);
     if node.readiness != Readiness::Ready {
         answer.notes.push(format!(
             "{}: {ready} of {} nodes {} Ready.",
-            sentence(&zone_words(&zone_name(&node.zone))),
+            capitalize(&describe_zone(&zone_name(&node.zone))),
             ready + not_ready,
-            are(ready)
+            is_or_are(ready)
         ));
-        if scene.has(Kind::FencePolicies) && proof::policy(node, scene).is_none() {
+        if ctx.has_read(Kind::FencePolicies) && evidence::policy_for(node, ctx).is_none() {
             answer.notes.push("No FencePolicy selects it, so it is not fenced. docs/fencing.md explains how to set that up.".to_owned());
         }
     }
-    let held: Vec<&str> = scene
-        .attachments
-        .iter()
-        .filter(|one| one.node == *node.name)
-        .map(|one| one.volume.as_str())
-        .collect();
+    let held: Vec<&str> =
+        ctx.attachments.iter().filter(|one| one.node == *node.name).map(|one| one.volume.as_str()).collect();
     if !held.is_empty() && node.readiness != Readiness::Ready {
         answer.notes.push(format!("Volumes that it holds: {}.", held.join(", ")));
     }
     let lasting = pods.all.iter().filter(|pod| pod.keeps_identity() && pod.deletion.is_some()).count();
-    if lasting > 0 && scene.view.proof_of(node, scene.now).is_none() && node.readiness != Readiness::Ready {
+    if lasting > 0 && ctx.view.evidence_for(node, ctx.now).is_none() && node.readiness != Readiness::Ready {
         let released = match pods.waiting() {
             1 => "1 pod is released".to_owned(),
             count => format!("{count} pods are released"),
@@ -290,21 +289,21 @@ fn notes(answer: &mut Answer, node: &Node, pods: &Pods<'_>, scene: &Scene<'_>) {
     }
 }
 
-fn next(answer: &mut Answer, node: &Node, scene: &Scene<'_>) {
+fn add_next_steps(answer: &mut Answer, node: &Node, ctx: &ExplainContext<'_>) {
     let name = &node.name;
-    let proved = scene.view.proof_of(node, scene.now).is_some() && scene.has(Kind::FenceEvidences);
-    if let Some(lack) = soon::lack(node, scene).filter(|_| !proved) {
-        answer.next(
+    let proved = ctx.view.evidence_for(node, ctx.now).is_some() && ctx.has_read(Kind::FenceEvidences);
+    if let Some(lack) = fencing_step::find_policy_defect(node, ctx).filter(|_| !proved) {
+        answer.add_next_step(
             format!("Fencing cannot switch this node off: {lack}. Correct that, then test it"),
             format!("pod-safety devices test --target {name}"),
         );
     }
     if node.readiness != Readiness::Ready {
-        awaits(answer, node, scene);
+        add_operator_steps(answer, node, ctx);
     }
-    let dry = proof::dry_run(node, scene);
+    let dry = evidence::open_dry_run(node, ctx);
     if let Some(fence) = dry {
-        answer.next(
+        answer.add_next_step(
             "If the node is to be fenced: set mode: Enforce in its FencePolicy, then delete the dry run",
             format!("kubectl delete nodefence {}", fence.name),
         );
@@ -312,63 +311,69 @@ fn next(answer: &mut Answer, node: &Node, scene: &Scene<'_>) {
     match (node.readiness, proved) {
         (Readiness::Ready, _) => {}
         (_, true) => {
-            if answer.verdict.reason == "MachinePoweredOff" {
-                answer.next("Repair the machine and switch it on.", "");
+            if answer.judgement.reason == "MachinePoweredOff" {
+                answer.add_next_step("Repair the machine and switch it on.", "");
             }
-            answer.next(
+            answer.add_next_step(
                 "Only if the evidence is wrong and the machine runs: withdraw it",
                 format!("pod-safety withdraw {name} --reason TEXT"),
             );
         }
         (Readiness::NotReady | Readiness::Missing, false) => {
-            answer.next("See what its kubelet reports", format!("kubectl describe node {name}"));
+            answer.add_next_step("See what its kubelet reports", format!("kubectl describe node {name}"));
         }
-        (Readiness::Unknown, false) => lost(answer, node, dry.is_some(), scene),
+        (Readiness::Unknown, false) => add_lost_node_steps(answer, node, dry.is_some(), ctx),
     }
 }
 
 /// What can be done about a lost node that nothing proves off.
-fn lost(answer: &mut Answer, node: &Node, dry: bool, scene: &Scene<'_>) {
+fn add_lost_node_steps(answer: &mut Answer, node: &Node, dry: bool, ctx: &ExplainContext<'_>) {
     let name = &node.name;
-    let open = proof::incident(node, scene).filter(|fence| !fence.status.phase.is_over());
-    let goes_on = soon::next_step(node, scene).is_some();
+    let open = evidence::current_incident(node, ctx).filter(|fence| !fence.status.phase.is_over());
+    let goes_on = fencing_step::next_step(node, ctx).is_some();
     if goes_on {
         let watch = open.map_or_else(
             || format!("pod-safety explain node {name} -w"),
             |fence| format!("kubectl get nodefence {} -w", fence.name),
         );
-        answer.next("Wait: pod-safety fences it without a person. To watch it", watch);
+        answer.add_next_step("Wait: pod-safety fences it without a person. To watch it", watch);
     }
-    if soon::is_outage(node, scene) {
+    if fencing_step::is_outage(node, ctx) {
         let outage = format!("{RUNBOOKS}/PodSafetyLargeOutage.md");
-        answer.next(
+        answer.add_next_step(
             format!("Find out first who is cut off, pod-safety or the nodes: {outage}"),
             "pod-safety doctor",
         );
     }
-    answer.next("If you can reach the machine: restart its kubelet.", "");
+    answer.add_next_step("If you can reach the machine: restart its kubelet.", "");
     if let Some(fence) = open.filter(|_| !goes_on) {
-        answer.next("See the progress of fencing", format!("kubectl get nodefence {} -o yaml", fence.name));
+        answer.add_next_step(
+            "See the progress of fencing",
+            format!("kubectl get nodefence {} -o yaml", fence.name),
+        );
     }
-    let can_fence = proof::policy(node, scene).is_some() && soon::lack(node, scene).is_none();
+    let can_fence =
+        evidence::policy_for(node, ctx).is_some() && fencing_step::find_policy_defect(node, ctx).is_none();
     if open.is_none() && !dry && !goes_on && can_fence {
-        answer
-            .next("Switch it off through its FencePolicy", format!("pod-safety fence {name} --reason TEXT"));
+        answer.add_next_step(
+            "Switch it off through its FencePolicy",
+            format!("pod-safety fence {name} --reason TEXT"),
+        );
     }
-    confirm(answer, node, scene);
+    offer_confirmation(answer, node, ctx);
 }
 
 /// That it is not fenced, as somebody asked for.
-fn paused(answer: &mut Answer, node: &Node, scene: &Scene<'_>) {
-    for pause in Paused::about(node, proof::policy(node, scene), scene) {
+fn add_pause_notes(answer: &mut Answer, node: &Node, ctx: &ExplainContext<'_>) {
+    for pause in Paused::affecting_node(node, evidence::policy_for(node, ctx), ctx) {
         answer.notes.push(format!(
             "{} is paused, so this node is not fenced: {}.",
             pause.object,
-            pause.words(scene.wall)
+            pause.describe(ctx.wall)
         ));
-        answer.history.extend(pause.moment());
+        answer.history.extend(pause.to_moment());
         if !pause.command.is_empty() {
-            answer.next(format!("To allow fencing again: resume {}", pause.object), pause.command);
+            answer.add_next_step(format!("To allow fencing again: resume {}", pause.object), pause.command);
         }
     }
     answer.history.sort_by_key(|moment| moment.at);

@@ -3,21 +3,21 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use pod_safety_fencing::lacks_for_all;
+use pod_safety_fencing::why_none_fenceable;
 use pod_safety_shared::api::DeviceState;
-use pod_safety_shared::drive::HoldReason as _;
+use pod_safety_shared::controller_loop::HoldReason as _;
 use pod_safety_shared::model::{Kind, Node, Pod, Readiness};
 use serde::Serialize;
 
-use super::answer::{Answer, Standing, sentence, since, span};
-use super::day::LastDay;
-use super::history::asked_at;
-use super::node::{explain_node, state, zone_name};
+use super::answer::{Answer, Verdict, capitalize, elapsed, format_duration};
+use super::context::{ExplainContext, object_ref};
+use super::fencing_step;
+use super::history::deletion_requested_at;
+use super::last_day::LastDay;
+use super::node::{explain_node, node_state, zone_name};
 use super::pauses::Paused;
 use super::pod::explain_pod;
-use super::scene::{Scene, object};
-use super::soon;
-use super::{Verdict, explain};
+use super::{BudgetVerdict, explain_budget};
 
 /// A zone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -114,18 +114,18 @@ pub struct Overview {
 impl Overview {
     /// By what was read.
     #[must_use]
-    pub fn of(scene: &Scene<'_>) -> Self {
-        let incomplete = !scene.unread.is_empty() || scene.running.unread;
+    pub fn from_context(ctx: &ExplainContext<'_>) -> Self {
+        let incomplete = !ctx.unread.is_empty() || ctx.running.lease_unread;
         let mut overview = Self { incomplete, ..Self::default() };
-        overview.zones(scene);
-        overview.pods(scene);
-        overview.nodes(scene);
-        overview.budgets(scene);
-        overview.devices(scene);
-        overview.policies(scene);
-        overview.leader(scene);
-        overview.paused = Paused::all(scene);
-        overview.last_day = LastDay::of(scene);
+        overview.add_zones(ctx);
+        overview.add_pods(ctx);
+        overview.add_nodes(ctx);
+        overview.add_budgets(ctx);
+        overview.add_devices(ctx);
+        overview.add_policies(ctx);
+        overview.add_leader(ctx);
+        overview.paused = Paused::list(ctx);
+        overview.last_day = LastDay::from_context(ctx);
         overview
             .troubles
             .sort_by(|one, other| (!one.blocks, &one.object).cmp(&(!other.blocks, &other.object)));
@@ -134,7 +134,7 @@ impl Overview {
 
     /// The same with the pods, PodDisruptionBudgets and FenceDevices of one namespace; nodes are of the whole cluster.
     #[must_use]
-    pub fn only_in(mut self, namespace: &str, scene: &Scene<'_>) -> Self {
+    pub fn only_in(mut self, namespace: &str, ctx: &ExplainContext<'_>) -> Self {
         self.blocked.retain(|one| one.namespace == namespace);
         let is_of_another = |object: &str| match object.split('/').collect::<Vec<_>>().as_slice() {
             [_, of, _] => *of != namespace,
@@ -143,7 +143,7 @@ impl Overview {
         self.troubles.retain(|trouble| !is_of_another(&trouble.object));
         let is_held = |pod: &Pod| self.blocked.iter().any(|one| *one.pod == *pod.key.name);
         let pods =
-            || scene.view.all_pods().filter(|pod| *pod.key.namespace == *namespace && pod.keeps_identity());
+            || ctx.view.all_pods().filter(|pod| *pod.key.namespace == *namespace && pod.keeps_identity());
         self.identities = self.identities.map(|_| pods().count());
         self.wait_for_proof = self
             .wait_for_proof
@@ -163,9 +163,9 @@ impl Overview {
         }
     }
 
-    fn zones(&mut self, scene: &Scene<'_>) {
+    fn add_zones(&mut self, ctx: &ExplainContext<'_>) {
         let mut zones: BTreeMap<String, Zone> = BTreeMap::new();
-        for node in scene.view.nodes() {
+        for node in ctx.view.nodes() {
             let name = zone_name(&node.zone);
             let zone = zones.entry(name.clone()).or_insert(Zone {
                 zone: name,
@@ -178,21 +178,22 @@ impl Overview {
             zone.ready += usize::from(node.readiness == Readiness::Ready);
             if node.readiness == Readiness::Unknown {
                 zone.lost += 1;
-                zone.brake = zone.brake.or(brake(node, scene));
+                zone.brake = zone.brake.or(active_brake(node, ctx));
             }
         }
         self.zones = zones.into_values().collect();
     }
 
-    fn pods(&mut self, scene: &Scene<'_>) {
-        let mut ending: Vec<&Pod> = scene.view.all_pods().filter(|pod| concerns(pod)).collect();
+    fn add_pods(&mut self, ctx: &ExplainContext<'_>) {
+        let mut ending: Vec<&Pod> = ctx.view.all_pods().filter(|pod| may_be_blocked(pod)).collect();
         ending.sort_by_key(|pod| pod.key.clone());
         let mut waiting = 0;
         for pod in ending {
-            let answer = explain_pod(pod, scene);
+            let answer = explain_pod(pod, ctx);
             // Its node is fenced without a person.
-            let waits = answer.verdict.standing == Standing::Waiting && answer.verdict.reason == "NoEvidence";
-            let blocked = answer.verdict.standing == Standing::Blocked;
+            let waits =
+                answer.judgement.verdict == Verdict::Waiting && answer.judgement.reason == "NoEvidence";
+            let blocked = answer.judgement.verdict == Verdict::Blocked;
             if !blocked && !waits {
                 continue;
             }
@@ -203,77 +204,81 @@ impl Overview {
             if waits {
                 continue;
             }
-            let asked = pod.deletion.and_then(asked_at);
+            let deletion_requested = pod.deletion.and_then(deletion_requested_at);
             self.blocked.push(Blocked {
                 namespace: pod.key.namespace.to_string(),
                 pod: pod.key.name.to_string(),
                 node: pod.node.as_deref().map(str::to_owned),
-                since: asked,
-                age: asked.map_or("-".to_owned(), |at| span(since(at, scene.wall))),
-                reason: answer.verdict.reason,
-                needs: needs(pod, &answer),
+                since: deletion_requested,
+                age: deletion_requested.map_or("-".to_owned(), |at| format_duration(elapsed(at, ctx.wall))),
+                reason: answer.judgement.reason,
+                needs: describe_needs(pod, &answer),
             });
         }
-        if scene.has_all(&[Kind::Pods, Kind::Nodes, Kind::NodeLeases]) {
-            self.identities = Some(scene.view.all_pods().filter(|pod| pod.keeps_identity()).count());
+        if ctx.has_all(&[Kind::Pods, Kind::Nodes, Kind::NodeLeases]) {
+            self.identities = Some(ctx.view.all_pods().filter(|pod| pod.keeps_identity()).count());
             self.wait_for_proof = Some(waiting);
         }
     }
 
-    fn nodes(&mut self, scene: &Scene<'_>) {
+    fn add_nodes(&mut self, ctx: &ExplainContext<'_>) {
         let mut nodes: Vec<&Node> =
-            scene.view.nodes().filter(|node| node.readiness != Readiness::Ready).collect();
+            ctx.view.nodes().filter(|node| node.readiness != Readiness::Ready).collect();
         nodes.sort_by_key(|node| node.name.clone());
         for node in nodes {
-            let Some(answer) = explain_node(&node.name, scene) else { continue };
-            let silent = scene
-                .view
-                .last_beat(node)
-                .map_or(String::new(), |at| format!(", last reported {} ago", span(since(at, scene.wall))));
+            let Some(answer) = explain_node(&node.name, ctx) else { continue };
+            let last_report = ctx.view.last_report_timestamp(node).map_or(String::new(), |at| {
+                format!(", last reported {} ago", format_duration(elapsed(at, ctx.wall)))
+            });
             let waiting = self.held.get(&*node.name).copied().unwrap_or(0);
             let wait = match waiting {
                 0 => String::new(),
                 1 => ", 1 pod held until there is proof".to_owned(),
                 _ => format!(", {waiting} pods held until there is proof"),
             };
-            let why = match soon::next_step(node, scene) {
-                Some(step) => format!(". {}", sentence(&step.words)),
-                None => format!(" ({})", answer.verdict.reason),
+            let why = match fencing_step::next_step(node, ctx) {
+                Some(step) => format!(". {}", capitalize(&step.message)),
+                None => format!(" ({})", answer.judgement.reason),
             };
             self.troubles.push(Trouble {
                 object: answer.object,
-                blocks: answer.verdict.standing == Standing::Blocked,
-                reason: answer.verdict.reason,
-                message: format!("{}{silent}{wait}{why}", state(node, scene)),
+                blocks: answer.judgement.verdict == Verdict::Blocked,
+                reason: answer.judgement.reason,
+                message: format!("{}{last_report}{wait}{why}", node_state(node, ctx)),
                 command: format!("pod-safety explain node {}", node.name),
             });
         }
-        for (name, _) in scene.view.absences() {
-            let Some(answer) = explain_node(name, scene) else { continue };
+        for (name, _) in ctx.view.absences() {
+            let Some(answer) = explain_node(name, ctx) else { continue };
             self.troubles.push(Trouble {
                 object: answer.object,
-                blocks: answer.verdict.standing == Standing::Blocked,
-                reason: answer.verdict.reason,
-                message: format!("There is no such Node, and pods name it ({})", answer.verdict.reason),
+                blocks: answer.judgement.verdict == Verdict::Blocked,
+                reason: answer.judgement.reason,
+                message: format!("There is no such Node, and pods name it ({})", answer.judgement.reason),
                 command: format!("pod-safety explain node {name}"),
             });
         }
     }
 
-    fn budgets(&mut self, scene: &Scene<'_>) {
-        if !scene.has(Kind::Budgets) {
+    fn add_budgets(&mut self, ctx: &ExplainContext<'_>) {
+        if !ctx.has_read(Kind::Budgets) {
             return;
         }
-        for budget in scene.view.budgets() {
-            let explained = explain(budget, &scene.view, scene.now);
+        for budget in ctx.view.budgets() {
+            let explained = explain_budget(budget, &ctx.view, ctx.now);
             let message = match &explained.verdict {
-                Verdict::Never => format!("Never allows an eviction: {}", explained.arithmetic.words()),
-                Verdict::Overlaps(others) => {
+                BudgetVerdict::Never => {
+                    format!("Never allows an eviction: {}", explained.arithmetic.describe())
+                }
+                BudgetVerdict::Overlaps(others) => {
                     format!("Its pods are selected by {} too: every eviction fails", others.join(", "))
                 }
-                Verdict::SyncFailed(why) => format!("It cannot be calculated: {why}"),
-                Verdict::Ignored(_) => "Its selector cannot be read: it guards nothing".to_owned(),
-                Verdict::Allows(_) | Verdict::NoneNow | Verdict::Processing | Verdict::SelectsNothing => {
+                BudgetVerdict::SyncFailed(why) => format!("It cannot be calculated: {why}"),
+                BudgetVerdict::Ignored(_) => "Its selector cannot be read: it guards nothing".to_owned(),
+                BudgetVerdict::Allows(_)
+                | BudgetVerdict::NoneNow
+                | BudgetVerdict::Processing
+                | BudgetVerdict::SelectsNothing => {
                     continue;
                 }
             };
@@ -290,15 +295,15 @@ impl Overview {
     }
 
     /// Those that may fail when a node is lost.
-    fn devices(&mut self, scene: &Scene<'_>) {
-        if !scene.has(Kind::FenceDevices) {
+    fn add_devices(&mut self, ctx: &ExplainContext<'_>) {
+        if !ctx.has_read(Kind::FenceDevices) {
             return;
         }
-        for device in scene.view.devices().filter(|device| scene.view.fences_from(&device.namespace)) {
+        for device in ctx.view.devices().filter(|device| ctx.view.is_fencing_namespace(&device.namespace)) {
             let state = device.state();
             let message = match state {
                 DeviceState::Ready => continue,
-                DeviceState::NotReady => format!("Not ready: {}", device.why_not_ready()),
+                DeviceState::NotReady => format!("Not ready: {}", device.not_ready_reason()),
                 DeviceState::NotTrusted => {
                     "Not trusted: evidence from it was contradicted, so it fences no node".to_owned()
                 }
@@ -308,7 +313,7 @@ impl Overview {
             };
             let (namespace, name) = (&device.namespace, &device.name);
             self.troubles.push(Trouble {
-                object: object("fencedevice", namespace, name),
+                object: object_ref("fencedevice", namespace, name),
                 blocks: false,
                 reason: state.name(),
                 message,
@@ -318,14 +323,14 @@ impl Overview {
     }
 
     /// Those by which no node could be fenced if it were lost now.
-    fn policies(&mut self, scene: &Scene<'_>) {
-        if !scene.has_all(&[Kind::FencePolicies, Kind::FenceDevices, Kind::Nodes]) {
+    fn add_policies(&mut self, ctx: &ExplainContext<'_>) {
+        if !ctx.has_all(&[Kind::FencePolicies, Kind::FenceDevices, Kind::Nodes]) {
             return;
         }
-        for policy in scene.view.policies() {
-            let Some(lack) = lacks_for_all(policy, &scene.view) else { continue };
+        for policy in ctx.view.policies() {
+            let Some(lack) = why_none_fenceable(policy, &ctx.view) else { continue };
             self.troubles.push(Trouble {
-                object: object("fencepolicy", "", &policy.name),
+                object: object_ref("fencepolicy", "", &policy.name),
                 blocks: true,
                 reason: "NoUsableDevice",
                 message: format!("It can fence no node: {lack}"),
@@ -334,14 +339,17 @@ impl Overview {
         }
     }
 
-    fn leader(&mut self, scene: &Scene<'_>) {
-        let running = scene.running;
-        if running.leader.is_some() || running.unread {
+    fn add_leader(&mut self, ctx: &ExplainContext<'_>) {
+        let running = ctx.running;
+        if running.leader.is_some() || running.lease_unread {
             return;
         }
         let message = match running.stale {
             Some(at) => {
-                format!("No leader: the lease was last renewed {} ago", span(since(at, scene.wall)))
+                format!(
+                    "No leader: the lease was last renewed {} ago",
+                    format_duration(elapsed(at, ctx.wall))
+                )
             }
             None => "No leader: pod-safety does not run, or runs without leader election".to_owned(),
         };
@@ -357,13 +365,13 @@ impl Overview {
 }
 
 /// Whether a pod may be one that does not go on.
-fn concerns(pod: &Pod) -> bool {
+fn may_be_blocked(pod: &Pod) -> bool {
     pod.deletion.is_some() || pod.phase.counts_as_terminated()
 }
 
 /// By what nodes like this one are left as they are, if they are.
-fn brake(node: &Node, scene: &Scene<'_>) -> Option<&'static str> {
-    let lost = scene.lost(&node.name).holds.into_iter().map(|(_, hold)| hold);
+fn active_brake(node: &Node, ctx: &ExplainContext<'_>) -> Option<&'static str> {
+    let lost = ctx.decide_lifecycle(&node.name).holds.into_iter().map(|(_, hold)| hold);
     let mut lost = lost.filter(|hold| {
         matches!(
             hold,
@@ -371,7 +379,7 @@ fn brake(node: &Node, scene: &Scene<'_>) -> Option<&'static str> {
                 | pod_safety_node_lifecycle::Hold::LargeOutage { .. }
         )
     });
-    let fencing = || scene.fencing(&node.name).holds.into_iter().map(|(_, hold)| hold);
+    let fencing = || ctx.decide_fencing(&node.name).holds.into_iter().map(|(_, hold)| hold);
     let is_brake = |hold: &pod_safety_fencing::Hold| {
         matches!(
             hold,
@@ -382,9 +390,9 @@ fn brake(node: &Node, scene: &Scene<'_>) -> Option<&'static str> {
 }
 
 /// What a blocked pod waits for, in few words.
-fn needs(pod: &Pod, answer: &Answer) -> String {
+fn describe_needs(pod: &Pod, answer: &Answer) -> String {
     let node = pod.node.as_deref().unwrap_or("its node");
-    match answer.verdict.reason {
+    match answer.judgement.reason {
         "NoEvidence" | "NodeUnreachable" | "ForceDeleteHeld" => format!("proof that {node} stopped"),
         "Finalizers" => format!("the owners of {}", pod.finalizers.join(", ")),
         "OutOfServiceWithoutEvidence" => format!("proof that {node} is off: its taint proves nothing"),

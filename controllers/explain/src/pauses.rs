@@ -1,11 +1,11 @@
 //! What is not fenced because somebody asked for it: who, why, and since when.
 
 use pod_safety_shared::api::{PAUSE_ANNOTATION, Pause};
-use pod_safety_shared::model::{Node, Policy};
+use pod_safety_shared::model::{FencePolicyObject, Node};
 use serde::Serialize;
 
-use super::answer::{Moment, since, span};
-use super::scene::{Scene, object};
+use super::answer::{Moment, elapsed, format_duration};
+use super::context::{ExplainContext, object_ref};
 
 /// A node, or the nodes of a FencePolicy, that are not fenced.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -32,51 +32,55 @@ impl Paused {
     }
 
     /// That nodes of this policy are not fenced.
-    fn of_policy(policy: &Policy) -> Option<Self> {
-        let pause = Pause::read(policy.spec.paused.as_deref()?);
+    fn from_policy(policy: &FencePolicyObject) -> Option<Self> {
+        let pause = Pause::parse(policy.spec.paused.as_deref()?);
         let command = format!("pod-safety resume --policy {} --reason TEXT", policy.name);
-        Some(Self::new(object("fencepolicy", "", &policy.name), pause, command))
+        Some(Self::new(object_ref("fencepolicy", "", &policy.name), pause, command))
     }
 
     /// That this node is not fenced, by its own mark.
-    fn of_node(node: &Node, scene: &Scene<'_>) -> Option<Self> {
-        let mark = node.life.as_ref()?.left_alone?;
-        let object = object("node", "", &node.name);
+    fn from_node(node: &Node, ctx: &ExplainContext<'_>) -> Option<Self> {
+        let mark = node.details.as_ref()?.remediation_excluded_by?;
+        let object = object_ref("node", "", &node.name);
         if mark != PAUSE_ANNOTATION {
-            return Some(Self::new(object, Pause::read(&format!("it has {mark}")), String::new()));
+            return Some(Self::new(object, Pause::parse(&format!("it has {mark}")), String::new()));
         }
-        let known = scene.pauses.iter().find(|(name, _)| *name == node.name);
-        let pause = known.map_or_else(|| Pause::read(mark), |(_, pause)| pause.clone());
+        let recorded = ctx.pauses.iter().find(|(name, _)| *name == node.name);
+        let pause = recorded.map_or_else(|| Pause::parse(mark), |(_, pause)| pause.clone());
         Some(Self::new(object, pause, format!("pod-safety resume {} --reason TEXT", node.name)))
     }
 
     /// All of them.
     #[must_use]
-    pub fn all(scene: &Scene<'_>) -> Vec<Self> {
-        let policies = scene.view.policies().filter_map(Self::of_policy);
+    pub fn list(ctx: &ExplainContext<'_>) -> Vec<Self> {
+        let policies = ctx.view.policies().filter_map(Self::from_policy);
         let mut all: Vec<Self> =
-            policies.chain(scene.view.nodes().filter_map(|node| Self::of_node(node, scene))).collect();
+            policies.chain(ctx.view.nodes().filter_map(|node| Self::from_node(node, ctx))).collect();
         all.sort_by(|one, other| one.object.cmp(&other.object));
         all
     }
 
     /// Those by which this node is not fenced.
-    pub(super) fn about(node: &Node, policy: Option<&Policy>, scene: &Scene<'_>) -> Vec<Self> {
-        policy.and_then(Self::of_policy).into_iter().chain(Self::of_node(node, scene)).collect()
+    pub(super) fn affecting_node(
+        node: &Node,
+        policy: Option<&FencePolicyObject>,
+        ctx: &ExplainContext<'_>,
+    ) -> Vec<Self> {
+        policy.and_then(Self::from_policy).into_iter().chain(Self::from_node(node, ctx)).collect()
     }
 
     /// `rack moves, by anna@example.com 3h12m ago`.
     #[must_use]
-    pub fn words(&self, wall: jiff::Timestamp) -> String {
+    pub fn describe(&self, wall: jiff::Timestamp) -> String {
         let reason = if self.reason.is_empty() { "no reason is given" } else { &self.reason };
         match (&self.by, self.since) {
-            (Some(by), Some(at)) => format!("{reason}, by {by} {} ago", span(since(at, wall))),
+            (Some(by), Some(at)) => format!("{reason}, by {by} {} ago", format_duration(elapsed(at, wall))),
             _ => reason.to_owned(),
         }
     }
 
     /// When it began.
-    pub(super) fn moment(&self) -> Option<Moment> {
+    pub(super) fn to_moment(&self) -> Option<Moment> {
         let by = self.by.as_deref().unwrap_or("unknown");
         Some(Moment::new(
             self.since?,

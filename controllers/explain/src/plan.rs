@@ -2,26 +2,30 @@
 
 use std::sync::Arc;
 
-use pod_safety_fencing::{Config, Key, PROVIDER_BEHIND, decide};
+use pod_safety_fencing::{Config, Key, PROVIDER_LAG, decide};
 use pod_safety_shared::api::NodeFenceStatus;
 use pod_safety_shared::authority::{Intent, Step};
 
-use super::Scene;
+use super::ExplainContext;
 
 /// The status that the controller would write into the NodeFence of this name, which the scene supposes.
 ///
 /// # Errors
 /// Why nothing can be said: what holds the decision, in its own words.
-pub fn plan_of(fence: &str, node: &Arc<str>, scene: &Scene<'_>) -> Result<NodeFenceStatus, String> {
+pub fn plan_fencing(
+    fence: &str,
+    node: &Arc<str>,
+    ctx: &ExplainContext<'_>,
+) -> Result<NodeFenceStatus, String> {
     let config = Config {
-        mode: scene.settings.mode,
-        our_node: scene.running.leader_node.as_deref().map(Arc::from),
+        mode: ctx.settings.mode,
+        own_node: ctx.running.leader_node.as_deref().map(Arc::from),
         guards_volumes: true,
-        rehearsals: true,
+        include_dry_runs: true,
         history: None,
-        provider_behind: PROVIDER_BEHIND,
+        provider_lag: PROVIDER_LAG,
     };
-    let decision = decide(&Key::Node(Arc::clone(node)), &scene.view, scene.now, &config);
+    let decision = decide(&Key::Node(Arc::clone(node)), &ctx.view, ctx.now, &config);
     let written = decision.intents.into_iter().find_map(|intent| match intent {
         Intent::Fence(fencing) => match fencing.step {
             Step::Write(target) if *target.fence.name == *fence => Some(*target.status),

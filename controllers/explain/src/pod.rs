@@ -2,115 +2,115 @@
 
 use std::time::Duration;
 
-use pod_safety_shared::authority::Cause;
+use pod_safety_shared::authority::DeleteCause;
 use pod_safety_shared::cache::Lookup;
-use pod_safety_shared::drive::{FORCE_DELETE_HELD, HoldReason as _};
+use pod_safety_shared::controller_loop::{FORCE_DELETE_HELD, HoldReason as _};
 use pod_safety_shared::model::{Kind, Phase, Pod, Readiness};
 
 use super::actors;
-use super::answer::{Answer, Judgement, Standing, moment, sentence, since, span};
+use super::answer::{Answer, Judgement, Verdict, capitalize, elapsed, format_duration, timestamp_from};
 use super::claimed::{self, REFUSED};
-use super::fate::{Fate, Hold, fate};
-use super::history::{self, asked_at};
-use super::proof;
-use super::scene::{Attachment, Said, Scene, pod_object};
-use super::sure::{RUNBOOKS, confirm};
-use super::{before, soon};
-use super::{owner_of, would};
+use super::context::{Attachment, EventRecord, ExplainContext, pod_ref};
+use super::disposition::{Disposition, Hold, decide_disposition};
+use super::evidence;
+use super::history::{self, deletion_requested_at};
+use super::power_check::{RUNBOOKS, offer_confirmation};
+use super::{fencing_step, predecessors};
+use super::{owner_of, predict_eviction};
 
 /// A kubelet that is heard reports the end of a pod within seconds after its grace.
-const LATE: Duration = Duration::from_secs(60);
+const TERMINATION_OVERDUE: Duration = Duration::from_secs(60);
 
 /// Answers for one pod.
 #[must_use]
-pub fn explain_pod(pod: &Pod, scene: &Scene<'_>) -> Answer {
-    let object = pod_object(pod);
-    let fate = fate(pod, scene);
-    let mut answer = Answer::new(object, verdict(pod, &fate, scene));
-    answer.facts = facts(pod, scene);
-    answer.before = before::of_pod(pod, scene);
-    answer.history = history::of_pod(pod, scene);
-    answer.history.extend(before::back(pod, answer.before.as_ref(), scene));
+pub fn explain_pod(pod: &Pod, ctx: &ExplainContext<'_>) -> Answer {
+    let object = pod_ref(pod);
+    let disposition = decide_disposition(pod, ctx);
+    let mut answer = Answer::new(object, judge(pod, &disposition, ctx));
+    answer.facts = list_facts(pod, ctx);
+    answer.before = predecessors::find_predecessors(pod, ctx);
+    answer.history = history::pod_history(pod, ctx);
+    answer.history.extend(predecessors::recovery_moments(pod, answer.before.as_ref(), ctx));
     answer.history.sort_by_key(|moment| moment.at);
     if let Some(node) = pod.node.as_ref().filter(|_| pod.deletion.is_some() && !pod.waits_for_finalizers()) {
-        answer.evidence = proof::of_pod(pod, node, scene);
-        actors::of_pod(&mut answer, pod, node, &fate, scene);
+        answer.evidence = evidence::pod_evidence(pod, node, ctx);
+        actors::add_actors(&mut answer, pod, node, &disposition, ctx);
     }
-    next(&mut answer, pod, &fate, scene);
+    add_next_steps(&mut answer, pod, &disposition, ctx);
     answer
 }
 
-fn verdict(pod: &Pod, fate: &Fate, scene: &Scene<'_>) -> Judgement {
+fn judge(pod: &Pod, disposition: &Disposition, ctx: &ExplainContext<'_>) -> Judgement {
     if pod.waits_for_finalizers() {
-        return finalizers(pod);
+        return judge_finalizers(pod);
     }
-    match fate {
-        Fate::Held(hold) => held(pod, hold, scene),
-        Fate::Claimed(claim) => claimed::verdict(pod, claim, scene),
-        Fate::Witnessed => Judgement::new(
-            Standing::Waiting,
+    match disposition {
+        Disposition::Held(hold) => judge_held(pod, hold, ctx),
+        Disposition::Claimed(claim) => claimed::judge(pod, claim, ctx),
+        Disposition::AbsenceRead => Judgement::new(
+            Verdict::Waiting,
             "Quarantine",
             format!(
                 "node {} does not exist. Its pods are removed when it has been missing for {}s and its kubelet has not reported in that time.",
                 pod.node.as_deref().unwrap_or_default(),
-                scene.settings.pod_gc.quarantine.as_secs()
+                ctx.settings.pod_gc.quarantine.as_secs()
             ),
         ),
-        Fate::Ended(cause @ Cause::NodeGone { .. }) => {
-            Judgement::new(Standing::Waiting, "NodeGone", format!("{cause}."))
+        Disposition::DeletedGracefully(cause @ DeleteCause::NodeGone { .. }) => {
+            Judgement::new(Verdict::Waiting, "NodeGone", format!("{cause}."))
         }
-        Fate::Ended(Cause::Taint { .. }) => Judgement::new(
-            Standing::Waiting,
+        Disposition::DeletedGracefully(DeleteCause::Taint { .. }) => Judgement::new(
+            Verdict::Waiting,
             "Intolerant",
             "it does not tolerate a taint of its node, or no longer tolerates it, and is deleted gracefully now.",
         ),
-        Fate::Unread(hold) => last_word(pod, scene).unwrap_or_else(|| {
+        Disposition::Undecided(hold) => last_recorded_hold(pod, ctx).unwrap_or_else(|| {
             Judgement::new(
-                Standing::Unknown,
+                Verdict::Unknown,
                 "NotRead",
                 format!("{hold}. Too little could be read to say more."),
             )
         }),
-        Fate::Left if pod.deletion.is_some() => ending(pod, scene),
-        Fate::Left => living(pod, scene),
+        Disposition::NoAction if pod.deletion.is_some() => judge_terminating(pod, ctx),
+        Disposition::NoAction => judge_running(pod, ctx),
     }
 }
 
 /// What whoever leads said last, where we may not read what it may.
-fn last_word(pod: &Pod, scene: &Scene<'_>) -> Option<Judgement> {
-    let said = scene.said_of(&pod_object(pod));
-    let held = |said: &&&Said| said.reason == FORCE_DELETE_HELD && said.is_about(pod);
-    let last = said.iter().rev().find(held).filter(|_| pod.deletion.is_some())?;
-    let ago = span(since(last.at, scene.wall));
+fn last_recorded_hold(pod: &Pod, ctx: &ExplainContext<'_>) -> Option<Judgement> {
+    let events = ctx.events_of(&pod_ref(pod));
+    let held = |event: &&&EventRecord| event.reason == FORCE_DELETE_HELD && event.is_about(pod);
+    let last = events.iter().rev().find(held).filter(|_| pod.deletion.is_some())?;
+    let ago = format_duration(elapsed(last.at, ctx.wall));
     Some(Judgement::new(
-        Standing::Blocked,
+        Verdict::Blocked,
         "ForceDeleteHeld",
         format!("{} (reported by {} {ago} ago)", last.message, last.by),
     ))
 }
 
-fn finalizers(pod: &Pod) -> Judgement {
+fn judge_finalizers(pod: &Pod) -> Judgement {
     let hold = pod_safety_pod_gc::Hold::Finalizers {
         finalizers: pod.finalizers.iter().map(ToString::to_string).collect(),
     };
     Judgement::new(
-        Standing::Blocked,
+        Verdict::Blocked,
         hold.reason(),
         format!("{hold}. Its containers have terminated. Only the owners of the finalizers can let it go."),
     )
 }
 
 /// What fencing does about its node without a person, where the pod waits for proof.
-fn step(pod: &Pod, hold: &Hold, scene: &Scene<'_>) -> Option<soon::Step> {
+fn next_fencing_step(pod: &Pod, hold: &Hold, ctx: &ExplainContext<'_>) -> Option<fencing_step::Step> {
     let Hold::PodGc(pod_safety_pod_gc::Hold::NoEvidence { .. }) = hold else { return None };
-    match scene.view.node(pod.node.as_deref()?) {
-        Lookup::Known(node) => soon::next_step(node, scene),
+    match ctx.view.node(pod.node.as_deref()?) {
+        Lookup::Known(node) => fencing_step::next_step(node, ctx),
         Lookup::Unknown(_) | Lookup::Absent => None,
     }
 }
 
-fn held(pod: &Pod, hold: &Hold, scene: &Scene<'_>) -> Judgement {
-    let step = step(pod, hold, scene);
+fn judge_held(pod: &Pod, hold: &Hold, ctx: &ExplainContext<'_>) -> Judgement {
+    let step = next_fencing_step(pod, hold, ctx);
     let waits = step.is_some()
         || matches!(
             hold,
@@ -118,13 +118,13 @@ fn held(pod: &Pod, hold: &Hold, scene: &Scene<'_>) -> Judgement {
                 pod_safety_pod_gc::Hold::Quarantine { .. } | pod_safety_pod_gc::Hold::AwaitsKubelet { .. }
             ) | Hold::Taint(pod_safety_taint_eviction::Hold::Tolerated { .. })
         );
-    let standing = if waits { Standing::Waiting } else { Standing::Blocked };
+    let standing = if waits { Verdict::Waiting } else { Verdict::Blocked };
     let mut message = format!("{hold}.");
     if let Some(step) = step {
         let node = pod.node.as_deref().unwrap_or_default();
         message = format!(
             "node {node} is unreachable. It may be off, or cut off with this pod still running. {}. The pod is removed when that proves the node off, or when it reports again.",
-            sentence(&step.words)
+            capitalize(&step.message)
         );
     }
     if matches!(hold, Hold::PodGc(pod_safety_pod_gc::Hold::NoEvidence { .. })) && pod.keeps_identity() {
@@ -134,61 +134,61 @@ fn held(pod: &Pod, hold: &Hold, scene: &Scene<'_>) -> Judgement {
 }
 
 /// It was asked to end, and nobody else has a word in it.
-fn ending(pod: &Pod, scene: &Scene<'_>) -> Judgement {
-    let Some(ends) = pod.deletion.and_then(|deletion| moment(deletion.at)) else {
-        return Judgement::new(Standing::Waiting, "Ending", "it is deleted and terminates.");
+fn judge_terminating(pod: &Pod, ctx: &ExplainContext<'_>) -> Judgement {
+    let Some(ends) = pod.deletion.and_then(|deletion| timestamp_from(deletion.at)) else {
+        return Judgement::new(Verdict::Waiting, "Ending", "it is deleted and terminates.");
     };
     let node = pod.node.as_deref().unwrap_or_default();
-    if scene.wall < ends {
-        let left = span(since(scene.wall, ends));
+    if ctx.wall < ends {
+        let overdue = format_duration(elapsed(ctx.wall, ends));
         return Judgement::new(
-            Standing::Waiting,
+            Verdict::Waiting,
             "Ending",
-            format!("it was deleted and has {left} left to terminate. The kubelet of {node} reports."),
+            format!("it was deleted and has {overdue} left to terminate. The kubelet of {node} reports."),
         );
     }
-    let late = since(ends, scene.wall);
+    let late = elapsed(ends, ctx.wall);
     let not_ready =
-        matches!(scene.view.node(node), Lookup::Known(node) if node.readiness == Readiness::NotReady);
+        matches!(ctx.view.node(node), Lookup::Known(node) if node.readiness == Readiness::NotReady);
     if not_ready {
         let message = format!(
             "its grace period ended {} ago. The kubelet of {node} reports that the node is not ready, and has not reported that this pod terminated.",
-            span(late)
+            format_duration(late)
         );
-        return Judgement::new(Standing::Blocked, "NodeNotReady", message);
+        return Judgement::new(Verdict::Blocked, "NodeNotReady", message);
     }
-    if late < LATE {
+    if late < TERMINATION_OVERDUE {
         return Judgement::new(
-            Standing::Waiting,
+            Verdict::Waiting,
             "Ending",
             format!("its grace period is over. The kubelet of {node} reports, and is terminating it."),
         );
     }
     let message = format!(
         "its grace period ended {} ago. The kubelet of {node} reports, but not that the pod terminated: the container runtime or a volume hangs there.",
-        span(late)
+        format_duration(late)
     );
-    Judgement::new(Standing::Blocked, "TerminationOverdue", message)
+    Judgement::new(Verdict::Blocked, "TerminationOverdue", message)
 }
 
 /// Nobody asked it to end.
-fn living(pod: &Pod, scene: &Scene<'_>) -> Judgement {
-    let said = scene.said_of(&pod_object(pod));
-    let own = || said.iter().rev().filter(|one| one.is_about(pod));
-    let warned = |reason: &str| own().find(|one| one.reason == reason);
+fn judge_running(pod: &Pod, ctx: &ExplainContext<'_>) -> Judgement {
+    let events = ctx.events_of(&pod_ref(pod));
+    let own_events = || events.iter().rev().filter(|one| one.is_about(pod));
+    let warned = |reason: &str| own_events().find(|one| one.reason == reason);
     if pod.phase.is_terminal() {
-        return Judgement::new(Standing::Free, "Ended", "it has terminated.");
+        return Judgement::new(Verdict::Free, "Ended", "it has terminated.");
     }
     if pod.node.is_none() {
         let why = warned("FailedScheduling").map_or("it is not scheduled to a node yet", |one| &one.message);
-        return Judgement::new(Standing::Waiting, "Unscheduled", format!("it waits for a node: {why}"));
+        return Judgement::new(Verdict::Waiting, "Unscheduled", format!("it waits for a node: {why}"));
     }
     if pod.phase == Phase::Pending
         && let Some(failed) = warned("FailedAttachVolume")
     {
-        return volume(&failed.message, scene);
+        return judge_volume(&failed.message, ctx);
     }
-    let node = pod.node.as_deref().map(|node| scene.view.node(node));
+    let node = pod.node.as_deref().map(|node| ctx.view.node(node));
     if let Some(Lookup::Known(node)) = node
         && node.readiness == Readiness::Unknown
     {
@@ -196,49 +196,50 @@ fn living(pod: &Pod, scene: &Scene<'_>) -> Judgement {
             "node {} is unreachable, so it is not known whether the pod runs. It is not deleted yet.",
             node.name
         );
-        return Judgement::new(Standing::Waiting, "NodeUnreachable", message);
+        return Judgement::new(Verdict::Waiting, "NodeUnreachable", message);
     }
     if pod.ready {
-        return Judgement::new(Standing::Free, "Running", "it runs and is Ready. Nothing blocks it.");
+        return Judgement::new(Verdict::Free, "Running", "it runs and is Ready. Nothing blocks it.");
     }
-    let why =
-        own().find(|one| one.warning).map_or(String::new(), |one| format!(" Last warning: {}", one.message));
+    let why = own_events()
+        .find(|one| one.warning)
+        .map_or(String::new(), |one| format!(" Last warning: {}", one.message));
     let on = pod.node.as_deref().unwrap_or_default();
-    let stage = match pod.phase {
+    let fixture = match pod.phase {
         Phase::Pending => format!("it is scheduled on {on}, and its containers start."),
         _ => format!("it runs on {on} and is not Ready yet."),
     };
-    Judgement::new(Standing::Waiting, "NotReady", format!("{stage}{why}"))
+    Judgement::new(Verdict::Waiting, "NotReady", format!("{fixture}{why}"))
 }
 
 /// Its volume is with another node.
-fn volume(message: &str, scene: &Scene<'_>) -> Judgement {
+fn judge_volume(message: &str, ctx: &ExplainContext<'_>) -> Judgement {
     let Some(held) =
-        scene.attachments.iter().find(|one| !one.volume.is_empty() && message.contains(&one.volume))
+        ctx.attachments.iter().find(|one| !one.volume.is_empty() && message.contains(&one.volume))
     else {
         return Judgement::new(
-            Standing::Blocked,
+            Verdict::Blocked,
             "VolumeNotAttached",
             format!("its volume cannot be attached: {message}"),
         );
     };
-    let silent =
-        matches!(scene.view.node(&held.node), Lookup::Known(node) if node.readiness == Readiness::Unknown);
-    let state = if silent { ", which is unreachable and may still write to it" } else { "" };
+    let unreachable =
+        matches!(ctx.view.node(&held.node), Lookup::Known(node) if node.readiness == Readiness::Unknown);
+    let state = if unreachable { ", which is unreachable and may still write to it" } else { "" };
     let hold = held.hold.as_deref().map_or(String::new(), |why| format!(" It is held there: {why}."));
     let message = format!(
         "its volume {} is attached to node {}{state}. It can be attached here when that node releases it or is proved off.{hold}",
         held.volume, held.node
     );
-    Judgement::new(Standing::Blocked, "VolumeInUse", message)
+    Judgement::new(Verdict::Blocked, "VolumeInUse", message)
 }
 
-fn facts(pod: &Pod, scene: &Scene<'_>) -> Vec<String> {
-    let mut facts = vec![owner_of(pod, &scene.view)];
+fn list_facts(pod: &Pod, ctx: &ExplainContext<'_>) -> Vec<String> {
+    let mut facts = vec![owner_of(pod, &ctx.view)];
     facts.push(pod.node.as_ref().map_or("on no node".to_owned(), |node| format!("on {node}")));
     match pod.deletion {
-        Some(deletion) => facts.push(match asked_at(deletion) {
-            Some(at) => format!("Terminating {}", span(since(at, scene.wall))),
+        Some(deletion) => facts.push(match deletion_requested_at(deletion) {
+            Some(at) => format!("Terminating {}", format_duration(elapsed(at, ctx.wall))),
             None => "Terminating".to_owned(),
         }),
         None => facts.push(format!("{:?}", pod.phase)),
@@ -249,10 +250,10 @@ fn facts(pod: &Pod, scene: &Scene<'_>) -> Vec<String> {
     facts
 }
 
-fn next(answer: &mut Answer, pod: &Pod, fate: &Fate, scene: &Scene<'_>) {
+fn add_next_steps(answer: &mut Answer, pod: &Pod, disposition: &Disposition, ctx: &ExplainContext<'_>) {
     let (namespace, name) = (&pod.key.namespace, &pod.key.name);
     if pod.waits_for_finalizers() {
-        answer.next(
+        answer.add_next_step(
             "Find the controller that owns these finalizers and check that it is running",
             format!("kubectl get pod -n {namespace} {name} -o yaml --show-managed-fields"),
         );
@@ -260,96 +261,107 @@ fn next(answer: &mut Answer, pod: &Pod, fate: &Fate, scene: &Scene<'_>) {
     }
     let node = pod.node.as_deref().unwrap_or_default();
     let explain_node = format!("pod-safety explain node {node}");
-    match fate {
-        Fate::Held(hold @ Hold::PodGc(pod_safety_pod_gc::Hold::NoEvidence { .. })) => {
-            let step = step(pod, hold, scene);
-            without_proof(answer, node, step, explain_node, scene);
+    match disposition {
+        Disposition::Held(hold @ Hold::PodGc(pod_safety_pod_gc::Hold::NoEvidence { .. })) => {
+            let step = next_fencing_step(pod, hold, ctx);
+            add_evidence_steps(answer, node, step, explain_node, ctx);
         }
-        Fate::Held(_) if !node.is_empty() => answer.next("Show the node", explain_node),
-        Fate::Claimed(_) if answer.verdict.reason == "Observe" => {
-            answer.next(
+        Disposition::Held(_) if !node.is_empty() => answer.add_next_step("Show the node", explain_node),
+        Disposition::Claimed(_) if answer.judgement.reason == "Observe" => {
+            answer.add_next_step(
                 "Let pod-safety act: switch to the mode guard",
                 "helm upgrade pod-safety … --reset-then-reuse-values --set mode=guard",
             );
         }
-        Fate::Claimed(_) if answer.verdict.reason == "NoLeader" => {
-            answer.next("Find out why there is no leader", "pod-safety doctor")
+        Disposition::Claimed(_) if answer.judgement.reason == "NoLeader" => {
+            answer.add_next_step("Find out why there is no leader", "pod-safety doctor")
         }
-        Fate::Claimed(claim) if answer.verdict.reason == REFUSED => claimed::next(answer, pod, claim, scene),
-        Fate::Claimed(_) => answer.next(
+        Disposition::Claimed(claim) if answer.judgement.reason == REFUSED => {
+            claimed::add_next_steps(answer, pod, claim, ctx)
+        }
+        Disposition::Claimed(_) => answer.add_next_step(
             "Watch the pod until it is gone",
             format!("pod-safety explain pod -n {namespace} {name} -w"),
         ),
-        Fate::Unread(_) => answer.next(
+        Disposition::Undecided(_) => answer.add_next_step(
             "Ask someone with more rights to run this",
             format!("pod-safety explain pod -n {namespace} {name}"),
         ),
-        Fate::Held(_) | Fate::Witnessed | Fate::Ended(_) | Fate::Left => {
+        Disposition::Held(_)
+        | Disposition::AbsenceRead
+        | Disposition::DeletedGracefully(_)
+        | Disposition::NoAction => {
             let events = format!("kubectl events -n {namespace} --for pod/{name}");
-            left(answer, events, explain_node, scene);
+            add_event_steps(answer, events, explain_node, ctx);
         }
     }
-    if answer.verdict.standing == Standing::Free && !pod.phase.is_terminal() && scene.has(Kind::Budgets) {
-        let words = would(pod, scene.view.budgets_of_pod(pod)).words();
-        answer.notes.push(format!("An eviction would {words}."));
+    if answer.judgement.verdict == Verdict::Free && !pod.phase.is_terminal() && ctx.has_read(Kind::Budgets) {
+        let eviction = predict_eviction(pod, ctx.view.budgets_of_pod(pod)).describe();
+        answer.notes.push(format!("An eviction would {eviction}."));
     }
 }
 
 /// What can be done about a pod that waits for proof. While fencing goes on by itself it is waited for; where most nodes seem
 /// lost, it is found out first who is cut off.
-fn without_proof(
+fn add_evidence_steps(
     answer: &mut Answer,
     node: &str,
-    step: Option<soon::Step>,
+    step: Option<fencing_step::Step>,
     explain_node: String,
-    scene: &Scene<'_>,
+    ctx: &ExplainContext<'_>,
 ) {
-    let known = match scene.view.node(node) {
+    let cached = match ctx.view.node(node) {
         Lookup::Known(node) => Some(node),
         Lookup::Unknown(_) | Lookup::Absent => None,
     };
-    let outage = known.is_some_and(|node| soon::is_outage(node, scene));
+    let outage = cached.is_some_and(|node| fencing_step::is_outage(node, ctx));
     if step.is_some() {
-        return answer.next("Wait: pod-safety fences the node. To watch it", format!("{explain_node} -w"));
+        return answer
+            .add_next_step("Wait: pod-safety fences the node. To watch it", format!("{explain_node} -w"));
     }
     if outage {
-        answer.next(
+        answer.add_next_step(
             format!(
                 "Find out first who is cut off, pod-safety or the nodes: {RUNBOOKS}/PodSafetyLargeOutage.md"
             ),
             "pod-safety doctor",
         );
     }
-    answer.next("If you can reach the machine: restart its kubelet. The pod then terminates normally.", "");
-    answer.next("Show the node and what fencing does about it", explain_node);
-    if let Some(node) = known {
-        confirm(answer, node, scene);
+    answer.add_next_step(
+        "If you can reach the machine: restart its kubelet. The pod then terminates normally.",
+        "",
+    );
+    answer.add_next_step("Show the node and what fencing does about it", explain_node);
+    if let Some(node) = cached {
+        offer_confirmation(answer, node, ctx);
     }
 }
 
 /// What can be done where no controller has a word in it.
-fn left(answer: &mut Answer, events: String, explain_node: String, scene: &Scene<'_>) {
-    match answer.verdict.reason {
+fn add_event_steps(answer: &mut Answer, events: String, explain_node: String, ctx: &ExplainContext<'_>) {
+    match answer.judgement.reason {
         "VolumeInUse" => {
-            let named = |volume: &str| answer.verdict.message.contains(&format!("volume {volume} "));
-            let held = scene.attachments.iter().find(|one| named(&one.volume));
+            let named = |volume: &str| answer.judgement.message.contains(&format!("volume {volume} "));
+            let held = ctx.attachments.iter().find(|one| named(&one.volume));
             if let Some(Attachment { volume, node, .. }) = held {
-                answer.next(
+                answer.add_next_step(
                     "Show what holds the volume, and what would free it",
                     format!("pod-safety explain volume {volume}"),
                 );
-                answer.next(
+                answer.add_next_step(
                     "Find out why that node does not release it",
                     format!("pod-safety explain node {node}"),
                 );
             }
         }
-        "NodeUnreachable" => answer.next("Show the node", explain_node),
+        "NodeUnreachable" => answer.add_next_step("Show the node", explain_node),
         "NodeNotReady" | "TerminationOverdue" => {
-            answer.next("See what its kubelet reports", events);
-            answer.next("Show the node", explain_node);
+            answer.add_next_step("See what its kubelet reports", events);
+            answer.add_next_step("Show the node", explain_node);
         }
-        "NotReady" | "Unscheduled" | "VolumeNotAttached" => answer.next("See all Events of this pod", events),
+        "NotReady" | "Unscheduled" | "VolumeNotAttached" => {
+            answer.add_next_step("See all Events of this pod", events)
+        }
         _ => {}
     }
 }

@@ -4,46 +4,46 @@
 
 use std::time::Duration;
 
-use pod_safety_shared::authority::people::requests::{
-    Condition, EvictionOfPod, EvictionRequest, Report, Turn,
+use pod_safety_shared::authority::operator_requests::eviction_requests::{
+    Condition, EvictionOfPod, EvictionRequest, ResponderStatus, TargetResponder,
 };
 use pod_safety_shared::model::{IMPERATIVE_EVICTOR, Pod, RESPONDER_HEARTBEAT_DEADLINE, Uid};
 
-use super::answer::{Answer, Item, Judgement, Moment, Standing, plural, since, span};
+use super::answer::{Answer, Item, Judgement, Moment, Verdict, elapsed, format_duration, pluralize};
+use super::context::{ExplainContext, object_ref};
 use super::pod::explain_pod;
-use super::scene::{Scene, object};
-use super::{Verdict, Would, explain, would};
+use super::{BudgetVerdict, EvictionAnswer, explain_budget, predict_eviction};
 
 /// A controller that runs looks at a request within it.
-const LOOKED_AT_WITHIN: Duration = Duration::from_secs(10);
+const OBSERVED_WITHIN: Duration = Duration::from_secs(10);
 
 /// A controller that runs ends the turn of a responder so soon after its deadline.
 const NEXT_WITHIN: Duration = Duration::from_secs(60);
 
 /// Requests of ours that are older were left behind.
-const LEFT_AFTER: Duration = Duration::from_secs(24 * 3600);
+const ABANDONED_AFTER: Duration = Duration::from_secs(24 * 3600);
 
 /// The requests and Evictions of one pod.
 #[derive(Clone, Debug)]
-pub struct Requested<'a> {
+pub struct RequestedEviction<'a> {
     namespace: &'a str,
     /// The name of the pod; it is only informative.
     pod: &'a str,
     requests: Vec<&'a EvictionRequest>,
     evictions: Vec<&'a EvictionOfPod>,
     /// The pod, while it is there.
-    there: Option<&'a Pod>,
+    live_pod: Option<&'a Pod>,
 }
 
-impl<'a> Requested<'a> {
+impl<'a> RequestedEviction<'a> {
     /// Those about the pod of the Eviction, of the EvictionRequest, or of the pod that has this name; none: there is none.
     #[must_use]
-    pub fn named(
+    pub fn find_by_name(
         namespace: &str,
         name: &str,
         requests: &'a [EvictionRequest],
         evictions: &'a [EvictionOfPod],
-        scene: &Scene<'a>,
+        ctx: &ExplainContext<'a>,
     ) -> Option<Self> {
         let of_eviction = evictions.iter().map(|one| (&one.metadata, &one.spec.target.pod));
         let of_request = requests.iter().map(|one| (&one.metadata, &one.spec.target.pod));
@@ -51,16 +51,16 @@ impl<'a> Requested<'a> {
             || of_eviction.clone().chain(of_request.clone()).filter(|(meta, _)| meta.namespace == namespace);
         let by_name = all().find(|(meta, _)| meta.name == name);
         let (_, target) = by_name.or_else(|| all().find(|(_, target)| target.name == name))?;
-        Self::of(&target.uid, requests, evictions, scene)
+        Self::find_by_uid(&target.uid, requests, evictions, ctx)
     }
 
     /// Those about the pod with this UID.
     #[must_use]
-    pub fn of(
+    pub fn find_by_uid(
         uid: &str,
         requests: &'a [EvictionRequest],
         evictions: &'a [EvictionOfPod],
-        scene: &Scene<'a>,
+        ctx: &ExplainContext<'a>,
     ) -> Option<Self> {
         let requests: Vec<_> = requests.iter().filter(|one| one.spec.target.pod.uid == uid).collect();
         let evictions: Vec<_> = evictions.iter().filter(|one| one.spec.target.pod.uid == uid).collect();
@@ -69,145 +69,159 @@ impl<'a> Requested<'a> {
             (Some(one), None) => (&one.metadata, &one.spec.target),
             (None, None) => return None,
         };
-        let there = Uid::new(uid).and_then(|uid| scene.view.pod(&uid));
-        Some(Self { namespace: &meta.namespace, pod: &target.pod.name, requests, evictions, there })
+        let there = Uid::new(uid).and_then(|uid| ctx.view.pod(&uid));
+        Some(Self { namespace: &meta.namespace, pod: &target.pod.name, requests, evictions, live_pod: there })
     }
 
     /// The Eviction that counts: one that succeeded, else the oldest that goes on, else the latest that failed.
-    fn relevant(&self) -> Option<&'a EvictionOfPod> {
+    fn relevant_eviction(&self) -> Option<&'a EvictionOfPod> {
         let begun = |one: &&EvictionOfPod| (one.metadata.creation_timestamp, one.metadata.name.clone());
         let all = || self.evictions.iter().copied();
-        let done = all().find(|one| one.evicted().is_some());
-        let goes_on = || all().filter(|one| one.failed().is_none()).min_by_key(begun);
+        let done = all().find(|one| one.evicted_condition().is_some());
+        let goes_on = || all().filter(|one| one.failed_condition().is_none()).min_by_key(begun);
         done.or_else(goes_on).or_else(|| all().max_by_key(begun))
     }
 
-    fn asking(&self) -> impl Iterator<Item = &'a EvictionRequest> {
-        self.requests.iter().copied().filter(|one| one.asks())
+    fn active_requests(&self) -> impl Iterator<Item = &'a EvictionRequest> {
+        self.requests.iter().copied().filter(|one| one.is_active())
     }
 
     /// `eviction/NAMESPACE/NAME`, or the request where there is none.
     fn object(&self) -> String {
-        let (kind, meta) = match (self.relevant(), self.requests.first()) {
+        let (kind, meta) = match (self.relevant_eviction(), self.requests.first()) {
             (Some(one), _) => ("eviction", Some(&one.metadata)),
             (None, one) => ("evictionrequest", one.map(|one| &one.metadata)),
         };
-        object(kind, self.namespace, meta.map_or("", |meta| &meta.name))
+        object_ref(kind, self.namespace, meta.map_or("", |meta| &meta.name))
     }
 
-    fn verdict(&self, scene: &Scene<'_>) -> Judgement {
-        let mut verdict = self.judged(scene);
+    fn judge(&self, ctx: &ExplainContext<'_>) -> Judgement {
+        let mut verdict = self.judge_eviction(ctx);
         if !verdict.message.ends_with('.') {
             verdict.message.push('.');
         }
         verdict
     }
 
-    fn judged(&self, scene: &Scene<'_>) -> Judgement {
+    fn judge_eviction(&self, ctx: &ExplainContext<'_>) -> Judgement {
         let pod = self.pod;
-        let Some(eviction) = self.relevant() else { return self.unfollowed(scene) };
-        if let Some(done) = eviction.evicted() {
+        let Some(eviction) = self.relevant_eviction() else { return self.judge_unfollowed(ctx) };
+        if let Some(done) = eviction.evicted_condition() {
             let message = match &*done.reason {
                 "PodTerminal" => format!(
                     "pod {pod} is in a terminal phase. That alone does not prove that its processes ended"
                 ),
                 _ => format!("pod {pod} is gone"),
             };
-            return Judgement::new(Standing::Free, "Evicted", message);
+            return Judgement::new(Verdict::Free, "Evicted", message);
         }
-        if let Some(failed) = eviction.failed() {
-            return self.failed(failed);
+        if let Some(failed) = eviction.failed_condition() {
+            return self.judge_failed(failed);
         }
-        match eviction.active() {
-            Some((turn, report)) => self.active(eviction, turn, report, scene),
-            None => self.unfollowed(scene),
+        match eviction.active_responder() {
+            Some((turn, report)) => self.judge_active(eviction, turn, report, ctx),
+            None => self.judge_unfollowed(ctx),
         }
     }
 
     /// No Eviction goes on.
-    fn unfollowed(&self, scene: &Scene<'_>) -> Judgement {
-        if let Some(failed) = self.requests.iter().find_map(|one| one.failed()) {
-            return self.failed(failed);
+    fn judge_unfollowed(&self, ctx: &ExplainContext<'_>) -> Judgement {
+        if let Some(failed) = self.requests.iter().find_map(|one| one.failed_condition()) {
+            return self.judge_failed(failed);
         }
-        let Some(oldest) = self.asking().filter_map(|one| one.metadata.creation_timestamp).min() else {
-            return Judgement::new(Standing::Free, "Withdrawn", "nobody requests this eviction any more");
+        let Some(oldest) = self.active_requests().filter_map(|one| one.metadata.creation_timestamp).min()
+        else {
+            return Judgement::new(Verdict::Free, "Withdrawn", "nobody requests this eviction any more");
         };
-        let waits = since(oldest, scene.wall);
-        if waits < LOOKED_AT_WITHIN {
-            return Judgement::new(Standing::Waiting, "Pending", "the request was made just now");
+        let waits = elapsed(oldest, ctx.wall);
+        if waits < OBSERVED_WITHIN {
+            return Judgement::new(Verdict::Waiting, "Pending", "the request was made just now");
         }
         let message = format!(
             "no controller has acted on the request of {} ago. Kubernetes 1.37 has none; pod-safety has one (controllers.eviction.enabled of the chart)",
-            span(waits)
+            format_duration(waits)
         );
-        Judgement::new(Standing::Blocked, "NoController", message)
+        Judgement::new(Verdict::Blocked, "NoController", message)
     }
 
-    fn failed(&self, failed: &Condition) -> Judgement {
+    fn judge_failed(&self, failed: &Condition) -> Judgement {
         let pod = self.pod;
         match &*failed.reason {
             "CanceledDueToNoRequesters" => {
                 let message =
                     format!("the requests are withdrawn. Pod {pod} stays, unless it terminates already");
-                Judgement::new(Standing::Free, "Withdrawn", message)
+                Judgement::new(Verdict::Free, "Withdrawn", message)
             }
-            "NoFurtherResponder" if self.asking().next().is_some() => {
+            "NoFurtherResponder" if self.active_requests().next().is_some() => {
                 let message = format!(
                     "every responder is done, and pod {pod} is still there. A new Eviction follows within 15 minutes"
                 );
-                Judgement::new(Standing::Waiting, "NoFurtherResponder", message)
+                Judgement::new(Verdict::Waiting, "NoFurtherResponder", message)
             }
             "NoFurtherResponder" => {
                 let message =
                     format!("every responder is done, pod {pod} is still there, and nobody requests more");
-                Judgement::new(Standing::Free, "NoFurtherResponder", message)
+                Judgement::new(Verdict::Free, "NoFurtherResponder", message)
             }
             _ => {
                 let message = format!("the request is invalid and stays so: {}", failed.message);
-                Judgement::new(Standing::Blocked, "EvictionInvalid", message)
+                Judgement::new(Verdict::Blocked, "EvictionInvalid", message)
             }
         }
     }
 
     /// It is the turn of a responder.
-    fn active(&self, eviction: &EvictionOfPod, turn: &Turn, report: &Report, scene: &Scene<'_>) -> Judgement {
-        let (who, said) = (turn.title(), said(report, scene));
+    fn judge_active(
+        &self,
+        eviction: &EvictionOfPod,
+        turn: &TargetResponder,
+        report: &ResponderStatus,
+        ctx: &ExplainContext<'_>,
+    ) -> Judgement {
+        let (who, report_text) = (turn.title(), describe_report(report, ctx));
         if let Some(late) =
-            report.deadline().map(|at| since(at, scene.wall)).filter(|late| *late > NEXT_WITHIN)
+            report.deadline().map(|at| elapsed(at, ctx.wall)).filter(|late| *late > NEXT_WITHIN)
         {
             let message = format!(
                 "the turn of {who} ended {} ago because it is silent, and no controller has begun the next",
-                span(late)
+                format_duration(late)
             );
-            return Judgement::new(Standing::Blocked, "NoController", message);
+            return Judgement::new(Verdict::Blocked, "NoController", message);
         }
-        if let Some(pod) = self.there.filter(|pod| pod.deletion.is_some()) {
-            let of_pod = explain_pod(pod, scene).verdict;
+        if let Some(pod) = self.live_pod.filter(|pod| pod.deletion.is_some()) {
+            let of_pod = explain_pod(pod, ctx).judgement;
             let message = format!("{who} waits for pod {} to terminate: {}", self.pod, of_pod.message);
-            return Judgement::new(of_pod.standing.max(Standing::Waiting), "PodTerminating", message);
+            return Judgement::new(of_pod.verdict.max(Verdict::Waiting), "PodTerminating", message);
         }
-        let until =
-            report.deadline().map(|at| format!(". If it stays silent, {} at {at:.0}", next_of(eviction)));
-        let message = format!("it is the turn of {who}, {said}{}", until.unwrap_or_default());
-        if turn.name == IMPERATIVE_EVICTOR && self.is_refused(scene) {
-            return Judgement::new(Standing::Blocked, "BudgetBlocks", message);
+        let until = report
+            .deadline()
+            .map(|at| format!(". If it stays silent, {} at {at:.0}", describe_next(eviction)));
+        let message = format!("it is the turn of {who}, {report_text}{}", until.unwrap_or_default());
+        if turn.name == IMPERATIVE_EVICTOR && self.is_refused(ctx) {
+            return Judgement::new(Verdict::Blocked, "BudgetBlocks", message);
         }
-        Judgement::new(Standing::Waiting, "ResponderActive", message)
+        Judgement::new(Verdict::Waiting, "ResponderActive", message)
     }
 
     /// Whether budgets refuse its eviction until somebody changes something.
-    fn is_refused(&self, scene: &Scene<'_>) -> bool {
-        let Some(pod) = self.there else { return false };
-        match would(pod, scene.view.budgets_of_pod(pod)) {
-            Would::Fail(_) => true,
-            Would::Refuse(budget, _) => explain(budget, &scene.view, scene.now).verdict == Verdict::Never,
-            Would::Nothing | Would::Remove | Would::Free(_) | Would::Allow(_) | Would::NotCount(..) => false,
+    fn is_refused(&self, ctx: &ExplainContext<'_>) -> bool {
+        let Some(pod) = self.live_pod else { return false };
+        match predict_eviction(pod, ctx.view.budgets_of_pod(pod)) {
+            EvictionAnswer::Fail(_) => true,
+            EvictionAnswer::Refuse(budget, _) => {
+                explain_budget(budget, &ctx.view, ctx.now).verdict == BudgetVerdict::Never
+            }
+            EvictionAnswer::AlreadyTerminating
+            | EvictionAnswer::AlreadyFinished
+            | EvictionAnswer::Unguarded(_)
+            | EvictionAnswer::Allow(_)
+            | EvictionAnswer::AllowUncounted(..) => false,
         }
     }
 
-    fn facts(&self) -> Vec<String> {
+    fn list_facts(&self) -> Vec<String> {
         let by = |one: &&EvictionRequest| {
-            let state = match (one.asks(), &one.metadata.deletion_timestamp) {
+            let state = match (one.is_active(), &one.metadata.deletion_timestamp) {
                 (true, _) => "",
                 (false, Some(_)) => " (deleted, and kept by a finalizer)",
                 (false, None) => " (withdrawn)",
@@ -215,8 +229,8 @@ impl<'a> Requested<'a> {
             format!("{}{state}", one.spec.requester)
         };
         let by: Vec<String> = self.requests.iter().map(by).collect();
-        let mut facts = vec![object("pod", self.namespace, self.pod)];
-        if self.there.is_none() {
+        let mut facts = vec![object_ref("pod", self.namespace, self.pod)];
+        if self.live_pod.is_none() {
             facts.push("no such pod".to_owned());
         }
         facts.push(if by.is_empty() {
@@ -228,41 +242,43 @@ impl<'a> Requested<'a> {
     }
 
     /// The responders in their order.
-    fn items(&self, scene: &Scene<'_>) -> Vec<Item> {
-        let Some(eviction) = self.relevant() else { return Vec::new() };
-        let item = |turn: &Turn| {
-            let report = eviction.report(&turn.name).cloned().unwrap_or_default();
+    fn list_items(&self, ctx: &ExplainContext<'_>) -> Vec<Item> {
+        let Some(eviction) = self.relevant_eviction() else { return Vec::new() };
+        let item = |turn: &TargetResponder| {
+            let report = eviction.responder_status(&turn.name).cloned().unwrap_or_default();
             let (standing, reason) = match &*turn.state {
-                "Active" => (Standing::Waiting, "Active"),
-                "Completed" => (Standing::Free, "Completed"),
-                "Interrupted" => (Standing::Free, "Interrupted"),
-                "Canceled" => (Standing::Free, "Canceled"),
-                _ => (Standing::Waiting, "Inactive"),
+                "Active" => (Verdict::Waiting, "Active"),
+                "Completed" => (Verdict::Free, "Completed"),
+                "Interrupted" => (Verdict::Free, "Interrupted"),
+                "Canceled" => (Verdict::Free, "Canceled"),
+                _ => (Verdict::Waiting, "Inactive"),
             };
             let message = match report.start_time {
-                Some(_) => said(&report, scene),
+                Some(_) => describe_report(&report, ctx),
                 None => format!("its turn has not come, priority {}", turn.priority),
             };
-            Item { object: turn.name.clone(), verdict: Judgement::new(standing, reason, message) }
+            Item { object: turn.name.clone(), judgement: Judgement::new(standing, reason, message) }
         };
-        eviction.turns().into_iter().map(item).collect()
+        eviction.sorted_responders().into_iter().map(item).collect()
     }
 
     fn history(&self) -> Vec<Moment> {
         let mut all = Vec::new();
         for request in &self.requests {
-            let asked = request.metadata.creation_timestamp;
-            all.extend(asked.map(|at| Moment::new(at, "eviction requested", request.spec.requester.clone())));
+            let requested_at = request.metadata.creation_timestamp;
+            all.extend(
+                requested_at.map(|at| Moment::new(at, "eviction requested", request.spec.requester.clone())),
+            );
         }
         for eviction in &self.evictions {
             for report in &eviction.status.responders {
-                let Report { name, start_time, completion_time, message, .. } = report;
+                let ResponderStatus { name, start_time, completion_time, message, .. } = report;
                 all.extend(start_time.map(|at| Moment::new(at, format!("turn of {name}"), "")));
                 all.extend(
                     completion_time.map(|at| Moment::new(at, format!("{name} is done"), message.clone())),
                 );
             }
-            for ended in [eviction.failed(), eviction.evicted()].into_iter().flatten() {
+            for ended in [eviction.failed_condition(), eviction.evicted_condition()].into_iter().flatten() {
                 let at = ended.last_transition_time;
                 all.extend(at.map(|at| Moment::new(at, ended.r#type.clone(), ended.reason.clone())));
             }
@@ -272,13 +288,13 @@ impl<'a> Requested<'a> {
     }
 
     /// How long it may take at most until the evictor's turn, if all responders are silent.
-    fn worst_wait(&self, scene: &Scene<'_>) -> Duration {
-        let Some(eviction) = self.relevant() else { return Duration::ZERO };
-        let of = |turn: &&Turn| match &*turn.state {
+    fn worst_wait(&self, ctx: &ExplainContext<'_>) -> Duration {
+        let Some(eviction) = self.relevant_eviction() else { return Duration::ZERO };
+        let of = |turn: &&TargetResponder| match &*turn.state {
             _ if turn.name == IMPERATIVE_EVICTOR => Duration::ZERO,
             "Active" => {
-                let ends = eviction.report(&turn.name).and_then(Report::deadline);
-                ends.map_or(RESPONDER_HEARTBEAT_DEADLINE, |ends| since(scene.wall, ends))
+                let ends = eviction.responder_status(&turn.name).and_then(ResponderStatus::deadline);
+                ends.map_or(RESPONDER_HEARTBEAT_DEADLINE, |ends| elapsed(ctx.wall, ends))
             }
             "Inactive" => RESPONDER_HEARTBEAT_DEADLINE,
             _ => Duration::ZERO,
@@ -288,47 +304,51 @@ impl<'a> Requested<'a> {
 
     /// The answer.
     #[must_use]
-    pub fn answer(&self, scene: &Scene<'_>) -> Answer {
-        let mut answer = Answer::new(self.object(), self.verdict(scene));
-        (answer.facts, answer.items, answer.history) = (self.facts(), self.items(scene), self.history());
-        let goes_on = answer.verdict.standing != Standing::Free;
-        let worst = self.worst_wait(scene);
+    pub fn to_answer(&self, ctx: &ExplainContext<'_>) -> Answer {
+        let mut answer = Answer::new(self.object(), self.judge(ctx));
+        (answer.facts, answer.items, answer.history) =
+            (self.list_facts(), self.list_items(ctx), self.history());
+        let goes_on = answer.judgement.verdict != Verdict::Free;
+        let worst = self.worst_wait(ctx);
         if goes_on && !worst.is_zero() {
             answer.notes.push(format!(
                 "The evictor's turn comes within {}, even if all others are silent.",
-                span(worst)
+                format_duration(worst)
             ));
         }
-        let active = self.evictions.iter().filter(|one| one.failed().is_none() && one.evicted().is_none());
+        let active = self
+            .evictions
+            .iter()
+            .filter(|one| one.failed_condition().is_none() && one.evicted_condition().is_none());
         if let Some(more) = active.count().checked_sub(2) {
             answer
                 .notes
-                .push(format!("{} for the same pod: the oldest counts.", plural(more + 2, "Eviction")));
+                .push(format!("{} for the same pod: the oldest counts.", pluralize(more + 2, "Eviction")));
         }
-        if answer.verdict.reason == "NoController" {
-            answer.next("Find out whether a controller of evictions runs", "pod-safety doctor");
+        if answer.judgement.reason == "NoController" {
+            answer.add_next_step("Find out whether a controller of evictions runs", "pod-safety doctor");
         }
-        if let Some(pod) = self.there.filter(|_| goes_on) {
+        if let Some(pod) = self.live_pod.filter(|_| goes_on) {
             let (namespace, name) = (&pod.key.namespace, &pod.key.name);
-            for budget in scene.view.budgets_of_pod(pod) {
+            for budget in ctx.view.budgets_of_pod(pod) {
                 let command = format!("pod-safety explain pdb -n {namespace} {}", budget.key.name);
-                answer.next("Show what its PodDisruptionBudget allows", command);
+                answer.add_next_step("Show what its PodDisruptionBudget allows", command);
             }
-            answer.next("Show the pod", format!("pod-safety explain pod -n {namespace} {name}"));
+            answer.add_next_step("Show the pod", format!("pod-safety explain pod -n {namespace} {name}"));
         }
-        if let Some(ours) = self.asking().find(|one| goes_on && one.is_ours()) {
-            let command = format!("pod-safety drain {} --withdraw", ours.node());
-            answer.next("To withdraw all requests for its node", command);
+        if let Some(own_request) = self.active_requests().find(|one| goes_on && one.is_own()) {
+            let command = format!("pod-safety drain {} --withdraw", own_request.node());
+            answer.add_next_step("To withdraw all requests for its node", command);
         }
         answer
     }
 
     /// What is said of it where the pod is explained; none: nothing goes on.
     #[must_use]
-    pub fn note(&self, scene: &Scene<'_>) -> Option<String> {
-        let by: Vec<&str> = self.asking().map(|one| &*one.spec.requester).collect();
-        let verdict = self.verdict(scene);
-        let goes_on = verdict.standing != Standing::Free && verdict.reason != "PodTerminating";
+    pub fn describe_note(&self, ctx: &ExplainContext<'_>) -> Option<String> {
+        let by: Vec<&str> = self.active_requests().map(|one| &*one.spec.requester).collect();
+        let verdict = self.judge(ctx);
+        let goes_on = verdict.verdict != Verdict::Free && verdict.reason != "PodTerminating";
         (goes_on && !by.is_empty()).then(|| {
             let name = self.object().rsplit('/').next().unwrap_or_default().to_owned();
             format!(
@@ -342,8 +362,8 @@ impl<'a> Requested<'a> {
 }
 
 /// What becomes of an Eviction when the active responder is silent.
-fn next_of(eviction: &EvictionOfPod) -> String {
-    let next = eviction.turns().into_iter().find(|turn| turn.state == "Inactive");
+fn describe_next(eviction: &EvictionOfPod) -> String {
+    let next = eviction.sorted_responders().into_iter().find(|turn| turn.state == "Inactive");
     next.map_or_else(
         || "the Eviction fails".to_owned(),
         |turn| format!("the turn of {} begins", turn.title()),
@@ -351,15 +371,15 @@ fn next_of(eviction: &EvictionOfPod) -> String {
 }
 
 /// "since 10:00:00Z, last heartbeat 2m00s ago: moves data".
-fn said(report: &Report, scene: &Scene<'_>) -> String {
-    let ago = |at| span(since(at, scene.wall));
+fn describe_report(report: &ResponderStatus, ctx: &ExplainContext<'_>) -> String {
+    let ago = |at| format_duration(elapsed(at, ctx.wall));
     let begun = report.start_time.map(|at| format!("for {}", ago(at)));
-    let heard = match (report.completion_time, report.heartbeat_time) {
+    let last_report = match (report.completion_time, report.heartbeat_time) {
         (Some(at), _) => format!("done {} ago", ago(at)),
         (None, Some(at)) => format!("last heartbeat {} ago", ago(at)),
         (None, None) => "no heartbeat yet".to_owned(),
     };
-    let mut parts: Vec<String> = begun.into_iter().chain([heard]).collect();
+    let mut parts: Vec<String> = begun.into_iter().chain([last_report]).collect();
     if let Some(at) = report.expected_completion_time.filter(|_| report.completion_time.is_none()) {
         parts.push(format!("expects to be done at {at:.0}"));
     }
@@ -369,9 +389,9 @@ fn said(report: &Report, scene: &Scene<'_>) -> String {
 
 /// The requests of ours that were left behind a day ago or longer: their pods may still be evicted.
 #[must_use]
-pub fn left_behind(requests: &[EvictionRequest], wall: jiff::Timestamp) -> Vec<&EvictionRequest> {
-    let is_left = |one: &&EvictionRequest| {
-        one.is_ours() && one.metadata.creation_timestamp.is_some_and(|at| since(at, wall) >= LEFT_AFTER)
+pub fn find_abandoned(requests: &[EvictionRequest], wall: jiff::Timestamp) -> Vec<&EvictionRequest> {
+    let is_abandoned = |one: &&EvictionRequest| {
+        one.is_own() && one.metadata.creation_timestamp.is_some_and(|at| elapsed(at, wall) >= ABANDONED_AFTER)
     };
-    requests.iter().filter(is_left).collect()
+    requests.iter().filter(is_abandoned).collect()
 }

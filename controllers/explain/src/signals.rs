@@ -1,38 +1,42 @@
 //! What shows that a node lives.
 
 use pod_safety_shared::api::{Attempt, Power, Verified};
-use pod_safety_shared::model::{Device, Kind, Node, Readiness};
+use pod_safety_shared::model::{FenceDeviceObject, Kind, Node, Readiness};
 
-use super::answer::{Finding, finding, since, span};
-use super::proof;
-use super::scene::Scene;
+use super::answer::{Finding, elapsed, finding, format_duration};
+use super::context::ExplainContext;
+use super::evidence;
 
 /// Where signs of life come from, and when each was last seen.
-pub(super) fn signals(node: &Node, scene: &Scene<'_>) -> Vec<Finding> {
-    let silent = node.readiness == Readiness::Unknown;
+pub(super) fn heartbeat_signals(node: &Node, ctx: &ExplainContext<'_>) -> Vec<Finding> {
+    let unreachable = node.readiness == Readiness::Unknown;
     let seen = |at: Option<jiff::Timestamp>| {
-        at.map_or("never".to_owned(), |at| format!("{} ago", span(since(at, scene.wall))))
+        at.map_or("never".to_owned(), |at| format!("{} ago", format_duration(elapsed(at, ctx.wall))))
     };
-    let lease = if scene.has(Kind::NodeLeases) {
-        let renewed = scene.view.lease(&node.name);
-        let words = renewed.map_or("there is none".to_owned(), |at| format!("renewed {}", seen(at)));
-        finding("Lease", "Lease", Some(!silent && renewed.is_some()), words)
+    let lease = if ctx.has_read(Kind::NodeLeases) {
+        let renewed = ctx.view.lease(&node.name);
+        let detail = renewed.map_or("there is none".to_owned(), |at| format!("renewed {}", seen(at)));
+        finding("Lease", "Lease", Some(!unreachable && renewed.is_some()), detail)
     } else {
         finding("Lease", "Lease", None, "not read")
     };
-    let status =
-        finding("NodeStatus", "node status", Some(!silent), format!("reported {}", seen(node.heartbeat)));
+    let status = finding(
+        "NodeStatus",
+        "node status",
+        Some(!unreachable),
+        format!("reported {}", seen(node.heartbeat)),
+    );
     let mut all = vec![lease, status];
-    let proved = scene.view.proof_of(node, scene.now).map(|proof| proof.created);
-    for device in scene.view.devices() {
+    let proved = ctx.view.evidence_for(node, ctx.now).map(|proof| proof.created);
+    for device in ctx.view.devices() {
         let Some(target) = device.status.targets.iter().find(|target| target.node == *node.name) else {
             continue;
         };
         let checked: Option<jiff::Timestamp> = target.looked.parse().ok();
         // What an attempt to switch it found since the last status check is newer.
-        let found =
-            of_incident(device, node, scene).filter(|(at, _)| checked.is_none_or(|checked| checked < *at));
-        let (looked, power, message) = match &found {
+        let verification = last_verification(device, node, ctx)
+            .filter(|(at, _)| checked.is_none_or(|checked| checked < *at));
+        let (looked, power, message) = match &verification {
             Some((at, seen)) => (Some(*at), seen.power, &seen.message),
             None => (checked, target.power, &target.message),
         };
@@ -56,15 +60,15 @@ pub(super) fn signals(node: &Node, scene: &Scene<'_>) -> Vec<Finding> {
 }
 
 /// What this device showed at the last attempt of the node's incident, and when.
-fn of_incident<'a>(
-    device: &Device,
+fn last_verification<'a>(
+    device: &FenceDeviceObject,
     node: &Node,
-    scene: &Scene<'a>,
+    ctx: &ExplainContext<'a>,
 ) -> Option<(jiff::Timestamp, &'a Verified)> {
-    let asked = |attempt: &&Attempt| {
+    let was_checked = |attempt: &&Attempt| {
         attempt.devices.iter().any(|one| *one.namespace == *device.namespace && *one.name == *device.name)
     };
-    let attempts = &proof::incident(node, scene)?.status.attempts;
-    let last = attempts.iter().rev().filter(asked).find(|attempt| attempt.verified.is_some())?;
-    Some((last.checked()?, last.verified.as_ref()?))
+    let attempts = &evidence::current_incident(node, ctx)?.status.attempts;
+    let last = attempts.iter().rev().filter(was_checked).find(|attempt| attempt.verified.is_some())?;
+    Some((last.last_checked_at()?, last.verified.as_ref()?))
 }

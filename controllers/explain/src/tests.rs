@@ -2,7 +2,7 @@
 
 mod advice;
 mod devices;
-mod proof;
+mod evidence;
 
 use pod_safety_shared::cache::View;
 use pod_safety_shared::model::{Budget, Kind, Phase, Scale};
@@ -11,20 +11,25 @@ use pod_safety_shared::testing::{World, at};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::staged::{application, budget, failed, not_ready, pod, replica, stateful_set};
+use crate::fixture::{application, budget, failed, not_ready, pod, replica, stateful_set};
 
 fn budget_of<'a>(view: &View<'a>, name: &str) -> &'a Budget {
     view.budget(&uid(&format!("uid-{name}"))).unwrap()
 }
 
 /// Verdict, arithmetic, what an eviction of each pod would do, ways out.
-fn told(world: &World, name: &str) -> (String, String, Vec<String>, Vec<String>) {
+fn summarize(world: &World, name: &str) -> (String, String, Vec<String>, Vec<String>) {
     let guard = world.read();
-    let explained = explain(budget_of(&guard.view(), name), &guard.view(), at(60));
-    let pods =
-        explained.members.iter().map(|member| format!("{}: {}", member.pod.key.name, member.would.words()));
-    let ways = explained.ways.iter().map(|way| format!("{} => {}", way.change, way.effect));
-    (format!("{:?}", explained.verdict), explained.arithmetic.words(), pods.collect(), ways.collect())
+    let explained = explain_budget(budget_of(&guard.view(), name), &guard.view(), at(60));
+    let pods = explained
+        .members
+        .iter()
+        .map(|member| format!("{}: {}", member.pod.key.name, member.eviction.describe()));
+    let ways = explained
+        .remediations
+        .iter()
+        .map(|remediation| format!("{} => {}", remediation.change, remediation.effect));
+    (format!("{:?}", explained.verdict), explained.arithmetic.describe(), pods.collect(), ways.collect())
 }
 
 /// Three ready pods of a StatefulSet that wants three, and this budget.
@@ -36,11 +41,11 @@ fn three(spec: &Value, status: [i64; 5]) -> World {
 }
 
 fn verdict(spec: &Value, status: [i64; 5]) -> (String, String) {
-    let (verdict, sum, ..) = told(&three(spec, status), "b");
+    let (verdict, sum, ..) = summarize(&three(spec, status), "b");
     (verdict, sum)
 }
 
-fn says(verdict: &str, sum: &str) -> (String, String) {
+fn expected(verdict: &str, sum: &str) -> (String, String) {
     (verdict.to_owned(), sum.to_owned())
 }
 
@@ -63,7 +68,7 @@ fn each_budget_comes_to_one_verdict() {
         (json!({ "maxUnavailable": 1 }), [1, 3, 2, 3, 1], "Processing", "3 healthy - 2 needed = 1"),
     ];
     for (spec, status, wanted, sum) in cases {
-        assert_eq!(verdict(&spec, status), says(wanted, sum), "{spec} {status:?}");
+        assert_eq!(verdict(&spec, status), expected(wanted, sum), "{spec} {status:?}");
     }
 }
 
@@ -75,14 +80,14 @@ fn a_missing_pod_is_no_reason_to_say_never() {
     application(&world, "db", 2);
     stateful_set(&world, "db", 3);
     world.apply(Kind::Budgets, &budget("b", "db", &json!({ "minAvailable": 2 }), [2, 2, 2, 2, 0]), at(0));
-    let (verdict, _, _, ways) = told(&world, "b");
+    let (verdict, _, _, ways) = summarize(&world, "b");
     assert_eq!(verdict, "NoneNow");
     assert_eq!(ways[0], "wait until the missing pods exist and are Ready => 1 at a time with all healthy");
 }
 
 #[test]
 fn never_has_ways_out_with_their_effects() {
-    let (_, _, pods, ways) = told(&three(&json!({ "minAvailable": 3 }), [2, 3, 3, 3, 0]), "b");
+    let (_, _, pods, ways) = summarize(&three(&json!({ "minAvailable": 3 }), [2, 3, 3, 3, 0]), "b");
     assert_eq!(pods, ["db-0: be denied (429)", "db-1: be denied (429)", "db-2: be denied (429)"]);
     assert_eq!(
         ways,
@@ -92,7 +97,7 @@ fn never_has_ways_out_with_their_effects() {
             "unhealthyPodEvictionPolicy: AlwaysAllow => nothing now: every pod that it blocks is healthy",
         ]
     );
-    let (.., ways) = told(&three(&json!({ "minAvailable": "100%" }), [2, 3, 3, 3, 0]), "b");
+    let (.., ways) = summarize(&three(&json!({ "minAvailable": "100%" }), [2, 3, 3, 3, 0]), "b");
     assert!(!ways.iter().any(|way| way.starts_with("scale")), "no number helps against 100%: {ways:?}");
 }
 
@@ -103,7 +108,7 @@ fn one_replica_is_not_promised_to_stay_up() {
     let one = budget("b", "db", &json!({ "minAvailable": 1 }), [2, 1, 1, 1, 0]);
     world.apply(Kind::Budgets, &one, at(0));
     assert_eq!(
-        told(&world, "b").3[0],
+        summarize(&world, "b").3[0],
         "maxUnavailable: 1 in place of minAvailable: 1 => 1 at a time, and none runs meanwhile"
     );
 }
@@ -120,12 +125,12 @@ fn pods_that_are_not_ready_go_as_the_policy_says() {
     for (policy, status, wanted) in cases {
         let world = three(&json!({ "maxUnavailable": 1, "unhealthyPodEvictionPolicy": policy }), status);
         world.apply(Kind::Pods, &not_ready(replica("db", "db-0")), at(1));
-        assert_eq!(told(&world, "b").2[0], format!("db-0: {wanted}"), "{policy:?} {status:?}");
+        assert_eq!(summarize(&world, "b").2[0], format!("db-0: {wanted}"), "{policy:?} {status:?}");
     }
     let world = three(&json!({ "maxUnavailable": 1 }), [2, 1, 2, 3, 0]);
     world.apply(Kind::Pods, &not_ready(replica("db", "db-0")), at(1));
     assert_eq!(
-        told(&world, "b").3,
+        summarize(&world, "b").3,
         [
             "wait until db-0 is Ready again => 1 at a time with all healthy",
             "unhealthyPodEvictionPolicy: AlwaysAllow => db-0 can go: not Ready"
@@ -138,7 +143,7 @@ fn pods_of_several_budgets_are_named_with_both() {
     let world = three(&json!({ "maxUnavailable": 1 }), [2, 3, 2, 3, 1]);
     let other = budget("other", "db", &json!({ "maxUnavailable": 1 }), [2, 3, 2, 3, 1]);
     world.apply(Kind::Budgets, &other, at(0));
-    let (verdict, _, pods, ways) = told(&world, "b");
+    let (verdict, _, pods, ways) = summarize(&world, "b");
     assert_eq!(verdict, "Overlaps([\"other\"])");
     assert_eq!(pods[0], "db-0: fail (500): PodDisruptionBudgets b and other select it");
     assert_eq!(
@@ -155,29 +160,29 @@ fn what_cannot_be_calculated_or_read_says_so() {
         .set("/status/conditions/0/observedGeneration", json!(2));
     let world = three(&json!({}), [2, 0, 0, 0, 0]);
     world.apply(Kind::Budgets, &failed, at(1));
-    let (verdict, _, pods, _) = told(&world, "b");
+    let (verdict, _, pods, _) = summarize(&world, "b");
     assert_eq!(verdict, "SyncFailed(\"no scale\")");
     assert_eq!(pods[0], "db-0: be denied (429): the PodDisruptionBudget failed to sync");
 
     let like = json!({ "matchExpressions": [{ "key": "k", "operator": "Like" }] });
     let unreadable = budget("b", "db", &json!({}), [2, 0, 0, 0, 0]).set("/spec/selector", like);
     world.apply(Kind::Budgets, &unreadable, at(2));
-    assert!(told(&world, "b").0.starts_with("Ignored"), "{:?}", told(&world, "b"));
+    assert!(summarize(&world, "b").0.starts_with("Ignored"), "{:?}", summarize(&world, "b"));
 
     world.apply(
         Kind::Budgets,
         &budget("b", "nobody", &json!({ "maxUnavailable": 1 }), [2, 0, 0, 0, 0]),
         at(3),
     );
-    assert_eq!(told(&world, "b").0, "SelectsNothing");
+    assert_eq!(summarize(&world, "b").0, "SelectsNothing");
 }
 
 #[test]
 fn a_status_that_is_behind_is_noticed() {
     let world = three(&json!({ "maxUnavailable": 1 }), [2, 1, 2, 3, 0]);
-    world.hear(at(60));
+    world.confirm_all(at(60));
     let guard = world.read();
-    let notes = explain(budget_of(&guard.view(), "b"), &guard.view(), at(60)).notes;
+    let notes = explain_budget(budget_of(&guard.view(), "b"), &guard.view(), at(60)).notes;
     assert_eq!(
         notes,
         [
@@ -189,9 +194,9 @@ fn a_status_that_is_behind_is_noticed() {
 #[test]
 fn the_deployment_is_named_and_not_the_replica_set_between() {
     let world = World::listed();
-    let set = workload("web-5c", 1).owned("apps/v1", "Deployment", "web");
+    let set = workload("web-5c", 1).owned_by("apps/v1", "Deployment", "web");
     world.apply(Kind::ReplicaSets, &set, at(0));
-    world.apply(Kind::Pods, &pod("web", "web-x").owned("apps/v1", "ReplicaSet", "web-5c"), at(0));
+    world.apply(Kind::Pods, &pod("web", "web-x").owned_by("apps/v1", "ReplicaSet", "web-5c"), at(0));
     world.apply(Kind::Pods, &pod("web", "naked"), at(0));
     let guard = world.read();
     let owners: Vec<String> = guard.view().all_pods().map(|pod| owner_of(pod, &guard.view())).collect();
@@ -208,53 +213,55 @@ fn evictions_are_answered_as_the_api_server_would() {
     let status = |change: fn(&mut pod_safety_shared::model::Budget)| {
         let mut changed = budget.clone();
         change(&mut changed);
-        would(&pod, [&changed]).reason()
+        predict_eviction(&pod, [&changed]).reason()
     };
     assert_eq!(status(|_| {}), "BudgetAllows");
     assert_eq!(status(|budget| budget.status.disruptions_allowed = 0), "BudgetBlocks");
     assert_eq!(status(|budget| budget.status.disruptions_allowed = -1), "BudgetNegative");
     assert_eq!(status(|budget| budget.generation = 3), "BudgetBeingProcessed");
-    assert_eq!(would(&pod, []).reason(), "NoBudget");
+    assert_eq!(predict_eviction(&pod, []).reason(), "NoBudget");
     let mut pending = pod.clone();
     pending.phase = Phase::Pending;
-    assert_eq!(would(&pending, [&budget]).reason(), "Pending");
+    assert_eq!(predict_eviction(&pending, [&budget]).reason(), "Pending");
     let mut finished = pod;
     finished.phase = Phase::Failed;
-    assert_eq!(would(&finished, [&budget]).reason(), "Finished");
+    assert_eq!(predict_eviction(&finished, [&budget]).reason(), "Finished");
 }
 
 /// Two ready pods of a custom resource, and a budget that wants both.
 fn fleet() -> World {
     let world = World::listed();
     for name in ["f-0", "f-1"] {
-        world.apply(Kind::Pods, &pod("f", name).owned("example.com/v1", "Fleet", "f"), at(0));
+        world.apply(Kind::Pods, &pod("f", name).owned_by("example.com/v1", "Fleet", "f"), at(0));
     }
     world.apply(Kind::Budgets, &budget("b", "f", &json!({ "minAvailable": 2 }), [2, 2, 2, 2, 0]), at(0));
     world
 }
 
-fn asked(world: &World) -> Vec<String> {
+fn scales_of(world: &World) -> Vec<String> {
     let guard = world.read();
     let view = guard.view();
-    asks(budget_of(&view, "b"), &view, at(60)).map(|(_, of)| format!("{}/{}", of.kind, of.name)).collect()
+    required_scales(budget_of(&view, "b"), &view, at(60))
+        .map(|(_, of)| format!("{}/{}", of.kind, of.name))
+        .collect()
 }
 
 fn notes_of(world: &World) -> Vec<String> {
     let guard = world.read();
-    explain(budget_of(&guard.view(), "b"), &guard.view(), at(60)).notes
+    explain_budget(budget_of(&guard.view(), "b"), &guard.view(), at(60)).notes
 }
 
 #[test]
 fn a_custom_resource_is_asked_and_its_number_counts() {
     let world = fleet();
-    assert_eq!(asked(&world), ["Fleet/f", "Fleet/f"]);
-    world.scale("uid-f-0", Ok(Scale::Replicas(2)), at(61));
-    assert_eq!(asked(&world), Vec::<String>::new());
-    let (verdict, _, _, ways) = told(&world, "b");
+    assert_eq!(scales_of(&world), ["Fleet/f", "Fleet/f"]);
+    world.set_scale("uid-f-0", Ok(Scale::Replicas(2)), at(61));
+    assert_eq!(scales_of(&world), Vec::<String>::new());
+    let (verdict, _, _, ways) = summarize(&world, "b");
     assert_eq!(verdict, "Never");
     assert_eq!(ways[1], "scale Fleet/f to 3 => 1 at a time once they are Ready");
-    world.scale("uid-f-0", Ok(Scale::Replicas(3)), at(61));
-    assert_eq!(told(&world, "b").0, "NoneNow", "the third is missing");
+    world.set_scale("uid-f-0", Ok(Scale::Replicas(3)), at(61));
+    assert_eq!(summarize(&world, "b").0, "NoneNow", "the third is missing");
     assert_eq!(notes_of(&world), Vec::<String>::new());
 }
 
@@ -267,11 +274,11 @@ fn what_a_custom_resource_did_not_say_is_said_to_be_unknown() {
         )]
     };
     assert_eq!(notes_of(&world), note("Fleet/f was not asked"));
-    world.scale("uid-f-0", Err("asking for the scale of Fleet f: no"), at(61));
-    assert_eq!(told(&world, "b").0, "NoneNow", "nobody can say never");
+    world.set_scale("uid-f-0", Err("asking for the scale of Fleet f: no"), at(61));
+    assert_eq!(summarize(&world, "b").0, "NoneNow", "nobody can say never");
     assert_eq!(notes_of(&world), note("asking for the scale of Fleet f: no"));
     let guard = world.read();
-    let numbers = explain(budget_of(&guard.view(), "b"), &guard.view(), at(60)).arithmetic;
+    let numbers = explain_budget(budget_of(&guard.view(), "b"), &guard.view(), at(60)).arithmetic;
     assert_eq!((numbers.replicas, numbers.ceiling), (None, None));
 }
 
@@ -280,11 +287,11 @@ fn what_a_custom_resource_did_not_say_is_said_to_be_unknown() {
 fn pods_whose_controllers_say_no_number_count_as_such() {
     for scale in [Scale::None, Scale::Absent] {
         let world = World::listed();
-        world.apply(Kind::Pods, &pod("f", "f-0").owned("example.com/v1", "Fleet", "f"), at(60));
+        world.apply(Kind::Pods, &pod("f", "f-0").owned_by("example.com/v1", "Fleet", "f"), at(60));
         let spec = json!({ "maxUnavailable": 1 });
         world.apply(Kind::Budgets, &budget("b", "f", &spec, [2, 0, 0, 0, 0]), at(60));
-        world.scale("uid-f-0", Ok(scale), at(60));
-        let (verdict, _, _, ways) = told(&world, "b");
+        world.set_scale("uid-f-0", Ok(scale), at(60));
+        let (verdict, _, _, ways) = summarize(&world, "b");
         assert_eq!(verdict, "Never", "{scale:?}");
         assert_eq!(
             ways[0],
@@ -299,7 +306,7 @@ fn bug_a_new_budget_that_failed_to_sync_was_said_to_be_processed() {
     let failed = failed(budget("b", "db", &json!({ "maxUnavailable": 1 }), [0, 0, 0, 0, 0]));
     let world = three(&json!({}), [2, 0, 0, 0, 0]);
     world.apply(Kind::Budgets, &failed, at(1));
-    let (verdict, _, pods, ways) = told(&world, "b");
+    let (verdict, _, pods, ways) = summarize(&world, "b");
     assert_eq!(verdict, "SyncFailed(\"no scale\")");
     assert_eq!(
         pods[0], "db-0: be denied (429): the PodDisruptionBudget is still being processed",

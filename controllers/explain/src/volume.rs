@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use pod_safety_shared::cache::Lookup;
-use pod_safety_shared::model::{HELD_LABEL, Held, Phase, Pod, Readiness, Uid};
+use pod_safety_shared::model::{HELD_LABEL, LeaseHolder, Phase, Pod, Readiness, Uid};
 use serde_json::Value;
 
-use super::answer::{Answer, Item, Judgement, Standing};
+use super::answer::{Answer, Item, Judgement, Verdict};
+use super::context::{Attachment, ExplainContext, object_ref, pod_ref, str_at};
 use super::history;
 use super::node::explain_node;
 use super::pod::explain_pod;
-use super::scene::{Attachment, Scene, object, pod_object, text};
 
 /// A volume and all that is about it, as the API has it. What nobody could read is not there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,68 +32,68 @@ impl Volume {
     #[must_use]
     pub fn is_used_by(&self, pod: &Value) -> bool {
         let Some(claim) = &self.claim else { return false };
-        let name = text(claim, "/metadata/name");
+        let name = str_at(claim, "/metadata/name");
         let volumes = pod.pointer("/spec/volumes").and_then(Value::as_array);
         volumes.into_iter().flatten().any(|one| {
-            let own = || format!("{}-{}", text(pod, "/metadata/name"), text(one, "/name"));
-            text(one, "/persistentVolumeClaim/claimName") == name
+            let own = || format!("{}-{}", str_at(pod, "/metadata/name"), str_at(one, "/name"));
+            str_at(one, "/persistentVolumeClaim/claimName") == name
                 || (!one["ephemeral"].is_null() && own() == name)
         })
     }
 
     /// Whose it is, by the guard's Lease.
-    fn owner(&self) -> Option<Held> {
-        let identity = text(self.lease.as_ref()?, "/spec/holderIdentity");
-        Some(Held::parse(identity))
+    fn owner(&self) -> Option<LeaseHolder> {
+        let identity = str_at(self.lease.as_ref()?, "/spec/holderIdentity");
+        Some(LeaseHolder::parse(identity))
     }
 
     /// Why nobody else may attach it, by the guard's Lease. Who lost it, and does not get it back, keeps nobody waiting.
-    fn refused(&self) -> Option<&str> {
+    fn refusal(&self) -> Option<&str> {
         let lease = self.lease.as_ref()?;
         let labels = lease["metadata"]["labels"].as_object()?;
-        let held = labels.contains_key(HELD_LABEL) && self.lost_by().is_none();
-        held.then(|| text(lease, "/metadata/annotations/pod-safety.dev~1hold"))
+        let held = labels.contains_key(HELD_LABEL) && self.detached_node().is_none();
+        held.then(|| str_at(lease, "/metadata/annotations/pod-safety.dev~1hold"))
     }
 
     /// The node from which it may be detached, or was, by the guard's Lease.
     fn detach_from(&self) -> Option<&str> {
-        let from = text(self.lease.as_ref()?, "/metadata/annotations/pod-safety.dev~1detach-from");
+        let from = str_at(self.lease.as_ref()?, "/metadata/annotations/pod-safety.dev~1detach-from");
         Some(from).filter(|from| !from.is_empty())
     }
 
     /// The node that lost it by being detached.
-    fn lost_by(&self) -> Option<&str> {
+    fn detached_node(&self) -> Option<&str> {
         let from = self.detach_from()?;
         match self.owner()? {
-            Held::By(holder) => Some(from).filter(|from| **from != *holder.node),
-            Held::Free => Some(from),
-            Held::Unreadable(_) => None,
+            LeaseHolder::By(holder) => Some(from).filter(|from| **from != *holder.node),
+            LeaseHolder::Free => Some(from),
+            LeaseHolder::Unreadable(_) => None,
         }
     }
 
     /// The name of the PersistentVolume; empty while there is none.
     #[must_use]
-    pub fn name(&self) -> &str {
+    pub fn volume_name(&self) -> &str {
         match (&self.volume, &self.claim) {
-            (Some(volume), _) => text(volume, "/metadata/name"),
-            (None, Some(claim)) => text(claim, "/spec/volumeName"),
+            (Some(volume), _) => str_at(volume, "/metadata/name"),
+            (None, Some(claim)) => str_at(claim, "/spec/volumeName"),
             (None, None) => "",
         }
     }
 }
 
-fn item(attachment: &Attachment) -> Item {
-    let Attachment { name, node, attached, ends, error, hold, .. } = attachment;
+fn to_item(attachment: &Attachment) -> Item {
+    let Attachment { name, node, attached, deleting: ends, error, hold, .. } = attachment;
     let judged = |standing, reason, message: String| Judgement::new(standing, reason, message);
     let verdict = match (hold, ends, attached, error.is_empty()) {
-        (Some(why), ..) => judged(Standing::Blocked, "Held", format!("{node} keeps it: {why}")),
-        (None, true, _, false) => judged(Standing::Blocked, "DetachFailed", error.clone()),
-        (None, true, _, true) => judged(Standing::Waiting, "Detaching", format!("{node} lets it go")),
-        (None, false, true, _) => judged(Standing::Free, "Attached", format!("to {node}")),
-        (None, false, false, false) => judged(Standing::Blocked, "AttachFailed", error.clone()),
-        (None, false, false, true) => judged(Standing::Waiting, "Attaching", format!("to {node}")),
+        (Some(why), ..) => judged(Verdict::Blocked, "Held", format!("{node} keeps it: {why}")),
+        (None, true, _, false) => judged(Verdict::Blocked, "DetachFailed", error.clone()),
+        (None, true, _, true) => judged(Verdict::Waiting, "Detaching", format!("{node} lets it go")),
+        (None, false, true, _) => judged(Verdict::Free, "Attached", format!("to {node}")),
+        (None, false, false, false) => judged(Verdict::Blocked, "AttachFailed", error.clone()),
+        (None, false, false, true) => judged(Verdict::Waiting, "Attaching", format!("to {node}")),
     };
-    Item { object: object("volumeattachment", "", name), verdict }
+    Item { object: object_ref("volumeattachment", "", name), judgement: verdict }
 }
 
 /// What is known of it, in the shape that the verdict asks for.
@@ -107,21 +107,21 @@ struct Facts<'a> {
 }
 
 impl<'a> Facts<'a> {
-    fn of(volume: &Volume, scene: &Scene<'a>) -> Self {
+    fn collect(volume: &Volume, ctx: &ExplainContext<'a>) -> Self {
         let mut users: Vec<&Pod> = volume
             .pods
             .iter()
             .flatten()
             .filter(|pod| volume.is_used_by(pod))
-            .filter_map(|pod| known(pod, scene))
+            .filter_map(|pod| cached_pod(pod, ctx))
             .collect();
-        users.retain(|pod| pod.has_volumes());
+        users.retain(|pod| pod.may_mount_volumes());
         users.sort_by_key(|pod| pod.key.clone());
-        let name = volume.name();
+        let name = volume.volume_name();
         let mut held: Vec<&Attachment> =
-            scene.attachments.iter().filter(|one| !name.is_empty() && one.volume == name).collect();
+            ctx.attachments.iter().filter(|one| !name.is_empty() && one.volume == name).collect();
         held.sort_by(|one, other| one.name.cmp(&other.name));
-        Self { users, held, mounted: mounted(volume), modes: modes(volume) }
+        Self { users, held, mounted: mounting_nodes(volume), modes: access_modes(volume) }
     }
 
     /// One node at a time may hold it.
@@ -147,7 +147,7 @@ impl<'a> Facts<'a> {
     }
 
     /// The pod that wants it on a node that does not hold it, and who holds it.
-    fn wanted(&self) -> Option<(&'a Pod, &str)> {
+    fn waiting_pod(&self) -> Option<(&'a Pod, &str)> {
         let begins = |pod: &&&Pod| pod.phase == Phase::Pending && pod.deletion.is_none();
         self.users.iter().filter(begins).find_map(|pod| {
             let on = pod.node.as_deref()?;
@@ -157,23 +157,23 @@ impl<'a> Facts<'a> {
     }
 }
 
-fn known<'a>(pod: &Value, scene: &Scene<'a>) -> Option<&'a Pod> {
-    scene.view.pod(&Uid::new(text(pod, "/metadata/uid"))?)
+fn cached_pod<'a>(pod: &Value, ctx: &ExplainContext<'a>) -> Option<&'a Pod> {
+    ctx.view.pod(&Uid::new(str_at(pod, "/metadata/uid"))?)
 }
 
 /// The nodes that report it as mounted, by the name that the kubelet gives it.
-fn mounted(volume: &Volume) -> Vec<String> {
+fn mounting_nodes(volume: &Volume) -> Vec<String> {
     let csi = volume.volume.as_ref().and_then(|volume| volume.pointer("/spec/csi"));
     let Some(csi) = csi else { return Vec::new() };
-    let name = format!("kubernetes.io/csi/{}^{}", text(csi, "/driver"), text(csi, "/volumeHandle"));
+    let name = format!("kubernetes.io/csi/{}^{}", str_at(csi, "/driver"), str_at(csi, "/volumeHandle"));
     let has = |node: &&Value| {
         let in_use = node.pointer("/status/volumesInUse").and_then(Value::as_array);
         in_use.is_some_and(|all| all.iter().any(|one| *one == *name))
     };
-    volume.nodes.iter().filter(has).map(|node| text(node, "/metadata/name").to_owned()).collect()
+    volume.nodes.iter().filter(has).map(|node| str_at(node, "/metadata/name").to_owned()).collect()
 }
 
-fn modes(volume: &Volume) -> Vec<String> {
+fn access_modes(volume: &Volume) -> Vec<String> {
     let of = |object: &Option<Value>| {
         object.as_ref().and_then(|one| one["spec"]["accessModes"].as_array().cloned())
     };
@@ -183,26 +183,27 @@ fn modes(volume: &Volume) -> Vec<String> {
 
 /// Answers for a volume.
 #[must_use]
-pub fn explain_volume(volume: &Volume, scene: &Scene<'_>) -> Answer {
-    let facts = Facts::of(volume, scene);
-    let mut answer = Answer::new(named(volume), verdict(volume, &facts, scene));
-    answer.facts = words(volume, &facts);
-    answer.history = history::said(&answer.object, scene);
+pub fn explain_volume(volume: &Volume, ctx: &ExplainContext<'_>) -> Answer {
+    let facts = Facts::collect(volume, ctx);
+    let mut answer = Answer::new(display_name(volume), judge(volume, &facts, ctx));
+    answer.facts = describe(volume, &facts);
+    answer.history = history::event_moments(&answer.object, ctx);
     answer.history.sort_by_key(|moment| moment.at);
-    answer.items = facts.users.iter().map(|pod| explain_pod(pod, scene).item()).collect();
-    answer.items.extend(facts.held.iter().map(|one| item(one)));
+    answer.items = facts.users.iter().map(|pod| explain_pod(pod, ctx).to_item()).collect();
+    answer.items.extend(facts.held.iter().map(|one| to_item(one)));
     for node in facts.holders() {
-        answer.items.extend(explain_node(&Arc::from(node), scene).map(|answer| answer.item()));
+        answer.items.extend(explain_node(&Arc::from(node), ctx).map(|answer| answer.to_item()));
     }
-    notes(&mut answer, volume, &facts, scene);
-    next(&mut answer, volume, &facts);
+    add_notes(&mut answer, volume, &facts, ctx);
+    add_next_steps(&mut answer, volume, &facts);
     answer
 }
 
 /// By its claim, for that is what people know; without one by its own name.
-fn named(volume: &Volume) -> String {
-    let by =
-        |kind: &str, one: &Value| object(kind, text(one, "/metadata/namespace"), text(one, "/metadata/name"));
+fn display_name(volume: &Volume) -> String {
+    let by = |kind: &str, one: &Value| {
+        object_ref(kind, str_at(one, "/metadata/namespace"), str_at(one, "/metadata/name"))
+    };
     match (&volume.claim, &volume.volume) {
         (Some(claim), _) => by("persistentvolumeclaim", claim),
         (None, Some(volume)) => by("persistentvolume", volume),
@@ -210,10 +211,10 @@ fn named(volume: &Volume) -> String {
     }
 }
 
-fn words(volume: &Volume, facts: &Facts<'_>) -> Vec<String> {
+fn describe(volume: &Volume, facts: &Facts<'_>) -> Vec<String> {
     let mut all = Vec::new();
     if let Some(claim) = &volume.claim {
-        let bound = text(claim, "/spec/volumeName");
+        let bound = str_at(claim, "/spec/volumeName");
         all.push(if bound.is_empty() {
             "not bound".to_owned()
         } else {
@@ -222,87 +223,90 @@ fn words(volume: &Volume, facts: &Facts<'_>) -> Vec<String> {
     }
     all.push(facts.modes.join(", "));
     if let Some(volume) = &volume.volume {
-        all.push(text(volume, "/spec/capacity/storage").to_owned());
-        all.push(text(volume, "/spec/csi/driver").to_owned());
+        all.push(str_at(volume, "/spec/capacity/storage").to_owned());
+        all.push(str_at(volume, "/spec/csi/driver").to_owned());
     }
     match volume.owner() {
-        Some(Held::By(holder)) => {
+        Some(LeaseHolder::By(holder)) => {
             all.push(format!("owned by node {} (boot {})", holder.node, holder.boot_id))
         }
-        Some(Held::Free) => all.push("no owner".to_owned()),
-        Some(Held::Unreadable(_)) | None => {}
+        Some(LeaseHolder::Free) => all.push("no owner".to_owned()),
+        Some(LeaseHolder::Unreadable(_)) | None => {}
     }
     all.retain(|word| !word.is_empty());
     all
 }
 
-fn verdict(volume: &Volume, facts: &Facts<'_>, scene: &Scene<'_>) -> Judgement {
-    let unbound = volume.claim.as_ref().filter(|claim| text(claim, "/status/phase") != "Bound");
+fn judge(volume: &Volume, facts: &Facts<'_>, ctx: &ExplainContext<'_>) -> Judgement {
+    let unbound = volume.claim.as_ref().filter(|claim| str_at(claim, "/status/phase") != "Bound");
     if let Some(claim) = unbound {
-        return not_bound(claim, scene);
+        return judge_unbound(claim, ctx);
     }
-    if let Some(why) = volume.refused() {
-        return Judgement::new(Standing::Blocked, "VolumeHeld", format!("{why}."));
+    if let Some(why) = volume.refusal() {
+        return Judgement::new(Verdict::Blocked, "VolumeHeld", format!("{why}."));
     }
-    if let Some(Held::Unreadable(identity)) = volume.owner() {
+    if let Some(LeaseHolder::Unreadable(identity)) = volume.owner() {
         let message = format!(
             "its Lease names the holder {identity:?}, which is not a node and its boot. No node gets the volume until the Lease is deleted."
         );
-        return Judgement::new(Standing::Blocked, "VolumeHeld", message);
+        return Judgement::new(Verdict::Blocked, "VolumeHeld", message);
     }
     if volume.claim.is_none() {
-        return Judgement::new(Standing::Free, "Unclaimed", "no claim is bound to it, so no pod uses it.");
+        return Judgement::new(Verdict::Free, "Unclaimed", "no claim is bound to it, so no pod uses it.");
     }
     if volume.pods.is_none() {
-        return Judgement::new(Standing::Unknown, "NotRead", "which pods use it could not be read.");
+        return Judgement::new(Verdict::Unknown, "NotRead", "which pods use it could not be read.");
     }
     let holders = facts.holders();
     if let ([one, other, ..], true) = (holders.as_slice(), facts.is_exclusive()) {
         let message = format!(
             "{one} and {other} hold it at once, although only one node at a time may. Both may write to it."
         );
-        return Judgement::new(Standing::Blocked, "HeldTwice", message);
+        return Judgement::new(Verdict::Blocked, "HeldTwice", message);
     }
-    if let (Some((pod, holder)), true) = (facts.wanted(), facts.is_exclusive()) {
-        return kept_from(Some(pod), holder, facts, scene);
+    if let (Some((pod, holder)), true) = (facts.waiting_pod(), facts.is_exclusive()) {
+        return judge_held_elsewhere(Some(pod), holder, facts, ctx);
     }
-    if let Some(verdict) = one_pod_only(facts) {
+    if let Some(verdict) = judge_single_pod(facts) {
         return verdict;
     }
     if let Some(failed) = facts.held.iter().find(|one| one.hold.is_some() || !one.error.is_empty()) {
-        return item(failed).verdict;
+        return to_item(failed).judgement;
     }
     if !facts.is_exclusive() {
         let message = format!("several nodes may hold it, and {} do.", holders.len());
-        return Judgement::new(Standing::Free, "Shared", message);
+        return Judgement::new(Verdict::Free, "Shared", message);
     }
     match (holders.first(), facts.users.first()) {
-        (Some(holder), _) => kept_from(None, holder, facts, scene),
-        (None, Some(pod)) if pod.deletion.is_some() => of_user(pod, None, scene),
+        (Some(holder), _) => judge_held_elsewhere(None, holder, facts, ctx),
+        (None, Some(pod)) if pod.deletion.is_some() => judge_user(pod, None, ctx),
         (None, Some(pod)) => {
-            Judgement::new(Standing::Free, "Used", format!("pod {} uses it, and no other pod does.", pod.key))
+            Judgement::new(Verdict::Free, "Used", format!("pod {} uses it, and no other pod does.", pod.key))
         }
-        (None, None) => Judgement::new(Standing::Free, "Unused", "no node holds it, and no pod uses it."),
+        (None, None) => Judgement::new(Verdict::Free, "Unused", "no node holds it, and no pod uses it."),
     }
 }
 
-fn not_bound(claim: &Value, scene: &Scene<'_>) -> Judgement {
-    let object =
-        object("persistentvolumeclaim", text(claim, "/metadata/namespace"), text(claim, "/metadata/name"));
-    if text(claim, "/status/phase") == "Lost" {
+fn judge_unbound(claim: &Value, ctx: &ExplainContext<'_>) -> Judgement {
+    let object = object_ref(
+        "persistentvolumeclaim",
+        str_at(claim, "/metadata/namespace"),
+        str_at(claim, "/metadata/name"),
+    );
+    if str_at(claim, "/status/phase") == "Lost" {
         let message = format!(
             "the PersistentVolume {} that it was bound to does not exist any more: its data may be lost.",
-            text(claim, "/spec/volumeName")
+            str_at(claim, "/spec/volumeName")
         );
-        return Judgement::new(Standing::Blocked, "ClaimLost", message);
+        return Judgement::new(Verdict::Blocked, "ClaimLost", message);
     }
-    let said = scene.said_of(&object);
-    let why = said.last().map_or(String::new(), |said| format!(": {}", said.message));
-    Judgement::new(Standing::Waiting, "Unbound", format!("it has no PersistentVolume yet{why}"))
+    let events = ctx.events_of(&object);
+    let why = events.last().map_or(String::new(), |said| format!(": {}", said.message));
+    Judgement::new(Verdict::Waiting, "Unbound", format!("it has no PersistentVolume yet{why}"))
 }
 
 /// A second pod wants what one pod may have.
-fn one_pod_only(facts: &Facts<'_>) -> Option<Judgement> {
+fn judge_single_pod(facts: &Facts<'_>) -> Option<Judgement> {
     let one_pod = facts.modes.iter().any(|mode| mode == "ReadWriteOncePod");
     let begins = facts.users.iter().find(|pod| pod.phase == Phase::Pending && pod.node.is_none())?;
     let other = facts.users.iter().find(|pod| pod.uid() != begins.uid()).filter(|_| one_pod)?;
@@ -310,69 +314,74 @@ fn one_pod_only(facts: &Facts<'_>) -> Option<Judgement> {
         "one pod at a time may use it (ReadWriteOncePod): {} does, and {} waits.",
         other.key, begins.key
     );
-    Some(Judgement::new(Standing::Blocked, "OnePodOnly", message))
+    Some(Judgement::new(Verdict::Blocked, "OnePodOnly", message))
 }
 
 /// A node holds it; `wants` is the pod that begins elsewhere and needs it.
-fn kept_from(wants: Option<&Pod>, holder: &str, facts: &Facts<'_>, scene: &Scene<'_>) -> Judgement {
+fn judge_held_elsewhere(
+    wants: Option<&Pod>,
+    holder: &str,
+    facts: &Facts<'_>,
+    ctx: &ExplainContext<'_>,
+) -> Judgement {
     let waits = wants.map_or(String::new(), |pod| format!(" Pod {} waits for it.", pod.key));
     let attachment = facts.held.iter().find(|one| one.node == holder).copied();
     if let Some(why) = attachment.and_then(|one| one.hold.as_ref()) {
-        return Judgement::new(Standing::Blocked, "Held", format!("{holder} keeps it: {why}.{waits}"));
+        return Judgement::new(Verdict::Blocked, "Held", format!("{holder} keeps it: {why}.{waits}"));
     }
     match facts.users_on(holder) {
-        Some(pod) if pod.deletion.is_some() => of_user(pod, wants, scene),
+        Some(pod) if pod.deletion.is_some() => judge_user(pod, wants, ctx),
         Some(pod) => {
             let (standing, reason) =
-                if wants.is_some() { (Standing::Blocked, "InUse") } else { (Standing::Free, "Used") };
+                if wants.is_some() { (Verdict::Blocked, "InUse") } else { (Verdict::Free, "Used") };
             let end = if wants.is_some() { " That pod is not being deleted." } else { "" };
             Judgement::new(standing, reason, format!("{holder} holds it for pod {}.{end}{waits}", pod.key))
         }
-        None => left_behind(holder, attachment, !waits.is_empty(), facts, scene, &waits),
+        None => judge_leftover(holder, attachment, !waits.is_empty(), facts, ctx, &waits),
     }
 }
 
 /// The pod that has it was asked to end: what keeps the pod keeps the volume.
-fn of_user(pod: &Pod, wants: Option<&Pod>, scene: &Scene<'_>) -> Judgement {
+fn judge_user(pod: &Pod, wants: Option<&Pod>, ctx: &ExplainContext<'_>) -> Judgement {
     let waits = wants.map_or(String::new(), |pod| format!(" Pod {} waits for it.", pod.key));
     let node = pod.node.as_deref().unwrap_or("no node");
-    let verdict = explain_pod(pod, scene).verdict;
-    let message = format!("{node} holds it for {}: {}{waits}", pod_object(pod), verdict.message);
+    let verdict = explain_pod(pod, ctx).judgement;
+    let message = format!("{node} holds it for {}: {}{waits}", pod_ref(pod), verdict.message);
     Judgement { message, ..verdict }
 }
 
 /// No pod uses it on the node that holds it.
-fn left_behind(
+fn judge_leftover(
     holder: &str,
     attachment: Option<&Attachment>,
-    is_wanted: bool,
+    is_needed: bool,
     facts: &Facts<'_>,
-    scene: &Scene<'_>,
+    ctx: &ExplainContext<'_>,
     waits: &str,
 ) -> Judgement {
-    if let Some(failed) = attachment.filter(|one| one.ends && !one.error.is_empty()) {
+    if let Some(failed) = attachment.filter(|one| one.deleting && !one.error.is_empty()) {
         let message = format!("{holder} does not release it: {}.{waits}", failed.error.trim_end_matches('.'));
-        return Judgement::new(Standing::Blocked, "DetachFailed", message);
+        return Judgement::new(Verdict::Blocked, "DetachFailed", message);
     }
     let mounted = facts.mounted.iter().any(|node| node == holder);
-    let silent = is_silent(holder, scene);
-    match (silent, mounted) {
+    let unreachable = is_unreachable(holder, ctx);
+    match (unreachable, mounted) {
         (true, _) => {
-            let standing = if is_wanted { Standing::Blocked } else { Standing::Waiting };
+            let standing = if is_needed { Verdict::Blocked } else { Verdict::Waiting };
             let message = format!(
                 "{holder} holds it without a pod, is unreachable, and may still write to it. It is released when that node reports again or is proved off.{waits}"
             );
             Judgement::new(standing, "NodeUnreachable", message)
         }
         (false, true) => Judgement::new(
-            Standing::Waiting,
+            Verdict::Waiting,
             "Unmounting",
             format!(
                 "no pod uses it on {holder} any more, but the kubelet there reports that it is still mounted.{waits}"
             ),
         ),
         (false, false) => Judgement::new(
-            Standing::Waiting,
+            Verdict::Waiting,
             "Detaching",
             format!("no pod uses it on {holder} any more. The attach-detach controller detaches it.{waits}"),
         ),
@@ -380,18 +389,18 @@ fn left_behind(
 }
 
 /// Whether the kubelet of this node is not heard, so that it may still write.
-fn is_silent(node: &str, scene: &Scene<'_>) -> bool {
-    matches!(scene.view.node(node), Lookup::Known(node) if node.readiness == Readiness::Unknown)
+fn is_unreachable(node: &str, ctx: &ExplainContext<'_>) -> bool {
+    matches!(ctx.view.node(node), Lookup::Known(node) if node.readiness == Readiness::Unknown)
 }
 
-fn notes(answer: &mut Answer, volume: &Volume, facts: &Facts<'_>, scene: &Scene<'_>) {
-    if let Some(node) = volume.lost_by() {
+fn add_notes(answer: &mut Answer, volume: &Volume, facts: &Facts<'_>, ctx: &ExplainContext<'_>) {
+    if let Some(node) = volume.detached_node() {
         answer.notes.push(format!("It was detached from {node}, which had not unmounted it. It is not attached there again while pods that use it are bound to that node."));
     }
     for node in &facts.mounted {
         answer.notes.push(format!("By its last report {node} has it mounted (volumesInUse)."));
     }
-    if facts.is_exclusive() && facts.holders().iter().any(|node| is_silent(node, scene)) {
+    if facts.is_exclusive() && facts.holders().iter().any(|node| is_unreachable(node, ctx)) {
         answer.notes.push("kube-controller-manager detaches it without proof after 6 minutes, unless it runs with --disable-force-detach-on-timeout. pod-safety doctor shows whether it does (ForceDetach).".to_owned());
     }
     if facts.held.is_empty() && !facts.users.is_empty() && facts.is_exclusive() {
@@ -406,20 +415,20 @@ fn notes(answer: &mut Answer, volume: &Volume, facts: &Facts<'_>, scene: &Scene<
     }
 }
 
-fn next(answer: &mut Answer, volume: &Volume, facts: &Facts<'_>) {
+fn add_next_steps(answer: &mut Answer, volume: &Volume, facts: &Facts<'_>) {
     let claim = volume.claim.as_ref();
-    match answer.verdict.reason {
+    match answer.judgement.reason {
         "VolumeHeld" => {
             let from = volume.detach_from();
             for held in facts.held.iter().filter(|held| from == Some(&held.node)) {
                 let what = "Detach the volume from that node, which then cannot write to it";
-                answer.next(what, format!("kubectl delete volumeattachment {}", held.name));
+                answer.add_next_step(what, format!("kubectl delete volumeattachment {}", held.name));
             }
         }
         "Unbound" | "ClaimLost" => {
-            let (namespace, name) =
-                claim.map_or(("", ""), |one| (text(one, "/metadata/namespace"), text(one, "/metadata/name")));
-            answer.next(
+            let (namespace, name) = claim
+                .map_or(("", ""), |one| (str_at(one, "/metadata/namespace"), str_at(one, "/metadata/name")));
+            answer.add_next_step(
                 "See all Events of this claim",
                 format!("kubectl events -n {namespace} --for pvc/{name}"),
             );
@@ -427,7 +436,7 @@ fn next(answer: &mut Answer, volume: &Volume, facts: &Facts<'_>) {
         "DetachFailed" | "AttachFailed" | "Held" => {
             let failed = |one: &&&Attachment| one.hold.is_some() || !one.error.is_empty();
             for held in facts.held.iter().filter(failed) {
-                answer.next(
+                answer.add_next_step(
                     "Show the attachment",
                     format!("kubectl get volumeattachment {} -o yaml", held.name),
                 );
@@ -435,17 +444,17 @@ fn next(answer: &mut Answer, volume: &Volume, facts: &Facts<'_>) {
         }
         _ => {}
     }
-    if matches!(answer.verdict.standing, Standing::Free) {
+    if matches!(answer.judgement.verdict, Verdict::Free) {
         return;
     }
     for pod in facts.users.iter().filter(|pod| pod.node.is_some() && pod.phase != Phase::Pending) {
         let (namespace, name) = (&pod.key.namespace, &pod.key.name);
-        answer.next(
+        answer.add_next_step(
             format!("Find out what blocks pod {name}"),
             format!("pod-safety explain pod -n {namespace} {name}"),
         );
     }
     for node in facts.holders() {
-        answer.next("Show the node that holds it", format!("pod-safety explain node {node}"));
+        answer.add_next_step("Show the node that holds it", format!("pod-safety explain node {node}"));
     }
 }

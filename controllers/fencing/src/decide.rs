@@ -7,21 +7,21 @@ use crate::holds::{Decision, Hold};
 use pod_safety_shared::authority::{Intent, incident_name};
 use pod_safety_shared::cache::{Lookup, View};
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::drive::{Mode, NodeUnreadable, Subject};
-use pod_safety_shared::model::{Fence, Kind, Uid};
+use pod_safety_shared::controller_loop::{Mode, NodeUnreadable, Subject};
+use pod_safety_shared::model::{Kind, NodeFenceObject, Uid};
 
 use super::config::Config;
 use super::detect::detect;
-use super::history::forget;
-use super::incident::{Incident, is_about, is_rehearsal};
+use super::history::prune_history;
+use super::incident::{Incident, is_about, is_dry_run_incident};
 use super::monitor::monitor;
 use super::policy::review;
 use super::progress::progress;
-use super::remediate::{Wanted, remediate};
+use super::remediate::{RemediationDecision, remediate};
 use super::taint;
 
 /// While the API server is silent, everything is looked at this often.
-const LOOK_AGAIN_STALE: Duration = Duration::from_secs(10);
+const RECHECK_STALE: Duration = Duration::from_secs(10);
 
 /// What is decided about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,9 +36,9 @@ pub enum Key {
 
 impl Key {
     /// What must be known to decide about it.
-    pub(super) const fn needs(&self) -> &'static [Kind] {
+    pub(super) const fn required_kinds(&self) -> &'static [Kind] {
         match self {
-            Self::Node(_) => NODE_NEEDS,
+            Self::Node(_) => NODE_KINDS,
             Self::Device(_) => &[Kind::FenceDevices, Kind::Nodes],
             Self::Policy(_) => &[Kind::FencePolicies, Kind::FenceDevices, Kind::Nodes],
         }
@@ -47,7 +47,7 @@ impl Key {
 
 /// All that it hears of. The last are those who ask for nodes to be fenced, and disruption budgets: whether it can hear of
 /// them does not hold up the others.
-pub(super) const FOLLOWED: &[Kind] = &[
+pub(super) const WATCHED_KINDS: &[Kind] = &[
     Kind::Pods,
     Kind::Nodes,
     Kind::NodeLeases,
@@ -60,7 +60,7 @@ pub(super) const FOLLOWED: &[Kind] = &[
 ];
 
 /// What must be known to decide about a node.
-const NODE_NEEDS: &[Kind] = match FOLLOWED {
+const NODE_KINDS: &[Kind] = match WATCHED_KINDS {
     [needs @ .., Kind::Remediations, Kind::Budgets] => needs,
     _ => panic!("Remediations and budgets are followed last"),
 };
@@ -72,26 +72,26 @@ pub fn decide(key: &Key, view: &View<'_>, now: Mono, config: &Config) -> Decisio
     let (policies, _) = view.count(Kind::FencePolicies);
     if let Key::Node(name) = key
         && policies == 0
-        && view.fences_of(name).next().is_none()
-        && view.proofs_of(name).next().is_none()
+        && view.node_fences_of(name).next().is_none()
+        && view.fence_evidence_of(name).next().is_none()
         && view.remediations_of(name).next().is_none()
-        && !taint::is_carried_by(name, view)
+        && !taint::has_taint(name, view)
     {
         return Decision::default();
     }
-    for kind in key.needs() {
-        if let Err(unfresh) = view.fresh(*kind, now) {
-            return Decision::hold(Subject::Everything, unfresh).and_recheck_at(now + LOOK_AGAIN_STALE);
+    for kind in key.required_kinds() {
+        if let Err(unfresh) = view.check_fresh(*kind, now) {
+            return Decision::hold(Subject::Everything, unfresh).and_requeue_at(now + RECHECK_STALE);
         }
     }
     match key {
-        Key::Node(name) => about_node(name, view, now, config),
+        Key::Node(name) => decide_node(name, view, now, config),
         Key::Device(uid) => monitor(uid, view, now),
         Key::Policy(uid) => review(uid, view, now),
     }
 }
 
-fn about_node(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config) -> Decision {
+fn decide_node(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config) -> Decision {
     let node = match view.node(name) {
         Lookup::Known(node) => Some(node),
         Lookup::Absent => None,
@@ -100,17 +100,18 @@ fn about_node(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config) -> D
             return Decision::hold(Subject::Node(Arc::clone(name)), hold);
         }
     };
-    let mut fences: Vec<&Fence> = view.fences_of(name).collect();
+    let mut fences: Vec<&NodeFenceObject> = view.node_fences_of(name).collect();
     // Of two about one life that counts whose name says which: nobody can create it twice.
     fences.sort_by_key(|fence| (*fence.name != *incident_name(&fence.spec.node), Arc::clone(&fence.name)));
     let mut decision = Decision::default();
     let mut live: Vec<Incident<'_>> = Vec::new();
-    let counts = |fence: &&Fence| config.rehearsals || !is_rehearsal(fence);
+    let counts = |fence: &&NodeFenceObject| config.include_dry_runs || !is_dry_run_incident(fence);
     let open = fences.iter().copied().filter(|fence| !fence.status.phase.is_over() && !fence.deleting);
     for fence in open.filter(counts) {
-        let same =
-            |other: &&Incident<'_>| other.fence.spec.node == fence.spec.node && !is_rehearsal(other.fence);
-        match live.iter().find(same).filter(|_| !is_rehearsal(fence)) {
+        let same = |other: &&Incident<'_>| {
+            other.fence.spec.node == fence.spec.node && !is_dry_run_incident(other.fence)
+        };
+        match live.iter().find(same).filter(|_| !is_dry_run_incident(fence)) {
             Some(first) => {
                 let (fence, first) = (Arc::clone(&fence.name), Arc::clone(&first.fence.name));
                 let hold = Hold::DuplicateFence { node: Arc::clone(name), fence, first };
@@ -120,42 +121,46 @@ fn about_node(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config) -> D
         }
     }
     // What was begun about one life may land on the next: off after on, or on after off.
-    let waits = |but: Option<&Incident<'_>>| {
+    let wait_for_other = |but: Option<&Incident<'_>>| {
         let mut others = live.iter().filter(|one| but.is_none_or(|but| but.fence.uid != one.fence.uid));
-        others.find_map(Incident::waits_for_attempt)
+        others.find_map(Incident::wait_for_attempt)
     };
     for incident in &live {
-        add(&mut decision, waits(Some(incident)).unwrap_or_else(|| progress(incident)));
+        merge(&mut decision, wait_for_other(Some(incident)).unwrap_or_else(|| progress(incident)));
     }
     if let Some(node) = node
-        && !live.iter().any(|incident| is_about(incident.fence, node) && !is_rehearsal(incident.fence))
+        && !live.iter().any(|incident| is_about(incident.fence, node) && !is_dry_run_incident(incident.fence))
     {
-        let over = fences.iter().copied().find(|fence| is_about(fence, node) && !is_rehearsal(fence));
-        let found = detect(node, over, view, now, config);
-        add(&mut decision, waits(None).filter(|_| !found.intents.is_empty()).unwrap_or(found));
+        let finished =
+            fences.iter().copied().find(|fence| is_about(fence, node) && !is_dry_run_incident(fence));
+        let detected = detect(node, finished, view, now, config);
+        merge(
+            &mut decision,
+            wait_for_other(None).filter(|_| !detected.intents.is_empty()).unwrap_or(detected),
+        );
     }
     if let Some(node) = node {
-        add(&mut decision, taint::stale(node, view, now));
+        merge(&mut decision, taint::check_stale_taint(node, view, now));
     }
     if let Some(keep) = config.history.filter(|_| config.mode != Mode::Observe) {
-        let forgotten = forget(name, node, &fences, view, now, keep);
-        decision.intents.extend(forgotten.intents);
-        decision.recheck_at = decision.recheck_at.into_iter().chain(forgotten.recheck_at).min();
+        let pruned = prune_history(name, node, &fences, view, now, keep);
+        decision.intents.extend(pruned.intents);
+        decision.requeue_at = decision.requeue_at.into_iter().chain(pruned.requeue_at).min();
     }
     for remediation in view.remediations_of(name) {
-        let Wanted { step, reply } = remediate(remediation, node, view, now, config);
-        add(&mut decision, waits(None).filter(|_| !step.intents.is_empty()).unwrap_or(step));
+        let RemediationDecision { step, reply } = remediate(remediation, node, view, now, config);
+        merge(&mut decision, wait_for_other(None).filter(|_| !step.intents.is_empty()).unwrap_or(step));
         decision.intents.extend(reply);
     }
     decision
 }
 
 /// One step at a time is taken for a node: the first one that is wanted. The others are wanted again.
-fn add(decision: &mut Decision, other: Decision) {
-    let Decision { intents, holds, recheck_at } = other;
+fn merge(decision: &mut Decision, other: Decision) {
+    let Decision { intents, holds, requeue_at: recheck_at } = other;
     if !decision.intents.iter().any(|intent| matches!(intent, Intent::Fence(_))) {
         decision.intents.extend(intents);
     }
     decision.holds.extend(holds);
-    decision.recheck_at = decision.recheck_at.into_iter().chain(recheck_at).min();
+    decision.requeue_at = decision.requeue_at.into_iter().chain(recheck_at).min();
 }

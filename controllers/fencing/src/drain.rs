@@ -10,9 +10,9 @@ use crate::holds::{Decision, Hold};
 use jiff::Timestamp;
 use pod_safety_shared::api::{Gate, Trigger};
 use pod_safety_shared::authority::Step;
-use pod_safety_shared::model::{Pod, PodKey, Policy, Readiness};
+use pod_safety_shared::model::{FencePolicyObject, Pod, PodKey, Readiness};
 
-use super::incident::{Incident, is_dry, take, target};
+use super::incident::{Incident, fence_step, is_dry_run, step_target};
 
 /// The gate by which it is shown.
 pub(super) const GATE: &str = "Drain";
@@ -21,21 +21,21 @@ pub(super) const GATE: &str = "Drain";
 const ROUND: Duration = Duration::from_secs(10);
 
 /// What an eviction can move: a DaemonSet, and a kubelet with its static pods, put theirs back.
-fn moves(pod: &Pod) -> bool {
+fn is_evictable(pod: &Pod) -> bool {
     let of_daemon_set = pod.controller.as_ref().is_some_and(|owner| owner.is_daemon_set());
     !pod.mirror && !of_daemon_set && !pod.phase.is_terminal() && !pod.waits_for_finalizers()
 }
 
 /// When its drain began. What cannot be read began long ago.
-fn began(incident: &Incident<'_>) -> Option<Timestamp> {
+fn started_at(incident: &Incident<'_>) -> Option<Timestamp> {
     incident.status().drain.as_ref().map(|drain| drain.began.parse().unwrap_or(Timestamp::UNIX_EPOCH))
 }
 
 /// The pods of its node that are to go. One that came after the cordon tolerates it: its eviction brings the next one.
-fn to_go<'a>(incident: &Incident<'a>) -> impl Iterator<Item = &'a Pod> + use<'a> {
-    let began = began(incident);
+fn remaining_pods<'a>(incident: &Incident<'a>) -> impl Iterator<Item = &'a Pod> + use<'a> {
+    let began = started_at(incident);
     let was_there = move |pod: &&Pod| began.is_none_or(|began| pod.created <= began.as_second());
-    incident.view.pods_on(&incident.name).filter(|pod| moves(pod)).filter(was_there)
+    incident.view.pods_on(&incident.name).filter(|pod| is_evictable(pod)).filter(was_there)
 }
 
 /// Whether a drain of this incident has begun.
@@ -44,15 +44,16 @@ pub(super) const fn has_begun(incident: &Incident<'_>) -> bool {
 }
 
 /// The gate: it still drains.
-pub(super) fn drains(incident: &Incident<'_>, policy: &Policy) -> Option<Hold> {
+pub(super) fn check_drain(incident: &Incident<'_>, policy: &FencePolicyObject) -> Option<Hold> {
     let whole = Duration::from_secs(policy.spec.unhealthy.drain_seconds.into());
-    let is_soft = incident.fence.spec.trigger.kind == Trigger::Unhealthy && !is_dry(incident.fence, policy);
+    let is_soft =
+        incident.fence.spec.trigger.kind == Trigger::Unhealthy && !is_dry_run(incident.fence, policy);
     // A kubelet that says that it is not ready, or nothing, terminates nothing.
     let node = incident.node().filter(|node| is_soft && node.readiness == Readiness::Ready)?;
     let drain = incident.status().drain.as_ref();
     let age = |began: Timestamp| incident.view.age(began.as_second(), incident.now);
-    let left = whole.saturating_sub(began(incident).map_or(Duration::ZERO, age));
-    let pods = to_go(incident).count();
+    let left = whole.saturating_sub(started_at(incident).map_or(Duration::ZERO, age));
+    let pods = remaining_pods(incident).count();
     if left.is_zero() || (drain.is_some() && pods == 0) {
         return None;
     }
@@ -74,7 +75,7 @@ const fn is_drain(hold: &Hold) -> bool {
 }
 
 /// The next round, if nothing else is in the way and it is time; `record`: the gates as its status shows them.
-pub(super) fn round(
+pub(super) fn plan_round(
     incident: &Incident<'_>,
     closed: &[Hold],
     record: impl FnOnce() -> Vec<Gate>,
@@ -85,9 +86,9 @@ pub(super) fn round(
         return None;
     }
     let pods: Vec<PodKey> =
-        to_go(incident).filter(|pod| pod.deletion.is_none()).map(|pod| pod.key.clone()).collect();
-    let mut status = incident.with(incident.status().phase, hold.to_string());
+        remaining_pods(incident).filter(|pod| pod.deletion.is_none()).map(|pod| pod.key.clone()).collect();
+    let mut status = incident.status_with(incident.status().phase, hold.to_string());
     status.gates = record();
-    let step = Step::Drain(target(incident.fence, status), pods);
-    Some(take(&incident.name, step))
+    let step = Step::Drain(step_target(incident.fence, status), pods);
+    Some(fence_step(&incident.name, step))
 }

@@ -3,17 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pod_safety_shared::api::SwitchTo;
-use pod_safety_shared::cache::Unfresh;
-use pod_safety_shared::drive::{self, FORCE_DELETE_HELD, HoldReason, NodeUnreadable};
+use pod_safety_shared::api::DesiredPower;
+use pod_safety_shared::cache::FreshnessError;
+use pod_safety_shared::controller_loop::{self, FORCE_DELETE_HELD, HoldReason, NodeUnreadable};
 use pod_safety_shared::events::EventType;
-use pod_safety_shared::model::{Kind, are, zone_words};
+use pod_safety_shared::model::{Kind, describe_zone, is_or_are};
 use strum::{IntoStaticStr, VariantNames};
 
-use super::way_out::WayOut;
+use super::remedy::Remedy;
 
 /// What this controller decides about a key.
-pub type Decision = drive::Decision<Hold>;
+pub type Decision = controller_loop::Decision<Hold>;
 
 /// A reason to do nothing now. The names of the variants are the words of metrics and of programs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, IntoStaticStr, VariantNames)]
@@ -21,7 +21,7 @@ pub enum Hold {
     /// A kind cannot be believed now.
     #[error(transparent)]
     #[strum(transparent)]
-    Unfresh(#[from] Unfresh),
+    Unfresh(#[from] FreshnessError),
     /// The node is there, or may be, but cannot be read.
     #[error(transparent)]
     #[strum(transparent)]
@@ -127,7 +127,7 @@ pub enum Hold {
     /// So much is lost that it is rather us.
     #[error(
         "{lost} of {of} nodes {} lost, more than {percent} % (brakes.maxUnhealthyPercent). It is more likely that this process, the API server or its network is cut off. Find that out first, and bring nodes back. No node is fenced until then",
-        are(*lost)
+        is_or_are(*lost)
     )]
     #[strum(serialize = "LargeOutage")]
     TooManyLost {
@@ -141,8 +141,8 @@ pub enum Hold {
     /// So much of its zone is lost that it is rather the zone.
     #[error(
         "{not_ready} of {of} nodes of {} {} not ready, more than {percent} % (brakes.maxUnhealthyZonePercent). The zone itself probably has a problem. Bring nodes back. For a machine that a person saw powered off: pod-safety confirm-down NODE --reason TEXT",
-        zone_words(zone),
-        are(*not_ready)
+        describe_zone(zone),
+        is_or_are(*not_ready)
     )]
     ZoneInTrouble {
         /// The zone, by KCM's key.
@@ -167,7 +167,7 @@ pub enum Hold {
     /// Without it too few nodes of the control plane would be left.
     #[error(
         "node {node} belongs to the control plane. Without it only {ready} of {of} such nodes {} Ready, and etcd needs more than half. Bring another one back first",
-        are(*ready)
+        is_or_are(*ready)
     )]
     #[strum(serialize = "ControlPlane")]
     ControlPlaneQuorum {
@@ -181,7 +181,7 @@ pub enum Hold {
     /// Without its member etcd would lose its quorum.
     #[error(
         "node {node} runs an etcd member. Without it only {ready} of {of} members {} Ready, and etcd needs more than half. Bring another one back first",
-        are(*ready)
+        is_or_are(*ready)
     )]
     EtcdQuorum {
         /// Its name.
@@ -312,7 +312,7 @@ pub enum Hold {
         /// Its name.
         node: Arc<str>,
         /// `off` or `on`.
-        act: SwitchTo,
+        act: DesiredPower,
         /// How long is left.
         left: Duration,
     },
@@ -330,7 +330,7 @@ pub enum Hold {
         /// Its name.
         node: Arc<str>,
         /// `off` or `on`.
-        act: SwitchTo,
+        act: DesiredPower,
         /// What was seen.
         why: String,
         /// How long is left.
@@ -339,7 +339,7 @@ pub enum Hold {
     /// All ways were tried, or what was proved is not true.
     #[error(
         "node {node} needs a person: {why}. {}",
-        way_out.words(node)
+        way_out.describe(node)
     )]
     AwaitingOperator {
         /// Its name.
@@ -347,7 +347,7 @@ pub enum Hold {
         /// What happened.
         why: String,
         /// What helps.
-        way_out: WayOut,
+        way_out: Remedy,
     },
     /// What the NodeFence rests on is not there.
     #[error(

@@ -1,27 +1,27 @@
 //! Which level of a policy is tried next. Pure.
 
 use pod_safety_shared::api::{
-    Attempt, DeviceDriver, DeviceRef, KindOfEvidence, Level, NodeFenceStatus, SwitchTo, Timeouts,
+    Attempt, DesiredPower, DeviceDriver, DeviceRef, FenceEvidenceKind, Level, NodeFenceStatus, Timeouts,
 };
-use pod_safety_shared::authority::asks_a_provider;
+use pod_safety_shared::authority::is_provider_agent;
 use pod_safety_shared::cache::View;
-use pod_safety_shared::model::{Node, Policy};
+use pod_safety_shared::model::{FencePolicyObject, Node};
 
 use super::incident::Incident;
 
 /// So much of what a device said is repeated in the words for people.
-const SAID_MOST: usize = 256;
+const MAX_PROBLEM_CHARS: usize = 256;
 
 /// For how long the devices of a level may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Within {
+pub(super) struct SwitchSeconds {
     pub(super) off: u32,
     pub(super) on: u32,
 }
 
 /// What comes next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum NextLevel {
     /// This level, in this round.
     Try { level: usize, rounds: u32 },
     /// All was tried as often as the policy says; the last problem of each level.
@@ -31,29 +31,33 @@ pub(super) enum Next {
 /// Whether all of these devices can be used for a node, and for how long they may take; `Err`: what is in the way.
 /// `node`: none if its Node is gone, so that nobody knows its labels. That a device did not answer at its last look is no
 /// reason not to try it: it may have been another node's, or five minutes ago.
-pub(super) fn usable(devices: &[DeviceRef], node: Option<&Node>, view: &View<'_>) -> Result<Within, String> {
+pub(super) fn check_usable(
+    devices: &[DeviceRef],
+    node: Option<&Node>,
+    view: &View<'_>,
+) -> Result<SwitchSeconds, String> {
     let labels = node.map(Node::labels);
-    let mut within = Within { off: 0, on: 0 };
+    let mut within = SwitchSeconds { off: 0, on: 0 };
     for named in devices {
-        if !view.fences_from(&named.namespace) {
+        if !view.is_fencing_namespace(&named.namespace) {
             return Err(format!("device {named} is in a namespace that is not in --fencing-namespaces"));
         }
-        let found = view.device(&named.namespace, &named.name).filter(|device| !device.deleting);
-        let device = found.ok_or_else(|| format!("device {named} does not exist"))?;
-        if device.status.says("Trusted") == Some("False") {
+        let existing = view.device(&named.namespace, &named.name).filter(|device| !device.deleting);
+        let device = existing.ok_or_else(|| format!("device {named} does not exist"))?;
+        if device.status.condition_status("Trusted") == Some("False") {
             return Err(format!("device {named} is not trusted: evidence from it was contradicted"));
         }
-        if labels.is_some_and(|labels| !device.spec.node_selector.chooses(labels)) {
+        if labels.is_some_and(|labels| !device.spec.node_selector.matches(labels)) {
             return Err(format!("device {named} is not for this node (nodeSelector)"));
         }
-        let key = node.and_then(|node| device.spec.chosen_by_kubelet(&node.name));
-        if let Some(key) = key.filter(|_| !device.spec.must_say_which_machine()) {
+        let key = node.and_then(|node| device.spec.kubelet_settable_label(&node.name));
+        if let Some(key) = key.filter(|_| !device.spec.requires_machine_identity()) {
             return Err(format!(
                 "device {named} has the same parameters for every node, and its nodeSelector has {key}, which a kubelet may set"
             ));
         }
         let Timeouts { power_off, power_on, status: _ } = device.spec.timeouts;
-        within = Within { off: within.off.max(power_off.0), on: within.on.max(power_on.0) };
+        within = SwitchSeconds { off: within.off.max(power_off.0), on: within.on.max(power_on.0) };
     }
     if devices.is_empty() { Err("it names no device".to_owned()) } else { Ok(within) }
 }
@@ -63,8 +67,12 @@ fn driver(named: &DeviceRef, view: &View<'_>) -> Option<DeviceDriver> {
 }
 
 /// Whether a level can prove what its policy asks for, and for how long it may take.
-pub(super) fn fits(level: &Level, policy: &Policy, incident: &Incident<'_>) -> Result<Within, String> {
-    let within = usable(&level.devices, incident.node(), &incident.view)?;
+pub(super) fn check_level(
+    level: &Level,
+    policy: &FencePolicyObject,
+    incident: &Incident<'_>,
+) -> Result<SwitchSeconds, String> {
+    let within = check_usable(&level.devices, incident.node(), &incident.view)?;
     let storage = |named: &DeviceRef| driver(named, &incident.view) == Some(DeviceDriver::NetworkFence);
     if level.devices.iter().all(storage) {
         if !incident.config.guards_volumes {
@@ -73,13 +81,13 @@ pub(super) fn fits(level: &Level, policy: &Policy, incident: &Incident<'_>) -> R
                     .to_owned(),
             );
         }
-        if let Some(proof) = storage_fenced(level, incident) {
+        if let Some(proof) = storage_evidence(level, incident) {
             return Err(format!("its storage is fenced ({proof}), but its processes may still run"));
         }
     }
     let external = |named: &&DeviceRef| driver(named, &incident.view) == Some(DeviceDriver::External);
     match level.devices.iter().find(external) {
-        Some(named) if policy.spec.minimum_evidence > KindOfEvidence::Remediated.grade() => Err(format!(
+        Some(named) if policy.spec.minimum_evidence > FenceEvidenceKind::Remediated.grade() => Err(format!(
             "device {named} relies on another remediator, and the policy's minimumEvidence is Verified"
         )),
         Some(_) | None => Ok(within),
@@ -87,16 +95,17 @@ pub(super) fn fits(level: &Level, policy: &Policy, incident: &Incident<'_>) -> R
 }
 
 /// The evidence that the storage of this level is fenced, if it is, and nothing else.
-fn storage_fenced<'a>(level: &Level, incident: &Incident<'a>) -> Option<&'a str> {
-    let of_it = |attempt: &&Attempt| attempt.devices == level.devices && incident.is_relied_on(attempt);
-    incident.status().attempts.iter().rev().find(of_it)?.evidence.as_deref()
+fn storage_evidence<'a>(level: &Level, incident: &Incident<'a>) -> Option<&'a str> {
+    let is_this_level =
+        |attempt: &&Attempt| attempt.devices == level.devices && incident.is_storage_fenced_by(attempt);
+    incident.status().attempts.iter().rev().find(is_this_level)?.evidence.as_deref()
 }
 
 /// What people are told when storage is fenced and there is no level left that could end what runs there; `None`: there
 /// is one, or no storage is fenced.
-pub(super) fn storage_alone(policy: &Policy, incident: &Incident<'_>) -> Option<String> {
-    policy.spec.levels.iter().find_map(|level| storage_fenced(level, incident))?;
-    let why = none_usable(policy, incident)?;
+pub(super) fn only_storage_fenced(policy: &FencePolicyObject, incident: &Incident<'_>) -> Option<String> {
+    policy.spec.levels.iter().find_map(|level| storage_evidence(level, incident))?;
+    let why = why_none_usable(policy, incident)?;
     let node = &incident.name;
     Some(format!(
         "{why}. Its volumes are free. Its pods wait until it reports again, or until a person saw the machine powered off: pod-safety confirm-down {node} --reason TEXT"
@@ -104,7 +113,7 @@ pub(super) fn storage_alone(policy: &Policy, incident: &Incident<'_>) -> Option<
 }
 
 /// Those of an attempt by which a machine can be switched on: a Machine that was deleted is no more.
-pub(super) fn that_switch_on(devices: &[DeviceRef], view: &View<'_>) -> Vec<DeviceRef> {
+pub(super) fn devices_that_switch_on(devices: &[DeviceRef], view: &View<'_>) -> Vec<DeviceRef> {
     let can = |named: &&DeviceRef| match driver(named, view) {
         Some(
             DeviceDriver::Machine
@@ -126,44 +135,48 @@ pub(super) fn that_switch_on(devices: &[DeviceRef], view: &View<'_>) -> Vec<Devi
 }
 
 /// The first level from this one on that can be used.
-pub(super) fn first(policy: &Policy, from: usize, incident: &Incident<'_>) -> Option<usize> {
-    let can = |level: &Level| fits(level, policy, incident).is_ok();
+pub(super) fn first_usable(
+    policy: &FencePolicyObject,
+    from: usize,
+    incident: &Incident<'_>,
+) -> Option<usize> {
+    let can = |level: &Level| check_level(level, policy, incident).is_ok();
     (from..).zip(policy.spec.levels.iter().skip(from)).find(|(_, level)| can(level)).map(|(index, _)| index)
 }
 
 /// What each level lacks; `None`: one of them can be used.
-pub(super) fn none_usable(policy: &Policy, incident: &Incident<'_>) -> Option<String> {
+pub(super) fn why_none_usable(policy: &FencePolicyObject, incident: &Incident<'_>) -> Option<String> {
     let mut lacks = Vec::new();
     for level in &policy.spec.levels {
-        let why = fits(level, policy, incident).err()?;
+        let why = check_level(level, policy, incident).err()?;
         lacks.push(format!("level {}: {why}", level.name));
     }
     Some(lacks.join("; "))
 }
 
 /// Whether a person is asked at this level: then nobody else is.
-pub(super) fn asks_a_person(level: &Level, view: &View<'_>) -> bool {
+pub(super) fn is_manual(level: &Level, view: &View<'_>) -> bool {
     level.devices.iter().any(|named| driver(named, view) == Some(DeviceDriver::Manual))
 }
 
 /// The first level by which a machine can be switched on.
-pub(super) fn first_that_switches(policy: &Policy, incident: &Incident<'_>) -> Option<usize> {
+pub(super) fn first_with_power_on(policy: &FencePolicyObject, incident: &Incident<'_>) -> Option<usize> {
     let can = |level: &&Level| {
-        usable(&level.devices, incident.node(), &incident.view).is_ok()
-            && !asks_a_person(level, &incident.view)
-            && !that_switch_on(&level.devices, &incident.view).is_empty()
+        check_usable(&level.devices, incident.node(), &incident.view).is_ok()
+            && !is_manual(level, &incident.view)
+            && !devices_that_switch_on(&level.devices, &incident.view).is_empty()
     };
     policy.spec.levels.iter().position(|level| can(&level))
 }
 
 /// How a level is named to people.
-pub(super) fn words(level: &Level) -> String {
+pub(super) fn describe(level: &Level) -> String {
     let devices: Vec<_> = level.devices.iter().map(ToString::to_string).collect();
     format!("by the level {} with {}", level.name, devices.join(" and "))
 }
 
 /// What a person is asked for.
-pub(super) fn words_for_a_person(level: &Level, node: &str) -> String {
+pub(super) fn describe_manual(level: &Level, node: &str) -> String {
     let name = &level.name;
     format!(
         "the level {name} asks a person to switch {node} off. Only when you saw that the machine is powered off: pod-safety confirm-down {node} --reason TEXT"
@@ -171,61 +184,63 @@ pub(super) fn words_for_a_person(level: &Level, node: &str) -> String {
 }
 
 /// Whether a provider is asked by one of them, which may show what was so minutes ago.
-pub(super) fn ask_a_provider(devices: &[DeviceRef], view: &View<'_>) -> bool {
+pub(super) fn use_provider(devices: &[DeviceRef], view: &View<'_>) -> bool {
     let agent = |named: &DeviceRef| view.device(&named.namespace, &named.name)?.spec.agent.as_deref();
-    devices.iter().filter_map(agent).any(asks_a_provider)
+    devices.iter().filter_map(agent).any(is_provider_agent)
 }
 
 /// Which level follows on what was tried. `None`: none can be used.
-pub(super) fn next(policy: &Policy, incident: &Incident<'_>) -> Option<Next> {
+pub(super) fn next_level(policy: &FencePolicyObject, incident: &Incident<'_>) -> Option<NextLevel> {
     let status = incident.status();
     let current = usize::try_from(status.level).unwrap_or(usize::MAX);
-    let again = policy
+    let current_level = policy
         .spec
         .levels
         .get(current)
-        .filter(|level| !is_exhausted(level, status) && fits(level, policy, incident).is_ok());
-    if again.is_some() {
-        return Some(Next::Try { level: current, rounds: status.rounds });
+        .filter(|level| !is_exhausted(level, status) && check_level(level, policy, incident).is_ok());
+    if current_level.is_some() {
+        return Some(NextLevel::Try { level: current, rounds: status.rounds });
     }
-    if let Some(level) = first(policy, current.saturating_add(1), incident) {
-        return Some(Next::Try { level, rounds: status.rounds });
+    if let Some(level) = first_usable(policy, current.saturating_add(1), incident) {
+        return Some(NextLevel::Try { level, rounds: status.rounds });
     }
     let rounds = status.rounds.saturating_add(1);
     if rounds >= policy.spec.rounds {
-        return Some(Next::GiveUp(problems(policy, status)));
+        return Some(NextLevel::GiveUp(describe_failures(policy, status)));
     }
-    first(policy, 0, incident).map(|level| Next::Try { level, rounds })
+    first_usable(policy, 0, incident).map(|level| NextLevel::Try { level, rounds })
 }
 
 /// Whether the level that is tried was tried as often as it says. Its attempts of an earlier round may stand right
 /// before those of this one, so they are counted in whole rounds; of more than are kept, each counts as the last.
 fn is_exhausted(level: &Level, status: &NodeFenceStatus) -> bool {
-    let of_it = |attempt: &&Attempt| attempt.act == SwitchTo::Off && attempt.level == status.level;
-    let tried = status.attempts.iter().rev().take_while(of_it).count();
-    let often = usize::try_from(level.attempts.max(1)).unwrap_or(usize::MAX);
-    tried >= Attempt::KEPT || (tried > 0 && tried.is_multiple_of(often))
+    let is_off_attempt =
+        |attempt: &&Attempt| attempt.act == DesiredPower::Off && attempt.level == status.level;
+    let tried = status.attempts.iter().rev().take_while(is_off_attempt).count();
+    let limit = usize::try_from(level.attempts.max(1)).unwrap_or(usize::MAX);
+    tried >= Attempt::MAX_ATTEMPTS || (tried > 0 && tried.is_multiple_of(limit))
 }
 
 /// The last problem of each level.
-fn problems(policy: &Policy, status: &NodeFenceStatus) -> String {
-    let of = |(index, level): (u32, &Level)| {
-        let last = status.attempts.iter().rev().find(|one| one.act == SwitchTo::Off && one.level == index);
-        format!("level {}: {}", level.name, last.map_or_else(|| "not tried".to_owned(), problem))
+fn describe_failures(policy: &FencePolicyObject, status: &NodeFenceStatus) -> String {
+    let describe_level = |(index, level): (u32, &Level)| {
+        let last =
+            status.attempts.iter().rev().find(|one| one.act == DesiredPower::Off && one.level == index);
+        format!("level {}: {}", level.name, last.map_or_else(|| "not tried".to_owned(), describe_failure))
     };
-    (0..).zip(&policy.spec.levels).map(of).collect::<Vec<_>>().join("; ")
+    (0..).zip(&policy.spec.levels).map(describe_level).collect::<Vec<_>>().join("; ")
 }
 
 /// What went wrong with an attempt, in few words.
-pub(super) fn problem(attempt: &Attempt) -> String {
+pub(super) fn describe_failure(attempt: &Attempt) -> String {
     let seen = attempt.verified.as_ref().map(|verified| (&*verified.message, verified.power));
-    let words = match seen {
-        Some(_) if attempt.fenced_storage() => {
+    let message = match seen {
+        Some(_) if attempt.has_fenced_storage() => {
             "its storage is fenced, but its processes may still run".to_owned()
         }
         Some(("", power)) => format!("power is {power}"),
         Some((message, _)) => message.to_owned(),
         None => attempt.outcome.clone().unwrap_or_else(|| "there was no answer".to_owned()),
     };
-    words.chars().take(SAID_MOST).collect()
+    message.chars().take(MAX_PROBLEM_CHARS).collect()
 }

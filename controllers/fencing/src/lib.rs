@@ -64,9 +64,9 @@
 
 mod collateral;
 mod config;
+mod contradiction;
 mod decide;
 mod detect;
-mod doubt;
 mod drain;
 mod gates;
 mod history;
@@ -81,17 +81,17 @@ mod progress;
 mod quorum;
 mod recover;
 mod remediate;
+mod remedy;
 mod run;
 mod taint;
-mod unwell;
-mod way_out;
+mod unhealthy;
 
-pub use config::{Config, PROVIDER_BEHIND};
+pub use config::{Config, PROVIDER_LAG};
 pub use decide::{Key, decide};
 pub use holds::{Decision, Hold};
-pub use outlook::{Outlook, lacks, lacks_for_all, outlook};
+pub use outlook::{Outlook, outlook, why_none_fenceable, why_unfenceable};
+pub use remedy::Remedy;
 pub use run::Fencing;
-pub use way_out::WayOut;
 
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use parking_lot::Mutex;
-use pod_safety_shared::api::{DeviceState, PROBLEMS, Phase, Power};
+use pod_safety_shared::api::{DeviceState, PROBLEM_REASONS, Phase, Power};
 use pod_safety_shared::cache::View;
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::metrics::MetricsError;
@@ -15,13 +15,13 @@ use prometheus::{Histogram, HistogramOpts, IntCounterVec, IntGauge, IntGaugeVec,
 #[derive(Debug)]
 pub(super) struct FencingMetrics {
     incidents: IntGaugeVec,
-    reached: IntCounterVec,
+    phases_reached: IntCounterVec,
     to_evidence: Histogram,
     unanswered: IntGauge,
     devices: IntGaugeVec,
     problems: IntGaugeVec,
     /// The phases that were counted, by node: decisions do not rest on it.
-    seen: Mutex<BTreeMap<String, BTreeMap<Uid, Phase>>>,
+    phases: Mutex<BTreeMap<String, BTreeMap<Uid, Phase>>>,
 }
 
 impl FencingMetrics {
@@ -52,7 +52,7 @@ impl FencingMetrics {
         registry.register(Box::new(unanswered.clone()))?;
         let metrics = Self {
             incidents: gauge("pod_safety_fences", "Incidents of nodes by phase.", &["phase"])?,
-            reached,
+            phases_reached: reached,
             to_evidence,
             unanswered,
             devices: gauge("pod_safety_fence_devices", "Fence devices by state.", &["state"])?,
@@ -61,9 +61,9 @@ impl FencingMetrics {
                 "Nodes for which the last status check of a device found a problem, by problem.",
                 &["problem"],
             )?,
-            seen: Mutex::default(),
+            phases: Mutex::default(),
         };
-        for problem in PROBLEMS {
+        for problem in PROBLEM_REASONS {
             metrics.problems.with_label_values(&[problem]).set(0);
         }
         for state in DeviceState::ALL {
@@ -71,22 +71,23 @@ impl FencingMetrics {
         }
         for phase in Phase::ALL {
             metrics.incidents.with_label_values(&[phase.name()]).set(0);
-            metrics.reached.with_label_values(&[phase.name()]).inc_by(0);
+            metrics.phases_reached.with_label_values(&[phase.name()]).inc_by(0);
         }
         Ok(metrics)
     }
 
     /// Shows how many incidents are in which phase, and what is known of devices; forgets incidents that are gone.
-    pub(super) fn show(&self, view: &View<'_>) {
-        self.count(view);
-        let there: BTreeSet<&str> = view.fences().map(|fence| fence.spec.node.name.as_str()).collect();
-        self.seen.lock().retain(|node, _| there.contains(&**node));
-        self.show_devices(view);
+    pub(super) fn refresh(&self, view: &View<'_>) {
+        self.count_phases(view);
+        let existing: BTreeSet<&str> =
+            view.node_fences().map(|fence| fence.spec.node.name.as_str()).collect();
+        self.phases.lock().retain(|node, _| existing.contains(&**node));
+        self.refresh_devices(view);
     }
 
-    fn count(&self, view: &View<'_>) {
+    fn count_phases(&self, view: &View<'_>) {
         let mut counts: BTreeMap<Phase, i64> = BTreeMap::new();
-        view.fences().for_each(|fence| *counts.entry(fence.status.phase).or_default() += 1);
+        view.node_fences().for_each(|fence| *counts.entry(fence.status.phase).or_default() += 1);
         for phase in Phase::ALL {
             let count = counts.get(phase).copied().unwrap_or_default();
             self.incidents.with_label_values(&[phase.name()]).set(count);
@@ -94,10 +95,10 @@ impl FencingMetrics {
     }
 
     /// The incidents of this node were decided about.
-    pub(super) fn progressed(&self, node: &str, view: &View<'_>, now: Mono) {
+    pub(super) fn record_progress(&self, node: &str, view: &View<'_>, now: Mono) {
         let now_seen: BTreeMap<Uid, Phase> =
-            view.fences_of(node).map(|fence| (fence.uid.clone(), fence.status.phase)).collect();
-        let mut seen = self.seen.lock();
+            view.node_fences_of(node).map(|fence| (fence.uid.clone(), fence.status.phase)).collect();
+        let mut seen = self.phases.lock();
         let before_seen = if now_seen.is_empty() {
             seen.remove(node)
         } else {
@@ -106,8 +107,8 @@ impl FencingMetrics {
         drop(seen);
         let before_seen = before_seen.unwrap_or_default();
         // One that was deleted is news, too.
-        let news = now_seen != before_seen;
-        for fence in view.fences_of(node) {
+        let is_changed = now_seen != before_seen;
+        for fence in view.node_fences_of(node) {
             let phase = fence.status.phase;
             let before = before_seen.get(&fence.uid).copied();
             if before == Some(phase) {
@@ -115,26 +116,26 @@ impl FencingMetrics {
             }
             // What was so when this process came says nothing of when it became so.
             if before.is_some() || fence.first_seen == fence.status_seen && phase == Phase::Pending {
-                self.reached.with_label_values(&[phase.name()]).inc();
+                self.phases_reached.with_label_values(&[phase.name()]).inc();
             }
             if before.is_some() && phase == Phase::Fenced {
                 self.to_evidence.observe(now.since(fence.first_seen).as_secs_f64());
             }
         }
-        if news {
-            self.count(view);
+        if is_changed {
+            self.count_phases(view);
         }
     }
 
-    fn show_devices(&self, view: &View<'_>) {
+    fn refresh_devices(&self, view: &View<'_>) {
         let mut counts: Vec<_> = DeviceState::ALL.iter().map(|state| (state, 0_i64)).collect();
         let mut unanswered = 0_i64;
-        let mut problems = PROBLEMS.map(|problem| (problem, 0_i64));
+        let mut problems = PROBLEM_REASONS.map(|problem| (problem, 0_i64));
         for device in view.devices() {
             let state = device.state();
             counts.iter_mut().filter(|(one, _)| **one == state).for_each(|(_, count)| *count += 1);
-            let silent = device.status.targets.iter().filter(|target| target.power == Power::Unknown);
-            unanswered += silent.map(|_| 1).sum::<i64>();
+            let unreachable = device.status.targets.iter().filter(|target| target.power == Power::Unknown);
+            unanswered += unreachable.map(|_| 1).sum::<i64>();
             for target in &device.status.targets {
                 let same = problems.iter_mut().filter(|(problem, _)| *problem == target.problem);
                 same.for_each(|(_, count)| *count += 1);

@@ -6,13 +6,13 @@ use pod_safety_shared::api::{DeviceRef, DeviceState, NodeFenceSpec, NodeFenceSta
 use pod_safety_shared::authority::{Intent, Step, incident_name};
 use pod_safety_shared::cache::View;
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::model::{Fence, Node, Policy, Rv, Uid};
+use pod_safety_shared::model::{FencePolicyObject, Node, NodeFenceObject, Rv, Uid};
 
 use super::config::Config;
-use super::detect::{Health, detect, health};
-use super::gates::{self, For};
+use super::detect::{NodeHealth, detect, node_health};
+use super::gates::{self, Purpose};
 use super::holds::Hold;
-use super::incident::{Incident, is_about, is_dry, is_rehearsal};
+use super::incident::{Incident, is_about, is_dry_run, is_dry_run_incident};
 use super::levels;
 
 /// What comes of a node about which there is no open incident.
@@ -33,35 +33,36 @@ pub enum Outlook {
 #[must_use]
 pub fn outlook(node: &Node, view: &View<'_>, now: Mono, config: &Config) -> Option<Outlook> {
     let policy = view.policy_of(node.labels())?;
-    let at = match health(node, view, now, &policy.spec.unhealthy) {
-        Health::Well => return None,
-        Health::Doubtful(due) => due,
-        Health::Lost(_) | Health::Sick(..) => now,
+    let at = match node_health(node, view, now, &policy.spec.unhealthy) {
+        NodeHealth::Healthy => return None,
+        NodeHealth::Suspected(due) => due,
+        NodeHealth::Lost(_) | NodeHealth::Unhealthy(..) => now,
     };
-    let mut of_this_life = view.fences_of(&node.name).filter(|one| is_about(one, node) && !is_rehearsal(one));
-    let over = match of_this_life.next() {
+    let mut of_incarnation =
+        view.node_fences_of(&node.name).filter(|one| is_about(one, node) && !is_dry_run_incident(one));
+    let over = match of_incarnation.next() {
         Some(fence) if !fence.status.phase.is_over() => return None,
         over => over,
     };
-    let found = detect(node, over, view, at, config);
-    if let Some((_, hold)) = found.holds.into_iter().next() {
+    let detected = detect(node, over, view, at, config);
+    if let Some((_, hold)) = detected.holds.into_iter().next() {
         return Some(Outlook::Held(hold));
     }
-    let fence = opened(found.intents.into_iter().find_map(spec_of)?, now)?;
+    let fence = draft_incident(detected.intents.into_iter().find_map(opened_spec)?, now)?;
     // What else is lost is counted now: until then others report again.
     let incident = Incident::new(&fence, Some(node), view, now, config);
-    if is_dry(&fence, policy) {
+    if is_dry_run(&fence, policy) {
         return None;
     }
-    if let Some(hold) = gates::closed(&incident, policy, For::Begin).into_iter().next() {
+    if let Some(hold) = gates::closed_gates(&incident, policy, Purpose::Begin).into_iter().next() {
         return Some(Outlook::Held(hold));
     }
-    let level = policy.spec.levels.get(levels::first(policy, 0, &incident)?)?;
-    let by_itself = !levels::asks_a_person(level, view);
+    let level = policy.spec.levels.get(levels::first_usable(policy, 0, &incident)?)?;
+    let by_itself = !levels::is_manual(level, view);
     by_itself.then(|| Outlook::SwitchesOff { at, policy: Arc::clone(&policy.name) })
 }
 
-fn spec_of(intent: Intent) -> Option<NodeFenceSpec> {
+fn opened_spec(intent: Intent) -> Option<NodeFenceSpec> {
     let Intent::Fence(fencing) = intent else { return None };
     match fencing.step {
         Step::Open(spec) => Some(*spec),
@@ -71,9 +72,9 @@ fn spec_of(intent: Intent) -> Option<NodeFenceSpec> {
 }
 
 /// The incident as it would be opened.
-fn opened(spec: NodeFenceSpec, now: Mono) -> Option<Fence> {
+fn draft_incident(spec: NodeFenceSpec, now: Mono) -> Option<NodeFenceObject> {
     let name: Arc<str> = incident_name(&spec.node).into();
-    Some(Fence {
+    Some(NodeFenceObject {
         uid: Uid::new(&name)?,
         name,
         namespace: "".into(),
@@ -93,11 +94,12 @@ fn opened(spec: NodeFenceSpec, now: Mono) -> Option<Fence> {
 /// Why no level of a policy can switch this node off, as far as its devices said at their last check; `None`: one can, or it
 /// is not known.
 #[must_use]
-pub fn lacks(policy: &Policy, node: &Node, view: &View<'_>) -> Option<String> {
+pub fn why_unfenceable(policy: &FencePolicyObject, node: &Node, view: &View<'_>) -> Option<String> {
     let mut lacks: Vec<String> = Vec::new();
     for level in &policy.spec.levels {
-        let unusable = levels::usable(&level.devices, Some(node), view).err();
-        let lack = unusable.or_else(|| level.devices.iter().find_map(|named| check(named, node, view)))?;
+        let unusable = levels::check_usable(&level.devices, Some(node), view).err();
+        let lack =
+            unusable.or_else(|| level.devices.iter().find_map(|named| device_problem(named, node, view)))?;
         if !lacks.contains(&lack) {
             lacks.push(lack);
         }
@@ -107,30 +109,31 @@ pub fn lacks(policy: &Policy, node: &Node, view: &View<'_>) -> Option<String> {
 
 /// Why no node of a policy could be fenced if it were lost now; `None`: one of them could, or nothing is to be fenced by it.
 #[must_use]
-pub fn lacks_for_all(policy: &Policy, view: &View<'_>) -> Option<String> {
+pub fn why_none_fenceable(policy: &FencePolicyObject, view: &View<'_>) -> Option<String> {
     if policy.deleting || policy.spec.paused.is_some() || policy.spec.mode == PolicyMode::DryRun {
         return None;
     }
-    let has_it = |node: &&Node| view.policy_of(node.labels()).is_some_and(|chosen| chosen.uid == policy.uid);
+    let is_selected =
+        |node: &&Node| view.policy_of(node.labels()).is_some_and(|chosen| chosen.uid == policy.uid);
     let mut first = None;
-    for node in view.nodes().filter(has_it) {
-        let lack = lacks(policy, node, view)?;
+    for node in view.nodes().filter(is_selected) {
+        let lack = why_unfenceable(policy, node, view)?;
         first.get_or_insert(lack);
     }
     first
 }
 
 /// What a device lacks for a node, in its own words.
-fn check(named: &DeviceRef, node: &Node, view: &View<'_>) -> Option<String> {
+fn device_problem(named: &DeviceRef, node: &Node, view: &View<'_>) -> Option<String> {
     let device = view.device(&named.namespace, &named.name)?;
     if device.state() != DeviceState::NotReady {
         return None;
     }
-    let of_it = device.status.targets.iter().find(|target| target.node == *node.name);
-    let why = match of_it {
+    let checked = device.status.targets.iter().find(|target| target.node == *node.name);
+    let why = match checked {
         Some(target) if !target.message.is_empty() => &target.message,
         Some(target) if target.is_off() || target.power == Power::On => return None,
-        Some(_) | None => device.why_not_ready(),
+        Some(_) | None => device.not_ready_reason(),
     };
     Some(format!("device {named}: {why}"))
 }

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use crate::holds::Hold;
 use pod_safety_shared::api::ControlPlane;
-use pod_safety_shared::model::{Node, Pod, Policy};
+use pod_safety_shared::model::{FencePolicyObject, Node, Pod};
 
-use super::incident::{Incident, is_well};
+use super::incident::{Incident, is_healthy};
 
 /// The label of nodes on which the control plane runs.
 const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
@@ -21,21 +21,21 @@ const ETCD_LABELS: [(&str, &str); 2] = [("component", "etcd"), ("tier", "control
 
 /// How many would be left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Left {
+pub(super) struct Remaining {
     /// How many others are well.
-    pub(super) well: usize,
+    pub(super) healthy: usize,
     /// How many there are with it.
-    pub(super) of: usize,
+    pub(super) total: usize,
 }
 
-impl Left {
+impl Remaining {
     const fn is_quorum(self) -> bool {
-        self.well * 2 > self.of
+        self.healthy * 2 > self.total
     }
 }
 
 fn is_of_control_plane(node: &Node) -> bool {
-    node.life.as_ref().is_some_and(|life| life.labels.contains_key(CONTROL_PLANE))
+    node.details.as_ref().is_some_and(|life| life.labels.contains_key(CONTROL_PLANE))
 }
 
 fn is_member(pod: &Pod) -> bool {
@@ -44,51 +44,63 @@ fn is_member(pod: &Pod) -> bool {
 }
 
 /// Of the nodes of the control plane; `None`: it is none.
-pub(super) fn nodes_left(node: &Node, policy: &Policy, incident: &Incident<'_>) -> Option<Left> {
+pub(super) fn remaining_nodes(
+    node: &Node,
+    policy: &FencePolicyObject,
+    incident: &Incident<'_>,
+) -> Option<Remaining> {
     if !is_of_control_plane(node) {
         return None;
     }
-    let mut left = Left { well: 0, of: 0 };
+    let mut remaining = Remaining { healthy: 0, total: 0 };
     for other in incident.view.nodes().filter(|other| is_of_control_plane(other)) {
-        left.of += 1;
-        let counts = other.uid != node.uid && is_well(other, policy, &incident.view, incident.now);
-        left.well += usize::from(counts);
+        remaining.total += 1;
+        let counts = other.uid != node.uid && is_healthy(other, policy, &incident.view, incident.now);
+        remaining.healthy += usize::from(counts);
     }
-    Some(left)
+    Some(remaining)
 }
 
 /// Of the members of etcd; `None`: none runs there.
-pub(super) fn members_left(node: &Node, policy: &Policy, incident: &Incident<'_>) -> Option<Left> {
+pub(super) fn remaining_members(
+    node: &Node,
+    policy: &FencePolicyObject,
+    incident: &Incident<'_>,
+) -> Option<Remaining> {
     let view = &incident.view;
     view.pods_on(&node.name).find(|pod| is_member(pod))?;
-    let mut left = Left { well: 0, of: 0 };
+    let mut remaining = Remaining { healthy: 0, total: 0 };
     for other in view.nodes() {
         // A pod of a node that is lost may still be called Ready.
-        let well = other.uid != node.uid && is_well(other, policy, view, incident.now);
+        let is_well = other.uid != node.uid && is_healthy(other, policy, view, incident.now);
         for member in view.pods_on(&other.name).filter(|pod| is_member(pod)) {
-            left.of += 1;
-            left.well += usize::from(well && member.ready);
+            remaining.total += 1;
+            remaining.healthy += usize::from(is_well && member.ready);
         }
     }
-    Some(left)
+    Some(remaining)
 }
 
 /// Of a node whose Node is gone nobody knows whether it was of the control plane: whoever deleted it took it out.
-pub(super) fn control_plane(node: &Node, policy: &Policy, incident: &Incident<'_>) -> Option<Hold> {
-    let left = nodes_left(node, policy, incident)?;
+pub(super) fn check_control_plane(
+    node: &Node,
+    policy: &FencePolicyObject,
+    incident: &Incident<'_>,
+) -> Option<Hold> {
+    let remaining = remaining_nodes(node, policy, incident)?;
     let name = || Arc::clone(&node.name);
     match policy.spec.brakes.control_plane {
         ControlPlane::Never => Some(Hold::ControlPlane { node: name(), policy: Arc::clone(&policy.name) }),
-        ControlPlane::KeepQuorum => (!left.is_quorum()).then(|| Hold::ControlPlaneQuorum {
+        ControlPlane::KeepQuorum => (!remaining.is_quorum()).then(|| Hold::ControlPlaneQuorum {
             node: name(),
-            ready: left.well,
-            of: left.of,
+            ready: remaining.healthy,
+            of: remaining.total,
         }),
     }
 }
 
 /// Who runs a member of etcd may go if more than half are left, wherever they run.
-pub(super) fn etcd(node: &Node, policy: &Policy, incident: &Incident<'_>) -> Option<Hold> {
-    let left = members_left(node, policy, incident).filter(|left| !left.is_quorum())?;
-    Some(Hold::EtcdQuorum { node: Arc::clone(&node.name), ready: left.well, of: left.of })
+pub(super) fn check_etcd(node: &Node, policy: &FencePolicyObject, incident: &Incident<'_>) -> Option<Hold> {
+    let remaining = remaining_members(node, policy, incident).filter(|left| !left.is_quorum())?;
+    Some(Hold::EtcdQuorum { node: Arc::clone(&node.name), ready: remaining.healthy, of: remaining.total })
 }

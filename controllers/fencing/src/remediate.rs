@@ -11,19 +11,21 @@ use pod_safety_shared::api::{
     Condition, FenceTrigger, Phase, PodSafetyRemediationStatus, REMEDIATION_FINALIZER, TIMED_OUT_ANNOTATION,
     Trigger,
 };
-use pod_safety_shared::authority::{Intent, Remediate, Reply, incident_name};
+use pod_safety_shared::authority::{Intent, RemediationRequest, RemediationUpdate, incident_name};
 use pod_safety_shared::cache::View;
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::drive::Mode;
-use pod_safety_shared::model::{Fence, Kind, Node, Proof, Readiness, Remediation};
+use pod_safety_shared::controller_loop::Mode;
+use pod_safety_shared::model::{
+    FenceEvidenceObject, Kind, Node, NodeFenceObject, Readiness, RemediationObject,
+};
 
 use super::config::Config;
-use super::detect::{open, reopen};
+use super::detect::{open_incident, reopen_incident};
 use super::incident::Incident;
 
 /// What is wanted for one of them.
 #[derive(Debug, Default)]
-pub(super) struct Wanted {
+pub(super) struct RemediationDecision {
     /// Of its node.
     pub(super) step: Decision,
     /// Of itself.
@@ -34,14 +36,14 @@ pub(super) struct Wanted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Progress {
     /// It is being done.
-    Works,
+    Processing,
     /// It is done.
     Succeeded,
     /// It will not be: whoever asked may try another way at once.
     Failed,
 }
 
-struct Word {
+struct RemediationReport {
     fence: Option<String>,
     progress: Progress,
     reason: &'static str,
@@ -50,164 +52,178 @@ struct Word {
     is_gone: bool,
 }
 
-fn is_timed_out(remediation: &Remediation) -> bool {
+fn is_timed_out(remediation: &RemediationObject) -> bool {
     remediation.annotations.contains_key(TIMED_OUT_ANNOTATION)
 }
 
 /// Those that ask for this incident now.
-fn askers<'a>(incident: &Incident<'a>) -> impl Iterator<Item = &'a Remediation> + use<'a> {
+fn requesters<'a>(incident: &Incident<'a>) -> impl Iterator<Item = &'a RemediationObject> + use<'a> {
     let name: &'a str = &incident.fence.name;
-    let asks = move |one: &&Remediation| !one.deleting && one.status.fence.as_deref() == Some(name);
-    incident.view.remediations_of(&incident.name).filter(asks)
+    let is_requester =
+        move |one: &&RemediationObject| !one.deleting && one.status.fence.as_deref() == Some(name);
+    incident.view.remediations_of(&incident.name).filter(is_requester)
 }
 
 /// The gate: all who asked for it were told that their time is over.
-pub(super) fn timed_out(incident: &Incident<'_>) -> Option<Hold> {
+pub(super) fn check_timed_out(incident: &Incident<'_>) -> Option<Hold> {
     if incident.fence.spec.trigger.kind != Trigger::External {
         return None;
     }
-    let last = askers(incident).last().filter(|_| askers(incident).all(is_timed_out))?;
-    Some(Hold::RemediationTimedOut { node: Arc::clone(&incident.name), remediation: named(last) })
+    let last = requesters(incident).last().filter(|_| requesters(incident).all(is_timed_out))?;
+    Some(Hold::RemediationTimedOut { node: Arc::clone(&incident.name), remediation: display_name(last) })
 }
 
 /// Whether nobody asks any more for what was begun only because somebody did. What cannot be seen was not taken back.
-pub(super) fn is_taken_back(incident: &Incident<'_>) -> bool {
+pub(super) fn is_withdrawn(incident: &Incident<'_>) -> bool {
     incident.fence.spec.trigger.kind == Trigger::External
-        && incident.view.fresh(Kind::Remediations, incident.now).is_ok()
+        && incident.view.check_fresh(Kind::Remediations, incident.now).is_ok()
         && incident.view.count(Kind::Remediations).1 == 0
-        && askers(incident).next().is_none()
+        && requesters(incident).next().is_none()
 }
 
-fn named(remediation: &Remediation) -> String {
+fn display_name(remediation: &RemediationObject) -> String {
     format!("PodSafetyRemediation {}/{}", remediation.namespace, remediation.name)
 }
 
 /// Decides about one of them. `node`: as it is now, if it is there.
 pub(super) fn remediate(
-    remediation: &Remediation,
+    remediation: &RemediationObject,
     node: Option<&Node>,
     view: &View<'_>,
     now: Mono,
     config: &Config,
-) -> Wanted {
-    if config.mode == Mode::Observe || view.fresh(Kind::Remediations, now).is_err() {
-        return Wanted::default();
+) -> RemediationDecision {
+    if config.mode == Mode::Observe || view.check_fresh(Kind::Remediations, now).is_err() {
+        return RemediationDecision::default();
     }
-    let ours = remediation.finalizers.iter().any(|one| one == REMEDIATION_FINALIZER);
-    let reply = |reply| Some(replied(remediation, node, reply));
-    let about = remediation.node().unwrap_or_default();
+    let is_managed = remediation.finalizers.iter().any(|one| one == REMEDIATION_FINALIZER);
+    let reply = |reply| Some(reply_intent(remediation, node, reply));
+    let node_name = remediation.node().unwrap_or_default();
     let named = remediation.status.fence.as_deref();
-    let fence = view.fences_of(about).find(|fence| Some(&*fence.name) == named);
+    let fence = view.node_fences_of(node_name).find(|fence| Some(&*fence.name) == named);
     if remediation.deleting {
-        return match ours && !fence.is_some_and(may_still_begin) {
-            true => Wanted { reply: reply(Reply::LetGo), ..Wanted::default() },
-            false => Wanted::default(),
+        return match is_managed && !fence.is_some_and(may_still_begin) {
+            true => RemediationDecision {
+                reply: reply(RemediationUpdate::RemoveFinalizer),
+                ..RemediationDecision::default()
+            },
+            false => RemediationDecision::default(),
         };
     }
-    if !ours {
-        return Wanted { reply: reply(Reply::Keep), ..Wanted::default() };
+    if !is_managed {
+        return RemediationDecision {
+            reply: reply(RemediationUpdate::AddFinalizer),
+            ..RemediationDecision::default()
+        };
     }
     let (step, word) = match (fence, named) {
-        (Some(fence), _) => followed(remediation, fence, node, view),
-        (None, Some(named)) => begun(remediation, named, node, view),
-        (None, None) => (Decision::default(), first(remediation, node, view)),
+        (Some(fence), _) => follow_incident(remediation, fence, node, view),
+        (None, Some(named)) => begin_requested(remediation, named, node, view),
+        (None, None) => (Decision::default(), first_report(remediation, node, view)),
     };
-    let wanted = word.map(|word| status(&remediation.status, word));
-    let news = wanted.filter(|wanted| *wanted != remediation.status);
-    Wanted { step, reply: news.and_then(|status| reply(Reply::Say(Box::new(status)))) }
+    let desired = word.map(|word| report_status(&remediation.status, word));
+    let changed = desired.filter(|wanted| *wanted != remediation.status);
+    RemediationDecision {
+        step,
+        reply: changed.and_then(|status| reply(RemediationUpdate::WriteStatus(Box::new(status)))),
+    }
 }
 
-fn replied(remediation: &Remediation, node: Option<&Node>, reply: Reply) -> Intent {
-    Intent::Remediate(Box::new(Remediate {
+fn reply_intent(remediation: &RemediationObject, node: Option<&Node>, reply: RemediationUpdate) -> Intent {
+    Intent::Remediate(Box::new(RemediationRequest {
         namespace: Arc::clone(&remediation.namespace),
         name: Arc::clone(&remediation.name),
         uid: remediation.uid.clone(),
         rv: remediation.rv,
         node: node.map(Node::key),
-        reply,
+        update: reply,
     }))
 }
 
 /// Whether something may be begun for it, and will not be once it was called off.
-fn may_still_begin(fence: &Fence) -> bool {
+fn may_still_begin(fence: &NodeFenceObject) -> bool {
     fence.spec.trigger.kind == Trigger::External
         && matches!(fence.status.phase, Phase::Pending | Phase::Fencing)
         && !fence.deleting
 }
 
-fn failed(reason: &'static str, message: String) -> Word {
-    Word { fence: None, progress: Progress::Failed, reason, message, is_gone: false }
+fn failed_report(reason: &'static str, message: String) -> RemediationReport {
+    RemediationReport { fence: None, progress: Progress::Failed, reason, message, is_gone: false }
 }
 
 /// It is new: which incident it is about, before that begins.
-fn first(remediation: &Remediation, node: Option<&Node>, view: &View<'_>) -> Option<Word> {
-    let about = remediation.node().unwrap_or_default();
+fn first_report(
+    remediation: &RemediationObject,
+    node: Option<&Node>,
+    view: &View<'_>,
+) -> Option<RemediationReport> {
+    let node_name = remediation.node().unwrap_or_default();
     let Some(node) = node else {
-        return Some(failed("NodeNotFound", format!("there is no node {about}")));
+        return Some(failed_report("NodeNotFound", format!("there is no node {node_name}")));
     };
-    let Some(life) = node.incarnation() else {
+    let Some(incarnation) = node.incarnation() else {
         let hold = Hold::NoBootId { node: Arc::clone(&node.name) };
-        return Some(failed("NoBootId", hold.to_string()));
+        return Some(failed_report("NoBootId", hold.to_string()));
     };
     if is_timed_out(remediation) {
-        return Some(failed("TimedOut", "it timed out before fencing began".to_owned()));
+        return Some(failed_report("TimedOut", "it timed out before fencing began".to_owned()));
     }
     if view.policy_of(node.labels()).is_none() {
-        return Some(failed("NoPolicy", format!("no FencePolicy selects node {about}")));
+        return Some(failed_report("NoPolicy", format!("no FencePolicy selects node {node_name}")));
     }
-    let name = incident_name(&life);
-    let message = format!("fencing {about}: NodeFence {name}");
-    let (progress, reason) = (Progress::Works, "Fencing");
-    Some(Word { fence: Some(name), progress, reason, message, is_gone: false })
+    let name = incident_name(&incarnation);
+    let message = format!("fencing {node_name}: NodeFence {name}");
+    let (progress, reason) = (Progress::Processing, "Fencing");
+    Some(RemediationReport { fence: Some(name), progress, reason, message, is_gone: false })
 }
 
 /// Its incident is not there: it begins, if the node is still in that life.
-fn begun(
-    remediation: &Remediation,
+fn begin_requested(
+    remediation: &RemediationObject,
     named: &str,
     node: Option<&Node>,
     view: &View<'_>,
-) -> (Decision, Option<Word>) {
-    if remediation.status.says("Processing") == Some("False") {
+) -> (Decision, Option<RemediationReport>) {
+    if remediation.status.condition_status("Processing") == Some("False") {
         return (Decision::default(), None);
     }
-    let over = |progress, reason, message: String| {
+    let finished = |progress, reason, message: String| {
         let fence = Some(named.to_owned());
-        (Decision::default(), Some(Word { fence, progress, reason, message, is_gone: false }))
+        (Decision::default(), Some(RemediationReport { fence, progress, reason, message, is_gone: false }))
     };
-    let life = node.and_then(|node| Some((node, node.incarnation()?)));
-    let Some((node, life)) = life else {
-        return over(Progress::Failed, "NodeNotFound", "the node no longer exists".to_owned());
+    let current = node.and_then(|node| Some((node, node.incarnation()?)));
+    let Some((node, incarnation)) = current else {
+        return finished(Progress::Failed, "NodeNotFound", "the node no longer exists".to_owned());
     };
-    if incident_name(&life) != named {
+    if incident_name(&incarnation) != named {
         let message = "the machine rebooted by itself".to_owned();
-        return over(Progress::Succeeded, "Superseded", message);
+        return finished(Progress::Succeeded, "Superseded", message);
     }
     if is_timed_out(remediation) {
         let message = "it timed out before fencing began".to_owned();
-        return over(Progress::Failed, "TimedOut", message);
+        return finished(Progress::Failed, "TimedOut", message);
     }
     let Some(policy) = view.policy_of(node.labels()) else {
         let message = format!("no FencePolicy selects node {}", node.name);
-        return over(Progress::Failed, "NoPolicy", message);
+        return finished(Progress::Failed, "NoPolicy", message);
     };
-    let by = self::named(remediation);
+    let by = self::display_name(remediation);
     let trigger = FenceTrigger {
         kind: Trigger::External,
         reason: format!("requested by {by}"),
         by: Some(by),
         condition: None,
     };
-    (open(life, policy, trigger), None)
+    (open_incident(incarnation, policy, trigger), None)
 }
 
 /// It is as far as its incident is.
-fn followed(
-    remediation: &Remediation,
-    fence: &Fence,
+fn follow_incident(
+    remediation: &RemediationObject,
+    fence: &NodeFenceObject,
     node: Option<&Node>,
     view: &View<'_>,
-) -> (Decision, Option<Word>) {
+) -> (Decision, Option<RemediationReport>) {
     let phase = fence.status.phase;
     let is_lost = node.is_some_and(|node| {
         node.readiness != Readiness::Ready && node.incarnation().as_ref() == Some(&fence.spec.node)
@@ -216,33 +232,37 @@ fn followed(
     let (progress, reason) = match phase {
         Phase::Pending | Phase::Fencing if is_timed_out(remediation) => (Progress::Failed, "TimedOut"),
         Phase::Cancelled if again && !is_timed_out(remediation) => {
-            let step = reopen(fence, &format!("requested by {}", named(remediation)));
+            let step = reopen_incident(fence, &format!("requested by {}", display_name(remediation)));
             return (step, None);
         }
-        Phase::Pending | Phase::Fencing => (Progress::Works, "Fencing"),
+        Phase::Pending | Phase::Fencing => (Progress::Processing, "Fencing"),
         Phase::Fenced | Phase::Recovering | Phase::Done => (Progress::Succeeded, "Fenced"),
         Phase::Superseded => (Progress::Succeeded, "Superseded"),
         Phase::AwaitingOperator => (Progress::Failed, "AwaitingOperator"),
         Phase::Cancelled => (Progress::Failed, "Cancelled"),
     };
     let message = format!("NodeFence {} is {}: {}", fence.name, phase.name(), fence.status.message);
-    let is_its = |proof: &&Proof| Some(&*proof.name) == fence.status.evidence.as_deref();
-    let proof = view.proofs_of(&fence.spec.node.name).find(is_its);
+    let is_its = |proof: &&FenceEvidenceObject| Some(&*proof.name) == fence.status.evidence.as_deref();
+    let proof = view.fence_evidence_of(&fence.spec.node.name).find(is_its);
     let is_gone = proof.is_some_and(|proof| proof.spec.kind.ends_machine());
-    let word = Word { fence: Some(fence.name.to_string()), progress, reason, message, is_gone };
-    (Decision::default(), Some(word))
+    let report =
+        RemediationReport { fence: Some(fence.name.to_string()), progress, reason, message, is_gone };
+    (Decision::default(), Some(report))
 }
 
-fn status(before: &PodSafetyRemediationStatus, word: Word) -> PodSafetyRemediationStatus {
-    let Word { fence, progress, reason, message, is_gone } = word;
+fn report_status(
+    before: &PodSafetyRemediationStatus,
+    report: RemediationReport,
+) -> PodSafetyRemediationStatus {
+    let RemediationReport { fence, progress, reason, message, is_gone } = report;
     let gone = if is_gone { "True" } else { "False" };
     let (processing, succeeded) = match progress {
-        Progress::Works => ("True", "Unknown"),
+        Progress::Processing => ("True", "Unknown"),
         Progress::Succeeded => ("False", "True"),
         Progress::Failed => ("False", "False"),
     };
     let condition =
-        |kind: &str, word: &str| Condition::after(&before.conditions, kind, word, reason, &message, "");
+        |kind: &str, word: &str| Condition::transition(&before.conditions, kind, word, reason, &message, "");
     PodSafetyRemediationStatus {
         fence: fence.or_else(|| before.fence.clone()),
         conditions: vec![

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use crate::holds::{Decision, Hold};
 use pod_safety_shared::cache::{Change, View};
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::drive::Controller;
+use pod_safety_shared::controller_loop::Controller;
 use pod_safety_shared::metrics::MetricsError;
 use pod_safety_shared::model::{Kind, Pod};
 use prometheus::Registry;
 
-use super::decide::FOLLOWED;
+use super::decide::WATCHED_KINDS;
 use super::metrics::FencingMetrics;
 use super::{Config, Key, decide};
 
@@ -32,10 +32,10 @@ impl Fencing {
 }
 
 /// Whether a change of a pod can change what is thought of its node: that somebody waits for it, or no longer.
-fn matters(before: Option<&Pod>, after: Option<&Pod>) -> bool {
-    let waits =
+fn is_relevant(before: Option<&Pod>, after: Option<&Pod>) -> bool {
+    let blocks_node =
         |pod: Option<&Pod>| pod.is_some_and(|pod| pod.deletion.is_some() && !pod.waits_for_finalizers());
-    waits(before) != waits(after)
+    blocks_node(before) != blocks_node(after)
 }
 
 impl Controller for Fencing {
@@ -43,24 +43,24 @@ impl Controller for Fencing {
     type Hold = Hold;
 
     const NAME: &'static str = "fencing";
-    const KINDS: &'static [Kind] = FOLLOWED;
+    const KINDS: &'static [Kind] = WATCHED_KINDS;
 
-    fn needs(&self, key: &Key) -> &'static [Kind] {
-        key.needs()
+    fn required_kinds(&self, key: &Key) -> &'static [Kind] {
+        key.required_kinds()
     }
 
-    fn touched(&self, change: &Change<'_>, mark: &mut dyn FnMut(Key)) {
+    fn keys_for(&self, change: &Change<'_>, enqueue: &mut dyn FnMut(Key)) {
         match change {
-            Change::Pod { before, after } if matters(*before, *after) => {
+            Change::Pod { before, after } if is_relevant(*before, *after) => {
                 if let Some(node) = after.or(*before).and_then(|pod| pod.node.as_ref()) {
-                    mark(Key::Node(Arc::clone(node)));
+                    enqueue(Key::Node(Arc::clone(node)));
                 }
             }
             Change::Node { name, .. }
-            | Change::Heartbeat { name, awaited: true }
-            | Change::Fencing { node: Some(name) } => mark(Key::Node(Arc::clone(name))),
+            | Change::Heartbeat { name, relevant: true }
+            | Change::Fencing { node: Some(name) } => enqueue(Key::Node(Arc::clone(name))),
             // Of a node that is well a heartbeat is no news.
-            Change::Heartbeat { awaited: false, .. }
+            Change::Heartbeat { relevant: false, .. }
             | Change::Pod { .. }
             | Change::Budget { .. }
             | Change::Fencing { node: None }
@@ -71,24 +71,24 @@ impl Controller for Fencing {
     }
 
     /// A policy or a device is about many nodes, and changes seldom.
-    fn touches_all(&self, change: &Change<'_>) -> bool {
+    fn affects_all(&self, change: &Change<'_>) -> bool {
         matches!(change, Change::Fencing { node: None })
     }
 
-    fn all(&self, view: &View<'_>, mark: &mut dyn FnMut(Key)) {
-        self.metrics.show(view);
-        view.nodes().for_each(|node| mark(Key::Node(Arc::clone(&node.name))));
-        view.fences().for_each(|fence| mark(Key::Node(fence.spec.node.name.as_str().into())));
-        view.proofs().for_each(|proof| mark(Key::Node(proof.spec.node.name.as_str().into())));
-        view.remediations().filter_map(|one| one.node()).for_each(|node| mark(Key::Node(node.into())));
-        view.devices().for_each(|device| mark(Key::Device(device.uid.clone())));
-        view.policies().for_each(|policy| mark(Key::Policy(policy.uid.clone())));
+    fn list_keys(&self, view: &View<'_>, enqueue: &mut dyn FnMut(Key)) {
+        self.metrics.refresh(view);
+        view.nodes().for_each(|node| enqueue(Key::Node(Arc::clone(&node.name))));
+        view.node_fences().for_each(|fence| enqueue(Key::Node(fence.spec.node.name.as_str().into())));
+        view.fence_evidence().for_each(|proof| enqueue(Key::Node(proof.spec.node.name.as_str().into())));
+        view.remediations().filter_map(|one| one.node()).for_each(|node| enqueue(Key::Node(node.into())));
+        view.devices().for_each(|device| enqueue(Key::Device(device.uid.clone())));
+        view.policies().for_each(|policy| enqueue(Key::Policy(policy.uid.clone())));
     }
 
     fn decide(&self, key: &Key, view: &View<'_>, now: Mono) -> Decision {
         let decision = decide(key, view, now, &self.config);
         match key {
-            Key::Node(name) => self.metrics.progressed(name, view, now),
+            Key::Node(name) => self.metrics.record_progress(name, view, now),
             // A change of a device is followed by `all`, which shows them.
             Key::Device(_) | Key::Policy(_) => {}
         }

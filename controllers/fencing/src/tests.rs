@@ -1,57 +1,57 @@
 //! Tables for `decide`: each row is a sentence.
 
-mod answers;
+mod concurrency;
 mod detect;
 mod drivers;
 mod edges;
 mod edges_of_gates;
+mod fixture;
+mod gate_records;
 mod gates;
 mod history;
 mod limits;
 mod outlook;
-mod places;
 mod policy;
 mod progress;
 mod properties;
 mod recover;
 mod remediate;
-mod shown;
-mod stage;
+mod remediation_replies;
 mod storm;
 mod supplies;
 mod taint;
-mod unwell;
+mod unhealthy;
 mod wiring;
 
 use crate::holds::Decision;
+use fixture::{Fixture, level};
 use pod_safety_shared::api::{
-    Attempt, DeviceDriver, FencePolicySpec, FenceTrigger, Grade, KindOfEvidence, Level, NodeFenceStatus,
-    Phase, PodSafetyRemediationStatus, PolicyMode, Power, Recovery, Sample, SwitchTo, Trigger, Verified,
-    When,
+    Attempt, DesiredPower, DeviceDriver, FenceEvidenceKind, FencePolicySpec, FenceTrigger, Grade, Level,
+    NodeFenceStatus, Phase, PodSafetyRemediationStatus, PolicyMode, Power, Recovery, Sample, Trigger,
+    Verified, When,
 };
-use pod_safety_shared::authority::{Intent, Reply, Step, Update};
-use pod_safety_shared::drive::{HoldReason as _, Mode};
+use pod_safety_shared::authority::{Intent, RemediationUpdate, Step, Update};
+use pod_safety_shared::controller_loop::{HoldReason as _, Mode};
 use pod_safety_shared::model::Kind;
 use serde_json::{Value, json};
-use stage::{Stage, level};
 
 use super::*;
 
 fn config() -> Config {
     Config {
         mode: Mode::Guard,
-        our_node: None,
+        own_node: None,
         guards_volumes: false,
-        rehearsals: true,
+        include_dry_runs: true,
         history: None,
-        provider_behind: PROVIDER_BEHIND,
+        provider_lag: PROVIDER_LAG,
     }
 }
 
 fn step(decision: &Decision) -> Option<&Step> {
     let mut steps = decision.intents.iter().filter_map(|intent| match intent {
         Intent::Fence(fencing) => Some(&fencing.step),
-        Intent::Remediate(_) | Intent::Update(Update::Forget(_)) => None,
+        Intent::Remediate(_) | Intent::Update(Update::DeleteFinished(_)) => None,
         other => panic!("{other:?}"),
     });
     let first = steps.next();
@@ -60,9 +60,9 @@ fn step(decision: &Decision) -> Option<&Step> {
 }
 
 /// What those are answered who ask for a node to be fenced.
-fn replies(decision: &Decision) -> Vec<&Reply> {
+fn replies(decision: &Decision) -> Vec<&RemediationUpdate> {
     let wishes = decision.intents.iter().filter_map(|intent| match intent {
-        Intent::Remediate(wish) => Some(&wish.reply),
+        Intent::Remediate(wish) => Some(&wish.update),
         _ => None,
     });
     wishes.collect()
@@ -73,26 +73,26 @@ fn status(step: &Step) -> Option<&NodeFenceStatus> {
 }
 
 /// What a decision wants, in words: the step, and what is held.
-fn words(decision: &Decision) -> Vec<String> {
-    let mut words: Vec<String> = step(decision).map(step_words).into_iter().collect();
+fn describe(decision: &Decision) -> Vec<String> {
+    let mut words: Vec<String> = step(decision).map(describe_step).into_iter().collect();
     words.extend(replies(decision).into_iter().map(|reply| match reply {
-        Reply::Keep => "keep".to_owned(),
-        Reply::LetGo => "let go".to_owned(),
-        Reply::Say(status) => format!("say {}", said(status)),
+        RemediationUpdate::AddFinalizer => "keep".to_owned(),
+        RemediationUpdate::RemoveFinalizer => "let go".to_owned(),
+        RemediationUpdate::WriteStatus(status) => format!("say {}", condition_summary(status)),
     }));
-    let forgets = |intent: &&Intent| matches!(intent, Intent::Update(Update::Forget(_)));
+    let forgets = |intent: &&Intent| matches!(intent, Intent::Update(Update::DeleteFinished(_)));
     words.extend(decision.intents.iter().filter(forgets).map(|_| "forget".to_owned()));
     words.extend(decision.holds.iter().map(|(_, hold)| format!("?{}", hold.reason())));
     words
 }
 
 /// Processing and Succeeded, and why.
-fn said(status: &PodSafetyRemediationStatus) -> String {
-    let word = |kind| status.says(kind).unwrap_or("-");
+fn condition_summary(status: &PodSafetyRemediationStatus) -> String {
+    let word = |kind| status.condition_status(kind).unwrap_or("-");
     format!("{}/{} {}", word("Processing"), word("Succeeded"), status.conditions[0].reason)
 }
 
-fn step_words(step: &Step) -> String {
+fn describe_step(step: &Step) -> String {
     match step {
         Step::Open(spec) => format!("open by {}{}", spec.policy, if spec.dry_run { ", dry" } else { "" }),
         Step::Write(target) => format!("write {}", target.status.phase.name()),

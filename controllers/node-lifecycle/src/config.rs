@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::drive::Mode;
+use pod_safety_shared::controller_loop::Mode;
 
 use super::zones::Rates;
 
@@ -27,7 +27,7 @@ pub struct Config {
 impl Config {
     /// KCM's defaults, and ours beside it.
     #[must_use]
-    pub const fn of_kcm() -> Self {
+    pub const fn kcm_defaults() -> Self {
         Self {
             mode: Mode::Guard,
             monitor_grace: Duration::from_secs(50),

@@ -4,27 +4,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::holds::{Decision, Hold};
-use pod_safety_shared::authority::{Effect, Intent, NodeUpdate, OurTaint, Update};
-use pod_safety_shared::cache::{BREAK, Lookup, View};
+use pod_safety_shared::authority::{Effect, Intent, ManagedTaint, NodeUpdate, Update};
+use pod_safety_shared::cache::{Lookup, View, WATCH_GAP};
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::drive::{Mode, NodeUnreadable, Subject};
+use pod_safety_shared::controller_loop::{Mode, NodeUnreadable, Subject};
 use pod_safety_shared::model::{
-    Kind, NOT_READY_TAINT, Node, Readiness, SUSPECT_TAINT, Says, UNREACHABLE_TAINT,
+    ConditionState, Kind, NOT_READY_TAINT, Node, Readiness, SUSPECT_TAINT, UNREACHABLE_TAINT,
 };
 
 use super::config::Config;
+use super::heartbeat::{Grace, HeartbeatState, check_heartbeat, two_renewals};
 use super::pods;
-use super::silence::{Grace, Heard, listen, two_renewals};
-use super::zones::{all_lost, next_turn, slower};
+use super::zones::{count_if_all_lost, next_taint_at, slower_interval};
 
 /// A node that is not ready is looked at this often: its zone may be in another state.
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
+const RECHECK_AFTER: Duration = Duration::from_secs(5);
 
 /// While the API server is silent, everything is looked at this often.
-const LOOK_AGAIN_STALE: Duration = Duration::from_secs(10);
+const RECHECK_STALE: Duration = Duration::from_secs(10);
 
 /// A node whose turn is taken by the one before it looks again so soon: that one's taint is on its way.
-const LOOK_AGAIN_NEXT: Duration = Duration::from_secs(1);
+const RECHECK_QUEUED: Duration = Duration::from_secs(1);
 
 /// What is decided about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,7 +37,7 @@ pub enum Key {
 
 impl Key {
     /// What must be known to decide about it.
-    pub(super) const fn needs(&self) -> &'static [Kind] {
+    pub(super) const fn required_kinds(&self) -> &'static [Kind] {
         match self {
             Self::Node(_) => &[Kind::Nodes, Kind::NodeLeases],
             Self::Pods(_) => &[Kind::Pods, Kind::Nodes],
@@ -48,9 +48,9 @@ impl Key {
 /// Decides about one key.
 #[must_use]
 pub fn decide(key: &Key, view: &View<'_>, now: Mono, config: &Config) -> Decision {
-    for kind in key.needs() {
-        if let Err(unfresh) = view.fresh(*kind, now) {
-            return Decision::hold(Subject::Everything, unfresh).and_recheck_at(now + LOOK_AGAIN_STALE);
+    for kind in key.required_kinds() {
+        if let Err(unfresh) = view.check_fresh(*kind, now) {
+            return Decision::hold(Subject::Everything, unfresh).and_requeue_at(now + RECHECK_STALE);
         }
     }
     let name = match key {
@@ -72,125 +72,127 @@ pub fn decide(key: &Key, view: &View<'_>, now: Mono, config: &Config) -> Decisio
 
 /// In place of KCM.
 fn replace(node: &Node, view: &View<'_>, now: Mono, config: &Config) -> Decision {
-    let mut wanted = Wanted::new(node);
+    let mut plan = NodePlan::new(node);
     let readiness = match node.readiness {
         Readiness::Unknown => Readiness::Unknown,
-        known @ (Readiness::Ready | Readiness::NotReady | Readiness::Missing) => {
-            let (silent, startup, led_since) = (config.monitor_grace, config.startup_grace, config.led_since);
-            let grace = Grace { silent, startup, led_since };
-            match listen(node, view, now, grace) {
-                Heard::Until(deadline) => {
-                    wanted.recheck_at(deadline);
-                    known
+        reported @ (Readiness::Ready | Readiness::NotReady | Readiness::Missing) => {
+            let (unreachable_after, startup, led_since) =
+                (config.monitor_grace, config.startup_grace, config.led_since);
+            let grace = Grace { unreachable_after, startup, led_since };
+            match check_heartbeat(node, view, now, grace) {
+                HeartbeatState::Reporting(deadline) => {
+                    plan.recheck_at(deadline);
+                    reported
                 }
-                Heard::Not(silence) => {
-                    wanted.update.silent = Some(silence);
+                HeartbeatState::NotReporting(silence) => {
+                    plan.update.not_reporting = Some(silence);
                     Readiness::Unknown
                 }
-                Heard::Doubtful(hold, again) => {
-                    wanted.hold(hold);
-                    wanted.recheck_at(again);
-                    known
+                HeartbeatState::Uncertain(hold, again) => {
+                    plan.hold(hold);
+                    plan.recheck_at(again);
+                    reported
                 }
             }
         }
     };
-    wanted.says_unreachable(readiness);
-    wanted.has_condition_taints(readiness);
-    wanted.has_no_suspicion();
-    if let Some((silent, of)) = all_lost(view) {
+    plan.set_unreachable_condition(readiness);
+    plan.set_condition_taints(readiness);
+    plan.clear_suspect();
+    if let Some((silent, of)) = count_if_all_lost(view) {
         // Of all that KCM does then: it takes them from every node.
-        wanted.ends_no_pods();
+        plan.clear_no_execute();
         if matches!(readiness, Readiness::NotReady | Readiness::Unknown) {
-            wanted.hold(Hold::LargeOutage { silent, of });
+            plan.hold(Hold::LargeOutage { silent, of });
         }
     } else {
-        give_up(&mut wanted, readiness, view, now, config);
+        taint_lost(&mut plan, readiness, view, now, config);
     }
     if readiness != Readiness::Ready {
-        wanted.recheck_at(now + LOOK_AGAIN);
+        plan.recheck_at(now + RECHECK_AFTER);
     }
-    wanted.update.labels = node.stale_labels.to_vec();
-    wanted.decision()
+    plan.update.labels = node.stale_labels.to_vec();
+    plan.into_decision()
 }
 
 /// Beside KCM: its conditions, taints and labels are not ours.
 fn guard(node: &Node, view: &View<'_>, now: Mono, config: &Config) -> Decision {
-    let mut wanted = Wanted::new(node);
-    wanted.says_unreachable(node.readiness);
+    let mut plan = NodePlan::new(node);
+    plan.set_unreachable_condition(node.readiness);
     match node.readiness {
         Readiness::Ready => {
-            let (silent, led_since) = (config.suspect_after, config.led_since);
-            let grace = Grace { silent, startup: silent, led_since };
-            match listen(node, view, now, grace) {
-                Heard::Until(deadline) => {
-                    wanted.has_no_suspicion();
-                    wanted.recheck_at(deadline);
+            let (unreachable_after, led_since) = (config.suspect_after, config.led_since);
+            let grace = Grace { unreachable_after, startup: unreachable_after, led_since };
+            match check_heartbeat(node, view, now, grace) {
+                HeartbeatState::Reporting(deadline) => {
+                    plan.clear_suspect();
+                    plan.recheck_at(deadline);
                 }
-                Heard::Not(_) => wanted.has((SUSPECT_TAINT, Effect::NoSchedule)),
-                Heard::Doubtful(hold, again) => {
-                    wanted.hold(hold);
-                    wanted.recheck_at(again);
+                HeartbeatState::NotReporting(_) => plan.ensure((SUSPECT_TAINT, Effect::NoSchedule)),
+                HeartbeatState::Uncertain(hold, again) => {
+                    plan.hold(hold);
+                    plan.recheck_at(again);
                 }
             }
         }
-        Readiness::NotReady | Readiness::Unknown | Readiness::Missing => wanted.has_no_suspicion(),
+        Readiness::NotReady | Readiness::Unknown | Readiness::Missing => plan.clear_suspect(),
     }
-    wanted.decision()
+    plan.into_decision()
 }
 
 /// The taint that ends pods, when it is this node's turn.
-fn give_up(wanted: &mut Wanted<'_>, readiness: Readiness, view: &View<'_>, now: Mono, config: &Config) {
+fn taint_lost(plan: &mut NodePlan<'_>, readiness: Readiness, view: &View<'_>, now: Mono, config: &Config) {
     let (right, wrong) = match readiness {
-        Readiness::Ready => return wanted.ends_no_pods(),
+        Readiness::Ready => return plan.clear_no_execute(),
         // It never said how it is, and may yet.
         Readiness::Missing => return,
         Readiness::NotReady => (NOT_READY_TAINT, UNREACHABLE_TAINT),
         Readiness::Unknown => (UNREACHABLE_TAINT, NOT_READY_TAINT),
     };
-    let silent = readiness == Readiness::Unknown;
+    let is_unreachable = readiness == Readiness::Unknown;
     let (right, wrong) = ((right, Effect::NoExecute), (wrong, Effect::NoExecute));
-    if wanted.is_there(right) || wanted.is_there(wrong) {
-        wanted.has(right);
-        return wanted.has_not(wrong);
+    if plan.has_taint(right) || plan.has_taint(wrong) {
+        plan.ensure(right);
+        return plan.ensure_absent(wrong);
     }
     // A silent one waits when its zone knows of it.
-    let (zone, Some(ahead)) = (&wanted.node.zone, view.waits_behind(wanted.node)) else { return };
+    let (zone, Some(ahead)) = (&plan.node.zone, view.nodes_ahead_of(plan.node)) else { return };
     let missed = two_renewals(config.monitor_grace);
-    let pace = match slower(view, zone, now, missed, &config.rates) {
+    let pace = match slower_interval(view, zone, now, missed, &config.rates) {
         Ok(pace) => pace,
-        Err(_) if config.rates.normal <= 0.0 => return wanted.hold(Hold::EvictionOff),
+        Err(_) if config.rates.normal <= 0.0 => return plan.hold(Hold::EvictionOff),
         Err(count) => {
             let (not_ready, of) = (count.not_ready, count.counted());
-            return wanted.hold(Hold::ZoneDisrupted { zone: Arc::clone(zone), not_ready, of });
+            return plan.hold(Hold::ZoneDisrupted { zone: Arc::clone(zone), not_ready, of });
         }
     };
-    let turn = view.last_lost_taint(zone).map_or(now, |last| next_turn(last, pace));
+    let due = view.last_lost_taint(zone).map_or(now, |last| next_taint_at(last, pace));
     // Whoever was lost with all others comes back with them, one or two renewals after the first. A bookmark may have
     // ended the silence a little before that. A process that begins knows of no silence.
-    let speaks = view.state(Kind::NodeLeases).unbroken_since;
-    let speaks = speaks.filter(|since| silent && *since > wanted.node.first_seen + BREAK);
-    let turn = speaks.map_or(turn, |since| turn.max(since + BREAK + missed));
-    if ahead == 0 && turn <= now {
-        return wanted.has(right);
+    let unbroken_since = view.state(Kind::NodeLeases).watched_since;
+    let unbroken_since =
+        unbroken_since.filter(|since| is_unreachable && *since > plan.node.first_seen + WATCH_GAP);
+    let due = unbroken_since.map_or(due, |since| due.max(since + WATCH_GAP + missed));
+    if ahead == 0 && due <= now {
+        return plan.ensure(right);
     }
-    wanted.recheck_at(turn.max(now + LOOK_AGAIN_NEXT));
-    wanted.hold(Hold::EvictionQueued { zone: Arc::clone(zone), ahead, next: turn.since(now) });
+    plan.recheck_at(due.max(now + RECHECK_QUEUED));
+    plan.hold(Hold::EvictionQueued { zone: Arc::clone(zone), ahead, next: due.since(now) });
 }
 
 /// A node, and what it should be.
-struct Wanted<'a> {
+struct NodePlan<'a> {
     node: &'a Node,
     update: NodeUpdate,
     decision: Decision,
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> NodePlan<'a> {
     fn new(node: &'a Node) -> Self {
         let update = NodeUpdate {
             node: node.key(),
             rv: node.rv,
-            silent: None,
+            not_reporting: None,
             unreachable: None,
             add: Vec::new(),
             remove: Vec::new(),
@@ -204,77 +206,84 @@ impl<'a> Wanted<'a> {
     }
 
     fn recheck_at(&mut self, when: Mono) {
-        let earlier = &mut self.decision.recheck_at;
+        let earlier = &mut self.decision.requeue_at;
         *earlier = Some(earlier.map_or(when, |earlier| earlier.min(when)));
     }
 
-    fn is_there(&self, (key, effect): OurTaint) -> bool {
+    fn has_taint(&self, (key, effect): ManagedTaint) -> bool {
         match effect {
-            Effect::NoSchedule => self.node.turns_away(key),
+            Effect::NoSchedule => self.node.has_no_schedule_taint(key),
             Effect::NoExecute => self.node.no_execute.iter().any(|taint| *taint.key == *key),
         }
     }
 
-    fn has(&mut self, taint: OurTaint) {
-        if !self.is_there(taint) {
+    fn ensure(&mut self, taint: ManagedTaint) {
+        if !self.has_taint(taint) {
             self.update.add.push(taint);
         }
     }
 
-    fn has_not(&mut self, taint: OurTaint) {
-        if self.is_there(taint) {
+    fn ensure_absent(&mut self, taint: ManagedTaint) {
+        if self.has_taint(taint) {
             self.update.remove.push(taint);
         }
     }
 
-    fn ends_no_pods(&mut self) {
-        self.has_not((NOT_READY_TAINT, Effect::NoExecute));
-        self.has_not((UNREACHABLE_TAINT, Effect::NoExecute));
+    fn clear_no_execute(&mut self) {
+        self.ensure_absent((NOT_READY_TAINT, Effect::NoExecute));
+        self.ensure_absent((UNREACHABLE_TAINT, Effect::NoExecute));
     }
 
-    fn has_no_suspicion(&mut self) {
-        self.has_not((SUSPECT_TAINT, Effect::NoSchedule));
+    fn clear_suspect(&mut self) {
+        self.ensure_absent((SUSPECT_TAINT, Effect::NoSchedule));
     }
 
     /// The taints that say what conditions say. A node that turned silent takes three of its
     /// pressures with it.
-    fn has_condition_taints(&mut self, readiness: Readiness) {
+    fn set_condition_taints(&mut self, readiness: Readiness) {
         let pressures = self.node.pressures;
-        let kubelets = |says: Says| self.update.silent.is_none() && says == Says::True;
-        let wanted = [
+        let reported =
+            |says: ConditionState| self.update.not_reporting.is_none() && says == ConditionState::True;
+        let desired = [
             (NOT_READY_TAINT, readiness == Readiness::NotReady),
             (UNREACHABLE_TAINT, readiness == Readiness::Unknown),
-            ("node.kubernetes.io/memory-pressure", kubelets(pressures.memory)),
-            ("node.kubernetes.io/disk-pressure", kubelets(pressures.disk)),
-            ("node.kubernetes.io/pid-pressure", kubelets(pressures.pid)),
-            ("node.kubernetes.io/network-unavailable", pressures.network == Says::True),
+            ("node.kubernetes.io/memory-pressure", reported(pressures.memory)),
+            ("node.kubernetes.io/disk-pressure", reported(pressures.disk)),
+            ("node.kubernetes.io/pid-pressure", reported(pressures.pid)),
+            ("node.kubernetes.io/network-unavailable", pressures.network == ConditionState::True),
             ("node.kubernetes.io/unschedulable", self.node.unschedulable),
         ];
-        for (key, is_wanted) in wanted {
+        for (key, is_desired) in desired {
             let taint = (key, Effect::NoSchedule);
-            if is_wanted { self.has(taint) } else { self.has_not(taint) }
+            if is_desired { self.ensure(taint) } else { self.ensure_absent(taint) }
         }
     }
 
     /// Our condition. A node that is well and never had it does not get it.
-    fn says_unreachable(&mut self, readiness: Readiness) {
+    fn set_unreachable_condition(&mut self, readiness: Readiness) {
         self.update.unreachable = match (readiness, self.node.unreachable) {
-            (Readiness::Unknown, Says::False | Says::Unknown | Says::Missing) => Some(true),
-            (Readiness::Ready | Readiness::NotReady, Says::True | Says::Unknown) => Some(false),
-            (Readiness::Unknown, Says::True)
-            | (Readiness::Ready | Readiness::NotReady, Says::False | Says::Missing)
+            (
+                Readiness::Unknown,
+                ConditionState::False | ConditionState::Unknown | ConditionState::Missing,
+            ) => Some(true),
+            (Readiness::Ready | Readiness::NotReady, ConditionState::True | ConditionState::Unknown) => {
+                Some(false)
+            }
+            (Readiness::Unknown, ConditionState::True)
+            | (Readiness::Ready | Readiness::NotReady, ConditionState::False | ConditionState::Missing)
             | (Readiness::Missing, _) => None,
         };
     }
 
-    fn decision(mut self) -> Decision {
-        let NodeUpdate { node: _, rv: _, silent, unreachable, add, remove, labels } = &self.update;
-        let nothing = silent.is_none()
+    fn into_decision(mut self) -> Decision {
+        let NodeUpdate { node: _, rv: _, not_reporting: silent, unreachable, add, remove, labels } =
+            &self.update;
+        let is_noop = silent.is_none()
             && unreachable.is_none()
             && add.is_empty()
             && remove.is_empty()
             && labels.is_empty();
-        if !nothing {
+        if !is_noop {
             self.decision.intents.push(Intent::Update(Update::Node(Box::new(self.update))));
         }
         self.decision

@@ -72,11 +72,11 @@
 
 mod config;
 mod decide;
+mod heartbeat;
 mod holds;
 mod metrics;
 mod pods;
 mod run;
-mod silence;
 mod zones;
 
 pub use config::Config;

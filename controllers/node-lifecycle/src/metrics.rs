@@ -14,7 +14,7 @@ use prometheus::{GaugeVec, Histogram, HistogramOpts, IntCounterVec, Opts, Regist
 
 /// A kubelet may change the zone of its own Node again and again. With more zones than this, those without nodes are forgotten: an
 /// empty zone says nothing, and each has four series.
-const ZONES_MOST: usize = 256;
+const MAX_ZONES: usize = 256;
 
 /// What Prometheus learns of lost nodes, besides the queue's metrics and the reasons of holds.
 #[derive(Debug)]
@@ -26,18 +26,18 @@ pub(super) struct NodeLifecycleMetrics {
     durations: Histogram,
     lag: Histogram,
     /// Zones that were shown: one that goes is shown as empty, as KCM does.
-    shown: Mutex<BTreeSet<Arc<str>>>,
+    zones: Mutex<BTreeSet<Arc<str>>>,
     /// What was asked for last of each node, until the answer: decisions do not rest on it.
-    asked: Mutex<BTreeMap<Uid, Asked>>,
+    pending: Mutex<BTreeMap<Uid, PendingUpdate>>,
 }
 
 #[derive(Debug)]
-struct Asked {
-    at: Mono,
+struct PendingUpdate {
+    requested_at: Mono,
     /// When the node should have been found lost, if it is now.
     due: Option<Mono>,
     /// In which zone it is given up, if it is.
-    gives_up: Option<Arc<str>>,
+    tainted_zone: Option<Arc<str>>,
 }
 
 impl NodeLifecycleMetrics {
@@ -79,25 +79,25 @@ impl NodeLifecycleMetrics {
                 "Time from the end of an unreachable node's grace period until its conditions were written as Unknown.",
                 vec![0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0],
             )?,
-            shown: Mutex::default(),
-            asked: Mutex::default(),
+            zones: Mutex::default(),
+            pending: Mutex::default(),
         })
     }
 
     /// Shows every zone that there is, and those that went as empty.
-    pub(super) fn show_zones(&self, view: &View<'_>) {
+    pub(super) fn refresh_zones(&self, view: &View<'_>) {
         let zones: BTreeMap<_, _> = view.zones().collect();
-        let known = self.shown.lock().clone();
-        known.iter().filter(|zone| !zones.contains_key(*zone)).for_each(|zone| {
-            self.show(zone, ZoneCount::default());
+        let recorded = self.zones.lock().clone();
+        recorded.iter().filter(|zone| !zones.contains_key(*zone)).for_each(|zone| {
+            self.set_zone(zone, ZoneCount::default());
         });
-        zones.iter().for_each(|(zone, count)| self.show(zone, *count));
-        self.forget_empty_zones(view);
+        zones.iter().for_each(|(zone, count)| self.set_zone(zone, *count));
+        self.remove_empty_zones(view);
     }
 
-    fn forget_empty_zones(&self, view: &View<'_>) {
-        let mut shown = self.shown.lock();
-        if shown.len() <= ZONES_MOST {
+    fn remove_empty_zones(&self, view: &View<'_>) {
+        let mut shown = self.zones.lock();
+        if shown.len() <= MAX_ZONES {
             return;
         }
         shown.retain(|zone| {
@@ -114,20 +114,20 @@ impl NodeLifecycleMetrics {
     }
 
     #[expect(clippy::cast_precision_loss, reason = "gauges are floats, and zones are small")]
-    fn show(&self, zone: &Arc<str>, count: ZoneCount) {
+    fn set_zone(&self, zone: &Arc<str>, count: ZoneCount) {
         let (ready, all) = (count.ready as f64, count.counted() as f64);
         let health = if count.counted() == 0 { 100.0 } else { 100.0 * ready / all };
         let labels = &[&**zone];
         self.health.with_label_values(labels).set(health);
         self.size.with_label_values(labels).set(all);
         self.unhealthy.with_label_values(labels).set(count.not_ready as f64);
-        if self.shown.lock().insert(Arc::clone(zone)) {
+        if self.zones.lock().insert(Arc::clone(zone)) {
             self.evictions.with_label_values(labels).inc_by(0);
         }
     }
 
     /// A decision about a node was made.
-    pub(super) fn decided(
+    pub(super) fn record_decision(
         &self,
         node: &Node,
         update: Option<&NodeUpdate>,
@@ -135,36 +135,36 @@ impl NodeLifecycleMetrics {
         grace: Duration,
         now: Mono,
     ) {
-        self.show(&node.zone, view.zone(&node.zone));
-        self.forget_empty_zones(view);
+        self.set_zone(&node.zone, view.zone(&node.zone));
+        self.remove_empty_zones(view);
         let Some(update) = update else { return };
-        let silence = update.silent.as_ref().filter(|silence| !silence.never_posted);
-        let asked = Asked {
-            at: now,
-            due: silence.map(|silence| silence.last_heard + grace),
-            gives_up: gives_up(update).then(|| Arc::clone(&node.zone)),
+        let silence = update.not_reporting.as_ref().filter(|silence| !silence.never_posted);
+        let pending = PendingUpdate {
+            requested_at: now,
+            due: silence.map(|silence| silence.last_report + grace),
+            tainted_zone: taints_no_execute(update).then(|| Arc::clone(&node.zone)),
         };
-        self.asked.lock().insert(node.uid.clone(), asked);
+        self.pending.lock().insert(node.uid.clone(), pending);
     }
 
     /// It was written, or not.
-    pub(super) fn updated(&self, update: &NodeUpdate, outcome: &Outcome, at: Mono) {
-        let Some(asked) = self.asked.lock().remove(&update.node.uid) else { return };
+    pub(super) fn record_update(&self, update: &NodeUpdate, outcome: &Outcome, at: Mono) {
+        let Some(pending) = self.pending.lock().remove(&update.node.uid) else { return };
         if !matches!(outcome, Outcome::Written) {
             return;
         }
-        self.durations.observe(at.since(asked.at).as_secs_f64());
-        if let Some(due) = asked.due.filter(|_| update.silent.is_some()) {
+        self.durations.observe(at.since(pending.requested_at).as_secs_f64());
+        if let Some(due) = pending.due.filter(|_| update.not_reporting.is_some()) {
             self.lag.observe(at.since(due).as_secs_f64());
         }
-        if let Some(zone) = asked.gives_up.filter(|_| gives_up(update)) {
+        if let Some(zone) = pending.tainted_zone.filter(|_| taints_no_execute(update)) {
             self.evictions.with_label_values(&[&*zone]).inc();
         }
     }
 }
 
 /// Whether it takes a turn of its zone: who has one of the two taints already takes none.
-fn gives_up(update: &NodeUpdate) -> bool {
+fn taints_no_execute(update: &NodeUpdate) -> bool {
     let ends_pods = |taints: &[(&'static str, Effect)]| {
         let of_loss = |key: &str| matches!(key, NOT_READY_TAINT | UNREACHABLE_TAINT);
         taints.iter().any(|(key, effect)| *effect == Effect::NoExecute && of_loss(key))

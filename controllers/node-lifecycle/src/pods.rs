@@ -7,8 +7,8 @@ use crate::holds::{Decision, Hold};
 use pod_safety_shared::authority::{Intent, Update};
 use pod_safety_shared::cache::{Lookup, View};
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::drive::{Mode, NodeUnreadable, Subject};
-use pod_safety_shared::model::{Node, Pod, Readiness, Says};
+use pod_safety_shared::controller_loop::{Mode, NodeUnreadable, Subject};
+use pod_safety_shared::model::{ConditionState, Node, Pod, Readiness};
 
 use super::config::Config;
 
@@ -18,13 +18,13 @@ pub(super) fn decide(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Confi
         Lookup::Known(node) => {
             let mut decision = Decision::default();
             for pod in view.pods_on(name) {
-                let spoken_for =
-                    spoken_for_until(pod, node, config.monitor_grace).filter(|until| now < *until);
+                let trusted_until =
+                    reported_ready_until(pod, node, config.monitor_grace).filter(|until| now < *until);
                 decision
                     .intents
-                    .extend(update(pod, node, config.mode, spoken_for.is_some()).map(Intent::Update));
-                if let Some(until) = spoken_for {
-                    decision = decision.and_recheck_at(until);
+                    .extend(pod_update(pod, node, config.mode, trusted_until.is_some()).map(Intent::Update));
+                if let Some(until) = trusted_until {
+                    decision = decision.and_requeue_at(until);
                 }
             }
             decision
@@ -40,18 +40,18 @@ pub(super) fn decide(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Confi
 
 /// A pod that turned ready since its node is not heard has a kubelet that lives, and will be heard again within the
 /// time that it may be silent. Until then it speaks for its pod: two that contradict each other would go on for ever.
-fn spoken_for_until(pod: &Pod, node: &Node, silent: Duration) -> Option<Mono> {
-    let turned = pod.turned_ready.filter(|turned| *turned > node.readiness_seen)?;
-    (node.readiness == Readiness::Unknown).then(|| turned + silent)
+fn reported_ready_until(pod: &Pod, node: &Node, unreachable_after: Duration) -> Option<Mono> {
+    let ready_since = pod.became_ready.filter(|turned| *turned > node.readiness_since)?;
+    (node.readiness == Readiness::Unknown).then(|| ready_since + unreachable_after)
 }
 
-fn update(pod: &Pod, node: &Node, mode: Mode, spoken_for: bool) -> Option<Update> {
+fn pod_update(pod: &Pod, node: &Node, mode: Mode, reported_ready: bool) -> Option<Update> {
     let not_ready = match mode {
         // A kubelet that says that its node is not ready lives, and speaks for its pods.
-        Mode::Replace => pod.ready && node.readiness == Readiness::Unknown && !spoken_for,
+        Mode::Replace => pod.ready && node.readiness == Readiness::Unknown && !reported_ready,
         Mode::Guard | Mode::Observe => false,
     };
-    let unreachable = unreachable(pod, node);
+    let unreachable = unreachable_change(pod, node);
     (not_ready || unreachable.is_some()).then(|| Update::PodOfLostNode {
         pod: pod.key.clone(),
         rv: pod.rv,
@@ -62,15 +62,17 @@ fn update(pod: &Pod, node: &Node, mode: Mode, spoken_for: bool) -> Option<Update
 }
 
 /// What our condition should say, if it should say something else.
-fn unreachable(pod: &Pod, node: &Node) -> Option<bool> {
+fn unreachable_change(pod: &Pod, node: &Node) -> Option<bool> {
     match (node.readiness, pod.unreachable) {
-        (Readiness::Unknown, Says::True) | (Readiness::Missing, _) => None,
-        (Readiness::Unknown, Says::False | Says::Unknown | Says::Missing) => {
-            let waits_for_its_kubelet =
+        (Readiness::Unknown, ConditionState::True) | (Readiness::Missing, _) => None,
+        (Readiness::Unknown, ConditionState::False | ConditionState::Unknown | ConditionState::Missing) => {
+            let waits_for_kubelet =
                 pod.deletion.is_some() && !pod.phase.is_terminal() && !pod.waits_for_finalizers();
-            waits_for_its_kubelet.then_some(true)
+            waits_for_kubelet.then_some(true)
         }
-        (Readiness::Ready | Readiness::NotReady, Says::True | Says::Unknown) => Some(false),
-        (Readiness::Ready | Readiness::NotReady, Says::False | Says::Missing) => None,
+        (Readiness::Ready | Readiness::NotReady, ConditionState::True | ConditionState::Unknown) => {
+            Some(false)
+        }
+        (Readiness::Ready | Readiness::NotReady, ConditionState::False | ConditionState::Missing) => None,
     }
 }

@@ -6,7 +6,7 @@ use crate::holds::{Decision, Hold};
 use pod_safety_shared::authority::{Intent, Outcome, Update};
 use pod_safety_shared::cache::{Change, Lookup, View};
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::drive::Controller;
+use pod_safety_shared::controller_loop::Controller;
 use pod_safety_shared::lease::Leadership;
 use pod_safety_shared::metrics::MetricsError;
 use pod_safety_shared::model::{Kind, Pod};
@@ -37,7 +37,7 @@ impl NodeLifecycle {
     }
 
     /// What people learn of a decision about a node.
-    fn decided(&self, name: &str, decision: &Decision, view: &View<'_>, now: Mono) {
+    fn record_decision(&self, name: &str, decision: &Decision, view: &View<'_>, now: Mono) {
         let Lookup::Known(node) = view.node(name) else { return };
         let update = decision.intents.iter().find_map(|intent| match intent {
             Intent::Update(Update::Node(update)) => Some(&**update),
@@ -47,10 +47,10 @@ impl NodeLifecycle {
                 | Update::NotDisrupted { .. }
                 | Update::Volume(_)
                 | Update::Eviction(_)
-                | Update::Forget(_)
+                | Update::DeleteFinished(_)
                 | Update::Ungate { .. },
             )
-            | Intent::Witness { .. }
+            | Intent::ReadMissingNode { .. }
             | Intent::Force(_)
             | Intent::Delete(_)
             | Intent::Scale { .. }
@@ -59,13 +59,13 @@ impl NodeLifecycle {
             | Intent::Remediate(_)
             | Intent::Review(_) => None,
         });
-        self.metrics.decided(node, update, view, self.config.monitor_grace, now);
+        self.metrics.record_decision(node, update, view, self.config.monitor_grace, now);
     }
 }
 
 /// Whether a change of a pod can change what it should say of its node. Other status noise must not
 /// cost a decision each.
-fn matters(before: Option<&Pod>, after: Option<&Pod>) -> bool {
+fn is_relevant(before: Option<&Pod>, after: Option<&Pod>) -> bool {
     match (before, after) {
         (Some(before), Some(after)) => {
             before.node != after.node
@@ -85,26 +85,26 @@ impl Controller for NodeLifecycle {
     const NAME: &'static str = "node-lifecycle";
     const KINDS: &'static [Kind] = &[Kind::Pods, Kind::Nodes, Kind::NodeLeases];
 
-    fn needs(&self, key: &Key) -> &'static [Kind] {
-        key.needs()
+    fn required_kinds(&self, key: &Key) -> &'static [Kind] {
+        key.required_kinds()
     }
 
-    fn touched(&self, change: &Change<'_>, mark: &mut dyn FnMut(Key)) {
+    fn keys_for(&self, change: &Change<'_>, enqueue: &mut dyn FnMut(Key)) {
         match change {
-            Change::Pod { before, after } if matters(*before, *after) => {
+            Change::Pod { before, after } if is_relevant(*before, *after) => {
                 if let Some(node) = after.and_then(|pod| pod.node.as_ref()) {
-                    mark(Key::Pods(Arc::clone(node)));
+                    enqueue(Key::Pods(Arc::clone(node)));
                 }
             }
             Change::Node { name, readiness, taints: _ } => {
-                mark(Key::Node(Arc::clone(name)));
+                enqueue(Key::Node(Arc::clone(name)));
                 if *readiness {
-                    mark(Key::Pods(Arc::clone(name)));
+                    enqueue(Key::Pods(Arc::clone(name)));
                 }
             }
             // Five hundred in a second on five thousand nodes: each has its timer instead.
-            Change::Heartbeat { awaited: false, .. } => {}
-            Change::Heartbeat { name, awaited: true } => mark(Key::Node(Arc::clone(name))),
+            Change::Heartbeat { relevant: false, .. } => {}
+            Change::Heartbeat { name, relevant: true } => enqueue(Key::Node(Arc::clone(name))),
             Change::Pod { .. }
             | Change::Budget { .. }
             | Change::Fencing { .. }
@@ -114,27 +114,27 @@ impl Controller for NodeLifecycle {
         }
     }
 
-    fn all(&self, view: &View<'_>, mark: &mut dyn FnMut(Key)) {
-        self.metrics.show_zones(view);
-        view.nodes().for_each(|node| mark(Key::Node(Arc::clone(&node.name))));
-        view.nodes_named_by_pods().for_each(|node| mark(Key::Pods(Arc::clone(node))));
+    fn list_keys(&self, view: &View<'_>, enqueue: &mut dyn FnMut(Key)) {
+        self.metrics.refresh_zones(view);
+        view.nodes().for_each(|node| enqueue(Key::Node(Arc::clone(&node.name))));
+        view.nodes_named_by_pods().for_each(|node| enqueue(Key::Pods(Arc::clone(node))));
     }
 
     fn decide(&self, key: &Key, view: &View<'_>, now: Mono) -> Decision {
-        let config = Config { led_since: self.leadership.since(now), ..self.config.clone() };
+        let config = Config { led_since: self.leadership.leading_since(now), ..self.config.clone() };
         let decision = decide(key, view, now, &config);
         match key {
-            Key::Node(name) => self.decided(name, &decision, view, now),
+            Key::Node(name) => self.record_decision(name, &decision, view, now),
             Key::Pods(_) => {}
         }
         decision
     }
 
-    fn updated(&self, update: &Update, outcome: &Outcome, at: Mono) {
+    fn update_completed(&self, update: &Update, outcome: &Outcome, at: Mono) {
         match update {
-            Update::Node(update) => self.metrics.updated(update, outcome, at),
+            Update::Node(update) => self.metrics.record_update(update, outcome, at),
             Update::Budget { .. }
-            | Update::Forget(_)
+            | Update::DeleteFinished(_)
             | Update::PodOfLostNode { .. }
             | Update::NotDisrupted { .. }
             | Update::Volume(_)

@@ -3,26 +3,26 @@
 mod conditions;
 mod edges;
 mod events;
-mod giving_up;
+mod fixture;
+mod heartbeat;
 mod limits;
+mod no_execute;
 mod pods;
 mod properties;
-mod silence;
-mod stage;
 mod wiring;
 
 use crate::holds::{Decision, Hold};
+use fixture::{Fixture, condition, with};
 use pod_safety_shared::authority::{Effect, Intent, NodeUpdate, Update};
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::drive::{HoldReason as _, Mode};
+use pod_safety_shared::controller_loop::{HoldReason as _, Mode};
 use pod_safety_shared::model::Kind;
 use serde_json::{Value, json};
-use stage::{Stage, condition, with};
 
 use super::*;
 
 fn config() -> Config {
-    Config { mode: Mode::Replace, led_since: Some(Mono::default()), ..Config::of_kcm() }
+    Config { mode: Mode::Replace, led_since: Some(Mono::default()), ..Config::kcm_defaults() }
 }
 
 fn guard() -> Config {
@@ -38,14 +38,14 @@ fn update(decision: &Decision) -> Option<&NodeUpdate> {
 }
 
 /// What a decision about a node wants, in words.
-fn words(decision: &Decision) -> Vec<String> {
+fn describe(decision: &Decision) -> Vec<String> {
     let mut words = Vec::new();
     if let Some(update) = update(decision) {
         let taint = |sign: char, (key, effect): &(&str, Effect)| {
             let key = key.trim_start_matches("node.kubernetes.io/");
             format!("{sign}{key}:{effect:?}")
         };
-        words.extend(update.silent.iter().map(|_| "silent".to_owned()));
+        words.extend(update.not_reporting.iter().map(|_| "silent".to_owned()));
         words.extend(update.unreachable.map(|cut_off| if cut_off { "cut off" } else { "back" }.to_owned()));
         words.extend(update.remove.iter().map(|one| taint('-', one)));
         words.extend(update.add.iter().map(|one| taint('+', one)));

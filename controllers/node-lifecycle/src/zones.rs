@@ -10,10 +10,10 @@ use pod_safety_shared::clock::Mono;
 use pod_safety_shared::model::Taint;
 
 /// Below three nodes a share of them says nothing.
-const FEWEST_LOST: usize = 3;
+const MIN_LOST: usize = 3;
 
 /// Taints are stamped in whole seconds, rounded down.
-const STAMPS_LACK: Duration = Duration::from_secs(1);
+const STAMP_PRECISION: Duration = Duration::from_secs(1);
 
 /// The pace at which an operator wants nodes to be given up.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,7 +30,7 @@ pub struct Rates {
 
 /// How well a zone is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum ZoneState {
     /// Some may be lost, but not too many.
     Normal,
     /// Too many are.
@@ -39,14 +39,14 @@ pub(super) enum State {
     Full,
 }
 
-pub(super) fn state(zone: ZoneCount, rates: &Rates) -> State {
+pub(super) fn zone_state(zone: ZoneCount, rates: &Rates) -> ZoneState {
     let (lost, all) = (zone.not_ready, zone.counted());
     if zone.ready == 0 && lost > 0 {
-        State::Full
-    } else if lost >= FEWEST_LOST && share(lost, all) >= rates.unhealthy {
-        State::Partial
+        ZoneState::Full
+    } else if lost >= MIN_LOST && share(lost, all) >= rates.unhealthy {
+        ZoneState::Partial
     } else {
-        State::Normal
+        ZoneState::Normal
     }
 }
 
@@ -57,11 +57,11 @@ fn share(lost: usize, all: usize) -> f32 {
 }
 
 /// The time between two nodes; `None`: no more are given up.
-pub(super) fn pace(zone: ZoneCount, rates: &Rates) -> Option<Duration> {
-    let rate = match state(zone, rates) {
-        State::Normal | State::Full => rates.normal,
-        State::Partial if zone.counted() > rates.large => rates.disrupted,
-        State::Partial => return None,
+pub(super) fn taint_interval(zone: ZoneCount, rates: &Rates) -> Option<Duration> {
+    let rate = match zone_state(zone, rates) {
+        ZoneState::Normal | ZoneState::Full => rates.normal,
+        ZoneState::Partial if zone.counted() > rates.large => rates.disrupted,
+        ZoneState::Partial => return None,
     };
     (rate > 0.0).then(|| Duration::try_from_secs_f32(1.0 / rate).unwrap_or(Duration::MAX))
 }
@@ -70,23 +70,26 @@ pub(super) fn pace(zone: ZoneCount, rates: &Rates) -> Option<Duration> {
 /// which nothing was heard for longer than `missed`: the slower of both. Nodes that go together are found lost
 /// one after the other, as their last renewals were, and the first must not be given up for what
 /// is a loss of the zone. `Err`: no more are given up, because the zone is like this.
-pub(super) fn slower(
+pub(super) fn slower_interval(
     view: &View<'_>,
     zone: &str,
     now: Mono,
     missed: Duration,
     rates: &Rates,
 ) -> Result<Duration, ZoneCount> {
-    let known = view.zone(zone);
-    let silent = view.silent_in_zone(zone, missed, now);
-    let feared =
-        ZoneCount { ready: known.ready.saturating_sub(silent), not_ready: known.not_ready + silent, ..known };
-    let known_pace = pace(known, rates).ok_or(known)?;
-    Ok(known_pace.max(pace(feared, rates).ok_or(feared)?))
+    let current = view.zone(zone);
+    let unreachable = view.unreachable_in_zone(zone, missed, now);
+    let projected = ZoneCount {
+        ready: current.ready.saturating_sub(unreachable),
+        not_ready: current.not_ready + unreachable,
+        ..current
+    };
+    let interval = taint_interval(current, rates).ok_or(current)?;
+    Ok(interval.max(taint_interval(projected, rates).ok_or(projected)?))
 }
 
 /// If every zone is lost: how many nodes are not ready, and how many count.
-pub(super) fn all_lost(view: &View<'_>) -> Option<(usize, usize)> {
+pub(super) fn count_if_all_lost(view: &View<'_>) -> Option<(usize, usize)> {
     let mut lost = 0;
     for (_, zone) in view.zones().filter(|(_, zone)| zone.counted() > 0) {
         if zone.ready > 0 {
@@ -99,6 +102,6 @@ pub(super) fn all_lost(view: &View<'_>) -> Option<(usize, usize)> {
 
 /// When the next node may be given up after this one was, by its taint. A stamp that says that it
 /// is older than we have seen it may make it older than it is by what a stamp lacks.
-pub(super) fn next_turn(last: &Taint, pace: Duration) -> Mono {
-    last.tolerated_until(pace.saturating_add(last.age.min(STAMPS_LACK)))
+pub(super) fn next_taint_at(last: &Taint, interval: Duration) -> Mono {
+    last.tolerated_until(interval.saturating_add(last.age.min(STAMP_PRECISION)))
 }

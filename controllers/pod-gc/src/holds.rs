@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pod_safety_shared::cache::{Sign, Unfresh};
-use pod_safety_shared::drive::{self, FORCE_DELETE_HELD, HoldReason, NodeUnreadable};
+use pod_safety_shared::cache::{FreshnessError, ReportKind};
+use pod_safety_shared::controller_loop::{self, FORCE_DELETE_HELD, HoldReason, NodeUnreadable};
 use pod_safety_shared::events::EventType;
 use strum::{IntoStaticStr, VariantNames};
 
 /// What this controller decides about a key.
-pub type Decision = drive::Decision<Hold>;
+pub type Decision = controller_loop::Decision<Hold>;
 
 /// A reason to do nothing now. The names of the variants are the words of metrics and of programs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, IntoStaticStr, VariantNames)]
@@ -17,7 +17,7 @@ pub enum Hold {
     /// A kind cannot be believed now.
     #[error(transparent)]
     #[strum(transparent)]
-    Unfresh(#[from] Unfresh),
+    Unfresh(#[from] FreshnessError),
     /// The node is there, or may be, but cannot be read.
     #[error(transparent)]
     #[strum(transparent)]
@@ -52,7 +52,7 @@ pub enum Hold {
         /// Its name.
         node: Arc<str>,
         /// What showed it.
-        sign: Sign,
+        sign: ReportKind,
         /// How long ago.
         ago: Duration,
     },
@@ -128,9 +128,9 @@ impl HoldReason for Hold {
     }
 }
 
-const fn sign_words(sign: Sign) -> &'static str {
+const fn sign_words(sign: ReportKind) -> &'static str {
     match sign {
-        Sign::LeaseRenewed => "its Lease was renewed",
-        Sign::PodReported => "it reported on a pod",
+        ReportKind::LeaseRenewed => "its Lease was renewed",
+        ReportKind::PodReported => "it reported on a pod",
     }
 }

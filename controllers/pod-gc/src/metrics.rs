@@ -1,6 +1,6 @@
 //! KCM's two metrics under KCM's names, labels included.
 
-use pod_safety_shared::authority::{ClaimKind, Force, Outcome};
+use pod_safety_shared::authority::{ClaimKind, ForceDeleteRequest, Outcome};
 use pod_safety_shared::metrics::MetricsError;
 use prometheus::{IntCounterVec, Opts, Registry};
 
@@ -34,8 +34,8 @@ impl PodGcMetrics {
     }
 
     /// A refusal for want of evidence is no attempt: it is counted by the authority.
-    pub(super) fn ended(&self, force: &Force, outcome: &Outcome) {
-        let labels = &[&*force.pod.namespace, reason(ClaimKind::of(&force.claim))];
+    pub(super) fn record_force_delete(&self, force: &ForceDeleteRequest, outcome: &Outcome) {
+        let labels = &[&*force.pod.namespace, reason(ClaimKind::from_claim(&force.claim))];
         match outcome {
             Outcome::Released(_) | Outcome::FinalizersRemain(_) => {
                 self.deleted.with_label_values(labels).inc();

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use crate::holds::{Decision, Hold};
-use pod_safety_shared::authority::{Force, Outcome};
+use pod_safety_shared::authority::{ForceDeleteRequest, Outcome};
 use pod_safety_shared::cache::{Change, View};
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::drive::Controller;
+use pod_safety_shared::controller_loop::Controller;
 use pod_safety_shared::metrics::MetricsError;
 use pod_safety_shared::model::{Kind, Pod};
 use prometheus::Registry;
@@ -33,7 +33,7 @@ impl PodGc {
 
 /// Whether a change of a pod can change a decision about its node. Status noise
 /// of healthy pods on healthy nodes must not cost a decision each.
-fn matters_to_node(before: Option<&Pod>, after: Option<&Pod>) -> bool {
+fn is_relevant_to_node(before: Option<&Pod>, after: Option<&Pod>) -> bool {
     match (before, after) {
         (Some(before), Some(after)) => {
             before.node != after.node
@@ -53,33 +53,33 @@ impl Controller for PodGc {
     const NAME: &'static str = "pod-gc";
     const KINDS: &'static [Kind] = &[Kind::Pods, Kind::Nodes, Kind::NodeLeases];
 
-    fn needs(&self, key: &Key) -> &'static [Kind] {
-        key.needs()
+    fn required_kinds(&self, key: &Key) -> &'static [Kind] {
+        key.required_kinds()
     }
 
-    fn touched(&self, change: &Change<'_>, mark: &mut dyn FnMut(Key)) {
+    fn keys_for(&self, change: &Change<'_>, enqueue: &mut dyn FnMut(Key)) {
         match change {
             Change::Pod { before, after } => {
-                if matters_to_node(*before, *after) {
+                if is_relevant_to_node(*before, *after) {
                     for node in [before, after].into_iter().flatten().filter_map(|pod| pod.node.as_ref()) {
-                        mark(Key::Node(Arc::clone(node)));
+                        enqueue(Key::Node(Arc::clone(node)));
                     }
                 }
                 for pod in [before, after].into_iter().flatten() {
                     if pod.node.is_none() && pod.deletion.is_some() {
-                        mark(Key::Unscheduled(pod.key.uid.clone()));
+                        enqueue(Key::Unscheduled(pod.key.uid.clone()));
                     }
                     if pod.phase.counts_as_terminated() {
-                        mark(Key::Terminated);
+                        enqueue(Key::Terminated);
                     }
                 }
             }
-            Change::Node { name, taints: false, .. } => mark(Key::Node(Arc::clone(name))),
+            Change::Node { name, taints: false, .. } => enqueue(Key::Node(Arc::clone(name))),
             // Terminated pods of a node that is missing, out of service or fenced are left to the rules about nodes. When it
             // appears, or loses that taint or evidence, they count again.
             Change::Node { name, taints: true, .. } | Change::Fencing { node: Some(name) } => {
-                mark(Key::Node(Arc::clone(name)));
-                mark(Key::Terminated);
+                enqueue(Key::Node(Arc::clone(name)));
+                enqueue(Key::Terminated);
             }
             // A heartbeat matters for missing nodes only; those are looked at by
             // the clock, and the authority looks once more before it acts.
@@ -93,21 +93,21 @@ impl Controller for PodGc {
     }
 
     /// A policy may ask for less than before: what was held is decided anew.
-    fn touches_all(&self, change: &Change<'_>) -> bool {
+    fn affects_all(&self, change: &Change<'_>) -> bool {
         matches!(change, Change::Fencing { node: None })
     }
 
-    fn all(&self, view: &View<'_>, mark: &mut dyn FnMut(Key)) {
-        view.nodes_named_by_pods().for_each(|node| mark(Key::Node(Arc::clone(node))));
-        view.terminating_unscheduled().for_each(|pod| mark(Key::Unscheduled(pod.key.uid.clone())));
-        mark(Key::Terminated);
+    fn list_keys(&self, view: &View<'_>, enqueue: &mut dyn FnMut(Key)) {
+        view.nodes_named_by_pods().for_each(|node| enqueue(Key::Node(Arc::clone(node))));
+        view.terminating_unscheduled().for_each(|pod| enqueue(Key::Unscheduled(pod.key.uid.clone())));
+        enqueue(Key::Terminated);
     }
 
     fn decide(&self, key: &Key, view: &View<'_>, now: Mono) -> Decision {
         decide(key, view, now, &self.config)
     }
 
-    fn ended(&self, force: &Force, outcome: &Outcome) {
-        self.metrics.ended(force, outcome);
+    fn completed(&self, force: &ForceDeleteRequest, outcome: &Outcome) {
+        self.metrics.record_force_delete(force, outcome);
     }
 }

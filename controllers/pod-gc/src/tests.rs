@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use crate::holds::{Decision, Hold};
 use pod_safety_shared::authority::{ClaimKind, Intent};
-use pod_safety_shared::cache::{STALE_AFTER, Sign};
+use pod_safety_shared::cache::{ReportKind, STALE_AFTER};
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::drive::Subject;
+use pod_safety_shared::controller_loop::Subject;
 use pod_safety_shared::model::Kind;
 use pod_safety_shared::testing::objects::{Obj, evidence, lease, node, pod, uid};
-use pod_safety_shared::testing::{World, at, reasons};
+use pod_safety_shared::testing::{World, at, hold_reasons};
 use serde_json::json;
 
 use super::{Config, Key, decide};
@@ -36,16 +36,16 @@ fn config() -> Config {
     }
 }
 
-fn decided(world: &World, key: &Key, now: Mono, config: &Config) -> Decision {
+fn decide_at(world: &World, key: &Key, now: Mono, config: &Config) -> Decision {
     let guard = world.read();
     decide(key, &guard.view(), now, config)
 }
 
-fn asked(decision: &Decision) -> Vec<String> {
+fn describe(decision: &Decision) -> Vec<String> {
     let word = |intent: &Intent| match intent {
-        Intent::Witness { node } => format!("ask for {node}"),
+        Intent::ReadMissingNode { node } => format!("ask for {node}"),
         Intent::Force(force) => {
-            format!("remove {} because {:?}", force.pod.name, ClaimKind::of(&force.claim))
+            format!("remove {} because {:?}", force.pod.name, ClaimKind::from_claim(&force.claim))
         }
         Intent::Delete(delete) => format!("end {} because: {}", delete.pod.name, delete.cause),
         Intent::Update(_)
@@ -59,21 +59,21 @@ fn asked(decision: &Decision) -> Vec<String> {
 }
 
 /// What is decided about this node by the usual configuration.
-fn about(world: &World, node: &str, second: u64) -> Decision {
-    decided(world, &on(node), at(second), &config())
+fn describe_node(world: &World, node: &str, second: u64) -> Decision {
+    decide_at(world, &node_key(node), at(second), &config())
 }
 
 /// A pod of a node that fell silent, is missing since second 0 and was not found at second 1.
 fn orphan() -> World {
     let world = World::listed();
     world.apply(Kind::Pods, &pod("web-0").on("gone").running(), at(0));
-    world.fell_silent_first("gone");
-    world.witness("gone", at(1));
-    world.hear(at(100));
+    world.set_unreachable_before_node_deleted("gone");
+    world.record_absence_read("gone", at(1));
+    world.confirm_all(at(100));
     world
 }
 
-fn on(name: &str) -> Key {
+fn node_key(name: &str) -> Key {
     Key::Node(name.into())
 }
 
@@ -91,9 +91,9 @@ fn a_node_that_is_there_keeps_its_pods() {
         let machine = taint.map_or(machine.clone(), |taint| machine.tainted_with(taint));
         world.apply(Kind::Nodes, &machine, at(0));
         world.apply(Kind::Pods, &pod("web-0").on("n").running().terminating(), at(0));
-        let decision = about(&world, "n", 1);
+        let decision = describe_node(&world, "n", 1);
         assert!(decision.intents.is_empty(), "Ready={ready} taint={taint:?}: {decision:?}");
-        assert_eq!(reasons(&decision), held, "Ready={ready} taint={taint:?}");
+        assert_eq!(hold_reasons(&decision), held, "Ready={ready} taint={taint:?}");
     }
 }
 
@@ -101,18 +101,18 @@ fn a_node_that_is_there_keeps_its_pods() {
 fn a_missing_node_is_asked_for_before_anything_else() {
     let world = World::listed();
     world.apply(Kind::Pods, &pod("web-0").on("gone").running(), at(0));
-    world.hear(at(100));
-    assert_eq!(asked(&about(&world, "gone", 100)), ["ask for gone"]);
+    world.confirm_all(at(100));
+    assert_eq!(describe(&describe_node(&world, "gone", 100)), ["ask for gone"]);
 }
 
 #[test]
 fn the_quarantine_counts_from_the_first_read_and_ends_to_the_second() {
     let world = orphan();
-    let early = about(&world, "gone", QUARANTINE);
-    assert_eq!(reasons(&early), ["Quarantine"]);
-    assert_eq!(early.recheck_at, Some(at(1 + QUARANTINE)), "no tick: the exact moment");
-    let due = about(&world, "gone", 1 + QUARANTINE);
-    assert_eq!(asked(&due), ["remove web-0 because NodeGone"]);
+    let early = describe_node(&world, "gone", QUARANTINE);
+    assert_eq!(hold_reasons(&early), ["Quarantine"]);
+    assert_eq!(early.requeue_at, Some(at(1 + QUARANTINE)), "no tick: the exact moment");
+    let due = describe_node(&world, "gone", 1 + QUARANTINE);
+    assert_eq!(describe(&due), ["remove web-0 because NodeGone"]);
 }
 
 /// An answer that is late is about any moment since it was asked for.
@@ -124,14 +124,18 @@ fn a_first_read_counts_for_signs_of_life_when_it_is_asked_and_for_the_quarantine
         let world = World::listed();
         world.apply(Kind::Pods, &pod("web-0").on("gone").running(), at(0));
         world.apply(Kind::NodeLeases, &lease("gone", 1), at(0));
-        world.fell_silent_first("gone");
+        world.set_unreachable_before_node_deleted("gone");
         if let Some(second) = renewed {
             world.apply(Kind::NodeLeases, &lease("gone", 2), at(second));
         }
-        world.witness_late("gone", at(1), at(5));
-        world.hear(at(100));
-        assert_eq!(reasons(&about(&world, "gone", 4 + QUARANTINE)), [before], "renewed at {renewed:?}");
-        let due = asked(&about(&world, "gone", 5 + QUARANTINE));
+        world.record_absence_read_at("gone", at(1), at(5));
+        world.confirm_all(at(100));
+        assert_eq!(
+            hold_reasons(&describe_node(&world, "gone", 4 + QUARANTINE)),
+            [before],
+            "renewed at {renewed:?}"
+        );
+        let due = describe(&describe_node(&world, "gone", 5 + QUARANTINE));
         assert_eq!(
             due.iter().filter(|word| word.starts_with("remove")).collect::<Vec<_>>(),
             expected,
@@ -144,30 +148,33 @@ fn a_first_read_counts_for_signs_of_life_when_it_is_asked_and_for_the_quarantine
 fn a_node_that_came_back_within_the_quarantine_keeps_its_pods_and_its_next_absence_starts_anew() {
     let world = orphan();
     world.apply(Kind::Nodes, &node("gone").ready("True"), at(20));
-    assert_eq!(about(&world, "gone", 60), Decision::default());
+    assert_eq!(describe_node(&world, "gone", 60), Decision::default());
     world.remove(Kind::Nodes, "uid-gone", at(70));
-    assert_eq!(asked(&about(&world, "gone", 71)), ["ask for gone"]);
+    assert_eq!(describe(&describe_node(&world, "gone", 71)), ["ask for gone"]);
 }
 
 #[test]
 fn a_renewed_lease_holds_and_the_next_first_read_waits_for_silence() {
     let world = orphan();
     world.apply(Kind::NodeLeases, &lease("gone", 0), at(30));
-    let held = about(&world, "gone", 60);
-    let alive =
-        Hold::KubeletAlive { node: "gone".into(), sign: Sign::LeaseRenewed, ago: Duration::from_secs(30) };
+    let held = describe_node(&world, "gone", 60);
+    let alive = Hold::KubeletAlive {
+        node: "gone".into(),
+        sign: ReportKind::LeaseRenewed,
+        ago: Duration::from_secs(30),
+    };
     assert_eq!(held.holds.iter().map(|(_, hold)| hold.clone()).collect::<Vec<_>>(), [alive]);
     assert!(
         matches!(&held.holds[0].0, Subject::Pod(key) if &*key.name == "web-0"),
         "the pod's owner is told"
     );
     assert!(held.intents.is_empty());
-    let silent = about(&world, "gone", 30 + QUARANTINE);
-    assert_eq!(asked(&silent), ["ask for gone"]);
-    world.witness("gone", at(75));
-    world.hear(at(120));
-    assert_eq!(reasons(&about(&world, "gone", 80)), ["Quarantine"]);
-    assert_eq!(asked(&about(&world, "gone", 75 + QUARANTINE)), ["remove web-0 because NodeGone"]);
+    let silent = describe_node(&world, "gone", 30 + QUARANTINE);
+    assert_eq!(describe(&silent), ["ask for gone"]);
+    world.record_absence_read("gone", at(75));
+    world.confirm_all(at(120));
+    assert_eq!(hold_reasons(&describe_node(&world, "gone", 80)), ["Quarantine"]);
+    assert_eq!(describe(&describe_node(&world, "gone", 75 + QUARANTINE)), ["remove web-0 because NodeGone"]);
 }
 
 #[test]
@@ -175,24 +182,24 @@ fn unknown_is_not_absent() {
     let world = orphan();
     // Somebody of this name is there, but its resourceVersion is no number.
     world.apply(Kind::Nodes, &node("gone").set("/metadata/resourceVersion", json!("x")), at(2));
-    let decision = about(&world, "gone", 90);
-    assert_eq!((asked(&decision), reasons(&decision)), (vec![], vec!["NodeUnreadable"]));
+    let decision = describe_node(&world, "gone", 90);
+    assert_eq!((describe(&decision), hold_reasons(&decision)), (vec![], vec!["NodeUnreadable"]));
 }
 
 #[test]
 fn nothing_is_decided_from_what_may_be_old() {
     let world = orphan();
     let late = at(100) + STALE_AFTER + Duration::from_secs(1);
-    assert_eq!(reasons(&decided(&world, &on("gone"), late, &config())), ["Stale"]);
+    assert_eq!(hold_reasons(&decide_at(&world, &node_key("gone"), late, &config())), ["Stale"]);
 }
 
 #[test]
 fn nothing_is_decided_before_everything_was_listed() {
     let world = World::default();
-    world.list(Kind::Pods, at(0));
-    world.list(Kind::Nodes, at(0));
+    world.mark_listed(Kind::Pods, at(0));
+    world.mark_listed(Kind::Nodes, at(0));
     world.apply(Kind::Pods, &pod("web-0").on("gone").running(), at(0));
-    assert_eq!(reasons(&about(&world, "gone", 1)), ["NotSynced"]);
+    assert_eq!(hold_reasons(&describe_node(&world, "gone", 1)), ["NotSynced"]);
 }
 
 #[test]
@@ -205,15 +212,15 @@ fn what_only_finalizers_keep_is_called_failed_once_and_then_held() {
         .set("/metadata/deletionGracePeriodSeconds", json!(0))
         .set("/metadata/finalizers", json!(["example.com/a", "example.com/b"]));
     world.apply(Kind::Pods, &kept, at(0));
-    world.witness("gone", at(1));
-    world.hear(at(50));
-    assert_eq!(asked(&about(&world, "gone", 50)).len(), 1, "a Job waits for the phase");
+    world.record_absence_read("gone", at(1));
+    world.confirm_all(at(50));
+    assert_eq!(describe(&describe_node(&world, "gone", 50)).len(), 1, "a Job waits for the phase");
 
     let world = World::listed();
-    world.apply(Kind::Pods, &kept.ended(), at(0));
-    world.witness("gone", at(1));
-    world.hear(at(50));
-    let decision = about(&world, "gone", 50);
+    world.apply(Kind::Pods, &kept.terminated(), at(0));
+    world.record_absence_read("gone", at(1));
+    world.confirm_all(at(50));
+    let decision = describe_node(&world, "gone", 50);
     assert_eq!(
         decision.holds[0].1.to_string(),
         "the pod is deleted and waits for its finalizers: example.com/a, example.com/b"
@@ -223,7 +230,7 @@ fn what_only_finalizers_keep_is_called_failed_once_and_then_held() {
 
 /// What is asked for and held about a pod of a node with this Ready condition
 /// and this taint.
-fn about_taint(
+fn decide_taint(
     ready: &str,
     taint: &str,
     change: fn(Obj) -> Obj,
@@ -233,8 +240,8 @@ fn about_taint(
     world.apply(Kind::Nodes, &node("n").ready(ready).tainted_with(taint), at(0));
     world.apply(Kind::Pods, &change(pod("web-0").on("n").running()), at(0));
     let config = Config { trust_out_of_service_taint: trust, ..config() };
-    let decision = decided(&world, &on("n"), at(1), &config);
-    (asked(&decision), reasons(&decision))
+    let decision = decide_at(&world, &node_key("n"), at(1), &config);
+    (describe(&decision), hold_reasons(&decision))
 }
 
 #[test]
@@ -278,7 +285,7 @@ fn the_out_of_service_taint() {
             held("NoEvidence"),
         ),
     ] {
-        assert_eq!(about_taint(ready, taint, change, trust), wanted, "it {says}");
+        assert_eq!(decide_taint(ready, taint, change, trust), wanted, "it {says}");
     }
 }
 
@@ -286,14 +293,14 @@ fn the_out_of_service_taint() {
 fn a_pod_that_was_asked_to_end_on_a_node_that_is_not_heard_is_held_aloud() {
     const OTHER: &str = "example.com/other";
     let (nothing, untouched): (_, fn(Obj) -> Obj) = ((vec![], vec![]), |pod| pod);
-    assert_eq!(about_taint("Unknown", OTHER, Obj::terminating, false), (vec![], vec!["NoEvidence"]));
-    assert_eq!(about_taint("Unknown", OTHER, untouched, false), nothing, "nobody asked it to end");
+    assert_eq!(decide_taint("Unknown", OTHER, Obj::terminating, false), (vec![], vec!["NoEvidence"]));
+    assert_eq!(decide_taint("Unknown", OTHER, untouched, false), nothing, "nobody asked it to end");
     assert_eq!(
-        about_taint("False", OTHER, Obj::terminating, false),
+        decide_taint("False", OTHER, Obj::terminating, false),
         nothing,
         "its kubelet speaks, and may end it"
     );
-    assert_eq!(about_taint("True", OTHER, Obj::terminating, false), nothing, "it ends");
+    assert_eq!(decide_taint("True", OTHER, Obj::terminating, false), nothing, "it ends");
 }
 
 #[test]
@@ -301,8 +308,8 @@ fn a_terminating_pod_that_no_node_took_is_asked_for() {
     let world = World::listed();
     world.apply(Kind::Pods, &pod("web-0").on("").running().terminating(), at(0));
     world.apply(Kind::Pods, &pod("web-1").on("").running(), at(0));
-    let of = |name: &str| decided(&world, &Key::Unscheduled(uid(&format!("uid-{name}"))), at(1), &config());
-    assert_eq!(asked(&of("web-0")), ["remove web-0 because NeverScheduled"]);
+    let of = |name: &str| decide_at(&world, &Key::Unscheduled(uid(&format!("uid-{name}"))), at(1), &config());
+    assert_eq!(describe(&of("web-0")), ["remove web-0 because NeverScheduled"]);
     assert_eq!(of("web-1"), Decision::default(), "nobody asked it to end");
     world.apply(Kind::Pods, &pod("web-0").on("n").running().terminating().rv(11), at(1));
     assert_eq!(of("web-0"), Decision::default(), "a node has taken it");
@@ -313,8 +320,8 @@ fn a_terminating_pod_that_no_node_took_is_asked_for() {
 fn a_hold_says_which_sign_showed_a_kubelet() {
     let alive = |sign| Hold::KubeletAlive { node: "n".into(), sign, ago: Duration::ZERO };
     for (hold, words) in [
-        (alive(Sign::LeaseRenewed), "its kubelet still runs: its Lease was renewed 0s ago"),
-        (alive(Sign::PodReported), "its kubelet still runs: it reported on a pod 0s ago"),
+        (alive(ReportKind::LeaseRenewed), "its kubelet still runs: its Lease was renewed 0s ago"),
+        (alive(ReportKind::PodReported), "its kubelet still runs: it reported on a pod 0s ago"),
     ] {
         assert!(hold.to_string().contains(words), "{hold}");
     }

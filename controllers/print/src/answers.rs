@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
-use pod_safety_explain::{Answer, Finding, Judgement, Moment, Standing};
+use pod_safety_explain::{Answer, Finding, Judgement, Moment, Verdict};
 use pod_safety_shared::client::Target;
 use serde::Serialize;
 
@@ -23,7 +23,7 @@ pub struct Document<'a> {
 impl<'a> Document<'a> {
     /// Of an answer about this cluster.
     #[must_use]
-    pub fn of(answer: &'a Answer, cluster: &'a Target) -> Self {
+    pub fn new(answer: &'a Answer, cluster: &'a Target) -> Self {
         let kind = match answer.object.split('/').next() {
             Some("pod") => "PodExplanation",
             Some("node") => "NodeExplanation",
@@ -38,18 +38,18 @@ impl<'a> Document<'a> {
 }
 
 /// The mark of a standing.
-const fn tone_of(standing: Standing) -> Tone {
+const fn tone_for(standing: Verdict) -> Tone {
     match standing {
-        Standing::Free => Tone::Good,
-        Standing::Waiting | Standing::Released | Standing::Unknown => Tone::Attention,
-        Standing::Blocked => Tone::Bad,
+        Verdict::Free => Tone::Good,
+        Verdict::Waiting | Verdict::Released | Verdict::Unknown => Tone::Attention,
+        Verdict::Blocked => Tone::Bad,
     }
 }
 
 /// `Blocked (NoEvidence): why`.
 #[must_use]
 pub fn sentence(verdict: &Judgement) -> String {
-    let Judgement { standing, reason, message } = verdict;
+    let Judgement { verdict: standing, reason, message } = verdict;
     format!("{standing:?} ({reason}): {message}")
 }
 
@@ -58,11 +58,11 @@ pub fn sentence(verdict: &Judgement) -> String {
 pub fn page(answer: &Answer, wide: bool, paint: Paint) -> String {
     let facts: Vec<&str> =
         std::iter::once(answer.object.as_str()).chain(answer.facts.iter().map(String::as_str)).collect();
-    let tone = tone_of(answer.verdict.standing);
-    let verdict = paint.marked(tone, &sentence(&answer.verdict));
+    let tone = tone_for(answer.judgement.verdict);
+    let verdict = paint.with_mark(tone, &sentence(&answer.judgement));
     let mut text = format!("{}\n{verdict}", paint.wrap(&facts.join("   "), 2));
     if let Some(before) = &answer.before {
-        let title = format!("BEFORE: the pod that was here until {} (UTC)", clock(before.until, false));
+        let title = format!("BEFORE: the pod that was here until {} (UTC)", format_time(before.until, false));
         section(&mut text, paint, &title, &history(&before.history, paint));
     }
     section(&mut text, paint, "HOW IT GOT HERE (UTC)", &history(&answer.history, paint));
@@ -82,10 +82,10 @@ pub fn page(answer: &Answer, wide: bool, paint: Paint) -> String {
         let _infallible = writeln!(text, "{}", paint.wrap(&format!("- {note}"), 2));
     }
     for missing in &answer.missing {
-        text.push_str(&paint.marked(Tone::Attention, missing));
+        text.push_str(&paint.with_mark(Tone::Attention, missing));
     }
     if !answer.next.is_empty() {
-        section(&mut text, paint, "NEXT", &next(answer, paint));
+        section(&mut text, paint, "NEXT", &next_steps(answer, paint));
     }
     text
 }
@@ -98,14 +98,14 @@ fn section(text: &mut String, paint: Paint, title: &str, body: &str) {
 
 /// Whether these moments are of several days: then each of them is told with its date.
 #[must_use]
-pub fn are_dated(moments: &[Moment]) -> bool {
+pub fn span_days(moments: &[Moment]) -> bool {
     let day = |moment: &Moment| format!("{:.10}", moment.at.to_string());
     moments.first().is_some_and(|first| moments.iter().any(|moment| day(moment) != day(first)))
 }
 
 /// The time of day, or date and time.
 #[must_use]
-pub fn clock(at: Timestamp, dated: bool) -> String {
+pub fn format_time(at: Timestamp, dated: bool) -> String {
     let at = format!("{at:.0}");
     let (day, time) = at.trim_end_matches('Z').split_once('T').unwrap_or_default();
     if dated { format!("{day} {time}") } else { time.to_owned() }
@@ -114,9 +114,9 @@ pub fn clock(at: Timestamp, dated: bool) -> String {
 /// What happened, a line each.
 #[must_use]
 pub fn history(moments: &[Moment], paint: Paint) -> String {
-    let dated = are_dated(moments);
+    let dated = span_days(moments);
     let row = |moment: &Moment| {
-        (Tone::Plain, vec![clock(moment.at, dated), moment.what.clone(), moment.detail.clone()])
+        (Tone::Plain, vec![format_time(moment.at, dated), moment.what.clone(), moment.detail.clone()])
     };
     let rows: Vec<_> = moments.iter().map(row).collect();
     paint.table(&["", "", ""], &rows)
@@ -137,15 +137,15 @@ fn findings(findings: &[Finding], paint: Paint) -> String {
 
 fn items(answer: &Answer, wide: bool, paint: Paint) -> String {
     let row = |item: &pod_safety_explain::Item| {
-        let tone = tone_of(item.verdict.standing);
+        let tone = tone_for(item.judgement.verdict);
         let mut cells = vec![
             paint.mark(tone).to_owned(),
             item.object.clone(),
-            format!("{:?}", item.verdict.standing),
-            item.verdict.reason.to_owned(),
+            format!("{:?}", item.judgement.verdict),
+            item.judgement.reason.to_owned(),
         ];
         if wide {
-            cells.push(item.verdict.message.clone());
+            cells.push(item.judgement.message.clone());
         }
         (tone, cells)
     };
@@ -156,7 +156,7 @@ fn items(answer: &Answer, wide: bool, paint: Paint) -> String {
 }
 
 /// A command is never broken: people copy it.
-fn next(answer: &Answer, paint: Paint) -> String {
+fn next_steps(answer: &Answer, paint: Paint) -> String {
     let mut text = String::new();
     for next in &answer.next {
         let colon = if next.command.is_empty() { "" } else { ":" };

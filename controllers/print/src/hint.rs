@@ -8,64 +8,64 @@ use std::ops::Range;
 const PROGRAMS: [&str; 4] = ["pod-safety", "kubectl", "helm", "openssl"];
 
 /// So many words follow the name of another program: a verb, a kind and a name.
-const OF_OTHERS: usize = 3;
+const FOREIGN_NAMES: usize = 3;
 
 /// The subcommands of the program.
 #[derive(Debug)]
 pub struct Commands {
-    known: Vec<Follows>,
-    others: &'static [&'static str],
+    own: Vec<CommandShape>,
+    foreign: &'static [&'static str],
 }
 
 /// What may follow a subcommand of ours.
 #[derive(Debug)]
-struct Follows {
+struct CommandShape {
     name: String,
     /// So many names: `pod-safety doctor shows` is a command and a verb.
     names: usize,
     /// The flags behind which a value stands.
-    valued: BTreeSet<String>,
+    value_flags: BTreeSet<String>,
 }
 
-fn follows(command: &clap::Command) -> Follows {
-    let below: Vec<Follows> = command.get_subcommands().map(follows).collect();
+fn command_shape(command: &clap::Command) -> CommandShape {
+    let below: Vec<CommandShape> = command.get_subcommands().map(command_shape).collect();
     let flags = command.get_arguments().filter(|arg| arg.get_action().takes_values());
     let valued = flags.flat_map(|arg| {
         let long = arg.get_long().map(|long| format!("--{long}"));
         long.into_iter().chain(arg.get_short().map(|short| format!("-{short}")))
     });
     let own = command.get_positionals().count();
-    Follows {
+    CommandShape {
         name: command.get_name().to_owned(),
         names: below.iter().map(|one| one.names + 1).max().unwrap_or(0).max(own),
-        valued: valued.chain(below.iter().flat_map(|one| one.valued.iter().cloned())).collect(),
+        value_flags: valued.chain(below.iter().flat_map(|one| one.value_flags.iter().cloned())).collect(),
     }
 }
 
 impl Commands {
     /// Those that stand below `command`, and others of which the names alone are known.
     #[must_use]
-    pub fn of(command: &clap::Command, others: &'static [&'static str]) -> Self {
-        Self { known: command.get_subcommands().map(follows).collect(), others }
+    pub fn from_clap(command: &clap::Command, foreign: &'static [&'static str]) -> Self {
+        Self { own: command.get_subcommands().map(command_shape).collect(), foreign }
     }
 
     /// Whether the program has a subcommand of this name.
     #[must_use]
-    pub fn has(&self, word: &str) -> bool {
-        self.known.iter().any(|one| one.name == word) || self.others.contains(&word)
+    pub fn contains(&self, word: &str) -> bool {
+        self.own.iter().any(|one| one.name == word) || self.foreign.contains(&word)
     }
 
     /// Where the commands of a text stand. Each ends before the punctuation that ends it.
     #[must_use]
-    pub fn within(&self, text: &str) -> Vec<Range<usize>> {
-        let mut found: Vec<Range<usize>> = Vec::new();
+    pub fn find_in(&self, text: &str) -> Vec<Range<usize>> {
+        let mut ranges: Vec<Range<usize>> = Vec::new();
         let mut from = 0;
         while let Some(begins) = self.next(text, from) {
             let ends = self.end(text, begins);
             from = ends.max(begins + 1);
-            found.push(begins..ends);
+            ranges.push(begins..ends);
         }
-        found
+        ranges
     }
 
     /// Where the next command begins.
@@ -80,7 +80,7 @@ impl Commands {
                 let next = next.trim_end_matches(|letter: char| !letter.is_alphanumeric());
                 // A name of the project, or of a release of Helm, is no command.
                 let is_one = match program {
-                    "pod-safety" => self.has(next) || next.starts_with('-'),
+                    "pod-safety" => self.contains(next) || next.starts_with('-'),
                     _ => {
                         !next.is_empty()
                             && next.starts_with(|letter: char| letter.is_ascii_lowercase() || letter == '-')
@@ -99,7 +99,7 @@ impl Commands {
             return self.end(text, begins + "kubectl ".len());
         }
         let mut at = begins;
-        let mut known: Option<&Follows> = None;
+        let mut command: Option<&CommandShape> = None;
         let (mut names, mut is_value, mut is_ours) = (0, false, false);
         for (index, word) in text[begins..].split(' ').enumerate() {
             let bare = word.split('\n').next().unwrap_or_default();
@@ -110,10 +110,10 @@ impl Commands {
             let is_flag = bare.starts_with('-');
             match index {
                 0 => is_ours = bare == "pod-safety",
-                1 if is_ours => known = self.known.iter().find(|one| one.name == bare),
+                1 if is_ours => command = self.own.iter().find(|one| one.name == bare),
                 _ if !is_flag && !is_value => {
                     names += usize::from(is_ours || !bare.contains('='));
-                    if names > known.map_or(OF_OTHERS, |known| known.names) {
+                    if names > command.map_or(FOREIGN_NAMES, |known| known.names) {
                         break;
                     }
                 }
@@ -121,7 +121,8 @@ impl Commands {
             }
             at = if index == 0 { begins } else { at + 1 } + bare.len();
             is_value = is_flag
-                && known.map_or_else(|| is_valued_of_others(bare), |known| known.valued.contains(bare));
+                && command
+                    .map_or_else(|| takes_foreign_value(bare), |known| known.value_flags.contains(bare));
             if bare.len() < word.len() {
                 break;
             }
@@ -131,7 +132,7 @@ impl Commands {
 }
 
 /// Whether a value stands behind this flag of another program.
-fn is_valued_of_others(flag: &str) -> bool {
+fn takes_foreign_value(flag: &str) -> bool {
     flag.len() == 2 || ["--namespace", "--set", "--values", "--version"].contains(&flag)
 }
 
@@ -155,7 +156,7 @@ mod tests {
             named("manifests", &[]),
             named("status", &[]),
         ];
-        Commands::of(&Command::new("pod-safety").subcommands(below), &["run"])
+        Commands::from_clap(&Command::new("pod-safety").subcommands(below), &["run"])
     }
 
     #[test]
@@ -180,7 +181,8 @@ mod tests {
             ("pod-safety status && deploy", &["pod-safety status"]),
             ("at pod-safety, and the pod-safety controllers", &[]),
         ] {
-            let commands: Vec<&str> = commands().within(text).into_iter().map(|range| &text[range]).collect();
+            let commands: Vec<&str> =
+                commands().find_in(text).into_iter().map(|range| &text[range]).collect();
             assert_eq!(commands, found, "{text}");
         }
     }

@@ -15,14 +15,14 @@ pub mod answers;
 pub mod budgets;
 pub mod drains;
 mod hint;
-mod near;
-mod paint;
 pub mod redact;
+mod spelling;
 pub mod status;
+mod term;
 
 pub use hint::Commands;
-pub use near::nearest;
-pub use paint::{Color, Paint, Tone};
+pub use spelling::nearest;
+pub use term::{Color, Paint, Tone};
 
 /// The version of what is printed for programs.
 pub const API_VERSION: &str = "cli.pod-safety.dev/v1alpha1";

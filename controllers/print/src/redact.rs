@@ -16,7 +16,7 @@ const ANNOTATIONS: [&str; 3] = ["pod-safety.dev/", "cluster.x-k8s.io/", "remedia
 
 /// What is left of a pod: what it is, where it is, and how it is. All else may be its user's: commands, environment, headers of
 /// probes, attributes of volumes, messages. `*` stands for each entry of a list, or each field.
-const OF_A_POD: &str = "
+const POD_PATHS: &str = "
     apiVersion kind
     metadata/name metadata/namespace metadata/uid metadata/resourceVersion metadata/generation metadata/creationTimestamp
     metadata/deletionTimestamp metadata/deletionGracePeriodSeconds metadata/finalizers metadata/ownerReferences
@@ -32,22 +32,22 @@ const OF_A_POD: &str = "
     status/initContainerStatuses/*/name status/initContainerStatuses/*/state/*/reason";
 
 /// What is left beside that of our own pods: flags, and why they ended.
-const OF_OUR_POD: &str = "
+const OWN_POD_PATHS: &str = "
     spec/containers/*/image spec/containers/*/args spec/containers/*/env spec/containers/*/resources
     status/containerStatuses/*/imageID status/containerStatuses/*/lastState/*/exitCode
     status/containerStatuses/*/lastState/*/reason status/containerStatuses/*/lastState/*/message
     status/containerStatuses/*/lastState/*/finishedAt";
 
 /// A pod of anybody.
-pub fn pod(object: &mut Value) {
-    self::object(object);
-    *object = kept(object, &paths(&[OF_A_POD])).unwrap_or_default();
+pub fn redact_pod(object: &mut Value) {
+    self::redact_object(object);
+    *object = keep_paths(object, &paths(&[POD_PATHS])).unwrap_or_default();
 }
 
 /// One of pod-safety itself.
-pub fn our_pod(object: &mut Value) {
-    self::object(object);
-    *object = kept(object, &paths(&[OF_A_POD, OF_OUR_POD])).unwrap_or_default();
+pub fn redact_own_pod(object: &mut Value) {
+    self::redact_object(object);
+    *object = keep_paths(object, &paths(&[POD_PATHS, OWN_POD_PATHS])).unwrap_or_default();
     let containers = object.pointer_mut("/spec/containers").and_then(Value::as_array_mut);
     for variable in containers.into_iter().flatten().filter_map(|one| one["env"].as_array_mut()).flatten() {
         let is_flag = variable["name"].as_str().is_some_and(|name| name.starts_with("POD_SAFETY_"));
@@ -62,7 +62,7 @@ fn paths<'a>(lists: &[&'a str]) -> Vec<Vec<&'a str>> {
 }
 
 /// What of `value` stands at these paths; `None`: nothing.
-fn kept(value: &Value, paths: &[Vec<&str>]) -> Option<Value> {
+fn keep_paths(value: &Value, paths: &[Vec<&str>]) -> Option<Value> {
     if paths.iter().any(Vec::is_empty) {
         return Some(value.clone());
     }
@@ -75,7 +75,7 @@ fn kept(value: &Value, paths: &[Vec<&str>]) -> Option<Value> {
         Value::Object(fields) => {
             let fields = fields.iter().filter_map(|(name, value)| {
                 let below = below(name);
-                let value = if below.is_empty() { None } else { self::kept(value, &below) };
+                let value = if below.is_empty() { None } else { self::keep_paths(value, &below) };
                 Some((name.clone(), value?))
             });
             let fields: serde_json::Map<_, _> = fields.collect();
@@ -83,14 +83,14 @@ fn kept(value: &Value, paths: &[Vec<&str>]) -> Option<Value> {
         }
         Value::Array(entries) => {
             let below = below("*");
-            Some(entries.iter().filter_map(|entry| kept(entry, &below)).collect())
+            Some(entries.iter().filter_map(|entry| keep_paths(entry, &below)).collect())
         }
         _ => None,
     }
 }
 
 /// The fields of any other object in which values of users stand.
-pub fn object(object: &mut Value) {
+pub fn redact_object(object: &mut Value) {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");
         if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
@@ -98,7 +98,7 @@ pub fn object(object: &mut Value) {
         }
     }
     for parameters in ["/spec/parameters", "/spec/nodeParameters"] {
-        object.pointer_mut(parameters).into_iter().for_each(values);
+        object.pointer_mut(parameters).into_iter().for_each(redact_values);
     }
     if let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) {
         // A kubelet lists what it has pulled: it is long, and tells of other software.
@@ -107,10 +107,10 @@ pub fn object(object: &mut Value) {
 }
 
 /// All that stands below, by whichever key.
-fn values(value: &mut Value) {
+fn redact_values(value: &mut Value) {
     match value {
-        Value::Object(map) => map.values_mut().for_each(values),
-        Value::Array(items) => items.iter_mut().for_each(values),
+        Value::Object(map) => map.values_mut().for_each(redact_values),
+        Value::Array(items) => items.iter_mut().for_each(redact_values),
         Value::String(_) | Value::Number(_) | Value::Bool(_) => *value = Value::from(REDACTED),
         Value::Null => {}
     }
@@ -118,12 +118,12 @@ fn values(value: &mut Value) {
 
 /// Logins in the midst of text: of URLs, headers, flags, assignments and blocks of YAML, and tokens, however they are quoted,
 /// spaced and encoded.
-pub fn text(text: &str) -> String {
-    words(&blocks(text))
+pub fn redact_text(text: &str) -> String {
+    redact_words(&redact_blocks(text))
 }
 
 /// What stands below a key of YAML that names a login, in lines of its own.
-fn blocks(text: &str) -> String {
+fn redact_blocks(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     let mut below = None;
     for line in text.split_inclusive('\n') {
@@ -150,23 +150,23 @@ fn begins_block(entry: &str) -> bool {
     })
 }
 
-fn words(text: &str) -> String {
+fn redact_words(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
-    let (mut rest, mut next) = (text, Next::Anything);
+    let (mut rest, mut next) = (text, Expecting::Anything);
     while !rest.is_empty() {
         let piece = rest.split_inclusive(is_end).next().unwrap_or(rest);
         let word = piece.trim_end_matches(is_end);
         let end = piece.get(word.len()..).unwrap_or_default();
-        let (shown, then) = next.then(word);
+        let (shown, then) = next.advance(word);
         clean.push_str(&shown);
         clean.push_str(end);
         rest = rest.get(piece.len()..).unwrap_or_default();
         // What is announced comes on the same line.
-        next = if end.contains('\n') { Next::Anything } else { then };
-        if let (Next::Login, Some(quote)) = (next, opened(word, end)) {
-            let (quoted, behind) = rest.split_at(closing(rest, quote));
-            clean.push_str(&hidden(quoted));
-            (rest, next) = (behind, named(quoted).1);
+        next = if end.contains('\n') { Expecting::Anything } else { then };
+        if let (Expecting::Login, Some(quote)) = (next, opening_quote(word, end)) {
+            let (quoted, behind) = rest.split_at(closing_quote(rest, quote));
+            clean.push_str(&redact_quoted(quoted));
+            (rest, next) = (behind, classify_word(quoted).1);
         }
     }
     clean
@@ -177,13 +177,13 @@ fn is_end(letter: char) -> bool {
 }
 
 /// The quote that begins a value here. One behind a name ends that name.
-fn opened(word: &str, end: &str) -> Option<char> {
+fn opening_quote(word: &str, end: &str) -> Option<char> {
     let quote = end.chars().next().filter(|letter| matches!(letter, '"' | '\''))?;
     (word.is_empty() || word.ends_with(['=', ':', '>'])).then_some(quote)
 }
 
 /// Where a quoted value ends: at its quote, unless that is escaped, or with the line.
-fn closing(text: &str, quote: char) -> usize {
+fn closing_quote(text: &str, quote: char) -> usize {
     let mut is_escaped = false;
     for (at, letter) in text.char_indices() {
         if letter == '\n' || letter == quote && !is_escaped {
@@ -195,7 +195,7 @@ fn closing(text: &str, quote: char) -> usize {
 }
 
 /// A quoted login; how it is meant may stand before it.
-fn hidden(quoted: &str) -> String {
+fn redact_quoted(quoted: &str) -> String {
     match quoted.split_once(' ') {
         _ if quoted.is_empty() => String::new(),
         Some((scheme, _)) if is_scheme(scheme) => format!("{scheme} {REDACTED}"),
@@ -209,7 +209,7 @@ fn is_scheme(word: &str) -> bool {
 
 /// What the next word may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Next {
+enum Expecting {
     Anything,
     /// The name of a login stood there: a mark may come, then the login, after its scheme if it has one.
     Mark,
@@ -218,16 +218,16 @@ enum Next {
     User,
 }
 
-impl Next {
+impl Expecting {
     /// What is shown of a word, and what may come after it.
-    fn then(self, word: &str) -> (String, Self) {
+    fn advance(self, word: &str) -> (String, Self) {
         match self {
             _ if word.is_empty() => (String::new(), self),
             _ if is_scheme(word) => (word.to_owned(), Self::Login),
             Self::Mark if matches!(word, "=" | ":" | "=>" | ":=") => (word.to_owned(), Self::Login),
             // `:hunter2` behind a quoted name.
             Self::Mark if word.starts_with(['=', ':']) => {
-                (format!("{}{REDACTED}", first(word)), Self::Anything)
+                (format!("{}{REDACTED}", first_part(word)), Self::Anything)
             }
             Self::User if word.contains(':') => (REDACTED.to_owned(), Self::Anything),
             // Of a block of YAML: `blocks` has hidden what it announces.
@@ -235,46 +235,46 @@ impl Next {
                 (word.to_owned(), Self::Anything)
             }
             // A name in the place of a login may announce one of its own: `token= --password hunter2`.
-            Self::Login => (REDACTED.to_owned(), named(word).1),
-            Self::Mark | Self::User | Self::Anything => named(word),
+            Self::Login => (REDACTED.to_owned(), classify_word(word).1),
+            Self::Mark | Self::User | Self::Anything => classify_word(word),
         }
     }
 }
 
-fn first(word: &str) -> &str {
+fn first_part(word: &str) -> &str {
     word.get(..1).unwrap_or_default()
 }
 
 /// A word that follows nothing.
-fn named(word: &str) -> (String, Next) {
+fn classify_word(word: &str) -> (String, Expecting) {
     // A token of a service account: three parts of base64, of which the first begins like this.
     const TOKEN: usize = 40;
     if word.len() >= TOKEN && word.contains("eyJ") || is_encoded_login(word) {
-        return (REDACTED.to_owned(), Next::Anything);
+        return (REDACTED.to_owned(), Expecting::Anything);
     }
     if let Some((scheme, rest)) = word.split_once("://")
         && let Some((_, host)) = rest.rsplit_once('@')
     {
-        return (format!("{scheme}://{REDACTED}@{host}"), Next::Anything);
+        return (format!("{scheme}://{REDACTED}@{host}"), Expecting::Anything);
     }
     if let Some(at) = word.find(['=', ':']) {
         let (key, value) = word.split_at(at);
         let value = value.get(1..).unwrap_or_default();
         if is_login(key) {
             let shown = if value.is_empty() { String::new() } else { REDACTED.to_owned() };
-            let next = if value.is_empty() { Next::Login } else { Next::Anything };
+            let next = if value.is_empty() { Expecting::Login } else { Expecting::Anything };
             return (format!("{key}{}{shown}", word.get(at..=at).unwrap_or_default()), next);
         }
-        return (word.to_owned(), Next::Anything);
+        return (word.to_owned(), Expecting::Anything);
     }
     // A flag takes the next word; of another name a mark must follow, for people write of passwords, too.
     let next = match (is_login(word), word.starts_with('-')) {
-        (true, true) => Next::Login,
-        (true, false) => Next::Mark,
+        (true, true) => Expecting::Login,
+        (true, false) => Expecting::Mark,
         // Passwords of fence agents, of sshpass and of mysql; user and password of curl.
-        (false, _) if matches!(word, "-P" | "-p") => Next::Login,
-        (false, _) if matches!(word, "-u" | "--user") => Next::User,
-        (false, _) => Next::Anything,
+        (false, _) if matches!(word, "-P" | "-p") => Expecting::Login,
+        (false, _) if matches!(word, "-u" | "--user") => Expecting::User,
+        (false, _) => Expecting::Anything,
     };
     (word.to_owned(), next)
 }
@@ -313,7 +313,7 @@ mod tests {
             "spec": { "driver": "Agent", "parameters": { "ip": "10.0.0.1", "password": "hunter2", "n": 5 },
                 "nodeParameters": { "a": { "plug": "hunter2" } }, "secretParameters": [{ "name": "password", "key": "p" }] },
             "status": { "images": ["x"], "conditions": [] } });
-        object(&mut device);
+        redact_object(&mut device);
         assert!(
             !device.to_string().contains("hunter2") && !device.to_string().contains("10.0.0.1"),
             "{device}"
@@ -343,7 +343,7 @@ mod tests {
             "status": { "phase": "Failed", "message": secret, "conditions": [{ "type": "Ready", "status": "False", "message": secret }],
                 "containerStatuses": [{ "name": "db", "state": { "terminated": { "exitCode": 1, "message": secret } },
                     "lastState": { "terminated": { "message": secret } } }] } });
-        pod(&mut one);
+        redact_pod(&mut one);
         assert!(!one.to_string().contains(secret), "{one:#}");
         assert_eq!(
             one["spec"],
@@ -356,7 +356,7 @@ mod tests {
         );
         let mut ours = json!({ "spec": { "containers": [{ "args": ["run"], "command": [secret], "env": [
             { "name": "POD_SAFETY_MODE", "value": "guard" }, { "name": "X", "value": secret }] }] } });
-        our_pod(&mut ours);
+        redact_own_pod(&mut ours);
         assert_eq!(
             ours["spec"]["containers"][0],
             json!({ "args": ["run"], "env": [
@@ -408,9 +408,9 @@ mod tests {
             ("node worker-b1 is not heard: it is off", "node worker-b1 is not heard: it is off"),
             ("at 10:14:05, pod shop/orders-1", "at 10:14:05, pod shop/orders-1"),
         ] {
-            assert_eq!(text(line), clean);
+            assert_eq!(redact_text(line), clean);
         }
         let token = format!("eyJ{}.eyJ{}.x", "a".repeat(40), "b".repeat(40));
-        assert_eq!(text(&format!("token {token}\n")), "token REDACTED\n");
+        assert_eq!(redact_text(&format!("token {token}\n")), "token REDACTED\n");
     }
 }

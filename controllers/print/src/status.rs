@@ -2,24 +2,26 @@
 
 use std::fmt::Write as _;
 
-use pod_safety_explain::{Blocked, Overall, Overview, Paused, Running, Trouble, Zone, plural, since, span};
+use pod_safety_explain::{
+    Blocked, Overall, Overview, Paused, Running, Trouble, Zone, elapsed, format_duration, pluralize,
+};
 
 use crate::{Paint, Tone};
 
 /// The first line: who runs.
-fn head(running: &Running, server: &str, wall: jiff::Timestamp) -> String {
+fn header(running: &Running, server: &str, wall: jiff::Timestamp) -> String {
     let mut parts = Vec::new();
     if !server.is_empty() {
         parts.push(format!("Kubernetes {server}"));
     }
     parts.push(running.mode.map_or("mode unknown".to_owned(), |mode| format!("mode {}", mode.name())));
-    let leader = match (&running.leader, running.unread, running.stale) {
+    let leader = match (&running.leader, running.lease_unread, running.stale) {
         (Some(leader), ..) => {
             let node = running.leader_node.as_deref().map_or(String::new(), |node| format!(" on {node}"));
-            format!("leader {leader}{node}, {}", plural(running.standbys, "standby"))
+            format!("leader {leader}{node}, {}", pluralize(running.standbys, "standby"))
         }
         (None, true, _) => "leader unknown".to_owned(),
-        (None, false, Some(at)) => format!("no leader for {}", span(since(at, wall))),
+        (None, false, Some(at)) => format!("no leader for {}", format_duration(elapsed(at, wall))),
         (None, false, None) => "no leader".to_owned(),
     };
     parts.push(leader);
@@ -35,9 +37,9 @@ pub fn page(
     wall: jiff::Timestamp,
     paint: Paint,
 ) -> String {
-    let (tone, seen) = promise(overview);
-    let promise = paint.marked(tone, &format!("StatefulSet pods and the like: {seen}"));
-    let mut text = format!("{}\n{promise}", paint.wrap(&head(running, server, wall), 2));
+    let (tone, seen) = identity_line(overview);
+    let promise = paint.with_mark(tone, &format!("StatefulSet pods and the like: {seen}"));
+    let mut text = format!("{}\n{promise}", paint.wrap(&header(running, server, wall), 2));
     if !overview.zones.is_empty() {
         text.push('\n');
         text.push_str(&zones(&overview.zones, paint));
@@ -68,7 +70,7 @@ pub fn page(
     let waits = !overview.blocked.is_empty() || overview.troubles.iter().any(|one| one.blocks);
     // What there is to know says enough, but not that the rest is well.
     if !waits && (overview.troubles.is_empty() || overview.verdict() != Overall::Clear) {
-        let (tone, words) = match overview.verdict() {
+        let (tone, verdict) = match overview.verdict() {
             Overall::Clear => (Tone::Good, "Nothing needs a person"),
             Overall::Unknown | Overall::Blocked => (
                 Tone::Attention,
@@ -76,22 +78,22 @@ pub fn page(
             ),
         };
         text.push('\n');
-        text.push_str(&paint.marked(tone, words));
+        text.push_str(&paint.with_mark(tone, verdict));
     }
     if let Some(day) = &overview.last_day {
-        let _infallible = writeln!(text, "\n{}", paint.wrap(&day.words(), 2));
+        let _infallible = writeln!(text, "\n{}", paint.wrap(&day.describe(), 2));
     }
     if !overview.missing.is_empty() {
         text.push('\n');
     }
     for missing in &overview.missing {
-        text.push_str(&paint.marked(Tone::Attention, missing));
+        text.push_str(&paint.with_mark(Tone::Attention, missing));
     }
     text
 }
 
 /// What was seen of the promise that an identity has at most one pod.
-fn promise(overview: &Overview) -> (Tone, String) {
+fn identity_line(overview: &Overview) -> (Tone, String) {
     match (overview.identities, overview.wait_for_proof) {
         (Some(identities), Some(waiting)) => {
             let tone = if waiting == 0 { Tone::Good } else { Tone::Attention };
@@ -125,7 +127,7 @@ fn troubles(troubles: &[&Trouble], paint: Paint) -> String {
     let mut text = String::new();
     for trouble in troubles {
         let tone = if trouble.blocks { Tone::Bad } else { Tone::Attention };
-        text.push_str(&paint.marked(tone, &format!("{}   {}", trouble.object, trouble.message)));
+        text.push_str(&paint.with_mark(tone, &format!("{}   {}", trouble.object, trouble.message)));
         text.push_str(&paint.command(&trouble.command));
     }
     text
@@ -135,7 +137,7 @@ fn troubles(troubles: &[&Trouble], paint: Paint) -> String {
 fn paused(paused: &[Paused], wall: jiff::Timestamp, paint: Paint) -> String {
     let mut text = String::new();
     for one in paused {
-        text.push_str(&paint.marked(Tone::Attention, &format!("{}   {}", one.object, one.words(wall))));
+        text.push_str(&paint.with_mark(Tone::Attention, &format!("{}   {}", one.object, one.describe(wall))));
         text.push_str(&paint.command(&one.command));
     }
     text

@@ -6,11 +6,11 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use pod_safety_shared::authority::people::{self, PeopleError};
-use pod_safety_shared::authority::{Right, may};
+use pod_safety_shared::authority::operator_requests::{self, OperatorError};
+use pod_safety_shared::authority::{AccessRight, is_allowed};
 use pod_safety_shared::client::{ApiError, Connection};
 use pod_safety_shared::clock::Env;
-use pod_safety_shared::drive::Mode;
+use pod_safety_shared::controller_loop::Mode;
 use pod_safety_shared::lease::LEADER_ANNOTATION;
 use pod_safety_shared::record::error_chain;
 use serde_json::Value;
@@ -23,21 +23,21 @@ const GROUP: &str = "admissionregistration.k8s.io";
 const CONDITION: &str = "not-pod-safety";
 
 /// A process starts without the answer after so long: an API server that is away for a while keeps none from starting.
-const FIRST_ANSWER: Duration = Duration::from_secs(3);
+const FIRST_CHECK_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The wait before it is asked again.
-const ASK_AGAIN: Duration = Duration::from_secs(10);
+const RETRY_AFTER: Duration = Duration::from_secs(10);
 
 /// A policy that denies everybody but one account.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Named {
+pub struct PolicyAccount {
     /// The policy.
     pub policy: String,
     /// As the API server names it.
     pub account: String,
 }
 
-impl Named {
+impl PolicyAccount {
     /// How to run as the account.
     #[must_use]
     pub fn remedy(&self) -> String {
@@ -60,21 +60,21 @@ impl Named {
 )]
 pub struct Denied {
     user: String,
-    named: Named,
+    named: PolicyAccount,
 }
 
 /// Why it is not known.
 #[derive(Debug, thiserror::Error)]
-enum Unknown {
+enum AccountError {
     #[error(transparent)]
-    People(#[from] PeopleError),
+    People(#[from] OperatorError),
     #[error(transparent)]
     Api(#[from] ApiError),
 }
 
 /// Whom these policies name, as far as their bindings deny others.
 #[must_use]
-pub fn named(policies: &[Value], bindings: &[Value]) -> Vec<Named> {
+pub fn policy_accounts(policies: &[Value], bindings: &[Value]) -> Vec<PolicyAccount> {
     let denies = |policy: &str| {
         let of_it = bindings.iter().filter(|binding| binding["spec"]["policyName"] == policy);
         let actions = of_it.filter_map(|binding| binding["spec"]["validationActions"].as_array()).flatten();
@@ -92,7 +92,7 @@ pub fn named(policies: &[Value], bindings: &[Value]) -> Vec<Named> {
             conditions.filter(|one| one["name"] == CONDITION).find_map(|one| one["expression"].as_str());
         let quoted = condition.and_then(|text| text.get(text.find('"')?..=text.rfind('"')?));
         if let Some(account) = quoted.and_then(|text| serde_json::from_str(text).ok()) {
-            all.push(Named { policy: name.to_owned(), account });
+            all.push(PolicyAccount { policy: name.to_owned(), account });
         }
     }
     all.sort();
@@ -103,19 +103,19 @@ pub fn named(policies: &[Value], bindings: &[Value]) -> Vec<Named> {
 ///
 /// # Errors
 /// They could not be listed.
-pub async fn read(connection: &Connection) -> Result<Vec<Named>, ApiError> {
-    let list = async |plural: &str| match connection.items(&format!("/apis/{GROUP}/v1/{plural}")).await {
+pub async fn read_policy_accounts(connection: &Connection) -> Result<Vec<PolicyAccount>, ApiError> {
+    let list = async |plural: &str| match connection.list_items(&format!("/apis/{GROUP}/v1/{plural}")).await {
         // An API server that does not have the kind has none.
         Err(error) if error.is_not_found() => Ok(Vec::new()),
         answer => answer,
     };
     let policies = list("validatingadmissionpolicies").await?;
-    Ok(named(&policies, &list("validatingadmissionpolicybindings").await?))
+    Ok(policy_accounts(&policies, &list("validatingadmissionpolicybindings").await?))
 }
 
 /// What a leader says of itself in its Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Leader {
+pub struct LeaderSettings {
     /// Its mode.
     pub mode: Mode,
     /// Its controllers.
@@ -124,60 +124,63 @@ pub struct Leader {
     pub user: String,
 }
 
-impl Leader {
+impl LeaderSettings {
     /// By the annotation of a Lease, if its holder wrote it: that of an earlier leader stays there.
     #[must_use]
-    pub fn of(lease: &Value) -> Option<Self> {
+    pub fn from_lease(lease: &Value) -> Option<Self> {
         let text = lease["metadata"]["annotations"][LEADER_ANNOTATION].as_str()?;
         let (holder, rest) = text.split_once(" mode=")?;
         let (mode, rest) = rest.split_once(" controllers=")?;
         let (controllers, user) = rest.split_once(" user=")?;
         let mode = [Mode::Observe, Mode::Guard, Mode::Replace].into_iter().find(|one| one.name() == mode)?;
         let controllers: Vec<String> = controllers.split(',').map(str::to_owned).collect();
-        let controllers = registry::wanted(&controllers).ok()?;
+        let controllers = registry::parse_list(&controllers).ok()?;
         let is_its = lease["spec"]["holderIdentity"] == holder;
         is_its.then(|| Self { mode, controllers, user: user.to_owned() })
     }
 }
 
 /// The settings that a leader says in its Lease.
-pub(crate) fn settings(mode: Mode, controllers: &[Name]) -> String {
-    let names: Vec<&str> = controllers.iter().map(|name| name.ours()).collect();
+pub(crate) fn describe_settings(mode: Mode, controllers: &[Name]) -> String {
+    let names: Vec<&str> = controllers.iter().map(|name| name.as_str()).collect();
     format!("mode={} controllers={}", mode.name(), names.join(","))
 }
 
 /// Asks who this process is, and whether the policies let it write what fencing writes, if it fences.
-async fn ask(connection: &Connection, fences: bool) -> Result<Result<String, Denied>, Unknown> {
-    let user = people::whoami(connection).await?;
+async fn check_account(
+    connection: &Connection,
+    fences: bool,
+) -> Result<Result<String, Denied>, AccountError> {
+    let user = operator_requests::whoami(connection).await?;
     if !fences {
         return Ok(Ok(user));
     }
     for resource in ["validatingadmissionpolicies", "validatingadmissionpolicybindings"] {
-        let right = Right {
+        let right = AccessRight {
             verb: "list".to_owned(),
             group: GROUP.to_owned(),
             resource: resource.to_owned(),
-            ..Right::default()
+            ..AccessRight::default()
         };
         // The account that the manifests make has no such right, and needs none: its name is in the policies.
-        if !may(connection, None, &right).await? {
+        if !is_allowed(connection, None, &right).await? {
             return Ok(Ok(user));
         }
     }
-    let other = read(connection).await?.into_iter().find(|named| named.account != user);
+    let other = read_policy_accounts(connection).await?.into_iter().find(|named| named.account != user);
     Ok(other.map_or_else(|| Ok(user.clone()), |named| Err(Denied { user: user.clone(), named })))
 }
 
 /// Learns under which account the process runs.
 #[derive(Debug)]
-pub(crate) struct Asking {
+pub(crate) struct AccountCheck {
     connection: Connection,
     env: Env,
     user: Arc<OnceLock<String>>,
     fences: bool,
 }
 
-impl Asking {
+impl AccountCheck {
     pub(crate) const fn new(
         connection: Connection,
         env: Env,
@@ -188,27 +191,30 @@ impl Asking {
     }
 
     /// Before the process starts.
-    pub(crate) async fn at_first(&self) -> Result<(), Denied> {
-        let answer = self.env.until(self.env.now() + FIRST_ANSWER, ask(&self.connection, self.fences)).await;
-        self.take(answer.transpose().ok().flatten())
+    pub(crate) async fn check_first(&self) -> Result<(), Denied> {
+        let answer = self
+            .env
+            .timeout_at(self.env.now() + FIRST_CHECK_TIMEOUT, check_account(&self.connection, self.fences))
+            .await;
+        self.record_user(answer.transpose().ok().flatten())
     }
 
     /// While it runs, until there is an answer. Ends only if the account is denied.
-    pub(crate) async fn until_denied(&self) -> Denied {
+    pub(crate) async fn wait_until_denied(&self) -> Denied {
         while self.user.get().is_none() {
-            self.env.sleep(ASK_AGAIN).await;
-            let answer = ask(&self.connection, self.fences).await;
+            self.env.sleep(RETRY_AFTER).await;
+            let answer = check_account(&self.connection, self.fences).await;
             if let Err(error) = &answer {
                 tracing::debug!(error = %error_chain(error), "it is not known under which account this process runs; asking again");
             }
-            if let Err(denied) = self.take(answer.ok()) {
+            if let Err(denied) = self.record_user(answer.ok()) {
                 return denied;
             }
         }
         std::future::pending().await
     }
 
-    fn take(&self, answer: Option<Result<String, Denied>>) -> Result<(), Denied> {
+    fn record_user(&self, answer: Option<Result<String, Denied>>) -> Result<(), Denied> {
         if let Some(user) = answer.transpose()? {
             tracing::info!(user, "runs under this account");
             drop(self.user.set(user));
@@ -223,11 +229,11 @@ mod tests {
 
     use super::*;
 
-    const OURS: &str = "system:serviceaccount:pod-safety:pod-safety";
+    const ACCOUNT: &str = "system:serviceaccount:pod-safety:pod-safety";
 
     fn policy(name: &str, group: &str, condition: &str) -> Value {
         let conditions =
-            [json!({ "name": condition, "expression": format!("request.userInfo.username != {OURS:?}") })];
+            [json!({ "name": condition, "expression": format!("request.userInfo.username != {ACCOUNT:?}") })];
         json!({ "metadata": { "name": name }, "spec": { "matchConditions": conditions,
             "matchConstraints": { "resourceRules": [{ "apiGroups": [group] }] } } })
     }
@@ -239,14 +245,15 @@ mod tests {
     #[test]
     fn policies_name_an_account_where_they_deny_all_others() {
         let fence = policy("a-fence", "pod-safety.dev", CONDITION);
-        let named_by =
-            |policy: &Value, action: &str| named(std::slice::from_ref(policy), &[binding("a-fence", action)]);
+        let named_by = |policy: &Value, action: &str| {
+            policy_accounts(std::slice::from_ref(policy), &[binding("a-fence", action)])
+        };
         assert_eq!(
             named_by(&fence, "Deny"),
-            [Named { policy: "a-fence".to_owned(), account: OURS.to_owned() }]
+            [PolicyAccount { policy: "a-fence".to_owned(), account: ACCOUNT.to_owned() }]
         );
         assert_eq!(named_by(&fence, "Warn"), [], "it only warns");
-        assert_eq!(named(&[fence], &[binding("other", "Deny")]), [], "it is not bound");
+        assert_eq!(policy_accounts(&[fence], &[binding("other", "Deny")]), [], "it is not bound");
         assert_eq!(named_by(&policy("a-fence", "apps", CONDITION), "Deny"), [], "it is not about fencing");
         assert_eq!(named_by(&policy("a-fence", "pod-safety.dev", "other"), "Deny"), []);
     }
@@ -254,34 +261,35 @@ mod tests {
     #[test]
     fn what_a_leader_says_of_itself_is_read_back_and_that_of_another_is_not() {
         let lease = |holder: &str| {
-            let said = format!("p_1 {} user=Anna B", settings(Mode::Guard, &[Name::PodGc, Name::Fencing]));
-            json!({ "metadata": { "annotations": { LEADER_ANNOTATION: said } }, "spec": { "holderIdentity": holder } })
+            let annotation =
+                format!("p_1 {} user=Anna B", describe_settings(Mode::Guard, &[Name::PodGc, Name::Fencing]));
+            json!({ "metadata": { "annotations": { LEADER_ANNOTATION: annotation } }, "spec": { "holderIdentity": holder } })
         };
-        let read = Leader::of(&lease("p_1")).unwrap();
+        let read = LeaderSettings::from_lease(&lease("p_1")).unwrap();
         assert_eq!((read.mode, read.user.as_str()), (Mode::Guard, "Anna B"));
         assert_eq!(read.controllers, [Name::PodGc, Name::Fencing]);
-        assert_eq!(Leader::of(&lease("p_2")), None);
+        assert_eq!(LeaderSettings::from_lease(&lease("p_2")), None);
     }
 
     /// The policies that are shipped, by the bytes that `pod-safety manifests` prints.
     #[test]
     fn the_shipped_policies_name_the_account_of_the_manifests() {
         let text = include_str!("../../../charts/pod-safety/files/policies.yaml");
-        let condition = format!("request.userInfo.username != \\\"{OURS}\\\"");
+        let condition = format!("request.userInfo.username != \\\"{ACCOUNT}\\\"");
         assert!(text.contains(&format!("- name: {CONDITION}\n      expression: \"{condition}\"")), "{text}");
     }
 
     #[test]
     fn the_way_out_names_the_account_and_how_to_get_its_token() {
-        let named = Named { policy: "p".to_owned(), account: OURS.to_owned() };
-        let said = Denied { user: "anna".to_owned(), named }.to_string();
+        let named = PolicyAccount { policy: "p".to_owned(), account: ACCOUNT.to_owned() };
+        let message = Denied { user: "anna".to_owned(), named }.to_string();
         for says in [
             "runs as anna",
             "admission policy p only",
-            &format!("pod-safety run --as {OURS}"),
+            &format!("pod-safety run --as {ACCOUNT}"),
             "kubectl create token pod-safety --namespace pod-safety",
         ] {
-            assert!(said.contains(says), "{says}: {said}");
+            assert!(message.contains(says), "{says}: {message}");
         }
     }
 }

@@ -13,14 +13,14 @@ const LONGEST_HISTORY: SignedDuration = SignedDuration::from_hours(87_600);
 
 /// Reads a duration from one millisecond to 24 hours.
 pub fn parse(text: &str) -> Result<Duration, String> {
-    within(text, MILLISECOND, DAY, "allowed is 1ms to 24h, written such as 40s, 1m30s or 500ms")
+    parse_within(text, MILLISECOND, DAY, "allowed is 1ms to 24h, written such as 40s, 1m30s or 500ms")
 }
 
 /// Reads for how long something is kept: zero, or one second to ten years.
 pub fn history(text: &str) -> Result<Duration, String> {
     match text {
         "0" | "0s" | "0h" => Ok(Duration::ZERO),
-        _ => within(
+        _ => parse_within(
             text,
             SECOND,
             LONGEST_HISTORY,
@@ -35,35 +35,35 @@ pub fn history(text: &str) -> Result<Duration, String> {
 /// What is wrong with it, and what is allowed.
 pub fn between(text: &str, least: Duration, most: Duration, allowed: &str) -> Result<Duration, String> {
     let signed = |one: Duration| SignedDuration::try_from(one).unwrap_or(SignedDuration::MAX);
-    within(text, signed(least), signed(most), allowed)
+    parse_within(text, signed(least), signed(most), allowed)
 }
 
-fn within(
+fn parse_within(
     text: &str,
     least: SignedDuration,
     most: SignedDuration,
     allowed: &str,
 ) -> Result<Duration, String> {
     // Go writes a bare zero.
-    let read = if text == "0" { Some(SignedDuration::ZERO) } else { of_go(text) };
-    let read = read.ok_or_else(|| format!("not a duration; {allowed}"))?;
-    if read.is_negative() {
+    let parsed = if text == "0" { Some(SignedDuration::ZERO) } else { parse_go(text) };
+    let parsed = parsed.ok_or_else(|| format!("not a duration; {allowed}"))?;
+    if parsed.is_negative() {
         return Err(format!("a duration cannot be negative; {allowed}"));
     }
-    if read < least {
+    if parsed < least {
         return Err(format!("too short; {allowed}"));
     }
-    if read > most {
+    if parsed > most {
         return Err(format!("too long; {allowed}"));
     }
-    Duration::try_from(read).map_err(|_out_of_range| format!("not a duration; {allowed}"))
+    Duration::try_from(parsed).map_err(|_out_of_range| format!("not a duration; {allowed}"))
 }
 
 /// The units of Go's `time.ParseDuration`.
 const UNITS: [&str; 7] = ["h", "m", "s", "ms", "us", "µs", "ns"];
 
 /// Only as Go writes it: jiff reads `PT40S`, `40 sec ago` and `1,5s` too, and what is read there may be meant otherwise.
-fn of_go(text: &str) -> Option<SignedDuration> {
+fn parse_go(text: &str) -> Option<SignedDuration> {
     let is_number = |letter: char| letter.is_ascii_digit() || letter == '.';
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let units = unsigned.split(is_number).filter(|unit| !unit.is_empty());

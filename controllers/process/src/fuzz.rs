@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use pod_safety_explain::{Overview, Policies, Running, Scene, Settings};
+use pod_safety_explain::{ExplainContext, Overview, Policies, Running, Settings};
 use pod_safety_fuzz::{Draw, fuzz, json as vary_json, protobuf};
 use pod_safety_shared::authority::Intent;
 use pod_safety_shared::cache::View;
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::drive::{Decision, HoldReason, Mode};
+use pod_safety_shared::controller_loop::{Decision, HoldReason, Mode};
 use pod_safety_shared::model::{Kind, Uid};
-use pod_safety_shared::testing::objects::{self, BEGINS, Obj, named, stamp};
+use pod_safety_shared::testing::objects::{self, Obj, START_SECONDS, named, timestamp};
 use pod_safety_shared::testing::{World, at};
 use pod_safety_shared::wire::{Encoding, Raw};
 use serde_json::{Value, json};
@@ -85,20 +85,20 @@ const GROWTH: usize = 64;
 /// What is said of a small cluster.
 const LEAST: usize = 64 << 10;
 
-fn life() -> Value {
+fn incarnation() -> Value {
     json!({ "name": "n", "uid": "uid-n", "bootID": "b0000000-0000-4000-8000-00000000000a" })
 }
 
 fn sample() -> Value {
-    json!({ "device": { "namespace": "fencing", "name": "bmc" }, "at": stamp(70), "power": "Off", "identity": "Match" })
+    json!({ "device": { "namespace": "fencing", "name": "bmc" }, "at": timestamp(70), "power": "Off", "identity": "Match" })
 }
 
 fn fence_device() -> Obj {
-    let target = json!({ "node": "n", "power": "On", "identity": "Match", "looked": stamp(5), "bootID": "b0000000-0000-4000-8000-00000000000a", "nodeUID": "uid-n" });
+    let target = json!({ "node": "n", "power": "On", "identity": "Match", "looked": timestamp(5), "bootID": "b0000000-0000-4000-8000-00000000000a", "nodeUID": "uid-n" });
     let status = json!({ "observedGeneration": 1, "conditions": [], "targets": [target] });
     let spec = json!({ "driver": "Redfish", "monitorSeconds": 300, "parameters": { "address": "https://bmc-{{.Node.Name}}" },
         "nodeSelector": { "matchLabels": {} }, "timeouts": { "powerOff": "60s" }, "identityCheck": "Required" });
-    named("bmc").within("fencing").set("/spec", spec).set("/status", status)
+    named("bmc").in_namespace("fencing").set("/spec", spec).set("/status", status)
 }
 
 fn fence_policy() -> Obj {
@@ -110,20 +110,20 @@ fn fence_policy() -> Obj {
 }
 
 fn node_fence() -> Obj {
-    let verified = json!({ "power": "Off", "samples": [sample(), sample()], "leaseRenewed": stamp(1) });
-    let attempt = json!({ "id": 1, "act": "off", "level": 0, "devices": [{ "namespace": "fencing", "name": "bmc" }], "at": stamp(60),
+    let verified = json!({ "power": "Off", "samples": [sample(), sample()], "leaseRenewed": timestamp(1) });
+    let attempt = json!({ "id": 1, "act": "off", "level": 0, "devices": [{ "namespace": "fencing", "name": "bmc" }], "at": timestamp(60),
         "withinSeconds": 60, "by": "me", "outcome": "Done", "verified": verified });
     let status = json!({ "phase": "Fencing", "attempts": [attempt], "gates": [{ "name": "Quorum", "holds": true, "message": "" }],
         "evidence": "e", "conditions": [] });
     let trigger = json!({ "kind": "Detected", "reason": "silent" });
     named("f")
-        .set("/spec", json!({ "node": life(), "policy": "p", "trigger": trigger }))
+        .set("/spec", json!({ "node": incarnation(), "policy": "p", "trigger": trigger }))
         .set("/status", status)
 }
 
 fn evidence() -> Obj {
-    let spec = json!({ "node": life(), "kind": "PowerOff", "by": "me", "fence": "f", "samples": [sample()], "validSeconds": 600 });
-    named("e").set("/spec", spec).set("/metadata/creationTimestamp", json!(stamp(71)))
+    let spec = json!({ "node": incarnation(), "kind": "PowerOff", "by": "me", "fence": "f", "samples": [sample()], "validSeconds": 600 });
+    named("e").set("/spec", spec).set("/metadata/creationTimestamp", json!(timestamp(71)))
 }
 
 /// A small cluster in which each object is about the others.
@@ -133,12 +133,12 @@ fn seed(kind: Kind) -> Obj {
         Kind::Pods => objects::pod("p")
             .on("n")
             .labels(json!({ "app": "db" }))
-            .owned("apps/v1", "StatefulSet", "db")
-            .using("c")
+            .owned_by("apps/v1", "StatefulSet", "db")
+            .using_claim("c")
             .ready("True"),
         Kind::Nodes => objects::node("n")
             .boot("b0000000-0000-4000-8000-00000000000a")
-            .set("/metadata/creationTimestamp", json!(stamp(-9)))
+            .set("/metadata/creationTimestamp", json!(timestamp(-9)))
             .tainted(),
         Kind::NodeLeases => objects::lease("n", 1),
         Kind::Budgets => objects::budget("b", "db", &selector),
@@ -149,7 +149,7 @@ fn seed(kind: Kind) -> Obj {
         Kind::FencePolicies => fence_policy(),
         Kind::NodeFences => node_fence(),
         Kind::FenceEvidences => evidence(),
-        Kind::Remediations => named("n").within("ns"),
+        Kind::Remediations => named("n").in_namespace("ns"),
         Kind::Volumes => objects::volume("v", &["ReadWriteOnce"]),
         Kind::Claims => objects::claim("c", Some("v")),
         Kind::Attachments => {
@@ -230,7 +230,7 @@ struct Keys {
 }
 
 impl Keys {
-    fn of(view: &View<'_>) -> Self {
+    fn from_view(view: &View<'_>) -> Self {
         let absent = view.absences().map(|(name, _)| name);
         let named = view.nodes().map(|node| &node.name).chain(view.nodes_named_by_pods()).chain(absent);
         Self {
@@ -243,13 +243,13 @@ impl Keys {
     }
 }
 
-fn words(hold: impl HoldReason) -> String {
+fn describe(hold: impl HoldReason) -> String {
     hold.to_string()
 }
 
 /// All that all controllers decide.
 fn decisions(view: &View<'_>, now: Mono, mode: Mode) -> Vec<Decision<String>> {
-    let keys = Keys::of(view);
+    let keys = Keys::from_view(view);
     let quarantine = Duration::from_secs(40);
     let gc = pod_gc::Config {
         terminated_threshold: Some(1),
@@ -258,68 +258,73 @@ fn decisions(view: &View<'_>, now: Mono, mode: Mode) -> Vec<Decision<String>> {
         agent_reports: (mode == Mode::Guard).then(|| "pod-safety".into()),
     };
     let budgets = disruption::Config { stale_pod_timeout: Duration::from_secs(120) };
-    let lost =
-        node_lifecycle::Config { mode, led_since: Some(Mono::default()), ..node_lifecycle::Config::of_kcm() };
+    let lost = node_lifecycle::Config {
+        mode,
+        led_since: Some(Mono::default()),
+        ..node_lifecycle::Config::kcm_defaults()
+    };
     let history = Some(Duration::from_secs(600));
     let fence = fencing::Config {
         mode,
-        our_node: Some("m".into()),
+        own_node: Some("m".into()),
         guards_volumes: true,
-        rehearsals: true,
+        include_dry_runs: true,
         history,
-        provider_behind: fencing::PROVIDER_BEHIND,
+        provider_lag: fencing::PROVIDER_LAG,
     };
-    let guard = volume_guard::Config::after(quarantine);
-    let mut all = vec![pod_gc::decide(&pod_gc::Key::Terminated, view, now, &gc).map(words)];
+    let guard = volume_guard::Config::with_quarantine(quarantine);
+    let mut all = vec![pod_gc::decide(&pod_gc::Key::Terminated, view, now, &gc).map(describe)];
     for node in &keys.nodes {
-        all.push(pod_gc::decide(&pod_gc::Key::Node(Arc::clone(node)), view, now, &gc).map(words));
-        all.push(
-            node_lifecycle::decide(&node_lifecycle::Key::Node(Arc::clone(node)), view, now, &lost).map(words),
-        );
-        all.push(
-            node_lifecycle::decide(&node_lifecycle::Key::Pods(Arc::clone(node)), view, now, &lost).map(words),
-        );
-        all.push(taint_eviction::decide(&taint_eviction::Key(Arc::clone(node)), view, now).map(words));
-        all.push(fencing::decide(&fencing::Key::Node(Arc::clone(node)), view, now, &fence).map(words));
+        all.push(pod_gc::decide(&pod_gc::Key::Node(Arc::clone(node)), view, now, &gc).map(describe));
+        for key in [node_lifecycle::Key::Node(Arc::clone(node)), node_lifecycle::Key::Pods(Arc::clone(node))]
+        {
+            all.push(node_lifecycle::decide(&key, view, now, &lost).map(describe));
+        }
+        all.push(taint_eviction::decide(&taint_eviction::Key(Arc::clone(node)), view, now).map(describe));
+        all.push(fencing::decide(&fencing::Key::Node(Arc::clone(node)), view, now, &fence).map(describe));
     }
     for pod in &keys.pods {
-        all.push(pod_gc::decide(&pod_gc::Key::Unscheduled(pod.clone()), view, now, &gc).map(words));
-        all.push(disruption::decide(&disruption::Key::StalePod(pod.clone()), view, now, &budgets).map(words));
-        all.push(volume_guard::decide(&volume_guard::Key::Gate(pod.clone()), view, now, &guard).map(words));
+        all.push(pod_gc::decide(&pod_gc::Key::Unscheduled(pod.clone()), view, now, &gc).map(describe));
+        all.push(
+            disruption::decide(&disruption::Key::StalePod(pod.clone()), view, now, &budgets).map(describe),
+        );
+        all.push(
+            volume_guard::decide(&volume_guard::Key::Gate(pod.clone()), view, now, &guard).map(describe),
+        );
     }
     for budget in &keys.budgets {
         all.push(
-            disruption::decide(&disruption::Key::Budget(budget.clone()), view, now, &budgets).map(words),
+            disruption::decide(&disruption::Key::Budget(budget.clone()), view, now, &budgets).map(describe),
         );
     }
     for volume in &keys.volumes {
         all.push(
             volume_guard::decide(&volume_guard::Key::Volume(Arc::clone(volume)), view, now, &guard)
-                .map(words),
+                .map(describe),
         );
     }
     for device in &keys.devices {
-        all.push(fencing::decide(&fencing::Key::Device(device.clone()), view, now, &fence).map(words));
+        all.push(fencing::decide(&fencing::Key::Device(device.clone()), view, now, &fence).map(describe));
     }
     all
 }
 
 fn overview(view: &View<'_>, now: Mono, wall: Timestamp) -> Overview {
     let (settings, running) = (Settings::default(), Running::default());
-    let scene = Scene {
+    let scene = ExplainContext {
         view: *view,
         now,
         wall,
         settings: &settings,
         running: &running,
         policies: Policies::Deny,
-        said: &[],
+        events: &[],
         attachments: &[],
         successors: &[],
         pauses: &[],
         unread: &[],
     };
-    Overview::of(&scene)
+    Overview::from_context(&scene)
 }
 
 fn length(value: &impl Debug) -> usize {
@@ -340,7 +345,7 @@ fn assert_known(view: &View<'_>, decision: &Decision<String>) {
 fn every_controller_decides_about_any_objects() {
     fuzz!(700, |draw| {
         let world = World::listed();
-        world.wall(BEGINS, at(0));
+        world.set_wall_time(START_SECONDS, at(0));
         for &kind in Kind::ALL.iter().filter(|_| !draw.once_in(4)) {
             world.apply(kind, &seed(kind), at(0));
         }
@@ -354,17 +359,17 @@ fn every_controller_decides_about_any_objects() {
                     draw.one_of(&["uid-n", "uid-p", "uid-bmc", "uid-f"]).unwrap(),
                     at(second),
                 ),
-                1 => world.witness("n", at(second)),
+                1 => world.record_absence_read("n", at(second)),
                 2 => second += draw.below(400) as u64,
-                3 => world.fell_silent_first("n"),
+                3 => world.set_unreachable_before_node_deleted("n"),
                 _ => {
                     let Some((raw, length)) = sent(draw, kind) else { continue };
-                    world.receive(kind, &raw, at(second));
+                    world.apply_wire(kind, &raw, at(second));
                     received += length;
                 }
             }
         }
-        world.hear(at(second));
+        world.confirm_all(at(second));
         let guard = world.read();
         let (view, now) = (guard.view(), at(second));
         let most = LEAST + GROWTH * received;
@@ -376,7 +381,7 @@ fn every_controller_decides_about_any_objects() {
             assert_known(&view, decision);
             assert!(length(decision) <= most, "of {received} bytes came {decision:?}");
         }
-        let wall = Timestamp::from_second(BEGINS).unwrap();
+        let wall = Timestamp::from_second(START_SECONDS).unwrap();
         assert!(length(&overview(&view, now, wall)) <= most);
     });
 }

@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use pod_safety_otlp::Endpoint;
 use pod_safety_shared::admin::{Admin, AdminError, Listen, Tls};
-use pod_safety_shared::authority::{Authority, Parts, Policy};
-use pod_safety_shared::cache::{Cache, follow};
+use pod_safety_shared::authority::{Authority, Parts, VerifierConfig};
+use pod_safety_shared::cache::{Cache, start_feeds};
 use pod_safety_shared::client::{ConfigError, Connection};
 use pod_safety_shared::clock::Env;
-use pod_safety_shared::drive::{Around, Beats, Controller, Drive, HoldReason as _, Holds, Mode};
+use pod_safety_shared::controller_loop::{
+    Controller, ControllerContext, ControllerLoop, HoldReason as _, Holds, LoopHeartbeats, Mode,
+};
 use pod_safety_shared::events::Recorder;
 use pod_safety_shared::lease::{Elector, Leadership, LeaseConfig};
 use pod_safety_shared::metrics::{Metrics, MetricsError};
@@ -33,7 +35,7 @@ use crate::volume_guard::{self, VolumeGuard};
 
 /// How long a shutdown waits for requests that are under way. Each of them ends
 /// by itself with the leader's term, which is shorter.
-const DRAIN: Duration = Duration::from_secs(15);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Under which name Events and metrics speak.
 const COMPONENT: &str = "pod-safety";
@@ -62,7 +64,7 @@ pub struct Config {
     /// For how long fencing keeps incidents and evidence that nothing rests on; `None`: for ever.
     pub fencing_history: Option<std::time::Duration>,
     /// So far the copies may be behind from which a provider answers.
-    pub provider_behind: std::time::Duration,
+    pub provider_lag: std::time::Duration,
     /// Where the admin server listens; `None`: nowhere.
     pub admin: Option<Listen>,
     /// Where the traces of incidents are exported to; `None`: nowhere.
@@ -107,17 +109,17 @@ pub async fn run(
     env: Env,
     metrics: Metrics,
     stop: watch::Receiver<bool>,
-    show: impl FnOnce(&Arc<Holds>) + Send,
+    publish_holds: impl FnOnce(&Arc<Holds>) + Send,
 ) -> Result<(), StartError> {
-    let kinds = kinds(&config.controllers);
+    let kinds = watched_kinds(&config.controllers);
     let journal = Arc::new(Journal::default());
     let cache = Arc::new(Cache::default());
-    cache.fence_from(config.fencing_namespaces.clone());
+    cache.restrict_fencing_to(config.fencing_namespaces.clone());
     let events = Recorder::new(env.clone(), metrics.authority.clone());
     let holds = Holds::new(Arc::clone(&journal), events.clone(), metrics.registry())?;
-    show(&holds);
+    publish_holds(&holds);
     let leadership = leadership(&config);
-    let beats = Beats::default();
+    let heartbeats = LoopHeartbeats::default();
     if let Some(listen) = config.admin.clone() {
         let admin = Admin {
             env: env.clone(),
@@ -127,7 +129,7 @@ pub async fn run(
             journal: Arc::clone(&journal),
             holds: Arc::clone(&holds),
             leadership: Arc::clone(&leadership),
-            beats: beats.clone(),
+            heartbeats: heartbeats.clone(),
             debug: listen.debug,
         };
         serve(admin, listen, &env).await?;
@@ -136,7 +138,7 @@ pub async fn run(
         connection: connection.clone(),
         cache: Arc::clone(&cache),
         env: env.clone(),
-        policy: policy(&config),
+        config: verifier_config(&config),
         leadership: Arc::clone(&leadership),
         journal: Arc::clone(&journal),
         events: events.clone(),
@@ -144,7 +146,7 @@ pub async fn run(
         transport,
         identity: config.identity.clone(),
     });
-    let around = Around {
+    let context = ControllerContext {
         cache: Arc::clone(&cache),
         authority: Arc::clone(&authority),
         env: env.clone(),
@@ -154,12 +156,12 @@ pub async fn run(
         queues: metrics.queues.clone(),
     };
     let running = Running { env: env.clone(), authority, leadership, stop };
-    start_controllers(&config, &around, &metrics, &beats, &running)?;
-    export_traces(&config, &around, &connection, &metrics, &running)?;
-    follow(&kinds, &connection, &cache, &env, &metrics.cache);
+    start_controllers(&config, &context, &metrics, &heartbeats, &running)?;
+    export_traces(&config, &context, &connection, &metrics, &running)?;
+    start_feeds(&kinds, &connection, &cache, &env, &metrics.cache);
     if config.mode != Mode::Observe {
         let (leadership, identity) = (Arc::clone(&running.leadership), config.identity.clone());
-        let writing = events.write_for_ever(connection.clone(), leadership, COMPONENT, identity);
+        let writing = events.worker_loop(connection.clone(), leadership, COMPONENT, identity);
         env.spawner.spawn("events", Box::pin(writing));
     }
     lead(config, connection, metrics, running).await;
@@ -167,8 +169,8 @@ pub async fn run(
 }
 
 /// By which settings the authority verifies.
-fn policy(config: &Config) -> Policy {
-    Policy {
+fn verifier_config(config: &Config) -> VerifierConfig {
+    VerifierConfig {
         quarantine: config.pod_gc.quarantine,
         trust_out_of_service_taint: config.pod_gc.trust_out_of_service_taint,
         agent_reports: config.pod_gc.agent_reports.clone(),
@@ -181,7 +183,7 @@ fn leadership(config: &Config) -> Arc<Leadership> {
     if config.lease.is_some() || config.mode == Mode::Observe {
         Leadership::none()
     } else {
-        Leadership::alone()
+        Leadership::always()
     }
 }
 
@@ -196,57 +198,66 @@ async fn serve(admin: Admin, listen: Listen, env: &Env) -> Result<(), AdminError
 }
 
 /// What the controllers must know of the cluster, each kind once.
-fn kinds(controllers: &[Name]) -> Vec<Kind> {
-    let wanted = |kind: &Kind| controllers.iter().any(|name| name.kinds().contains(kind));
-    Kind::ALL.iter().copied().filter(wanted).collect()
+fn watched_kinds(controllers: &[Name]) -> Vec<Kind> {
+    let is_needed = |kind: &Kind| controllers.iter().any(|name| name.kinds().contains(kind));
+    Kind::ALL.iter().copied().filter(is_needed).collect()
 }
 
 fn start_controllers(
     config: &Config,
-    around: &Around,
+    context: &ControllerContext,
     metrics: &Metrics,
-    beats: &Beats,
+    heartbeats: &LoopHeartbeats,
     running: &Running,
 ) -> Result<(), MetricsError> {
     for name in &config.controllers {
-        metrics.runs(name.ours(), config.mode.name());
+        metrics.set_mode(name.as_str(), config.mode.name());
         match name {
             Name::PodGc => {
-                start(PodGc::new(config.pod_gc.clone(), metrics.registry())?, around, beats, running);
+                start(PodGc::new(config.pod_gc.clone(), metrics.registry())?, context, heartbeats, running);
             }
             Name::Disruption => {
                 start(
                     Disruption::new(config.disruption.clone(), metrics.registry())?,
-                    around,
-                    beats,
+                    context,
+                    heartbeats,
                     running,
                 );
             }
-            Name::TaintEviction => start(TaintEviction::new(metrics.registry())?, around, beats, running),
+            Name::TaintEviction => {
+                start(TaintEviction::new(metrics.registry())?, context, heartbeats, running)
+            }
             Name::NodeLifecycle => {
                 let settings = node_lifecycle::Config { mode: config.mode, ..config.node_lifecycle.clone() };
                 let leadership = Arc::clone(&running.leadership);
-                start(NodeLifecycle::new(settings, leadership, metrics.registry())?, around, beats, running);
+                start(
+                    NodeLifecycle::new(settings, leadership, metrics.registry())?,
+                    context,
+                    heartbeats,
+                    running,
+                );
             }
             Name::Fencing => {
                 let guards_volumes = config.controllers.contains(&Name::VolumeGuard);
-                let our_node = config.node_name.clone();
+                let own_node = config.node_name.clone();
                 let settings = fencing::Config {
                     mode: config.mode,
-                    our_node,
+                    own_node,
                     guards_volumes,
-                    rehearsals: true,
+                    include_dry_runs: true,
                     history: config.fencing_history,
-                    provider_behind: config.provider_behind,
+                    provider_lag: config.provider_lag,
                 };
-                start(Fencing::new(settings, metrics.registry())?, around, beats, running);
+                start(Fencing::new(settings, metrics.registry())?, context, heartbeats, running);
             }
-            Name::Eviction => start(EvictionController::new(metrics.registry())?, around, beats, running),
+            Name::Eviction => {
+                start(EvictionController::new(metrics.registry())?, context, heartbeats, running)
+            }
             Name::VolumeGuard => {
                 start(
                     VolumeGuard::new(config.volume_guard.clone(), metrics.registry())?,
-                    around,
-                    beats,
+                    context,
+                    heartbeats,
                     running,
                 );
             }
@@ -255,19 +266,24 @@ fn start_controllers(
     Ok(())
 }
 
-fn start<C: Controller>(controller: C, around: &Around, beats: &Beats, running: &Running) {
+fn start<C: Controller>(
+    controller: C,
+    context: &ControllerContext,
+    heartbeats: &LoopHeartbeats,
+    running: &Running,
+) {
     let name = C::NAME;
-    around.holds.announce(name, &C::Hold::words());
-    let drive = Drive::new(controller, around.clone());
-    let beat = beats.of(name, running.env.now());
-    let (leads, stop) = (running.leadership.changes(), running.stop.clone());
-    running.env.spawner.spawn(name, Box::pin(drive.run(beat, leads, stop)));
+    context.holds.register(name, &C::Hold::reason_names());
+    let controller_loop = ControllerLoop::new(controller, context.clone());
+    let heartbeat = heartbeats.register(name, running.env.now());
+    let (leads, stop) = (running.leadership.subscribe(), running.stop.clone());
+    running.env.spawner.spawn(name, Box::pin(controller_loop.run(heartbeat, leads, stop)));
 }
 
 /// Has traces of incidents exported, if there is somewhere to.
 fn export_traces(
     config: &Config,
-    around: &Around,
+    context: &ControllerContext,
     connection: &Connection,
     metrics: &Metrics,
     running: &Running,
@@ -275,8 +291,8 @@ fn export_traces(
     let metrics = TraceMetrics::register(metrics.registry())?;
     let Some(endpoint) = config.traces.clone() else { return Ok(()) };
     let sources = Sources {
-        cache: Arc::clone(&around.cache),
-        journal: Arc::clone(&around.journal),
+        cache: Arc::clone(&context.cache),
+        journal: Arc::clone(&context.journal),
         connection: connection.clone(),
         leadership: Arc::clone(&running.leadership),
     };
@@ -295,8 +311,9 @@ async fn lead(config: Config, connection: Connection, metrics: Metrics, running:
     };
     let mut elector =
         Elector::new(lease, connection, env.clone(), metrics.lease.clone(), Arc::clone(&leadership));
-    elector = elector.known_as(account::settings(config.mode, &config.controllers), config.user);
-    let mut changes = leadership.changes();
+    elector =
+        elector.with_settings(account::describe_settings(config.mode, &config.controllers), config.user);
+    let mut changes = leadership.subscribe();
     let abandoner = Arc::clone(&authority);
     env.spawner.spawn(
         "abandon",
@@ -312,7 +329,7 @@ async fn lead(config: Config, connection: Connection, metrics: Metrics, running:
     elector.run(&mut stop).await;
     elector.resign();
     authority.abandon();
-    if env.until(env.now() + DRAIN, authority.drained()).await.is_some() {
+    if env.timeout_at(env.now() + DRAIN_TIMEOUT, authority.wait_idle()).await.is_some() {
         elector.release().await;
     }
 }

@@ -8,13 +8,12 @@
 //!
 //! Invariants:
 //! - Controllers are crates of their own; only this one names them all ([`registry`]).
-//! - No control character leaves the process but its own ([`clean`]).
+//! - No control character leaves the process but its own ([`sanitize`]).
 //! - This crate has no Kubernetes client and cannot get one (see `deny.toml`): what a controller wants done it says in
 //!   [`pod_safety_shared::authority::Intent`]s.
 #![forbid(unsafe_code)]
 
 pub mod account;
-pub mod clean;
 pub mod duration;
 pub mod fence_agents;
 #[cfg(test)]
@@ -24,6 +23,7 @@ mod logging;
 mod memory;
 pub mod registry;
 pub mod run;
+pub mod sanitize;
 
 use anyhow::Context as _;
 

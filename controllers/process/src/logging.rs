@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use clap::ValueEnum;
 use tracing_subscriber::EnvFilter;
 
-use super::clean;
+use super::sanitize;
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Format {
@@ -35,7 +35,7 @@ pub(crate) fn start(format: Format, level: Level) {
     let filter = EnvFilter::new(format!("off,pod_safety={level},pod_safety_shared={level}"));
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(|| Entry(io::stderr()))
+        .with_writer(|| SanitizedWriter(io::stderr()))
         // A line that cannot be written, to a disk that is full, is lost. To complain of it there is a panic.
         .log_internal_errors(false);
     match format {
@@ -48,12 +48,12 @@ pub(crate) fn start(format: Format, level: Level) {
 }
 
 /// Writes one entry, which is handed over whole: it stays one line, whatever texts of the cluster stand in it.
-struct Entry<W>(W);
+struct SanitizedWriter<W>(W);
 
-impl<W: Write> Write for Entry<W> {
+impl<W: Write> Write for SanitizedWriter<W> {
     fn write(&mut self, entry: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(entry);
-        let line = clean::page(text.strip_suffix('\n').unwrap_or(&text)).replace('\n', "\\n");
+        let line = sanitize::page(text.strip_suffix('\n').unwrap_or(&text)).replace('\n', "\\n");
         self.0.write_all(format!("{line}\n").as_bytes())?;
         Ok(entry.len())
     }
@@ -72,7 +72,7 @@ mod tests {
     fn attack_a_text_of_the_cluster_writes_no_line_of_its_own() {
         let mut written = Vec::new();
         let entry = "INFO held why=\"x\n2026-11-24  INFO forged\" \u{1b}[2J\n";
-        Entry(&mut written).write_all(entry.as_bytes()).unwrap();
+        SanitizedWriter(&mut written).write_all(entry.as_bytes()).unwrap();
         assert_eq!(
             String::from_utf8(written).unwrap(),
             "INFO held why=\"x\\n2026-11-24  INFO forged\" \\u{1b}[2J\n"

@@ -1,6 +1,6 @@
 //! Which controllers there are, by what names, and which of them are wanted.
 
-use pod_safety_shared::drive::Controller;
+use pod_safety_shared::controller_loop::Controller;
 use pod_safety_shared::model::Kind;
 
 use crate::disruption::Disruption;
@@ -47,7 +47,7 @@ impl Name {
 
     /// Our name.
     #[must_use]
-    pub const fn ours(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::PodGc => PodGc::NAME,
             Self::Disruption => Disruption::NAME,
@@ -61,7 +61,7 @@ impl Name {
 
     /// kube-controller-manager's name and alias for the twin that this replaces.
     #[must_use]
-    pub const fn of_kcm(self) -> &'static [&'static str] {
+    pub const fn kcm_names(self) -> &'static [&'static str] {
         match self {
             Self::PodGc => &["pod-garbage-collector-controller", "podgc"],
             Self::Disruption => &["disruption-controller"],
@@ -99,14 +99,14 @@ impl Name {
     }
 
     fn parse(word: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|name| name.ours() == word || name.of_kcm().contains(&word))
+        Self::ALL.iter().copied().find(|name| name.as_str() == word || name.kcm_names().contains(&word))
     }
 }
 
 fn known() -> String {
-    let describe = |name: Name| match name.of_kcm() {
-        [] => name.ours().to_owned(),
-        twins => format!("{} (or {})", name.ours(), twins.join(", ")),
+    let describe = |name: Name| match name.kcm_names() {
+        [] => name.as_str().to_owned(),
+        twins => format!("{} (or {})", name.as_str(), twins.join(", ")),
     };
     Name::ALL.iter().copied().map(describe).collect::<Vec<_>>().join(", ")
 }
@@ -116,7 +116,7 @@ fn known() -> String {
 ///
 /// # Errors
 /// An unknown name, or nothing left to run.
-pub fn wanted(words: &[String]) -> Result<Vec<Name>, BadControllers> {
+pub fn parse_list(words: &[String]) -> Result<Vec<Name>, BadControllers> {
     let mut on = Vec::new();
     let mut off = Vec::new();
     let mut all = false;
@@ -130,8 +130,9 @@ pub fn wanted(words: &[String]) -> Result<Vec<Name>, BadControllers> {
             on.push(name);
         }
     }
-    let wanted = |name: &Name| on.contains(name) || (all && name.is_on_by_default() && !off.contains(name));
-    let list: Vec<Name> = Name::ALL.iter().copied().filter(wanted).collect();
+    let is_selected =
+        |name: &Name| on.contains(name) || (all && name.is_on_by_default() && !off.contains(name));
+    let list: Vec<Name> = Name::ALL.iter().copied().filter(is_selected).collect();
     if list.is_empty() { Err(BadControllers::None) } else { Ok(list) }
 }
 
@@ -139,58 +140,60 @@ pub fn wanted(words: &[String]) -> Result<Vec<Name>, BadControllers> {
 mod tests {
     use super::*;
 
-    fn of(words: &str) -> Result<Vec<Name>, BadControllers> {
-        wanted(&words.split(',').map(str::to_owned).collect::<Vec<_>>())
+    fn select(words: &str) -> Result<Vec<Name>, BadControllers> {
+        parse_list(&words.split(',').map(str::to_owned).collect::<Vec<_>>())
     }
 
     #[test]
     fn a_star_means_all_that_are_on_by_default() {
         assert_eq!(
-            of("*"),
+            select("*"),
             Ok(vec![Name::PodGc, Name::Disruption, Name::NodeLifecycle, Name::TaintEviction, Name::Fencing])
         );
-        let but =
-            of("*,-disruption-controller,-nodelifecycle,-taint-eviction-controller,-fencing,-volume-guard");
+        let but = select(
+            "*,-disruption-controller,-nodelifecycle,-taint-eviction-controller,-fencing,-volume-guard",
+        );
         assert_eq!(but, Ok(vec![Name::PodGc]));
     }
 
     #[test]
     fn kcms_names_and_aliases_are_ours_too() {
         for name in ["pod-gc", "pod-garbage-collector-controller", "podgc"] {
-            assert_eq!(of(name), Ok(vec![Name::PodGc]), "{name}");
+            assert_eq!(select(name), Ok(vec![Name::PodGc]), "{name}");
         }
     }
 
     #[test]
     fn a_name_wins_over_its_own_switching_off_as_in_kcm() {
-        assert_eq!(of("pod-gc,-pod-gc"), Ok(vec![Name::PodGc]));
+        assert_eq!(select("pod-gc,-pod-gc"), Ok(vec![Name::PodGc]));
     }
 
     #[test]
     fn an_unknown_name_is_named_with_what_is_known() {
-        let said = of("*,nosuch").unwrap_err().to_string();
+        let message = select("*,nosuch").unwrap_err().to_string();
         assert!(
-            said.starts_with(r#""nosuch" is not in the list of known controllers: pod-gc (or pod-garbage"#),
-            "{said}"
+            message
+                .starts_with(r#""nosuch" is not in the list of known controllers: pod-gc (or pod-garbage"#),
+            "{message}"
         );
-        assert_eq!(of("*,-nosuch"), Err(BadControllers::Unknown("-nosuch".to_owned())));
+        assert_eq!(select("*,-nosuch"), Err(BadControllers::Unknown("-nosuch".to_owned())));
     }
 
     #[test]
     fn the_guard_of_volumes_runs_where_it_is_named() {
         let all = [Name::PodGc, Name::Disruption, Name::NodeLifecycle, Name::TaintEviction, Name::Fencing];
         assert_eq!(
-            of("*,volume-guard").unwrap(),
+            select("*,volume-guard").unwrap(),
             all.into_iter().chain([Name::VolumeGuard]).collect::<Vec<_>>()
         );
-        assert_eq!(of("volume-guard"), Ok(vec![Name::VolumeGuard]));
-        assert_eq!(of("eviction"), Ok(vec![Name::Eviction]));
+        assert_eq!(select("volume-guard"), Ok(vec![Name::VolumeGuard]));
+        assert_eq!(select("eviction"), Ok(vec![Name::Eviction]));
     }
 
     #[test]
     fn nothing_to_run_is_an_error() {
         assert_eq!(
-            of("*,-pod-gc,-disruption,-node-lifecycle,-taint-eviction,-fencing"),
+            select("*,-pod-gc,-disruption,-node-lifecycle,-taint-eviction,-fencing"),
             Err(BadControllers::None)
         );
     }

@@ -3,9 +3,9 @@
 //! Flags keep kube-controller-manager's names and defaults where it has them, so
 //! that a command line can be carried over.
 
-mod carried;
 #[cfg(test)]
 mod fuzz;
+mod ignored_flags;
 mod nodes;
 mod pods;
 mod traces;
@@ -16,17 +16,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::account::Asking;
+use crate::account::AccountCheck;
 use crate::instance::{self, Config};
 use crate::registry::{self, BadControllers, Name};
 use crate::{disruption, volume_guard};
 use anyhow::Context;
 use clap::{ArgAction, Args as ClapArgs, Parser, ValueEnum};
-use pod_safety_devices::{Devices, RunAgents};
+use pod_safety_devices::{AgentLocation, Devices};
 use pod_safety_shared::admin::{Listen, TlsFiles};
 use pod_safety_shared::client::{ConnectOptions, Connection, Prefer};
 use pod_safety_shared::clock::Env;
-use pod_safety_shared::drive::Mode;
+use pod_safety_shared::controller_loop::Mode;
 use pod_safety_shared::lease::{BadTiming, LeaseConfig};
 use pod_safety_shared::metrics::Metrics;
 use pod_safety_shared::model::is_kubernetes_name;
@@ -168,7 +168,7 @@ pub struct Args {
     election: ElectionArgs,
 
     #[command(flatten)]
-    carried: carried::CarriedArgs,
+    carried: ignored_flags::CarriedArgs,
 
     #[command(flatten)]
     admin: AdminArgs,
@@ -188,14 +188,14 @@ pub struct Args {
 /// The arguments alone, without a command before them.
 #[derive(Debug, Parser)]
 #[command(no_binary_name = true)]
-struct Alone {
+struct ArgsOnly {
     #[command(flatten)]
     args: Args,
 }
 
 /// How a process with these arguments is set up; `None`: they cannot be its arguments.
-pub fn settings(arguments: &[String]) -> Option<Config> {
-    let Alone { args } = Alone::try_parse_from(arguments).ok()?;
+pub fn parse_config(arguments: &[String]) -> Option<Config> {
+    let ArgsOnly { args } = ArgsOnly::try_parse_from(arguments).ok()?;
     args.into_config("").ok().map(|(config, _)| config)
 }
 
@@ -380,7 +380,7 @@ impl Args {
     }
 
     /// Takes every flag by name, so that one that nobody reads does not compile.
-    fn into_config(self, identity: &str) -> Result<(Config, RunAgents), BadFlags> {
+    fn into_config(self, identity: &str) -> Result<(Config, AgentLocation), BadFlags> {
         let Self {
             kubeconfig: _,
             context: _,
@@ -409,25 +409,25 @@ impl Args {
         } = self;
         let pod_gc = pods.into_config()?;
         let mode = Mode::from(mode);
-        let here = || RunAgents::Here(agents.into_options());
-        let agents = fence_agents_socket.map_or_else(here, RunAgents::AtSocket);
+        let here = || AgentLocation::Local(agents.into_options());
+        let agents = fence_agents_socket.map_or_else(here, AgentLocation::Socket);
         let config = Config {
-            controllers: registry::wanted(&controllers).map_err(BadFlags::Controllers)?,
+            controllers: registry::parse_list(&controllers).map_err(BadFlags::Controllers)?,
             mode,
             lease: election.into_lease(identity)?,
             disruption: disruption::Config { stale_pod_timeout: stale_pod_disruption_timeout },
             node_lifecycle: nodes.into_config(mode),
             volume_guard: volume_guard::Config {
                 quarantine: pod_gc.quarantine,
-                classes: names("exclusive-storage-classes", exclusive_storage_classes)?,
-                drivers: names("exclusive-csi-drivers", exclusive_csi_drivers)?,
-                backends: names("exclusive-backends", exclusive_backends)?,
+                classes: kubernetes_names("exclusive-storage-classes", exclusive_storage_classes)?,
+                drivers: kubernetes_names("exclusive-csi-drivers", exclusive_csi_drivers)?,
+                backends: kubernetes_names("exclusive-backends", exclusive_backends)?,
             },
             pod_gc,
-            node_name: unless_empty("node-name", node_name)?,
-            fencing_namespaces: names("fencing-namespaces", fencing_namespaces)?,
+            node_name: optional_name("node-name", node_name)?,
+            fencing_namespaces: kubernetes_names("fencing-namespaces", fencing_namespaces)?,
             fencing_history: Some(fencing_history).filter(|kept| !kept.is_zero()),
-            provider_behind: fence_provider_behind,
+            provider_lag: fence_provider_behind,
             admin: Some(admin.into_listen()),
             traces: traces.into_endpoint()?,
             identity: identity.to_owned(),
@@ -462,13 +462,13 @@ impl ElectionArgs {
 }
 
 /// Those of a list; an empty one names nothing.
-fn names(flag: &'static str, list: Vec<String>) -> Result<BTreeSet<String>, BadFlags> {
+fn kubernetes_names(flag: &'static str, list: Vec<String>) -> Result<BTreeSet<String>, BadFlags> {
     let named = list.into_iter().map(|name| name.trim().to_owned()).filter(|name| !name.is_empty());
     named.map(|name| kubernetes_name(flag, name)).collect()
 }
 
 /// Empty is not told, as where a variable is set to nothing.
-fn unless_empty(flag: &'static str, name: Option<String>) -> Result<Option<Arc<str>>, BadFlags> {
+fn optional_name(flag: &'static str, name: Option<String>) -> Result<Option<Arc<str>>, BadFlags> {
     let name = name.filter(|name| !name.is_empty());
     name.map(|name| kubernetes_name(flag, name).map(Arc::from)).transpose()
 }
@@ -489,27 +489,28 @@ fn identity() -> String {
     format!("{}_{:016x}", host.as_deref().map_or("pod-safety", str::trim), random())
 }
 
-async fn run(config: Config, connect: &ConnectOptions, agents: RunAgents) -> anyhow::Result<()> {
+async fn run(config: Config, connect: &ConnectOptions, agents: AgentLocation) -> anyhow::Result<()> {
     let metrics = Metrics::new().context("setting up metrics")?;
     let env = Env::real(random());
     let connection = Connection::open(connect, env.clone(), metrics.client.clone()).await?;
-    let (tell, stop) = watch::channel(false);
+    let (stop_sender, stop) = watch::channel(false);
     let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
     let (writes, fences) = (config.mode != Mode::Observe, config.controllers.contains(&Name::Fencing));
-    let asking = Asking::new(connection.clone(), env.clone(), Arc::clone(&config.user), fences);
+    let account_check = AccountCheck::new(connection.clone(), env.clone(), Arc::clone(&config.user), fences);
     if writes {
-        asking.at_first().await?;
+        account_check.check_first().await?;
     }
-    let denied = async { if writes { asking.until_denied().await } else { std::future::pending().await } };
-    let names: Vec<_> = config.controllers.iter().map(|name| name.ours()).collect();
+    let denied =
+        async { if writes { account_check.wait_until_denied().await } else { std::future::pending().await } };
+    let names: Vec<_> = config.controllers.iter().map(|name| name.as_str()).collect();
     tracing::info!(version = env!("CARGO_PKG_VERSION"), mode = config.mode.name(), controllers = names.join(","), identity = %config.identity, "starts");
     let devices = Arc::new(Devices::new(env.clone(), agents));
     let watched = watch_agents(Arc::clone(&devices), env.clone(), metrics.clone());
     env.spawner.spawn("fence agents", Box::pin(watched));
     let work = instance::run(config, connection, devices, env, metrics, stop, |_| ());
     tokio::pin!(work);
-    let told = async {
+    let stop_signal = async {
         tokio::select! {
             biased;
             _ = terminate.recv() => "SIGTERM",
@@ -519,36 +520,36 @@ async fn run(config: Config, connect: &ConnectOptions, agents: RunAgents) -> any
     tokio::select! {
         biased;
         done = &mut work => return done.map_err(anyhow::Error::from),
-        signal = told => tracing::info!(signal, "stops: finishing what is in progress"),
+        signal = stop_signal => tracing::info!(signal, "stops: finishing what is in progress"),
         denied = denied => {
-            let _nobody_listens = tell.send(true);
+            let _receiver_dropped = stop_sender.send(true);
             work.await?;
             return Err(denied.into());
         }
     }
-    let _nobody_listens = tell.send(true);
+    let _receiver_dropped = stop_sender.send(true);
     work.await?;
     tracing::info!("stopped");
     Ok(())
 }
 
 /// The wait between two checks whether fence agents can run.
-const AGENTS_ASKED: Duration = Duration::from_secs(10);
+const AGENT_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Shows in the log, in `/readyz` and in a metric whether fence agents can run.
 async fn watch_agents(devices: Arc<Devices>, env: Env, metrics: Metrics) {
-    let mut answered = None;
+    let mut could_run = None;
     loop {
-        let answers = devices.agents_answer().await;
-        match &answers {
-            Ok(()) if answered == Some(false) => tracing::info!("fence agents can run again"),
-            Err(error) if answered != Some(false) => {
+        let can_run = devices.check_agents().await;
+        match &can_run {
+            Ok(()) if could_run == Some(false) => tracing::info!("fence agents can run again"),
+            Err(error) if could_run != Some(false) => {
                 tracing::warn!(%error, "fence agents cannot run; devices with other drivers are not affected");
             }
             Ok(()) | Err(_) => {}
         }
-        metrics.fence_agents(answers.is_ok());
-        answered = Some(answers.is_ok());
-        env.sleep(AGENTS_ASKED).await;
+        metrics.set_fence_agents(can_run.is_ok());
+        could_run = Some(can_run.is_ok());
+        env.sleep(AGENT_CHECK_INTERVAL).await;
     }
 }

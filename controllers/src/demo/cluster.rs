@@ -14,12 +14,12 @@ const WITH_ZONES: u16 = 72;
 
 /// How many lines it takes in all.
 pub(super) fn height(snapshot: &Snapshot) -> usize {
-    lines(snapshot, 0, false).0.len()
+    all_lines(snapshot, 0, false).0.len()
 }
 
 /// As many lines as fit, with the selected node among them.
-pub(super) fn cluster(show: &Show, area: Rect) -> Vec<Line<'static>> {
-    let (mut lines, selected) = lines(&show.snapshot, show.selected, area.width < WITH_ZONES);
+pub(super) fn cluster_lines(show: &Show, area: Rect) -> Vec<Line<'static>> {
+    let (mut lines, selected) = all_lines(&show.snapshot, show.selected, area.width < WITH_ZONES);
     let fit = usize::from(area.height.saturating_sub(1));
     if lines.len() <= fit || fit < 2 {
         return lines;
@@ -33,7 +33,7 @@ pub(super) fn cluster(show: &Show, area: Rect) -> Vec<Line<'static>> {
 }
 
 /// All lines, and the place of the selected node among them.
-fn lines(snapshot: &Snapshot, selected: usize, narrow: bool) -> (Vec<Line<'static>>, usize) {
+fn all_lines(snapshot: &Snapshot, selected: usize, narrow: bool) -> (Vec<Line<'static>>, usize) {
     let (mut lines, mut place) = (Vec::new(), 0);
     for zone in ["a", "b", "c"] {
         let here = snapshot.nodes.iter().enumerate().filter(|(_, node)| node.zone == zone);

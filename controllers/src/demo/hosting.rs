@@ -18,7 +18,7 @@ pub(super) struct Hosting {
 }
 
 impl Hosting {
-    pub(super) const fn at(address: Option<SocketAddr>, kubeconfig: Option<PathBuf>) -> Self {
+    pub(super) const fn new(address: Option<SocketAddr>, kubeconfig: Option<PathBuf>) -> Self {
         Self { address, kubeconfig, listener: None }
     }
 
@@ -40,7 +40,7 @@ impl Hosting {
     }
 
     /// From now on this run is reached there, and no other. Gives back where.
-    pub(super) fn host(&mut self, stage: &Stage) -> anyhow::Result<Option<String>> {
+    pub(super) fn serve(&mut self, stage: &Stage) -> anyhow::Result<Option<String>> {
         let Some(address) = self.address else { return Ok(None) };
         // Its port is free again when it has ended.
         drop(self.listener.take());

@@ -23,7 +23,7 @@ pub(crate) fn launch(launched: Launched) -> Task {
         renew_deadline: settings.renew_deadline,
         retry_period: settings.retry_period,
     });
-    let runs = |name: &Name| settings.controllers().any(|known| known == name.ours());
+    let runs = |name: &Name| settings.controllers().any(|known| known == name.as_str());
     let config = Config {
         controllers: Name::ALL.iter().copied().filter(runs).collect(),
         mode: settings.mode(),
@@ -35,12 +35,12 @@ pub(crate) fn launch(launched: Launched) -> Task {
             agent_reports: settings.agent_reports.map(Into::into),
         },
         disruption: disruption::Config { stale_pod_timeout: std::time::Duration::from_secs(120) },
-        node_lifecycle: node_lifecycle::Config::of_kcm(),
-        volume_guard: volume_guard::Config::after(settings.quarantine),
+        node_lifecycle: node_lifecycle::Config::kcm_defaults(),
+        volume_guard: volume_guard::Config::with_quarantine(settings.quarantine),
         node_name: None,
         fencing_namespaces: ["kube-system".to_owned()].into(),
         fencing_history: None,
-        provider_behind: settings.provider_behind,
+        provider_lag: settings.provider_behind,
         traces: None,
         admin: None,
         identity,

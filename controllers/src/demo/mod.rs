@@ -48,7 +48,7 @@ use pod_safety_simulator::scenario::{Contender, Scenario, shipped};
 
 pub(super) use simulate::SimulateArgs;
 
-use pod_safety_process::clean;
+use pod_safety_process::sanitize;
 
 /// Simulated seconds in a real one: a quarantine of 40 s passes in seven.
 const SPEED: f64 = 6.0;
@@ -139,7 +139,7 @@ impl Args {
     /// Whether there is a scenario of the name that was given.
     #[cfg(test)]
     pub(super) fn knows_its_scenario(&self) -> bool {
-        shipped().is_ok_and(|scenarios| chosen(&scenarios, self.scenario.as_deref()).is_ok())
+        shipped().is_ok_and(|scenarios| find_scenario(&scenarios, self.scenario.as_deref()).is_ok())
     }
 
     /// Gives back whether all went well.
@@ -148,53 +148,56 @@ impl Args {
             self;
         let mut scenarios = shipped()?;
         if list_scenarios {
-            pod_safety_cli::print(&list(&scenarios))?;
+            pod_safety_cli::print(&format_list(&scenarios))?;
             return Ok(true);
         }
         if let Some(seed) = seed {
             scenarios.iter_mut().for_each(|scenario| scenario.plan.seed = seed);
         }
-        let at = chosen(&scenarios, scenario.as_deref())?;
+        let at = find_scenario(&scenarios, scenario.as_deref())?;
         let contender = subject.contender();
         if let Some(file) = record {
             record::play(show::Show::new(scenarios, at, contender, speed.unwrap_or(SPEED)), &file)?;
             return Ok(true);
         }
         if plain || !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
-            let hosting = hosting::Hosting::at(serve, write_kubeconfig);
+            let hosting = hosting::Hosting::new(serve, write_kubeconfig);
             // A cluster that is over in a second is nothing to look at with kubectl.
             let speed = speed.or(serve.map(|_| 1.0));
             return plain::play(scenarios.get(at), contender, speed, hosting);
         }
         let show = show::Show::new(scenarios, at, contender, speed.unwrap_or(SPEED));
-        screen::play(show, hosting::Hosting::at(serve, write_kubeconfig))?;
+        screen::play(show, hosting::Hosting::new(serve, write_kubeconfig))?;
         Ok(true)
     }
 }
 
 /// The place of the scenario with this name or number.
-fn chosen(scenarios: &[Scenario], wanted: Option<&str>) -> Result<usize, BadUse> {
-    let Some(wanted) = wanted else { return Ok(0) };
-    let named = scenarios.iter().position(|scenario| scenario.name == wanted);
-    let numbered = || wanted.parse::<usize>().ok()?.checked_sub(1).filter(|at| *at < scenarios.len());
+fn find_scenario(scenarios: &[Scenario], requested: Option<&str>) -> Result<usize, BadUse> {
+    let Some(requested) = requested else { return Ok(0) };
+    let named = scenarios.iter().position(|scenario| scenario.name == requested);
+    let numbered = || requested.parse::<usize>().ok()?.checked_sub(1).filter(|at| *at < scenarios.len());
     named.or_else(numbered).ok_or_else(|| {
         let names: Vec<_> = scenarios.iter().map(|scenario| scenario.name.as_str()).collect();
-        BadUse::Scenario(wanted.to_owned(), names.join(", "))
+        BadUse::Scenario(requested.to_owned(), names.join(", "))
     })
 }
 
-fn list(scenarios: &[Scenario]) -> String {
+fn format_list(scenarios: &[Scenario]) -> String {
     let lines = scenarios.iter().enumerate();
     lines.map(|(at, scenario)| format!("{}  {:<18} {}\n", at + 1, scenario.name, scenario.title)).collect()
 }
 
 /// The exit code: 0 well, 1 a rule was broken or nothing could be run, 2 wrong use.
-pub(super) fn ended(done: anyhow::Result<bool>) -> ExitCode {
+pub(super) fn exit_code(done: anyhow::Result<bool>) -> ExitCode {
     match done {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            pod_safety_cli::say(&clean::line(&format!("pod-safety: {}", error_chain(error.as_ref()))));
+            pod_safety_cli::print_stderr(&sanitize::line(&format!(
+                "pod-safety: {}",
+                error_chain(error.as_ref())
+            )));
             if error.is::<BadUse>() { ExitCode::from(pod_safety_cli::USAGE) } else { ExitCode::FAILURE }
         }
     }

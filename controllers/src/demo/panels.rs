@@ -15,18 +15,18 @@ use super::show::Show;
 use super::style::{BAD, DIM, GOOD, WARN, clock};
 
 /// Rules that were broken and are shown in words; the others are counted.
-const BROKEN_SHOWN: usize = 6;
+const MAX_BROKEN: usize = 6;
 
 /// What is held and why; and above all else, what went wrong.
-pub(super) fn reasons(show: &Show) -> Vec<Line<'static>> {
+pub(super) fn reason_lines(show: &Show) -> Vec<Line<'static>> {
     let snapshot = &show.snapshot;
     let mut lines = Vec::new();
-    let broken = broken(snapshot);
-    for (text, at) in broken.iter().take(BROKEN_SHOWN) {
+    let broken = broken_rules(snapshot);
+    for (text, at) in broken.iter().take(MAX_BROKEN) {
         lines.push(Line::styled(format!("RULE BROKEN at {}: {text}", clock(*at)), BAD));
     }
-    if broken.len() > BROKEN_SHOWN {
-        lines.push(Line::styled(format!("and {} more", broken.len() - BROKEN_SHOWN), BAD));
+    if broken.len() > MAX_BROKEN {
+        lines.push(Line::styled(format!("and {} more", broken.len() - MAX_BROKEN), BAD));
     }
     for budget in &snapshot.budgets {
         let BudgetView { name, allowed, current, desired, expected, ready } = budget;
@@ -34,8 +34,8 @@ pub(super) fn reasons(show: &Show) -> Vec<Line<'static>> {
             Span::from(format!("PodDisruptionBudget {name}: ")).bold(),
             Span::styled(format!("evictions allowed: {allowed}"), if *allowed > 0 { GOOD } else { WARN }),
         ]));
-        let said = format!("  {current} of {expected} ready, {desired} needed; actually ready: {ready}");
-        lines.push(Line::styled(said, if ready < desired { BAD } else { DIM }));
+        let text = format!("  {current} of {expected} ready, {desired} needed; actually ready: {ready}");
+        lines.push(Line::styled(text, if ready < desired { BAD } else { DIM }));
     }
     for hold in &snapshot.holds {
         lines.push(Line::from(vec![
@@ -44,20 +44,20 @@ pub(super) fn reasons(show: &Show) -> Vec<Line<'static>> {
         ]));
         lines.push(Line::from(format!("  {}", hold.message)));
     }
-    let troubled = troubled(show);
+    let troubled = node_troubles(show);
     let calm = troubled.is_empty() && snapshot.holds.is_empty();
     lines.extend(troubled);
     if show.contender != Contender::PodSafety {
-        lines.extend(unexplained(show, calm));
+        lines.extend(terminating_pods(show, calm));
     } else if calm {
         lines.push(Line::styled("No pod waits.", DIM));
     }
-    lines.extend(snapshot.replicas.iter().map(replica));
+    lines.extend(snapshot.replicas.iter().map(replica_line));
     lines
 }
 
 /// What was broken, each rule once for each object, with the time at which it was broken first.
-pub(super) fn broken(snapshot: &Snapshot) -> Vec<(&str, Duration)> {
+pub(super) fn broken_rules(snapshot: &Snapshot) -> Vec<(&str, Duration)> {
     let mut first: BTreeMap<&str, Duration> = BTreeMap::new();
     for violation in &snapshot.violations {
         first.entry(&violation.plain).or_insert(violation.at);
@@ -68,13 +68,13 @@ pub(super) fn broken(snapshot: &Snapshot) -> Vec<(&str, Duration)> {
 }
 
 /// Machines that do not reach the API server and of which no hold tells: whether anybody has noticed.
-fn troubled(show: &Show) -> Vec<Line<'static>> {
+fn node_troubles(show: &Show) -> Vec<Line<'static>> {
     let snapshot = &show.snapshot;
     let nodes = snapshot.nodes.iter().enumerate();
-    nodes.filter_map(|(index, node)| trouble(snapshot, node, show.lasts(index))).collect()
+    nodes.filter_map(|(index, node)| node_trouble(snapshot, node, show.machine_state_age(index))).collect()
 }
 
-fn trouble(snapshot: &Snapshot, node: &NodeView, lasts: Duration) -> Option<Line<'static>> {
+fn node_trouble(snapshot: &Snapshot, node: &NodeView, lasts: Duration) -> Option<Line<'static>> {
     let how = match node.machine {
         Machine::On => return None,
         Machine::Cut => "cut off",
@@ -97,7 +97,7 @@ fn trouble(snapshot: &Snapshot, node: &NodeView, lasts: Duration) -> Option<Line
 }
 
 /// All that is to be seen of a pod that waits, by rules that give no reasons.
-fn unexplained(show: &Show, calm: bool) -> Vec<Line<'static>> {
+fn terminating_pods(show: &Show, calm: bool) -> Vec<Line<'static>> {
     let label = show.contender.label();
     let waiting = show.snapshot.pods.iter().filter(|pod| pod.terminating);
     let mut lines: Vec<_> = waiting
@@ -111,7 +111,7 @@ fn unexplained(show: &Show, calm: bool) -> Vec<Line<'static>> {
     lines
 }
 
-fn replica(replica: &ReplicaView) -> Line<'static> {
+fn replica_line(replica: &ReplicaView) -> Line<'static> {
     let state = match (replica.running, replica.paused, replica.leads) {
         (false, _, _) => "down",
         (true, true, true) => "frozen, and still believes that it leads",
@@ -123,7 +123,7 @@ fn replica(replica: &ReplicaView) -> Line<'static> {
 }
 
 /// How the plan goes by the rules of each, until this moment.
-pub(super) fn standings(show: &Show, narrow: bool, short_of_lines: bool) -> Vec<Line<'static>> {
+pub(super) fn comparison_lines(show: &Show, narrow: bool, short_of_lines: bool) -> Vec<Line<'static>> {
     let Some(comparison) = &show.comparison else {
         let mut lines = vec![Line::styled("running the same fault with all rules …", DIM)];
         let sets = if short_of_lines { 1 } else { Contender::ALL.len() };
@@ -164,7 +164,7 @@ pub(super) fn standings(show: &Show, narrow: bool, short_of_lines: bool) -> Vec<
 }
 
 /// The newest lines of the timeline.
-pub(super) fn events(show: &Show, area: Rect) -> Vec<Line<'static>> {
+pub(super) fn timeline_lines(show: &Show, area: Rect) -> Vec<Line<'static>> {
     let fit = usize::from(area.height.saturating_sub(1));
     let from = show.timeline.len().saturating_sub(fit);
     let line = |News { at, tone, text }: &News| {

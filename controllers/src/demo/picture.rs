@@ -6,8 +6,8 @@ use ratatui::style::Stylize;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Clear, Paragraph, Wrap};
 
-use super::cluster::{self, cluster};
-use super::panels::{broken, events, reasons, standings};
+use super::cluster::{self, cluster_lines};
+use super::panels::{broken_rules, comparison_lines, reason_lines, timeline_lines};
 use super::show::{Overlay, Show};
 use super::style::{BAD, DIM, GOOD, clock};
 
@@ -43,32 +43,32 @@ const REASONS: u16 = 4;
 /// Draws everything.
 pub(super) fn draw(frame: &mut Frame<'_>, show: &Show) {
     let area = frame.area();
-    let standings = standings(show, area.width < NARROW, area.height < SHORT);
-    let reasons = reasons(show);
-    let parts = parts(area, show, &reasons, standings.len());
+    let standings = comparison_lines(show, area.width < NARROW, area.height < SHORT);
+    let reasons = reason_lines(show);
+    let parts = row_heights(area, show, &reasons, standings.len());
     let [head_area, middle, standings_area, timeline, foot] = Layout::vertical(parts).areas(area);
-    let [nodes, why] = split(middle, show);
+    let [nodes, why] = columns(middle, show);
 
-    frame.render_widget(Paragraph::new(fitting(head(show), head_area)), head_area);
-    panel(frame, nodes, "nodes, pods, processes", cluster(show, nodes));
+    frame.render_widget(Paragraph::new(clip_lines(header(show), head_area)), head_area);
+    panel(frame, nodes, "nodes, pods, processes", cluster_lines(show, nodes));
     let reasons = Paragraph::new(reasons).wrap(Wrap { trim: false });
-    frame.render_widget(reasons.block(titled("why pods wait, and what would free them")), why);
+    frame.render_widget(reasons.block(titled_block("why pods wait, and what would free them")), why);
     let title = "the same fault with each set of rules, until this moment";
     panel(frame, standings_area, title, standings);
-    panel(frame, timeline, "timeline", events(show, timeline));
+    panel(frame, timeline, "timeline", timeline_lines(show, timeline));
     let mut footer = vec![Line::styled(LEGEND, DIM), Line::styled(KEYS, DIM)];
     footer.drain(..footer.len() - usize::from(foot.height).clamp(1, 2));
-    frame.render_widget(Paragraph::new(fitting(footer, foot)), foot);
+    frame.render_widget(Paragraph::new(clip_lines(footer, foot)), foot);
     overlay(frame, show);
 }
 
 /// The heights of head, nodes and reasons, rules, timeline and foot. The timeline has what the others do not need.
-fn parts(area: Rect, show: &Show, reasons: &[Line<'_>], standings: usize) -> [Constraint; 5] {
+fn row_heights(area: Rect, show: &Show, reasons: &[Line<'_>], standings: usize) -> [Constraint; 5] {
     let lines = u16::try_from(standings).unwrap_or(3) + 1;
     let least = (area.height / 4).clamp(3, 10);
     let foot = if area.height < SHORT { 1 } else { 2 };
-    let [_, why] = split(Rect { height: u16::MAX, ..area }, show);
-    let (nodes, why) = (needed(show), taken(reasons, why.width).saturating_add(1));
+    let [_, why] = columns(Rect { height: u16::MAX, ..area }, show);
+    let (nodes, why) = (min_rows(show), rows_needed(reasons, why.width).saturating_add(1));
     let needed = if area.width >= WIDE { nodes.max(why) } else { nodes.saturating_add(why.max(REASONS)) };
     let most = area.height.saturating_sub(2 + lines + least + foot);
     let timeline = Constraint::Min(least);
@@ -82,39 +82,39 @@ fn parts(area: Rect, show: &Show, reasons: &[Line<'_>], standings: usize) -> [Co
 }
 
 /// Lines that the nodes need, with their title.
-fn needed(show: &Show) -> u16 {
+fn min_rows(show: &Show) -> u16 {
     u16::try_from(cluster::height(&show.snapshot)).unwrap_or(u16::MAX).saturating_add(1)
 }
 
 /// Lines that a text takes. Words that do not fit go to the next line: one more than the letters take.
-fn taken(lines: &[Line<'_>], width: u16) -> u16 {
+fn rows_needed(lines: &[Line<'_>], width: u16) -> u16 {
     let width = usize::from(width.max(1));
     let each = |line: &Line<'_>| if line.width() <= width { 1 } else { line.width() / width + 2 };
     u16::try_from(lines.iter().map(each).sum::<usize>()).unwrap_or(u16::MAX)
 }
 
 /// The places of nodes and reasons.
-fn split(middle: Rect, show: &Show) -> [Rect; 2] {
+fn columns(middle: Rect, show: &Show) -> [Rect; 2] {
     if middle.width >= WIDE {
         let halves = [Constraint::Percentage(52), Constraint::Percentage(48)];
         return Layout::horizontal(halves).spacing(1).areas(middle);
     }
-    let needed = needed(show);
+    let needed = min_rows(show);
     let most = middle.height.saturating_sub(REASONS).max(2);
     Layout::vertical([Constraint::Length(needed.min(most)), Constraint::Min(0)]).areas(middle)
 }
 
-fn titled(title: &str) -> Block<'static> {
+fn titled_block(title: &str) -> Block<'static> {
     let title = Line::from(format!(" {title} ")).bold();
     Block::new().borders(Borders::TOP).border_style(DIM).title(title)
 }
 
 fn panel(frame: &mut Frame<'_>, area: Rect, title: &str, lines: Vec<Line<'static>>) {
-    frame.render_widget(Paragraph::new(fitting(lines, area)).block(titled(title)), area);
+    frame.render_widget(Paragraph::new(clip_lines(lines, area)).block(titled_block(title)), area);
 }
 
 /// Lines that are too long end in `…`.
-fn fitting(lines: Vec<Line<'static>>, area: Rect) -> Vec<Line<'static>> {
+fn clip_lines(lines: Vec<Line<'static>>, area: Rect) -> Vec<Line<'static>> {
     lines.into_iter().map(|line| clip(line, usize::from(area.width))).collect()
 }
 
@@ -122,21 +122,21 @@ fn clip(line: Line<'static>, width: usize) -> Line<'static> {
     if line.width() <= width {
         return line;
     }
-    let mut left = width.saturating_sub(1);
+    let mut remaining = width.saturating_sub(1);
     let mut cut = Line { spans: Vec::new(), ..line };
     for span in line.spans {
-        let fits: String = span.content.chars().take(left).collect();
-        left -= fits.chars().count();
+        let fits: String = span.content.chars().take(remaining).collect();
+        remaining -= fits.chars().count();
         cut.push_span(Span::styled(fits, span.style));
     }
     cut.push_span("…");
     cut
 }
 
-fn head(show: &Show) -> Vec<Line<'static>> {
+fn header(show: &Show) -> Vec<Line<'static>> {
     let Some(scenario) = show.scenario() else { return Vec::new() };
     let snapshot = &show.snapshot;
-    let broken = match broken(snapshot).len() {
+    let broken = match broken_rules(snapshot).len() {
         0 => Span::styled("no rule broken", GOOD),
         count => Span::styled(format!("RULES BROKEN: {count}"), BAD),
     };
@@ -173,7 +173,7 @@ fn overlay(frame: &mut Frame<'_>, show: &Show) {
     };
     let area = frame.area();
     let width = area.width.saturating_sub(2).min(100);
-    let height = taken(&lines, width.saturating_sub(2)).saturating_add(2).min(area.height);
+    let height = rows_needed(&lines, width.saturating_sub(2)).saturating_add(2).min(area.height);
     let place = Rect { x: (area.width - width) / 2, y: (area.height - height) / 2, width, height };
     let text = Paragraph::new(lines).wrap(Wrap { trim: false });
     frame.render_widget(Clear, place);

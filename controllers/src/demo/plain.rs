@@ -10,16 +10,16 @@ use pod_safety_simulator::world::{Outcome, Pace, Stage};
 
 use super::hosting::Hosting;
 use super::launch::launch;
-use pod_safety_cli::called::commands;
+use pod_safety_cli::invocation::commands;
 use pod_safety_cli::{Paint, print};
 
 /// How wide the explanation is.
 const COLUMNS: usize = 100;
 /// How often what happened is written down, in simulated time.
-const EACH: Duration = Duration::from_secs(1);
+const FRAME_INTERVAL: Duration = Duration::from_secs(1);
 /// The same in real time where kubectl may come: a request is answered when the next moment is due, and a command sends up
 /// to thirty, one after another.
-const ANSWERS_EACH: Duration = Duration::from_millis(30);
+const SERVED_INTERVAL: Duration = Duration::from_millis(30);
 
 /// Runs the scenario, then compares. Gives back whether pod-safety broke no rule.
 pub(super) fn play(
@@ -31,29 +31,29 @@ pub(super) fn play(
     let scenario = scenario.context("there are no scenarios")?;
     let Scenario { name, title, about, plan, .. } = scenario;
     let (label, seed) = (contender.label(), plan.seed);
-    let about = Paint::plain().within(COLUMNS, commands()).wrap(about, 0);
+    let about = Paint::plain().with_columns(COLUMNS, commands()).wrap(about, 0);
     print(&format!("{name}: {title}\n\n{about}\n\nrules: {label}; seed {seed}\n\n"))?;
-    let outcome = told(scenario, contender, speed, hosting)?;
+    let outcome = run_scenario(scenario, contender, speed, hosting)?;
     print(&verdict(contender, &outcome, false))?;
     let comparison = compare(plan, launch);
     let sentences = comparison.sentences().join("\n");
     print(&format!("\nthe same fault and seed with each set of rules:\n\n{sentences}\n\n{comparison}"))?;
-    let ours = comparison.outcome(Contender::PodSafety).context("pod-safety's own run did not finish")?;
-    Ok(ours.broken.is_empty())
+    let own = comparison.outcome(Contender::PodSafety).context("pod-safety's own run did not finish")?;
+    Ok(own.broken.is_empty())
 }
 
 /// Runs it, with a line for everything that happens, as it happens.
-pub(super) fn told(
+pub(super) fn run_scenario(
     scenario: &Scenario,
     contender: Contender,
     speed: Option<f64>,
     mut hosting: Hosting,
 ) -> anyhow::Result<Outcome> {
-    let each = each(hosting.is_open(), speed);
+    let each = frame_interval(hosting.is_open(), speed);
     let pace = Pace { each, speed, from: Duration::ZERO, ends: true };
     let stage = Stage::open(&hosting.plan(&scenario.plan), contender.subject(launch), pace)
         .context("starting a thread")?;
-    if let Some(url) = hosting.host(&stage)? {
+    if let Some(url) = hosting.serve(&stage)? {
         print(&format!("kubectl --server {url}\n"))?;
         if let Some(file) = hosting.kubeconfig() {
             print(&format!("export KUBECONFIG={}\n", file.display()))?;
@@ -69,9 +69,9 @@ pub(super) fn told(
 }
 
 /// From one moment that is shown to the next, in simulated time.
-fn each(is_open: bool, speed: Option<f64>) -> Duration {
-    let most = |speed: f64| ANSWERS_EACH.mul_f64(speed.clamp(0.01, 30.0));
-    speed.filter(|_| is_open).map_or(EACH, |speed| EACH.min(most(speed)))
+fn frame_interval(is_open: bool, speed: Option<f64>) -> Duration {
+    let limit = |speed: f64| SERVED_INTERVAL.mul_f64(speed.clamp(0.01, 30.0));
+    speed.filter(|_| is_open).map_or(FRAME_INTERVAL, |speed| FRAME_INTERVAL.min(limit(speed)))
 }
 
 /// What came of it, in words; `exact`: for whoever works on the simulator.
@@ -103,9 +103,13 @@ mod tests {
     /// With `--serve` each request waited for a second: `status` took 13, `doctor` 33.
     #[test]
     fn bug_who_asked_a_served_cluster_waited_a_second_for_each_answer() {
-        let real = |speed: f64| each(true, Some(speed)).div_f64(speed);
-        assert_eq!(real(1.0), ANSWERS_EACH);
-        assert!(real(6.0) <= ANSWERS_EACH && real(100.0) <= ANSWERS_EACH);
-        assert_eq!((each(false, Some(1.0)), each(true, None)), (EACH, EACH), "as before");
+        let real = |speed: f64| frame_interval(true, Some(speed)).div_f64(speed);
+        assert_eq!(real(1.0), SERVED_INTERVAL);
+        assert!(real(6.0) <= SERVED_INTERVAL && real(100.0) <= SERVED_INTERVAL);
+        assert_eq!(
+            (frame_interval(false, Some(1.0)), frame_interval(true, None)),
+            (FRAME_INTERVAL, FRAME_INTERVAL),
+            "as before"
+        );
     }
 }

@@ -18,7 +18,7 @@ use serde_json::json;
 
 use super::launch::launch;
 use super::picture::draw;
-use super::screen::BOOTED;
+use super::screen::START_AT;
 use super::show::{Overlay, Show};
 use pod_safety_cli::print;
 
@@ -26,72 +26,72 @@ use pod_safety_cli::print;
 const WIDTH: u16 = 80;
 const HEIGHT: u16 = 24;
 /// Simulated time between two pictures.
-const EACH: Duration = Duration::from_secs(1);
+const FRAME_INTERVAL: Duration = Duration::from_secs(1);
 /// Simulated time that is shown after the last pod is back.
-const AFTER: Duration = Duration::from_secs(20);
+const TAIL: Duration = Duration::from_secs(20);
 /// For how long the table stands at the end.
-const TABLE: Duration = Duration::from_secs(10);
+const TABLE_TIME: Duration = Duration::from_secs(10);
 
 /// Pictures, each with the time since the first.
 #[derive(Debug)]
-pub(super) struct Film {
+pub(super) struct Recording {
     pub(super) title: String,
-    pub(super) pictures: Vec<(Duration, Buffer)>,
+    pub(super) frames: Vec<(Duration, Buffer)>,
     /// How long it takes in all.
-    pub(super) lasts: Duration,
+    pub(super) length: Duration,
 }
 
 /// Records the scenario that is shown, and says so.
 pub(super) fn play(show: Show, file: &Path) -> anyhow::Result<()> {
-    let film = film(show)?;
+    let film = record_demo(show)?;
     let name = file.display();
     let cast = cast(&film)?;
     std::fs::write(file, &cast).with_context(|| name.to_string())?;
-    let seconds = film.lasts.as_secs();
-    let said =
+    let seconds = film.length.as_secs();
+    let message =
         format!("wrote {name}: {seconds} seconds of {WIDTH}x{HEIGHT}; play it with: asciinema play {name}\n");
-    print(&said)?;
+    print(&message)?;
     Ok(())
 }
 
 /// Runs the scenario until every pod is back, and then shows the table.
-pub(super) fn film(mut show: Show) -> anyhow::Result<Film> {
+pub(super) fn record_demo(mut show: Show) -> anyhow::Result<Recording> {
     let scenario = show.scenario().context("there are no scenarios")?;
     let (title, plan) = (format!("pod-safety demo: {}", scenario.title), scenario.plan.clone());
     let comparison = compare(&plan, launch);
     let presence = &comparison.outcome(show.contender).context("a run did not finish")?.presence;
-    let ends = presence.restored().map_or(presence.measured(), |back| back + AFTER);
+    let ends = presence.restored().map_or(presence.measured(), |back| back + TAIL);
     show.comparison = Some(comparison);
 
     let mut terminal = Terminal::new(TestBackend::new(WIDTH, HEIGHT))?;
-    let pace = Pace { each: EACH, speed: None, from: Duration::ZERO, ends: true };
+    let pace = Pace { each: FRAME_INTERVAL, speed: None, from: Duration::ZERO, ends: true };
     let stage = Stage::open(&plan, show.contender.subject(launch), pace).context("starting a thread")?;
     let (mut pictures, mut last) = (Vec::new(), Duration::ZERO);
     while let Some(snapshot) = stage.wait() {
         let at = snapshot.at;
-        show.see(snapshot);
-        if at < BOOTED {
+        show.update(snapshot);
+        if at < START_AT {
             continue;
         }
-        last = (at - BOOTED).div_f64(show.speed);
-        pictures.push((last, pictured(&mut terminal, &show)?));
+        last = (at - START_AT).div_f64(show.speed);
+        pictures.push((last, render_frame(&mut terminal, &show)?));
         if at >= ends {
             break;
         }
     }
     drop(stage.close());
     show.overlay = Overlay::Table;
-    pictures.push((last + EACH.div_f64(show.speed), pictured(&mut terminal, &show)?));
-    Ok(Film { title, pictures, lasts: last + TABLE })
+    pictures.push((last + FRAME_INTERVAL.div_f64(show.speed), render_frame(&mut terminal, &show)?));
+    Ok(Recording { title, frames: pictures, length: last + TABLE_TIME })
 }
 
-fn pictured(terminal: &mut Terminal<TestBackend>, show: &Show) -> anyhow::Result<Buffer> {
+fn render_frame(terminal: &mut Terminal<TestBackend>, show: &Show) -> anyhow::Result<Buffer> {
     terminal.draw(|frame| draw(frame, show))?;
     Ok(terminal.backend().buffer().clone())
 }
 
 /// What a terminal is sent for it.
-pub(super) fn cast(film: &Film) -> anyhow::Result<Vec<u8>> {
+pub(super) fn cast(film: &Recording) -> anyhow::Result<Vec<u8>> {
     // A recording has colours, whatever the terminal is in which it was asked for.
     force_color_output(true);
     let mut cast = Vec::new();
@@ -102,15 +102,14 @@ pub(super) fn cast(film: &Film) -> anyhow::Result<Vec<u8>> {
         writeln!(cast, "{}", json!([at, "o", text]))
     };
     output(Duration::ZERO, "\u{1b}[2J\u{1b}[?25l")?;
-    let mut before =
-        film.pictures.first().map(|(_, picture)| Buffer::empty(picture.area)).unwrap_or_default();
-    for (at, picture) in &film.pictures {
+    let mut before = film.frames.first().map(|(_, picture)| Buffer::empty(picture.area)).unwrap_or_default();
+    for (at, picture) in &film.frames {
         let mut bytes = Vec::new();
         CrosstermBackend::new(&mut bytes).draw(before.diff(picture).into_iter())?;
         output(*at, &String::from_utf8(bytes)?)?;
         before = picture.clone();
     }
     // A player holds the last picture until here.
-    output(film.lasts, "\u{1b}[?25h")?;
+    output(film.length, "\u{1b}[?25h")?;
     Ok(cast)
 }

@@ -6,7 +6,7 @@ use pod_safety_simulator::scenario::{Contender, shipped};
 use ratatui::buffer::Buffer;
 use serde_json::Value;
 
-use super::record::{Film, cast, film};
+use super::record::{Recording, cast, record_demo};
 use super::show::Show;
 use super::svg::svg;
 use super::tests::golden;
@@ -14,8 +14,9 @@ use super::tests::golden;
 /// What README may weigh.
 const MOST_BYTES: usize = 60_000;
 
-static FILM: LazyLock<Film> =
-    LazyLock::new(|| film(Show::new(shipped().unwrap(), 0, Contender::PodSafety, super::SPEED)).unwrap());
+static FILM: LazyLock<Recording> = LazyLock::new(|| {
+    record_demo(Show::new(shipped().unwrap(), 0, Contender::PodSafety, super::SPEED)).unwrap()
+});
 
 fn rows(picture: &Buffer) -> Vec<String> {
     let row = |y| (0..picture.area.width).map(|x| picture[(x, y)].symbol()).collect();
@@ -23,7 +24,7 @@ fn rows(picture: &Buffer) -> Vec<String> {
 }
 
 /// A terminal that knows what a cast sends: places, colours, and letters.
-fn shown_by_a_terminal(cast: &str) -> Vec<String> {
+fn replay(cast: &str) -> Vec<String> {
     let mut lines = cast.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let header = lines.next().unwrap();
     let size = |name: &str| usize::try_from(header[name].as_u64().unwrap()).unwrap();
@@ -64,8 +65,8 @@ fn the_cast_shows_a_terminal_what_was_recorded() {
         (&header["version"], &header["width"], &header["height"]),
         (&2.into(), &80.into(), &24.into())
     );
-    let (_, last) = FILM.pictures.last().unwrap();
-    assert_eq!(shown_by_a_terminal(&cast), rows(last));
+    let (_, last) = FILM.frames.last().unwrap();
+    assert_eq!(replay(&cast), rows(last));
 }
 
 /// The story, picture by picture, in its order.
@@ -82,13 +83,13 @@ fn the_recording_tells_the_story() {
         "pod-safety              data-0 back after",
         "With a script that uses --force: ",
     ];
-    let mut pictures = FILM.pictures.iter().map(|(_, picture)| rows(picture).join("\n"));
+    let mut pictures = FILM.frames.iter().map(|(_, picture)| rows(picture).join("\n"));
     for line in story {
-        let found = pictures.find(|picture| picture.contains(line));
+        let matching = pictures.find(|picture| picture.contains(line));
         assert!(
-            found.is_some(),
+            matching.is_some(),
             "{line:?} does not come, or too late; the last picture is:\n{}",
-            rows(&FILM.pictures.last().unwrap().1).join("\n")
+            rows(&FILM.frames.last().unwrap().1).join("\n")
         );
     }
 }
@@ -96,7 +97,7 @@ fn the_recording_tells_the_story() {
 /// No `{ node: 0 }`, `Some(…)` or `None` of Rust.
 #[test]
 fn no_picture_has_debug_text() {
-    for (_, picture) in &FILM.pictures {
+    for (_, picture) in &FILM.frames {
         let text = rows(picture).join("\n");
         assert!(["{ ", "Some(", "None", "::"].iter().all(|mark| !text.contains(mark)), "{text}");
     }

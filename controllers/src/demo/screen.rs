@@ -15,18 +15,18 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::hosting::Hosting;
 use super::launch::launch;
 use super::picture::draw;
-use super::show::{Show, Wish};
+use super::show::{Show, UserAction};
 
 /// How long a key may wait for the next look at the keyboard.
-const LOOK: Duration = Duration::from_millis(30);
+const POLL_INTERVAL: Duration = Duration::from_millis(30);
 /// How long a look for a signal takes.
-const GLANCE: Duration = Duration::from_millis(1);
+const SIGNAL_POLL: Duration = Duration::from_millis(1);
 /// Pictures that are taken in before the next is drawn.
-const PICTURES: usize = 64;
+const MAX_FRAMES: usize = 64;
 /// Simulated time between two pictures.
-const EACH: Duration = Duration::from_millis(200);
+const FRAME_INTERVAL: Duration = Duration::from_millis(200);
 /// By then all machines have booted, which is no sight.
-pub(super) const BOOTED: Duration = Duration::from_secs(20);
+pub(super) const START_AT: Duration = Duration::from_secs(20);
 
 /// SIGTERM, which would leave the terminal as it is drawn on.
 struct Termination {
@@ -45,9 +45,9 @@ impl Termination {
     }
 
     /// Whether it has come.
-    fn has_come(&mut self) -> bool {
+    fn is_received(&mut self) -> bool {
         let Self { runtime, signal } = self;
-        runtime.block_on(async { tokio::time::timeout(GLANCE, signal.recv()).await.is_ok() })
+        runtime.block_on(async { tokio::time::timeout(SIGNAL_POLL, signal.recv()).await.is_ok() })
     }
 }
 
@@ -68,29 +68,29 @@ fn watch(
     mut termination: Termination,
 ) -> anyhow::Result<()> {
     let mut stage = begin(&show, &hosting)?;
-    show.served = hosting.host(&stage)?;
+    show.served = hosting.serve(&stage)?;
     let mut measuring = measure(&show)?;
     loop {
         // Not without end: a fast world paints as quickly as it is looked at.
-        for snapshot in std::iter::from_fn(|| stage.picture(Duration::ZERO)).take(PICTURES) {
-            show.see(snapshot);
+        for snapshot in std::iter::from_fn(|| stage.picture(Duration::ZERO)).take(MAX_FRAMES) {
+            show.update(snapshot);
         }
         if let Ok(comparison) = measuring.try_recv() {
             show.comparison = Some(comparison);
         }
         terminal.draw(|frame| draw(frame, &show)).context("drawing")?;
-        match wish(&mut show, &mut termination)? {
-            Wish::Nothing => {}
-            Wish::Deed(deed) => stage.act(deed),
-            Wish::Speed => stage.speed(Some(show.speed)),
-            Wish::Pause => stage.pause(show.paused),
-            Wish::Begin => {
+        match next_action(&mut show, &mut termination)? {
+            UserAction::None => {}
+            UserAction::Deed(deed) => stage.act(deed),
+            UserAction::Speed => stage.speed(Some(show.speed)),
+            UserAction::Pause => stage.pause(show.paused),
+            UserAction::Restart => {
                 measuring = measure(&show)?;
                 let before = std::mem::replace(&mut stage, begin(&show, &hosting)?);
                 drop(before.close());
-                show.served = hosting.host(&stage)?;
+                show.served = hosting.serve(&stage)?;
             }
-            Wish::Quit => {
+            UserAction::Quit => {
                 drop(stage.close());
                 return Ok(());
             }
@@ -99,16 +99,16 @@ fn watch(
 }
 
 /// What the next key asks for, or a signal.
-fn wish(show: &mut Show, termination: &mut Termination) -> anyhow::Result<Wish> {
-    if termination.has_come() {
-        return Ok(Wish::Quit);
+fn next_action(show: &mut Show, termination: &mut Termination) -> anyhow::Result<UserAction> {
+    if termination.is_received() {
+        return Ok(UserAction::Quit);
     }
-    if !event::poll(LOOK).context("reading keys")? {
-        return Ok(Wish::Nothing);
+    if !event::poll(POLL_INTERVAL).context("reading keys")? {
+        return Ok(UserAction::None);
     }
     Ok(match event::read().context("reading keys")? {
         Event::Key(key) if key.kind != KeyEventKind::Release => show.key(key),
-        _ => Wish::Nothing,
+        _ => UserAction::None,
     })
 }
 
@@ -120,6 +120,6 @@ fn measure(show: &Show) -> anyhow::Result<Receiver<Comparison>> {
 
 fn begin(show: &Show, hosting: &Hosting) -> anyhow::Result<Stage> {
     let plan = hosting.plan(show.plan().context("there are no scenarios")?);
-    let pace = Pace { each: EACH, speed: Some(show.speed), from: BOOTED, ends: false };
+    let pace = Pace { each: FRAME_INTERVAL, speed: Some(show.speed), from: START_AT, ends: false };
     Stage::open(&plan, show.contender.subject(launch), pace).context("starting a thread")
 }

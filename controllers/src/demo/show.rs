@@ -11,7 +11,7 @@ use pod_safety_simulator::world::{Deed, Machine, NodeView, Snapshot};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 /// As long as anybody watches.
-const FOR_EVER: u64 = 100_000_000;
+const FOREVER: u64 = 100_000_000;
 /// Lines of the timeline that are kept for the screen.
 const KEPT: usize = 200;
 /// How much a key changes the speed.
@@ -30,9 +30,9 @@ pub(super) enum Overlay {
 
 /// What a key asks of the run that is shown.
 #[derive(Debug, PartialEq)]
-pub(super) enum Wish {
+pub(super) enum UserAction {
     /// Nothing.
-    Nothing,
+    None,
     /// Do this in the world.
     Deed(Deed),
     /// Go on at the present speed.
@@ -40,7 +40,7 @@ pub(super) enum Wish {
     /// Stand still, or go on.
     Pause,
     /// Begin again, with the present scenario and subject.
-    Begin,
+    Restart,
     /// End.
     Quit,
 }
@@ -95,7 +95,7 @@ impl Show {
     }
 
     /// The newest picture.
-    pub(super) fn see(&mut self, mut snapshot: Snapshot) {
+    pub(super) fn update(&mut self, mut snapshot: Snapshot) {
         self.timeline.extend(std::mem::take(&mut snapshot.news));
         while self.timeline.len() > KEPT {
             self.timeline.pop_front();
@@ -111,13 +111,13 @@ impl Show {
     }
 
     /// For how long the machine of this node is as it is.
-    pub(super) fn lasts(&self, index: usize) -> Duration {
+    pub(super) fn machine_state_age(&self, index: usize) -> Duration {
         let since = self.since.get(index).map_or(self.snapshot.at, |(_, since)| *since);
         self.snapshot.at.saturating_sub(since)
     }
 
     /// Everything begins anew.
-    fn begin(&mut self) -> Wish {
+    fn begin(&mut self) -> UserAction {
         self.timeline.clear();
         self.snapshot = Snapshot::default();
         self.since.clear();
@@ -125,23 +125,23 @@ impl Show {
         self.paused = false;
         self.overlay = Overlay::Nothing;
         self.comparison = None;
-        Wish::Begin
+        UserAction::Restart
     }
 
     /// What a key asks for.
-    pub(super) fn key(&mut self, key: KeyEvent) -> Wish {
+    pub(super) fn key(&mut self, key: KeyEvent) -> UserAction {
         if key.modifiers.contains(KeyModifiers::CONTROL) {
-            return if key.code == KeyCode::Char('c') { Wish::Quit } else { Wish::Nothing };
+            return if key.code == KeyCode::Char('c') { UserAction::Quit } else { UserAction::None };
         }
         match key.code {
-            KeyCode::Char('q') => Wish::Quit,
+            KeyCode::Char('q') => UserAction::Quit,
             KeyCode::Esc => self.toggle(self.overlay),
             KeyCode::Char('?') => self.toggle(Overlay::Help),
             KeyCode::Up | KeyCode::Char('k') => self.select(-1),
             KeyCode::Down | KeyCode::Tab | KeyCode::Char('j') => self.select(1),
             KeyCode::Char(' ') => {
                 self.paused = !self.paused;
-                Wish::Pause
+                UserAction::Pause
             }
             KeyCode::Char('+' | '=') => self.quicken(FASTER),
             KeyCode::Char('-') => self.quicken(1.0 / FASTER),
@@ -153,28 +153,28 @@ impl Show {
             KeyCode::Char(digit @ '1'..='9') => {
                 let at = digit.to_digit(10).and_then(|digit| usize::try_from(digit).ok()).unwrap_or(1) - 1;
                 if at >= self.scenarios.len() {
-                    return Wish::Nothing;
+                    return UserAction::None;
                 }
                 self.at = at;
                 self.contender = self.first;
                 self.begin()
             }
-            KeyCode::Char(letter) => self.deed(letter).map_or(Wish::Nothing, Wish::Deed),
-            _ => Wish::Nothing,
+            KeyCode::Char(letter) => self.action_for(letter).map_or(UserAction::None, UserAction::Deed),
+            _ => UserAction::None,
         }
     }
 
     /// What a letter does to the selected node.
-    fn deed(&self, letter: char) -> Option<Deed> {
+    fn action_for(&self, letter: char) -> Option<Deed> {
         let node = self.selected;
         let NodeView { machine, registered, .. } = self.snapshot.nodes.get(node)?;
         match (letter, machine) {
             ('c', Machine::On | Machine::Frozen) => {
-                Some(Deed::Fault(Fault::CutNode { node, seconds: FOR_EVER }))
+                Some(Deed::Fault(Fault::CutNode { node, seconds: FOREVER }))
             }
             ('h', Machine::Cut | Machine::On | Machine::Off) => Some(Deed::Mend(node)),
             ('h' | 'f' | 'r', Machine::Frozen) => Some(Deed::Thaw(node)),
-            ('f', Machine::On | Machine::Cut) => Some(Deed::Fault(Fault::Freeze { node, seconds: FOR_EVER })),
+            ('f', Machine::On | Machine::Cut) => Some(Deed::Fault(Fault::Freeze { node, seconds: FOREVER })),
             ('o', Machine::On | Machine::Cut | Machine::Frozen) => {
                 Some(Deed::Fault(Fault::PowerOff { node, back: None }))
             }
@@ -184,19 +184,19 @@ impl Show {
         }
     }
 
-    fn select(&mut self, by: isize) -> Wish {
+    fn select(&mut self, by: isize) -> UserAction {
         let last = self.snapshot.nodes.len().saturating_sub(1);
         self.selected = self.selected.saturating_add_signed(by).min(last);
-        Wish::Nothing
+        UserAction::None
     }
 
-    fn quicken(&mut self, by: f64) -> Wish {
+    fn quicken(&mut self, by: f64) -> UserAction {
         self.speed = (self.speed * by).clamp(0.1, super::FASTEST);
-        Wish::Speed
+        UserAction::Speed
     }
 
-    fn toggle(&mut self, overlay: Overlay) -> Wish {
+    fn toggle(&mut self, overlay: Overlay) -> UserAction {
         self.overlay = if self.overlay == overlay { Overlay::Nothing } else { overlay };
-        Wish::Nothing
+        UserAction::None
     }
 }

@@ -37,7 +37,7 @@ impl SimulateArgs {
         }
         let text = std::fs::read_to_string(&file).map_err(unreadable)?;
         let scenario = parse(&name, &text).map_err(BadUse::from)?;
-        let outcome = plain::told(&scenario, scenario.subject, speed, Hosting::at(None, None))?;
+        let outcome = plain::run_scenario(&scenario, scenario.subject, speed, Hosting::new(None, None))?;
         print(&plain::verdict(scenario.subject, &outcome, true))?;
         for stuck in &outcome.stuck {
             let reason = stuck.reason.as_deref().unwrap_or("no reason is given");

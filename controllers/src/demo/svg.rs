@@ -7,20 +7,20 @@ use std::time::Duration;
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::style::{Color, Modifier};
 
-use super::record::Film;
+use super::record::Recording;
 
 /// A cell, in pixels.
 const CELL: (u16, u16) = (8, 17);
 /// No picture stands for less: what is shorter cannot be read.
-const STANDS: Duration = Duration::from_millis(1_500);
+const MIN_FRAME: Duration = Duration::from_millis(1_500);
 
 const STYLE: &str = "text{font:13px ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;fill:#c9d1d9;white-space:pre}\
     .b{font-weight:bold}.r{fill:#f85149}.y{fill:#d29922}.g{fill:#3fb950}.c{fill:#39c5cf}.d{fill:#8b949e}\
     .i{fill:#0d1117}rect.i{fill:#c9d1d9}";
 
 /// The whole file.
-pub(super) fn svg(film: &Film) -> String {
-    let pictures = chosen(film);
+pub(super) fn svg(film: &Recording) -> String {
+    let pictures = key_frames(film);
     let Some((_, first)) = pictures.first() else { return String::new() };
     let (width, height) = (first.area.width * CELL.0, first.area.height * CELL.1);
     let mut rows: BTreeMap<String, usize> = BTreeMap::new();
@@ -41,7 +41,7 @@ pub(super) fn svg(film: &Film) -> String {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\">\n\
          <title>{}</title>\n<style>{STYLE}{}</style>\n<defs>\n",
         escaped(&film.title),
-        motion(&pictures, film.lasts, width)
+        animation(&pictures, film.length, width)
     );
     for (row, name) in &rows {
         let _written = writeln!(text, "<g id=\"{}\">{row}</g>", id(*name));
@@ -58,12 +58,12 @@ fn id(number: usize) -> String {
 }
 
 /// The pictures that stand long enough to be read, and the last one.
-fn chosen(film: &Film) -> Vec<&(Duration, Buffer)> {
+fn key_frames(film: &Recording) -> Vec<&(Duration, Buffer)> {
     let mut kept: Vec<&(Duration, Buffer)> = Vec::new();
     let (last, others) =
-        film.pictures.split_last().map_or((None, &[][..]), |(last, others)| (Some(last), others));
+        film.frames.split_last().map_or((None, &[][..]), |(last, others)| (Some(last), others));
     for picture in others {
-        if kept.last().is_none_or(|(before, _)| picture.0 >= *before + STANDS) {
+        if kept.last().is_none_or(|(before, _)| picture.0 >= *before + MIN_FRAME) {
             kept.push(picture);
         }
     }
@@ -71,7 +71,7 @@ fn chosen(film: &Film) -> Vec<&(Duration, Buffer)> {
     kept
 }
 
-fn motion(pictures: &[&(Duration, Buffer)], lasts: Duration, width: u16) -> String {
+fn animation(pictures: &[&(Duration, Buffer)], lasts: Duration, width: u16) -> String {
     let mut text =
         format!(".film{{animation:film {:.1}s step-end infinite}}@keyframes film{{", lasts.as_secs_f64());
     for (place, (at, _)) in pictures.iter().enumerate() {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pod_safety_shared::testing::writes_anew;
+use pod_safety_shared::testing::should_rewrite;
 use pod_safety_simulator::campaign::Fault;
 use pod_safety_simulator::checker::{Invariant, News, Tone, Violation};
 use pod_safety_simulator::comparison::compare;
@@ -16,8 +16,8 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::launch::launch;
 use super::picture::draw;
-use super::show::{Overlay, Show, Wish};
-use super::{chosen, list, plain};
+use super::show::{Overlay, Show, UserAction};
+use super::{find_scenario, format_list, plain};
 
 fn node(name: &str, zone: &'static str, machine: Machine, registered: bool) -> NodeView {
     let (name, lease_age, said) = (name.to_owned(), Some(Duration::from_secs(7)), String::new());
@@ -89,7 +89,7 @@ fn moment() -> Snapshot {
 
 fn show() -> Show {
     let mut show = Show::new(shipped().unwrap(), 0, Contender::PodSafety, 6.0);
-    show.see(moment());
+    show.update(moment());
     show
 }
 
@@ -111,11 +111,11 @@ fn has(screen: &[String], words: &[&str]) {
     assert!(found, "no line has all of {words:?}:\n{}", screen.join("\n"));
 }
 
-fn press(show: &mut Show, code: KeyCode) -> Wish {
+fn press(show: &mut Show, code: KeyCode) -> UserAction {
     show.key(KeyEvent::new(code, KeyModifiers::NONE))
 }
 
-fn letter(show: &mut Show, letter: char) -> Wish {
+fn letter(show: &mut Show, letter: char) -> UserAction {
     press(show, KeyCode::Char(letter))
 }
 
@@ -147,7 +147,7 @@ fn the_screen_shows_what_the_api_says_and_what_is_true() {
 fn other_rules_are_said_to_give_no_reasons() {
     let mut show = show();
     show.contender = Contender::KubeControllerManager;
-    show.see(Snapshot { holds: Vec::new(), replicas: Vec::new(), ..moment() });
+    show.update(Snapshot { holds: Vec::new(), replicas: Vec::new(), ..moment() });
     has(&screen(&show), &["data-0: Terminating. kube-controller-manager gives no reason."]);
     has(&screen(&show), &["rules: kube-controller-manager"]);
 }
@@ -156,7 +156,7 @@ fn other_rules_are_said_to_give_no_reasons() {
 #[test]
 fn it_is_shown_on_terminals_of_any_size() {
     let mut calm = show();
-    calm.see(Snapshot { violations: Vec::new(), budgets: Vec::new(), ..moment() });
+    calm.update(Snapshot { violations: Vec::new(), budgets: Vec::new(), ..moment() });
     calm.overlay = Overlay::Help;
     for (name, show, width, height) in [
         ("80x24", show(), 80, 24),
@@ -173,7 +173,7 @@ fn it_is_shown_on_terminals_of_any_size() {
 fn busy() -> Show {
     let mut show = show();
     let news = (34..84).map(|at| news(at, Tone::Other, "node-0 says that it is not ready")).collect();
-    show.see(Snapshot { news, ..moment() });
+    show.update(Snapshot { news, ..moment() });
     show
 }
 
@@ -197,18 +197,18 @@ fn bug_what_nobody_had_noticed_was_shown_as_nothing() {
         ..Snapshot::default()
     };
     let mut show = show();
-    show.see(Snapshot { nodes: vec![node("node-0", "a", Machine::On, true)], ..cut(39, "", Vec::new()) });
+    show.update(Snapshot { nodes: vec![node("node-0", "a", Machine::On, true)], ..cut(39, "", Vec::new()) });
     has(&screen(&show), &["No pod waits."]);
     for contender in Contender::ALL {
         show.contender = contender;
-        show.see(cut(40, "", Vec::new()));
-        show.see(cut(75, "", Vec::new()));
+        show.update(cut(40, "", Vec::new()));
+        show.update(cut(75, "", Vec::new()));
         has(&screen(&show), &["data-0: cut off for 35 s, not noticed yet"]);
-        show.see(cut(80, "suspect", Vec::new()));
+        show.update(cut(80, "suspect", Vec::new()));
         has(&screen(&show), &["data-0: cut off for 40 s, its node is marked suspect"]);
     }
     show.contender = Contender::PodSafety;
-    show.see(cut(95, "Unknown", moment().holds));
+    show.update(cut(95, "Unknown", moment().holds));
     has(&screen(&show), &["data-0 KubeletAlive"]);
     let said = screen(&show).join("\n");
     assert!(!said.contains("cut off for") && !said.contains("No pod waits"), "{said}");
@@ -225,7 +225,7 @@ fn reads(name: &str, show: &Show, width: u16, height: u16) {
 /// Compares with a file, or writes it anew.
 #[track_caller]
 pub(super) fn golden(path: &str, text: &str) {
-    if writes_anew("POD_SAFETY_WRITE_GOLDEN") {
+    if should_rewrite("POD_SAFETY_WRITE_GOLDEN") {
         std::fs::write(path, text).unwrap();
     }
     let golden = std::fs::read_to_string(path).unwrap_or_default();
@@ -239,7 +239,7 @@ pub(super) fn golden(path: &str, text: &str) {
 fn nodes_that_do_not_fit_are_counted_and_the_selected_one_is_seen() {
     let mut show = show();
     let nodes = (0..30).map(|at| node(&format!("node-{at}"), "a", Machine::On, true)).collect();
-    show.see(Snapshot { nodes, violations: Vec::new(), budgets: Vec::new(), ..moment() });
+    show.update(Snapshot { nodes, violations: Vec::new(), budgets: Vec::new(), ..moment() });
     show.selected = 17;
     let screen = screen_of(&show, 80, 24);
     has(&screen, &["▶ node-17"]);
@@ -252,7 +252,7 @@ fn nodes_that_do_not_fit_are_counted_and_the_selected_one_is_seen() {
 fn the_newest_lines_of_the_timeline_are_seen() {
     let mut show = show();
     let news = (0..400).map(|at| news(at, Tone::Other, &format!("line {at}."))).collect();
-    show.see(Snapshot { news, ..moment() });
+    show.update(Snapshot { news, ..moment() });
     let screen = screen(&show);
     has(&screen, &["line 399."]);
     assert!(!screen.iter().any(|line| line.contains("line 100.")));
@@ -274,22 +274,25 @@ fn a_tiny_terminal_is_no_trouble() {
 fn keys_act_on_the_selected_node_as_it_is() {
     let mut show = show();
     let cut = letter(&mut show, 'c');
-    assert!(matches!(cut, Wish::Deed(Deed::Fault(Fault::CutNode { node: 0, .. }))), "{cut:?}");
+    assert!(matches!(cut, UserAction::Deed(Deed::Fault(Fault::CutNode { node: 0, .. }))), "{cut:?}");
     let frozen = letter(&mut show, 'f');
-    assert!(matches!(frozen, Wish::Deed(Deed::Fault(Fault::Freeze { node: 0, .. }))), "{frozen:?}");
-    assert_eq!(letter(&mut show, 'o'), Wish::Deed(Deed::Fault(Fault::PowerOff { node: 0, back: None })));
-    assert_eq!(letter(&mut show, 'd'), Wish::Deed(Deed::Fault(Fault::DeleteNode { node: 0 })));
-    assert_eq!(letter(&mut show, 'r'), Wish::Nothing, "it has power");
+    assert!(matches!(frozen, UserAction::Deed(Deed::Fault(Fault::Freeze { node: 0, .. }))), "{frozen:?}");
+    assert_eq!(
+        letter(&mut show, 'o'),
+        UserAction::Deed(Deed::Fault(Fault::PowerOff { node: 0, back: None }))
+    );
+    assert_eq!(letter(&mut show, 'd'), UserAction::Deed(Deed::Fault(Fault::DeleteNode { node: 0 })));
+    assert_eq!(letter(&mut show, 'r'), UserAction::None, "it has power");
 
-    assert_eq!(press(&mut show, KeyCode::Down), Wish::Nothing);
-    assert_eq!(letter(&mut show, 'h'), Wish::Deed(Deed::Mend(1)));
-    assert_eq!(letter(&mut show, 'd'), Wish::Nothing, "its Node is deleted already");
+    assert_eq!(press(&mut show, KeyCode::Down), UserAction::None);
+    assert_eq!(letter(&mut show, 'h'), UserAction::Deed(Deed::Mend(1)));
+    assert_eq!(letter(&mut show, 'd'), UserAction::None, "its Node is deleted already");
     press(&mut show, KeyCode::Tab);
-    assert_eq!(letter(&mut show, 'r'), Wish::Deed(Deed::PowerOn(2)));
-    assert_eq!(letter(&mut show, 'o'), Wish::Nothing, "it has no power");
-    (0..5).for_each(|_| assert_eq!(press(&mut show, KeyCode::Down), Wish::Nothing));
+    assert_eq!(letter(&mut show, 'r'), UserAction::Deed(Deed::PowerOn(2)));
+    assert_eq!(letter(&mut show, 'o'), UserAction::None, "it has no power");
+    (0..5).for_each(|_| assert_eq!(press(&mut show, KeyCode::Down), UserAction::None));
     assert_eq!(show.selected, 3, "the last node stays selected");
-    assert_eq!(letter(&mut show, 'f'), Wish::Deed(Deed::Thaw(3)));
+    assert_eq!(letter(&mut show, 'f'), UserAction::Deed(Deed::Thaw(3)));
     press(&mut show, KeyCode::Up);
     assert_eq!(show.selected, 2);
 }
@@ -297,30 +300,30 @@ fn keys_act_on_the_selected_node_as_it_is() {
 #[test]
 fn keys_change_what_is_shown() {
     let mut show = show();
-    assert_eq!(letter(&mut show, ' '), Wish::Pause);
+    assert_eq!(letter(&mut show, ' '), UserAction::Pause);
     assert!(show.paused);
     has(&screen(&show), &["PAUSED"]);
-    assert_eq!(letter(&mut show, '+'), Wish::Speed);
+    assert_eq!(letter(&mut show, '+'), UserAction::Speed);
     assert!(show.speed > 6.0);
     (0..100).for_each(|_| {
         letter(&mut show, '-');
     });
     assert!(show.speed > 0.0, "time never stands still by accident");
-    assert_eq!(letter(&mut show, 's'), Wish::Begin);
+    assert_eq!(letter(&mut show, 's'), UserAction::Restart);
     assert_eq!(show.contender, Contender::KubeControllerManager);
     assert!(!show.paused && show.timeline.is_empty(), "a new run begins at its beginning");
-    assert_eq!(letter(&mut show, '3'), Wish::Begin);
+    assert_eq!(letter(&mut show, '3'), UserAction::Restart);
     assert_eq!(show.scenario().unwrap().name, "power-loss");
     assert_eq!(show.contender, Contender::PodSafety, "another scenario begins with the rules of the first");
-    assert_eq!(letter(&mut show, 'q'), Wish::Quit);
+    assert_eq!(letter(&mut show, 'q'), UserAction::Quit);
     let interrupt = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
-    assert_eq!(show.key(interrupt), Wish::Quit, "not a cut");
+    assert_eq!(show.key(interrupt), UserAction::Quit, "not a cut");
 }
 
 #[test]
 fn the_table_and_the_explanations_are_opened_and_closed() {
     let mut show = show();
-    assert_eq!(letter(&mut show, 't'), Wish::Nothing);
+    assert_eq!(letter(&mut show, 't'), UserAction::None);
     has(&screen(&show), &["running the same fault with all rules"]);
     show.comparison = Some(compare(show.plan().unwrap(), launch));
     let open = screen(&show);
@@ -330,7 +333,7 @@ fn the_table_and_the_explanations_are_opened_and_closed() {
     letter(&mut show, '?');
     has(&screen(&show), &["its pods are deleted gracefully"]);
     has(&screen_of(&show, 80, 24), &["the table; this page; quit"]);
-    assert_eq!(press(&mut show, KeyCode::Esc), Wish::Nothing);
+    assert_eq!(press(&mut show, KeyCode::Esc), UserAction::None);
     assert_eq!(show.overlay, Overlay::Nothing);
     has(&screen(&show), &["script --force", "data-0"]);
 }
@@ -338,14 +341,14 @@ fn the_table_and_the_explanations_are_opened_and_closed() {
 #[test]
 fn scenarios_are_chosen_by_name_or_number() {
     let scenarios = shipped().unwrap();
-    assert_eq!(chosen(&scenarios, None).unwrap(), 0);
-    assert_eq!(chosen(&scenarios, Some("storm")).unwrap(), 10);
-    assert_eq!(chosen(&scenarios, Some("2")).unwrap(), 1);
+    assert_eq!(find_scenario(&scenarios, None).unwrap(), 0);
+    assert_eq!(find_scenario(&scenarios, Some("storm")).unwrap(), 10);
+    assert_eq!(find_scenario(&scenarios, Some("2")).unwrap(), 1);
     for unknown in ["0", &*(scenarios.len() + 1).to_string(), "nosuch"] {
-        let said = chosen(&scenarios, Some(unknown)).unwrap_err().to_string();
+        let said = find_scenario(&scenarios, Some(unknown)).unwrap_err().to_string();
         assert!(said.contains(unknown) && said.contains("known are database, two-losses,"), "{said}");
     }
-    assert_eq!(list(&scenarios).lines().count(), scenarios.len());
+    assert_eq!(format_list(&scenarios).lines().count(), scenarios.len());
     for (at, scenario) in scenarios.iter().enumerate() {
         let head = format!("{} {}: {}", at + 1, scenario.name, scenario.title);
         assert!(head.chars().count() <= 80, "it does not fit on a terminal of 80 columns: {head}");

@@ -4,18 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::holds::{Decision, Hold};
-use pod_safety_shared::authority::{Cause, Delete, Intent};
+use pod_safety_shared::authority::{DeleteCause, GracefulDeleteRequest, Intent};
 use pod_safety_shared::cache::{Lookup, View};
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::drive::{NodeUnreadable, Subject};
-use pod_safety_shared::model::{Borne, Kind, Node, Pod, Taint};
+use pod_safety_shared::controller_loop::{NodeUnreadable, Subject};
+use pod_safety_shared::model::{Kind, Node, Pod, Taint, TolerationPeriod};
 
 /// A node whose pods count down is looked at this often, so that the numbers that
 /// people see are true; and everything, while the API server is silent.
-const LOOK_AGAIN: Duration = Duration::from_secs(10);
+const RECHECK_AFTER: Duration = Duration::from_secs(10);
 
 /// What must be known to decide.
-pub(super) const NEEDS: &[Kind] = &[Kind::Pods, Kind::Nodes];
+pub(super) const REQUIRED_KINDS: &[Kind] = &[Kind::Pods, Kind::Nodes];
 
 /// What is decided about: the pods bound to the node of this name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,14 +24,14 @@ pub struct Key(pub Arc<str>);
 /// Decides about the pods of one node.
 #[must_use]
 pub fn decide(Key(name): &Key, view: &View<'_>, now: Mono) -> Decision {
-    for kind in NEEDS {
-        if let Err(unfresh) = view.fresh(*kind, now) {
-            return Decision::hold(Subject::Everything, unfresh).and_recheck_at(now + LOOK_AGAIN);
+    for kind in REQUIRED_KINDS {
+        if let Err(unfresh) = view.check_fresh(*kind, now) {
+            return Decision::hold(Subject::Everything, unfresh).and_requeue_at(now + RECHECK_AFTER);
         }
     }
     match view.node(name) {
         Lookup::Known(node) if node.no_execute.is_empty() => Decision::default(),
-        Lookup::Known(node) => tainted(node, view, now),
+        Lookup::Known(node) => decide_tainted(node, view, now),
         Lookup::Unknown(why) if view.pods_on(name).next().is_some() => {
             let hold = Hold::from(NodeUnreadable { node: Arc::clone(name), why: why.to_owned() });
             Decision::hold(Subject::Node(Arc::clone(name)), hold)
@@ -41,12 +41,12 @@ pub fn decide(Key(name): &Key, view: &View<'_>, now: Mono) -> Decision {
     }
 }
 
-fn tainted(node: &Node, view: &View<'_>, now: Mono) -> Decision {
+fn decide_tainted(node: &Node, view: &View<'_>, now: Mono) -> Decision {
     let (mut decision, mut due) = (Decision::default(), Vec::new());
     // One that ends already needs no second request, which could only shorten its
     // grace; one that has ended would be removed at once by a deletion.
     for pod in view.pods_on(&node.name).filter(|pod| pod.deletion.is_none() && !pod.phase.is_terminal()) {
-        let Fate { ends, unreadable } = fate(pod, node);
+        let EvictionTime { evict_at: ends, unreadable } = eviction_time(pod, node);
         match ends {
             Some((at, taint)) if at <= now => {
                 due.push((at, pod, taint));
@@ -56,7 +56,7 @@ fn tainted(node: &Node, view: &View<'_>, now: Mono) -> Decision {
                 let (node, left) = (Arc::clone(&node.name), at.since(now));
                 let hold = Hold::Tolerated { node, taint: taint.to_string(), left };
                 decision.holds.push((Subject::Pod(pod.key.clone()), hold));
-                decision = decision.and_recheck_at(at.min(now + LOOK_AGAIN));
+                decision = decision.and_requeue_at(at.min(now + RECHECK_AFTER));
             }
             None => {}
         }
@@ -72,35 +72,35 @@ fn tainted(node: &Node, view: &View<'_>, now: Mono) -> Decision {
 }
 
 fn delete(node: &Node, pod: &Pod, taint: &Taint, due: Mono) -> Intent {
-    let cause = Cause::Taint { node: Arc::clone(&node.name), taint: taint.to_string().into() };
-    Intent::Delete(Delete::new(pod, cause, due))
+    let cause = DeleteCause::Taint { node: Arc::clone(&node.name), taint: taint.to_string().into() };
+    Intent::Delete(GracefulDeleteRequest::new(pod, cause, due))
 }
 
 /// What the taints of its node mean for a pod.
-struct Fate<'a> {
+struct EvictionTime<'a> {
     /// When it should end, and by which taint: the first that it will not bear any more.
-    ends: Option<(Mono, &'a Taint)>,
+    evict_at: Option<(Mono, &'a Taint)>,
     /// A taint of which cannot be read whether it bears it.
     unreadable: Option<(&'a Taint, &'a str)>,
 }
 
-fn fate<'a>(pod: &'a Pod, node: &'a Node) -> Fate<'a> {
-    let mut fate = Fate { ends: None, unreadable: None };
+fn eviction_time<'a>(pod: &'a Pod, node: &'a Node) -> EvictionTime<'a> {
+    let mut result = EvictionTime { evict_at: None, unreadable: None };
     for taint in &node.no_execute {
-        let until = match pod.tolerations.bear(taint) {
-            Borne::Ever => continue,
-            Borne::For(span) => tolerated_until(pod, taint, span),
-            Borne::No => tolerated_until(pod, taint, Duration::ZERO),
-            Borne::Unreadable(operator) => {
-                fate.unreadable.get_or_insert((taint, operator));
+        let until = match pod.tolerations.period_for(taint) {
+            TolerationPeriod::Forever => continue,
+            TolerationPeriod::For(span) => tolerated_until(pod, taint, span),
+            TolerationPeriod::NotTolerated => tolerated_until(pod, taint, Duration::ZERO),
+            TolerationPeriod::Unreadable(operator) => {
+                result.unreadable.get_or_insert((taint, operator));
                 continue;
             }
         };
-        if fate.ends.is_none_or(|(ends, _)| until < ends) {
-            fate.ends = Some((until, taint));
+        if result.evict_at.is_none_or(|(ends, _)| until < ends) {
+            result.evict_at = Some((until, taint));
         }
     }
-    fate
+    result
 }
 
 /// Tolerance begins when taint and pod have met: when the taint was added, or when the
@@ -111,9 +111,9 @@ fn fate<'a>(pod: &'a Pod, node: &'a Node) -> Fate<'a> {
 /// clock that is an hour behind, which stamps taints an hour early, makes each pod of
 /// that hour look as if it had come to a tainted node.
 fn tolerated_until(pod: &Pod, taint: &Taint, span: Duration) -> Mono {
-    let at_the_latest = taint.first_seen.max(pod.arrived) + span;
+    let at_the_latest = taint.first_seen.max(pod.placed_at) + span;
     let by_stamps = taint.time_added.map(|added| {
-        let later = u64::try_from(pod.bound.saturating_sub(added)).unwrap_or(0);
+        let later = u64::try_from(pod.bound_at.saturating_sub(added)).unwrap_or(0);
         taint.tolerated_until(span.saturating_add(Duration::from_secs(later)))
     });
     by_stamps.map_or(at_the_latest, |by_stamps| by_stamps.min(at_the_latest))

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pod_safety_shared::cache::Unfresh;
-use pod_safety_shared::drive::{self, FORCE_DELETE_HELD, HoldReason, NodeUnreadable};
+use pod_safety_shared::cache::FreshnessError;
+use pod_safety_shared::controller_loop::{self, FORCE_DELETE_HELD, HoldReason, NodeUnreadable};
 use pod_safety_shared::events::EventType;
 use strum::{IntoStaticStr, VariantNames};
 
 /// What this controller decides about a key.
-pub type Decision = drive::Decision<Hold>;
+pub type Decision = controller_loop::Decision<Hold>;
 
 /// A reason to do nothing now. The names of the variants are the words of metrics and of programs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, IntoStaticStr, VariantNames)]
@@ -17,7 +17,7 @@ pub enum Hold {
     /// A kind cannot be believed now.
     #[error(transparent)]
     #[strum(transparent)]
-    Unfresh(#[from] Unfresh),
+    Unfresh(#[from] FreshnessError),
     /// The node is there, or may be, but cannot be read.
     #[error(transparent)]
     #[strum(transparent)]

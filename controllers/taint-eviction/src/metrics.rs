@@ -1,6 +1,6 @@
 //! KCM's two metrics under KCM's names.
 
-use pod_safety_shared::authority::{Delete, Outcome};
+use pod_safety_shared::authority::{GracefulDeleteRequest, Outcome};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::metrics::MetricsError;
 use prometheus::{Histogram, HistogramOpts, IntCounter, Registry};
@@ -33,7 +33,7 @@ impl TaintEvictionMetrics {
 
     /// KCM multiplies its nanoseconds by 10⁹, so that all of them overflow; these are
     /// seconds.
-    pub(super) fn deleted(&self, delete: &Delete, outcome: &Outcome, at: Mono) {
+    pub(super) fn record_deletion(&self, delete: &GracefulDeleteRequest, outcome: &Outcome, at: Mono) {
         if matches!(outcome, Outcome::Ending) {
             self.deletions.inc();
             self.durations.observe(at.since(delete.due).as_secs_f64());

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use crate::holds::{Decision, Hold};
-use pod_safety_shared::authority::{Delete, Outcome};
+use pod_safety_shared::authority::{GracefulDeleteRequest, Outcome};
 use pod_safety_shared::cache::{Change, View};
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::drive::{Controller, Mode};
+use pod_safety_shared::controller_loop::{Controller, Mode};
 use pod_safety_shared::metrics::MetricsError;
 use pod_safety_shared::model::{Kind, Pod};
 use prometheus::Registry;
 
-use super::decide::NEEDS;
+use super::decide::REQUIRED_KINDS;
 use super::metrics::TaintEvictionMetrics;
 use super::{Key, decide};
 
@@ -33,11 +33,11 @@ impl TaintEviction {
 
 /// Whether a change of a pod can change what becomes of it. Status noise must not cost
 /// a decision each.
-fn matters(before: Option<&Pod>, after: Option<&Pod>) -> bool {
+fn is_relevant(before: Option<&Pod>, after: Option<&Pod>) -> bool {
     match (before, after) {
         (Some(before), Some(after)) => {
             before.node != after.node
-                || before.bound != after.bound
+                || before.bound_at != after.bound_at
                 || before.tolerations != after.tolerations
                 || before.deletion.is_some() != after.deletion.is_some()
                 || before.phase.is_terminal() != after.phase.is_terminal()
@@ -52,22 +52,22 @@ impl Controller for TaintEviction {
     type Hold = Hold;
 
     const NAME: &'static str = "taint-eviction";
-    const KINDS: &'static [Kind] = NEEDS;
+    const KINDS: &'static [Kind] = REQUIRED_KINDS;
 
     /// Beside KCM's own controller it would tell every deletion twice, and be the only
     /// one to delete at KCM's weak spots.
-    fn acts(&self, mode: Mode) -> bool {
+    fn acts_in(&self, mode: Mode) -> bool {
         mode == Mode::Replace
     }
 
-    fn touched(&self, change: &Change<'_>, mark: &mut dyn FnMut(Key)) {
+    fn keys_for(&self, change: &Change<'_>, enqueue: &mut dyn FnMut(Key)) {
         match change {
-            Change::Pod { before, after } if matters(*before, *after) => {
+            Change::Pod { before, after } if is_relevant(*before, *after) => {
                 for node in [before, after].into_iter().flatten().filter_map(|pod| pod.node.as_ref()) {
-                    mark(Key(Arc::clone(node)));
+                    enqueue(Key(Arc::clone(node)));
                 }
             }
-            Change::Node { name, taints: true, readiness: _ } => mark(Key(Arc::clone(name))),
+            Change::Node { name, taints: true, readiness: _ } => enqueue(Key(Arc::clone(name))),
             Change::Pod { .. }
             | Change::Node { .. }
             | Change::Heartbeat { .. }
@@ -79,15 +79,15 @@ impl Controller for TaintEviction {
         }
     }
 
-    fn all(&self, view: &View<'_>, mark: &mut dyn FnMut(Key)) {
-        view.nodes_named_by_pods().for_each(|node| mark(Key(Arc::clone(node))));
+    fn list_keys(&self, view: &View<'_>, enqueue: &mut dyn FnMut(Key)) {
+        view.nodes_named_by_pods().for_each(|node| enqueue(Key(Arc::clone(node))));
     }
 
     fn decide(&self, key: &Key, view: &View<'_>, now: Mono) -> Decision {
         decide(key, view, now)
     }
 
-    fn deleted(&self, delete: &Delete, outcome: &Outcome, at: Mono) {
-        self.metrics.deleted(delete, outcome, at);
+    fn delete_completed(&self, delete: &GracefulDeleteRequest, outcome: &Outcome, at: Mono) {
+        self.metrics.record_deletion(delete, outcome, at);
     }
 }

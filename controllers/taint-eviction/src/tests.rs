@@ -8,19 +8,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::holds::{Decision, Hold};
-use pod_safety_shared::authority::{Delete, Intent, Outcome};
+use pod_safety_shared::authority::{GracefulDeleteRequest, Intent, Outcome};
 use pod_safety_shared::cache::Change;
-use pod_safety_shared::drive::{Controller, HoldReason as _, Mode, Subject};
+use pod_safety_shared::controller_loop::{Controller, HoldReason as _, Mode, Subject};
 use pod_safety_shared::model::{Kind, Phase, Pod, Uid};
-use pod_safety_shared::testing::objects::{self, BEGINS, Obj, stamp};
-use pod_safety_shared::testing::{World, at, page};
+use pod_safety_shared::testing::objects::{self, Obj, START_SECONDS, timestamp};
+use pod_safety_shared::testing::{World, at, metrics_text};
 use serde_json::{Value, json};
 
 use super::*;
 
 /// A taint `KEY:NoExecute`, added in this second, if that is said.
 fn taint(key: &str, added: Option<i64>) -> Value {
-    json!({ "key": key, "effect": "NoExecute", "timeAdded": added.map(stamp) })
+    json!({ "key": key, "effect": "NoExecute", "timeAdded": added.map(timestamp) })
 }
 
 fn node(taints: &[Value]) -> Obj {
@@ -35,27 +35,27 @@ fn bears(key: &str, seconds: Option<i64>) -> Value {
 /// A running pod `ns/NAME` with the UID `uid-NAME` on the node `n`, older than all taints.
 fn pod(name: &str, tolerations: &[Value]) -> Obj {
     let pod = objects::pod(name).on("n").set("/spec/tolerations", json!(tolerations));
-    pod.set("/metadata/generation", json!(4)).set("/metadata/creationTimestamp", json!(stamp(-10_000)))
+    pod.set("/metadata/generation", json!(4)).set("/metadata/creationTimestamp", json!(timestamp(-10_000)))
 }
 
 /// A world whose wall clock is right, with this node and these pods from second 0 on.
 fn world(taints: &[Value], pods: &[Obj]) -> World {
     let world = World::listed();
-    world.wall(BEGINS, at(0));
+    world.set_wall_time(START_SECONDS, at(0));
     pods.iter().for_each(|pod| world.apply(Kind::Pods, pod, at(0)));
     world.apply(Kind::Nodes, &node(taints), at(0));
     world
 }
 
-fn decided(world: &World, seconds: u64) -> Decision {
-    world.hear(at(seconds));
+fn decide_at(world: &World, seconds: u64) -> Decision {
+    world.confirm_all(at(seconds));
     decide(&Key("n".into()), &world.read().view(), at(seconds))
 }
 
 /// What a decision wants in words: `-a` ends a, `a 30` is held for 30 seconds.
-fn words(decision: &Decision) -> Vec<String> {
+fn describe(decision: &Decision) -> Vec<String> {
     let wants = decision.intents.iter().map(|intent| match intent {
-        Intent::Delete(Delete { pod, .. }) => format!("-{}", pod.name),
+        Intent::Delete(GracefulDeleteRequest { pod, .. }) => format!("-{}", pod.name),
         other => format!("{other:?}"),
     });
     let holds = decision.holds.iter().map(|(subject, hold)| {
@@ -80,14 +80,14 @@ type Case = (&'static str, Vec<Value>, Vec<Value>, u64, &'static [&'static str])
 /// an hour more.
 #[test]
 fn a_taint_that_a_slow_clock_stamped_is_borne_no_longer_than_from_when_it_was_seen() {
-    let bound = pod("a", &[bears("k", Some(300))]).set("/metadata/creationTimestamp", json!(stamp(-60)));
+    let bound = pod("a", &[bears("k", Some(300))]).set("/metadata/creationTimestamp", json!(timestamp(-60)));
     let world = World::listed();
-    world.wall(BEGINS - 3_600, at(0));
+    world.set_wall_time(START_SECONDS - 3_600, at(0));
     world.apply(Kind::Pods, &bound, at(0));
     world.apply(Kind::Nodes, &node(&[]), at(0));
     world.apply(Kind::Nodes, &node(&[taint("k", Some(-3_590))]), at(10));
-    assert_eq!(words(&decided(&world, 309)), ["a 1"]);
-    assert_eq!(words(&decided(&world, 310)), ["-a"]);
+    assert_eq!(describe(&decide_at(&world, 309)), ["a 1"]);
+    assert_eq!(describe(&decide_at(&world, 310)), ["-a"]);
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn a_pod_stays_as_long_as_it_tolerates_every_taint() {
     ];
     for (sentence, taints, tolerations, seconds, wants) in cases {
         let world = world(&taints, &[pod("a", &tolerations)]);
-        assert_eq!(words(&decided(&world, seconds)), wants, "{sentence}");
+        assert_eq!(describe(&decide_at(&world, seconds)), wants, "{sentence}");
     }
 }
 
@@ -135,7 +135,7 @@ fn pods_are_taken_as_kubernetes_documents_and_those_that_end_or_ended_are_left_a
         ("it runs", a(), &["-a"]),
         ("it has not begun", a().phase("Pending"), &["-a"]),
         ("its kubelet cannot be asked", a().phase("Unknown"), &["-a"]),
-        ("of a DaemonSet, without its tolerations", a().owned("apps/v1", "DaemonSet", "d"), &["-a"]),
+        ("of a DaemonSet, without its tolerations", a().owned_by("apps/v1", "DaemonSet", "d"), &["-a"]),
         ("a mirror pod without its toleration", a().mirror(), &["-a"]),
         ("W-TE7: it ended well", a().phase("Succeeded"), &[]),
         ("W-TE7: it ended badly", a().phase("Failed"), &[]),
@@ -144,26 +144,26 @@ fn pods_are_taken_as_kubernetes_documents_and_those_that_end_or_ended_are_left_a
     ];
     for (sentence, pod, wants) in cases {
         let world = world(&[taint("k", Some(0))], &[pod]);
-        assert_eq!(words(&decided(&world, 0)), wants, "{sentence}");
+        assert_eq!(describe(&decide_at(&world, 0)), wants, "{sentence}");
     }
 }
 
 #[test]
 fn what_ended_the_tolerance_says_so_with_its_numbers() {
     let world = world(&[taint("k", Some(-100))], &[pod("a", &[bears("k", Some(300))])]);
-    let held = decided(&world, 0);
+    let held = decide_at(&world, 0);
     let said = held.holds[0].1.to_string();
     assert_eq!(
         said,
         "the pod tolerates the taint k:NoExecute of node n for another 200s; then it is deleted"
     );
-    assert_eq!(held.recheck_at, Some(at(10)), "the numbers stay true");
-    assert_eq!(decided(&world, 195).recheck_at, Some(at(200)));
-    let due = decided(&world, 230);
+    assert_eq!(held.requeue_at, Some(at(10)), "the numbers stay true");
+    assert_eq!(decide_at(&world, 195).requeue_at, Some(at(200)));
+    let due = decide_at(&world, 230);
     let [Intent::Delete(delete)] = due.intents.as_slice() else { panic!("{due:?}") };
     assert_eq!((delete.due, delete.rv.to_string().as_str(), delete.generation), (at(200), "10", 4));
     assert!(delete.cause.to_string().contains("k:NoExecute"), "{}", delete.cause);
-    assert_eq!(due.recheck_at, None, "whoever carries it out tries again");
+    assert_eq!(due.requeue_at, None, "whoever carries it out tries again");
 }
 
 /// The ones whose time is over first go first.
@@ -172,41 +172,40 @@ fn they_go_in_the_order_of_their_times() {
     let pods = [("a", 30), ("b", 10), ("c", 20), ("d", 10)];
     let pods = pods.map(|(name, seconds)| pod(name, &[bears("k", Some(seconds))]));
     let world = world(&[taint("k", Some(0))], &pods);
-    assert_eq!(words(&decided(&world, 25)), ["-b", "-d", "-c", "a 5"]);
+    assert_eq!(describe(&decide_at(&world, 25)), ["-b", "-d", "-c", "a 5"]);
 }
 
 /// A pod that comes to a node that was tainted before has its whole time there: else its controller and this one
 /// would replace and delete it for ever.
 #[test]
 fn a_pod_that_comes_later_has_its_whole_time() {
-    let since =
-        |second| json!([{ "type": "PodScheduled", "status": "True", "lastTransitionTime": stamp(second) }]);
+    let since = |second| json!([{ "type": "PodScheduled", "status": "True", "lastTransitionTime": timestamp(second) }]);
     let later = pod("a", &[bears("k", Some(300))]).set("/status/conditions", since(1_000));
     for added in [Some(-5_000), None] {
         let world = world(&[taint("k", added)], &[]);
         world.apply(Kind::Pods, &later, at(1_000));
-        assert_eq!(words(&decided(&world, 1_100)), ["a 200"], "{added:?}");
-        assert_eq!(words(&decided(&world, 1_300)), ["-a"], "{added:?}");
+        assert_eq!(describe(&decide_at(&world, 1_100)), ["a 200"], "{added:?}");
+        assert_eq!(describe(&decide_at(&world, 1_300)), ["-a"], "{added:?}");
     }
     // And no more of it for whoever starts in the middle.
     let world = World::listed();
-    world.wall(BEGINS + 1_100, at(0));
+    world.set_wall_time(START_SECONDS + 1_100, at(0));
     world.apply(Kind::Pods, &later, at(0));
     world.apply(Kind::Nodes, &node(&[taint("k", Some(-5_000))]), at(0));
-    assert_eq!(words(&decided(&world, 0)), ["a 200"]);
+    assert_eq!(describe(&decide_at(&world, 0)), ["a 200"]);
 }
 
 #[test]
 fn w_te3_a_restart_lengthens_nothing() {
     for restarted in [0, 100, 299, 300, 5_000] {
         let world = World::listed();
-        world.wall(BEGINS + i64::try_from(restarted).unwrap(), at(0));
+        world.set_wall_time(START_SECONDS + i64::try_from(restarted).unwrap(), at(0));
         world.apply(Kind::Pods, &pod("a", &[bears("k", Some(300))]), at(0));
         world.apply(Kind::Nodes, &node(&[taint("k", Some(0))]), at(0));
         let left = 300_u64.saturating_sub(restarted);
         let wants = if left == 0 { "-a".to_owned() } else { format!("a {left}") };
-        assert_eq!(words(&decided(&world, 0)), [wants], "after {restarted}s");
-        assert_eq!(words(&decided(&world, left)), ["-a"], "after {restarted}s");
+        assert_eq!(describe(&decide_at(&world, 0)), [wants], "after {restarted}s");
+        assert_eq!(describe(&decide_at(&world, left)), ["-a"], "after {restarted}s");
     }
 }
 
@@ -214,13 +213,13 @@ fn w_te3_a_restart_lengthens_nothing() {
 fn a_jump_of_our_wall_clock_deletes_nobody_early() {
     for jump in [-100_000, 100_000] {
         let world = world(&[], &[pod("a", &[bears("k", Some(300))])]);
-        world.wall(BEGINS + 50 + jump, at(50));
+        world.set_wall_time(START_SECONDS + 50 + jump, at(50));
         world.apply(Kind::Nodes, &node(&[taint("k", Some(50))]), at(50));
-        assert_eq!(words(&decided(&world, 349)), ["a 1"], "by {jump}s, before the taint was seen");
-        world.wall(BEGINS + 100 - jump, at(100));
+        assert_eq!(describe(&decide_at(&world, 349)), ["a 1"], "by {jump}s, before the taint was seen");
+        world.set_wall_time(START_SECONDS + 100 - jump, at(100));
         world.apply(Kind::Nodes, &node(&[taint("k", Some(50))]).rv(6), at(100));
-        assert_eq!(words(&decided(&world, 349)), ["a 1"], "by {jump}s, after");
-        assert_eq!(words(&decided(&world, 350)), ["-a"], "by {jump}s");
+        assert_eq!(describe(&decide_at(&world, 349)), ["a 1"], "by {jump}s, after");
+        assert_eq!(describe(&decide_at(&world, 350)), ["-a"], "by {jump}s");
     }
 }
 
@@ -228,24 +227,28 @@ fn a_jump_of_our_wall_clock_deletes_nobody_early() {
 fn w_te4_what_changes_counts_at_once() {
     let world = world(&[taint("k", Some(0))], &[pod("a", &[bears("k", Some(300))])]);
     let now_bears = |tolerations: &[Value], now| world.apply(Kind::Pods, &pod("a", tolerations), at(now));
-    assert_eq!(words(&decided(&world, 100)), ["a 200"]);
+    assert_eq!(describe(&decide_at(&world, 100)), ["a 200"]);
     now_bears(&[bears("k", Some(900))], 110);
-    assert_eq!(words(&decided(&world, 110)), ["a 790"], "longer");
+    assert_eq!(describe(&decide_at(&world, 110)), ["a 790"], "longer");
     now_bears(&[bears("k", Some(120))], 115);
-    assert_eq!(words(&decided(&world, 115)), ["a 5"], "shorter");
+    assert_eq!(describe(&decide_at(&world, 115)), ["a 5"], "shorter");
     now_bears(&[bears("k", Some(60))], 116);
-    assert_eq!(words(&decided(&world, 116)), ["-a"], "so short that it is over");
+    assert_eq!(describe(&decide_at(&world, 116)), ["-a"], "so short that it is over");
     now_bears(&[bears("k", Some(60)), bears("", None)], 117);
-    assert_eq!(words(&decided(&world, 117)), ["-a"], "the first that matches counts");
+    assert_eq!(describe(&decide_at(&world, 117)), ["-a"], "the first that matches counts");
     now_bears(&[bears("", None)], 118);
-    assert!(words(&decided(&world, 118)).is_empty(), "for ever");
+    assert!(describe(&decide_at(&world, 118)).is_empty(), "for ever");
     now_bears(&[bears("k", Some(300)), bears("l", Some(60))], 119);
     world.apply(Kind::Nodes, &node(&[taint("k", Some(0)), taint("l", Some(119))]), at(119));
-    assert_eq!(words(&decided(&world, 119)), ["a 60"], "a second taint, for a shorter time");
+    assert_eq!(describe(&decide_at(&world, 119)), ["a 60"], "a second taint, for a shorter time");
     world.apply(Kind::Nodes, &node(&[taint("k", Some(0))]), at(120));
-    assert_eq!(words(&decided(&world, 120)), ["a 180"], "the second taint is gone, and its time with it");
+    assert_eq!(
+        describe(&decide_at(&world, 120)),
+        ["a 180"],
+        "the second taint is gone, and its time with it"
+    );
     world.apply(Kind::Nodes, &node(&[]), at(121));
-    assert!(words(&decided(&world, 9_999)).is_empty(), "all taints are gone");
+    assert!(describe(&decide_at(&world, 9_999)).is_empty(), "all taints are gone");
 }
 
 #[test]
@@ -253,7 +256,7 @@ fn a_taint_that_comes_back_begins_anew() {
     let world = world(&[taint("k", Some(0))], &[pod("a", &[bears("k", Some(300))])]);
     world.apply(Kind::Nodes, &node(&[]), at(200));
     world.apply(Kind::Nodes, &node(&[taint("k", Some(250))]), at(250));
-    assert_eq!(words(&decided(&world, 300)), ["a 250"]);
+    assert_eq!(describe(&decide_at(&world, 300)), ["a 250"]);
 }
 
 /// H-2 of kube-controller-manager: a timer by name.
@@ -262,7 +265,7 @@ fn w_te2_the_successor_of_a_pod_is_another_pod() {
     let world = world(&[taint("k", Some(0))], &[pod("a", &[])]);
     world.remove(Kind::Pods, "uid-a", at(1));
     world.apply(Kind::Pods, &pod("a", &[]).uid("new").on("other"), at(2));
-    assert!(words(&decided(&world, 2)).is_empty());
+    assert!(describe(&decide_at(&world, 2)).is_empty());
 }
 
 #[test]
@@ -270,8 +273,8 @@ fn a_toleration_that_cannot_be_read_matches_nothing_and_its_pod_is_held() {
     let near = |operator: &str| json!({ "key": "k", "operator": operator, "value": "5" });
     for operator in ["Lt", "Gt", "Near"] {
         let world = world(&[taint("k", Some(0))], &[pod("a", &[near(operator)])]);
-        let decision = decided(&world, 1);
-        assert_eq!(words(&decision), ["a TolerationUnreadable"]);
+        let decision = decide_at(&world, 1);
+        assert_eq!(describe(&decision), ["a TolerationUnreadable"]);
         let said = decision.holds[0].1.to_string();
         assert!(said.contains(operator) && said.contains("k:NoExecute"), "{said}");
     }
@@ -286,7 +289,7 @@ fn a_toleration_that_cannot_be_read_matches_nothing_and_its_pod_is_held() {
     ];
     for (sentence, tolerations, wants) in cases {
         let world = world(&[taint("k", Some(0)), taint("l", Some(0))], &[pod("a", &tolerations)]);
-        assert_eq!(words(&decided(&world, 0)), wants, "{sentence}");
+        assert_eq!(describe(&decide_at(&world, 0)), wants, "{sentence}");
     }
 }
 
@@ -295,11 +298,11 @@ fn what_is_not_known_holds() {
     let world = world(&[taint("k", Some(0))], &[pod("a", &[])]);
     let unreadable = node(&[taint("k", Some(0))]).set("/metadata/resourceVersion", json!("x"));
     world.apply(Kind::Nodes, &unreadable, at(1));
-    let held = decided(&world, 1);
+    let held = decide_at(&world, 1);
     assert_eq!((held.intents.len(), held.holds[0].1.reason()), (0, "NodeUnreadable"));
     world.remove(Kind::Nodes, "uid-n", at(2));
     assert_eq!(
-        decided(&world, 2),
+        decide_at(&world, 2),
         Decision::default(),
         "the pods of a node that is gone are not its business"
     );
@@ -311,14 +314,14 @@ fn what_is_not_known_holds() {
 #[test]
 fn it_acts_in_place_of_kcm_only_and_wakes_for_what_matters() {
     let controller = TaintEviction::new(&prometheus::Registry::new()).unwrap();
-    let acts = [Mode::Observe, Mode::Guard, Mode::Replace].map(|mode| controller.acts(mode));
+    let acts = [Mode::Observe, Mode::Guard, Mode::Replace].map(|mode| controller.acts_in(mode));
     assert_eq!(acts, [false, false, true]);
     let world = world(&[taint("k", Some(0))], &[pod("a", &[])]);
     let guard = world.read();
     let known = guard.view().pod(&Uid::new("uid-a").unwrap()).unwrap();
     let marked = |change: &Change<'_>| {
         let mut keys = Vec::new();
-        controller.touched(change, &mut |key| keys.push(key));
+        controller.keys_for(change, &mut |key| keys.push(key));
         keys.len()
     };
     let noise = Pod { ready: true, ..known.clone() };
@@ -330,7 +333,7 @@ fn it_acts_in_place_of_kcm_only_and_wakes_for_what_matters() {
     assert_eq!(marked(&Change::Node { name: &name, taints: true, readiness: false }), 1);
     assert_eq!(marked(&Change::Node { name: &name, taints: false, readiness: true }), 0);
     let mut all = Vec::new();
-    controller.all(&guard.view(), &mut |key| all.push(key));
+    controller.list_keys(&guard.view(), &mut |key| all.push(key));
     assert_eq!(all, [Key(name)]);
 }
 
@@ -339,13 +342,13 @@ fn deletions_are_counted_in_seconds_since_they_were_due() {
     let registry = prometheus::Registry::new();
     let controller = TaintEviction::new(&registry).unwrap();
     let world = world(&[taint("k", Some(0))], &[pod("a", &[bears("k", Some(10))])]);
-    let decision = decided(&world, 12);
+    let decision = decide_at(&world, 12);
     let [Intent::Delete(delete)] = decision.intents.as_slice() else { panic!("{decision:?}") };
     for outcome in [Outcome::Ending, Outcome::Changed, Outcome::Gone, Outcome::Withdrawn, Outcome::NotLeader]
     {
-        controller.deleted(delete, &outcome, at(10) + Duration::from_millis(2_500));
+        controller.delete_completed(delete, &outcome, at(10) + Duration::from_millis(2_500));
     }
-    let page = page(&registry);
+    let page = metrics_text(&registry);
     for line in [
         "taint_eviction_controller_pod_deletions_total 1",
         "taint_eviction_controller_pod_deletion_duration_seconds_sum 2.5",

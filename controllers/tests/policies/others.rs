@@ -33,7 +33,7 @@ pub(crate) fn rows() -> Vec<Row> {
 }
 
 fn stateful() -> Value {
-    pod("db-0").on("w1").owned("apps/v1", "StatefulSet", "db").into()
+    pod("db-0").on("w1").owned_by("apps/v1", "StatefulSet", "db").into()
 }
 
 fn reasoned(object: Value, reason: &str) -> Value {
@@ -80,14 +80,14 @@ fn force_delete_by_pod() -> Vec<Row> {
     };
     let graceless =
         |of: Value| forced(DEV, patched(of, json!({ "spec": { "terminationGracePeriodSeconds": 0 } })));
-    let owned = |api: &str, kind: &str, name: &str| pod("db-0").on("w1").owned(api, kind, name).into();
+    let owned = |api: &str, kind: &str, name: &str| pod("db-0").on("w1").owned_by(api, kind, name).into();
     let called =
         |hostname: &str| patched(pod("db-0").on("w1").into(), json!({ "spec": { "hostname": hostname } }));
     vec![
         row("a grace", asked().options(json!({ "gracePeriodSeconds": 1 })), NotAsked),
         row("no options", asked(), NotAsked),
         row("no node", forced(DEV, pod("free")), NotAsked),
-        row("it ended", forced(DEV, pod("done").on("w1").ended()), NotAsked),
+        row("it ended", forced(DEV, pod("done").on("w1").terminated()), NotAsked),
         row("bypass: Failed beside a container that runs", lies("containerStatuses"), RUNS),
         row("bypass: Failed beside an init container that runs", lies("initContainerStatuses"), RUNS),
         row("bypass: Failed beside an ephemeral container", lies("ephemeralContainerStatuses"), RUNS),
@@ -242,7 +242,7 @@ fn pod_report() -> Vec<Row> {
 
 /// The Leases of pod-safety.
 fn leases() -> Vec<Row> {
-    let lease = |namespace: &str, name: &str| Value::from(named(name).within(namespace));
+    let lease = |namespace: &str, name: &str| Value::from(named(name).in_namespace(namespace));
     let asks = |user: &str, operation: &str, object: Value| {
         let request = Request::new(user, &format!("{operation} coordination.k8s.io/leases"));
         if operation == "DELETE" { request.old(object) } else { request.object(object) }
@@ -384,7 +384,7 @@ fn volumes() -> Vec<Row> {
 fn stateful_sets() -> Vec<Row> {
     let set = |grace: Option<i64>| {
         patched(
-            named("db").within("ns").into(),
+            named("db").in_namespace("ns").into(),
             json!({ "spec": { "template": { "spec": { "terminationGracePeriodSeconds": grace } } } }),
         )
     };

@@ -188,7 +188,7 @@ fn node_status() -> Vec<Row> {
 }
 
 fn leases() -> Vec<Row> {
-    let at = |namespace: &str, name: &str| Value::from(lease(name, 0).within(namespace));
+    let at = |namespace: &str, name: &str| Value::from(lease(name, 0).in_namespace(namespace));
     let kind = "coordination.k8s.io/leases";
     let changed = |namespace: &str, name: &str| {
         update(
@@ -322,10 +322,11 @@ fn foreign_kinds() -> Vec<Row> {
     let fenced = || fences(&["10.0.0.1/32", "fd00::1/128"]);
     let many = vec!["10.0.0.1/32"; 33];
     let lifted = fenced().set("/spec/fenceState", json!("Unfenced"));
+    const NEVER: Expect = Refused("never does this");
     const HOSTS_ALONE: Expect = Refused("each of one host");
     let asked = || {
         let owner = json!([{ "apiVersion": "pod-safety.dev/v1alpha1", "kind": "NodeFence", "name": "w1-0a1b", "uid": "u" }]);
-        ours().within("pod-safety").set("/metadata/ownerReferences", owner)
+        ours().in_namespace("pod-safety").set("/metadata/ownerReferences", owner)
     };
     const OWNED: Expect = Refused("by objects that a NodeFence owns");
     vec![
@@ -333,16 +334,12 @@ fn foreign_kinds() -> Vec<Row> {
         row(
             "bypass: its Machine is changed",
             update("cluster.x-k8s.io/machines", named("w1"), ours()),
-            Refused("never does this"),
+            NEVER,
         ),
-        row(
-            "bypass: a MachineSet",
-            deleted("cluster.x-k8s.io/machinesets", named("w1")),
-            Refused("never does this"),
-        ),
+        row("bypass: a MachineSet", deleted("cluster.x-k8s.io/machinesets", named("w1")), NEVER),
         row("its OpenShift Machine goes", deleted("machine.openshift.io/machines", named("w1")), Allowed),
         row("its NodeClaim goes", deleted("karpenter.sh/nodeclaims", named("w1")), Allowed),
-        row("bypass: a NodePool", deleted("karpenter.sh/nodepools", named("w1")), Refused("never does this")),
+        row("bypass: a NodePool", deleted("karpenter.sh/nodepools", named("w1")), NEVER),
         row("storage is fenced", created(storage, fenced()), Allowed),
         row("storage is lifted", update(storage, fenced(), lifted), Allowed),
         row("bypass: a NetworkFence of everybody", created(storage, fences(&["0.0.0.0/0"])), HOSTS_ALONE),
@@ -350,26 +347,26 @@ fn foreign_kinds() -> Vec<Row> {
         row("bypass: of many", created(storage, fences(&many)), HOSTS_ALONE),
         row("bypass: of no addresses", created(storage, ours()), HOSTS_ALONE),
         row("bypass: of more, later", update(storage, fenced(), fences(&["10.0.0.0/8"])), HOSTS_ALONE),
-        row(
-            "bypass: a NetworkFence of others is lifted",
-            update(storage, theirs(), ours()),
-            Refused("never does this"),
-        ),
-        row("bypass: without any label", update(storage, named("w1"), ours()), Refused("never does this")),
+        row("bypass: a NetworkFence of others is lifted", update(storage, theirs(), ours()), NEVER),
+        row("bypass: without any label", update(storage, named("w1"), ours()), NEVER),
         row("another remediator is asked", created(healer, asked()), Allowed),
         row("it is not asked any more", deleted(healer, asked()), Allowed),
-        row("bypass: a remediation elsewhere", created(healer, asked().within("shop")), OWNED),
-        row("bypass: a remediation without an incident", created(healer, ours().within("pod-safety")), OWNED),
-        row("bypass: a remediation of others", deleted(healer, theirs()), Refused("never does this")),
+        row("bypass: a remediation elsewhere", created(healer, asked().in_namespace("shop")), OWNED),
+        row(
+            "bypass: a remediation without an incident",
+            created(healer, ours().in_namespace("pod-safety")),
+            OWNED,
+        ),
+        row("bypass: a remediation of others", deleted(healer, theirs()), NEVER),
         row(
             "bypass: its status",
             update("csiaddons.openshift.io/networkfences/status", ours(), ours()),
-            Refused("never does this"),
+            NEVER,
         ),
         row(
             "bypass: a kind of Kubernetes with the label",
             created("rbac.authorization.k8s.io/clusterrolebindings", ours()),
-            Refused("never does this"),
+            NEVER,
         ),
     ]
 }

@@ -148,7 +148,7 @@ fn deletions() -> Vec<Row> {
             Allowed,
         ),
         row("by force, called Failed", deleted(failed(), Some(0), Some("10")), Allowed),
-        row("by force, as it ended", deleted(pod("db-0").ended().into(), Some(0), Some("10")), Allowed),
+        row("by force, as it ended", deleted(pod("db-0").terminated().into(), Some(0), Some("10")), Allowed),
         row(
             "bypass: --force",
             deleted(db().into(), Some(0), Some("10")),

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use pod_safety_otlp::TraceId;
 use pod_safety_shared::api::Incarnation;
 use pod_safety_shared::cache::{Lookup, View};
-use pod_safety_shared::model::{Fence, Node, PodKey, Proof, Readiness};
+use pod_safety_shared::model::{FenceEvidenceObject, Node, NodeFenceObject, PodKey, Readiness};
 
 use super::release::{Release, Successor};
 
@@ -14,15 +14,15 @@ use super::release::{Release, Successor};
 #[derive(Clone, Debug)]
 pub struct Incident<'a> {
     /// The incarnation.
-    pub life: &'a Incarnation,
+    pub incarnation: &'a Incarnation,
     /// Its NodeFence; none: a person confirmed that it is off, and no FencePolicy applies to it.
-    pub fence: Option<&'a Fence>,
+    pub fence: Option<&'a NodeFenceObject>,
     /// The evidence about it, in the order of its creation.
-    pub proofs: Vec<&'a Proof>,
+    pub evidence: Vec<&'a FenceEvidenceObject>,
     /// The Node, while it is of this incarnation and not Ready, and when its kubelet last reported.
     pub lost: Option<(&'a Node, Option<Timestamp>)>,
     /// Since when the node is Ready in another incarnation.
-    pub back: Option<Timestamp>,
+    pub back_since: Option<Timestamp>,
     /// The pods that were force deleted because of it.
     pub releases: Vec<&'a Release>,
     /// Their successors that are Ready.
@@ -32,43 +32,45 @@ pub struct Incident<'a> {
 impl<'a> Incident<'a> {
     /// All of which something is recorded. Rehearsals are none.
     #[must_use]
-    pub fn all(view: &View<'a>, releases: &'a [Release], successors: &'a [Successor]) -> Vec<Self> {
+    pub fn collect(view: &View<'a>, releases: &'a [Release], successors: &'a [Successor]) -> Vec<Self> {
         let mut all: BTreeMap<&Incarnation, Self> = BTreeMap::new();
-        for fence in view.fences().filter(|fence| !fence.spec.dry_run) {
-            let life = &fence.spec.node;
-            all.entry(life).or_insert_with(|| Self::new(life, view)).fence = Some(fence);
+        for fence in view.node_fences().filter(|fence| !fence.spec.dry_run) {
+            let incarnation = &fence.spec.node;
+            all.entry(incarnation).or_insert_with(|| Self::new(incarnation, view)).fence = Some(fence);
         }
-        for proof in view.proofs() {
-            let life = &proof.spec.node;
-            all.entry(life).or_insert_with(|| Self::new(life, view)).proofs.push(proof);
+        for proof in view.fence_evidence() {
+            let incarnation = &proof.spec.node;
+            all.entry(incarnation).or_insert_with(|| Self::new(incarnation, view)).evidence.push(proof);
         }
         let mut all: Vec<Self> = all.into_values().collect();
         for incident in &mut all {
-            incident.proofs.sort_by_key(|proof| (proof.created, proof.rv));
-            let ours = |release: &&Release| incident.has(release);
-            incident.releases = releases.iter().filter(ours).collect();
+            incident.evidence.sort_by_key(|proof| (proof.created, proof.rv));
+            let is_of_incident = |release: &&Release| incident.includes(release);
+            incident.releases = releases.iter().filter(is_of_incident).collect();
             let released: BTreeSet<&PodKey> = incident.releases.iter().map(|release| &release.pod).collect();
-            let follows = |successor: &&Successor| released.contains(&successor.of);
+            let follows = |successor: &&Successor| released.contains(&successor.predecessor);
             incident.successors = successors.iter().filter(follows).collect();
         }
         all
     }
 
-    fn new(life: &'a Incarnation, view: &View<'a>) -> Self {
-        let node = match view.node(&life.name) {
+    fn new(incarnation: &'a Incarnation, view: &View<'a>) -> Self {
+        let node = match view.node(&incarnation.name) {
             Lookup::Known(node) => Some(node),
             Lookup::Unknown(_) | Lookup::Absent => None,
         };
         let now = node.and_then(|node| Some((node, node.incarnation()?)));
         let is_ready = |node: &Node| node.readiness == Readiness::Ready;
-        let lost = now.as_ref().filter(|(node, now)| now == life && !is_ready(node)).map(|(node, _)| *node);
-        let other = now.as_ref().filter(|(node, now)| now != life && is_ready(node)).map(|(node, _)| *node);
+        let lost =
+            now.as_ref().filter(|(node, now)| now == incarnation && !is_ready(node)).map(|(node, _)| *node);
+        let other =
+            now.as_ref().filter(|(node, now)| now != incarnation && is_ready(node)).map(|(node, _)| *node);
         Self {
-            life,
+            incarnation,
             fence: None,
-            proofs: Vec::new(),
-            lost: lost.map(|node| (node, view.last_beat(node))),
-            back: other.and_then(|node| seconds(node.ready_since?)),
+            evidence: Vec::new(),
+            lost: lost.map(|node| (node, view.last_report_timestamp(node))),
+            back_since: other.and_then(|node| to_timestamp(node.ready_since?)),
             releases: Vec::new(),
             successors: Vec::new(),
         }
@@ -77,34 +79,36 @@ impl<'a> Incident<'a> {
     /// The trace: the same for each process, and for a NodeFence that is created again.
     #[must_use]
     pub fn trace(&self) -> TraceId {
-        TraceId::of(&["incident", &self.life.uid, &self.life.boot_id])
+        TraceId::from_parts(&["incident", &self.incarnation.uid, &self.incarnation.boot_id])
     }
 
     /// When the first of its objects was created.
     #[must_use]
-    pub fn opened(&self) -> Option<Timestamp> {
-        let created = self.proofs.iter().map(|proof| proof.created);
-        self.fence.map(|fence| fence.created).into_iter().chain(created).min().and_then(seconds)
+    pub fn opened_at(&self) -> Option<Timestamp> {
+        let created = self.evidence.iter().map(|proof| proof.created);
+        self.fence.map(|fence| fence.created).into_iter().chain(created).min().and_then(to_timestamp)
     }
 
     /// When it was over.
     #[must_use]
-    pub fn over(&self) -> Option<Timestamp> {
+    pub fn ended_at(&self) -> Option<Timestamp> {
         match self.fence {
             Some(fence) if fence.status.phase.is_over() => fence.status.last_change(),
             Some(_) => None,
-            None => self.back,
+            None => self.back_since,
         }
     }
 
     /// Whether a pod was released in its time: a node of that name may have been lost before.
-    fn has(&self, release: &Release) -> bool {
-        let after = self.opened().is_some_and(|opened| opened <= release.at);
-        *release.node == *self.life.name && after && self.over().is_none_or(|over| release.at <= over)
+    fn includes(&self, release: &Release) -> bool {
+        let after = self.opened_at().is_some_and(|opened| opened <= release.at);
+        *release.node == *self.incarnation.name
+            && after
+            && self.ended_at().is_none_or(|over| release.at <= over)
     }
 }
 
 /// A time stamp of the API.
-pub(super) fn seconds(stamp: i64) -> Option<Timestamp> {
+pub(super) fn to_timestamp(stamp: i64) -> Option<Timestamp> {
     Timestamp::from_second(stamp).ok().filter(|at| at.as_second() > 0)
 }

@@ -18,12 +18,12 @@
 //! | `telling` | which spans are due, and which were exported |
 //! | `run` | the one task |
 
+mod export_queue;
 mod incident;
 mod metrics;
 mod release;
 mod run;
 mod spans;
-mod telling;
 
 pub use incident::Incident;
 pub use metrics::TraceMetrics;

@@ -24,7 +24,7 @@ pub struct Release {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Successor {
     /// Whose name it has.
-    pub of: PodKey,
+    pub predecessor: PodKey,
     /// Its UID.
     pub uid: String,
     /// The node that it runs on.
@@ -38,7 +38,7 @@ pub struct Successor {
 impl Release {
     /// By what this process did.
     #[must_use]
-    pub fn of_record(record: &Record) -> Option<Self> {
+    pub fn from_record(record: &Record) -> Option<Self> {
         let (Action::ForceDeleted, Some(pod), Some(node)) = (record.action, &record.pod, &record.node) else {
             return None;
         };
@@ -48,7 +48,7 @@ impl Release {
 
     /// By an Event of a leader before.
     #[must_use]
-    pub fn of_event(event: &Value) -> Option<Self> {
+    pub fn from_event(event: &Value) -> Option<Self> {
         let text =
             |pointer: &str| event.pointer(pointer).and_then(Value::as_str).filter(|text| !text.is_empty());
         let is_ours = text("/reason") == Some("ForceDeleted") && text("/involvedObject/kind") == Some("Pod");
@@ -69,13 +69,13 @@ impl Release {
 impl Successor {
     /// By the pod that has this name now; none: it is the same, or not Ready.
     #[must_use]
-    pub fn of(before: &PodKey, pod: &Value) -> Option<Self> {
+    pub fn from_pod(before: &PodKey, pod: &Value) -> Option<Self> {
         let text = |pointer: &str| pod.pointer(pointer).and_then(Value::as_str);
         let uid = text("/metadata/uid").filter(|uid| *uid != before.uid.to_string())?.to_owned();
         let conditions = pod.pointer("/status/conditions").and_then(Value::as_array)?;
         let ready = conditions.iter().find(|one| one["type"] == "Ready" && one["status"] == "True")?;
         Some(Self {
-            of: before.clone(),
+            predecessor: before.clone(),
             uid,
             node: text("/spec/nodeName").unwrap_or_default().to_owned(),
             created: text("/metadata/creationTimestamp")?.parse().ok()?,

@@ -17,30 +17,30 @@ use pod_safety_shared::model::PodKey;
 use pod_safety_shared::record::{Journal, error_chain};
 use tokio::sync::Notify;
 
+use super::export_queue::ExportQueue;
 use super::incident::Incident;
 use super::metrics::TraceMetrics;
 use super::release::{Release, Successor};
-use super::telling::Telling;
 
 /// What belongs together is written within this time, and goes into one request.
 const COALESCE: Duration = Duration::from_secs(1);
 /// It is looked at least this often: releases and successors are no news of incidents.
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// Successors are waited for this long after a pod was released: as long as its Event is kept.
-const SUCCESSORS_WITHIN: Duration = Duration::from_secs(3_600);
+const SUCCESSOR_WINDOW: Duration = Duration::from_secs(3_600);
 /// A leader exports what is recorded within this time, so what was recorded in the last such time of a leader that crashed may not
 /// have been exported. It is exported again, with the same ids.
 const OVERLAP: Duration = Duration::from_secs(5);
 /// The first pause after a failure, doubled each time up to the last.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const MAX_PAUSE: Duration = Duration::from_secs(60);
 /// The Events of the leaders before, as many as a cluster's worst hour has. Who may create Events may forge them: traces alone
 /// rest on them.
 const EVENTS: &str =
     "/api/v1/events?limit=5000&fieldSelector=reason=ForceDeleted,reportingComponent=pod-safety";
 /// So many releases are remembered: those of some forty nodes.
-const RELEASES: usize = 5_000;
+const MAX_RELEASES: usize = 5_000;
 
 /// Exports the traces of incidents.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ pub struct Traces {
     journal: Arc<Journal>,
     metrics: TraceMetrics,
     started: Timestamp,
-    news: Arc<News>,
+    change_signal: Arc<ChangeSignal>,
 }
 
 /// What traces are made from.
@@ -70,10 +70,10 @@ pub struct Sources {
 }
 
 #[derive(Debug, Default)]
-struct News(Notify);
+struct ChangeSignal(Notify);
 
-impl Subscriber for News {
-    fn changed(&self, change: Change<'_>) {
+impl Subscriber for ChangeSignal {
+    fn on_change(&self, change: Change<'_>) {
         if matches!(change, Change::Fencing { .. } | Change::Node { readiness: true, .. } | Change::Listed(_))
         {
             self.0.notify_one();
@@ -84,15 +84,15 @@ impl Subscriber for News {
 /// What this process has learned since another process led. It survives a lapsed term if no other process took over.
 struct Term {
     follows: Option<Timestamp>,
-    telling: Telling,
+    queue: ExportQueue,
     releases: BTreeMap<PodKey, Release>,
     successors: BTreeMap<PodKey, Successor>,
 }
 
 /// What a look came to.
-enum Look {
+enum ExportResult {
     /// Nothing is due, or another process leads.
-    Settled,
+    Idle,
     /// There may be more to export at once.
     More,
     /// The collector did not take it.
@@ -112,26 +112,26 @@ impl Traces {
         let Sources { cache, journal, connection, leadership } = sources;
         let service = Service { name: "pod-safety", version: env!("CARGO_PKG_VERSION"), instance };
         let exporter = Exporter::new(env.clone(), endpoint, service);
-        let news = Arc::new(News::default());
-        cache.subscribe(Arc::<News>::clone(&news));
+        let change_signal = Arc::new(ChangeSignal::default());
+        cache.subscribe(Arc::<ChangeSignal>::clone(&change_signal));
         let started = env.clock.wall();
-        Self { exporter, cache, connection, env, leadership, journal, metrics, started, news }
+        Self { exporter, cache, connection, env, leadership, journal, metrics, started, change_signal }
     }
 
     /// Runs until the process ends.
     pub async fn run(self) {
         let (mut term, mut failures) = (None, 0_u32);
         loop {
-            let look = self.look(&mut term, &mut failures).await;
-            match look {
-                Look::More => {}
-                Look::Failed => {
+            let result = self.export_due(&mut term, &mut failures).await;
+            match result {
+                ExportResult::More => {}
+                ExportResult::Failed => {
                     let pause = FIRST_PAUSE.saturating_mul(1 << failures.saturating_sub(1).min(10));
-                    self.env.sleep(self.env.jitter(pause.min(LONGEST_PAUSE), 0.2)).await;
+                    self.env.sleep(self.env.jitter(pause.min(MAX_PAUSE), 0.2)).await;
                 }
-                Look::Settled => {
-                    let until = self.env.now() + LOOK_AGAIN;
-                    if self.env.until(until, self.news.0.notified()).await.is_some() {
+                ExportResult::Idle => {
+                    let until = self.env.now() + POLL_INTERVAL;
+                    if self.env.timeout_at(until, self.change_signal.0.notified()).await.is_some() {
                         self.env.sleep(COALESCE).await;
                     }
                 }
@@ -139,31 +139,31 @@ impl Traces {
         }
     }
 
-    async fn look(&self, term: &mut Option<Term>, failures: &mut u32) -> Look {
+    async fn export_due(&self, term: &mut Option<Term>, failures: &mut u32) -> ExportResult {
         if self.leadership.term(self.env.now()).is_none() {
-            return Look::Settled;
+            return ExportResult::Idle;
         }
-        let follows = self.leadership.follows();
+        let follows = self.leadership.predecessor_renewed_at();
         if term.as_ref().is_none_or(|term| term.follows != follows) {
             *term = Some(self.begin(follows).await);
         }
-        let Some(term) = term.as_mut() else { return Look::Settled };
+        let Some(term) = term.as_mut() else { return ExportResult::Idle };
         self.gather(term).await;
         let (releases, successors): (Vec<_>, Vec<_>) =
             (term.releases.values().cloned().collect(), term.successors.values().cloned().collect());
         let due = {
             let guard = self.cache.read();
-            term.telling.due(&Incident::all(&guard.view(), &releases, &successors))
+            term.queue.next_batch(&Incident::collect(&guard.view(), &releases, &successors))
         };
-        self.metrics.dropped(count(due.lost));
+        self.metrics.dropped(count(due.dropped));
         if due.spans.is_empty() {
-            return Look::Settled;
+            return ExportResult::Idle;
         }
         if self.export(&due.spans, failures).await {
-            term.telling.done(&due.spans);
-            Look::More
+            term.queue.mark_done(&due.spans);
+            ExportResult::More
         } else {
-            Look::Failed
+            ExportResult::Failed
         }
     }
 
@@ -171,23 +171,25 @@ impl Traces {
     async fn begin(&self, follows: Option<Timestamp>) -> Term {
         let since = follows.unwrap_or(self.started);
         let since = since.saturating_sub(OVERLAP).unwrap_or(since);
-        let releases = match self.connection.items(EVENTS).await {
+        let releases = match self.connection.list_items(EVENTS).await {
             Ok(events) => {
-                events.iter().filter_map(Release::of_event).map(|one| (one.pod.clone(), one)).collect()
+                events.iter().filter_map(Release::from_event).map(|one| (one.pod.clone(), one)).collect()
             }
             Err(error) => {
                 tracing::warn!(error = %error_chain(&error), "Events cannot be listed; traces lack the force deletes of the last leader");
                 BTreeMap::new()
             }
         };
-        Term { follows, telling: Telling::new(since), releases, successors: BTreeMap::new() }
+        Term { follows, queue: ExportQueue::new(since), releases, successors: BTreeMap::new() }
     }
 
     /// Adds what was released since, and who took over; forgets what is long over.
     async fn gather(&self, term: &mut Term) {
-        let recent = self.env.clock.wall().saturating_sub(SUCCESSORS_WITHIN).unwrap_or(Timestamp::MIN);
-        for record in self.journal.last() {
-            if let Some(release) = Release::of_record(&record).filter(|_| term.releases.len() < RELEASES) {
+        let recent = self.env.clock.wall().saturating_sub(SUCCESSOR_WINDOW).unwrap_or(Timestamp::MIN);
+        for record in self.journal.records() {
+            if let Some(release) =
+                Release::from_record(&record).filter(|_| term.releases.len() < MAX_RELEASES)
+            {
                 term.releases.entry(release.pod.clone()).or_insert(release);
             }
         }
@@ -197,8 +199,8 @@ impl Traces {
             let path =
                 format!("/api/v1/namespaces/{}/pods?fieldSelector=metadata.name={}", pod.namespace, pod.name);
             // What cannot be read now is read at the next look.
-            let Ok(pods) = self.connection.items(&path).await else { return };
-            if let Some(successor) = pods.iter().find_map(|one| Successor::of(&pod, one)) {
+            let Ok(pods) = self.connection.list_items(&path).await else { return };
+            if let Some(successor) = pods.iter().find_map(|one| Successor::from_pod(&pod, one)) {
                 term.successors.insert(pod, successor);
             }
         }
@@ -213,11 +215,11 @@ impl Traces {
         }
         let guard = self.cache.read();
         let ready = guard.view().all_pods().filter(|pod| pod.ready && pod.deletion.is_none());
-        let found = ready.filter_map(|pod| {
+        let successors = ready.filter_map(|pod| {
             let before = waiting.get(&(&*pod.key.namespace, &*pod.key.name))?;
             (before.uid != pod.key.uid).then(|| PodKey::clone(before))
         });
-        found.collect()
+        successors.collect()
     }
 
     /// Whether these spans are done with: taken, or refused for good. What is wrong is said once.
@@ -242,10 +244,10 @@ impl Traces {
                     tracing::warn!(%endpoint, %error, "spans cannot be exported; see pod_safety_trace_export_failures_total");
                 }
                 *failures = failures.saturating_add(1);
-                if !error.is_passing() {
+                if !error.is_retryable() {
                     self.metrics.rejected(count(spans.len()));
                 }
-                !error.is_passing()
+                !error.is_retryable()
             }
         }
     }

@@ -13,44 +13,45 @@
 //! ```
 
 use jiff::Timestamp;
-use pod_safety_otlp::{Attribute, Moment, Span, SpanId, TraceId, text};
-use pod_safety_shared::api::{Attempt, Power, Sample, SwitchTo};
-use pod_safety_shared::model::{OUT_OF_SERVICE_TAINT, Proof};
+use pod_safety_otlp::{Attribute, Span, SpanEvent, SpanId, TraceId, sanitize_text};
+use pod_safety_shared::api::{Attempt, DesiredPower, Power, Sample};
+use pod_safety_shared::model::{FenceEvidenceObject, OUT_OF_SERVICE_TAINT};
 
-use super::incident::{Incident, seconds};
+use super::incident::{Incident, to_timestamp};
 use super::release::{Release, Successor};
 
 /// So many pods of one node are told; a node has 110 by default.
-pub(super) const RELEASES: usize = 250;
+pub(super) const MAX_RELEASES: usize = 250;
 /// Devices report twice each.
-const SAMPLES: usize = 32;
+const MAX_SAMPLES: usize = 32;
 /// Of one incarnation there is evidence of each kind, and a confirmation may be renewed.
-const PROOFS: usize = 16;
+const MAX_EVIDENCE: usize = 16;
 
 const NODE: &str = "k8s.node.name";
 
 /// The spans of this incident that are over, in the order of their ends.
 #[must_use]
 pub fn spans(incident: &Incident<'_>) -> Vec<Span> {
-    let story = Story { incident, trace: incident.trace() };
+    let builder = SpanBuilder { incident, trace: incident.trace() };
     let mut spans: Vec<Span> =
-        [story.detect(), story.gates(), story.taint(), story.root()].into_iter().flatten().collect();
-    for attempt in incident.fence.iter().flat_map(|fence| &fence.status.attempts).take(Attempt::KEPT) {
-        spans.extend(story.order(attempt));
+        [builder.detect(), builder.gates(), builder.taint(), builder.root()].into_iter().flatten().collect();
+    for attempt in incident.fence.iter().flat_map(|fence| &fence.status.attempts).take(Attempt::MAX_ATTEMPTS)
+    {
+        spans.extend(builder.order(attempt));
     }
-    spans.extend(incident.proofs.iter().take(PROOFS).filter_map(|proof| story.evidence(proof)));
-    spans.extend(incident.releases.iter().take(RELEASES).filter_map(|release| story.release(release)));
-    spans.extend(incident.successors.iter().take(RELEASES).map(|successor| story.successor(successor)));
+    spans.extend(incident.evidence.iter().take(MAX_EVIDENCE).filter_map(|proof| builder.evidence(proof)));
+    spans.extend(incident.releases.iter().take(MAX_RELEASES).filter_map(|release| builder.release(release)));
+    spans.extend(incident.successors.iter().take(MAX_RELEASES).map(|successor| builder.successor(successor)));
     spans.sort_by_key(|span| (span.end, span.parent.is_none()));
     spans
 }
 
-struct Story<'a> {
+struct SpanBuilder<'a> {
     incident: &'a Incident<'a>,
     trace: TraceId,
 }
 
-impl Story<'_> {
+impl SpanBuilder<'_> {
     fn root_id(&self) -> SpanId {
         self.trace.span(&["incident"])
     }
@@ -68,29 +69,30 @@ impl Story<'_> {
             name,
             start: from,
             end: to.max(from),
-            attributes: vec![Attribute::text(NODE, &self.incident.life.name)],
-            moments: Vec::new(),
+            attributes: vec![Attribute::text(NODE, &self.incident.incarnation.name)],
+            events: Vec::new(),
             error: None,
         }
     }
 
     /// When the kubelet last reported, as it was written down; else when the incident was opened.
-    fn began(&self) -> Option<Timestamp> {
+    fn began_at(&self) -> Option<Timestamp> {
         let attempts = self.incident.fence.iter().flat_map(|fence| &fence.status.attempts);
         let renewed = attempts.filter_map(|attempt| attempt.verified.as_ref()?.lease_renewed.as_deref());
         let renewed = renewed
-            .chain(self.incident.proofs.iter().filter_map(|proof| proof.spec.lease_renewed.as_deref()));
+            .chain(self.incident.evidence.iter().filter_map(|proof| proof.spec.lease_renewed.as_deref()));
         let written = renewed.filter_map(|at| at.parse().ok()).min();
-        let beat = self.incident.lost.and_then(|(_, beat)| beat);
-        written.or(beat).into_iter().chain(self.incident.opened()).min()
+        let last_report = self.incident.lost.and_then(|(_, beat)| beat);
+        written.or(last_report).into_iter().chain(self.incident.opened_at()).min()
     }
 
     fn root(&self) -> Option<Span> {
-        let Incident { life, fence, .. } = self.incident;
+        let Incident { incarnation: life, fence, .. } = self.incident;
         // The end is rounded to a second. The orders that it contains are not.
-        let over = self.incident.over()?;
-        let orders = fence.iter().flat_map(|fence| &fence.status.attempts).filter_map(Attempt::checked);
-        let mut span = self.span("incident", "", self.began()?, orders.fold(over, Timestamp::max));
+        let over = self.incident.ended_at()?;
+        let orders =
+            fence.iter().flat_map(|fence| &fence.status.attempts).filter_map(Attempt::last_checked_at);
+        let mut span = self.span("incident", "", self.began_at()?, orders.fold(over, Timestamp::max));
         span.parent = None;
         span.attributes.push(Attribute::text("k8s.node.uid", &life.uid));
         if let Some(fence) = fence {
@@ -106,9 +108,9 @@ impl Story<'_> {
     }
 
     fn detect(&self) -> Option<Span> {
-        let (node, beat) = self.incident.lost?;
-        let noticed = seconds(node.ready_since?)?;
-        Some(self.span("detect", "", beat?, noticed))
+        let (node, last_report) = self.incident.lost?;
+        let noticed = to_timestamp(node.ready_since?)?;
+        Some(self.span("detect", "", last_report?, noticed))
     }
 
     /// Until the first order, or until evidence that needed none.
@@ -116,11 +118,11 @@ impl Story<'_> {
         let fence = self.incident.fence?;
         let first = fence.status.attempts.first();
         let passed = match first {
-            Some(first) => first.begun().filter(|_| first.id == 1)?,
-            None => seconds(self.incident.proofs.first()?.created)?,
+            Some(first) => first.started_at().filter(|_| first.id == 1)?,
+            None => to_timestamp(self.incident.evidence.first()?.created)?,
         };
-        let mut span = self.span("gates", "", seconds(fence.created)?, passed);
-        let gates = fence.status.gates.iter().map(|gate| gate.name.as_str()).take(SAMPLES);
+        let mut span = self.span("gates", "", to_timestamp(fence.created)?, passed);
+        let gates = fence.status.gates.iter().map(|gate| gate.name.as_str()).take(MAX_SAMPLES);
         span.attributes.push(Attribute::texts("pod_safety.gates", gates));
         Some(span)
     }
@@ -128,15 +130,16 @@ impl Story<'_> {
     /// An order to devices that was verified, and the status checks that did.
     fn order(&self, attempt: &Attempt) -> Vec<Span> {
         let (Some(begun), Some(checked), Some(verified)) =
-            (attempt.begun(), attempt.checked(), &attempt.verified)
+            (attempt.started_at(), attempt.last_checked_at(), &attempt.verified)
         else {
             return Vec::new();
         };
-        let (name, wanted) =
-            if attempt.act == SwitchTo::On { ("order on", Power::On) } else { ("order off", Power::Off) };
+        let (name, expected) =
+            if attempt.act == DesiredPower::On { ("order on", Power::On) } else { ("order off", Power::Off) };
         let key = attempt.id.to_string();
         let mut order = self.span(name, &key, begun, checked);
-        let devices: Vec<String> = attempt.devices.iter().take(SAMPLES).map(ToString::to_string).collect();
+        let devices: Vec<String> =
+            attempt.devices.iter().take(MAX_SAMPLES).map(ToString::to_string).collect();
         order.attributes.extend([
             Attribute::number("pod_safety.attempt", attempt.id.into()),
             Attribute::number("pod_safety.level", attempt.level.into()),
@@ -144,49 +147,50 @@ impl Story<'_> {
             Attribute::text("pod_safety.outcome", attempt.outcome.as_deref().unwrap_or("none was recorded")),
             Attribute::text("pod_safety.by", &attempt.by),
         ]);
-        order.error = (verified.power != wanted).then(|| text(&verified.message));
-        let samples: Vec<(Timestamp, &Sample)> = (verified.samples.iter().take(SAMPLES))
+        order.error = (verified.power != expected).then(|| sanitize_text(&verified.message));
+        let samples: Vec<(Timestamp, &Sample)> = (verified.samples.iter().take(MAX_SAMPLES))
             .filter_map(|sample| Some((sample.at.parse().ok()?, sample)))
             .collect();
         let first = samples.iter().map(|(at, _)| *at).min().unwrap_or(begun);
         let mut checks = self.span("status checks", &key, first, checked);
         checks.parent = Some(order.id);
         checks.attributes.push(Attribute::text("pod_safety.power", verified.power.name()));
-        checks.moments = samples.into_iter().map(|(at, sample)| status_check(at, sample)).collect();
+        checks.events = samples.into_iter().map(|(at, sample)| status_check(at, sample)).collect();
         vec![order, checks]
     }
 
-    fn evidence(&self, proof: &Proof) -> Option<Span> {
-        let created = seconds(proof.created)?;
-        let samples = proof.spec.samples.iter().filter_map(|sample| sample.at.parse().ok());
-        let mut span = self.span("evidence", &proof.name, samples.max().unwrap_or(created), created);
-        let kind = format!("{:?}", proof.spec.kind);
+    fn evidence(&self, evidence: &FenceEvidenceObject) -> Option<Span> {
+        let created = to_timestamp(evidence.created)?;
+        let samples = evidence.spec.samples.iter().filter_map(|sample| sample.at.parse().ok());
+        let mut span = self.span("evidence", &evidence.name, samples.max().unwrap_or(created), created);
+        let kind = format!("{:?}", evidence.spec.kind);
         span.attributes.extend([
-            Attribute::text("pod_safety.evidence", &proof.name),
+            Attribute::text("pod_safety.evidence", &evidence.name),
             Attribute::text("pod_safety.evidence.kind", &kind),
-            Attribute::text("pod_safety.by", &proof.spec.by),
+            Attribute::text("pod_safety.by", &evidence.spec.by),
         ]);
-        span.attributes.extend(proof.spec.reason.iter().map(|why| Attribute::text("pod_safety.reason", why)));
+        span.attributes
+            .extend(evidence.spec.reason.iter().map(|why| Attribute::text("pod_safety.reason", why)));
         Some(span)
     }
 
     /// When evidence that ends what ran was there first.
-    fn proved(&self) -> Option<Timestamp> {
-        let mut ends = self.incident.proofs.iter().filter(|proof| proof.spec.kind.ends_life());
-        ends.next().and_then(|proof| seconds(proof.created))
+    fn evidence_created_at(&self) -> Option<Timestamp> {
+        let mut ends = self.incident.evidence.iter().filter(|proof| proof.spec.kind.ends_incarnation());
+        ends.next().and_then(|proof| to_timestamp(proof.created))
     }
 
     fn taint(&self) -> Option<Span> {
         let (fence, (node, _)) = (self.incident.fence?, self.incident.lost?);
-        let ours = |key: &str, value: &str| key == OUT_OF_SERVICE_TAINT && value == &*fence.name;
-        let taint = node.no_execute.iter().find(|taint| ours(&taint.key, &taint.value))?;
-        let added = seconds(taint.time_added?)?;
-        Some(self.span("taint", "", self.proved()?, added))
+        let is_own_taint = |key: &str, value: &str| key == OUT_OF_SERVICE_TAINT && value == &*fence.name;
+        let taint = node.no_execute.iter().find(|taint| is_own_taint(&taint.key, &taint.value))?;
+        let added = to_timestamp(taint.time_added?)?;
+        Some(self.span("taint", "", self.evidence_created_at()?, added))
     }
 
     fn release(&self, release: &Release) -> Option<Span> {
         let uid = release.pod.uid.to_string();
-        let mut span = self.span("force delete", &uid, self.proved()?, release.at);
+        let mut span = self.span("force delete", &uid, self.evidence_created_at()?, release.at);
         span.id = self.release_id(&uid);
         span.attributes.extend(pod(&release.pod.namespace, &release.pod.name, &uid));
         span.attributes.push(Attribute::text("pod_safety.reason", &release.message));
@@ -195,10 +199,14 @@ impl Story<'_> {
 
     fn successor(&self, successor: &Successor) -> Span {
         let mut span = self.span("successor ready", &successor.uid, successor.created, successor.ready);
-        span.parent = Some(self.release_id(&successor.of.uid.to_string()));
+        span.parent = Some(self.release_id(&successor.predecessor.uid.to_string()));
         // It runs on another node.
         span.attributes = vec![Attribute::text(NODE, &successor.node)];
-        span.attributes.extend(pod(&successor.of.namespace, &successor.of.name, &successor.uid));
+        span.attributes.extend(pod(
+            &successor.predecessor.namespace,
+            &successor.predecessor.name,
+            &successor.uid,
+        ));
         span
     }
 }
@@ -211,12 +219,12 @@ fn pod(namespace: &str, name: &str, uid: &str) -> [Attribute; 3] {
     ]
 }
 
-fn status_check(at: Timestamp, sample: &Sample) -> Moment {
+fn status_check(at: Timestamp, sample: &Sample) -> SpanEvent {
     let attributes = vec![
         Attribute::text("pod_safety.device", &sample.device.to_string()),
         Attribute::text("pod_safety.power", sample.power.name()),
         Attribute::text("pod_safety.identity", sample.identity.name()),
         Attribute::text("pod_safety.message", &sample.said),
     ];
-    Moment { at, name: "status check", attributes }
+    SpanEvent { at, name: "status check", attributes }
 }

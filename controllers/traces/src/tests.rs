@@ -8,7 +8,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use pod_safety_otlp::Span;
 use pod_safety_shared::model::{Kind, PodKey};
-use pod_safety_shared::testing::objects::{self, BEGINS, BOOT, NEXT_BOOT, named, stamp, uid};
+use pod_safety_shared::testing::objects::{self, BOOT, NEXT_BOOT, START_SECONDS, named, timestamp, uid};
 use pod_safety_shared::testing::{World, at};
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ use super::*;
 
 /// The moment so many milliseconds after the beginning.
 fn moment(milliseconds: i64) -> Timestamp {
-    Timestamp::from_millisecond(BEGINS * 1_000 + milliseconds).unwrap()
+    Timestamp::from_millisecond(START_SECONDS * 1_000 + milliseconds).unwrap()
 }
 
 fn precise(milliseconds: i64) -> String {
@@ -25,7 +25,7 @@ fn precise(milliseconds: i64) -> String {
 
 /// The node `n` of this boot, with this condition `Ready` since that second.
 fn node(boot: &str, ready: &str, since: i64) -> objects::Obj {
-    let ready = json!([{ "type": "Ready", "status": ready, "lastTransitionTime": stamp(since) }]);
+    let ready = json!([{ "type": "Ready", "status": ready, "lastTransitionTime": timestamp(since) }]);
     objects::node("n").boot(boot).set("/status/conditions", ready)
 }
 
@@ -39,7 +39,7 @@ fn attempt(id: u32, act: &str, begun: i64, power: &str) -> Value {
     json!({ "id": id, "act": act, "level": 0, "devices": [{ "namespace": "rack", "name": "bmc" }], "at": precise(begun),
         "withinSeconds": 20, "by": "pod-safety-0_1", "outcome": "accepted",
         "verified": { "power": power, "message": if power == "Unknown" { "bmc does not answer" } else { "" },
-            "samples": [sample(begun + 2_000, power), sample(begun + 7_250, power)], "leaseRenewed": stamp(10) } })
+            "samples": [sample(begun + 2_000, power), sample(begun + 7_250, power)], "leaseRenewed": timestamp(10) } })
 }
 
 fn incarnation() -> Value {
@@ -50,7 +50,7 @@ fn incarnation() -> Value {
 fn fence(phase: &str, attempts: &[Value], conditions: &Value) -> objects::Obj {
     let trigger = json!({ "kind": "Detected", "reason": "no report for 60s" });
     named("n-1")
-        .set("/metadata/creationTimestamp", json!(stamp(70)))
+        .set("/metadata/creationTimestamp", json!(timestamp(70)))
         .set("/spec", json!({ "node": incarnation(), "policy": "p", "trigger": trigger }))
         .set(
             "/status",
@@ -63,9 +63,9 @@ fn proof(name: &str, kind: &str, created: i64) -> objects::Obj {
     let samples =
         if kind == "Asserted" { json!([]) } else { json!([sample(77_000, "Off"), sample(82_250, "Off")]) };
     objects::evidence(name, "n", BOOT, kind)
-        .set("/metadata/creationTimestamp", json!(stamp(created)))
+        .set("/metadata/creationTimestamp", json!(timestamp(created)))
         .set("/spec/samples", samples)
-        .set("/spec/leaseRenewed", json!(stamp(10)))
+        .set("/spec/leaseRenewed", json!(timestamp(10)))
 }
 
 fn pod_key() -> PodKey {
@@ -79,7 +79,7 @@ fn release() -> Release {
 
 fn successor() -> Successor {
     let (uid, node) = ("uid-of-the-second".to_owned(), "m".to_owned());
-    Successor { of: pod_key(), uid, node, created: moment(85_000), ready: moment(99_000) }
+    Successor { predecessor: pod_key(), uid, node, created: moment(85_000), ready: moment(99_000) }
 }
 
 /// While `n` is lost: proved off, and marked.
@@ -87,7 +87,7 @@ fn lost() -> World {
     let world = World::listed();
     world.put(Kind::NodeLeases, objects::lease("n", 10), at(10));
     let taint = json!([{ "key": "node.kubernetes.io/out-of-service", "value": "n-1", "effect": "NoExecute",
-        "timeAdded": stamp(86) }]);
+        "timeAdded": timestamp(86) }]);
     world.put(Kind::Nodes, node(BOOT, "Unknown", 60).set("/spec/taints", taint), at(60));
     world.put(Kind::NodeFences, fence("Fenced", &[attempt(1, "off", 75_000, "Off")], &json!([])), at(90));
     world.put(Kind::FenceEvidences, proof("e", "PowerOff", 83), at(90));
@@ -98,15 +98,15 @@ fn lost() -> World {
 fn back(world: &World) {
     world.put(Kind::Nodes, node(NEXT_BOOT, "True", 200), at(200));
     let done = json!([{ "type": "Recovered", "status": "True", "reason": "NodeReturned", "message": "",
-        "lastTransitionTime": stamp(205) }]);
+        "lastTransitionTime": timestamp(205) }]);
     let attempts = [attempt(1, "off", 75_000, "Off"), attempt(2, "on", 110_000, "On")];
     world.put(Kind::NodeFences, fence("Done", &attempts, &done), at(205));
 }
 
 /// The spans of the only incident.
-fn told(world: &World, releases: &[Release], successors: &[Successor]) -> Vec<Span> {
+fn spans_of(world: &World, releases: &[Release], successors: &[Successor]) -> Vec<Span> {
     let guard = world.read();
-    let incidents = Incident::all(&guard.view(), releases, successors);
+    let incidents = Incident::collect(&guard.view(), releases, successors);
     assert_eq!(incidents.len(), 1, "{incidents:#?}");
     spans(&incidents[0])
 }

@@ -21,7 +21,7 @@ pub struct Config {
 impl Config {
     /// What access modes say, and nothing else.
     #[must_use]
-    pub const fn after(quarantine: Duration) -> Self {
+    pub const fn with_quarantine(quarantine: Duration) -> Self {
         let none = BTreeSet::new;
         Self { quarantine, classes: none(), drivers: none(), backends: none() }
     }
@@ -35,7 +35,7 @@ impl Config {
     }
 
     /// Whether what is detached from a node is not written to by it any more.
-    pub(super) fn detaches(&self, volume: Option<&Volume>) -> bool {
+    pub(super) fn can_detach(&self, volume: Option<&Volume>) -> bool {
         volume
             .and_then(|volume| volume.driver.as_ref())
             .is_some_and(|driver| self.backends.contains(&**driver))

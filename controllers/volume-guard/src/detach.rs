@@ -3,76 +3,82 @@
 use std::sync::Arc;
 
 use crate::holds::{Decision, Hold};
-use pod_safety_shared::authority::Refused;
+use pod_safety_shared::authority::AttachDenial;
 use pod_safety_shared::cache::{Lookup, View};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::model::{Holder, Node, NodeKey, VolumeLease};
 
-use super::case::{Case, refuse};
-use super::uses::{is_attached, lost_it, uses};
+use super::context::{VolumeContext, refuse};
+use super::uses::{find_uses, has_lost, is_attached};
 
 /// The node from which it was detached, if its pods would have it attached there again.
-pub(super) fn barred(case: &Case<'_>, view: &View<'_>) -> Option<NodeKey> {
-    let found = uses(case.name, case.volume, view).into_keys().find_map(|name| match view.node(&name) {
-        Lookup::Known(node) => Some(node).filter(|node| lost_it(case.lease, node, view)),
+pub(super) fn barred_node(ctx: &VolumeContext<'_>, view: &View<'_>) -> Option<NodeKey> {
+    let node = find_uses(ctx.name, ctx.volume, view).into_keys().find_map(|name| match view.node(&name) {
+        Lookup::Known(node) => Some(node).filter(|node| has_lost(ctx.lease, node, view)),
         Lookup::Absent | Lookup::Unknown(_) => None,
     });
-    found.map(Node::key)
+    node.map(Node::key)
 }
 
-pub(super) fn detached_from(case: &Case<'_>, node: &Arc<str>) -> Hold {
-    Hold::Detached { volume: Arc::clone(case.name), node: Arc::clone(node) }
+pub(super) fn hold_detached(ctx: &VolumeContext<'_>, node: &Arc<str>) -> Hold {
+    Hold::Detached { volume: Arc::clone(ctx.name), node: Arc::clone(node) }
 }
 
 /// What admission refuses about a volume that is nobody's, or that of a node that is well.
-pub(super) fn kept_from(case: &Case<'_>, view: &View<'_>) -> Option<Refused> {
-    let node = barred(case, view)?;
-    Some(Refused { why: detached_from(case, &node.name).to_string(), detach_from: Some(node) })
+pub(super) fn refusal_for_barred(ctx: &VolumeContext<'_>, view: &View<'_>) -> Option<AttachDenial> {
+    let node = barred_node(ctx, view)?;
+    Some(AttachDenial { why: hold_detached(ctx, &node.name).to_string(), detach_from: Some(node) })
 }
 
 /// Whether it may be detached from its holder, who is in doubt: only where that will prove something. So it must be
 /// attached there when that is written down; what never was cannot be detached.
-pub(super) fn detachable(case: &Case<'_>, holder: &Holder, view: &View<'_>) -> Option<NodeKey> {
-    let written = case.lease.is_some_and(|lease| lease.refused_elsewhere && lease.was_attached_to(holder));
-    let may = case.detaches && (written || is_attached(case.name, &holder.node, view));
-    may.then(|| NodeKey { name: Arc::clone(&holder.node), uid: holder.node_uid.clone() })
+pub(super) fn detachable_from(ctx: &VolumeContext<'_>, holder: &Holder, view: &View<'_>) -> Option<NodeKey> {
+    let written =
+        ctx.lease.is_some_and(|lease| lease.attach_refused_elsewhere && lease.was_attached_to_holder(holder));
+    let is_detachable = ctx.can_detach && (written || is_attached(ctx.name, &holder.node, view));
+    is_detachable.then(|| NodeKey { name: Arc::clone(&holder.node), uid: holder.node_uid.clone() })
 }
 
 /// The evidence that the volume's storage takes nothing from its holder.
-pub(super) fn storage_proof(
-    case: &Case<'_>,
+pub(super) fn storage_evidence(
+    ctx: &VolumeContext<'_>,
     holder: &Holder,
     view: &View<'_>,
     now: Mono,
 ) -> Option<Arc<str>> {
-    let driver = case.volume?.driver.as_ref()?;
-    view.storage_proof(holder, driver, now).map(|proof| Arc::clone(&proof.name))
+    let driver = ctx.volume?.driver.as_ref()?;
+    view.storage_evidence(holder, driver, now).map(|proof| Arc::clone(&proof.name))
 }
 
 /// Whether a pod that uses it is bound to another node.
-pub(super) fn is_wanted_elsewhere(case: &Case<'_>, holder: &Node, view: &View<'_>) -> bool {
-    let mut waiting = view.users_of(case.name).filter(|pod| !pod.is_over());
+pub(super) fn is_wanted_elsewhere(ctx: &VolumeContext<'_>, holder: &Node, view: &View<'_>) -> bool {
+    let mut waiting = view.pods_using(ctx.name).filter(|pod| !pod.has_terminated());
     waiting.any(|pod| pod.node.as_ref().is_some_and(|node| *node != holder.name))
 }
 
 /// Its holder is well and has it mounted, and its pods were removed by force. Whoever taints the node out-of-service, or
 /// deletes the VolumeAttachment, would give it to a second writer: it stays where it is until the kubelet has unmounted it.
-pub(super) fn left_mounted(case: &Case<'_>, lease: &VolumeLease, node: &Node) -> Decision {
+pub(super) fn refuse_left_mounted(ctx: &VolumeContext<'_>, lease: &VolumeLease, node: &Node) -> Decision {
     let why = format!(
         "its pods on node {} were force deleted, and the kubelet reports that it is still mounted there",
         node.name
     );
-    let hold = Hold::Waits { volume: Arc::clone(case.name), why };
-    refuse(case, lease, hold, None)
+    let hold = Hold::Waits { volume: Arc::clone(ctx.name), why };
+    refuse(ctx, lease, hold, None)
 }
 
 /// Its holder was in doubt, and is well. Attach/detach takes an attachment whose detachment was refused for uncertain, and
 /// then attaches the volume to a second node as well: not before it is detached from the first, once that uses it no more.
-pub(super) fn detach_first(case: &Case<'_>, lease: &VolumeLease, node: &Node, idle: bool) -> Decision {
-    refuse(case, lease, until_detached(case, node), idle.then(|| node.key()))
+pub(super) fn refuse_until_detached(
+    ctx: &VolumeContext<'_>,
+    lease: &VolumeLease,
+    node: &Node,
+    idle: bool,
+) -> Decision {
+    refuse(ctx, lease, hold_until_detached(ctx, node), idle.then(|| node.key()))
 }
 
-pub(super) fn until_detached(case: &Case<'_>, node: &Node) -> Hold {
+pub(super) fn hold_until_detached(ctx: &VolumeContext<'_>, node: &Node) -> Hold {
     let why = format!("it is attached to node {}, and must be detached there first", node.name);
-    Hold::Waits { volume: Arc::clone(case.name), why }
+    Hold::Waits { volume: Arc::clone(ctx.name), why }
 }

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pod_safety_shared::cache::Unfresh;
-use pod_safety_shared::drive::{self, HoldReason};
+use pod_safety_shared::cache::FreshnessError;
+use pod_safety_shared::controller_loop::{self, HoldReason};
 use pod_safety_shared::events::EventType;
 use pod_safety_shared::model::{BootId, Holder, Kind, Uid};
 use strum::{IntoStaticStr, VariantNames};
 
 /// What this controller decides about a key.
-pub type Decision = drive::Decision<Hold>;
+pub type Decision = controller_loop::Decision<Hold>;
 
 /// A reason to let no other node attach a volume. The names of the variants are the words of metrics and of programs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, IntoStaticStr, VariantNames)]
@@ -18,7 +18,7 @@ pub enum Hold {
     /// A kind cannot be believed now.
     #[error(transparent)]
     #[strum(transparent)]
-    Unfresh(#[from] Unfresh),
+    Unfresh(#[from] FreshnessError),
     /// The heart of it: its holder may still write.
     #[error(
         "volume {volume} was taken by node {node}, which {doubt}. There is no evidence that it no longer writes, so no other node may attach it{}. It is free when {}{}",
@@ -37,7 +37,7 @@ pub enum Hold {
         /// It is free, too, when it is detached.
         detachable: bool,
         /// What frees it for sure.
-        way_out: WayOut,
+        way_out: Remedy,
     },
     /// It was detached from a node whose pods are there still: the next attachment may be that node's again.
     #[error(
@@ -146,7 +146,7 @@ pub enum Doubt {
 /// What frees a volume whose holder may still write. Its Event and the annotation of its Lease are written once: so the ways of a
 /// node that is there name those that work once another Node has its name, too.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WayOut {
+pub struct Remedy {
     uid: Uid,
     /// Unknown: no evidence can name the boot of its holder.
     boot_id: BootId,
@@ -154,7 +154,7 @@ pub struct WayOut {
     replaced: Option<bool>,
 }
 
-impl WayOut {
+impl Remedy {
     pub(crate) fn for_holder(holder: &Holder, doubt: &Doubt) -> Self {
         let replaced = match doubt {
             Doubt::Replaced { booted } => Some(*booted),

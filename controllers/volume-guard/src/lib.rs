@@ -32,16 +32,16 @@
 //! (`volumeGuard.enabled` of the chart).
 #![forbid(unsafe_code)]
 
-mod case;
 mod config;
+mod context;
 mod decide;
 mod detach;
 mod free;
 mod gate;
+mod holder_state;
 mod holds;
 mod metrics;
 mod run;
-mod standing;
 mod uses;
 
 pub use config::Config;

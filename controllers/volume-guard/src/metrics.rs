@@ -25,7 +25,7 @@ impl VolumeGuardMetrics {
         Ok(Self { changes })
     }
 
-    pub(super) fn updated(&self, update: &Update, outcome: &Outcome) {
+    pub(super) fn record_update(&self, update: &Update, outcome: &Outcome) {
         if let (Update::Volume(update), Outcome::Written) = (update, outcome) {
             self.changes.with_label_values(&[update.change.name()]).inc();
         }

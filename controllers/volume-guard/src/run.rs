@@ -6,12 +6,12 @@ use crate::holds::{Decision, Hold};
 use pod_safety_shared::authority::{Outcome, Update};
 use pod_safety_shared::cache::{Change, View};
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::drive::Controller;
+use pod_safety_shared::controller_loop::Controller;
 use pod_safety_shared::metrics::MetricsError;
 use pod_safety_shared::model::Kind;
 use prometheus::Registry;
 
-use super::decide::NEEDS;
+use super::decide::REQUIRED_KINDS;
 use super::metrics::VolumeGuardMetrics;
 use super::{Config, Key, decide};
 
@@ -37,21 +37,21 @@ impl Controller for VolumeGuard {
     type Hold = Hold;
 
     const NAME: &'static str = "volume-guard";
-    const KINDS: &'static [Kind] = NEEDS;
+    const KINDS: &'static [Kind] = REQUIRED_KINDS;
 
     /// A policy may concern every node; policies are few, and change rarely. Evidence about a node comes as a change of
     /// each volume that it holds.
-    fn touches_all(&self, change: &Change<'_>) -> bool {
+    fn affects_all(&self, change: &Change<'_>) -> bool {
         matches!(change, Change::Fencing { node: None })
     }
 
-    fn touched(&self, change: &Change<'_>, mark: &mut dyn FnMut(Key)) {
+    fn keys_for(&self, change: &Change<'_>, enqueue: &mut dyn FnMut(Key)) {
         match change {
             Change::Volume { name, gated } => {
-                mark(Key::Volume(Arc::clone(name)));
-                gated.iter().for_each(|uid| mark(Key::Gate(uid.clone())));
+                enqueue(Key::Volume(Arc::clone(name)));
+                gated.iter().for_each(|uid| enqueue(Key::Gate(uid.clone())));
             }
-            Change::Pod { after: Some(pod), .. } if pod.gated => mark(Key::Gate(pod.uid().clone())),
+            Change::Pod { after: Some(pod), .. } if pod.gated => enqueue(Key::Gate(pod.uid().clone())),
             Change::Pod { .. }
             | Change::Node { .. }
             | Change::Heartbeat { .. }
@@ -62,16 +62,16 @@ impl Controller for VolumeGuard {
         }
     }
 
-    fn all(&self, view: &View<'_>, mark: &mut dyn FnMut(Key)) {
-        view.volume_names().for_each(|name| mark(Key::Volume(Arc::clone(name))));
-        view.gated().for_each(|pod| mark(Key::Gate(pod.uid().clone())));
+    fn list_keys(&self, view: &View<'_>, enqueue: &mut dyn FnMut(Key)) {
+        view.volume_names().for_each(|name| enqueue(Key::Volume(Arc::clone(name))));
+        view.gated().for_each(|pod| enqueue(Key::Gate(pod.uid().clone())));
     }
 
     fn decide(&self, key: &Key, view: &View<'_>, now: Mono) -> Decision {
         decide(key, view, now, &self.config)
     }
 
-    fn updated(&self, update: &Update, outcome: &Outcome, _at: Mono) {
-        self.metrics.updated(update, outcome);
+    fn update_completed(&self, update: &Update, outcome: &Outcome, _at: Mono) {
+        self.metrics.record_update(update, outcome);
     }
 }

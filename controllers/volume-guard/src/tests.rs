@@ -3,12 +3,12 @@
 mod detached;
 mod edges;
 mod events;
+mod fixture;
 mod gate;
 mod holders;
 mod limits;
 mod replaced;
-mod stage;
 mod storage;
 mod tenants;
-mod untold;
+mod unreported;
 mod users;

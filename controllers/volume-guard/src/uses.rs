@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use pod_safety_shared::cache::{Lookup, View, Word};
+use pod_safety_shared::cache::{Lookup, UseReport, View};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::model::{Holder, Node, Pod, Readiness, Uid, Volume, VolumeLease};
 
@@ -21,17 +21,17 @@ pub(super) struct Use<'a> {
 /// Whether a node that is heard has no more of a volume than an attachment, by its own word: a kubelet says what it
 /// uses before it does.
 pub(super) fn is_idle(node: &Node, used: &Use<'_>, volume: Option<&Volume>) -> bool {
-    let says = volume.is_some_and(|volume| volume.unique_name.is_some());
-    says && node.readiness == Readiness::Ready && used.pods.is_empty() && !node.mounts(volume)
+    let is_reported = volume.is_some_and(|volume| volume.unique_name.is_some());
+    is_reported && node.readiness == Readiness::Ready && used.pods.is_empty() && !node.reports_in_use(volume)
 }
 
 /// Whether the node's kubelet says that the volume is mounted, though no pod uses it there and the kubelet said nothing of
 /// their end: somebody removed them by force, and their processes may write. A kubelet that ends a pod in order unmounts its
 /// volumes before it removes the pod. After our restart nobody knows what it said.
 pub(super) fn is_left_mounted(volume: Option<&Volume>, name: &str, node: &Node, view: &View<'_>) -> bool {
-    let told = || view.left(name, &node.name).is_some_and(|left| left.word != Word::None);
-    let used = || uses(name, volume, view).get(&node.name).is_some_and(|used| !used.pods.is_empty());
-    node.mounts(volume) && !told() && !used()
+    let was_reported = || view.last_use(name, &node.name).is_some_and(|left| left.report != UseReport::None);
+    let used = || find_uses(name, volume, view).get(&node.name).is_some_and(|used| !used.pods.is_empty());
+    node.reports_in_use(volume) && !was_reported() && !used()
 }
 
 /// Whether it is attached to this node, or about to be, or not yet detached.
@@ -40,7 +40,7 @@ pub(super) fn is_attached(volume: &str, node: &str, view: &View<'_>) -> bool {
 }
 
 /// Whether the volume of this Lease was detached from the node, which had not given it back, and is not attached there.
-pub(super) fn lost_it(lease: Option<&VolumeLease>, node: &Node, view: &View<'_>) -> bool {
+pub(super) fn has_lost(lease: Option<&VolumeLease>, node: &Node, view: &View<'_>) -> bool {
     let detached = |lease: &VolumeLease| !is_attached(&lease.name, &node.name, view);
     lease.is_some_and(|lease| lease.detach_from.as_ref() == Some(&node.uid) && detached(lease))
 }
@@ -53,37 +53,41 @@ pub(super) fn is_kept_out(
     view: &View<'_>,
     now: Mono,
 ) -> bool {
-    lost_it(lease, node, view) || is_fenced_from(volume, node, view, now)
+    has_lost(lease, node, view) || is_fenced_from(volume, node, view, now)
 }
 
 /// Whether the storage of the volume takes nothing from this life of the node, by evidence.
 fn is_fenced_from(volume: Option<&Volume>, node: &Node, view: &View<'_>, now: Mono) -> bool {
     let Some(driver) = volume.and_then(|volume| volume.driver.as_ref()) else { return false };
-    view.storage_proof(&Holder::of(node, None), driver, now).is_some()
+    view.storage_evidence(&Holder::for_node(node, None), driver, now).is_some()
 }
 
 /// Whether a node only waits for a volume: a kubelet says that it uses one before that is attached.
-fn is_about_to(node: &Node, used: &Use<'_>) -> bool {
-    let starts = !used.pods.is_empty() && used.pods.iter().all(|pod| pod.running == 0);
+fn is_about_to_mount(node: &Node, used: &Use<'_>) -> bool {
+    let starts = !used.pods.is_empty() && used.pods.iter().all(|pod| pod.running_containers == 0);
     node.readiness == Readiness::Ready && !used.attachment && starts
 }
 
 /// What each node does with a volume.
-pub(super) fn uses<'a>(name: &str, volume: Option<&Volume>, view: &View<'a>) -> BTreeMap<Arc<str>, Use<'a>> {
+pub(super) fn find_uses<'a>(
+    name: &str,
+    volume: Option<&Volume>,
+    view: &View<'a>,
+) -> BTreeMap<Arc<str>, Use<'a>> {
     let mut uses: BTreeMap<Arc<str>, Use<'a>> = BTreeMap::new();
     for attachment in view.attachments_of(name) {
         let used = uses.entry(Arc::clone(&attachment.node)).or_default();
         used.attachment = true;
         used.writes |= attachment.attached;
     }
-    for pod in view.users_of(name).filter(|pod| pod.has_volumes()) {
+    for pod in view.pods_using(name).filter(|pod| pod.may_mount_volumes()) {
         if let Some(node) = &pod.node {
             uses.entry(Arc::clone(node)).or_default().pods.push(pod);
         }
     }
     for (node, used) in &mut uses {
         if let Lookup::Known(node) = view.node(node) {
-            used.writes |= node.mounts(volume) && !is_about_to(node, used);
+            used.writes |= node.reports_in_use(volume) && !is_about_to_mount(node, used);
         }
     }
     uses
@@ -91,7 +95,7 @@ pub(super) fn uses<'a>(name: &str, volume: Option<&Volume>, view: &View<'a>) -> 
 
 /// When the first pod was bound, and which one that is.
 pub(super) fn first_bound(used: &Use<'_>) -> Option<(i64, Uid)> {
-    used.pods.iter().map(|pod| (pod.bound, pod.uid().clone())).min()
+    used.pods.iter().map(|pod| (pod.bound_at, pod.uid().clone())).min()
 }
 
 pub(super) fn first_pod(used: &Use<'_>) -> Option<Uid> {
@@ -100,5 +104,5 @@ pub(super) fn first_pod(used: &Use<'_>) -> Option<Uid> {
 
 /// By what the cache shows.
 pub(super) fn is_proved_off(node: &Node, view: &View<'_>, now: Mono) -> bool {
-    node.readiness != Readiness::Ready && view.proof_of(node, now).is_some()
+    node.readiness != Readiness::Ready && view.evidence_for(node, now).is_some()
 }

@@ -13,7 +13,7 @@ const PREFIX: &str = "fence_";
 
 /// An agent that is there.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct InstalledAgent {
     pub(super) name: String,
     pub(super) path: PathBuf,
     pub(super) version: Version,
@@ -22,7 +22,7 @@ pub(super) struct Found {
 /// Changes when the file does: seconds and nanoseconds of its last change, inode, length.
 pub(super) type Version = (i64, i64, u64, u64);
 
-pub(super) fn agent(name: &str, directories: &[PathBuf]) -> Result<Found, DeviceError> {
+pub(super) fn find_agent(name: &str, directories: &[PathBuf]) -> Result<InstalledAgent, DeviceError> {
     let word = name.strip_prefix(PREFIX).unwrap_or_default();
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
     if word.is_empty() || !word.bytes().all(plain) {
@@ -32,14 +32,14 @@ pub(super) fn agent(name: &str, directories: &[PathBuf]) -> Result<Found, Device
     }
     for directory in directories {
         let path = directory.join(name);
-        if let Some(version) = version(&path) {
-            return Ok(Found { name: name.to_owned(), path, version });
+        if let Some(version) = file_version(&path) {
+            return Ok(InstalledAgent { name: name.to_owned(), path, version });
         }
     }
-    Err(DeviceError::NoAgent { agent: name.to_owned(), searched: shown(directories) })
+    Err(DeviceError::NoAgent { agent: name.to_owned(), searched: describe_directories(directories) })
 }
 
-fn shown(directories: &[PathBuf]) -> String {
+fn describe_directories(directories: &[PathBuf]) -> String {
     if directories.is_empty() {
         return "any folder, because this process runs no agents (in the chart: controllers.fencing.agents.enabled)"
             .to_owned();
@@ -49,7 +49,7 @@ fn shown(directories: &[PathBuf]) -> String {
 }
 
 /// `None` if it is no file that somebody may execute. Links are followed: many agents are one under several names.
-fn version(path: &Path) -> Option<Version> {
+fn file_version(path: &Path) -> Option<Version> {
     let file = std::fs::metadata(path).ok()?;
     let runs = file.is_file() && file.permissions().mode() & 0o111 != 0;
     runs.then(|| (file.mtime(), file.mtime_nsec(), file.ino(), file.len()))

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use pod_safety_clock::Mono;
 use pod_safety_fuzz::{Draw, fuzz};
-use pod_safety_transport::{Act, Driver, Machine, Order, Power, SAID_MOST, Secret, Value};
+use pod_safety_transport::{Act, Driver, MAX_OUTPUT_BYTES, Machine, Order, Power, Secret, Value};
 
-use super::ended::{Captured, Ended};
 use super::metadata::Metadata;
 use super::parameters::Kind;
+use super::run_result::{CapturedOutput, RunResult};
 use super::tests::METADATA;
 use super::{input, verdict};
-use crate::said::Redactor;
+use crate::redact::Redactor;
 
 const ACTS: &[Act] = &[Act::Look, Act::Off, Act::On];
 
@@ -36,10 +36,10 @@ const SPOKEN: &[&str] = &[
     "ERROR",
 ];
 
-fn captured(draw: &mut Draw<'_>) -> Captured {
+fn captured(draw: &mut Draw<'_>) -> CapturedOutput {
     let text = draw.text(SPOKEN).into_bytes();
     let text = if draw.once_in(8) { draw.garble(&text) } else { text };
-    Captured { text: text.into(), cut: draw.once_in(8) }
+    CapturedOutput { text: text.into(), is_truncated: draw.once_in(8) }
 }
 
 /// "Off" is a whole line of it, and the exit code of it. All else is on, unknown or an error, in one short line without
@@ -49,26 +49,26 @@ fn what_an_agent_says_is_off_only_if_it_is_plainly_so() {
     fuzz!(4_000, |draw| {
         let (act, code) = (*draw.one_of(ACTS).unwrap(), *draw.one_of(&[2, 0, 1, -1, 3, 126]).unwrap());
         let killed = draw.once_in(8);
-        let ended = Ended {
-            unread_until: Mono::default(),
+        let ended = RunResult {
+            input_unread_until: Mono::default(),
             code: (!killed).then_some(code),
             signal: killed.then_some(9),
             stdout: captured(draw),
             stderr: captured(draw),
-            left: draw.below(3),
+            killed_leftovers: draw.below(3),
         };
         let secret = Value::Secret(Secret::new("hunter2hunter2".to_owned()));
         let redactor = Redactor::new(&BTreeMap::from([("password".to_owned(), secret)]));
         let stdout = String::from_utf8_lossy(&ended.stdout.text).to_ascii_lowercase();
         let says = |words: &str| stdout.lines().any(|line| line.trim() == words);
-        let answer = verdict::answer(act, &ended, &redactor);
+        let answer = verdict::interpret(act, &ended, &redactor);
         let said = match &answer {
             Ok(answer) => answer.said.clone(),
             Err(error) => error.to_string(),
         };
         assert!(!said.contains("hunter2hunter2") && !said.chars().any(char::is_control), "{said:?}");
         let Ok(answer) = answer else { return };
-        assert!(answer.said.len() <= SAID_MOST);
+        assert!(answer.said.len() <= MAX_OUTPUT_BYTES);
         match answer.power {
             Power::Off => assert!(
                 act == Act::Look && code == 2 && says("status: off") && !says("status: on"),
@@ -78,7 +78,7 @@ fn what_an_agent_says_is_off_only_if_it_is_plainly_so() {
             Power::Unknown => assert_ne!(act, Act::Look),
             Power::Gone => panic!("only a second question says so"),
         }
-        assert!(!killed && !ended.stdout.cut && !ended.stderr.cut);
+        assert!(!killed && !ended.stdout.is_truncated && !ended.stderr.is_truncated);
     });
 }
 
@@ -154,7 +154,7 @@ fn a_garbled_description_is_read_or_refused() {
         }
         let Ok(metadata) = Metadata::read(&text) else { return };
         assert!(!text.contains("<!DOCTYPE"), "{text}");
-        if metadata.usable("fence_test").is_ok() {
+        if metadata.check_usable("fence_test").is_ok() {
             assert!(
                 text.contains("\"status\"") && text.contains("\"off\"") && text.contains("\"reboot\""),
                 "{text}"
@@ -216,7 +216,7 @@ fn an_agent_is_told_what_was_ordered() {
         let machine = Machine { node: "node-1".into(), ..Machine::default() };
         let within = Duration::from_secs(1);
         let order = Order { driver: Driver::Agent("fence_test".into()), parameters, machine, act, within };
-        let Ok(lines) = input::lines("fence_test", &metadata, &order) else { return };
+        let Ok(lines) = input::order_input("fence_test", &metadata, &order) else { return };
         let stdin = std::str::from_utf8(&lines).unwrap();
         let mut told = told(stdin);
         let action = match act {

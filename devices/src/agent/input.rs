@@ -26,33 +26,33 @@ pub(super) fn check(
     parameters: &BTreeMap<String, Value>,
 ) -> Result<(), DeviceError> {
     for (name, value) in parameters {
-        let known = known(agent, metadata, name)?;
+        let parameter = find_parameter(agent, metadata, name)?;
         match value {
-            Value::Plain(text) if !text.contains(TEMPLATE) => line(name, known, text).map(drop)?,
+            Value::Plain(text) if !text.contains(TEMPLATE) => line(name, parameter, text).map(drop)?,
             Value::Plain(_) | Value::Secret(_) => {}
         }
     }
-    complete(agent, metadata, parameters)
+    check_required(agent, metadata, parameters)
 }
 
 /// What is written to the agent's stdin for `order`.
-pub(super) fn lines(
+pub(super) fn order_input(
     agent: &str,
     metadata: &Metadata,
     order: &Order,
 ) -> Result<Zeroizing<Vec<u8>>, DeviceError> {
-    complete(agent, metadata, &order.parameters)?;
+    check_required(agent, metadata, &order.parameters)?;
     let node = ("nodename", order.machine.node.as_ref());
     // The agents' own name for a look, and last: a doubled line would be the one that counts.
     let action = ("action", action(order.act));
     let mut text = Zeroizing::new(String::new());
     for (name, value) in &order.parameters {
-        if let Some(value) = line(name, known(agent, metadata, name)?, value.reveal())? {
+        if let Some(value) = line(name, find_parameter(agent, metadata, name)?, value.reveal())? {
             push(&mut text, name, value);
         }
     }
     for (name, value) in [node, action] {
-        plain(name, value)?;
+        check_plain(name, value)?;
         push(&mut text, name, value);
     }
     Ok(Zeroizing::new(text.as_bytes().to_vec()))
@@ -60,7 +60,7 @@ pub(super) fn lines(
 
 /// What is written to the agent's stdin to have it list what this filter selects. The filter is ours, and no parameter of the order
 /// changes what is listed or how.
-pub(super) fn list(
+pub(super) fn list_input(
     agent: &str,
     metadata: &Metadata,
     order: &Order,
@@ -69,12 +69,12 @@ pub(super) fn list(
     let mut text = Zeroizing::new(String::new());
     let kept = order.parameters.iter().filter(|(name, _)| !LISTS.contains(&name.as_str()));
     for (name, value) in kept {
-        if let Some(value) = line(name, known(agent, metadata, name)?, value.reveal())? {
+        if let Some(value) = line(name, find_parameter(agent, metadata, name)?, value.reveal())? {
             push(&mut text, name, value);
         }
     }
     for (name, value) in [("filter", filter), ("action", "list")] {
-        plain(name, value)?;
+        check_plain(name, value)?;
         push(&mut text, name, value);
     }
     Ok(Zeroizing::new(text.as_bytes().to_vec()))
@@ -101,19 +101,19 @@ fn push(text: &mut Zeroizing<String>, name: &str, value: &str) {
     *text = longer;
 }
 
-fn known<'a>(agent: &str, metadata: &'a Metadata, name: &str) -> Result<&'a Parameter, DeviceError> {
-    if let Some(why) = traps::parameter(name) {
+fn find_parameter<'a>(agent: &str, metadata: &'a Metadata, name: &str) -> Result<&'a Parameter, DeviceError> {
+    if let Some(why) = traps::parameter_problem(name) {
         return Err(refuse(name, why));
     }
     let Some(parameter) = metadata.parameters.get(name) else {
         return Err(refuse(name, unknown(metadata, name)));
     };
-    if let Some(now) = &parameter.now {
+    if let Some(now) = &parameter.replaced_by {
         return Err(refuse(name, format!("this is an old spelling; write {now:?}")));
     }
-    match parameters::class(name, &parameter.kind) {
-        None => Err(refuse(name, parameters::UNKNOWN)),
-        Some(Class::File) if agent != traps::FOR_TESTS => Err(refuse(name, parameters::UNKNOWN)),
+    match parameters::class_of(name, &parameter.kind) {
+        None => Err(refuse(name, parameters::NOT_REVIEWED)),
+        Some(Class::File) if agent != traps::DUMMY_AGENT => Err(refuse(name, parameters::NOT_REVIEWED)),
         Some(_) => Ok(parameter),
     }
 }
@@ -128,29 +128,31 @@ fn unknown(metadata: &Metadata, name: &str) -> String {
 }
 
 /// What must be there.
-fn complete(
+fn check_required(
     agent: &str,
     metadata: &Metadata,
     parameters: &BTreeMap<String, Value>,
 ) -> Result<(), DeviceError> {
-    if let Some((name, why)) = traps::needed(agent).filter(|(name, _)| !parameters.contains_key(*name)) {
+    if let Some((name, why)) =
+        traps::required_parameter(agent).filter(|(name, _)| !parameters.contains_key(*name))
+    {
         return Err(refuse(name, why));
     }
     let missing = metadata.parameters.iter().find(|(name, parameter)| {
-        let asked = parameter.required && parameter.default.is_none() && parameter.now.is_none();
-        asked && traps::parameter(name).is_none() && !parameters.contains_key(name.as_str())
+        let asked = parameter.required && parameter.default.is_none() && parameter.replaced_by.is_none();
+        asked && traps::parameter_problem(name).is_none() && !parameters.contains_key(name.as_str())
     });
     missing.map_or(Ok(()), |(name, _)| Err(refuse(name, "the agent requires it, and it is missing")))
 }
 
 /// The value as it is written; `None` if the line is left out.
 fn line<'a>(name: &str, parameter: &Parameter, value: &'a str) -> Result<Option<&'a str>, DeviceError> {
-    plain(name, value)?;
-    if let Some(why) = traps::value(name, value) {
+    check_plain(name, value)?;
+    if let Some(why) = traps::value_problem(name, value) {
         return Err(refuse(name, why));
     }
-    let class = parameters::class(name, &parameter.kind);
-    if let Some(why) = class.and_then(|class| parameters::value(class, value)) {
+    let class = parameters::class_of(name, &parameter.kind);
+    if let Some(why) = class.and_then(|class| parameters::value_problem(class, value)) {
         return Err(refuse(name, why));
     }
     match &parameter.kind {
@@ -165,13 +167,13 @@ fn line<'a>(name: &str, parameter: &Parameter, value: &'a str) -> Result<Option<
 
 /// Agents ask whether a flag is there: off is its absence.
 fn flag(name: &str, parameter: &Parameter, value: &str) -> Result<Option<&'static str>, DeviceError> {
-    if traps::truthy(value) {
+    if traps::is_truthy(value) {
         return Ok(Some("1"));
     }
-    if !traps::falsy(value) {
+    if !traps::is_falsy(value) {
         return Err(refuse(name, "write \"true\" or \"false\""));
     }
-    let on_by_default = parameter.default.as_deref().is_some_and(traps::truthy);
+    let on_by_default = parameter.default.as_deref().is_some_and(traps::is_truthy);
     match (on_by_default, name == FLAG_BY_VALUE) {
         (false, _) => Ok(None),
         (true, true) => Ok(Some("0")),
@@ -183,7 +185,7 @@ fn flag(name: &str, parameter: &Parameter, value: &str) -> Result<Option<&'stati
 }
 
 /// Whether a value reaches the agent as it is.
-fn plain(name: &str, value: &str) -> Result<(), DeviceError> {
+fn check_plain(name: &str, value: &str) -> Result<(), DeviceError> {
     let why = if value.is_empty() {
         "it is empty; leave the parameter out, or correct its Secret"
     } else if value.contains([

@@ -10,23 +10,23 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use roxmltree::{Document, Node};
 
-use super::find::{Found, Version};
+use super::find::{InstalledAgent, Version};
 use super::parameters::{self, Kind};
 use super::traps;
 
 /// What is known of the agents of this machine.
 #[derive(Default)]
-pub(super) struct Known(Mutex<BTreeMap<String, (Version, Arc<Metadata>)>>);
+pub(super) struct MetadataCache(Mutex<BTreeMap<String, (Version, Arc<Metadata>)>>);
 
-impl Known {
-    pub(super) fn get(&self, found: &Found) -> Option<Arc<Metadata>> {
-        let known = self.0.lock();
-        let (version, metadata) = known.get(&found.name)?;
-        (*version == found.version).then(|| Arc::clone(metadata))
+impl MetadataCache {
+    pub(super) fn get(&self, agent: &InstalledAgent) -> Option<Arc<Metadata>> {
+        let entries = self.0.lock();
+        let (version, metadata) = entries.get(&agent.name)?;
+        (*version == agent.version).then(|| Arc::clone(metadata))
     }
 
-    pub(super) fn put(&self, found: &Found, metadata: Arc<Metadata>) {
-        self.0.lock().insert(found.name.clone(), (found.version, metadata));
+    pub(super) fn put(&self, agent: &InstalledAgent, metadata: Arc<Metadata>) {
+        self.0.lock().insert(agent.name.clone(), (agent.version, metadata));
     }
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Parameter {
     pub(super) required: bool,
     pub(super) default: Option<String>,
     /// It is the old spelling of this one.
-    pub(super) now: Option<String>,
+    pub(super) replaced_by: Option<String>,
     deprecated: bool,
 }
 
@@ -78,17 +78,17 @@ impl Metadata {
                 continue;
             };
             if let Some(parameter) = self.parameters.get_mut(old).filter(|parameter| parameter.deprecated) {
-                parameter.now = Some(new.to_owned());
+                parameter.replaced_by = Some(new.to_owned());
             }
         }
         // Where a parameter has two old spellings, one of them is linked to nothing.
-        self.parameters.retain(|_, parameter| !parameter.deprecated || parameter.now.is_some());
+        self.parameters.retain(|_, parameter| !parameter.deprecated || parameter.replaced_by.is_some());
     }
 
     /// # Errors
     /// Why nothing that it does can be relied on, and the way out.
-    pub(super) fn usable(&self, name: &str) -> Result<(), String> {
-        if let Some(why) = traps::agent(name) {
+    pub(super) fn check_usable(&self, name: &str) -> Result<(), String> {
+        if let Some(why) = traps::agent_problem(name) {
             return Err(why.to_owned());
         }
         for action in ["on", "off", "status"] {
@@ -107,7 +107,7 @@ impl Metadata {
         }
         let missing =
             self.parameters.get("missing_as_off").and_then(|parameter| parameter.default.as_deref());
-        if missing.is_some_and(traps::truthy) {
+        if missing.is_some_and(traps::is_truthy) {
             return Err(
                 "it always reports a machine that it cannot find as off, which proves nothing".to_owned()
             );
@@ -118,8 +118,8 @@ impl Metadata {
     /// Names that may be given, for messages.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         let taken = self.parameters.iter().filter(|(name, parameter)| {
-            let known = parameters::class(name, &parameter.kind).is_some();
-            known && parameter.now.is_none() && traps::parameter(name).is_none()
+            let is_reviewed = parameters::class_of(name, &parameter.kind).is_some();
+            is_reviewed && parameter.replaced_by.is_none() && traps::parameter_problem(name).is_none()
         });
         taken.map(|(name, _)| name.as_str())
     }
@@ -135,7 +135,7 @@ fn parameter(node: Node<'_, '_>) -> Parameter {
         _ => Kind::Text,
     };
     let is = |attribute: &str| node.attribute(attribute) == Some("1");
-    Parameter { kind, required: is("required"), default, now: None, deprecated: is("deprecated") }
+    Parameter { kind, required: is("required"), default, replaced_by: None, deprecated: is("deprecated") }
 }
 
 fn options(content: Node<'_, '_>) -> Vec<String> {

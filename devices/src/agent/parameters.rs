@@ -142,14 +142,14 @@ pub(super) enum Kind {
 }
 
 /// What an agent does with this parameter, which has this kind in its metadata; `None`: it was not reviewed.
-pub(super) fn class(name: &str, kind: &Kind) -> Option<Class> {
+pub(super) fn class_of(name: &str, kind: &Kind) -> Option<Class> {
     let (class, _) = CLASSES.into_iter().find(|(_, names)| names.contains(&name))?;
     let is_text = matches!(kind, Kind::Text);
     (class != Class::Setting || !is_text).then_some(class)
 }
 
 /// Why a parameter without a class is refused.
-pub(super) const UNKNOWN: &str = "it is not known to be safe: it may name a file that the agent reads \
+pub(super) const NOT_REVIEWED: &str = "it is not known to be safe: it may name a file that the agent reads \
                                   or writes with the rights of this process, a host, or a command; leave it out";
 
 /// Where this process and its node keep what is nobody's business.
@@ -167,7 +167,7 @@ fn is_private(value: &str) -> bool {
 }
 
 /// Why a string parameter of this class may not have this value.
-pub(super) fn value(class: Class, value: &str) -> Option<&'static str> {
+pub(super) fn value_problem(class: Class, value: &str) -> Option<&'static str> {
     let is_word = !value.contains(char::is_whitespace) && !value.starts_with('-');
     let is_private = is_private(value);
     match class {
@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     fn refused(name: &str, text: &str) -> bool {
-        class(name, &Kind::Text).is_none_or(|class| value(class, text).is_some())
+        class_of(name, &Kind::Text).is_none_or(|class| value_problem(class, text).is_some())
     }
 
     /// Security review 1 and 3b: the token of this process was sent to a host of the device's author, and a Node's

@@ -24,26 +24,26 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, Interest};
 use tokio::net::unix::pipe;
 use zeroize::Zeroizing;
 
-use super::ended::{Captured, Ended, RunError};
-use super::remains::{MARK, Remains, has_ended};
+use super::leftovers::{LeftoverProcesses, MARK, has_ended};
+use super::run_result::{CapturedOutput, RunError, RunResult};
 
 /// Where agents find what they call by name.
 const PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// The second keeper of the deadline.
-const KEEPERS: [&str; 2] = ["/usr/bin/timeout", "/bin/timeout"];
+const TIMEOUT_PROGRAMS: [&str; 2] = ["/usr/bin/timeout", "/bin/timeout"];
 
 /// Kept of each of stdout and stderr. The longest metadata of fence-agents 4.12.1 has 11 KiB, the longest help 20.
-const KEPT: usize = 256 << 10;
+const MAX_CAPTURE_BYTES: usize = 256 << 10;
 
 /// Between two looks for what is left: a killed process needs some time to be gone.
-const PAUSE: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// So often it is looked: for a second. What is alive then waits for hardware, or belongs to another user.
-const LOOKS: u32 = 200;
+const MAX_POLLS: u32 = 200;
 
 /// Between two looks whether an agent has read its input.
-const READS: Duration = Duration::from_millis(20);
+const INPUT_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
@@ -57,20 +57,20 @@ pub(super) async fn run(
     path: &Path,
     input: &[u8],
     deadline: Mono,
-) -> Result<Ended, RunError> {
-    let left = deadline.since(env.now());
-    if left.is_zero() {
+) -> Result<RunResult, RunError> {
+    let remaining = deadline.since(env.now());
+    if remaining.is_zero() {
         return Err(RunError::TimedOut);
     }
-    let (mut group, pipes) = Group::start(owner, path, left)?;
-    let ended = env.until(deadline, group.talk(env, pipes, input)).await;
-    match ended {
+    let (mut group, pipes) = ProcessGroup::start(owner, path, remaining)?;
+    let result = env.timeout_at(deadline, group.communicate(env, pipes, input)).await;
+    match result {
         Some(ended) => ended,
         None => {
             // Not left to the drop: who gets this answer relies on nothing being left. Its end may have come and only
             // the end of its words not, where something out of our reach holds its pipes.
             if !group.reaped {
-                group.end(env).await?;
+                group.kill_and_wait(env).await?;
             }
             Err(RunError::TimedOut)
         }
@@ -78,11 +78,11 @@ pub(super) async fn run(
 }
 
 /// A started agent. Dropping it kills everything that it started.
-struct Group {
+struct ProcessGroup {
     child: Child,
     /// Readable when it has ended; it is not reaped by that, so its number stays its own.
     handle: AsyncFd<OwnedFd>,
-    remains: Remains,
+    leftovers: LeftoverProcesses,
     reaped: bool,
 }
 
@@ -92,14 +92,14 @@ struct Pipes {
     stderr: pipe::Receiver,
 }
 
-impl Group {
-    fn start(owner: &str, path: &Path, left: Duration) -> Result<(Self, Pipes), RunError> {
-        let mark = mark(owner);
-        let mut child = command(path, left, &mark).spawn().map_err(RunError::NotStarted)?;
+impl ProcessGroup {
+    fn start(owner: &str, path: &Path, remaining: Duration) -> Result<(Self, Pipes), RunError> {
+        let mark = new_mark(owner);
+        let mut child = command(path, remaining, &mark).spawn().map_err(RunError::NotStarted)?;
         let pid = Pid::from_child(&child);
-        let mut remains = Remains::new(pid, &mark);
+        let mut remains = LeftoverProcesses::new(pid, &mark);
         match watch(&mut child, pid) {
-            Ok((handle, pipes)) => Ok((Self { child, handle, remains, reaped: false }, pipes)),
+            Ok((handle, pipes)) => Ok((Self { child, handle, leftovers: remains, reaped: false }, pipes)),
             Err(error) => {
                 remains.kill();
                 // Just killed, so this takes no time.
@@ -110,61 +110,68 @@ impl Group {
     }
 
     /// Feeds it, listens to it, and waits for its end, all at once: each of the pipes can fill up.
-    async fn talk(&mut self, env: &Env, pipes: Pipes, input: &[u8]) -> Result<Ended, RunError> {
+    async fn communicate(&mut self, env: &Env, pipes: Pipes, input: &[u8]) -> Result<RunResult, RunError> {
         let Pipes { mut stdin, stdout, stderr } = pipes;
         let began = env.now();
         let feed = async move {
             // An agent that does not read to the end says why itself. Dropping the pipe is the end of file.
             let _ = stdin.write_all(input).await;
-            unread_until(env, &stdin, input.len(), began).await
+            last_unread(env, &stdin, input.len(), began).await
         };
         let end = async {
             drop(self.handle.readable().await.map_err(RunError::NotWatched)?);
             // At once: what it left behind holds the pipes open.
-            self.end(env).await
+            self.kill_and_wait(env).await
         };
         let (unread_until, stdout, stderr, end) = tokio::join!(feed, capture(stdout), capture(stderr), end);
-        let (status, left) = end?;
-        Ok(Ended { code: status.code(), signal: status.signal(), stdout, stderr, left, unread_until })
+        let (status, killed) = end?;
+        Ok(RunResult {
+            code: status.code(),
+            signal: status.signal(),
+            stdout,
+            stderr,
+            killed_leftovers: killed,
+            input_unread_until: unread_until,
+        })
     }
 
     /// Kills what runs of it and waits until nothing is left. Says how it ended, and how much it had left behind.
-    async fn end(&mut self, env: &Env) -> Result<(ExitStatus, usize), RunError> {
-        let left = self.remains.kill();
-        for _ in 0..LOOKS {
-            if let ControlFlow::Break(status) = self.gone().map_err(RunError::NotWatched)? {
-                return Ok((status, left));
+    async fn kill_and_wait(&mut self, env: &Env) -> Result<(ExitStatus, usize), RunError> {
+        let killed = self.leftovers.kill();
+        for _ in 0..MAX_POLLS {
+            if let ControlFlow::Break(status) = self.try_reap().map_err(RunError::NotWatched)? {
+                return Ok((status, killed));
             }
-            env.sleep(PAUSE).await;
+            env.sleep(POLL_INTERVAL).await;
         }
-        Err(RunError::Survives(self.remains.kill().max(1)))
+        Err(RunError::Unkillable(self.leftovers.kill().max(1)))
     }
 
     /// One look: whether nothing with the mark is left and the agent itself has ended.
-    fn gone(&mut self) -> std::io::Result<ControlFlow<ExitStatus>> {
-        let left = self.remains.kill();
-        if left > 0 || !self.remains.ended(AT_ONCE) || !has_ended(self.handle.get_ref(), AT_ONCE) {
+    fn try_reap(&mut self) -> std::io::Result<ControlFlow<ExitStatus>> {
+        let remaining = self.leftovers.kill();
+        if remaining > 0 || !self.leftovers.all_ended(AT_ONCE) || !has_ended(self.handle.get_ref(), AT_ONCE) {
             return Ok(ControlFlow::Continue(()));
         }
         let status = self.child.wait()?;
         self.reaped = true;
-        self.remains.reap();
+        self.leftovers.reap();
         Ok(ControlFlow::Break(status))
     }
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         if self.reaped {
             return;
         }
         // Until nobody is found any more, or one will not die, which nothing of ours can change.
-        while self.remains.kill() > 0 && self.remains.ended(DROP_WAITS) {}
+        while self.leftovers.kill() > 0 && self.leftovers.all_ended(DROP_WAITS) {}
         if has_ended(self.handle.get_ref(), DROP_WAITS) {
             // Nobody is left to tell.
             let _ = self.child.wait();
         }
-        self.remains.reap();
+        self.leftovers.reap();
     }
 }
 
@@ -190,13 +197,13 @@ fn watch(child: &mut Child, pid: Pid) -> std::io::Result<(AsyncFd<OwnedFd>, Pipe
     Ok((handle, pipes))
 }
 
-pub(super) fn command(path: &Path, left: Duration, mark: &str) -> Command {
-    let keeper = KEEPERS.into_iter().find(|keeper| Path::new(keeper).is_file());
-    let mut command = match keeper {
+pub(super) fn command(path: &Path, remaining: Duration, mark: &str) -> Command {
+    let timeout_program = TIMEOUT_PROGRAMS.into_iter().find(|keeper| Path::new(keeper).is_file());
+    let mut command = match timeout_program {
         Some(keeper) => {
             let mut command = Command::new(keeper);
             // Whole seconds, rounded up: not every `timeout` knows parts, and ours comes first.
-            let seconds = left.as_secs() + u64::from(left.subsec_nanos() > 0);
+            let seconds = remaining.as_secs() + u64::from(remaining.subsec_nanos() > 0);
             command.args(["-s", "KILL", &seconds.to_string()]).arg(path);
             command
         }
@@ -209,33 +216,33 @@ pub(super) fn command(path: &Path, left: Duration, mark: &str) -> Command {
 }
 
 /// Unique on the host, and not the beginning of another mark. A restarted process may get the same id: [`end_earlier`].
-fn mark(owner: &str) -> String {
+fn new_mark(owner: &str) -> String {
     static RUNS: AtomicU64 = AtomicU64::new(0);
     format!("{owner}{}-{};", std::process::id(), RUNS.fetch_add(1, Ordering::Relaxed))
 }
 
 /// Kills the runs of `owner`. They are reaped by their orders.
 pub(super) fn kill(owner: &str) {
-    Remains::of_owner(owner).kill();
+    LeftoverProcesses::for_owner(owner).kill();
 }
 
 /// Kills the runs of an earlier process with this owner, waits for their end, and reaps them. `Err`: so many survive. Danger
 /// note: only before this process has runs of that owner, for a reaped process id can become another process's.
 pub(super) async fn end_earlier(env: &Env, owner: &str) -> Result<(), usize> {
-    let mut earlier = Remains::of_owner(owner);
-    for _ in 0..LOOKS {
-        if earlier.kill() == 0 && earlier.ended(AT_ONCE) {
+    let mut earlier = LeftoverProcesses::for_owner(owner);
+    for _ in 0..MAX_POLLS {
+        if earlier.kill() == 0 && earlier.all_ended(AT_ONCE) {
             earlier.reap();
             return Ok(());
         }
-        env.sleep(PAUSE).await;
+        env.sleep(POLL_INTERVAL).await;
     }
     Err(earlier.kill().max(1))
 }
 
 /// The last time when nothing of an input of this length had been read. An agent that is Python starts for a second, on a busy
 /// machine for many, and asks no device before it has read which. Comes back when it has read something, or reads no more.
-async fn unread_until(env: &Env, stdin: &pipe::Sender, length: usize, began: Mono) -> Mono {
+async fn last_unread(env: &Env, stdin: &pipe::Sender, length: usize, began: Mono) -> Mono {
     let mut unread = began;
     loop {
         let now = env.now();
@@ -245,7 +252,7 @@ async fn unread_until(env: &Env, stdin: &pipe::Sender, length: usize, began: Mon
             return unread;
         }
         unread = now;
-        env.sleep(READS).await;
+        env.sleep(INPUT_POLL_INTERVAL).await;
     }
 }
 
@@ -255,19 +262,19 @@ fn has_no_reader(stdin: &pipe::Sender) -> bool {
 }
 
 /// Reads to the end, so that the writer never waits for us; keeps the beginning.
-async fn capture(mut pipe: pipe::Receiver) -> Captured {
-    let mut captured = Captured::default();
+async fn capture(mut pipe: pipe::Receiver) -> CapturedOutput {
+    let mut captured = CapturedOutput::default();
     // All of it at once: a vector that grows leaves its old content behind.
-    captured.text.reserve_exact(KEPT);
+    captured.text.reserve_exact(MAX_CAPTURE_BYTES);
     let mut piece = Zeroizing::new([0_u8; 8 << 10]);
     loop {
         match pipe.read(&mut *piece).await {
             // A pipe does not fail; if it did, there would be nothing more to read.
             Ok(0) | Err(_) => return captured,
             Ok(length) => {
-                let room = KEPT - captured.text.len();
+                let room = MAX_CAPTURE_BYTES - captured.text.len();
                 captured.text.extend_from_slice(&piece[..length.min(room)]);
-                captured.cut |= length > room;
+                captured.is_truncated |= length > room;
             }
         }
     }

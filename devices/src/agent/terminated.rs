@@ -11,39 +11,39 @@
 
 use pod_safety_transport::{Answer, Identity, Order, Power};
 
-use super::ended::Ended;
+use super::run_result::RunResult;
 
 /// The words of the agents' library for a state that is neither on nor off, or is not known.
 const IN_DOUBT: &str = "unable to obtain correct plug status or plug is not available";
 
 /// What is asked, and about which instance.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Question<'a> {
+pub(super) struct ListQuery<'a> {
     /// It selects what is terminated.
     pub(super) filter: &'static str,
     instance: &'a str,
 }
 
 /// The question for this agent, if it has one.
-pub(super) fn question<'a>(agent: &str, order: &'a Order) -> Option<Question<'a>> {
+pub(super) fn list_query<'a>(agent: &str, order: &'a Order) -> Option<ListQuery<'a>> {
     let filter = match agent {
         "fence_aws" => "instance-state-name=terminated",
         _ => return None,
     };
-    Some(Question { filter, instance: order.parameters.get("plug")?.reveal() })
+    Some(ListQuery { filter, instance: order.parameters.get("plug")?.reveal() })
 }
 
 /// Whether a failure can be that of an instance that is terminated.
-pub(super) fn is_in_doubt(said: &str) -> bool {
-    said.to_lowercase().contains(IN_DOUBT)
+pub(super) fn may_be_terminated(output: &str) -> bool {
+    output.to_lowercase().contains(IN_DOUBT)
 }
 
-impl Question<'_> {
+impl ListQuery<'_> {
     /// `None`: the list is none, or the instance is not in it.
-    pub(super) fn answer(&self, ended: &Ended) -> Option<Answer> {
+    pub(super) fn find_in_list(&self, result: &RunResult) -> Option<Answer> {
         let Self { instance, .. } = self;
-        let listed = ended.code == Some(0) && !ended.stdout.cut;
-        let list = String::from_utf8_lossy(&ended.stdout.text);
+        let listed = result.code == Some(0) && !result.stdout.is_truncated;
+        let list = String::from_utf8_lossy(&result.stdout.text);
         // Its name, the separator that agents have by default, and no alias.
         let is_it = |line: &str| line.trim_end().strip_suffix(',') == Some(instance);
         (listed && !instance.is_empty() && list.lines().any(is_it)).then(|| {
@@ -59,22 +59,22 @@ mod tests {
     use pod_safety_clock::Mono;
     use pod_safety_transport::Act;
 
-    use super::super::ended::Captured;
+    use super::super::run_result::CapturedOutput;
     use super::super::tests::{order, plain};
     use super::*;
 
     const MINE: &str = "i-0123456789abcdef0";
 
-    fn ended(code: i32, stdout: &str, cut: bool) -> Ended {
+    fn ended(code: i32, stdout: &str, cut: bool) -> RunResult {
         let text = stdout.as_bytes().to_vec().into();
-        let stdout = Captured { text, cut };
-        Ended {
+        let stdout = CapturedOutput { text, is_truncated: cut };
+        RunResult {
             code: Some(code),
             signal: None,
             stdout,
-            stderr: Captured::default(),
-            left: 0,
-            unread_until: Mono::default(),
+            stderr: CapturedOutput::default(),
+            killed_leftovers: 0,
+            input_unread_until: Mono::default(),
         }
     }
 
@@ -82,7 +82,7 @@ mod tests {
     fn an_instance_is_terminated_only_if_a_whole_list_has_a_line_that_is_its_id() {
         let mut order = order(Act::Look, Duration::from_secs(20));
         order.parameters = plain(&[("plug", MINE)]);
-        let question = question("fence_aws", &order).unwrap();
+        let question = list_query("fence_aws", &order).unwrap();
         for (what, ended, is_gone) in [
             ("alone", ended(0, "i-0123456789abcdef0,\n", false), true),
             ("among others", ended(0, "i-0aaaaaaaaaaaaaaa0,\ni-0123456789abcdef0,\n", false), true),
@@ -96,7 +96,7 @@ mod tests {
             ("the agent failed", ended(1, "i-0123456789abcdef0,\n", false), false),
             ("the list was cut off", ended(0, "i-0123456789abcdef0,\n", true), false),
         ] {
-            let answer = question.answer(&ended);
+            let answer = question.find_in_list(&ended);
             assert_eq!(answer.is_some_and(|answer| answer.power == Power::Gone), is_gone, "{what}");
         }
     }
@@ -104,17 +104,19 @@ mod tests {
     #[test]
     fn other_agents_and_orders_without_a_plug_are_not_asked() {
         let mut order = order(Act::Look, Duration::from_secs(20));
-        assert_eq!(question("fence_aws", &order), None, "it has no plug");
+        assert_eq!(list_query("fence_aws", &order), None, "it has no plug");
         order.parameters = plain(&[("plug", MINE)]);
-        assert_eq!(question("fence_gce", &order), None);
+        assert_eq!(list_query("fence_gce", &order), None);
         order.parameters = plain(&[("plug", "")]);
-        let question = question("fence_aws", &order).unwrap();
-        assert_eq!(question.answer(&ended(0, ",\n", false)), None, "an empty name names nothing");
+        let question = list_query("fence_aws", &order).unwrap();
+        assert_eq!(question.find_in_list(&ended(0, ",\n", false)), None, "an empty name names nothing");
     }
 
     #[test]
     fn only_a_state_that_is_neither_on_nor_off_is_asked_about() {
-        assert!(is_in_doubt("ERROR: Failed: Unable to obtain correct plug status or plug is not available"));
-        assert!(!is_in_doubt("Failed: Incorrect Access Key or Secret Key."));
+        assert!(may_be_terminated(
+            "ERROR: Failed: Unable to obtain correct plug status or plug is not available"
+        ));
+        assert!(!may_be_terminated("Failed: Incorrect Access Key or Secret Key."));
     }
 }

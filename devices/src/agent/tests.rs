@@ -1,8 +1,8 @@
 //! Agents that are small scripts, each with a bad habit.
 
+mod outputs;
 mod parameters;
 pub(crate) mod runs;
-mod words;
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -16,7 +16,7 @@ use pod_safety_transport::{
 };
 use tempfile::TempDir;
 
-use crate::{AgentOptions, Devices, RunAgents};
+use crate::{AgentLocation, AgentOptions, Devices};
 
 pub(crate) const METADATA: &str = r#"<?xml version="1.0" ?>
 <resource-agent name="fence_test" shortdesc="for tests" >
@@ -69,7 +69,7 @@ impl Stage {
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let options = AgentOptions { directories: vec![folder.path().to_owned()], fence_dummy: false };
-        let devices = Devices::new(Env::real(1), RunAgents::Here(options));
+        let devices = Devices::new(Env::real(1), AgentLocation::Local(options));
         Self { folder, devices }
     }
 
@@ -79,7 +79,7 @@ impl Stage {
 
     /// The same agents, reached by a server at this socket.
     pub(crate) fn by_socket(self, socket: PathBuf) -> Self {
-        Self { devices: Devices::new(Env::real(1), RunAgents::AtSocket(socket)), ..self }
+        Self { devices: Devices::new(Env::real(1), AgentLocation::Socket(socket)), ..self }
     }
 
     /// An agent that knows its metadata; for anything else it does `body`, with `$here` as its folder. What it was

@@ -2,14 +2,14 @@
 //! otherwise than they are told, or run programs that somebody else chose. Read in fence-agents 4.12.1.
 
 /// An agent that switches nothing.
-pub(super) const FOR_TESTS: &str = "fence_dummy";
+pub(super) const DUMMY_AGENT: &str = "fence_dummy";
 
-/// Why [`FOR_TESTS`] is not used.
-pub(super) const FOR_TESTS_ALONE: &str = "it is for tests: it switches nothing, and reports a missing file as a machine that is off; use the agent of your hardware \
+/// Why [`DUMMY_AGENT`] is not used.
+pub(super) const DUMMY_REFUSED: &str = "it is for tests: it switches nothing, and reports a missing file as a machine that is off; use the agent of your hardware \
      (--allow-fence-dummy allows it in a test cluster)";
 
 /// Why this agent cannot be used, whatever its metadata says.
-pub(super) fn agent(name: &str) -> Option<&'static str> {
+pub(super) fn agent_problem(name: &str) -> Option<&'static str> {
     match name {
         "fence_ack_manual" => Some("it asks a person at a terminal; use pod-safety confirm-down"),
         "fence_crosslink" => Some("its status shows whether a link answers a ping, not power"),
@@ -24,7 +24,7 @@ pub(super) fn agent(name: &str) -> Option<&'static str> {
 }
 
 /// Why nobody may give this parameter, whatever its value.
-pub(super) fn parameter(name: &str) -> Option<&'static str> {
+pub(super) fn parameter_problem(name: &str) -> Option<&'static str> {
     let name = name.replace('-', "_");
     match name.as_str() {
         "action" | "option" | "o" => Some("pod-safety decides the action; leave it out"),
@@ -67,9 +67,9 @@ const READS: &str = "it names a file that the agent reads, writes or sends to th
 const NO_PROGRAM: &str = "api_path";
 
 /// Why this parameter may not have this value.
-pub(super) fn value(name: &str, value: &str) -> Option<&'static str> {
+pub(super) fn value_problem(name: &str, value: &str) -> Option<&'static str> {
     match name {
-        "missing_as_off" if truthy(value) => {
+        "missing_as_off" if is_truthy(value) => {
             Some("a machine that the device does not know would count as off; leave it out")
         }
         "method" if value.eq_ignore_ascii_case("cycle") => {
@@ -80,13 +80,13 @@ pub(super) fn value(name: &str, value: &str) -> Option<&'static str> {
 }
 
 /// Without it this agent would choose a machine by itself.
-pub(super) fn needed(agent: &str) -> Option<(&'static str, &'static str)> {
+pub(super) fn required_parameter(agent: &str) -> Option<(&'static str, &'static str)> {
     match agent {
         "fence_redfish" => Some((
             "systems_uri",
             "without it the agent switches the last system that the service lists; write /redfish/v1/Systems/…",
         )),
-        FOR_TESTS => {
+        DUMMY_AGENT => {
             Some(("status_file", "without it all nodes would share one file; write a path for each node"))
         }
         _ => None,
@@ -94,11 +94,11 @@ pub(super) fn needed(agent: &str) -> Option<(&'static str, &'static str)> {
 }
 
 /// As agents read flags.
-pub(super) fn truthy(value: &str) -> bool {
+pub(super) fn is_truthy(value: &str) -> bool {
     ["1", "yes", "on", "true"].iter().any(|word| value.eq_ignore_ascii_case(word))
 }
 
 /// As agents read flags.
-pub(super) fn falsy(value: &str) -> bool {
+pub(super) fn is_falsy(value: &str) -> bool {
     ["0", "no", "off", "false"].iter().any(|word| value.eq_ignore_ascii_case(word))
 }

@@ -6,58 +6,58 @@
 
 use pod_safety_transport::{Act, Answer, DeviceError, Identity, Power};
 
-use super::ended::Ended;
-use crate::said::Redactor;
+use super::run_result::RunResult;
+use crate::redact::Redactor;
 
 const ON: i32 = 0;
 const OFF: i32 = 2;
 const FAILED: i32 = 1;
 
 /// The line that the library of the agents prints for `status`, in whatever letters.
-const SAYS_OFF: &str = "status: off";
-const SAYS_ON: &str = "status: on";
+const OFF_LINE: &str = "status: off";
+const ON_LINE: &str = "status: on";
 
 /// What `ended` says about `act`.
-pub(super) fn answer(act: Act, ended: &Ended, redactor: &Redactor) -> Result<Answer, DeviceError> {
-    let said = said(ended, redactor);
-    if ended.stdout.cut || ended.stderr.cut {
+pub(super) fn interpret(act: Act, result: &RunResult, redactor: &Redactor) -> Result<Answer, DeviceError> {
+    let output = describe_output(result, redactor);
+    if result.stdout.is_truncated || result.stderr.is_truncated {
         return Err(DeviceError::Garbage {
-            said: format!("its output is too long; it begins: {}", beginning(&said)),
+            said: format!("its output is too long; it begins: {}", beginning(&output)),
         });
     }
     let power = match act {
         // It says that it did what it was told. Whether that is so is for a look to say.
-        Act::Off | Act::On if ended.code == Some(ON) => Power::Unknown,
-        Act::Off | Act::On => return Err(failure(ended, said)),
-        Act::Look => look(ended, &said)?,
+        Act::Off | Act::On if result.code == Some(ON) => Power::Unknown,
+        Act::Off | Act::On => return Err(failure(result, output)),
+        Act::Look => interpret_status(result, &output)?,
     };
-    Ok(Answer::new(power, Identity::Unknown, said))
+    Ok(Answer::new(power, Identity::Unknown, output))
 }
 
-fn look(ended: &Ended, said: &str) -> Result<Power, DeviceError> {
-    let words = String::from_utf8_lossy(&ended.stdout.text);
+fn interpret_status(result: &RunResult, output: &str) -> Result<Power, DeviceError> {
+    let stdout = String::from_utf8_lossy(&result.stdout.text);
     // A whole line: a device may be `offline`, and `on` in the middle of a line is a doubt.
-    let off = words.lines().any(|line| line.trim().eq_ignore_ascii_case(SAYS_OFF));
-    let words = words.to_lowercase();
-    let (maybe_off, maybe_on) = (words.contains(SAYS_OFF), words.contains(SAYS_ON));
-    match ended.code {
+    let off = stdout.lines().any(|line| line.trim().eq_ignore_ascii_case(OFF_LINE));
+    let stdout = stdout.to_lowercase();
+    let (maybe_off, maybe_on) = (stdout.contains(OFF_LINE), stdout.contains(ON_LINE));
+    match result.code {
         Some(ON) if !maybe_off => Ok(Power::On),
         Some(OFF) if off && !maybe_on => Ok(Power::Off),
         Some(ON | OFF) => {
-            let code = ended.code.unwrap_or_default();
-            Err(DeviceError::Garbage { said: format!("exit code {code} with the output: {said}") })
+            let code = result.code.unwrap_or_default();
+            Err(DeviceError::Garbage { said: format!("exit code {code} with the output: {output}") })
         }
-        Some(_) | None => Err(failure(ended, said.to_owned())),
+        Some(_) | None => Err(failure(result, output.to_owned())),
     }
 }
 
 /// Both streams, the complaints last, since the end is what is kept.
-fn said(ended: &Ended, redactor: &Redactor) -> String {
+fn describe_output(result: &RunResult, redactor: &Redactor) -> String {
     let parts = [
-        redactor.clean(&ended.stdout.text, ended.stdout.cut),
-        redactor.clean(&ended.stderr.text, ended.stderr.cut),
-        if ended.left > 0 {
-            format!("(left {} processes behind; they were killed)", ended.left)
+        redactor.clean(&result.stdout.text, result.stdout.is_truncated),
+        redactor.clean(&result.stderr.text, result.stderr.is_truncated),
+        if result.killed_leftovers > 0 {
+            format!("(left {} processes behind; they were killed)", result.killed_leftovers)
         } else {
             String::new()
         },
@@ -67,12 +67,12 @@ fn said(ended: &Ended, redactor: &Redactor) -> String {
     Redactor::new(&std::collections::BTreeMap::new()).clean(joined.as_bytes(), false)
 }
 
-fn beginning(said: &str) -> &str {
-    &said[..said.floor_char_boundary(80)]
+fn beginning(output: &str) -> &str {
+    &output[..output.floor_char_boundary(80)]
 }
 
-fn failure(ended: &Ended, said: String) -> DeviceError {
-    match (ended.code, ended.signal) {
+fn failure(result: &RunResult, said: String) -> DeviceError {
+    match (result.code, result.signal) {
         (Some(FAILED), _) if said.is_empty() => {
             DeviceError::Garbage { said: "exit code 1, without output".to_owned() }
         }
@@ -88,8 +88,8 @@ fn failure(ended: &Ended, said: String) -> DeviceError {
 /// The class by words, most telling first. `Unable to connect/login` stands for both; it counts as not reached, which
 /// is always true of it.
 fn classify(said: String) -> DeviceError {
-    let words = said.to_lowercase();
-    let any = |list: &[&str]| list.iter().any(|word| words.contains(word));
+    let lowercase = said.to_lowercase();
+    let any = |list: &[&str]| list.iter().any(|word| lowercase.contains(word));
     if any(TLS) {
         DeviceError::Tls { said }
     } else if any(EXPIRED) {
@@ -100,7 +100,7 @@ fn classify(said: String) -> DeviceError {
         DeviceError::Refused { said }
     } else if any(LOGIN) {
         DeviceError::Login { said }
-    } else if any(AWAY) {
+    } else if any(UNREACHABLE) {
         DeviceError::Unreachable { said }
     } else {
         DeviceError::Failed { said }
@@ -150,7 +150,7 @@ const LOGIN: &[&str] = &[
     "password verification",
 ];
 
-const AWAY: &[&str] = &[
+const UNREACHABLE: &[&str] = &[
     "unable to connect",
     // fence_aws, where the name of the region is no host.
     "incorrect region",

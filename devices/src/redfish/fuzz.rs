@@ -96,7 +96,7 @@ fn the_only_system_is_the_only_one() {
     fuzz!(2_000, |draw| {
         let collection = json!({ "Members": [{ "@odata.id": SYSTEM }], "Members@odata.count": 1 });
         let Some((collection, answer)) = answered::<Collection>(draw, collection) else { return };
-        let Ok(path) = collection.only() else { return };
+        let Ok(path) = collection.single_member() else { return };
         let members = answer["Members"].as_array().unwrap();
         let links: Vec<_> = members.iter().filter_map(|one| one["@odata.id"].as_str()).collect();
         let same = |link: &&str| link.trim_end_matches('/') == path.trim_end_matches('/');

@@ -11,7 +11,7 @@ use rustls::{AlertDescription, CertificateError, Error};
 const AGENTS: &str = "Use the driver Agent with fence_redfish, or fence_ipmilan";
 
 /// A handshake that failed, as an error with its cause.
-pub(super) fn failed(error: &io::Error) -> DeviceError {
+pub(super) fn to_device_error(error: &io::Error) -> DeviceError {
     match error.get_ref().and_then(|cause| cause.downcast_ref::<Error>()) {
         Some(cause) => match remedy(cause) {
             Some(remedy) => DeviceError::Tls { said: format!("{cause}. {remedy}") },
@@ -41,20 +41,20 @@ fn remedy(cause: &Error) -> Option<String> {
         | Error::InvalidMessage(_) => Some(format!(
             "The service offers neither TLS 1.3 nor TLS 1.2 with an ephemeral key exchange (ECDHE) that is known here. {AGENTS}"
         )),
-        Error::InvalidCertificate(wrong) => Some(of_certificate(wrong)),
+        Error::InvalidCertificate(wrong) => Some(certificate_remedy(wrong)),
         Error::NoCertificatesPresented => Some(format!("The service shows no certificate. {AGENTS}")),
         _ => None,
     }
 }
 
-fn of_certificate(wrong: &CertificateError) -> String {
-    let words = format!("{wrong:?}");
-    if words.contains("CaUsedAsEndEntity") {
+fn certificate_remedy(wrong: &CertificateError) -> String {
+    let error = format!("{wrong:?}");
+    if error.contains("CaUsedAsEndEntity") {
         "The certificate of the service is that of an authority: put this certificate itself into `ca`"
             .to_owned()
-    } else if words.contains("UnsupportedCertVersion") || matches!(wrong, CertificateError::BadEncoding) {
+    } else if error.contains("UnsupportedCertVersion") || matches!(wrong, CertificateError::BadEncoding) {
         format!("The certificate of the service is not X.509 version 3: renew it. {AGENTS}")
-    } else if words.contains("UnsupportedSignatureAlgorithm") {
+    } else if error.contains("UnsupportedSignatureAlgorithm") {
         format!(
             "The certificate of the service is signed by an algorithm that is not accepted: renew it. {AGENTS}"
         )

@@ -5,13 +5,13 @@ use pod_safety_transport::{Identity, Machine, MachineUuid};
 /// Compares what the Node object says with what the device says. A serial number can only confirm: most are no UUIDs,
 /// but virtual machines have theirs there.
 pub(super) fn compare(machine: &Machine, uuid: Option<&str>, serial: Option<&str>) -> Identity {
-    let Some(wanted) = MachineUuid::of_one(&machine.system_uuid) else { return Identity::Unknown };
-    let read = |text: &str| Some((MachineUuid::of_one(text)?, text.trim().to_lowercase()));
+    let Some(expected) = MachineUuid::parse_unique(&machine.system_uuid) else { return Identity::Unknown };
+    let read = |text: &str| Some((MachineUuid::parse_unique(text)?, text.trim().to_lowercase()));
     // A serial number stands for a UUID that is missing, and contradicts none.
     match uuid.and_then(read) {
-        Some((found, _)) if found.is_same(wanted) => Identity::Match,
+        Some((found, _)) if found.is_same(expected) => Identity::Match,
         Some((_, found)) => Identity::Mismatch { found },
-        None if serial.and_then(read).is_some_and(|(found, _)| found.is_same(wanted)) => Identity::Match,
+        None if serial.and_then(read).is_some_and(|(found, _)| found.is_same(expected)) => Identity::Match,
         None => Identity::Unknown,
     }
 }

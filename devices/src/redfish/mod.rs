@@ -8,10 +8,10 @@
 //! |---|---|
 //! | [`parameters`] | what may be said about a service, checked before anything is sent |
 //! | [`trust`] | whose certificate is believed |
-//! | [`link`] | one connection: requests, answers, limits |
+//! | [`connection`] | one connection: requests, answers, limits |
 //! | [`handshake`] | why TLS was not agreed upon |
 //! | [`service`] | requests with a login, and refusals as errors |
-//! | [`place`] | where a service points to |
+//! | [`resource_path`] | where a service points to |
 //! | [`refusal`] | what a service says of why not |
 //! | [`lenient`] | members of a wrong type, as members that are missing |
 //! | [`system`] | what a service says of one machine |
@@ -22,13 +22,13 @@
 //! that runs. Where a service has several systems, nobody guesses which. Redirections to other places are not followed: they would
 //! carry the login away. A session ends within the time of its order.
 
+mod connection;
 mod handshake;
 mod identity;
 mod lenient;
-mod link;
 mod parameters;
-mod place;
 mod refusal;
+mod resource_path;
 mod service;
 mod system;
 mod trust;
@@ -44,7 +44,7 @@ use std::time::Duration;
 use pod_safety_clock::Env;
 use pod_safety_transport::{Act, Answer, DeviceError, Identity, Order, Power, Value};
 
-use crate::said::Redactor;
+use crate::redact::Redactor;
 use parameters::{Auth, Parameters};
 use service::Service;
 use system::System;
@@ -68,29 +68,29 @@ pub(crate) async fn carry_out(env: &Env, order: &Order) -> Result<Answer, Device
     let deadline = env.now() + order.within;
     let parameters = Parameters::read(&order.parameters)?;
     let redactor = Redactor::new(&order.parameters);
-    let has_session = parameters.login.as_ref().is_some_and(|login| login.by == Auth::Session);
+    let has_session = parameters.login.as_ref().is_some_and(|login| login.auth == Auth::Session);
     let kept = if has_session { ENDS_WITHIN.min(order.within / 4) } else { Duration::ZERO };
     let mut service = match Service::new(env, &parameters) {
         Ok(service) => service,
-        Err(error) => return redactor.answer(Err(error)),
+        Err(error) => return redactor.redact_answer(Err(error)),
     };
     let work = async {
         service.open().await?;
-        act(env, &mut service, &parameters, order).await
+        execute(env, &mut service, &parameters, order).await
     };
-    let answer = env.until(env.now() + order.within.saturating_sub(kept), work).await;
+    let answer = env.timeout_at(env.now() + order.within.saturating_sub(kept), work).await;
     // Services have room for few sessions; one that is not ended lives for half an hour.
-    env.until(deadline, service.close()).await;
-    redactor.answer(answer.unwrap_or(Err(DeviceError::TimedOut { after: order.within })))
+    env.timeout_at(deadline, service.close()).await;
+    redactor.redact_answer(answer.unwrap_or(Err(DeviceError::TimedOut { after: order.within })))
 }
 
-async fn act(
+async fn execute(
     env: &Env,
     service: &mut Service<'_>,
     parameters: &Parameters,
     order: &Order,
 ) -> Result<Answer, DeviceError> {
-    let path = system::path(service, parameters).await?;
+    let path = system::resolve_path(service, parameters).await?;
     let system = System::read(service, &path).await?;
     let identity = system.identity(&order.machine);
     let goal = match order.act {
@@ -108,10 +108,10 @@ async fn act(
     }
     match system.reset(service, goal).await {
         Err(DeviceError::Failed { said }) if system.power() == goal => {
-            system.is_borne_out(service, &said).await?;
+            system.confirm_off_by_chassis(service, &said).await?;
             return Ok(answer(&system, identity));
         }
-        told => told?,
+        result => result?,
     }
     let watched_until = env.now() + SETTLES_WITHIN;
     loop {
@@ -125,5 +125,5 @@ async fn act(
 }
 
 fn answer(system: &System, identity: Identity) -> Answer {
-    Answer::new(system.power(), identity, system.said())
+    Answer::new(system.power(), identity, system.describe())
 }

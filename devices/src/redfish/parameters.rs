@@ -41,7 +41,7 @@ pub(super) struct Parameters {
 pub(super) struct Login {
     pub(super) username: String,
     pub(super) password: Secret,
-    pub(super) by: Auth,
+    pub(super) auth: Auth,
 }
 
 /// How the service is told.
@@ -59,14 +59,14 @@ pub(super) enum Trust {
     /// One signed by these, or one of these.
     Certificates(Vec<CertificateDer<'static>>),
     /// Anybody's.
-    Anyone,
+    Any,
 }
 
 /// Whether these names, and those values that are there, can be used.
 pub(super) fn check(parameters: &BTreeMap<String, Value>) -> Result<(), DeviceError> {
-    let known = |text: &Value| matches!(text, Value::Plain(text) if !text.contains(TEMPLATE));
-    names(parameters)?;
-    for (name, value) in parameters.iter().filter(|(_, value)| known(value)) {
+    let is_plain = |text: &Value| matches!(text, Value::Plain(text) if !text.contains(TEMPLATE));
+    check_names(parameters)?;
+    for (name, value) in parameters.iter().filter(|(_, value)| is_plain(value)) {
         match name.as_str() {
             ADDRESS => authority(value.reveal()).map(drop)?,
             SYSTEM => system(value.reveal()).map(drop)?,
@@ -81,19 +81,19 @@ pub(super) fn check(parameters: &BTreeMap<String, Value>) -> Result<(), DeviceEr
 
 impl Parameters {
     pub(super) fn read(parameters: &BTreeMap<String, Value>) -> Result<Self, DeviceError> {
-        names(parameters)?;
+        check_names(parameters)?;
         let text = |name: &str| parameters.get(name).map(Value::reveal);
         let login = text(USERNAME).zip(text(PASSWORD)).map(|(username, password)| {
             let by = text(AUTH).map_or(Ok(Auth::Basic), auth)?;
-            username_fits(username, by)?;
-            Ok(Login { username: username.to_owned(), password: Secret::new(password.to_owned()), by })
+            check_username(username, by)?;
+            Ok(Login { username: username.to_owned(), password: Secret::new(password.to_owned()), auth: by })
         });
         Ok(Self {
             authority: authority(text(ADDRESS).unwrap_or_default())?,
             login: login.transpose()?,
             system: text(SYSTEM).map(system).transpose()?,
             trust: match (text(CA), text(INSECURE).map(insecure).transpose()?) {
-                (None, Some(true)) => Trust::Anyone,
+                (None, Some(true)) => Trust::Any,
                 (Some(_), Some(true)) => {
                     return Err(refuse(INSECURE, "with it, `ca` would not be used; leave one of them out"));
                 }
@@ -108,7 +108,7 @@ const NO_TRUST: &str = "the service's certificate cannot be verified without it;
                         signed it, or of the certificate itself (or say insecure: \"true\", and any machine can take the \
                         service's place)";
 
-fn names(parameters: &BTreeMap<String, Value>) -> Result<(), DeviceError> {
+fn check_names(parameters: &BTreeMap<String, Value>) -> Result<(), DeviceError> {
     if let Some(name) = parameters.keys().find(|name| !NAMES.contains(&name.as_str())) {
         return Err(refuse(name, format!("there is no such parameter; there are {}", NAMES.join(", "))));
     }
@@ -152,7 +152,7 @@ fn auth(word: &str) -> Result<Auth, DeviceError> {
     }
 }
 
-fn username_fits(username: &str, by: Auth) -> Result<(), DeviceError> {
+fn check_username(username: &str, by: Auth) -> Result<(), DeviceError> {
     match by {
         Auth::Basic if username.contains(':') => Err(refuse(
             USERNAME,
@@ -179,13 +179,13 @@ pub(super) fn is_authority(certificate: &[u8]) -> bool {
 }
 
 fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, DeviceError> {
-    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
-    let found = found.map_err(|error| refuse(CA, format!("it is not PEM: {error}")))?;
-    if found.is_empty() {
+    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
+    let certificates = certificates.map_err(|error| refuse(CA, format!("it is not PEM: {error}")))?;
+    if certificates.is_empty() {
         return Err(refuse(CA, "there is no certificate in it; write PEM: -----BEGIN CERTIFICATE-----"));
     }
     // Each would be believed for each node of the device.
-    let of_services = found.iter().filter(|one| !is_authority(one)).count();
+    let of_services = certificates.iter().filter(|one| !is_authority(one)).count();
     if of_services > 1 {
         let why = format!(
             "{of_services} certificates in it are no authority, and each would be accepted for every node; write the authority that signed \
@@ -193,7 +193,7 @@ fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, DeviceError> 
         );
         return Err(refuse(CA, why));
     }
-    Ok(found)
+    Ok(certificates)
 }
 
 pub(super) fn refuse(name: &str, why: impl Into<String>) -> DeviceError {
@@ -201,7 +201,7 @@ pub(super) fn refuse(name: &str, why: impl Into<String>) -> DeviceError {
 }
 
 /// Several systems, and nobody said which.
-pub(super) fn which_system(paths: &[String]) -> DeviceError {
+pub(super) fn ambiguous_system(paths: &[String]) -> DeviceError {
     let many = match paths.len() {
         1 => "more than one system".to_owned(),
         count => format!("{count} systems"),
@@ -210,6 +210,6 @@ pub(super) fn which_system(paths: &[String]) -> DeviceError {
 }
 
 /// What `system` names is something else.
-pub(super) fn no_system(found: &str) -> DeviceError {
+pub(super) fn not_a_system(found: &str) -> DeviceError {
     refuse(SYSTEM, format!("it names a {found}, which is not a computer system"))
 }

@@ -13,10 +13,10 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value as Json, json};
 use zeroize::Zeroizing;
 
-use super::link::Link;
+use super::connection::Connection;
 use super::parameters::{Auth, Login, Parameters, ROOT};
 use super::refusal::Refusal;
-use super::{place, trust};
+use super::{resource_path, trust};
 
 const SESSIONS: &str = "/redfish/v1/SessionService/Sessions";
 const TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
@@ -30,7 +30,7 @@ const WRITE_REDIRECTIONS: usize = 1;
 
 /// A service that we may speak to.
 pub(super) struct Service<'a> {
-    link: Link<'a>,
+    connection: Connection<'a>,
     parameters: &'a Parameters,
     /// Goes with every request.
     credential: Option<(HeaderName, HeaderValue)>,
@@ -44,8 +44,8 @@ impl<'a> Service<'a> {
     /// Nothing is sent yet.
     pub(super) fn new(env: &'a Env, parameters: &'a Parameters) -> Result<Self, DeviceError> {
         let tls = trust::config(&parameters.trust).map_err(|said| DeviceError::Tls { said })?;
-        let link = Link::new(env, &parameters.authority, tls);
-        Ok(Self { link, parameters, credential: None, sessions: Vec::new(), renewed: false })
+        let link = Connection::new(env, &parameters.authority, tls);
+        Ok(Self { connection: link, parameters, credential: None, sessions: Vec::new(), renewed: false })
     }
 
     /// Logs in, where that takes a request of its own.
@@ -53,7 +53,7 @@ impl<'a> Service<'a> {
         let parameters = self.parameters;
         match &parameters.login {
             None => Ok(()),
-            Some(login) if login.by == Auth::Basic => {
+            Some(login) if login.auth == Auth::Basic => {
                 self.credential = Some(basic(login)?);
                 Ok(())
             }
@@ -64,8 +64,8 @@ impl<'a> Service<'a> {
     /// Ends the sessions. Who cannot has an answer all the same.
     pub(super) async fn close(mut self) {
         // What was asked last may have been left without an answer.
-        if !self.link.is_idle() {
-            self.link.reset();
+        if !self.connection.is_idle() {
+            self.connection.reset();
         }
         while let Some(session) = self.sessions.pop() {
             let _ = self.send(&Method::DELETE, &session, None).await;
@@ -76,13 +76,13 @@ impl<'a> Service<'a> {
     pub(super) async fn get<T: DeserializeOwned>(&mut self, path: &str) -> Result<T, DeviceError> {
         let (path, response) = match self.exchange(&Method::GET, path, None, READ_REDIRECTIONS).await {
             // A service may close a connection that it had kept open. What reads can be asked again.
-            Err(DeviceError::Unreachable { .. }) if self.link.has_answered() => {
-                self.link.reset();
+            Err(DeviceError::Unreachable { .. }) if self.connection.has_answered() => {
+                self.connection.reset();
                 self.exchange(&Method::GET, path, None, READ_REDIRECTIONS).await?
             }
             answer => answer?,
         };
-        accepted(&path, &response)?;
+        check_response(&path, &response)?;
         if response.body().trim_ascii().is_empty() {
             let said = format!("{path}: {}: an empty answer", response.status());
             return Err(DeviceError::Garbage { said });
@@ -93,13 +93,13 @@ impl<'a> Service<'a> {
     /// Tells `path` to do something. Sent once.
     pub(super) async fn post(&mut self, path: &str, body: &Json) -> Result<(), DeviceError> {
         let (path, response) = self.exchange(&Method::POST, path, Some(body), WRITE_REDIRECTIONS).await?;
-        accepted(&path, &response)
+        check_response(&path, &response)
     }
 
     /// The path below `/redfish/` to which a link of this service points, if it is its own.
-    pub(super) fn own(&self, link: &str) -> Option<String> {
+    pub(super) fn own_path(&self, link: &str) -> Option<String> {
         let is_whole = link.starts_with('/') || link.contains("://");
-        place::followed(link, ROOT, &self.parameters.authority).filter(|_| is_whole)
+        resource_path::same_service_path(link, ROOT, &self.parameters.authority).filter(|_| is_whole)
     }
 
     async fn log_in(&mut self, login: &Login) -> Result<(), DeviceError> {
@@ -107,14 +107,14 @@ impl<'a> Service<'a> {
         let body = json!({ "UserName": login.username, "Password": login.password.reveal() });
         let (path, response) =
             Box::pin(self.follow(&Method::POST, SESSIONS, Some(&body), WRITE_REDIRECTIONS)).await?;
-        accepted(&path, &response)?;
+        check_response(&path, &response)?;
         let Some(token) = response.headers().get(TOKEN) else {
             return Err(DeviceError::Garbage { said: "a session without a token".to_owned() });
         };
         let mut token = token.clone();
         token.set_sensitive(true);
         self.credential = Some((TOKEN, token));
-        self.sessions.extend(session(&path, &response));
+        self.sessions.extend(session_path(&path, &response));
         Ok(())
     }
 
@@ -176,13 +176,13 @@ impl<'a> Service<'a> {
         let body = body.map(Json::to_string).unwrap_or_default();
         let request = request.body(Full::new(Bytes::from(body)));
         let request = request.map_err(|error| DeviceError::Garbage { said: format!("{path}: {error}") })?;
-        self.link.send(request).await
+        self.connection.send(request).await
     }
 
     /// Where a response points to, if that is a place of this service: to another one goes no login.
     fn elsewhere(&self, path: &str, response: &Response<Bytes>) -> Result<String, DeviceError> {
         let location = location(response).unwrap_or_default();
-        let followed = place::followed(location, path, &self.parameters.authority);
+        let followed = resource_path::same_service_path(location, path, &self.parameters.authority);
         let said = || format!("{path} points to {location:?}, which is not followed; correct the address");
         followed.filter(|to| to != path).ok_or_else(|| DeviceError::Failed { said: said() })
     }
@@ -206,10 +206,10 @@ fn is_redirection(status: StatusCode, method: &Method) -> bool {
 
 /// The session that a login made: by its Location, or else by what the body says. Whatever host they name, it is ended at the
 /// service that made it.
-fn session(path: &str, response: &Response<Bytes>) -> Option<String> {
+fn session_path(path: &str, response: &Response<Bytes>) -> Option<String> {
     let body: Option<Named> = object(response.body()).ok();
     let named = [location(response).map(str::to_owned), body.and_then(|body| body.id)];
-    let mut paths = named.into_iter().flatten().filter_map(|one| place::own_path(&one, path));
+    let mut paths = named.into_iter().flatten().filter_map(|one| resource_path::service_path(&one, path));
     let is_session = |one: &String| one.contains("/Sessions/") && !one.ends_with("/Sessions/");
     paths.find(is_session)
 }
@@ -221,7 +221,7 @@ struct Named {
 }
 
 /// A refusal as an error, in the service's own words.
-fn accepted(path: &str, response: &Response<Bytes>) -> Result<(), DeviceError> {
+fn check_response(path: &str, response: &Response<Bytes>) -> Result<(), DeviceError> {
     let status = response.status();
     if status.is_success() || status == StatusCode::SEE_OTHER {
         return Ok(());

@@ -4,7 +4,7 @@ use pod_safety_transport::{DeviceError, Identity, Machine, Power};
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
-use super::parameters::{Parameters, ROOT, no_system, which_system};
+use super::parameters::{Parameters, ROOT, ambiguous_system, not_a_system};
 use super::service::Service;
 use super::{identity, lenient};
 
@@ -72,7 +72,7 @@ struct Chassis {
 }
 
 /// A system has one chassis, and a blade one more around it.
-const CHASSIS_MOST: usize = 4;
+const MAX_CHASSIS: usize = 4;
 
 /// Newer services say there what an action takes.
 #[derive(Default, Deserialize)]
@@ -104,26 +104,29 @@ pub(super) struct Collection {
 }
 
 /// The path of the machine's system: the named one, or the only one.
-pub(super) async fn path(service: &mut Service<'_>, parameters: &Parameters) -> Result<String, DeviceError> {
+pub(super) async fn resolve_path(
+    service: &mut Service<'_>,
+    parameters: &Parameters,
+) -> Result<String, DeviceError> {
     if let Some(path) = &parameters.system {
         return Ok(path.clone());
     }
-    let only = service.get::<Collection>(SYSTEMS).await?.only()?;
-    service.own(&only).ok_or_else(|| DeviceError::Garbage {
+    let only = service.get::<Collection>(SYSTEMS).await?.single_member()?;
+    service.own_path(&only).ok_or_else(|| DeviceError::Garbage {
         said: format!("the only system is {only:?}, which is no path of this service"),
     })
 }
 
 impl Collection {
     /// The path of its one member.
-    pub(super) fn only(self) -> Result<String, DeviceError> {
+    pub(super) fn single_member(self) -> Result<String, DeviceError> {
         let paths = lenient::distinct(&self.members);
         let listed = self.members.as_array().map_or(0, Vec::len);
         // One of several pages may have one member.
         let is_whole = self.next.is_none() && self.count.as_u64().is_none_or(|count| count == listed as u64);
         match paths.as_slice() {
             [only] if is_whole => Ok(only.clone()),
-            _ => Err(which_system(&paths)),
+            _ => Err(ambiguous_system(&paths)),
         }
     }
 }
@@ -132,7 +135,7 @@ impl System {
     pub(super) async fn read(service: &mut Service<'_>, path: &str) -> Result<Self, DeviceError> {
         let system: Self = service.get(path).await?;
         match &system.kind {
-            Some(kind) if !kind.starts_with(TYPE) => Err(no_system(kind)),
+            Some(kind) if !kind.starts_with(TYPE) => Err(not_a_system(kind)),
             Some(_) | None => Ok(Self { id: Some(path.to_owned()), ..system }),
         }
     }
@@ -151,13 +154,13 @@ impl System {
     }
 
     /// For people.
-    pub(super) fn said(&self) -> String {
-        let or_silent = |text: &Option<String>| text.clone().unwrap_or_else(|| "not said".to_owned());
-        let (id, state) = (or_silent(&self.id), or_silent(&self.power_state));
+    pub(super) fn describe(&self) -> String {
+        let or_not_reported = |text: &Option<String>| text.clone().unwrap_or_else(|| "not said".to_owned());
+        let (id, state) = (or_not_reported(&self.id), or_not_reported(&self.power_state));
         format!(
             "{id}: PowerState {state}, UUID {}, SerialNumber {}",
-            or_silent(&self.uuid),
-            or_silent(&self.serial)
+            or_not_reported(&self.uuid),
+            or_not_reported(&self.serial)
         )
     }
 
@@ -173,13 +176,13 @@ impl System {
                 said: "the system has no action ComputerSystem.Reset".to_owned(),
             });
         };
-        let target = reset.target.as_deref().and_then(|target| service.own(target));
+        let target = reset.target.as_deref().and_then(|target| service.own_path(target));
         let Some(target) = target.filter(|target| target.starts_with(ROOT)) else {
             return Err(DeviceError::Garbage {
                 said: "ComputerSystem.Reset has no target below /redfish/v1/".to_owned(),
             });
         };
-        if let Some(allowed) = reset.allowed(service).await?
+        if let Some(allowed) = reset.allowed_types(service).await?
             && !allowed.iter().any(|word| word == how)
         {
             let said = format!("the system cannot {how}; it can {}", allowed.join(", "));
@@ -191,27 +194,27 @@ impl System {
 
 impl System {
     /// It says off and refuses to be switched off: whether the chassis that hold it and nothing else say off, too.
-    pub(super) async fn is_borne_out(
+    pub(super) async fn confirm_off_by_chassis(
         &self,
         service: &mut Service<'_>,
         said: &str,
     ) -> Result<(), DeviceError> {
-        let mut seen = Vec::new();
-        for link in self.links.chassis.iter().take(CHASSIS_MOST) {
-            let Some(path) = service.own(link) else { continue };
+        let mut states = Vec::new();
+        for link in self.links.chassis.iter().take(MAX_CHASSIS) {
+            let Some(path) = service.own_path(link) else { continue };
             let Chassis { power_state, links } = service.get(&path).await?;
             if links.systems.len() <= 1 {
-                seen.push((
+                states.push((
                     path,
                     power_state.filter(|word| !word.is_empty()).unwrap_or_else(|| "nothing".to_owned()),
                 ));
             }
         }
-        let all_off = !seen.is_empty() && seen.iter().all(|(_, power)| power == "Off");
+        let all_off = !states.is_empty() && states.iter().all(|(_, power)| power == "Off");
         if all_off {
             return Ok(());
         }
-        let words: Vec<_> = seen.iter().map(|(path, power)| format!("{path} says {power}")).collect();
+        let words: Vec<_> = states.iter().map(|(path, power)| format!("{path} says {power}")).collect();
         let chassis = if words.is_empty() { "no chassis says so".to_owned() } else { words.join(", ") };
         Err(DeviceError::Failed {
             said: format!("PowerState is Off, but ForceOff was refused ({said}) and {chassis}"),
@@ -221,8 +224,8 @@ impl System {
 
 impl Reset {
     /// `None` if the service does not say; then it is asked by being told.
-    async fn allowed(&self, service: &mut Service<'_>) -> Result<Option<Vec<String>>, DeviceError> {
-        let info = self.info.as_deref().and_then(|info| service.own(info));
+    async fn allowed_types(&self, service: &mut Service<'_>) -> Result<Option<Vec<String>>, DeviceError> {
+        let info = self.info.as_deref().and_then(|info| service.own_path(info));
         let (None, Some(path)) = (&self.allowed, info) else { return Ok(self.allowed.clone()) };
         match service.get::<ActionInfo>(&path).await {
             Ok(info) => {

@@ -17,13 +17,13 @@ use super::parameters::{Trust, is_authority};
 /// How TLS is spoken under `trust`.
 pub(super) fn config(trust: &Trust) -> Result<ClientConfig, String> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let believes = match trust {
-        Trust::Anyone => Believes::Anyone,
+    let policy = match trust {
+        Trust::Any => TrustPolicy::Any,
         Trust::Certificates(given) => {
-            Believes::These { pinned: given.clone(), chain: chain(given, &provider)? }
+            TrustPolicy::Pinned { pinned: given.clone(), chain: chain(given, &provider)? }
         }
     };
-    let verifier = Verifier { believes, provider: Arc::clone(&provider) };
+    let verifier = Verifier { policy, provider: Arc::clone(&provider) };
     let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
     let config = config.map_err(|error| error.to_string())?;
     Ok(config.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth())
@@ -52,16 +52,16 @@ fn chain(
 
 /// Whose certificate is believed.
 #[derive(Debug)]
-enum Believes {
+enum TrustPolicy {
     /// Danger note: that is what `insecure` says.
-    Anyone,
+    Any,
     /// These as they are, and those that the chain leads to.
-    These { pinned: Vec<CertificateDer<'static>>, chain: Option<Arc<WebPkiServerVerifier>> },
+    Pinned { pinned: Vec<CertificateDer<'static>>, chain: Option<Arc<WebPkiServerVerifier>> },
 }
 
 #[derive(Debug)]
 struct Verifier {
-    believes: Believes,
+    policy: TrustPolicy,
     provider: Arc<CryptoProvider>,
 }
 
@@ -74,15 +74,15 @@ impl ServerCertVerifier for Verifier {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        match &self.believes {
-            Believes::Anyone => Ok(ServerCertVerified::assertion()),
-            Believes::These { pinned, .. } if pinned.contains(end_entity) => {
+        match &self.policy {
+            TrustPolicy::Any => Ok(ServerCertVerified::assertion()),
+            TrustPolicy::Pinned { pinned, .. } if pinned.contains(end_entity) => {
                 Ok(ServerCertVerified::assertion())
             }
-            Believes::These { chain: Some(chain), .. } => {
+            TrustPolicy::Pinned { chain: Some(chain), .. } => {
                 chain.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
             }
-            Believes::These { chain: None, .. } => {
+            TrustPolicy::Pinned { chain: None, .. } => {
                 Err(Error::InvalidCertificate(CertificateError::UnknownIssuer))
             }
         }

@@ -11,9 +11,9 @@ use tokio::net::UnixStream;
 use zeroize::Zeroizing;
 
 use super::frame::{self, FrameError};
-use super::message::{Carried, Reply, Request};
+use super::message::{Reply, Request, WireValue};
 use crate::agent::METADATA_WITHIN;
-use crate::said::Redactor;
+use crate::redact::Redactor;
 
 /// A server answers a hello at once, and on a busy processor within this time.
 const HELLO_WITHIN: Duration = Duration::from_secs(3);
@@ -22,7 +22,7 @@ const HELLO_WITHIN: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(250);
 
 /// At the deadline the server kills the agent and replies, which takes milliseconds.
-const ANSWERS_AFTER: Duration = Duration::from_millis(500);
+const REPLY_ALLOWANCE: Duration = Duration::from_millis(500);
 
 /// Runs agents by a server at a Unix socket.
 pub(crate) struct AgentsAtSocket {
@@ -31,9 +31,9 @@ pub(crate) struct AgentsAtSocket {
 }
 
 /// Why there is no reply.
-enum Lost {
+enum ExchangeError {
     /// Nothing was sent.
-    NotAsked(std::io::Error),
+    NotSent(std::io::Error),
     /// The request may have arrived.
     NoReply(FrameError),
     /// The deadline passed.
@@ -52,7 +52,7 @@ impl AgentsAtSocket {
     }
 
     /// Whether a server listens that speaks our protocol.
-    pub(crate) async fn answer(&self) -> Result<(), DeviceError> {
+    pub(crate) async fn check_server(&self) -> Result<(), DeviceError> {
         let request = encoded(&Request::Hello, &BTreeMap::new())?;
         match self.exchange(&request, self.env.now() + HELLO_WITHIN).await {
             Ok(Reply::Hello) => Ok(()),
@@ -67,7 +67,8 @@ impl AgentsAtSocket {
         agent: &str,
         parameters: &BTreeMap<String, Value>,
     ) -> Result<(), DeviceError> {
-        let request = Request::Check { agent: agent.to_owned(), parameters: Carried::all(parameters) };
+        let request =
+            Request::Check { agent: agent.to_owned(), parameters: WireValue::encode_all(parameters) };
         let request = encoded(&request, parameters)?;
         let reply = match self.exchange(&request, self.env.now() + METADATA_WITHIN + HELLO_WITHIN).await {
             Ok(Reply::Checked(Ok(()))) => return Ok(()),
@@ -75,7 +76,7 @@ impl AgentsAtSocket {
             Ok(other) => Err(self.unexpected(other)),
             Err(lost) => Err(self.unavailable(lost)),
         };
-        Redactor::new(parameters).answer(reply).map(drop)
+        Redactor::new(parameters).redact_answer(reply).map(drop)
     }
 
     /// See [`FenceTransport::carry_out`](pod_safety_transport::FenceTransport::carry_out).
@@ -83,55 +84,58 @@ impl AgentsAtSocket {
         let (ends, not_after) = (self.env.now() + order.within, since_boot() + order.within);
         let request = Request::CarryOut {
             agent: agent.to_owned(),
-            parameters: Carried::all(&order.parameters),
+            parameters: WireValue::encode_all(&order.parameters),
             node: order.machine.node.as_ref().to_owned(),
             act: order.act,
             not_after,
         };
         let request = encoded(&request, &order.parameters)?;
-        let reply = match self.exchange(&request, ends + ANSWERS_AFTER).await {
-            Ok(Reply::CarriedOut(Ok(answer))) => Ok(believed(order.act, answer)),
-            Ok(Reply::CarriedOut(Err(DeviceError::TimedOut { .. }))) | Err(Lost::TimedOut) => {
+        let reply = match self.exchange(&request, ends + REPLY_ALLOWANCE).await {
+            Ok(Reply::CarriedOut(Ok(answer))) => Ok(discard_unverified(order.act, answer)),
+            Ok(Reply::CarriedOut(Err(DeviceError::TimedOut { .. }))) | Err(ExchangeError::TimedOut) => {
                 Err(DeviceError::TimedOut { after: order.within })
             }
             Ok(Reply::CarriedOut(Err(error))) => Err(error),
             Ok(other) => Err(self.unexpected(other)),
             Err(lost) => {
-                if matches!(lost, Lost::NoReply(_)) && order.act != Act::Look {
-                    self.nothing_runs(ends).await;
+                if matches!(lost, ExchangeError::NoReply(_)) && order.act != Act::Look {
+                    self.wait_until_stopped(ends).await;
                 }
                 Err(self.unavailable(lost))
             }
         };
-        Redactor::new(&order.parameters).answer(reply)
+        Redactor::new(&order.parameters).redact_answer(reply)
     }
 
     /// After a broken connection: waits until no process of the order can run, because a server listens again or the deadline
     /// has passed.
-    async fn nothing_runs(&self, ends: Mono) {
-        while self.env.now() < ends && self.answer().await.is_err() {
+    async fn wait_until_stopped(&self, ends: Mono) {
+        while self.env.now() < ends && self.check_server().await.is_err() {
             self.env.sleep(PAUSE).await;
         }
     }
 
-    async fn exchange(&self, request: &[u8], deadline: Mono) -> Result<Reply, Lost> {
+    async fn exchange(&self, request: &[u8], deadline: Mono) -> Result<Reply, ExchangeError> {
         let exchange = async {
-            let mut stream = UnixStream::connect(&self.socket).await.map_err(Lost::NotAsked)?;
-            stream.write_all(request).await.map_err(|error| Lost::NoReply(FrameError::Ended(error)))?;
-            frame::read(&mut stream).await.map_err(Lost::NoReply)
+            let mut stream = UnixStream::connect(&self.socket).await.map_err(ExchangeError::NotSent)?;
+            stream
+                .write_all(request)
+                .await
+                .map_err(|error| ExchangeError::NoReply(FrameError::Ended(error)))?;
+            frame::read(&mut stream).await.map_err(ExchangeError::NoReply)
         };
-        self.env.until(deadline, exchange).await.unwrap_or(Err(Lost::TimedOut))
+        self.env.timeout_at(deadline, exchange).await.unwrap_or(Err(ExchangeError::TimedOut))
     }
 
-    fn unavailable(&self, lost: Lost) -> DeviceError {
+    fn unavailable(&self, lost: ExchangeError) -> DeviceError {
         let why = match lost {
-            Lost::NotAsked(error) => {
+            ExchangeError::NotSent(error) => {
                 format!("{error}; check that the container fence-agents is running. No order was sent")
             }
-            Lost::NoReply(error) => {
+            ExchangeError::NoReply(error) => {
                 format!("{error} before the reply came; the order may have been carried out")
             }
-            Lost::TimedOut => "no reply in time".to_owned(),
+            ExchangeError::TimedOut => "no reply in time".to_owned(),
         };
         self.error(why)
     }
@@ -155,7 +159,7 @@ fn shown(socket: &Path) -> String {
 }
 
 /// An agent knows the power of a machine after a look only, and never its identity.
-fn believed(act: Act, answer: Answer) -> Answer {
+fn discard_unverified(act: Act, answer: Answer) -> Answer {
     let power = if act == Act::Look { answer.power } else { Power::Unknown };
     Answer { power, identity: Identity::Unknown, ..answer }
 }

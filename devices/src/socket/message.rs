@@ -46,58 +46,58 @@ pub(super) enum Reply {
 }
 
 /// The parameters of an agent.
-pub(super) type Parameters = BTreeMap<String, Carried>;
+pub(super) type Parameters = BTreeMap<String, WireValue>;
 
 /// The value of a parameter.
 #[derive(Serialize, Deserialize)]
-pub(super) enum Carried {
+pub(super) enum WireValue {
     Plain(String),
-    Secret(Encoded),
+    Secret(EncodedSecret),
 }
 
-impl Carried {
-    pub(super) fn all(parameters: &BTreeMap<String, Value>) -> Parameters {
+impl WireValue {
+    pub(super) fn encode_all(parameters: &BTreeMap<String, Value>) -> Parameters {
         let carried = |value: &Value| match value {
             Value::Plain(text) => Self::Plain(text.clone()),
-            Value::Secret(secret) => Self::Secret(Encoded(secret.clone())),
+            Value::Secret(secret) => Self::Secret(EncodedSecret(secret.clone())),
         };
         parameters.iter().map(|(name, value)| (name.clone(), carried(value))).collect()
     }
 
-    pub(super) fn arrived(parameters: Parameters) -> BTreeMap<String, Value> {
+    pub(super) fn decode_all(parameters: Parameters) -> BTreeMap<String, Value> {
         let value = |carried| match carried {
             Self::Plain(text) => Value::Plain(text),
-            Self::Secret(Encoded(secret)) => Value::Secret(secret),
+            Self::Secret(EncodedSecret(secret)) => Value::Secret(secret),
         };
         parameters.into_iter().map(|(name, carried)| (name, value(carried))).collect()
     }
 }
 
 /// A secret, as Base64.
-pub(super) struct Encoded(Secret);
+pub(super) struct EncodedSecret(Secret);
 
-impl Serialize for Encoded {
+impl Serialize for EncodedSecret {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let text = Zeroizing::new(BASE64.encode(self.0.reveal()));
         serializer.serialize_str(&text)
     }
 }
 
-impl<'de> Deserialize<'de> for Encoded {
+impl<'de> Deserialize<'de> for EncodedSecret {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Decode;
         impl Visitor<'_> for Decode {
-            type Value = Encoded;
+            type Value = EncodedSecret;
 
             fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
                 formatter.write_str("Base64")
             }
 
             // No error shows the text.
-            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Encoded, E> {
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<EncodedSecret, E> {
                 let bytes = BASE64.decode(text).map_err(|_why| E::custom("not Base64"))?;
                 match String::from_utf8(bytes) {
-                    Ok(text) => Ok(Encoded(Secret::new(text))),
+                    Ok(text) => Ok(EncodedSecret(Secret::new(text))),
                     Err(error) => {
                         drop(Zeroizing::new(error.into_bytes()));
                         Err(E::custom("not UTF-8"))

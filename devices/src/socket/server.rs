@@ -13,7 +13,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 
 use super::frame;
-use super::message::{Carried, Reply, Request};
+use super::message::{Reply, Request, WireValue};
 use crate::AgentOptions;
 use crate::agent::Agents;
 
@@ -68,7 +68,7 @@ pub struct AgentServer {
     listener: UnixListener,
     client_uid: Option<u32>,
     connections: Arc<Semaphore>,
-    places: Semaphore,
+    agent_slots: Semaphore,
     at_once: usize,
 }
 
@@ -97,14 +97,23 @@ impl AgentServer {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => return Err(listen(error)),
         }
-        let agents = Agents::of(env.clone(), options, &format!("{}:", socket.display()));
+        let agents = Agents::new(env.clone(), options, &format!("{}:", socket.display()));
         // Before the socket exists: clients rely on this order.
         agents.end_earlier().await.map_err(ServeError::Survivors)?;
         let listener = UnixListener::bind(socket).map_err(listen)?;
         std::fs::set_permissions(socket, std::fs::Permissions::from_mode(MODE)).map_err(listen)?;
         let (connections, places) = (Arc::new(Semaphore::new(CONNECTIONS)), Semaphore::new(at_once));
         let socket = socket.to_owned();
-        Ok(Arc::new(Self { env, socket, agents, listener, client_uid, connections, places, at_once }))
+        Ok(Arc::new(Self {
+            env,
+            socket,
+            agents,
+            listener,
+            client_uid,
+            connections,
+            agent_slots: places,
+            at_once,
+        }))
     }
 
     /// Serves orders for ever.
@@ -116,7 +125,7 @@ impl AgentServer {
                     if let Ok(place) = Arc::clone(&self.connections).try_acquire_owned() {
                         let server = Arc::clone(&self);
                         let served = async move {
-                            server.connection(stream).await;
+                            server.serve_connection(stream).await;
                             drop(place);
                         };
                         self.env.spawner.spawn("fence agents", Box::pin(served));
@@ -133,21 +142,21 @@ impl AgentServer {
         let _gone = std::fs::remove_file(&self.socket);
         let stopped = async {
             // The semaphore is fair: an order that asks for a permit from now on waits behind this.
-            let all = self.places.acquire_many(u32::try_from(self.at_once).unwrap_or(u32::MAX));
+            let all = self.agent_slots.acquire_many(u32::try_from(self.at_once).unwrap_or(u32::MAX));
             futures::pin_mut!(all);
             loop {
                 self.agents.kill();
-                if self.env.until(self.env.now() + PAUSE, all.as_mut()).await.is_some() {
+                if self.env.timeout_at(self.env.now() + PAUSE, all.as_mut()).await.is_some() {
                     return;
                 }
             }
         };
-        let _what_cannot_be_killed = self.env.until(self.env.now() + STOPS_WITHIN, stopped).await;
+        let _what_cannot_be_killed = self.env.timeout_at(self.env.now() + STOPS_WITHIN, stopped).await;
     }
 
-    async fn connection(&self, mut stream: UnixStream) {
-        let request = self.env.until(self.env.now() + REQUEST_WITHIN, frame::read(&mut stream)).await;
-        let reply = match (self.stranger(&stream), request) {
+    async fn serve_connection(&self, mut stream: UnixStream) {
+        let request = self.env.timeout_at(self.env.now() + REQUEST_WITHIN, frame::read(&mut stream)).await;
+        let reply = match (self.refuse_peer(&stream), request) {
             (Some(why), _) => Reply::Refused(why),
             (None, None) => Reply::Refused(format!("no request within {}s", REQUEST_WITHIN.as_secs())),
             (None, Some(Err(error))) => Reply::Refused(error.to_string()),
@@ -156,7 +165,7 @@ impl AgentServer {
                 let reply = tokio::select! {
                     biased;
                     // First: a cancelled order starts no agent.
-                    () = cancelled(&mut reader) => None,
+                    () = wait_for_cancel(&mut reader) => None,
                     reply = self.reply(request) => Some(reply),
                 };
                 // Both futures are dropped by now, so the agent is dead before the connection closes.
@@ -166,11 +175,11 @@ impl AgentServer {
         };
         let replied = frame::write(&mut stream, &reply);
         // A client that does not read finds the connection closed.
-        let _unread = self.env.until(self.env.now() + REPLY_WITHIN, replied).await;
+        let _unread = self.env.timeout_at(self.env.now() + REPLY_WITHIN, replied).await;
     }
 
     /// Why this peer may not send orders.
-    fn stranger(&self, stream: &UnixStream) -> Option<String> {
+    fn refuse_peer(&self, stream: &UnixStream) -> Option<String> {
         let allowed = self.client_uid?;
         match stream.peer_cred() {
             Ok(peer) if peer.uid() == allowed => None,
@@ -186,14 +195,14 @@ impl AgentServer {
         match request {
             Request::Hello => Reply::Hello,
             Request::Check { agent, parameters } => {
-                let _place = self.places.acquire().await;
-                Reply::Checked(self.agents.check(&agent, &Carried::arrived(parameters)).await)
+                let _place = self.agent_slots.acquire().await;
+                Reply::Checked(self.agents.check(&agent, &WireValue::decode_all(parameters)).await)
             }
             Request::CarryOut { agent, parameters, node, act, not_after } => {
-                let within = left(not_after);
+                let within = remaining(not_after);
                 let driver = Driver::Agent(agent.as_str().into());
                 let machine = Machine { node: node.into(), ..Machine::default() };
-                let parameters = Carried::arrived(parameters);
+                let parameters = WireValue::decode_all(parameters);
                 let order = Order { driver, parameters, machine, act, within };
                 Reply::CarriedOut(self.carry_out(&agent, order, not_after).await)
             }
@@ -205,16 +214,16 @@ impl AgentServer {
             return Err(DeviceError::TimedOut { after: order.within });
         }
         let began = self.env.now();
-        let place = self.env.until(began + order.within, self.places.acquire());
-        let _place = place.await.ok_or_else(|| self.no_place())?;
+        let place = self.env.timeout_at(began + order.within, self.agent_slots.acquire());
+        let _place = place.await.ok_or_else(|| self.no_slot_error())?;
         let waited = self.env.now().since(began);
         // Less than before the wait.
-        let within = left(not_after);
+        let within = remaining(not_after);
         let answer = self.agents.carry_out(agent, &Order { within, ..order }).await?;
         Ok(Answer { asked_after: answer.asked_after + waited, ..answer })
     }
 
-    fn no_place(&self) -> DeviceError {
+    fn no_slot_error(&self) -> DeviceError {
         let why = format!(
             "the agent did not start: {} others ran until the deadline of this order; raise --at-once and the memory limit",
             self.at_once
@@ -224,12 +233,12 @@ impl AgentServer {
 }
 
 /// The time until a moment of the host's clock. A client that names one beyond every order is wrong, or hostile.
-pub(super) fn left(not_after: Duration) -> Duration {
+pub(super) fn remaining(not_after: Duration) -> Duration {
     not_after.saturating_sub(since_boot()).min(Order::LONGEST)
 }
 
 /// Ends when the client closes the connection, or sends more than its request.
-async fn cancelled(reader: &mut ReadHalf<'_>) {
+async fn wait_for_cancel(reader: &mut ReadHalf<'_>) {
     let mut byte = [0];
     let _ended_or_said_more = reader.read(&mut byte).await;
 }

@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use pod_safety_clock::{Env, since_boot};
 use pod_safety_transport::{
-    Act, Answer, DeviceError, FenceTransport as _, Identity, Order, Power, SAID_MOST,
+    Act, Answer, DeviceError, FenceTransport as _, Identity, MAX_OUTPUT_BYTES, Order, Power,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
 
 use super::frame::{self, MOST};
-use super::message::{Carried, Reply, Request};
-use super::server::left;
+use super::message::{Reply, Request, WireValue};
+use super::server::remaining;
 use super::{AgentServer, ServeError};
 use crate::agent::tests::runs::{CHILDREN, assert_all_dead, assert_dead};
 use crate::agent::tests::{SECRET, Stage, order};
@@ -59,7 +59,7 @@ fn peer(stage: &Stage, replies: Vec<Option<Vec<u8>>>) -> tokio::task::JoinHandle
 }
 
 fn off_until(not_after: Duration) -> Request {
-    let parameters = Carried::all(&order(Act::Off, Duration::ZERO).parameters);
+    let parameters = WireValue::encode_all(&order(Act::Off, Duration::ZERO).parameters);
     let (agent, node) = ("fence_test".to_owned(), "node-1".to_owned());
     Request::CarryOut { agent, parameters, node, act: Act::Off, not_after }
 }
@@ -82,7 +82,7 @@ async fn appears(path: &Path) {
 #[tokio::test]
 async fn orders_and_answers_arrive_unchanged() {
     let Scene { stage, .. } = scene(OFF, Some(us()), 4).await;
-    stage.devices.agents_answer().await.unwrap();
+    stage.devices.check_agents().await.unwrap();
     stage.check(&[("ip", "192.0.2.1")]).await.unwrap();
     let answer = stage.act(Act::Look).await.unwrap();
     assert_eq!((answer.power, answer.identity), (Power::Off, Identity::Unknown));
@@ -106,7 +106,7 @@ async fn without_a_server_the_error_says_that_no_order_was_sent() {
     let stage = Stage::new();
     let socket = stage.path("socket");
     let stage = stage.by_socket(socket);
-    for error in [stage.act(Act::Off).await.unwrap_err(), stage.devices.agents_answer().await.unwrap_err()] {
+    for error in [stage.act(Act::Off).await.unwrap_err(), stage.devices.check_agents().await.unwrap_err()] {
         assert!(why(&error).contains("No order was sent"), "{error}");
         assert_eq!(error.category(), "AgentsUnavailable");
     }
@@ -117,7 +117,7 @@ async fn attack_a_hostile_reply_proves_no_more_than_an_agent_can_say() {
     let lie = Answer {
         power: Power::Off,
         identity: Identity::Match,
-        said: format!("\x1b[31m{}{SECRET}", "x".repeat(2 * SAID_MOST)),
+        said: format!("\x1b[31m{}{SECRET}", "x".repeat(2 * MAX_OUTPUT_BYTES)),
         asked_after: Duration::MAX,
     };
     let lie = bytes(&Reply::CarriedOut(Ok(lie)));
@@ -127,7 +127,11 @@ async fn attack_a_hostile_reply_proves_no_more_than_an_agent_can_say() {
         let socket = stage.path("socket");
         let answer = stage.by_socket(socket).act(act).await.unwrap();
         assert_eq!((answer.power, answer.identity), (power, Identity::Unknown));
-        assert!(answer.said.len() <= SAID_MOST && answer.said.ends_with("[secret]"), "{}", answer.said);
+        assert!(
+            answer.said.len() <= MAX_OUTPUT_BYTES && answer.said.ends_with("[secret]"),
+            "{}",
+            answer.said
+        );
     }
     let valid = bytes(&Reply::Hello);
     let header = |version: u16, length: u32| {
@@ -180,7 +184,7 @@ async fn attack_a_malformed_request_is_refused_and_starts_no_agent() {
         assert_ne!(said, hello, "{request:?}");
     }
     assert!(!stage.path("stdin").exists(), "an agent ran");
-    stage.devices.agents_answer().await.unwrap();
+    stage.devices.check_agents().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -225,8 +229,8 @@ async fn at_the_deadline_the_agent_and_its_children_are_killed() {
 #[test]
 fn bug_an_order_of_an_hour_was_cut_short() {
     let hour = Order::LONGEST;
-    assert!(left(since_boot() + hour) > hour - Duration::from_secs(60));
-    assert_eq!(left(since_boot() + 2 * hour), hour, "a client that asks for more is wrong");
+    assert!(remaining(since_boot() + hour) > hour - Duration::from_secs(60));
+    assert_eq!(remaining(since_boot() + 2 * hour), hour, "a client that asks for more is wrong");
 }
 
 /// A request can wait in the socket, for instance while the host is suspended.

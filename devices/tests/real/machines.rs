@@ -18,7 +18,7 @@ async fn fence_aws() {
     let device = |id: &str| {
         let driver = Driver::Agent("fence_aws".into());
         let parameters = [("region", ec2::REGION), ("plug", id), ("access_key", USER)];
-        let mut device = Device::in_folder(cloud.agents().to_owned(), driver, &parameters);
+        let mut device = Device::from_directory(cloud.agents().to_owned(), driver, &parameters);
         let key = Value::Secret(Secret::new("wJalrXUtnFEMI".to_owned()));
         device.parameters.insert("secret_key".to_owned(), key);
         device
@@ -71,7 +71,7 @@ async fn fence_aws_of_a_cloud_that_refuses() {
         let (agents, cloud) = rigs.ec2_that_refuses(status, code).await.unwrap();
         let driver = Driver::Agent("fence_aws".into());
         let parameters = [("region", ec2::REGION), ("plug", "i-0123456789abcdef0"), ("access_key", USER)];
-        let mut device = Device::in_folder(agents, driver, &parameters);
+        let mut device = Device::from_directory(agents, driver, &parameters);
         let key = Value::Secret(Secret::new("wJalrXUtnFEMI".to_owned()));
         device.parameters.insert("secret_key".to_owned(), key);
         for act in [Act::Look, Act::Off] {
@@ -92,7 +92,7 @@ async fn fence_vmware_soap() {
     let device = |agents: &Path, plug: &str, password: &str| {
         let driver = Driver::Agent("fence_vmware_soap".into());
         let parameters = [("ip", "127.0.0.1"), ("ipport", &*port), ("plug", plug), ("ssl", "true")];
-        Device::in_folder(agents.to_owned(), driver, &parameters).login(password)
+        Device::from_directory(agents.to_owned(), driver, &parameters).login(password)
     };
     let ours = device(vcenter.agents(), &mine.uuid, PASSWORD);
     let power = async |uuid: &str| vcenter.power(uuid).await.unwrap();
@@ -155,7 +155,7 @@ async fn fence_virsh() {
         let driver = Driver::Agent("fence_virsh".into());
         let parameters =
             [("ip", "127.0.0.1"), ("ipport", &*port), ("plug", plug), ("username", hypervisor::USER)];
-        let mut device = Device::in_folder(hypervisor.agents().to_owned(), driver, &parameters);
+        let mut device = Device::from_directory(hypervisor.agents().to_owned(), driver, &parameters);
         let password = Value::Secret(Secret::new(password.to_owned()));
         device.parameters.insert("password".to_owned(), password);
         device

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use pod_safety_clock::Env;
 use pod_safety_control_plane::rigs::{PASSWORD, Rigs, USER};
-use pod_safety_devices::{AgentOptions, Devices, RunAgents};
+use pod_safety_devices::{AgentLocation, AgentOptions, Devices};
 use pod_safety_locks::documents::blocks;
 use pod_safety_transport::{
     Act, Answer, DeviceError, Driver, FenceTransport as _, Identity, Machine, Order, Power, Secret, Value,
@@ -31,12 +31,12 @@ struct Device {
 
 impl Device {
     fn new(rigs: &Rigs, driver: Driver, parameters: &[(&str, &str)]) -> Self {
-        Self::in_folder(rigs.agents(), driver, parameters)
+        Self::from_directory(rigs.agents(), driver, parameters)
     }
 
-    fn in_folder(agents: PathBuf, driver: Driver, parameters: &[(&str, &str)]) -> Self {
+    fn from_directory(agents: PathBuf, driver: Driver, parameters: &[(&str, &str)]) -> Self {
         let options = AgentOptions { directories: vec![agents], fence_dummy: true };
-        let devices = Devices::new(Env::real(1), RunAgents::Here(options));
+        let devices = Devices::new(Env::real(1), AgentLocation::Local(options));
         let value = |(name, value): &(&str, &str)| ((*name).to_owned(), Value::Plain((*value).to_owned()));
         Self { devices, driver, parameters: parameters.iter().map(value).collect(), system_uuid: "" }
     }
@@ -51,7 +51,7 @@ impl Device {
         self
     }
 
-    async fn within(&self, act: Act, within: Duration) -> Result<Answer, DeviceError> {
+    async fn carry_out_within(&self, act: Act, within: Duration) -> Result<Answer, DeviceError> {
         self.devices.check(&self.driver, &self.parameters).await?;
         let machine =
             Machine { node: "node-1".into(), system_uuid: self.system_uuid.into(), ..Machine::default() };
@@ -62,7 +62,7 @@ impl Device {
     }
 
     async fn act(&self, act: Act) -> Result<Answer, DeviceError> {
-        self.within(act, Duration::from_secs(60)).await
+        self.carry_out_within(act, Duration::from_secs(60)).await
     }
 
     async fn power(&self) -> Power {
@@ -103,7 +103,7 @@ async fn fence_dummy_that_sleeps_is_ended_at_the_deadline() {
     let fail = [("status_file", file.to_str().unwrap()), ("delay", "600")];
     let slow = Device::agent(&rigs, "fence_dummy", &fail);
     let within = Duration::from_secs(3);
-    let answer = slow.within(Act::Off, within).await;
+    let answer = slow.carry_out_within(Act::Off, within).await;
     assert_eq!(answer, Err(DeviceError::TimedOut { after: within }));
 }
 
@@ -179,7 +179,7 @@ async fn the_ipmitool_of_an_agent_ends_with_it() {
         }
         seen
     };
-    let (answer, seen) = tokio::join!(device.within(Act::Off, within), seen);
+    let (answer, seen) = tokio::join!(device.carry_out_within(Act::Off, within), seen);
     assert_eq!(answer, Err(DeviceError::TimedOut { after: within }));
     assert!(seen > 0, "there was no ipmitool to end");
     assert_eq!(running(&port), 0);
@@ -234,7 +234,8 @@ async fn fence_redfish() {
         [("ip", "127.0.0.1"), ("ipport", &*port), ("systems_uri", &system), ("ssl_insecure", "true")];
     let device = Device::agent(&rigs, "fence_redfish", &trusting).login(PASSWORD);
     assert_eq!(device.power().await, Power::On);
-    let (off, told) = tokio::join!(device.act(Act::Off), told(&listener, "\"pending_power\": null"));
+    let (off, told) =
+        tokio::join!(device.act(Act::Off), wait_for_message(&listener, "\"pending_power\": null"));
     off.unwrap();
     assert!(told.contains(UUID) && told.contains("\"power_state\": \"Off\""), "{told}");
     assert_eq!(device.power().await, Power::Off);
@@ -295,7 +296,7 @@ fn filled(template: &str) -> String {
 }
 
 /// The first of the service's messages that has `text` in it. Each is answered, for the service waits for that.
-async fn told(listener: &TcpListener, text: &str) -> String {
+async fn wait_for_message(listener: &TcpListener, text: &str) -> String {
     loop {
         let (mut stream, _) = listener.accept().await.unwrap();
         let mut message = Vec::new();

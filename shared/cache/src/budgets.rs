@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use super::object::{Identity, Object, ProjectError, Tell, Undecodable, identity, name};
+use super::object::{Identity, Notify, Object, ProjectError, Undecodable, parse_identity, parse_name};
 use super::table::{Entry, Table};
 use super::{Change, Inner};
 use crate::clock::Mono;
 use crate::model::{
-    Allowed, Amount, BadSelector, Budget, BudgetKey, BudgetStatus, Disrupted, Interner, Kind, Requirement,
-    Selector, Uid, UnhealthyPolicy, Wanted,
+    Amount, BadSelector, Budget, BudgetKey, BudgetLimit, BudgetStatus, DisruptedPod,
+    DisruptionAllowedCondition, Interner, Kind, Requirement, Selector, Uid, UnhealthyPolicy,
 };
 use crate::wire;
 
 /// The selector, if the API has semantics for it.
-pub fn selector(wire: Option<wire::LabelSelector>) -> Result<Option<Selector>, BadSelector> {
+pub fn parse_selector(wire: Option<wire::LabelSelector>) -> Result<Option<Selector>, BadSelector> {
     let Some(wire::LabelSelector { match_labels, match_expressions }) = wire else { return Ok(None) };
     let pairs = match_labels.iter().map(|(key, value)| Requirement::equals(key, value));
     let expressions = match_expressions.iter().map(|one| {
@@ -23,23 +23,27 @@ pub fn selector(wire: Option<wire::LabelSelector>) -> Result<Option<Selector>, B
     pairs.chain(expressions).collect::<Result<Selector, BadSelector>>().map(Some)
 }
 
-fn amount(field: &'static str, wire: &wire::IntOrString, of: fn(Amount) -> Wanted) -> Wanted {
+fn parse_amount(
+    field: &'static str,
+    wire: &wire::IntOrString,
+    limit: fn(Amount) -> BudgetLimit,
+) -> BudgetLimit {
     match wire.as_text() {
-        Err(pods) => of(Amount::Pods(pods)),
-        Ok(text) => Amount::parse(text).map_or_else(|bad| Wanted::Unreadable(field, bad), of),
+        Err(pods) => limit(Amount::Pods(pods)),
+        Ok(text) => Amount::parse(text).map_or_else(|bad| BudgetLimit::Unreadable(field, bad), limit),
     }
 }
 
 /// As KCM asks: `maxUnavailable` counts if both are set, which the API forbids.
-fn wanted(spec: &wire::BudgetSpec) -> Wanted {
+fn budget_limit(spec: &wire::BudgetSpec) -> BudgetLimit {
     match (&spec.max_unavailable, &spec.min_available) {
-        (Some(most), _) => amount("maxUnavailable", most, Wanted::MaxUnavailable),
-        (None, Some(least)) => amount("minAvailable", least, Wanted::MinAvailable),
-        (None, None) => Wanted::Nothing,
+        (Some(most), _) => parse_amount("maxUnavailable", most, BudgetLimit::MaxUnavailable),
+        (None, Some(least)) => parse_amount("minAvailable", least, BudgetLimit::MinAvailable),
+        (None, None) => BudgetLimit::Unset,
     }
 }
 
-fn status(wire: wire::BudgetStatus, now: Mono) -> BudgetStatus {
+fn project_status(wire: wire::BudgetStatus, now: Mono) -> BudgetStatus {
     let allowed = wire.conditions.into_iter().find(|one| one.r#type.as_deref() == Some("DisruptionAllowed"));
     let text = |text: Option<String>| text.unwrap_or_default().into_boxed_str();
     BudgetStatus {
@@ -51,9 +55,11 @@ fn status(wire: wire::BudgetStatus, now: Mono) -> BudgetStatus {
         disrupted: wire
             .disrupted_pods
             .into_iter()
-            .map(|(name, at)| (name.into(), Disrupted { at: at.whole_seconds(), first_seen: now, pod: None }))
+            .map(|(name, at)| {
+                (name.into(), DisruptedPod { at: at.whole_seconds(), first_seen: now, pod: None })
+            })
             .collect(),
-        allowed: allowed.map(|one| Allowed {
+        allowed_condition: allowed.map(|one| DisruptionAllowedCondition {
             status: text(one.status),
             reason: text(one.reason),
             message: text(one.message),
@@ -69,33 +75,33 @@ fn project(
     interner: &mut Interner,
     now: Mono,
 ) -> Result<Budget, ProjectError> {
-    let Identity { uid, rv, name } = identity(meta)?;
-    let namespace = self::name(meta.namespace.as_deref(), "metadata.namespace")?;
+    let Identity { uid, rv, name } = parse_identity(meta)?;
+    let namespace = self::parse_name(meta.namespace.as_deref(), "metadata.namespace")?;
     Ok(Budget {
         key: BudgetKey { namespace: interner.intern(&namespace), name: name.into(), uid },
         rv,
         generation: meta.generation.unwrap_or(0),
-        wanted: wanted(&spec),
-        unhealthy: match spec.unhealthy_pod_eviction_policy.as_deref() {
+        limit: budget_limit(&spec),
+        unhealthy_policy: match spec.unhealthy_pod_eviction_policy.as_deref() {
             Some("AlwaysAllow") => UnhealthyPolicy::AlwaysAllow,
             _ => UnhealthyPolicy::IfHealthyBudget,
         },
-        selector: selector(spec.selector),
-        status: self::status(status, now),
+        selector: parse_selector(spec.selector),
+        status: self::project_status(status, now),
     })
 }
 
 /// Keeps what was seen of entries that were there before, and notes which pod a new one is about: the one that has the
 /// name, unless it shows that pods are behind. The API server lets no pod be evicted that ends already, or that came later.
-fn remember(inner: &Inner, before: &Budget, after: &mut Budget) {
+fn carry_over_disrupted(inner: &Inner, before: &Budget, after: &mut Budget) {
     for (name, entry) in &mut after.status.disrupted {
         match before.status.disrupted.get(name) {
-            Some(known) if known.at == entry.at => *entry = known.clone(),
+            Some(earlier) if earlier.at == entry.at => *entry = earlier.clone(),
             _ => {
-                let mut chosen = inner.selection.chosen_by(&before.key.uid);
+                let mut chosen = inner.selection.pods_selected_by(&before.key.uid);
                 entry.pod = chosen
                     .find(|uid| {
-                        inner.pods.known(uid).is_some_and(|pod| {
+                        inner.pods.get_known(uid).is_some_and(|pod| {
                             *pod.key.name == **name && pod.deletion.is_none() && pod.created <= entry.at
                         })
                     })
@@ -107,7 +113,7 @@ fn remember(inner: &Inner, before: &Budget, after: &mut Budget) {
 
 impl Object for Budget {
     type Wire = wire::Budget;
-    type Kept = Self;
+    type Stored = Self;
     const KIND: Kind = Kind::Budgets;
 
     fn project(wire: wire::Budget, interner: &mut Interner, now: Mono) -> Result<Self, Undecodable> {
@@ -124,39 +130,39 @@ impl Object for Budget {
         &mut inner.budgets
     }
 
-    fn put(inner: &mut Inner, mut budget: Self, now: Mono, tell: Tell<'_>) {
+    fn put(inner: &mut Inner, mut budget: Self, now: Mono, notify: Notify<'_>) {
         let uid = budget.key.uid.clone();
-        let before = match inner.budgets.take(&uid) {
+        let before = match inner.budgets.remove(&uid) {
             Some(Entry::Known(before)) => Some(before),
             Some(Entry::Undecodable(_)) | None => None,
         };
         if let Some(before) = &before {
-            remember(inner, before, &mut budget);
+            carry_over_disrupted(inner, before, &mut budget);
         }
         let same = |before: &Self| before.selector == budget.selector;
         if !before.as_ref().is_some_and(same) {
             match &budget.selector {
                 Ok(Some(selector)) => {
                     let namespace = Arc::clone(&budget.key.namespace);
-                    inner.selection.set_chooser(&namespace, selector.clone(), &uid, now);
+                    inner.selection.set_selector(&namespace, selector.clone(), &uid, now);
                 }
-                Ok(None) | Err(_) => inner.selection.remove_chooser(&uid),
+                Ok(None) | Err(_) => inner.selection.remove_selector(&uid),
             }
         }
         let (allowed, known) =
             (budget.status.disruptions_allowed, before.map(|one| one.status.disruptions_allowed));
         inner.budgets.put(uid.clone(), Entry::Known(budget));
         if allowed > 0 && known != Some(allowed) {
-            inner.tell_of_budget(&uid, tell);
+            inner.notify_budget_evictions(&uid, notify);
         }
         // Also for a change of the version alone: whoever writes needs to know it.
-        tell(Change::Budget { uid: &uid });
+        notify(Change::Budget { uid: &uid });
     }
 
-    fn take(inner: &mut Inner, uid: &Uid, _now: Mono, tell: Tell<'_>) {
-        inner.selection.remove_chooser(uid);
-        if inner.budgets.take(uid).is_some() {
-            tell(Change::Budget { uid });
+    fn remove(inner: &mut Inner, uid: &Uid, _now: Mono, notify: Notify<'_>) {
+        inner.selection.remove_selector(uid);
+        if inner.budgets.remove(uid).is_some() {
+            notify(Change::Budget { uid });
         }
     }
 }

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::object::{Identity, Object, ProjectError, Tell, Undecodable, identity, name};
+use super::object::{Identity, Notify, Object, ProjectError, Undecodable, parse_identity, parse_name};
 use super::table::{Entry, Table};
 use super::{Change, Inner};
 use crate::clock::Mono;
 use crate::model::{
-    Eviction, EvictionIntent, EvictionPhase, EvictionRequest, EvictionRole, EvictionTarget, Interner, Kind,
-    PodKey, Requester, Responder, ResponderState, Uid, Verdict, Verdicts,
+    Eviction, EvictionCondition, EvictionConditions, EvictionIntent, EvictionPhase, EvictionRequest,
+    EvictionRole, EvictionTarget, Interner, Kind, PodKey, Requester, Responder, ResponderState, Uid,
 };
 use crate::wire;
 
@@ -18,22 +18,22 @@ use crate::wire;
 pub(super) struct Evictions {
     pub(super) requests: Table<EvictionRequest>,
     pub(super) evictions: Table<Eviction>,
-    by_target: BTreeMap<EvictionTarget, About>,
+    by_target: BTreeMap<EvictionTarget, TargetEntry>,
     /// How many active Evictions of a namespace have states that another controller writes.
-    foreign: BTreeMap<Arc<str>, usize>,
+    foreign_counts: BTreeMap<Arc<str>, usize>,
 }
 
 /// What is about one pod.
 #[derive(Debug, Default)]
-struct About {
+struct TargetEntry {
     requests: BTreeSet<Uid>,
     evictions: BTreeSet<Uid>,
     /// When this process saw the pod go or finish.
-    ended: Option<Mono>,
+    ended_at: Option<Mono>,
 }
 
 /// The controllers of Kubernetes that write the states of Evictions: kubernetes#137133 names the first one.
-const FOREIGN: [&str; 2] = ["evictionrequest-controller", "kube-controller-manager"];
+const FOREIGN_MANAGERS: [&str; 2] = ["evictionrequest-controller", "kube-controller-manager"];
 
 impl Evictions {
     pub(super) fn requests_of<'a>(
@@ -41,7 +41,7 @@ impl Evictions {
         target: &EvictionTarget,
     ) -> impl Iterator<Item = &'a EvictionRequest> + use<'a> {
         let uids = self.by_target.get(target).into_iter().flat_map(|about| &about.requests);
-        uids.filter_map(|uid| self.requests.known(uid))
+        uids.filter_map(|uid| self.requests.get_known(uid))
     }
 
     pub(super) fn evictions_of<'a>(
@@ -49,7 +49,7 @@ impl Evictions {
         target: &EvictionTarget,
     ) -> impl Iterator<Item = &'a Eviction> + use<'a> {
         let uids = self.by_target.get(target).into_iter().flat_map(|about| &about.evictions);
-        uids.filter_map(|uid| self.evictions.known(uid))
+        uids.filter_map(|uid| self.evictions.get_known(uid))
     }
 
     pub(super) fn targets(&self) -> impl Iterator<Item = &EvictionTarget> {
@@ -60,21 +60,21 @@ impl Evictions {
         self.by_target.contains_key(target)
     }
 
-    pub(super) fn ended(&self, target: &EvictionTarget) -> Option<Mono> {
-        self.by_target.get(target).and_then(|about| about.ended)
+    pub(super) fn ended_at(&self, target: &EvictionTarget) -> Option<Mono> {
+        self.by_target.get(target).and_then(|about| about.ended_at)
     }
 
-    pub(super) fn foreign(&self, namespace: &str) -> bool {
-        self.foreign.contains_key(namespace)
+    pub(super) fn has_foreign(&self, namespace: &str) -> bool {
+        self.foreign_counts.contains_key(namespace)
     }
 
     fn is_foreign(eviction: &Eviction) -> bool {
         eviction.phase() == EvictionPhase::Active
-            && eviction.managers.iter().any(|manager| FOREIGN.contains(&&**manager))
+            && eviction.managers.iter().any(|manager| FOREIGN_MANAGERS.contains(&&**manager))
     }
 
     fn forget_if_empty(&mut self, target: &EvictionTarget) {
-        let empty = |about: &About| about.requests.is_empty() && about.evictions.is_empty();
+        let empty = |about: &TargetEntry| about.requests.is_empty() && about.evictions.is_empty();
         if self.by_target.get(target).is_some_and(empty) {
             self.by_target.remove(target);
         }
@@ -82,17 +82,17 @@ impl Evictions {
 
     fn count_foreign(&mut self, eviction: &Eviction) {
         if Self::is_foreign(eviction) {
-            *self.foreign.entry(Arc::clone(&eviction.pod.namespace)).or_default() += 1;
+            *self.foreign_counts.entry(Arc::clone(&eviction.pod.namespace)).or_default() += 1;
         }
     }
 
     fn uncount_foreign(&mut self, eviction: &Eviction) {
         if Self::is_foreign(eviction)
-            && let Some(count) = self.foreign.get_mut(&eviction.pod.namespace)
+            && let Some(count) = self.foreign_counts.get_mut(&eviction.pod.namespace)
         {
             *count -= 1;
             if *count == 0 {
-                self.foreign.remove(&eviction.pod.namespace);
+                self.foreign_counts.remove(&eviction.pod.namespace);
             }
         }
     }
@@ -100,21 +100,27 @@ impl Evictions {
 
 impl Inner {
     /// The pod of this UID changed. `ended`: it went, or its phase says that it ran to its end.
-    pub(super) fn tell_of_target(&mut self, pod: &EvictionTarget, ended: bool, now: Mono, tell: Tell<'_>) {
+    pub(super) fn notify_eviction_target(
+        &mut self,
+        pod: &EvictionTarget,
+        ended: bool,
+        now: Mono,
+        notify: Notify<'_>,
+    ) {
         let Some(about) = self.evictions.by_target.get_mut(pod) else { return };
-        about.ended = ended.then(|| about.ended.unwrap_or(now));
-        tell(Change::Eviction { target: pod });
+        about.ended_at = ended.then(|| about.ended_at.unwrap_or(now));
+        notify(Change::Eviction { target: pod });
     }
 
     /// A budget allows another number of disruptions: those who wait for it are woken.
-    pub(super) fn tell_of_budget(&self, budget: &Uid, tell: Tell<'_>) {
+    pub(super) fn notify_budget_evictions(&self, budget: &Uid, notify: Notify<'_>) {
         if self.evictions.evictions.len() == 0 {
             return;
         }
-        let pods = self.selection.chosen_by(budget).filter_map(|uid| self.pods.known(uid));
-        for target in pods.map(|pod| EvictionTarget::of(&pod.key)) {
+        let pods = self.selection.pods_selected_by(budget).filter_map(|uid| self.pods.get_known(uid));
+        for target in pods.map(|pod| EvictionTarget::from_pod(&pod.key)) {
             if self.evictions.by_target.contains_key(&target) {
-                tell(Change::Eviction { target: &target });
+                notify(Change::Eviction { target: &target });
             }
         }
     }
@@ -129,44 +135,44 @@ fn text(text: Option<String>) -> Box<str> {
     text.unwrap_or_default().into_boxed_str()
 }
 
-fn target(
+fn parse_target(
     target: Option<wire::EvictionTarget>,
     namespace: &str,
     interner: &mut Interner,
 ) -> Result<PodKey, ProjectError> {
     let pod = target.and_then(|target| target.pod).ok_or(ProjectError::Missing("spec.target.pod"))?;
     let uid = pod.uid.as_deref().and_then(Uid::new).ok_or(ProjectError::Missing("spec.target.pod.uid"))?;
-    let name = name(pod.name.as_deref(), "spec.target.pod.name")?;
+    let name = parse_name(pod.name.as_deref(), "spec.target.pod.name")?;
     Ok(PodKey { namespace: interner.intern(namespace), name: name.into(), uid })
 }
 
-fn verdicts(conditions: Vec<wire::Condition>) -> Verdicts {
-    let mut verdicts = Verdicts::default();
+fn parse_conditions(conditions: Vec<wire::Condition>) -> EvictionConditions {
+    let mut parsed = EvictionConditions::default();
     for one in conditions {
-        let place = match one.r#type.as_deref() {
-            Some("Failed") => &mut verdicts.failed,
-            Some("TargetEvicted") => &mut verdicts.evicted,
+        let slot = match one.r#type.as_deref() {
+            Some("Failed") => &mut parsed.failed,
+            Some("TargetEvicted") => &mut parsed.evicted,
             _ => continue,
         };
-        *place = Some(Verdict {
-            holds: one.status.as_deref() == Some("True"),
+        *slot = Some(EvictionCondition {
+            is_true: one.status.as_deref() == Some("True"),
             reason: text(one.reason),
             message: text(one.message),
             since: seconds(one.last_transition_time).unwrap_or(0),
         });
     }
-    verdicts
+    parsed
 }
 
-fn request(
+fn project_request(
     meta: &wire::ObjectMeta,
     spec: wire::EvictionRequestSpec,
     status: wire::EvictionRequestStatus,
     interner: &mut Interner,
     now: Mono,
 ) -> Result<EvictionRequest, ProjectError> {
-    let Identity { uid, rv, name } = identity(meta)?;
-    let namespace = self::name(meta.namespace.as_deref(), "metadata.namespace")?;
+    let Identity { uid, rv, name } = parse_identity(meta)?;
+    let namespace = self::parse_name(meta.namespace.as_deref(), "metadata.namespace")?;
     Ok(EvictionRequest {
         name: name.into(),
         uid,
@@ -174,17 +180,17 @@ fn request(
         generation: meta.generation.unwrap_or(0),
         created: seconds(meta.creation_timestamp).unwrap_or(0),
         deleting: meta.deletion_timestamp.is_some(),
-        pod: target(spec.target, &namespace, interner)?,
+        pod: parse_target(spec.target, &namespace, interner)?,
         requester: text(spec.requester),
         intent: EvictionIntent::parse(spec.intent.as_deref().unwrap_or_default()),
-        observed: status.observed_generation.unwrap_or(0),
-        verdicts: verdicts(status.conditions),
+        observed_generation: status.observed_generation.unwrap_or(0),
+        conditions: parse_conditions(status.conditions),
         first_seen: now,
     })
 }
 
 /// Who evicts: what both lists say of the same name. In the order of their turns.
-fn responders(
+fn project_responders(
     targets: Vec<wire::TargetResponder>,
     reports: Vec<wire::ResponderStatus>,
     now: Mono,
@@ -203,23 +209,23 @@ fn responders(
             expected: seconds(report.expected_completion_time),
             completed: seconds(report.completion_time),
             message: text(report.message),
-            heard: now,
+            last_report: now,
         }
     };
     let mut all: Vec<Responder> = targets.into_iter().map(one).collect();
-    all.sort_by(Responder::before);
+    all.sort_by(Responder::compare_turn);
     all
 }
 
-fn eviction(
+fn project_eviction(
     meta: &wire::ObjectMeta,
     spec: wire::EvictionSpec,
     status: wire::EvictionStatus,
     managers: Vec<String>,
     (interner, now): (&mut Interner, Mono),
 ) -> Result<Eviction, ProjectError> {
-    let Identity { uid, rv, name } = identity(meta)?;
-    let namespace = self::name(meta.namespace.as_deref(), "metadata.namespace")?;
+    let Identity { uid, rv, name } = parse_identity(meta)?;
+    let namespace = self::parse_name(meta.namespace.as_deref(), "metadata.namespace")?;
     let role = |(key, value): (&String, &String)| Some((key.as_str().into(), EvictionRole::parse(value)?));
     let requester = |one: wire::EvictionRequester| Requester {
         name: text(one.name),
@@ -237,29 +243,29 @@ fn eviction(
         generation: meta.generation.unwrap_or(0),
         created: seconds(meta.creation_timestamp).unwrap_or(0),
         deleting: meta.deletion_timestamp.is_some(),
-        pod: target(spec.target, &namespace, interner)?,
-        ours: managed_by == Some("pod-safety"),
+        pod: parse_target(spec.target, &namespace, interner)?,
+        managed_by_us: managed_by == Some("pod-safety"),
         owners: of_requests.filter_map(|owner| Uid::new(owner.uid.as_deref()?)).collect(),
         labels: meta.labels.iter().filter_map(role).collect(),
-        observed: status.observed_generation.unwrap_or(0),
+        observed_generation: status.observed_generation.unwrap_or(0),
         requesters: status.requesters.into_iter().map(requester).collect(),
-        responders: responders(status.target_responders, status.responders, now),
-        verdicts: verdicts(status.conditions),
+        responders: project_responders(status.target_responders, status.responders, now),
+        conditions: parse_conditions(status.conditions),
         managers: managers.into_iter().map(String::into_boxed_str).collect(),
         first_seen: now,
     })
 }
 
 /// What of an object is about which pod.
-type Filed = fn(&mut About) -> &mut BTreeSet<Uid>;
+type UidSetOf = fn(&mut TargetEntry) -> &mut BTreeSet<Uid>;
 
 impl Evictions {
-    fn file(&mut self, pod: &PodKey, uid: &Uid, which: Filed) {
-        which(self.by_target.entry(EvictionTarget::of(pod)).or_default()).insert(uid.clone());
+    fn index(&mut self, pod: &PodKey, uid: &Uid, which: UidSetOf) {
+        which(self.by_target.entry(EvictionTarget::from_pod(pod)).or_default()).insert(uid.clone());
     }
 
-    fn unfile(&mut self, pod: &PodKey, uid: &Uid, which: Filed) {
-        let target = EvictionTarget::of(pod);
+    fn unindex(&mut self, pod: &PodKey, uid: &Uid, which: UidSetOf) {
+        let target = EvictionTarget::from_pod(pod);
         if let Some(about) = self.by_target.get_mut(&target) {
             which(about).remove(uid);
         }
@@ -269,12 +275,12 @@ impl Evictions {
 
 impl Object for EvictionRequest {
     type Wire = wire::EvictionRequest;
-    type Kept = Self;
+    type Stored = Self;
     const KIND: Kind = Kind::EvictionRequests;
 
     fn project(wire: Self::Wire, interner: &mut Interner, now: Mono) -> Result<Self, Undecodable> {
         let meta = wire.metadata.unwrap_or_default();
-        request(&meta, wire.spec.unwrap_or_default(), wire.status.unwrap_or_default(), interner, now)
+        project_request(&meta, wire.spec.unwrap_or_default(), wire.status.unwrap_or_default(), interner, now)
             .map_err(|error| Undecodable::from_meta(&meta, &error))
     }
 
@@ -286,37 +292,37 @@ impl Object for EvictionRequest {
         &mut inner.evictions.requests
     }
 
-    fn put(inner: &mut Inner, mut request: Self, _now: Mono, tell: Tell<'_>) {
+    fn put(inner: &mut Inner, mut request: Self, _now: Mono, notify: Notify<'_>) {
         let uid = request.uid.clone();
-        if let Some(Entry::Known(before)) = inner.evictions.requests.take(&uid) {
+        if let Some(Entry::Known(before)) = inner.evictions.requests.remove(&uid) {
             request.first_seen = before.first_seen;
-            inner.evictions.unfile(&before.pod, &uid, |about| &mut about.requests);
+            inner.evictions.unindex(&before.pod, &uid, |about| &mut about.requests);
         }
-        let target = EvictionTarget::of(&request.pod);
-        inner.evictions.file(&request.pod, &uid, |about| &mut about.requests);
+        let target = EvictionTarget::from_pod(&request.pod);
+        inner.evictions.index(&request.pod, &uid, |about| &mut about.requests);
         inner.evictions.requests.put(uid, Entry::Known(request));
         // Also for a change of the version alone: whoever writes needs to know it.
-        tell(Change::Eviction { target: &target });
+        notify(Change::Eviction { target: &target });
     }
 
-    fn take(inner: &mut Inner, uid: &Uid, _now: Mono, tell: Tell<'_>) {
-        if let Some(Entry::Known(request)) = inner.evictions.requests.take(uid) {
-            inner.evictions.unfile(&request.pod, uid, |about| &mut about.requests);
-            tell(Change::Eviction { target: &EvictionTarget::of(&request.pod) });
+    fn remove(inner: &mut Inner, uid: &Uid, _now: Mono, notify: Notify<'_>) {
+        if let Some(Entry::Known(request)) = inner.evictions.requests.remove(uid) {
+            inner.evictions.unindex(&request.pod, uid, |about| &mut about.requests);
+            notify(Change::Eviction { target: &EvictionTarget::from_pod(&request.pod) });
         }
     }
 }
 
 impl Object for Eviction {
     type Wire = wire::ManagedEviction;
-    type Kept = Self;
+    type Stored = Self;
     const KIND: Kind = Kind::Evictions;
 
     fn project(wire: Self::Wire, interner: &mut Interner, now: Mono) -> Result<Self, Undecodable> {
         let wire::ManagedEviction { eviction: wire, managers } = wire;
         let meta = wire.metadata.unwrap_or_default();
         let (spec, status) = (wire.spec.unwrap_or_default(), wire.status.unwrap_or_default());
-        eviction(&meta, spec, status, managers, (interner, now))
+        project_eviction(&meta, spec, status, managers, (interner, now))
             .map_err(|error| Undecodable::from_meta(&meta, &error))
     }
 
@@ -328,30 +334,30 @@ impl Object for Eviction {
         &mut inner.evictions.evictions
     }
 
-    fn put(inner: &mut Inner, mut eviction: Self, _now: Mono, tell: Tell<'_>) {
+    fn put(inner: &mut Inner, mut eviction: Self, _now: Mono, notify: Notify<'_>) {
         let uid = eviction.uid.clone();
-        if let Some(Entry::Known(before)) = inner.evictions.evictions.take(&uid) {
+        if let Some(Entry::Known(before)) = inner.evictions.evictions.remove(&uid) {
             eviction.first_seen = before.first_seen;
             for responder in &mut eviction.responders {
-                let known = before.responder(&responder.name);
-                let same = known.filter(|known| known.last_sign() == responder.last_sign());
-                responder.heard = same.map_or(responder.heard, |known| known.heard);
+                let earlier = before.responder(&responder.name);
+                let same = earlier.filter(|known| known.last_heartbeat() == responder.last_heartbeat());
+                responder.last_report = same.map_or(responder.last_report, |known| known.last_report);
             }
             inner.evictions.uncount_foreign(&before);
-            inner.evictions.unfile(&before.pod, &uid, |about| &mut about.evictions);
+            inner.evictions.unindex(&before.pod, &uid, |about| &mut about.evictions);
         }
-        let target = EvictionTarget::of(&eviction.pod);
+        let target = EvictionTarget::from_pod(&eviction.pod);
         inner.evictions.count_foreign(&eviction);
-        inner.evictions.file(&eviction.pod, &uid, |about| &mut about.evictions);
+        inner.evictions.index(&eviction.pod, &uid, |about| &mut about.evictions);
         inner.evictions.evictions.put(uid, Entry::Known(eviction));
-        tell(Change::Eviction { target: &target });
+        notify(Change::Eviction { target: &target });
     }
 
-    fn take(inner: &mut Inner, uid: &Uid, _now: Mono, tell: Tell<'_>) {
-        if let Some(Entry::Known(eviction)) = inner.evictions.evictions.take(uid) {
+    fn remove(inner: &mut Inner, uid: &Uid, _now: Mono, notify: Notify<'_>) {
+        if let Some(Entry::Known(eviction)) = inner.evictions.evictions.remove(uid) {
             inner.evictions.uncount_foreign(&eviction);
-            inner.evictions.unfile(&eviction.pod, uid, |about| &mut about.evictions);
-            tell(Change::Eviction { target: &EvictionTarget::of(&eviction.pod) });
+            inner.evictions.unindex(&eviction.pod, uid, |about| &mut about.evictions);
+            notify(Change::Eviction { target: &EvictionTarget::from_pod(&eviction.pod) });
         }
     }
 }

@@ -19,7 +19,7 @@ struct CollectionOrder {
 }
 
 impl CollectionOrder {
-    fn of(pod: &Pod) -> Self {
+    fn for_pod(pod: &Pod) -> Self {
         Self {
             not_evicted: !pod.evicted,
             created: pod.created,
@@ -38,7 +38,7 @@ pub(super) struct PodIndex {
     /// Pods that somebody was about to end.
     disruption_targets: BTreeSet<Uid>,
     /// When the kubelet of a node last reported on a pod.
-    reports: BTreeMap<Arc<str>, Mono>,
+    last_reports: BTreeMap<Arc<str>, Mono>,
 }
 
 impl PodIndex {
@@ -54,7 +54,7 @@ impl PodIndex {
             None => {}
         }
         if pod.phase.counts_as_terminated() {
-            self.terminated.insert(CollectionOrder::of(pod));
+            self.terminated.insert(CollectionOrder::for_pod(pod));
         }
         if pod.disruption_target.is_some() {
             self.disruption_targets.insert(uid.clone());
@@ -77,16 +77,16 @@ impl PodIndex {
             }
         }
         if pod.phase.counts_as_terminated() {
-            self.terminated.remove(&CollectionOrder::of(pod));
+            self.terminated.remove(&CollectionOrder::for_pod(pod));
         }
         self.disruption_targets.remove(uid);
     }
 
     /// Drops the signs of life of a node that no pod names any more. Not part of
     /// `remove`: a change of the last pod removes it for a moment.
-    pub(super) fn forget_if_unnamed(&mut self, node: &str) {
+    pub(super) fn forget_if_unused(&mut self, node: &str) {
         if !self.by_node.contains_key(node) {
-            self.reports.remove(node);
+            self.last_reports.remove(node);
         }
     }
 
@@ -114,12 +114,12 @@ impl PodIndex {
         self.disruption_targets.iter()
     }
 
-    pub(super) fn reported(&mut self, node: &Arc<str>, now: Mono) {
-        self.reports.insert(Arc::clone(node), now);
+    pub(super) fn record_report(&mut self, node: &Arc<str>, now: Mono) {
+        self.last_reports.insert(Arc::clone(node), now);
     }
 
     pub(super) fn last_report(&self, node: &str) -> Option<Mono> {
-        self.reports.get(node).copied()
+        self.last_reports.get(node).copied()
     }
 }
 

@@ -7,22 +7,22 @@ use crate::model::{Kind, Uid};
 use crate::wire::Raw;
 
 /// Evaluates `$body` with `$t` as the type that follows `$kind`.
-macro_rules! of_kind {
+macro_rules! dispatch_kind {
     ($kind:expr, $t:ident => $body:expr) => {
-        of_kind!(@ $kind, $t, $body;
+        dispatch_kind!(@ $kind, $t, $body;
             Pods => $crate::model::Pod,
             Nodes => $crate::model::Node,
             NodeLeases => $crate::model::NodeLease,
             Budgets => $crate::model::Budget,
-            Deployments => super::workloads::Followed<super::workloads::Deployments>,
-            ReplicaSets => super::workloads::Followed<super::workloads::ReplicaSets>,
-            StatefulSets => super::workloads::Followed<super::workloads::StatefulSets>,
-            ReplicationControllers => super::workloads::Followed<super::workloads::ReplicationControllers>,
-            FenceDevices => $crate::model::Device,
-            FencePolicies => $crate::model::Policy,
-            NodeFences => $crate::model::Fence,
-            FenceEvidences => $crate::model::Proof,
-            Remediations => $crate::model::Remediation,
+            Deployments => super::workloads::WorkloadObject<super::workloads::Deployments>,
+            ReplicaSets => super::workloads::WorkloadObject<super::workloads::ReplicaSets>,
+            StatefulSets => super::workloads::WorkloadObject<super::workloads::StatefulSets>,
+            ReplicationControllers => super::workloads::WorkloadObject<super::workloads::ReplicationControllers>,
+            FenceDevices => $crate::model::FenceDeviceObject,
+            FencePolicies => $crate::model::FencePolicyObject,
+            NodeFences => $crate::model::NodeFenceObject,
+            FenceEvidences => $crate::model::FenceEvidenceObject,
+            Remediations => $crate::model::RemediationObject,
             Volumes => $crate::model::Volume,
             Claims => $crate::model::VolumeClaim,
             Attachments => $crate::model::Attachment,
@@ -41,31 +41,31 @@ macro_rules! of_kind {
     };
 }
 #[cfg(any(test, feature = "testing"))]
-pub(super) use of_kind;
+pub(super) use dispatch_kind;
 
 impl Cache {
     /// A list of this kind begins: what it does not name is gone at its end.
-    pub(super) fn begin_list_of(&self, kind: Kind) {
-        of_kind!(kind, T => self.begin_list::<T>());
+    pub(super) fn begin_list_of_kind(&self, kind: Kind) {
+        dispatch_kind!(kind, T => self.begin_list::<T>());
     }
 
     /// It ended: what it did not name is removed, and the kind counts as synced.
-    pub(super) fn end_list_of(&self, kind: Kind, now: Mono) {
-        of_kind!(kind, T => self.end_list::<T>(now));
+    pub(super) fn end_list_of_kind(&self, kind: Kind, now: Mono) {
+        dispatch_kind!(kind, T => self.end_list::<T>(now));
     }
 
     /// An object as it came over the wire, with its version; one that cannot be read stays as unknown.
-    pub(super) fn receive(&self, kind: Kind, raw: &Raw, now: Mono) -> Option<String> {
-        of_kind!(kind, T => self.put_raw::<T>(raw, now))
+    pub(super) fn apply_wire(&self, kind: Kind, raw: &Raw, now: Mono) -> Option<String> {
+        dispatch_kind!(kind, T => self.decode_and_apply::<T>(raw, now))
     }
 
     /// A new version of an object that is known, if a glance at it is enough: gives back the version.
-    pub(super) fn glance_of<'a>(&self, kind: Kind, raw: &'a Raw, now: Mono) -> Option<&'a str> {
-        of_kind!(kind, T => self.glance::<T>(raw, now))
+    pub(super) fn apply_partial_of_kind<'a>(&self, kind: Kind, raw: &'a Raw, now: Mono) -> Option<&'a str> {
+        dispatch_kind!(kind, T => self.apply_partial::<T>(raw, now))
     }
 
     /// The object of this kind with this UID went.
-    pub(super) fn remove_of(&self, kind: Kind, uid: &Uid, now: Mono) {
-        of_kind!(kind, T => self.remove::<T>(uid, now));
+    pub(super) fn remove_of_kind(&self, kind: Kind, uid: &Uid, now: Mono) {
+        dispatch_kind!(kind, T => self.remove::<T>(uid, now));
     }
 }

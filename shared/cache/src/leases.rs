@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::Inner;
-use super::object::{Identity, Object, ProjectError, Tell, Undecodable, identity};
+use super::object::{Identity, Notify, Object, ProjectError, Undecodable, parse_identity};
 use super::table::{Entry, Table};
 use crate::clock::Mono;
 use crate::model::{Interner, Kind, NodeLease, Uid, lease_duration};
@@ -17,18 +17,18 @@ fn project_lease(
     spec: &wire::LeaseSpec,
     interner: &mut Interner,
 ) -> Result<NodeLease, ProjectError> {
-    let Identity { uid, rv, name } = identity(meta)?;
+    let Identity { uid, rv, name } = parse_identity(meta)?;
     let renewed = spec
         .renew_time
         .map(|time| time.timestamp().ok_or(ProjectError::Time("spec.renewTime")))
         .transpose()?;
     let duration = lease_duration(spec.lease_duration_seconds);
-    Ok(NodeLease { name: interner.intern(&name), uid, rv, renewed, duration })
+    Ok(NodeLease { name: interner.intern(&name), uid, rv, renew_time: renewed, duration })
 }
 
 impl Object for NodeLease {
     type Wire = wire::Lease;
-    type Kept = Self;
+    type Stored = Self;
     const KIND: Kind = Kind::NodeLeases;
 
     fn project(wire: wire::Lease, interner: &mut Interner, _now: Mono) -> Result<Self, Undecodable> {
@@ -38,11 +38,11 @@ impl Object for NodeLease {
     }
 
     /// Most that happens in a large cluster is that a Lease is renewed.
-    fn glance<'a>(inner: &Inner, raw: &'a wire::Raw) -> Option<(Self, &'a str)> {
+    fn decode_partial<'a>(inner: &Inner, raw: &'a wire::Raw) -> Option<(Self, &'a str)> {
         let renewal = raw.renewal()?;
         let uid = Uid::new(renewal.uid)?;
         // The name was looked at when the Lease came.
-        let known = inner.leases.known(&uid).filter(|known| *known.name == *renewal.name)?;
+        let known = inner.leases.get_known(&uid).filter(|known| *known.name == *renewal.name)?;
         let name = Arc::clone(&known.name);
         let rv = renewal.resource_version.parse().ok()?;
         let renewed = match renewal.renew_time {
@@ -50,7 +50,7 @@ impl Object for NodeLease {
             None => None,
         };
         let duration = lease_duration(renewal.lease_duration_seconds);
-        Some((Self { name, uid, rv, renewed, duration }, renewal.resource_version))
+        Some((Self { name, uid, rv, renew_time: renewed, duration }, renewal.resource_version))
     }
 
     fn meta(wire: &wire::Lease) -> Option<&wire::ObjectMeta> {
@@ -61,7 +61,7 @@ impl Object for NodeLease {
         &mut inner.leases
     }
 
-    fn put(inner: &mut Inner, lease: Self, now: Mono, tell: Tell<'_>) {
+    fn put(inner: &mut Inner, lease: Self, now: Mono, notify: Notify<'_>) {
         let name = Arc::clone(&lease.name);
         let synced = inner.kinds.state(Kind::NodeLeases).synced;
         let before = inner.leases.put(lease.uid.clone(), Entry::Known(lease.clone()));
@@ -70,41 +70,41 @@ impl Object for NodeLease {
             // What we could not read may have moved since: unknown is not unmoved.
             Some(Entry::Undecodable(_)) | None => None,
         };
-        if inner.heartbeats.applied(known, &lease, synced, now) {
-            inner.renewed(&name, now, tell);
+        if inner.heartbeats.record_lease(known, &lease, synced, now) {
+            inner.record_renewal(&name, now, notify);
         }
         if !synced {
             // It is no sign of life, but whatever was renewed before this list was not seen.
-            inner.listens_since(&name, now);
+            inner.reset_last_report(&name, now);
         }
     }
 
-    fn put_undecodable(inner: &mut Inner, undecodable: Undecodable, now: Mono, tell: Tell<'_>) {
+    fn put_undecodable(inner: &mut Inner, undecodable: Undecodable, now: Mono, notify: Notify<'_>) {
         let (Some(uid), Some(name)) = (undecodable.uid, undecodable.name) else {
-            return inner.leases.put_unidentified();
+            return inner.leases.count_unidentified();
         };
         let name = inner.interner.intern(&name);
-        inner.heartbeats.unreadable(&uid, &name, now);
-        inner.leases.put(uid, Entry::Undecodable(undecodable.why.into()));
-        inner.beat(&name, tell);
+        inner.heartbeats.record_unreadable(&uid, &name, now);
+        inner.leases.put(uid, Entry::Undecodable(undecodable.reason.into()));
+        inner.record_report(&name, notify);
     }
 
-    fn missed(inner: &mut Inner, uid: &Uid, now: Mono) {
-        let known = inner.leases.known(uid).map(|lease| Arc::clone(&lease.name));
-        inner.heartbeats.missed(uid, known, now);
+    fn note_missed_changes(inner: &mut Inner, uid: &Uid, now: Mono) {
+        let known = inner.leases.get_known(uid).map(|lease| Arc::clone(&lease.name));
+        inner.heartbeats.record_missed_renewal(uid, known, now);
     }
 
-    fn take(inner: &mut Inner, uid: &Uid, now: Mono, tell: Tell<'_>) {
-        let name = match inner.leases.take(uid) {
+    fn remove(inner: &mut Inner, uid: &Uid, now: Mono, notify: Notify<'_>) {
+        let name = match inner.leases.remove(uid) {
             Some(Entry::Known(lease)) => {
-                inner.heartbeats.gone(&lease.name, now);
+                inner.heartbeats.record_deleted(&lease.name, now);
                 Some(lease.name)
             }
-            Some(Entry::Undecodable(_)) => inner.heartbeats.unreadable_gone(uid, now),
+            Some(Entry::Undecodable(_)) => inner.heartbeats.record_unreadable_deleted(uid, now),
             None => None,
         };
         if let Some(name) = name {
-            inner.beat(&name, tell);
+            inner.record_report(&name, notify);
         }
     }
 }

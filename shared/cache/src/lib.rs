@@ -13,8 +13,6 @@
 
 mod absence;
 mod budgets;
-#[cfg(any(test, feature = "testing"))]
-mod by_hand;
 mod evictions;
 mod feed;
 mod heartbeat;
@@ -30,6 +28,8 @@ mod selection;
 mod snapshot;
 mod sync;
 mod table;
+#[cfg(any(test, feature = "testing"))]
+mod test_util;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod view;
@@ -47,24 +47,24 @@ use jiff::Timestamp;
 use parking_lot::{RwLock, RwLockReadGuard};
 
 pub use absence::Absence;
-pub use budgets::selector;
-pub use feed::{follow, page};
+pub use budgets::parse_selector;
+pub use feed::{read_page, start_feeds};
 pub use heartbeat::Heartbeat;
 pub use metrics::CacheMetrics;
 use object::Object;
-pub use object::{Undecodable, node, pod};
-pub use pod_safety_proof::{Renewal, Sign, SignOfLife};
-pub use snapshot::{Each, Snapshot, SnapshotError, Unread};
-pub use sync::{BREAK, KindState, Trouble, Unfresh};
+pub use object::{Undecodable, node_from_wire, pod_from_wire};
+pub use pod_safety_proof::{LastHeartbeat, Renewal, ReportKind};
+pub use snapshot::{ObjectVisitor, Snapshot, SnapshotError, UnreadKind};
+pub use sync::{FreshnessError, KindState, WATCH_GAP, WatchProblem};
 pub use view::{Lookup, STALE_AFTER, View};
-pub use volumes::{Left, Word};
+pub use volumes::{LastUse, UseReport};
 pub use watchdogs::Watchdogs;
 pub use workloads::ScaleAnswer;
 pub use zones::ZoneCount;
 
 use pod_safety_clock as clock;
 use pod_safety_crds as api;
-use pod_safety_proof::Witness;
+use pod_safety_proof::AbsenceRead;
 use pod_safety_wire as wire;
 
 use crate::clock::Mono;
@@ -74,17 +74,20 @@ use absence::Absences;
 use evictions::Evictions;
 use heartbeat::Heartbeats;
 use index::{NodeIndex, PodIndex};
-use own::Ours;
+use own::OwnKinds;
 use selection::Selection;
 use table::Table;
 use volumes::Volumes;
-use wall::Wall;
+use wall::WallClock;
 use workloads::Workloads;
 use zones::Zones;
 
 /// Lean domain types, and those of our own kinds.
 pub mod model {
-    pub use pod_safety_crds::{Device, DeviceKey, Fence, Own, OwnSpec, Policy, Proof, Remediation};
+    pub use pod_safety_crds::{
+        CustomObject, CustomSpec, DeviceKey, FenceDeviceObject, FenceEvidenceObject, FencePolicyObject,
+        NodeFenceObject, RemediationObject,
+    };
     pub use pod_safety_model::*;
 }
 
@@ -113,7 +116,7 @@ pub enum Change<'a> {
         /// The node's name.
         name: &'a Arc<str>,
         /// Whether the node is there and a sign of life of it is news.
-        awaited: bool,
+        relevant: bool,
     },
     /// What the status of a budget rests on changed: its spec or status, its pods,
     /// or their controllers. Or the budget went.
@@ -145,7 +148,7 @@ pub enum Change<'a> {
 /// Hears of changes while the cache is locked: mark and return.
 pub trait Subscriber: Send + Sync + 'static {
     /// Marks what `change` may affect.
-    fn changed(&self, change: Change<'_>);
+    fn on_change(&self, change: Change<'_>);
 }
 
 /// The cache. Shared by reference; writes take microseconds.
@@ -176,25 +179,25 @@ pub(crate) struct Inner {
     /// foreign UID into one gets an answer of his own.
     scales: BTreeMap<(Arc<str>, Arc<Controller>), ScaleAnswer>,
     /// Whether budgets are followed, so that pods are kept with their labels.
-    selects: bool,
+    budgets_enabled: bool,
     selection: Selection,
     /// Whether nodes are fenced, so that they are kept with what that asks of them.
-    fences: bool,
+    fencing_enabled: bool,
     /// The namespaces whose FenceDevices and PodSafetyRemediations are followed; `None`: of every one.
-    fenced_from: Option<BTreeSet<String>>,
-    ours: Ours,
+    fencing_namespaces: Option<BTreeSet<String>>,
+    own_kinds: OwnKinds,
     /// Whether volumes are guarded, so that pods are kept with their claims.
-    guards: bool,
+    volume_guard_enabled: bool,
     volumes: Volumes,
     /// Whether evictions are followed, so that pods are kept with their responders.
-    evicts: bool,
+    evictions_enabled: bool,
     evictions: Evictions,
     heartbeats: Heartbeats,
     absences: Absences,
     /// Pods whose end is proved, until they are removed.
-    proved_ended: BTreeSet<Uid>,
+    proved_terminated: BTreeSet<Uid>,
     kinds: sync::Kinds,
-    wall: Wall,
+    wall: WallClock,
     interner: Interner,
 }
 
@@ -223,37 +226,38 @@ impl Cache {
 
     /// Keeps labels and controllers of pods, for the budgets that choose among
     /// them. Before the first pod comes.
-    pub(crate) fn select(&self) {
-        self.inner.write().selects = true;
+    pub(crate) fn enable_budgets(&self) {
+        self.inner.write().budgets_enabled = true;
     }
 
     /// Keeps what fencing asks of nodes, and the controllers of pods. Before the first of them comes.
-    pub(crate) fn fence(&self) {
-        self.inner.write().fences = true;
+    pub(crate) fn enable_fencing(&self) {
+        self.inner.write().fencing_enabled = true;
     }
 
     /// Follows FenceDevices and PodSafetyRemediations of these namespaces alone: by theirs machines are switched off, and a
     /// right in one namespace is no right on nodes. What came before stays, and no decision uses a device of it.
-    pub fn fence_from(&self, namespaces: BTreeSet<String>) {
-        self.inner.write().fenced_from = Some(namespaces);
+    pub fn restrict_fencing_to(&self, namespaces: BTreeSet<String>) {
+        self.inner.write().fencing_namespaces = Some(namespaces);
     }
 
     /// Where objects of a kind are listed and watched: in the one namespace that they are followed in, or in all.
-    fn path(&self, kind: Kind) -> String {
+    fn collection_path(&self, kind: Kind) -> String {
         let inner = self.inner.read();
-        let namespaces = inner.fenced_from.as_ref().filter(|_| kind.is_ours() && kind.is_namespaced());
+        let namespaces =
+            inner.fencing_namespaces.as_ref().filter(|_| kind.is_own_crd() && kind.is_namespaced());
         let only = namespaces.filter(|all| all.len() == 1).and_then(BTreeSet::first);
         kind.path_in(only.map(String::as_str))
     }
 
     /// Keeps claims of pods, and what guarding volumes asks of nodes. Before the first of them comes.
-    pub(crate) fn guard(&self) {
-        self.inner.write().guards = true;
+    pub(crate) fn enable_volume_guard(&self) {
+        self.inner.write().volume_guard_enabled = true;
     }
 
     /// Keeps responders of pods. Before the first of them comes.
-    pub(crate) fn evict(&self) {
-        self.inner.write().evicts = true;
+    pub(crate) fn enable_evictions(&self) {
+        self.inner.write().evictions_enabled = true;
     }
 
     /// Reads. Do not hold the guard across an await.
@@ -266,30 +270,30 @@ impl Cache {
     pub(crate) fn apply<T: Object>(&self, wire: T::Wire, now: Mono) {
         let mut inner = self.inner.write();
         match T::project(wire, &mut inner.interner, now) {
-            Ok(object) => T::put(&mut inner, object, now, &mut |change| self.tell(change)),
+            Ok(object) => T::put(&mut inner, object, now, &mut |change| self.notify(change)),
             Err(undecodable) => {
-                T::put_undecodable(&mut inner, undecodable, now, &mut |change| self.tell(change))
+                T::put_undecodable(&mut inner, undecodable, now, &mut |change| self.notify(change))
             }
         }
     }
 
     /// A new version of an object that is known, if a glance at it is enough: gives back the version.
-    fn glance<'a, T: Object>(&self, raw: &'a Raw, now: Mono) -> Option<&'a str> {
+    fn apply_partial<'a, T: Object>(&self, raw: &'a Raw, now: Mono) -> Option<&'a str> {
         let mut inner = self.inner.write();
-        let (object, version) = T::glance(&inner, raw)?;
-        T::put(&mut inner, object, now, &mut |change| self.tell(change));
+        let (object, version) = T::decode_partial(&inner, raw)?;
+        T::put(&mut inner, object, now, &mut |change| self.notify(change));
         Some(version)
     }
 
     /// An object that could not be read at all or in part.
     pub(crate) fn apply_undecodable<T: Object>(&self, undecodable: Undecodable, now: Mono) {
         let mut inner = self.inner.write();
-        T::put_undecodable(&mut inner, undecodable, now, &mut |change| self.tell(change));
+        T::put_undecodable(&mut inner, undecodable, now, &mut |change| self.notify(change));
     }
 
     /// The object with this UID went.
     pub(crate) fn remove<T: Object>(&self, uid: &Uid, now: Mono) {
-        T::take(&mut self.inner.write(), uid, now, &mut |change| self.tell(change));
+        T::remove(&mut self.inner.write(), uid, now, &mut |change| self.notify(change));
     }
 
     /// A list begins: what it does not name is gone at its end.
@@ -300,131 +304,131 @@ impl Cache {
     /// A list ended: removes what it did not name and counts the kind as synced.
     pub(crate) fn end_list<T: Object>(&self, now: Mono) {
         let mut inner = self.inner.write();
-        let tell = &mut |change: Change<'_>| self.tell(change);
+        let notify = &mut |change: Change<'_>| self.notify(change);
         for uid in T::table(&mut inner).end_list() {
-            T::missed(&mut inner, &uid, now);
-            T::take(&mut inner, &uid, now, tell);
+            T::note_missed_changes(&mut inner, &uid, now);
+            T::remove(&mut inner, &uid, now, notify);
         }
-        let first = inner.kinds.listed(T::KIND, now);
+        let first = inner.kinds.mark_listed(T::KIND, now);
         if T::KIND == Kind::Nodes && first {
-            inner.notice_absences(now);
+            inner.record_absences(now);
         }
         inner.interner.shrink();
-        tell(Change::Listed(T::KIND));
+        notify(Change::Listed(T::KIND));
     }
 
     /// The API server answered about this kind.
-    pub(crate) fn reached(&self, kind: Kind, now: Mono) {
-        self.inner.write().kinds.reached(kind, now);
+    pub(crate) fn record_contact(&self, kind: Kind, now: Mono) {
+        self.inner.write().kinds.record_contact(kind, now);
     }
 
     /// The API server sent an event, a bookmark, or all of a list of this kind.
-    pub(crate) fn heard(&self, kind: Kind, now: Mono) {
-        self.inner.write().kinds.heard(kind, now);
+    pub(crate) fn record_event(&self, kind: Kind, now: Mono) {
+        self.inner.write().kinds.record_event(kind, now);
     }
 
     /// The wall clock says so at `now`, for the ages of what others stamped.
-    pub(crate) fn read_wall(&self, now: Mono, wall: Timestamp) {
-        self.inner.write().wall.read(now, wall);
+    pub(crate) fn record_wall_time(&self, now: Mono, wall: Timestamp) {
+        self.inner.write().wall.record(now, wall);
     }
 
     /// The API server does not serve this kind.
-    pub(crate) fn unserved(&self, kind: Kind) {
-        self.inner.write().kinds.unserved(kind);
+    pub(crate) fn mark_unserved(&self, kind: Kind) {
+        self.inner.write().kinds.mark_unserved(kind);
     }
 
     /// The feed of this kind is in trouble.
-    pub(crate) fn troubled(&self, kind: Kind, trouble: Trouble) {
-        self.inner.write().kinds.troubled(kind, trouble);
+    pub(crate) fn record_problem(&self, kind: Kind, trouble: WatchProblem) {
+        self.inner.write().kinds.record_problem(kind, trouble);
     }
 
     /// Forgets what nobody can ask for any more.
-    pub fn tidy(&self, now: Mono) {
+    pub fn prune(&self, now: Mono) {
         let mut inner = self.inner.write();
         let Inner { heartbeats, absences, .. } = &mut *inner;
-        heartbeats.tidy(now, |name| absences.get(name).is_some());
-        inner.scales.retain(|_, answer| now.since(answer.answered) < SCALES_FOR);
+        heartbeats.prune(now, |name| absences.get(name).is_some());
+        inner.scales.retain(|_, answer| now.since(answer.answered_at) < SCALE_ANSWER_TTL);
         inner.interner.shrink();
     }
 
-    fn tell(&self, change: Change<'_>) {
+    fn notify(&self, change: Change<'_>) {
         for subscriber in self.subscribers.read().iter() {
-            subscriber.changed(change);
+            subscriber.on_change(change);
         }
     }
 }
 
 /// What the authority learns by reads of its own. A crate that cannot name this trait cannot tell the cache anything.
-pub trait Learns {
+pub trait CacheWriter {
     /// What a controller's scale said, or why it could not be asked.
-    fn scaled(&self, namespace: &Arc<str>, controller: &Arc<Controller>, answer: ScaleAnswer);
+    fn record_scale(&self, namespace: &Arc<str>, controller: &Arc<Controller>, answer: ScaleAnswer);
     /// When which watchdog Lease was seen first.
     fn watchdogs(&self) -> &Watchdogs;
     /// Keeps what a quorum read said of a node that the cache misses. Without effect if the node is back.
-    fn witnessed(&self, node: &str, witness: Witness);
+    fn record_absence_read(&self, node: &str, witness: AbsenceRead);
     /// Forgets what a quorum read said: it has been refuted.
-    fn refuted(&self, node: &str);
+    fn discard_absence_read(&self, node: &str);
     /// There is evidence that the processes of this pod have ended, whichever client removes it.
-    fn proved_ended(&self, pod: &Uid);
+    fn record_proved_terminated(&self, pod: &Uid);
 }
 
-impl Learns for Cache {
-    fn scaled(&self, namespace: &Arc<str>, controller: &Arc<Controller>, answer: ScaleAnswer) {
+impl CacheWriter for Cache {
+    fn record_scale(&self, namespace: &Arc<str>, controller: &Arc<Controller>, answer: ScaleAnswer) {
         let mut inner = self.inner.write();
         inner.scales.insert((Arc::clone(namespace), Arc::clone(controller)), answer);
-        inner.tell_of_workload(&controller.uid, &mut |change| self.tell(change));
+        inner.notify_workload(&controller.uid, &mut |change| self.notify(change));
     }
 
     fn watchdogs(&self) -> &Watchdogs {
         &self.watchdogs
     }
 
-    fn witnessed(&self, node: &str, witness: Witness) {
-        self.inner.write().absences.witnessed(node, witness);
+    fn record_absence_read(&self, node: &str, witness: AbsenceRead) {
+        self.inner.write().absences.record_absence_read(node, witness);
     }
 
-    fn refuted(&self, node: &str) {
-        self.inner.write().absences.refuted(node);
+    fn discard_absence_read(&self, node: &str) {
+        self.inner.write().absences.discard_absence_read(node);
     }
 
-    fn proved_ended(&self, pod: &Uid) {
+    fn record_proved_terminated(&self, pod: &Uid) {
         let mut inner = self.inner.write();
-        if inner.guards && inner.pods.known(pod).is_some() {
-            inner.proved_ended.insert(pod.clone());
+        if inner.volume_guard_enabled && inner.pods.get_known(pod).is_some() {
+            inner.proved_terminated.insert(pod.clone());
         }
     }
 }
 
 /// How long an answer about a scale is kept: whoever needs it asks again long before.
-const SCALES_FOR: Duration = Duration::from_secs(600);
+const SCALE_ANSWER_TTL: Duration = Duration::from_secs(600);
 
 impl Inner {
     /// Whether objects of ours in this namespace count. Those of the cluster are in none.
-    fn fences_from(&self, namespace: &str) -> bool {
-        namespace.is_empty() || self.fenced_from.as_ref().is_none_or(|all| all.contains(namespace))
+    fn is_fencing_namespace(&self, namespace: &str) -> bool {
+        namespace.is_empty() || self.fencing_namespaces.as_ref().is_none_or(|all| all.contains(namespace))
     }
 
     /// Keeps up which budgets choose which pods; gives back those that this concerns.
     fn replace_pod(&mut self, before: Option<&Pod>, after: Option<&Pod>, now: Mono) -> BTreeSet<Uid> {
-        if self.selects { self.selection.replace_pod(before, after, now) } else { BTreeSet::new() }
+        if self.budgets_enabled { self.selection.replace_pod(before, after, now) } else { BTreeSet::new() }
     }
 
-    fn last_sign_of_life(&self, node: &str) -> Option<SignOfLife> {
+    fn last_heartbeat(&self, node: &str) -> Option<LastHeartbeat> {
         let lease = self.heartbeats.get(node).and_then(|beat| beat.renewed_at);
-        let lease = lease.map(|at| SignOfLife { sign: Sign::LeaseRenewed, at });
+        let lease = lease.map(|at| LastHeartbeat { kind: ReportKind::LeaseRenewed, at });
         let report = self.pod_index.last_report(node);
-        let report = report.map(|at| SignOfLife { sign: Sign::PodReported, at });
+        let report = report.map(|at| LastHeartbeat { kind: ReportKind::PodReported, at });
         [lease, report].into_iter().flatten().max_by_key(|sign| sign.at)
     }
 
-    fn fell_silent_before_its_node_went(&self, node: &str) -> bool {
-        let sign = self.last_sign_of_life(node).map(|sign| sign.at);
-        let before = self.absences.get(node).and_then(|absence| absence.before);
-        before.is_some_and(|before| before.fell_silent(sign))
+    fn unreachable_before_node_deleted(&self, node: &str) -> bool {
+        let last_heartbeat = self.last_heartbeat(node).map(|sign| sign.at);
+        let last_contact = self.absences.get(node).and_then(|absence| absence.last_contact);
+        last_contact.is_some_and(|before| before.was_unreachable(last_heartbeat))
     }
 
     /// Every node that some pod names and nobody knows.
-    fn notice_absences(&mut self, now: Mono) {
+    fn record_absences(&mut self, now: Mono) {
         for name in self.pod_index.nodes().chain(self.volumes.holders()) {
             self.absences.set(name, !self.node_index.contains(name), now);
         }
@@ -432,13 +436,13 @@ impl Inner {
 
     /// Looks again whether this node is named by pods and missing. Before the
     /// nodes were listed nothing can be said to be missing.
-    fn recheck_absence(&mut self, name: &Arc<str>, now: Mono) {
+    fn update_absence(&mut self, name: &Arc<str>, now: Mono) {
         let missing = self.kinds.state(Kind::Nodes).synced
             && !self.node_index.contains(name)
             && (self.pod_index.on_node(name).next().is_some() || self.volumes.held_by(name).next().is_some());
         self.absences.set(name, missing, now);
         if !missing {
-            self.pod_index.forget_if_unnamed(name);
+            self.pod_index.forget_if_unused(name);
         }
     }
 }

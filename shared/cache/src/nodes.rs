@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::absence::Heard;
-use super::object::{Identity, Object, ProjectError, Tell, Undecodable, identity};
+use super::absence::KubeletContact;
+use super::object::{Identity, Notify, Object, ProjectError, Undecodable, parse_identity};
 use super::table::{Entry, Table};
-use super::wall::Wall;
+use super::wall::WallClock;
 use super::{Change, Inner};
 use crate::api::PAUSE_ANNOTATION;
 use crate::clock::Mono;
 use crate::model::{
-    Interner, Kind, Life, NO_EXECUTE, NODE_UNREACHABLE_CONDITION, Node, OUT_OF_SERVICE_TAINT, Pressures,
-    Readiness, Reported, Says, Taint, Uid,
+    ConditionState, Interner, Kind, NO_EXECUTE, NODE_UNREACHABLE_CONDITION, Node, NodeDetails,
+    OUT_OF_SERVICE_TAINT, Pressures, Readiness, ReportedCondition, Taint, Uid,
 };
 use crate::wire;
 
@@ -21,7 +21,7 @@ use crate::wire;
 const NO_SCHEDULE: &str = "NoSchedule";
 
 /// Zones do not count nodes that have this label, whatever its value is.
-const EXCLUDED: &str = "node.kubernetes.io/exclude-disruption";
+const EXCLUDE_LABEL: &str = "node.kubernetes.io/exclude-disruption";
 
 /// Labels that should have the value of another one.
 const FOLLOWING_LABELS: [(&str, &str); 2] =
@@ -34,53 +34,55 @@ fn project_node(
     interner: &mut Interner,
     now: Mono,
 ) -> Result<Node, ProjectError> {
-    let Identity { uid, rv, name } = identity(meta)?;
+    let Identity { uid, rv, name } = parse_identity(meta)?;
     let condition =
         |name: &str| status.conditions.iter().find(|condition| condition.r#type.as_deref() == Some(name));
-    let says = |name: &str| condition(name).map_or(Says::Missing, |one| Says::parse(one.status.as_deref()));
+    let state = |name: &str| {
+        condition(name).map_or(ConditionState::Missing, |one| ConditionState::parse(one.status.as_deref()))
+    };
     let ready = condition("Ready");
-    let of_effect = |effect: &'static str| {
+    let taints_of_effect = |effect: &'static str| {
         spec.taints.iter().filter(move |taint| taint.effect.as_deref() == Some(effect))
     };
     let out_of_service = spec.taints.iter().any(|taint| taint.key.as_deref() == Some(OUT_OF_SERVICE_TAINT));
-    let no_schedule = of_effect(NO_SCHEDULE).filter_map(|taint| taint.key.as_deref());
+    let no_schedule = taints_of_effect(NO_SCHEDULE).filter_map(|taint| taint.key.as_deref());
     Ok(Node {
         name: interner.intern(&name),
         uid,
         rv,
-        readiness: match says("Ready") {
-            Says::True => Readiness::Ready,
-            Says::False => Readiness::NotReady,
-            Says::Unknown => Readiness::Unknown,
-            Says::Missing => Readiness::Missing,
+        readiness: match state("Ready") {
+            ConditionState::True => Readiness::Ready,
+            ConditionState::False => Readiness::NotReady,
+            ConditionState::Unknown => Readiness::Unknown,
+            ConditionState::Missing => Readiness::Missing,
         },
         out_of_service,
         no_schedule: no_schedule.map(|key| interner.intern(key)).collect(),
-        no_execute: of_effect(NO_EXECUTE).map(|taint| project_taint(taint, interner, now)).collect(),
+        no_execute: taints_of_effect(NO_EXECUTE).map(|taint| project_taint(taint, interner, now)).collect(),
         ready_since: ready.and_then(|one| one.last_transition_time).map(wire::Time::whole_seconds),
         heartbeat: ready.and_then(|one| one.last_heartbeat_time).and_then(wire::Time::timestamp),
         pressures: Pressures {
-            memory: says("MemoryPressure"),
-            disk: says("DiskPressure"),
-            pid: says("PIDPressure"),
-            network: says("NetworkUnavailable"),
+            memory: state("MemoryPressure"),
+            disk: state("DiskPressure"),
+            pid: state("PIDPressure"),
+            network: state("NetworkUnavailable"),
         },
-        unreachable: says(NODE_UNREACHABLE_CONDITION),
+        unreachable: state(NODE_UNREACHABLE_CONDITION),
         unschedulable: spec.unschedulable,
         zone: interner.intern(&zone(&meta.labels)),
-        excluded: meta.labels.contains_key(EXCLUDED),
+        excluded: meta.labels.contains_key(EXCLUDE_LABEL),
         stale_labels: stale_labels(&meta.labels, interner),
         created: meta.creation_timestamp.map_or(0, wire::Time::whole_seconds),
         first_seen: now,
         age: Duration::ZERO,
-        heard: now,
-        readiness_seen: now,
-        life: Some(Arc::new(Life {
+        last_report: now,
+        readiness_since: now,
+        details: Some(Arc::new(NodeDetails {
             conditions: conditions(status, interner, now),
-            boot_seen: now,
-            ..life(meta, spec, status)
+            boot_first_seen: now,
+            ..node_details(meta, spec, status)
         })),
-        in_use: in_use(status),
+        volumes_in_use: volumes_in_use(status),
         reports_deletions: status.node_info.as_ref().is_some_and(reports_deletions),
     })
 }
@@ -96,54 +98,54 @@ fn reports_deletions(info: &wire::NodeInfo) -> bool {
     since.is_some_and(|version| version >= REPORTS_DELETIONS_SINCE)
 }
 
-fn conditions(status: &wire::NodeStatus, interner: &mut Interner, now: Mono) -> Box<[Reported]> {
+fn conditions(status: &wire::NodeStatus, interner: &mut Interner, now: Mono) -> Box<[ReportedCondition]> {
     let named = status.conditions.iter().filter_map(|one| Some((one.r#type.as_deref()?, one)));
     let others = named.filter(|(kind, _)| !matches!(*kind, "Ready" | NODE_UNREACHABLE_CONDITION));
-    let reported = others.map(|(kind, one)| Reported {
+    let reported = others.map(|(kind, one)| ReportedCondition {
         kind: interner.intern(kind),
-        says: Says::parse(one.status.as_deref()),
-        seen: now,
+        state: ConditionState::parse(one.status.as_deref()),
+        first_seen: now,
     });
-    reported.take(Life::CONDITIONS_MOST).collect()
+    reported.take(NodeDetails::MAX_CONDITIONS).collect()
 }
 
-fn in_use(status: &wire::NodeStatus) -> Box<[Box<str>]> {
+fn volumes_in_use(status: &wire::NodeStatus) -> Box<[Box<str>]> {
     let mut names: Vec<Box<str>> = status.volumes_in_use.iter().map(|name| name.as_str().into()).collect();
     names.sort_unstable();
     names.into()
 }
 
 /// By these somebody wants a node left alone: ours, Cluster API's and medik8s'.
-const LEFT_ALONE_ANNOTATIONS: [&str; 2] = [PAUSE_ANNOTATION, "cluster.x-k8s.io/skip-remediation"];
-const LEFT_ALONE_LABEL: &str = "remediation.medik8s.io/exclude-from-remediation";
+const EXCLUDING_ANNOTATIONS: [&str; 2] = [PAUSE_ANNOTATION, "cluster.x-k8s.io/skip-remediation"];
+const EXCLUDING_LABEL: &str = "remediation.medik8s.io/exclude-from-remediation";
 
-fn life(meta: &wire::ObjectMeta, spec: &wire::NodeSpec, status: &wire::NodeStatus) -> Life {
+fn node_details(meta: &wire::ObjectMeta, spec: &wire::NodeSpec, status: &wire::NodeStatus) -> NodeDetails {
     let info = status.node_info.as_ref();
     let text = |text: Option<&String>| text.map_or("", String::as_str).into();
     let annotated = |key: &&str| meta.annotations.iter().any(|entry| entry.key == **key);
-    let labelled = meta.labels.get(LEFT_ALONE_LABEL).is_some_and(|value| value == "true");
+    let labelled = meta.labels.get(EXCLUDING_LABEL).is_some_and(|value| value == "true");
     let taint = spec.taints.iter().find(|taint| taint.key.as_deref() == Some(OUT_OF_SERVICE_TAINT));
-    Life {
+    NodeDetails {
         boot_id: info.and_then(|info| info.boot_id.as_deref()).unwrap_or_default().into(),
         system_uuid: text(info.and_then(|info| info.system_uuid.as_ref())),
         provider_id: text(spec.provider_id.as_ref()),
         labels: meta.labels.clone(),
-        left_alone: LEFT_ALONE_ANNOTATIONS
+        remediation_excluded_by: EXCLUDING_ANNOTATIONS
             .into_iter()
             .find(annotated)
-            .or(labelled.then_some(LEFT_ALONE_LABEL)),
+            .or(labelled.then_some(EXCLUDING_LABEL)),
         out_of_service: taint.map(|taint| text(taint.value.as_ref())),
-        ..Life::default()
+        ..NodeDetails::default()
     }
 }
 
 /// KCM's key of a zone. The old labels win where both are there, as there.
 fn zone(labels: &BTreeMap<String, String>) -> String {
-    let of = |what: &str| {
+    let topology_label = |what: &str| {
         let old = labels.get(&format!("failure-domain.beta.kubernetes.io/{what}"));
         old.or_else(|| labels.get(&format!("topology.kubernetes.io/{what}"))).map_or("", String::as_str)
     };
-    match (of("region"), of("zone")) {
+    match (topology_label("region"), topology_label("zone")) {
         ("", "") => String::new(),
         // The null character keeps apart what has a colon in it.
         (region, zone) => format!("{region}:\0:{zone}"),
@@ -155,8 +157,8 @@ fn stale_labels(
     interner: &mut Interner,
 ) -> Box<[(&'static str, Arc<str>)]> {
     let stale = |(follower, leader): (&'static str, &str)| {
-        let wanted = labels.get(leader)?;
-        (labels.get(follower) != Some(wanted)).then(|| (follower, interner.intern(wanted)))
+        let expected = labels.get(leader)?;
+        (labels.get(follower) != Some(expected)).then(|| (follower, interner.intern(expected)))
     };
     FOLLOWING_LABELS.into_iter().filter_map(stale).collect()
 }
@@ -172,9 +174,9 @@ fn project_taint(taint: &wire::Taint, interner: &mut Interner, now: Mono) -> Tai
 
 /// Keeps since when taints are known that were there before, and finds out how old
 /// the others are.
-fn date_taints(taints: &mut [Taint], before: &[Taint], wall: Wall, now: Mono) {
+fn date_taints(taints: &mut [Taint], before: &[Taint], wall: WallClock, now: Mono) {
     for taint in taints {
-        match (before.iter().find(|earlier| taint.continues(earlier)), taint.time_added) {
+        match (before.iter().find(|earlier| taint.is_same_taint_as(earlier)), taint.time_added) {
             (Some(earlier), _) => (taint.first_seen, taint.age) = (earlier.first_seen, earlier.age),
             (None, Some(seconds)) => taint.age = wall.age(seconds, now),
             (None, None) => {}
@@ -184,7 +186,7 @@ fn date_taints(taints: &mut [Taint], before: &[Taint], wall: Wall, now: Mono) {
 
 impl Object for Node {
     type Wire = wire::Node;
-    type Kept = Self;
+    type Stored = Self;
     const KIND: Kind = Kind::Nodes;
 
     fn project(wire: wire::Node, interner: &mut Interner, now: Mono) -> Result<Self, Undecodable> {
@@ -202,70 +204,73 @@ impl Object for Node {
         &mut inner.nodes
     }
 
-    fn put(inner: &mut Inner, mut node: Self, now: Mono, tell: Tell<'_>) {
+    fn put(inner: &mut Inner, mut node: Self, now: Mono, notify: Notify<'_>) {
         let (uid, name) = (node.uid.clone(), Arc::clone(&node.name));
-        if !inner.fences && !inner.guards {
-            node.life = None;
+        if !inner.fencing_enabled && !inner.volume_guard_enabled {
+            node.details = None;
         }
-        if !inner.guards {
-            node.in_use = Box::default();
+        if !inner.volume_guard_enabled {
+            node.volumes_in_use = Box::default();
         }
-        let before = inner.nodes.known(&uid);
+        let before = inner.nodes.get_known(&uid);
         date_taints(&mut node.no_execute, before.map_or(&[], |before| &before.no_execute), inner.wall, now);
         match before {
             Some(before) => {
                 (node.first_seen, node.age) = (before.first_seen, before.age);
-                node.heard = if reported(before, &node) { now } else { before.heard };
+                node.last_report = if has_reported(before, &node) { now } else { before.last_report };
                 let changed = (node.readiness != before.readiness).then_some(now);
                 if changed.is_none() {
-                    node.readiness_seen = before.readiness_seen;
+                    node.readiness_since = before.readiness_since;
                 }
-                if let (Some(life), Some(earlier)) = (&mut node.life, &before.life) {
-                    Arc::make_mut(life).goes_on(earlier, changed);
+                if let (Some(life), Some(earlier)) = (&mut node.details, &before.details) {
+                    Arc::make_mut(life).carry_over(earlier, changed);
                 }
             }
             // Before 1970 there were no nodes: nobody said.
             None if node.created > 0 => node.age = inner.wall.age(node.created, now),
             None => {}
         }
-        let news = News::of(before, &node);
-        let changed = (inner.guards && !matches!(news, News::Nothing | News::Beat))
-            .then(|| (before.cloned(), node.clone()));
+        let change = NodeChange::compare(before, &node);
+        let changed = (inner.volume_guard_enabled
+            && !matches!(change, NodeChange::Unchanged | NodeChange::Heartbeat))
+        .then(|| (before.cloned(), node.clone()));
         inner.nodes.put(uid.clone(), Entry::Known(node));
         inner.node_index.add(&name, &uid);
-        inner.recheck_absence(&name, now);
-        inner.file_node(&uid);
-        match news {
-            News::Nothing => {}
-            News::Beat => inner.beat(&name, tell),
-            News::Change { taints, readiness } => tell(Change::Node { name: &name, taints, readiness }),
+        inner.update_absence(&name, now);
+        inner.index_node(&uid);
+        match change {
+            NodeChange::Unchanged => {}
+            NodeChange::Heartbeat => inner.record_report(&name, notify),
+            NodeChange::Change { taints, readiness } => {
+                notify(Change::Node { name: &name, taints, readiness })
+            }
         }
         if let Some((before, after)) = changed {
-            inner.node_changed(before.as_ref(), Some(&after), now, tell);
+            inner.update_node_volumes(before.as_ref(), Some(&after), now, notify);
         }
     }
 
-    fn put_undecodable(inner: &mut Inner, undecodable: Undecodable, now: Mono, tell: Tell<'_>) {
+    fn put_undecodable(inner: &mut Inner, undecodable: Undecodable, now: Mono, notify: Notify<'_>) {
         let (Some(uid), Some(name)) = (undecodable.uid, undecodable.name) else {
-            return inner.nodes.put_unidentified();
+            return inner.nodes.count_unidentified();
         };
         let name = inner.interner.intern(&name);
-        inner.nodes.put(uid.clone(), Entry::Undecodable(undecodable.why.into()));
+        inner.nodes.put(uid.clone(), Entry::Undecodable(undecodable.reason.into()));
         inner.node_index.add(&name, &uid);
         inner.zones.remove(&uid);
-        inner.recheck_absence(&name, now);
-        tell(Change::Node { name: &name, taints: true, readiness: true });
+        inner.update_absence(&name, now);
+        notify(Change::Node { name: &name, taints: true, readiness: true });
     }
 
     /// What it reported meanwhile is not known: unknown is not silent.
-    fn missed(inner: &mut Inner, uid: &Uid, now: Mono) {
-        if let Some(node) = inner.nodes.known(uid).cloned() {
-            inner.nodes.put(uid.clone(), Entry::Known(Self { heard: now, ..node }));
+    fn note_missed_changes(inner: &mut Inner, uid: &Uid, now: Mono) {
+        if let Some(node) = inner.nodes.get_known(uid).cloned() {
+            inner.nodes.put(uid.clone(), Entry::Known(Self { last_report: now, ..node }));
         }
     }
 
-    fn take(inner: &mut Inner, uid: &Uid, now: Mono, tell: Tell<'_>) {
-        let Some(taken) = inner.nodes.take(uid) else { return };
+    fn remove(inner: &mut Inner, uid: &Uid, now: Mono, notify: Notify<'_>) {
+        let Some(taken) = inner.nodes.remove(uid) else { return };
         inner.zones.remove(uid);
         let name = match &taken {
             Entry::Known(node) => Some(Arc::clone(&node.name)),
@@ -273,21 +278,21 @@ impl Object for Node {
         };
         let Some(name) = name else { return };
         inner.node_index.remove(&name, uid);
-        inner.recheck_absence(&name, now);
+        inner.update_absence(&name, now);
         if let Entry::Known(node) = &taken {
-            let heard = inner.heard_before_it_went(node, now);
-            inner.absences.went(&name, heard, node.reports_deletions);
+            let last_contact = inner.last_contact_before_deletion(node, now);
+            inner.absences.record_node_deleted(&name, last_contact, node.reports_deletions);
         }
-        tell(Change::Node { name: &name, taints: true, readiness: true });
+        notify(Change::Node { name: &name, taints: true, readiness: true });
         if let Entry::Known(node) = taken {
-            inner.node_changed(Some(&node), None, now, tell);
+            inner.update_node_volumes(Some(&node), None, now, notify);
         }
     }
 }
 
 /// Whether the kubelet of a node has reported since it was `before`. Only kubelets say True or
 /// False; Unknown is the word of whoever misses them.
-fn reported(before: &Node, after: &Node) -> bool {
+fn has_reported(before: &Node, after: &Node) -> bool {
     match after.readiness {
         Readiness::Ready | Readiness::NotReady => {
             before.heartbeat != after.heartbeat
@@ -300,26 +305,22 @@ fn reported(before: &Node, after: &Node) -> bool {
 }
 
 /// What others should hear of a node.
-enum News {
-    Nothing,
+enum NodeChange {
+    Unchanged,
     /// All is as it was, and its kubelet said so.
-    Beat,
+    Heartbeat,
     Change {
         taints: bool,
         readiness: bool,
     },
 }
 
-impl News {
-    fn of(before: Option<&Node>, after: &Node) -> Self {
+impl NodeChange {
+    fn compare(before: Option<&Node>, after: &Node) -> Self {
         match before {
             None => Self::Change { taints: true, readiness: true },
-            Some(before) if before.only_beats(after) => {
-                if before.heard == after.heard {
-                    Self::Nothing
-                } else {
-                    Self::Beat
-                }
+            Some(before) if before.differs_only_in_heartbeat(after) => {
+                if before.last_report == after.last_report { Self::Unchanged } else { Self::Heartbeat }
             }
             Some(before) => Self::Change {
                 taints: before.no_execute != after.no_execute,
@@ -332,76 +333,76 @@ impl News {
 impl super::Cache {
     /// For whoever looks once: since when a node is silent, and its readiness is as it is, is what the stamps of its
     /// kubelet say, by our wall clock.
-    pub(super) fn believe_stamps(&self, now: Mono) {
+    pub(super) fn apply_timestamps(&self, now: Mono) {
         let mut inner = self.inner.write();
         let wall = inner.wall;
-        let ago = |seconds: i64| now.before(wall.age(seconds, now));
+        let time_of = |seconds: i64| now.saturating_sub(wall.age(seconds, now));
         let uids: Vec<Uid> = inner.nodes.iter().map(|node| node.uid.clone()).collect();
         for uid in uids {
-            let Some(mut node) = inner.nodes.known(&uid).cloned() else { continue };
-            let lease = inner.heartbeats.get(&node.name).and_then(|beat| beat.renewed);
-            let heard =
+            let Some(mut node) = inner.nodes.get_known(&uid).cloned() else { continue };
+            let lease = inner.heartbeats.get(&node.name).and_then(|beat| beat.renew_time);
+            let last_report =
                 lease.into_iter().chain(node.heartbeat).max().map_or(node.created, |at| at.as_second());
-            node.heard = ago(heard);
-            node.readiness_seen = node.ready_since.map_or(node.readiness_seen, ago);
+            node.last_report = time_of(last_report);
+            node.readiness_since = node.ready_since.map_or(node.readiness_since, time_of);
             inner.nodes.put(uid.clone(), Entry::Known(node));
-            inner.file_node(&uid);
+            inner.index_node(&uid);
         }
-        inner.ours.date_attempts(&ago);
+        inner.own_kinds.date_attempts(&time_of);
     }
 }
 
 impl Inner {
-    pub(super) fn last_heard(&self, node: &Node) -> Mono {
+    pub(super) fn last_report(&self, node: &Node) -> Mono {
         let renewed = self.heartbeats.get(&node.name).and_then(|beat| beat.renewed_at);
-        renewed.map_or(node.heard, |renewed| renewed.max(node.heard))
+        renewed.map_or(node.last_report, |renewed| renewed.max(node.last_report))
     }
 
     /// `None`: not known. A watch that was cut brings the end of a Node late, and what was silent meanwhile is the watch. A node
     /// that never had a Lease (some virtual kubelets) renews none, and nothing says how often it reports. Once a kubelet's Lease
     /// is collected with its Node, the kubelet has nothing to renew.
-    fn heard_before_it_went(&self, node: &Node, now: Mono) -> Option<Heard> {
-        let listening = self.kinds.unbroken_until(Kind::NodeLeases, now)?;
-        let beat = self.heartbeats.get(&node.name)?;
-        Some(Heard {
-            at: self.last_heard(node).max(listening),
-            until: beat.gone_at.unwrap_or(now),
-            duration: beat.duration,
+    fn last_contact_before_deletion(&self, node: &Node, now: Mono) -> Option<KubeletContact> {
+        let watched_since = self.kinds.watched_without_gap_since(Kind::NodeLeases, now)?;
+        let heartbeat = self.heartbeats.get(&node.name)?;
+        Some(KubeletContact {
+            last_report: self.last_report(node).max(watched_since),
+            observed_until: heartbeat.deleted_at.unwrap_or(now),
+            lease_duration: heartbeat.duration,
         })
     }
 
-    fn file_node(&mut self, uid: &Uid) {
-        if let Some(node) = self.nodes.known(uid) {
-            let heard = self.last_heard(node);
-            self.zones.file(node, heard);
+    fn index_node(&mut self, uid: &Uid) {
+        if let Some(node) = self.nodes.get_known(uid) {
+            let last_report = self.last_report(node);
+            self.zones.update(node, last_report);
         }
     }
 
     /// The silence of this name's kubelet counts from now on at the earliest.
-    pub(super) fn listens_since(&mut self, name: &str, now: Mono) {
+    pub(super) fn reset_last_report(&mut self, name: &str, now: Mono) {
         for uid in self.node_index.uids(name).cloned().collect::<Vec<_>>() {
-            Node::missed(self, &uid, now);
-            self.file_node(&uid);
+            Node::note_missed_changes(self, &uid, now);
+            self.index_node(&uid);
         }
     }
 
     /// Something was seen of the kubelet of this name, or of its Lease.
-    pub(super) fn beat(&mut self, name: &Arc<str>, tell: Tell<'_>) {
-        let mut awaited = false;
+    pub(super) fn record_report(&mut self, name: &Arc<str>, notify: Notify<'_>) {
+        let mut relevant = false;
         for uid in self.node_index.uids(name) {
-            if let Some(heard) = self.nodes.known(uid).map(|node| self.last_heard(node)) {
-                awaited |= self.zones.beat(uid, heard);
+            if let Some(last_report) = self.nodes.get_known(uid).map(|node| self.last_report(node)) {
+                relevant |= self.zones.record_report(uid, last_report);
             }
         }
-        tell(Change::Heartbeat { name, awaited });
+        notify(Change::Heartbeat { name, relevant });
     }
 
     /// The Lease of this name was renewed just now: nothing else that was seen of its kubelet is later.
-    pub(super) fn renewed(&mut self, name: &Arc<str>, now: Mono, tell: Tell<'_>) {
-        let mut awaited = false;
+    pub(super) fn record_renewal(&mut self, name: &Arc<str>, now: Mono, notify: Notify<'_>) {
+        let mut relevant = false;
         for uid in self.node_index.uids(name) {
-            awaited |= self.zones.beat(uid, now);
+            relevant |= self.zones.record_report(uid, now);
         }
-        tell(Change::Heartbeat { name, awaited });
+        notify(Change::Heartbeat { name, relevant });
     }
 }

@@ -7,14 +7,14 @@ use super::table::{Entry, Table};
 use super::{Change, Inner, pod_worker};
 use crate::clock::Mono;
 use crate::model::{
-    BadRv, Controller, DEFAULT_GRACE, Deletion, DisruptionTarget, EvictionTarget, Interner, Kind, Labels,
-    MIRROR_ANNOTATION, NO_EXECUTE, NODE_UNREACHABLE_CONDITION, Node, Phase, Pod, PodKey, Rv, Says,
+    BadRv, ConditionState, Controller, DEFAULT_GRACE, Deletion, DisruptionTarget, EvictionTarget, Interner,
+    Kind, Labels, MIRROR_ANNOTATION, NO_EXECUTE, NODE_UNREACHABLE_CONDITION, Node, Phase, Pod, PodKey, Rv,
     Toleration, Tolerations, Uid, Uncommon, VOLUME_GATE, is_kubernetes_name,
 };
 use crate::wire;
 
 /// Who hears of changes.
-pub(super) type Tell<'t> = &'t mut dyn FnMut(Change<'_>);
+pub(super) type Notify<'t> = &'t mut dyn FnMut(Change<'_>);
 
 /// Why an object cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -48,26 +48,26 @@ pub struct Undecodable {
     /// Its namespace, if it has one and that much could be read.
     pub(super) namespace: Option<String>,
     /// What is wrong with it.
-    pub(super) why: String,
+    pub(super) reason: String,
 }
 
 impl Undecodable {
     /// Reads what can be read of `raw`.
-    pub(super) fn of(raw: &wire::Raw, why: String) -> Self {
+    pub(super) fn from_raw(raw: &wire::Raw, reason: String) -> Self {
         let meta = raw.decode::<wire::OnlyMeta>().ok().and_then(|only| only.metadata).unwrap_or_default();
         let uid = meta.uid.as_deref().and_then(Uid::new);
-        Self { uid, name: meta.name, namespace: meta.namespace, why }
+        Self { uid, name: meta.name, namespace: meta.namespace, reason }
     }
 
     /// What is wrong with it.
     #[must_use]
-    pub fn why(&self) -> &str {
-        &self.why
+    pub fn reason(&self) -> &str {
+        &self.reason
     }
 
     pub(super) fn from_meta(meta: &wire::ObjectMeta, error: &ProjectError) -> Self {
         let uid = meta.uid.as_deref().and_then(Uid::new);
-        Self { uid, name: meta.name.clone(), namespace: meta.namespace.clone(), why: error.to_string() }
+        Self { uid, name: meta.name.clone(), namespace: meta.namespace.clone(), reason: error.to_string() }
     }
 }
 
@@ -76,7 +76,7 @@ pub(crate) trait Object: Sized + Send + Sync + 'static {
     /// What the API server sends.
     type Wire: wire::Decode + Send;
     /// What is kept of it.
-    type Kept: Send + Sync + 'static;
+    type Stored: Send + Sync + 'static;
     /// The kind.
     const KIND: Kind;
 
@@ -84,11 +84,11 @@ pub(crate) trait Object: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// What could be read of an object that lacks one of them.
-    fn project(wire: Self::Wire, interner: &mut Interner, now: Mono) -> Result<Self::Kept, Undecodable>;
+    fn project(wire: Self::Wire, interner: &mut Interner, now: Mono) -> Result<Self::Stored, Undecodable>;
 
     /// Reads a new version of an object that is known, where that can be done with less than decoding and projecting it,
     /// to the same end; with its version. `None`: decode it.
-    fn glance<'a>(_inner: &Inner, _raw: &'a wire::Raw) -> Option<(Self::Kept, &'a str)> {
+    fn decode_partial<'a>(_inner: &Inner, _raw: &'a wire::Raw) -> Option<(Self::Stored, &'a str)> {
         None
     }
 
@@ -96,27 +96,27 @@ pub(crate) trait Object: Sized + Send + Sync + 'static {
     fn meta(wire: &Self::Wire) -> Option<&wire::ObjectMeta>;
 
     /// All objects of this kind.
-    fn table(inner: &mut Inner) -> &mut Table<Self::Kept>;
+    fn table(inner: &mut Inner) -> &mut Table<Self::Stored>;
     /// Keeps `object` and its indexes, and tells if it differs from what was there.
-    fn put(inner: &mut Inner, object: Self::Kept, now: Mono, tell: Tell<'_>);
+    fn put(inner: &mut Inner, object: Self::Stored, now: Mono, notify: Notify<'_>);
     /// Keeps that there is something unreadable.
-    fn put_undecodable(inner: &mut Inner, undecodable: Undecodable, now: Mono, tell: Tell<'_>) {
-        let Some(uid) = undecodable.uid else { return Self::table(inner).put_unidentified() };
-        Self::take(inner, &uid, now, tell);
-        Self::table(inner).put(uid, Entry::Undecodable(undecodable.why.into()));
+    fn put_undecodable(inner: &mut Inner, undecodable: Undecodable, now: Mono, notify: Notify<'_>) {
+        let Some(uid) = undecodable.uid else { return Self::table(inner).count_unidentified() };
+        Self::remove(inner, &uid, now, notify);
+        Self::table(inner).put(uid, Entry::Undecodable(undecodable.reason.into()));
     }
     /// The object went while nobody watched: what it was last is not known. Its
     /// removal follows.
-    fn missed(_inner: &mut Inner, _uid: &Uid, _now: Mono) {}
+    fn note_missed_changes(_inner: &mut Inner, _uid: &Uid, _now: Mono) {}
     /// Forgets the object and tells.
-    fn take(inner: &mut Inner, uid: &Uid, now: Mono, tell: Tell<'_>);
+    fn remove(inner: &mut Inner, uid: &Uid, now: Mono, notify: Notify<'_>);
 }
 
 /// A pod that a quorum read shows, by the rules of the cache.
 ///
 /// # Errors
 /// It cannot be read.
-pub fn pod(wire: wire::Pod, now: Mono) -> Result<Pod, Undecodable> {
+pub fn pod_from_wire(wire: wire::Pod, now: Mono) -> Result<Pod, Undecodable> {
     Pod::project(wire, &mut Interner::default(), now)
 }
 
@@ -124,7 +124,7 @@ pub fn pod(wire: wire::Pod, now: Mono) -> Result<Pod, Undecodable> {
 ///
 /// # Errors
 /// It cannot be read.
-pub fn node(wire: wire::Node, now: Mono) -> Result<Node, Undecodable> {
+pub fn node_from_wire(wire: wire::Node, now: Mono) -> Result<Node, Undecodable> {
     Node::project(wire, &mut Interner::default(), now)
 }
 
@@ -137,7 +137,7 @@ pub(super) struct Identity {
 
 /// A name as RFC 1123 allows it. Names become parts of URLs: one with a `/` or a
 /// `?` in it would make a question about one object a question about another.
-pub(super) fn name(text: Option<&str>, field: &'static str) -> Result<String, ProjectError> {
+pub(super) fn parse_name(text: Option<&str>, field: &'static str) -> Result<String, ProjectError> {
     let text = text.filter(|text| !text.is_empty()).ok_or(ProjectError::Missing(field))?;
     if is_kubernetes_name(text) {
         Ok(text.to_owned())
@@ -146,12 +146,12 @@ pub(super) fn name(text: Option<&str>, field: &'static str) -> Result<String, Pr
     }
 }
 
-pub(super) fn identity(meta: &wire::ObjectMeta) -> Result<Identity, ProjectError> {
+pub(super) fn parse_identity(meta: &wire::ObjectMeta) -> Result<Identity, ProjectError> {
     let rv = meta.resource_version.as_deref().filter(|text| !text.is_empty());
     Ok(Identity {
         uid: meta.uid.as_deref().and_then(Uid::new).ok_or(ProjectError::Missing("metadata.uid"))?,
         rv: rv.ok_or(ProjectError::Missing("metadata.resourceVersion"))?.parse()?,
-        name: name(meta.name.as_deref(), "metadata.name")?,
+        name: parse_name(meta.name.as_deref(), "metadata.name")?,
     })
 }
 
@@ -160,7 +160,7 @@ fn any_condition<'a>(status: &'a wire::PodStatus, name: &str) -> Option<&'a wire
     status.conditions.iter().find(|one| one.r#type.as_deref() == Some(name))
 }
 
-fn uncommon(
+fn project_uncommon(
     meta: &wire::ObjectMeta,
     name: &str,
     spec: &wire::PodSpec,
@@ -170,8 +170,8 @@ fn uncommon(
     let claims = claims(name, &spec.volumes);
     let own_grace = spec.termination_grace_period_seconds.filter(|grace| *grace != DEFAULT_GRACE);
     let terminal = Phase::parse(status.phase.as_deref().unwrap_or_default()).is_terminal();
-    let called_ended = terminal && running(status) > 0;
-    let disrupted = any_condition(status, "DisruptionTarget").filter(|one| {
+    let called_ended = terminal && running_containers(status) > 0;
+    let disruption_condition = any_condition(status, "DisruptionTarget").filter(|one| {
         one.status.as_deref() == Some("True") && one.reason.as_deref() != Some("TerminationByKubelet")
     });
     Uncommon {
@@ -179,14 +179,14 @@ fn uncommon(
             at: at.whole_seconds(),
             grace: meta.deletion_grace_period_seconds,
             first_seen: now,
-            known_to_kubelet: true,
+            kubelet_may_know: true,
         }),
-        disruption_target: disrupted.map(|one| DisruptionTarget {
+        disruption_target: disruption_condition.map(|one| DisruptionTarget {
             since: one.last_transition_time.map_or(0, wire::Time::whole_seconds),
             first_seen: now,
         }),
-        own_grace: own_grace.filter(|_| !claims.is_empty() || called_ended),
-        called_ended: called_ended.then_some(now),
+        spec_grace_seconds: own_grace.filter(|_| !claims.is_empty() || called_ended),
+        terminal_while_running_since: called_ended.then_some(now),
         claims,
         finalizers: finalizers(&meta.finalizers),
         eviction_responders: eviction_responders(&spec.eviction_responders),
@@ -195,15 +195,15 @@ fn uncommon(
 }
 
 /// A pod has at most ten (the API server's limit).
-const MOST_RESPONDERS: usize = 10;
+const MAX_RESPONDERS: usize = 10;
 
 fn eviction_responders(all: &[wire::EvictionResponder]) -> Vec<(Box<str>, i32)> {
     let named = all.iter().filter_map(|one| Some((one.name.as_deref()?.into(), one.priority?)));
-    named.take(MOST_RESPONDERS).collect()
+    named.take(MAX_RESPONDERS).collect()
 }
 
 /// How many of a pod's containers run, by their last report.
-fn running(status: &wire::PodStatus) -> u16 {
+fn running_containers(status: &wire::PodStatus) -> u16 {
     let running = reports(status).filter(|report| pod_worker::is_running(report)).count();
     u16::try_from(running).unwrap_or(u16::MAX)
 }
@@ -238,15 +238,15 @@ fn project_pod(
     interner: &mut Interner,
     now: Mono,
 ) -> Result<Pod, ProjectError> {
-    let Identity { uid, rv, name } = identity(meta)?;
-    let namespace = self::name(meta.namespace.as_deref(), "metadata.namespace")?;
-    let uncommon = uncommon(meta, &name, &spec, status, now);
+    let Identity { uid, rv, name } = parse_identity(meta)?;
+    let namespace = self::parse_name(meta.namespace.as_deref(), "metadata.namespace")?;
+    let uncommon = project_uncommon(meta, &name, &spec, status, now);
     let (generation, observed) = (meta.generation.unwrap_or(0), status.observed_generation.unwrap_or(0));
     // A deletion is one generation, too. A kubelet before Kubernetes 1.34 does not say which it has seen.
     let ahead = if observed > 0 { generation - observed - i64::from(uncommon.deletion.is_some()) } else { 0 };
     let worker_may_be_busy = pod_worker::may_be_busy(&spec, status, ahead);
     let node = spec.node_name.filter(|node| !node.is_empty());
-    let node = node.map(|node| self::name(Some(&node), "spec.nodeName")).transpose()?;
+    let node = node.map(|node| self::parse_name(Some(&node), "spec.nodeName")).transpose()?;
     let any = |name: &str| any_condition(status, name);
     let condition = |name: &str| any(name).filter(|one| one.status.as_deref() == Some("True"));
     let created = meta.creation_timestamp.map_or(0, wire::Time::whole_seconds);
@@ -255,67 +255,71 @@ fn project_pod(
         key: PodKey { namespace: interner.intern(&namespace), name: name.into(), uid },
         rv,
         generation,
-        observed,
+        observed_generation: observed,
         created,
-        bound: bound.map_or(created, wire::Time::whole_seconds),
+        bound_at: bound.map_or(created, wire::Time::whole_seconds),
         node: node.map(|node| interner.intern(&node)),
         phase: Phase::parse(status.phase.as_deref().unwrap_or_default()),
         evicted: status.reason.as_deref() == Some("Evicted"),
-        running: running(status),
+        running_containers: running_containers(status),
         container_states: container_states(status),
         worker_may_be_busy,
         ready: condition("Ready").is_some(),
         unreachable: any(NODE_UNREACHABLE_CONDITION)
-            .map_or(Says::Missing, |one| Says::parse(one.status.as_deref())),
+            .map_or(ConditionState::Missing, |one| ConditionState::parse(one.status.as_deref())),
         labels: labels(meta),
         tolerations: interner.tolerations(tolerations(&spec.tolerations)),
-        controller: controller(meta).map(Arc::new),
+        controller: controller_of(meta).map(Arc::new),
         mirror: meta.annotations.iter().any(|entry| entry.key == MIRROR_ANNOTATION),
         first_seen: now,
-        arrived: now,
-        turned_ready: None,
+        placed_at: now,
+        became_ready: None,
         unschedulable: any("PodScheduled").is_some_and(|one| {
             (one.status.as_deref(), one.reason.as_deref()) == (Some("False"), Some("Unschedulable"))
         }),
         gated: spec.scheduling_gates.iter().any(|gate| gate.name.as_deref() == Some(VOLUME_GATE)),
         uncommon: None,
     };
-    pod.set(uncommon);
+    pod.set_uncommon(uncommon);
     Ok(pod)
 }
 
 /// Since when a deletion is known that was there before, and whether its kubelet has reported about it since.
-fn since(deletion: Deletion, before: &Pod, after: &Pod) -> Deletion {
-    let reported = after.observed >= after.generation;
+fn carry_over_deletion(deletion: Deletion, before: &Pod, after: &Pod) -> Deletion {
+    let reported = after.observed_generation >= after.generation;
     match before.deletion {
-        Some(known) => {
-            let same = (known.at, known.grace) == (deletion.at, deletion.grace);
-            let first_seen = if same { known.first_seen } else { deletion.first_seen };
-            Deletion { first_seen, known_to_kubelet: known.known_to_kubelet || reported, ..deletion }
+        Some(earlier) => {
+            let same = (earlier.at, earlier.grace) == (deletion.at, deletion.grace);
+            let first_seen = if same { earlier.first_seen } else { deletion.first_seen };
+            Deletion { first_seen, kubelet_may_know: earlier.kubelet_may_know || reported, ..deletion }
         }
-        None => Deletion { known_to_kubelet: reported, ..deletion },
+        None => Deletion { kubelet_may_know: reported, ..deletion },
     }
 }
 
 /// Keeps of a pod what some controller of this process reads, in one allocation with the pods that have the same.
-fn share(inner: &mut Inner, pod: &mut Pod) {
-    let (selects, fences, guards) = (inner.selects, inner.fences, inner.guards);
+fn intern_fields(inner: &mut Inner, pod: &mut Pod) {
+    let (selects, fences, guards) =
+        (inner.budgets_enabled, inner.fencing_enabled, inner.volume_guard_enabled);
     let labels = std::mem::take(&mut pod.labels);
     if selects {
         pod.labels = inner.interner.labels(labels);
     }
     let controller = pod.controller.take().filter(|_| selects || fences);
     pod.controller = controller.map(|controller| inner.interner.controller(controller));
-    let asks = |uncommon: &mut Box<Uncommon>| uncommon.in_group || !uncommon.eviction_responders.is_empty();
-    if let Some(mut uncommon) = pod.uncommon.take_if(|uncommon| !inner.evicts && asks(uncommon)) {
+    let has_eviction_fields =
+        |uncommon: &mut Box<Uncommon>| uncommon.in_group || !uncommon.eviction_responders.is_empty();
+    if let Some(mut uncommon) =
+        pod.uncommon.take_if(|uncommon| !inner.evictions_enabled && has_eviction_fields(uncommon))
+    {
         (uncommon.eviction_responders, uncommon.in_group) = (Vec::new(), false);
-        pod.set(*uncommon);
+        pod.set_uncommon(*uncommon);
     }
     if let Some(mut uncommon) = pod.uncommon.take_if(|uncommon| !uncommon.claims.is_empty()) {
         let claims = uncommon.claims.iter().filter(|_| guards);
         uncommon.claims = claims.map(|name| inner.interner.intern(name)).collect();
-        uncommon.own_grace = uncommon.own_grace.filter(|_| guards);
-        pod.set(*uncommon);
+        uncommon.spec_grace_seconds = uncommon.spec_grace_seconds.filter(|_| guards);
+        pod.set_uncommon(*uncommon);
     }
 }
 
@@ -337,22 +341,22 @@ fn labels(meta: &wire::ObjectMeta) -> Labels {
 }
 
 /// So many finalizers of one pod are kept: they are shown, and nothing rests on which they are.
-const MOST_FINALIZERS: usize = 16;
+const MAX_FINALIZERS: usize = 16;
 
 fn finalizers(all: &[String]) -> Vec<Box<str>> {
-    let more = all.len().checked_sub(MOST_FINALIZERS).filter(|more| *more > 0);
+    let more = all.len().checked_sub(MAX_FINALIZERS).filter(|more| *more > 0);
     let more = more.map(|more| format!("{more} more").into());
-    all.iter().take(MOST_FINALIZERS).map(|name| name.as_str().into()).chain(more).collect()
+    all.iter().take(MAX_FINALIZERS).map(|name| name.as_str().into()).chain(more).collect()
 }
 
 /// So many tolerations of one pod are kept at most: pods have two to ten. Of more none is, and how the pod bears a taint is
 /// not known then.
-const MOST_TOLERATIONS: usize = 128;
+const MAX_TOLERATIONS: usize = 128;
 
 /// Those that can answer a taint that ends pods.
 fn tolerations(all: &[wire::Toleration]) -> Tolerations {
-    if all.len() > MOST_TOLERATIONS {
-        let too_many = format!("(more than {MOST_TOLERATIONS} tolerations)");
+    if all.len() > MAX_TOLERATIONS {
+        let too_many = format!("(more than {MAX_TOLERATIONS} tolerations)");
         return [Toleration::new("", &too_many, "", None)].into_iter().collect();
     }
     let read = |one: &wire::Toleration| {
@@ -364,7 +368,7 @@ fn tolerations(all: &[wire::Toleration]) -> Tolerations {
 }
 
 /// The owner that manages the object. One without a UID manages nothing.
-pub(super) fn controller(meta: &wire::ObjectMeta) -> Option<Controller> {
+pub(super) fn controller_of(meta: &wire::ObjectMeta) -> Option<Controller> {
     let owner = meta.owner_references.iter().find(|owner| owner.controller == Some(true))?;
     let text = |text: &Option<String>| text.as_deref().unwrap_or_default().into();
     let uid = owner.uid.as_deref().and_then(Uid::new)?;
@@ -378,7 +382,7 @@ pub(super) fn controller(meta: &wire::ObjectMeta) -> Option<Controller> {
 
 impl Object for Pod {
     type Wire = wire::Pod;
-    type Kept = Self;
+    type Stored = Self;
     const KIND: Kind = Kind::Pods;
 
     fn project(wire: wire::Pod, interner: &mut Interner, now: Mono) -> Result<Self, Undecodable> {
@@ -395,73 +399,77 @@ impl Object for Pod {
         &mut inner.pods
     }
 
-    fn put(inner: &mut Inner, mut pod: Self, now: Mono, tell: Tell<'_>) {
+    fn put(inner: &mut Inner, mut pod: Self, now: Mono, notify: Notify<'_>) {
         let uid = pod.uid().clone();
-        let before = match inner.pods.take(&uid) {
+        let before = match inner.pods.remove(&uid) {
             Some(Entry::Known(before)) => Some(before),
             Some(Entry::Undecodable(_)) | None => None,
         };
-        share(inner, &mut pod);
+        intern_fields(inner, &mut pod);
         if let Some(before) = &before {
             pod.first_seen = before.first_seen;
             if pod.node == before.node {
-                pod.arrived = before.arrived;
+                pod.placed_at = before.placed_at;
             }
-            pod.turned_ready = match (before.ready, pod.ready) {
+            pod.became_ready = match (before.ready, pod.ready) {
                 (_, false) => None,
-                (true, true) => before.turned_ready,
+                (true, true) => before.became_ready,
                 (false, true) => Some(now),
             };
             if let Some(mut uncommon) = pod.uncommon.take() {
-                uncommon.deletion = uncommon.deletion.map(|deletion| since(deletion, before, &pod));
-                uncommon.called_ended = uncommon.called_ended.map(|now| before.called_ended.unwrap_or(now));
+                uncommon.deletion =
+                    uncommon.deletion.map(|deletion| carry_over_deletion(deletion, before, &pod));
+                uncommon.terminal_while_running_since = uncommon
+                    .terminal_while_running_since
+                    .map(|now| before.terminal_while_running_since.unwrap_or(now));
                 uncommon.disruption_target =
                     uncommon.disruption_target.map(|target| match before.disruption_target {
-                        Some(known) if known.since == target.since => known,
+                        Some(earlier) if earlier.since == target.since => earlier,
                         _ => target,
                     });
                 pod.uncommon = Some(uncommon);
             }
-            if let Some(node) = pod.node.as_ref().filter(|_| pod.was_reported_by_its_kubelet(before)) {
-                inner.pod_index.reported(node, now);
+            if let Some(node) = pod.node.as_ref().filter(|_| pod.was_updated_by_kubelet(before)) {
+                inner.pod_index.record_report(node, now);
                 // The act that rested on the proof failed, or the proof was wrong: its processes may run.
-                inner.proved_ended.remove(&uid);
+                inner.proved_terminated.remove(&uid);
             }
             inner.pod_index.remove(before);
         }
         inner.pod_index.add(&pod);
         let budgets = inner.replace_pod(before.as_ref(), Some(&pod), now);
-        let noise = before.as_ref().is_some_and(|before| *before == Self { rv: before.rv, ..pod.clone() });
+        let unchanged =
+            before.as_ref().is_some_and(|before| *before == Self { rv: before.rv, ..pod.clone() });
         let nodes: Vec<Arc<str>> = before.iter().chain([&pod]).filter_map(|pod| pod.node.clone()).collect();
-        if !noise {
-            tell(Change::Pod { before: before.as_ref(), after: Some(&pod) });
+        if !unchanged {
+            notify(Change::Pod { before: before.as_ref(), after: Some(&pod) });
         }
-        if !noise {
-            inner.replace_user(before.as_ref(), Some(&pod), now, tell);
+        if !unchanged {
+            inner.update_pod_volumes(before.as_ref(), Some(&pod), now, notify);
         }
-        let (target, ended) = (EvictionTarget::of(&pod.key), pod.phase.is_terminal());
+        let (target, ended) = (EvictionTarget::from_pod(&pod.key), pod.phase.is_terminal());
         inner.pods.put(uid, Entry::Known(pod));
-        if !noise {
-            inner.tell_of_target(&target, ended, now, tell);
+        if !unchanged {
+            inner.notify_eviction_target(&target, ended, now, notify);
         }
         for node in nodes {
-            inner.recheck_absence(&node, now);
+            inner.update_absence(&node, now);
         }
-        budgets.iter().for_each(|uid| tell(Change::Budget { uid }));
+        budgets.iter().for_each(|uid| notify(Change::Budget { uid }));
     }
 
-    fn take(inner: &mut Inner, uid: &Uid, now: Mono, tell: Tell<'_>) {
-        if let Some(Entry::Known(pod)) = inner.pods.take(uid) {
-            inner.removed(&pod, now);
+    fn remove(inner: &mut Inner, uid: &Uid, now: Mono, notify: Notify<'_>) {
+        if let Some(Entry::Known(pod)) = inner.pods.remove(uid) {
+            inner.record_removed_pod(&pod, now);
             inner.pod_index.remove(&pod);
             let budgets = inner.replace_pod(Some(&pod), None, now);
             if let Some(node) = &pod.node {
-                inner.recheck_absence(node, now);
+                inner.update_absence(node, now);
             }
-            tell(Change::Pod { before: Some(&pod), after: None });
-            inner.tell_of_target(&EvictionTarget::of(&pod.key), true, now, tell);
-            inner.replace_user(Some(&pod), None, now, tell);
-            budgets.iter().for_each(|uid| tell(Change::Budget { uid }));
+            notify(Change::Pod { before: Some(&pod), after: None });
+            inner.notify_eviction_target(&EvictionTarget::from_pod(&pod.key), true, now, notify);
+            inner.update_pod_volumes(Some(&pod), None, now, notify);
+            budgets.iter().for_each(|uid| notify(Change::Budget { uid }));
         }
     }
 }

@@ -5,36 +5,39 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::object::{Identity, Object, ProjectError, Tell, Undecodable, identity, name};
+use super::object::{Identity, Notify, Object, ProjectError, Undecodable, parse_identity, parse_name};
 use super::table::{Entry, Table};
 use super::{Change, Inner};
 use crate::api::{
     FenceDeviceSpec, FenceEvidenceSpec, FencePolicySpec, NodeFenceSpec, PodSafetyRemediationSpec,
 };
 use crate::clock::Mono;
-use crate::model::{Device, Fence, Interner, Kind, Own, OwnSpec, Policy, Proof, Remediation, Uid};
+use crate::model::{
+    CustomObject, CustomSpec, FenceDeviceObject, FenceEvidenceObject, FencePolicyObject, Interner, Kind,
+    NodeFenceObject, RemediationObject, Uid,
+};
 use crate::wire;
 
 /// All objects of our own kinds.
 #[derive(Debug, Default)]
-pub(super) struct Ours {
-    pub(super) devices: Table<Device>,
-    pub(super) policies: Table<Policy>,
-    pub(super) fences: Filed<NodeFenceSpec>,
-    pub(super) proofs: Filed<FenceEvidenceSpec>,
-    pub(super) remediations: Filed<PodSafetyRemediationSpec>,
+pub(super) struct OwnKinds {
+    pub(super) devices: Table<FenceDeviceObject>,
+    pub(super) policies: Table<FencePolicyObject>,
+    pub(super) node_fences: IndexedByNode<NodeFenceSpec>,
+    pub(super) evidence: IndexedByNode<FenceEvidenceSpec>,
+    pub(super) remediations: IndexedByNode<PodSafetyRemediationSpec>,
 }
 
-impl Ours {
+impl OwnKinds {
     /// The status of a fence has been as it is since its last attempt was written down, at the earliest.
     pub(super) fn date_attempts(&mut self, ago: &impl Fn(i64) -> Mono) {
-        let uids: Vec<Uid> = self.fences.table.iter().map(|fence| fence.uid.clone()).collect();
+        let uids: Vec<Uid> = self.node_fences.table.iter().map(|fence| fence.uid.clone()).collect();
         for uid in uids {
-            let Some(mut fence) = self.fences.table.known(&uid).cloned() else { continue };
+            let Some(mut fence) = self.node_fences.table.get_known(&uid).cloned() else { continue };
             let begun = fence.status.attempts.last().and_then(|last| last.at.parse::<Timestamp>().ok());
             if let Some(begun) = begun {
                 fence.status_seen = ago(begun.as_second());
-                self.fences.table.put(uid, Entry::Known(fence));
+                self.node_fences.table.put(uid, Entry::Known(fence));
             }
         }
     }
@@ -42,28 +45,31 @@ impl Ours {
 
 /// Those about a node.
 #[derive(Debug)]
-pub(super) struct Filed<S: OwnSpec> {
-    pub(super) table: Table<Own<S>>,
+pub(super) struct IndexedByNode<S: CustomSpec> {
+    pub(super) table: Table<CustomObject<S>>,
     by_node: BTreeMap<Arc<str>, BTreeSet<Uid>>,
 }
 
-impl<S: OwnSpec> Default for Filed<S> {
+impl<S: CustomSpec> Default for IndexedByNode<S> {
     fn default() -> Self {
         Self { table: Table::default(), by_node: BTreeMap::new() }
     }
 }
 
-impl<S: OwnSpec> Filed<S> {
-    pub(super) fn of_node<'a>(&'a self, node: &str) -> impl Iterator<Item = &'a Own<S>> + use<'a, S> {
+impl<S: CustomSpec> IndexedByNode<S> {
+    pub(super) fn of_node<'a>(
+        &'a self,
+        node: &str,
+    ) -> impl Iterator<Item = &'a CustomObject<S>> + use<'a, S> {
         let uids = self.by_node.get(node).into_iter().flatten();
-        uids.filter_map(|uid| self.table.known(uid))
+        uids.filter_map(|uid| self.table.get_known(uid))
     }
 
-    fn file(&mut self, node: &Arc<str>, uid: &Uid) {
+    fn index(&mut self, node: &Arc<str>, uid: &Uid) {
         self.by_node.entry(Arc::clone(node)).or_default().insert(uid.clone());
     }
 
-    fn unfile(&mut self, node: &str, uid: &Uid) {
+    fn unindex(&mut self, node: &str, uid: &Uid) {
         if let Some(uids) = self.by_node.get_mut(node) {
             uids.remove(uid);
             if uids.is_empty() {
@@ -74,69 +80,69 @@ impl<S: OwnSpec> Filed<S> {
 }
 
 /// A kind of ours that the cache follows.
-pub(super) trait Followed: OwnSpec {
+pub(super) trait OwnKind: CustomSpec {
     const KIND: Kind;
-    fn table(ours: &mut Ours) -> &mut Table<Own<Self>>;
+    fn table(ours: &mut OwnKinds) -> &mut Table<CustomObject<Self>>;
     /// Where those about a node are filed.
-    fn filed(_ours: &mut Ours) -> Option<&mut Filed<Self>> {
+    fn by_node(_ours: &mut OwnKinds) -> Option<&mut IndexedByNode<Self>> {
         None
     }
 }
 
-impl Followed for FenceDeviceSpec {
+impl OwnKind for FenceDeviceSpec {
     const KIND: Kind = Kind::FenceDevices;
-    fn table(ours: &mut Ours) -> &mut Table<Device> {
+    fn table(ours: &mut OwnKinds) -> &mut Table<FenceDeviceObject> {
         &mut ours.devices
     }
 }
 
-impl Followed for FencePolicySpec {
+impl OwnKind for FencePolicySpec {
     const KIND: Kind = Kind::FencePolicies;
-    fn table(ours: &mut Ours) -> &mut Table<Policy> {
+    fn table(ours: &mut OwnKinds) -> &mut Table<FencePolicyObject> {
         &mut ours.policies
     }
 }
 
-impl Followed for NodeFenceSpec {
+impl OwnKind for NodeFenceSpec {
     const KIND: Kind = Kind::NodeFences;
-    fn table(ours: &mut Ours) -> &mut Table<Fence> {
-        &mut ours.fences.table
+    fn table(ours: &mut OwnKinds) -> &mut Table<NodeFenceObject> {
+        &mut ours.node_fences.table
     }
-    fn filed(ours: &mut Ours) -> Option<&mut Filed<Self>> {
-        Some(&mut ours.fences)
+    fn by_node(ours: &mut OwnKinds) -> Option<&mut IndexedByNode<Self>> {
+        Some(&mut ours.node_fences)
     }
 }
 
-impl Followed for FenceEvidenceSpec {
+impl OwnKind for FenceEvidenceSpec {
     const KIND: Kind = Kind::FenceEvidences;
-    fn table(ours: &mut Ours) -> &mut Table<Proof> {
-        &mut ours.proofs.table
+    fn table(ours: &mut OwnKinds) -> &mut Table<FenceEvidenceObject> {
+        &mut ours.evidence.table
     }
-    fn filed(ours: &mut Ours) -> Option<&mut Filed<Self>> {
-        Some(&mut ours.proofs)
+    fn by_node(ours: &mut OwnKinds) -> Option<&mut IndexedByNode<Self>> {
+        Some(&mut ours.evidence)
     }
 }
 
-impl Followed for PodSafetyRemediationSpec {
+impl OwnKind for PodSafetyRemediationSpec {
     const KIND: Kind = Kind::Remediations;
-    fn table(ours: &mut Ours) -> &mut Table<Remediation> {
+    fn table(ours: &mut OwnKinds) -> &mut Table<RemediationObject> {
         &mut ours.remediations.table
     }
-    fn filed(ours: &mut Ours) -> Option<&mut Filed<Self>> {
+    fn by_node(ours: &mut OwnKinds) -> Option<&mut IndexedByNode<Self>> {
         Some(&mut ours.remediations)
     }
 }
 
-fn project<S: OwnSpec>(
+fn project<S: CustomSpec>(
     wire: wire::Custom<S, S::Status>,
     interner: &mut Interner,
     now: Mono,
-) -> Result<Own<S>, Box<(wire::ObjectMeta, ProjectError)>> {
+) -> Result<CustomObject<S>, Box<(wire::ObjectMeta, ProjectError)>> {
     let wire::Custom { metadata: meta, spec, status } = wire;
-    let read = identity(&meta).and_then(|identity| {
+    let read = parse_identity(&meta).and_then(|identity| {
         let namespace = match meta.namespace.as_deref() {
             None | Some("") => String::new(),
-            some => name(some, "metadata.namespace")?,
+            some => parse_name(some, "metadata.namespace")?,
         };
         Ok((identity, namespace))
     });
@@ -144,7 +150,7 @@ fn project<S: OwnSpec>(
         Ok(read) => read,
         Err(error) => return Err(Box::new((meta.common, error))),
     };
-    let object = Own {
+    let object = CustomObject {
         name: interner.intern(&own_name),
         namespace: interner.intern(&namespace),
         uid,
@@ -159,15 +165,15 @@ fn project<S: OwnSpec>(
         first_seen: now,
         status_seen: now,
     };
-    match object.node().map(|node| name(Some(node), "the node's name")) {
+    match object.node().map(|node| parse_name(Some(node), "the node's name")) {
         Some(Err(error)) => Err(Box::new((meta.common, error))),
         Some(Ok(_)) | None => Ok(object),
     }
 }
 
-impl<S: Followed> Object for Own<S> {
+impl<S: OwnKind> Object for CustomObject<S> {
     type Wire = wire::Custom<S, S::Status>;
-    type Kept = Self;
+    type Stored = Self;
     const KIND: Kind = S::KIND;
 
     fn project(wire: Self::Wire, interner: &mut Interner, now: Mono) -> Result<Self, Undecodable> {
@@ -179,17 +185,17 @@ impl<S: Followed> Object for Own<S> {
     }
 
     fn table(inner: &mut Inner) -> &mut Table<Self> {
-        S::table(&mut inner.ours)
+        S::table(&mut inner.own_kinds)
     }
 
-    fn put(inner: &mut Inner, mut object: Self, _now: Mono, tell: Tell<'_>) {
-        if !inner.fences_from(&object.namespace) {
+    fn put(inner: &mut Inner, mut object: Self, _now: Mono, notify: Notify<'_>) {
+        if !inner.is_fencing_namespace(&object.namespace) {
             return;
         }
         let uid = object.uid.clone();
         let node = object.node().map(|node| inner.interner.intern(node));
         let mut moved = None;
-        if let Some(Entry::Known(before)) = S::table(&mut inner.ours).get(&uid) {
+        if let Some(Entry::Known(before)) = S::table(&mut inner.own_kinds).get(&uid) {
             object.first_seen = before.first_seen;
             if object.status == before.status {
                 object.status_seen = before.status_seen;
@@ -197,39 +203,39 @@ impl<S: Followed> Object for Own<S> {
             // An annotation can be changed.
             moved = before.node().filter(|before| Some(*before) != node.as_deref()).map(str::to_owned);
         }
-        if let (Some(moved), Some(filed)) = (&moved, S::filed(&mut inner.ours)) {
-            filed.unfile(moved, &uid);
+        if let (Some(moved), Some(filed)) = (&moved, S::by_node(&mut inner.own_kinds)) {
+            filed.unindex(moved, &uid);
         }
-        S::table(&mut inner.ours).put(uid.clone(), Entry::Known(object));
-        if let (Some(node), Some(filed)) = (&node, S::filed(&mut inner.ours)) {
-            filed.file(node, &uid);
+        S::table(&mut inner.own_kinds).put(uid.clone(), Entry::Known(object));
+        if let (Some(node), Some(filed)) = (&node, S::by_node(&mut inner.own_kinds)) {
+            filed.index(node, &uid);
         }
-        tell(Change::Fencing { node: node.as_ref() });
-        inner.tell_of_holder(node.as_ref(), tell);
+        notify(Change::Fencing { node: node.as_ref() });
+        inner.notify_held_volumes(node.as_ref(), notify);
     }
 
-    fn put_undecodable(inner: &mut Inner, undecodable: Undecodable, now: Mono, tell: Tell<'_>) {
-        if !inner.fences_from(undecodable.namespace.as_deref().unwrap_or_default()) {
+    fn put_undecodable(inner: &mut Inner, undecodable: Undecodable, now: Mono, notify: Notify<'_>) {
+        if !inner.is_fencing_namespace(undecodable.namespace.as_deref().unwrap_or_default()) {
             return;
         }
         let Some(uid) = undecodable.uid else {
-            return S::table(&mut inner.ours).put_unidentified();
+            return S::table(&mut inner.own_kinds).count_unidentified();
         };
-        Self::take(inner, &uid, now, tell);
-        S::table(&mut inner.ours).put(uid, Entry::Undecodable(undecodable.why.into()));
-        tell(Change::Fencing { node: None });
+        Self::remove(inner, &uid, now, notify);
+        S::table(&mut inner.own_kinds).put(uid, Entry::Undecodable(undecodable.reason.into()));
+        notify(Change::Fencing { node: None });
     }
 
-    fn take(inner: &mut Inner, uid: &Uid, _now: Mono, tell: Tell<'_>) {
-        let node = match S::table(&mut inner.ours).take(uid) {
+    fn remove(inner: &mut Inner, uid: &Uid, _now: Mono, notify: Notify<'_>) {
+        let node = match S::table(&mut inner.own_kinds).remove(uid) {
             Some(Entry::Known(object)) => object.node().map(|node| inner.interner.intern(node)),
             Some(Entry::Undecodable(_)) => None,
             None => return,
         };
-        if let (Some(node), Some(filed)) = (&node, S::filed(&mut inner.ours)) {
-            filed.unfile(node, uid);
+        if let (Some(node), Some(filed)) = (&node, S::by_node(&mut inner.own_kinds)) {
+            filed.unindex(node, uid);
         }
-        tell(Change::Fencing { node: node.as_ref() });
-        inner.tell_of_holder(node.as_ref(), tell);
+        notify(Change::Fencing { node: node.as_ref() });
+        inner.notify_held_volumes(node.as_ref(), notify);
     }
 }

@@ -19,7 +19,7 @@ type ClassId = u32;
 
 /// Where a class or a selector is looked for: the hash of its namespace, and of one pair of it. Whatever is found there is
 /// matched, so that two places with one hash cost a comparison, and nothing else.
-type Place = u64;
+type Bucket = u64;
 
 #[derive(Debug)]
 struct Class {
@@ -31,21 +31,21 @@ struct Class {
 }
 
 #[derive(Debug)]
-struct Chooser {
+struct SelectorEntry {
     namespace: Arc<str>,
     selector: Selector,
     /// When it was set, or what its pods come to changed last.
-    touched: Mono,
+    changed_at: Mono,
 }
 
-impl Chooser {
-    fn chooses(&self, namespace: &str, labels: &Labels) -> bool {
+impl SelectorEntry {
+    fn matches(&self, namespace: &str, labels: &Labels) -> bool {
         *self.namespace == *namespace && self.selector.matches(labels)
     }
 
     /// The one place at which all classes are that it may choose.
-    fn place(&self) -> Place {
-        place(&self.namespace, self.selector.required_pair())
+    fn bucket(&self) -> Bucket {
+        bucket(&self.namespace, self.selector.required_pair())
     }
 }
 
@@ -54,22 +54,22 @@ impl Chooser {
 pub(super) struct Selection {
     classes: BTreeMap<ClassId, Class>,
     by_labels: BTreeMap<(Arc<str>, Labels), ClassId>,
-    classes_at: BTreeSet<(Place, ClassId)>,
+    classes_at: BTreeSet<(Bucket, ClassId)>,
     classes_of: BTreeMap<Uid, BTreeSet<ClassId>>,
-    choosers: BTreeMap<Uid, Chooser>,
-    choosers_at: BTreeMap<Place, BTreeSet<Uid>>,
+    selectors: BTreeMap<Uid, SelectorEntry>,
+    selectors_at: BTreeMap<Bucket, BTreeSet<Uid>>,
     next: ClassId,
 }
 
-fn place(namespace: &str, pair: Option<(&str, &str)>) -> Place {
+fn bucket(namespace: &str, pair: Option<(&str, &str)>) -> Bucket {
     let mut hasher = DefaultHasher::new();
     (namespace, pair).hash(&mut hasher);
     hasher.finish()
 }
 
 /// Every place at which a class can be looked for.
-fn places<'a>(namespace: &'a str, labels: &'a Labels) -> impl Iterator<Item = Place> + 'a {
-    labels.iter().map(Some).chain([None]).map(move |pair| place(namespace, pair))
+fn buckets<'a>(namespace: &'a str, labels: &'a Labels) -> impl Iterator<Item = Bucket> + 'a {
+    labels.iter().map(Some).chain([None]).map(move |pair| bucket(namespace, pair))
 }
 
 fn forget<K: Ord, V: Ord>(index: &mut BTreeMap<K, BTreeSet<V>>, key: &K, value: &V) {
@@ -90,13 +90,13 @@ impl Selection {
         after: Option<&Pod>,
         now: Mono,
     ) -> BTreeSet<Uid> {
-        let concerned = self.replace(before, after);
-        for uid in &concerned {
-            if let Some(chooser) = self.choosers.get_mut(uid) {
-                chooser.touched = now;
+        let affected = self.replace(before, after);
+        for uid in &affected {
+            if let Some(chooser) = self.selectors.get_mut(uid) {
+                chooser.changed_at = now;
             }
         }
-        concerned
+        affected
     }
 
     fn replace(&mut self, before: Option<&Pod>, after: Option<&Pod>) -> BTreeSet<Uid> {
@@ -104,9 +104,9 @@ impl Selection {
             && before.labels == after.labels
             && before.controller == after.controller
         {
-            let counts = |pod: &Pod| (pod.ready, pod.deletion.is_some());
-            let same = counts(before) == counts(after);
-            return if same { BTreeSet::new() } else { self.choosers_of(after).cloned().collect() };
+            let health = |pod: &Pod| (pod.ready, pod.deletion.is_some());
+            let same = health(before) == health(after);
+            return if same { BTreeSet::new() } else { self.selectors_of_pod(after).cloned().collect() };
         }
         if let Some(before) = before {
             self.remove_pod(before);
@@ -114,14 +114,14 @@ impl Selection {
         if let Some(after) = after {
             self.add_pod(after);
         }
-        before.into_iter().chain(after).flat_map(|pod| self.choosers_of(pod)).cloned().collect()
+        before.into_iter().chain(after).flat_map(|pod| self.selectors_of_pod(pod)).cloned().collect()
     }
 
     fn add_pod(&mut self, pod: &Pod) {
         let (namespace, labels) = (&pod.key.namespace, &pod.labels);
         let id = match self.by_labels.get(&(Arc::clone(namespace), labels.clone())) {
             Some(id) => *id,
-            None => self.found(namespace, labels),
+            None => self.add_class(namespace, labels),
         };
         let Some(class) = self.classes.get_mut(&id) else { return };
         class.pods.insert(pod.uid().clone());
@@ -146,7 +146,7 @@ impl Selection {
             }
         }
         if class.pods.is_empty() {
-            for place in places(&pod.key.namespace, &pod.labels) {
+            for place in buckets(&pod.key.namespace, &pod.labels) {
                 self.classes_at.remove(&(place, id));
             }
             self.classes.remove(&id);
@@ -155,11 +155,11 @@ impl Selection {
     }
 
     /// The first pod of a class founds it.
-    fn found(&mut self, namespace: &Arc<str>, labels: &Labels) -> ClassId {
+    fn add_class(&mut self, namespace: &Arc<str>, labels: &Labels) -> ClassId {
         let id = self.next;
         // Four thousand million classes would have to appear while one of them stays.
         self.next = self.next.wrapping_add(1);
-        self.classes_at.extend(places(namespace, labels).map(|place| (place, id)));
+        self.classes_at.extend(buckets(namespace, labels).map(|place| (place, id)));
         let (namespace, labels) = (Arc::clone(namespace), labels.clone());
         self.by_labels.insert((Arc::clone(&namespace), labels.clone()), id);
         let class = Class { namespace, labels, pods: BTreeSet::new(), controllers: BTreeMap::new() };
@@ -168,74 +168,80 @@ impl Selection {
     }
 
     /// An object with this selector appeared, or has this selector now.
-    pub(super) fn set_chooser(&mut self, namespace: &Arc<str>, selector: Selector, uid: &Uid, now: Mono) {
-        self.remove_chooser(uid);
-        let chooser = Chooser { namespace: Arc::clone(namespace), selector, touched: now };
-        self.choosers_at.entry(chooser.place()).or_default().insert(uid.clone());
-        self.choosers.insert(uid.clone(), chooser);
+    pub(super) fn set_selector(&mut self, namespace: &Arc<str>, selector: Selector, uid: &Uid, now: Mono) {
+        self.remove_selector(uid);
+        let entry = SelectorEntry { namespace: Arc::clone(namespace), selector, changed_at: now };
+        self.selectors_at.entry(entry.bucket()).or_default().insert(uid.clone());
+        self.selectors.insert(uid.clone(), entry);
     }
 
     /// It went, or its selector chooses nothing any more.
-    pub(super) fn remove_chooser(&mut self, uid: &Uid) {
-        let Some(chooser) = self.choosers.remove(uid) else { return };
-        forget(&mut self.choosers_at, &chooser.place(), uid);
+    pub(super) fn remove_selector(&mut self, uid: &Uid) {
+        let Some(entry) = self.selectors.remove(uid) else { return };
+        forget(&mut self.selectors_at, &entry.bucket(), uid);
     }
 
     /// Since when it and what its pods come to are as they are.
-    pub(super) fn touched(&self, chooser: &Uid) -> Option<Mono> {
-        self.choosers.get(chooser).map(|chooser| chooser.touched)
+    pub(super) fn changed_at(&self, chooser: &Uid) -> Option<Mono> {
+        self.selectors.get(chooser).map(|chooser| chooser.changed_at)
     }
 
     /// The pods that it chooses.
-    pub(super) fn chosen_by<'a>(&'a self, chooser: &Uid) -> impl Iterator<Item = &'a Uid> + use<'a> {
-        let chosen = |chooser: &'a Chooser| {
-            let place = chooser.place();
+    pub(super) fn pods_selected_by<'a>(&'a self, chooser: &Uid) -> impl Iterator<Item = &'a Uid> + use<'a> {
+        let matching_classes = |chooser: &'a SelectorEntry| {
+            let place = chooser.bucket();
             let there = self.classes_at.range((place, ClassId::MIN)..=(place, ClassId::MAX));
             let classes = there.filter_map(|(_, id)| self.classes.get(id));
-            classes.filter(|class| chooser.chooses(&class.namespace, &class.labels))
+            classes.filter(|class| chooser.matches(&class.namespace, &class.labels))
         };
-        self.choosers.get(chooser).into_iter().flat_map(chosen).flat_map(|class| &class.pods)
+        self.selectors.get(chooser).into_iter().flat_map(matching_classes).flat_map(|class| &class.pods)
     }
 
     /// The pods of this controller, and others with the same labels.
-    pub(super) fn beside<'a>(&'a self, controller: &Uid) -> impl Iterator<Item = &'a Uid> + use<'a> {
+    pub(super) fn pods_in_classes_of<'a>(
+        &'a self,
+        controller: &Uid,
+    ) -> impl Iterator<Item = &'a Uid> + use<'a> {
         let classes = self.classes_of.get(controller).into_iter().flatten();
         classes.filter_map(|id| self.classes.get(id)).flat_map(|class| &class.pods)
     }
 
     /// The pods of a namespace with too many labels to be chosen by anything.
-    pub(super) fn left_out<'a>(&'a self, namespace: &Arc<str>) -> impl Iterator<Item = &'a Uid> + use<'a> {
-        let id = self.by_labels.get(&(Arc::clone(namespace), Labels::left_out()));
+    pub(super) fn pods_with_omitted_labels<'a>(
+        &'a self,
+        namespace: &Arc<str>,
+    ) -> impl Iterator<Item = &'a Uid> + use<'a> {
+        let id = self.by_labels.get(&(Arc::clone(namespace), Labels::omitted()));
         id.and_then(|id| self.classes.get(id)).into_iter().flat_map(|class| &class.pods)
     }
 
     /// The choosers of this pod, or of one like it that is not there.
-    pub(super) fn choosers_of<'a>(&'a self, pod: &Pod) -> impl Iterator<Item = &'a Uid> + use<'a> {
-        self.choosers_at(&pod.key.namespace, &pod.labels)
+    pub(super) fn selectors_of_pod<'a>(&'a self, pod: &Pod) -> impl Iterator<Item = &'a Uid> + use<'a> {
+        self.selectors_matching(&pod.key.namespace, &pod.labels)
     }
 
-    fn choosers_at<'a>(
+    fn selectors_matching<'a>(
         &'a self,
         namespace: &Arc<str>,
         labels: &Labels,
     ) -> impl Iterator<Item = &'a Uid> + use<'a> {
         let (namespace, labels) = (Arc::clone(namespace), labels.clone());
         // A set: a tenant can choose labels whose places have one hash, and each chooser counts once.
-        let places: BTreeSet<Place> = places(&namespace, &labels).collect();
-        let there = places.into_iter().flat_map(|place| self.choosers_at.get(&place).into_iter().flatten());
+        let places: BTreeSet<Bucket> = buckets(&namespace, &labels).collect();
+        let there = places.into_iter().flat_map(|place| self.selectors_at.get(&place).into_iter().flatten());
         there.filter(move |uid| {
-            self.choosers.get(uid).is_some_and(|chooser| chooser.chooses(&namespace, &labels))
+            self.selectors.get(uid).is_some_and(|chooser| chooser.matches(&namespace, &labels))
         })
     }
 
     /// Whoever chooses a pod that this controller manages.
-    pub(super) fn choosers_of_controller<'a>(
+    pub(super) fn selectors_of_controller<'a>(
         &'a self,
         controller: &Uid,
     ) -> impl Iterator<Item = &'a Uid> + use<'a> {
         let classes = self.classes_of.get(controller).into_iter().flatten();
         let classes = classes.filter_map(|id| self.classes.get(id));
-        classes.flat_map(|class| self.choosers_at(&class.namespace, &class.labels))
+        classes.flat_map(|class| self.selectors_matching(&class.namespace, &class.labels))
     }
 }
 
@@ -310,22 +316,22 @@ mod tests {
             created: 0,
             node: None,
             phase: Phase::parse("Running"),
-            observed: 0,
+            observed_generation: 0,
             evicted: false,
-            running: 0,
+            running_containers: 0,
             container_states: 0,
             worker_may_be_busy: false,
             mirror: false,
             ready: true,
-            unreachable: crate::model::Says::Missing,
+            unreachable: crate::model::ConditionState::Missing,
             labels,
             controller: Some(controller.into()),
             first_seen: Mono::default(),
-            arrived: Mono::default(),
-            turned_ready: None,
+            placed_at: Mono::default(),
+            became_ready: None,
             gated: false,
             unschedulable: false,
-            bound: 0,
+            bound_at: 0,
             tolerations: Tolerations::default(),
             uncommon: None,
         }
@@ -344,11 +350,11 @@ mod tests {
             }
             Step::Selector { uid: chooser, namespace, selector } => {
                 model.selectors.insert(chooser, (name(namespace), selector.clone()));
-                index.set_chooser(&name(namespace), selector, &uid("s", chooser), Mono::default());
+                index.set_selector(&name(namespace), selector, &uid("s", chooser), Mono::default());
             }
             Step::NoSelector { uid: chooser } => {
                 model.selectors.remove(&chooser);
-                index.remove_chooser(&uid("s", chooser));
+                index.remove_selector(&uid("s", chooser));
             }
         }
     }
@@ -361,7 +367,7 @@ mod tests {
         for (chooser, (namespace, selector)) in &model.selectors {
             let matching = model.pods.values().filter(|pod| chooses(namespace, selector, pod));
             let wanted: BTreeSet<Uid> = matching.map(|pod| pod.uid().clone()).collect();
-            let found: BTreeSet<Uid> = index.chosen_by(&uid("s", *chooser)).cloned().collect();
+            let found: BTreeSet<Uid> = index.pods_selected_by(&uid("s", *chooser)).cloned().collect();
             prop_assert_eq!(found, wanted);
         }
         let choosers = |pods: &[&Pod]| -> BTreeSet<Uid> {
@@ -371,7 +377,7 @@ mod tests {
             model.selectors.iter().filter(chosen).map(|(chooser, _)| uid("s", *chooser)).collect()
         };
         for pod in model.pods.values() {
-            let mut found: Vec<Uid> = index.choosers_of(pod).cloned().collect();
+            let mut found: Vec<Uid> = index.selectors_of_pod(pod).cloned().collect();
             found.sort_unstable();
             prop_assert_eq!(found, Vec::from_iter(choosers(&[pod])));
         }
@@ -379,7 +385,7 @@ mod tests {
             let of = uid("c", number);
             let managed = |pod: &&Pod| pod.controller.as_ref().is_some_and(|by| by.uid == of);
             let managed: Vec<&Pod> = model.pods.values().filter(managed).collect();
-            let found: BTreeSet<Uid> = index.choosers_of_controller(&of).cloned().collect();
+            let found: BTreeSet<Uid> = index.selectors_of_controller(&of).cloned().collect();
             prop_assert_eq!(found, choosers(&managed));
         }
         Ok(())
@@ -393,14 +399,14 @@ mod tests {
         let both: Labels =
             pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         assert_eq!(
-            place("ns0", Some(pairs[0])),
-            place("ns0", Some(pairs[1])),
+            bucket("ns0", Some(pairs[0])),
+            bucket("ns0", Some(pairs[1])),
             "seek others: the hash of std changed"
         );
         let mut index = Selection::default();
         let selector = Requirement::equals(pairs[0].0, pairs[0].1).into_iter().collect();
-        index.set_chooser(&name(0), selector, &uid("s", 0), Mono::default());
-        assert_eq!(index.choosers_of(&pod(0, 0, both)).count(), 1);
+        index.set_selector(&name(0), selector, &uid("s", 0), Mono::default());
+        assert_eq!(index.selectors_of_pod(&pod(0, 0, both)).count(), 1);
     }
 
     proptest! {

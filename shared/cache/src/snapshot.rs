@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::feed::{first_limit, page};
+use super::feed::{first_limit, read_page};
 use super::object::{Object, Undecodable};
-use super::{Cache, Learns as _, ScaleAnswer, ViewGuard};
+use super::{Cache, CacheWriter as _, ScaleAnswer, ViewGuard};
 use crate::clock::{Env, Mono};
 use crate::model::{Controller, Kind, Uid};
 use crate::wire::Raw;
@@ -31,15 +31,15 @@ pub struct SnapshotError {
 
 /// A kind that could not be read, or not in all namespaces.
 #[derive(Debug)]
-pub struct Unread {
+pub struct UnreadKind {
     /// What was refused.
     pub error: SnapshotError,
     /// The one namespace in which it was read all the same.
-    pub only: Option<String>,
+    pub read_in: Option<String>,
 }
 
 /// So long before the first read the time of a snapshot begins: what stamps say of the time before it has a place.
-const BEFORE: Duration = Duration::from_secs(10 * 365 * 86_400);
+const TIME_OFFSET: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 /// A cache that was filled once and is not kept up.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ pub struct Snapshot {
 }
 
 /// Hears of every object, for what decisions do not keep.
-pub type Each<'a> = &'a mut (dyn FnMut(Kind, &Raw) + Send);
+pub type ObjectVisitor<'a> = &'a mut (dyn FnMut(Kind, &Raw) + Send);
 
 impl Snapshot {
     /// Lists `kinds`, in a namespace or in all of them.
@@ -61,7 +61,7 @@ impl Snapshot {
         env: &Env,
         kinds: &[Kind],
         namespace: Option<&str>,
-        each: Each<'_>,
+        each: ObjectVisitor<'_>,
     ) -> Result<Self, SnapshotError> {
         let snapshot = Self::empty(env);
         for &kind in kinds {
@@ -81,8 +81,8 @@ impl Snapshot {
         env: &Env,
         kinds: &[Kind],
         namespace: Option<&str>,
-        each: Each<'_>,
-    ) -> Result<(Self, Vec<Unread>), SnapshotError> {
+        each: ObjectVisitor<'_>,
+    ) -> Result<(Self, Vec<UnreadKind>), SnapshotError> {
         let snapshot = Self::empty(env);
         let (mut read, mut unread) = (Vec::new(), Vec::new());
         for &kind in kinds {
@@ -101,18 +101,18 @@ impl Snapshot {
                 only = Some(namespace.to_owned());
                 read.push(kind);
             }
-            unread.push(Unread { error, only });
+            unread.push(UnreadKind { error, read_in: only });
         }
         Ok((snapshot.complete(env, read.into_iter()), unread))
     }
 
     fn empty(env: &Env) -> Self {
         let cache = Cache::default();
-        cache.select();
-        cache.fence();
-        cache.evict();
-        let at = env.now() + BEFORE;
-        cache.read_wall(at, env.clock.wall());
+        cache.enable_budgets();
+        cache.enable_fencing();
+        cache.enable_evictions();
+        let at = env.now() + TIME_OFFSET;
+        cache.record_wall_time(at, env.clock.wall());
         Self { cache, at }
     }
 
@@ -122,16 +122,16 @@ impl Snapshot {
         env: &Env,
         kind: Kind,
         namespace: Option<&str>,
-        each: Each<'_>,
+        each: ObjectVisitor<'_>,
     ) -> Result<(), SnapshotError> {
-        self.cache.begin_list_of(kind);
+        self.cache.begin_list_of_kind(kind);
         let apply = &mut |raw: Raw| {
             each(kind, &raw);
-            drop(self.cache.receive(kind, &raw, env.now() + BEFORE));
+            drop(self.cache.apply_wire(kind, &raw, env.now() + TIME_OFFSET));
         };
         let (all, limit, mut token) = (kind.path_in(namespace), first_limit(kind), String::new());
         loop {
-            let read = page(connection, env, page_path(&all, limit, &token), apply).await;
+            let read = read_page(connection, env, page_path(&all, limit, &token), apply).await;
             let read = read.map_err(|source| SnapshotError {
                 kind,
                 namespace: namespace.map(str::to_owned),
@@ -142,34 +142,34 @@ impl Snapshot {
             }
             read.continue_token().clone_into(&mut token);
         }
-        self.cache.end_list_of(kind, env.now() + BEFORE);
+        self.cache.end_list_of_kind(kind, env.now() + TIME_OFFSET);
         Ok(())
     }
 
     /// Now everything is as young as the last list: a person's question takes seconds. How long a node has been silent
     /// only stamps can say to whoever looks once.
     fn complete(mut self, env: &Env, read: impl Iterator<Item = Kind>) -> Self {
-        self.at = env.now() + BEFORE;
+        self.at = env.now() + TIME_OFFSET;
         for kind in read {
-            self.cache.heard(kind, self.at);
+            self.cache.record_event(kind, self.at);
         }
-        self.cache.believe_stamps(self.at);
+        self.cache.apply_timestamps(self.at);
         self
     }
 
     /// What was read of other namespaces is shown, and nothing is fenced from there.
-    pub fn fence_from(&self, namespaces: BTreeSet<String>) {
-        self.cache.fence_from(namespaces);
+    pub fn restrict_fencing_to(&self, namespaces: BTreeSet<String>) {
+        self.cache.restrict_fencing_to(namespaces);
     }
 
     /// Adds an object that is not there: what would be decided if it were.
-    pub fn suppose(&self, kind: Kind, object: &Raw) {
-        drop(self.cache.receive(kind, object, self.at));
+    pub fn insert_hypothetical(&self, kind: Kind, object: &Raw) {
+        drop(self.cache.apply_wire(kind, object, self.at));
     }
 
     /// The object of this kind with this UID is not there any more.
-    pub fn forget(&self, kind: Kind, uid: &Uid) {
-        self.cache.remove_of(kind, uid, self.at);
+    pub fn remove(&self, kind: Kind, uid: &Uid) {
+        self.cache.remove_of_kind(kind, uid, self.at);
     }
 
     /// What decisions see.
@@ -179,15 +179,16 @@ impl Snapshot {
     }
 
     /// What the scale of a controller said, which no list has.
-    pub fn scaled(&self, namespace: &Arc<str>, controller: &Arc<Controller>, answer: ScaleAnswer) {
-        let ScaleAnswer { asked, answered, scale } = answer;
-        let answer = ScaleAnswer { asked: asked + BEFORE, answered: answered + BEFORE, scale };
-        self.cache.scaled(namespace, controller, answer);
+    pub fn record_scale(&self, namespace: &Arc<str>, controller: &Arc<Controller>, answer: ScaleAnswer) {
+        let ScaleAnswer { requested_at: asked, answered_at: answered, scale } = answer;
+        let answer =
+            ScaleAnswer { requested_at: asked + TIME_OFFSET, answered_at: answered + TIME_OFFSET, scale };
+        self.cache.record_scale(namespace, controller, answer);
     }
 
     /// Whether its scale was asked.
     #[must_use]
-    pub fn is_scaled(&self, of: &(Arc<str>, Arc<Controller>)) -> bool {
+    pub fn has_scale(&self, of: &(Arc<str>, Arc<Controller>)) -> bool {
         self.cache.inner.read().scales.contains_key(of)
     }
 
@@ -200,7 +201,7 @@ impl Snapshot {
 
 impl Cache {
     /// An object as it came over the wire; one that cannot be read stays as unknown.
-    pub(super) fn put_raw<T: Object>(&self, raw: &Raw, now: Mono) -> Option<String> {
+    pub(super) fn decode_and_apply<T: Object>(&self, raw: &Raw, now: Mono) -> Option<String> {
         match raw.decode::<T::Wire>() {
             Ok(wire) => {
                 let version = T::meta(&wire).and_then(|meta| meta.resource_version.clone());
@@ -208,7 +209,7 @@ impl Cache {
                 version
             }
             Err(error) => {
-                let undecodable = Undecodable::of(raw, error_chain(&error));
+                let undecodable = Undecodable::from_raw(raw, error_chain(&error));
                 tracing::warn!(resource = T::KIND.resource(), object = ?undecodable, "an object cannot be decoded; it counts as unknown");
                 self.apply_undecodable::<T>(undecodable, now);
                 None
@@ -236,13 +237,13 @@ mod tests {
                 _ => Answer::json(&json!({ "metadata": { "resourceVersion": "9" }, "items": [] })),
             }
         });
-        let mut heard = 0;
+        let mut visited = 0;
         let kinds = [Kind::Pods, Kind::Budgets];
-        let mut each = |_kind: Kind, _raw: &Raw| heard += 1;
+        let mut each = |_kind: Kind, _raw: &Raw| visited += 1;
         let snapshot = Snapshot::read(&api.connection(), &env, &kinds, Some("ns"), &mut each).await.unwrap();
-        assert_eq!(heard, 2);
+        assert_eq!(visited, 2);
         assert_eq!(snapshot.view().view().count(Kind::Pods), (1, 1));
-        assert!(snapshot.view().view().fresh(Kind::Budgets, snapshot.at()).is_ok());
+        assert!(snapshot.view().view().check_fresh(Kind::Budgets, snapshot.at()).is_ok());
         assert_eq!(
             api.lines(),
             ["GET /api/v1/namespaces/ns/pods", "GET /apis/policy/v1/namespaces/ns/poddisruptionbudgets"]
@@ -273,11 +274,11 @@ mod tests {
         let kinds = [Kind::Pods, Kind::Nodes, Kind::NodeFences];
         let read = Snapshot::read_allowed(&api.connection(), &env, &kinds, Some("ns"), nothing).await;
         let (snapshot, unread) = read.unwrap();
-        let seen: Vec<_> = unread.iter().map(|one| (one.error.kind, one.only.as_deref())).collect();
+        let seen: Vec<_> = unread.iter().map(|one| (one.error.kind, one.read_in.as_deref())).collect();
         assert_eq!(seen, [(Kind::Pods, Some("ns")), (Kind::Nodes, None), (Kind::NodeFences, None)]);
         let guard = snapshot.view();
         assert_eq!(guard.view().count(Kind::Pods), (1, 0));
-        assert!(guard.view().fresh(Kind::Nodes, snapshot.at()).is_err());
+        assert!(guard.view().check_fresh(Kind::Nodes, snapshot.at()).is_err());
         assert!(matches!(guard.view().node("n"), crate::Lookup::Unknown(_)));
     }
 
@@ -301,8 +302,8 @@ mod tests {
     fn what_others_put_into_their_namespaces_does_not_count() {
         let (env, _wall) = env();
         let snapshot = Snapshot::empty(&env);
-        snapshot.fence_from(["pod-safety".to_owned()].into());
-        let from = |namespace: &str| snapshot.view().view().fences_from(namespace);
+        snapshot.restrict_fencing_to(["pod-safety".to_owned()].into());
+        let from = |namespace: &str| snapshot.view().view().is_fencing_namespace(namespace);
         assert_eq!((from("pod-safety"), from("tenant")), (true, false));
     }
 
@@ -322,7 +323,7 @@ mod tests {
         let snapshot = Snapshot::read(&api.connection(), &env, &kinds, None, nothing).await.unwrap();
         let guard = snapshot.view();
         let crate::Lookup::Known(node) = guard.view().node("n") else { panic!("the node") };
-        let silent = snapshot.at().since(guard.view().last_heard(node)).as_secs();
+        let silent = snapshot.at().since(guard.view().last_report(node)).as_secs();
         assert_eq!(silent, 570);
     }
 }

@@ -10,11 +10,11 @@ use crate::model::Kind;
 /// was before. Living kubelets renew their Leases every ten seconds, so with one of them in touch
 /// there is none on Leases.
 /// docs/assumptions.md: renews-each-quarter
-pub const BREAK: Duration = Duration::from_secs(15);
+pub const WATCH_GAP: Duration = Duration::from_secs(15);
 
 /// What stands in the way of a feed, in words for a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trouble {
+pub struct WatchProblem {
     /// A stable class, for metrics.
     pub category: &'static str,
     /// The error with its causes.
@@ -29,18 +29,18 @@ pub struct KindState {
     /// When the API server last answered for this kind, also by only opening a watch.
     pub last_contact: Option<Mono>,
     /// When it last sent an event, a bookmark, or all of a list. That it opened a watch says nothing of any object.
-    pub last_news: Option<Mono>,
+    pub last_event: Option<Mono>,
     /// Since when it has done so without a break of 15 seconds.
-    pub unbroken_since: Option<Mono>,
+    pub watched_since: Option<Mono>,
     /// Why nothing comes, if nothing comes.
-    pub trouble: Option<Trouble>,
+    pub problem: Option<WatchProblem>,
     /// The API server does not serve this kind.
     pub unserved: bool,
 }
 
 /// Why a kind cannot be believed now.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, strum::IntoStaticStr, strum::VariantNames)]
-pub enum Unfresh {
+pub enum FreshnessError {
     /// Not everything was listed yet.
     #[error("{} are not listed yet", kind.resource())]
     NotSynced {
@@ -61,18 +61,18 @@ pub enum Unfresh {
 pub(super) struct Kinds(BTreeMap<Kind, KindState>);
 
 /// Of a kind that nobody follows.
-static UNHEARD: KindState = KindState {
+static NOT_FOLLOWED: KindState = KindState {
     synced: false,
     last_contact: None,
-    last_news: None,
-    unbroken_since: None,
-    trouble: None,
+    last_event: None,
+    watched_since: None,
+    problem: None,
     unserved: false,
 };
 
 impl Kinds {
     pub(super) fn state(&self, kind: Kind) -> &KindState {
-        self.0.get(&kind).unwrap_or(&UNHEARD)
+        self.0.get(&kind).unwrap_or(&NOT_FOLLOWED)
     }
 
     fn state_mut(&mut self, kind: Kind) -> &mut KindState {
@@ -80,42 +80,42 @@ impl Kinds {
     }
 
     /// It answered.
-    pub(super) fn reached(&mut self, kind: Kind, now: Mono) -> &mut KindState {
+    pub(super) fn record_contact(&mut self, kind: Kind, now: Mono) -> &mut KindState {
         let state = self.state_mut(kind);
         state.last_contact = Some(now);
-        state.trouble = None;
+        state.problem = None;
         state
     }
 
     /// It sent an event, a bookmark, or all of a list.
-    pub(super) fn heard(&mut self, kind: Kind, now: Mono) {
-        let state = self.reached(kind, now);
-        if state.last_news.is_none_or(|last| now.since(last) > BREAK) {
-            state.unbroken_since = Some(now);
+    pub(super) fn record_event(&mut self, kind: Kind, now: Mono) {
+        let state = self.record_contact(kind, now);
+        if state.last_event.is_none_or(|last| now.since(last) > WATCH_GAP) {
+            state.watched_since = Some(now);
         }
-        state.last_news = Some(now);
+        state.last_event = Some(now);
     }
 
     /// Since when the API server has spoken of this kind without a break up to `now`; `None`: there is a break now.
-    pub(super) fn unbroken_until(&self, kind: Kind, now: Mono) -> Option<Mono> {
+    pub(super) fn watched_without_gap_since(&self, kind: Kind, now: Mono) -> Option<Mono> {
         let state = self.state(kind);
-        let breaks = state.last_news.is_none_or(|last| now.since(last) > BREAK);
-        if breaks { None } else { state.unbroken_since }
+        let has_gap = state.last_event.is_none_or(|last| now.since(last) > WATCH_GAP);
+        if has_gap { None } else { state.watched_since }
     }
 
-    pub(super) fn troubled(&mut self, kind: Kind, trouble: Trouble) {
-        self.state_mut(kind).trouble = Some(trouble);
+    pub(super) fn record_problem(&mut self, kind: Kind, trouble: WatchProblem) {
+        self.state_mut(kind).problem = Some(trouble);
     }
 
     /// The API server does not serve it.
-    pub(super) fn unserved(&mut self, kind: Kind) {
+    pub(super) fn mark_unserved(&mut self, kind: Kind) {
         let state = self.state_mut(kind);
-        (state.unserved, state.trouble) = (true, None);
+        (state.unserved, state.problem) = (true, None);
     }
 
     /// Gives back whether this was the first time.
-    pub(super) fn listed(&mut self, kind: Kind, now: Mono) -> bool {
-        self.heard(kind, now);
+    pub(super) fn mark_listed(&mut self, kind: Kind, now: Mono) -> bool {
+        self.record_event(kind, now);
         self.state_mut(kind).unserved = false;
         !std::mem::replace(&mut self.state_mut(kind).synced, true)
     }

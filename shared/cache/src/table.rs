@@ -42,7 +42,7 @@ impl<T> Table<T> {
         self.slots.get(uid).map(|slot| &slot.entry)
     }
 
-    pub(super) fn known(&self, uid: &Uid) -> Option<&T> {
+    pub(super) fn get_known(&self, uid: &Uid) -> Option<&T> {
         match self.get(uid)? {
             Entry::Known(object) => Some(object),
             Entry::Undecodable(_) => None,
@@ -55,8 +55,8 @@ impl<T> Table<T> {
         let slot = Slot { list: self.list, entry };
         let before = match self.slots.entry(uid) {
             // An allocation less for each event of a watch.
-            btree_map::Entry::Occupied(mut there) => {
-                Some(std::mem::replace(&mut **there.get_mut(), slot).entry)
+            btree_map::Entry::Occupied(mut occupied) => {
+                Some(std::mem::replace(&mut **occupied.get_mut(), slot).entry)
             }
             btree_map::Entry::Vacant(place) => {
                 place.insert(Box::new(slot));
@@ -67,13 +67,13 @@ impl<T> Table<T> {
         before
     }
 
-    pub(super) fn take(&mut self, uid: &Uid) -> Option<Entry<T>> {
+    pub(super) fn remove(&mut self, uid: &Uid) -> Option<Entry<T>> {
         let taken = self.slots.remove(uid).map(|slot| slot.entry);
         self.undecodable -= usize::from(matches!(taken, Some(Entry::Undecodable(_))));
         taken
     }
 
-    pub(super) fn put_unidentified(&mut self) {
+    pub(super) fn count_unidentified(&mut self) {
         self.unidentified += 1;
     }
 

@@ -7,15 +7,15 @@ mod feed;
 mod heartbeat;
 mod identity;
 mod indexes;
-mod kept;
 mod limits;
 mod nodes;
-mod ours;
+mod own_kinds;
 mod relist;
 mod renewals;
+mod stored_fields;
 mod taints;
 mod unknown;
-mod unread;
+mod unreadable_objects;
 mod volumes;
 
 use parking_lot::Mutex;
@@ -27,17 +27,17 @@ use crate::wire::{Encoding, Raw};
 
 /// A cache whose test hears every change as a line.
 #[derive(Default)]
-struct Heard(Mutex<Vec<String>>);
+struct ChangeLog(Mutex<Vec<String>>);
 
-impl Subscriber for Heard {
-    fn changed(&self, change: Change<'_>) {
+impl Subscriber for ChangeLog {
+    fn on_change(&self, change: Change<'_>) {
         let pod =
             |pod: Option<&Pod>| pod.map_or("nothing".to_owned(), |pod| format!("{}@{}", pod.uid(), pod.rv));
         self.0.lock().push(match change {
             Change::Pod { before, after } => format!("pod {} -> {}", pod(before), pod(after)),
             Change::Node { name, .. } => format!("node {name}"),
-            Change::Heartbeat { name, awaited: false } => format!("heartbeat {name}"),
-            Change::Heartbeat { name, awaited: true } => format!("awaited heartbeat {name}"),
+            Change::Heartbeat { name, relevant: false } => format!("heartbeat {name}"),
+            Change::Heartbeat { name, relevant: true } => format!("awaited heartbeat {name}"),
             Change::Budget { uid } => format!("budget {uid}"),
             Change::Volume { name, gated } => format!("volume {name}, awaited by {}", gated.len()),
             Change::Fencing { node } => format!("fencing of {}", node.map_or("all", |node| &**node)),
@@ -47,16 +47,16 @@ impl Subscriber for Heard {
     }
 }
 
-impl Heard {
-    fn take(&self) -> Vec<String> {
+impl ChangeLog {
+    fn drain(&self) -> Vec<String> {
         std::mem::take(&mut self.0.lock())
     }
 }
 
-fn listened(cache: &Cache) -> Arc<Heard> {
-    let heard = Arc::new(Heard::default());
-    cache.subscribe(Arc::<Heard>::clone(&heard));
-    heard
+fn log_changes(cache: &Cache) -> Arc<ChangeLog> {
+    let changes = Arc::new(ChangeLog::default());
+    cache.subscribe(Arc::<ChangeLog>::clone(&changes));
+    changes
 }
 
 fn decode<T: Object>(object: &Obj) -> T::Wire {
@@ -72,7 +72,7 @@ fn unreadable(id: Option<&str>, name: Option<&str>) -> Undecodable {
         uid: id.map(uid),
         name: name.map(str::to_owned),
         namespace: None,
-        why: "it is broken".to_owned(),
+        reason: "it is broken".to_owned(),
     }
 }
 

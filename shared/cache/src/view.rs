@@ -10,17 +10,20 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::absence::Absence;
-use super::sync::Unfresh;
+use super::sync::FreshnessError;
 use super::table::{Entry, Table};
 use super::zones::ZoneCount;
-use super::{Inner, KindState, Left, ScaleAnswer};
-use crate::api::{Grade, Incarnation, KindOfEvidence};
-use pod_safety_proof::{Lack, Liveness, Now, Renewal, Said, SignOfLife, Witness};
+use super::{Inner, KindState, LastUse, ScaleAnswer};
+use crate::api::{FenceEvidenceKind, Grade, Incarnation};
+use pod_safety_proof::{
+    AbsenceRead, EvidenceDefect, EvidenceFields, LastHeartbeat, Liveness, NodeState, Renewal,
+};
 
 use crate::clock::Mono;
 use crate::model::{
-    Attachment, Budget, Device, Fence, Holder, Kind, Node, Pod, Policy, Proof, Remediation, Rv, Taint, Uid,
-    Volume, VolumeClaim, VolumeLease, Workload, WorkloadKind,
+    Attachment, Budget, FenceDeviceObject, FenceEvidenceObject, FencePolicyObject, Holder, Kind, Node,
+    NodeFenceObject, Pod, RemediationObject, Rv, Taint, Uid, Volume, VolumeClaim, VolumeLease, Workload,
+    WorkloadKind,
 };
 
 /// How long a kind may be silent before nothing is decided from it. The API
@@ -57,8 +60,8 @@ fn counts<T>(table: &Table<T>) -> (usize, usize) {
 }
 
 /// `gap`: why one that is not found may be there all the same.
-fn lookup<'a, T>(found: Option<&'a Entry<T>>, gap: Option<&'a str>) -> Lookup<'a, T> {
-    match (found, gap) {
+fn lookup<'a, T>(entry: Option<&'a Entry<T>>, gap: Option<&'a str>) -> Lookup<'a, T> {
+    match (entry, gap) {
         (Some(Entry::Known(known)), _) => Lookup::Known(known),
         (Some(Entry::Undecodable(why)), _) => Lookup::Unknown(why),
         (None, Some(gap)) => Lookup::Unknown(gap),
@@ -75,14 +78,18 @@ impl<'a> View<'a> {
     ///
     /// # Errors
     /// The reason to hold: not listed yet, or silent for too long.
-    pub fn fresh(&self, kind: Kind, now: Mono) -> Result<(), Unfresh> {
+    pub fn check_fresh(&self, kind: Kind, now: Mono) -> Result<(), FreshnessError> {
         let state = self.state(kind);
         match state.last_contact {
             Some(contact) if state.synced => {
-                let silent = now.since(contact);
-                if silent > STALE_AFTER { Err(Unfresh::Stale { kind, silent }) } else { Ok(()) }
+                let unreachable_for = now.since(contact);
+                if unreachable_for > STALE_AFTER {
+                    Err(FreshnessError::Stale { kind, silent: unreachable_for })
+                } else {
+                    Ok(())
+                }
             }
-            _ => Err(Unfresh::NotSynced { kind }),
+            _ => Err(FreshnessError::NotSynced { kind }),
         }
     }
 
@@ -95,13 +102,13 @@ impl<'a> View<'a> {
     /// The pod with this UID, if it is there and readable.
     #[must_use]
     pub fn pod(&self, uid: &Uid) -> Option<&'a Pod> {
-        self.inner.pods.known(uid)
+        self.inner.pods.get_known(uid)
     }
 
     /// The readable pods bound to this node name.
     pub fn pods_on(&self, node: &str) -> impl Iterator<Item = &'a Pod> + use<'a> {
         let pods = &self.inner.pods;
-        self.inner.pod_index.on_node(node).filter_map(|uid| pods.known(uid))
+        self.inner.pod_index.on_node(node).filter_map(|uid| pods.get_known(uid))
     }
 
     /// Every node name that some pod is bound to.
@@ -112,7 +119,7 @@ impl<'a> View<'a> {
     /// Pods that count as terminated, in KCM's order of collection.
     pub fn terminated(&self) -> impl Iterator<Item = &'a Pod> + use<'a> {
         let pods = &self.inner.pods;
-        self.inner.pod_index.terminated().filter_map(|uid| pods.known(uid))
+        self.inner.pod_index.terminated().filter_map(|uid| pods.get_known(uid))
     }
 
     /// How many pods count as terminated.
@@ -124,24 +131,24 @@ impl<'a> View<'a> {
     /// Pods that were asked to end before any node took them.
     pub fn terminating_unscheduled(&self) -> impl Iterator<Item = &'a Pod> + use<'a> {
         let pods = &self.inner.pods;
-        self.inner.pod_index.terminating_unscheduled().filter_map(|uid| pods.known(uid))
+        self.inner.pod_index.terminating_unscheduled().filter_map(|uid| pods.get_known(uid))
     }
 
     /// The node of this name.
     #[must_use]
     pub fn node(&self, name: &str) -> Lookup<'a, Node> {
         // Two incarnations under one name: the younger one has the higher version.
-        let mut found = None;
+        let mut newest = None;
         for uid in self.inner.node_index.uids(name) {
             match self.inner.nodes.get(uid) {
-                Some(Entry::Known(node)) if found.is_none_or(|other: &Node| other.rv < node.rv) => {
-                    found = Some(node)
+                Some(Entry::Known(node)) if newest.is_none_or(|other: &Node| other.rv < node.rv) => {
+                    newest = Some(node)
                 }
                 Some(Entry::Known(_)) | None => {}
                 Some(Entry::Undecodable(why)) => return Lookup::Unknown(why),
             }
         }
-        match found {
+        match newest {
             Some(node) => Lookup::Known(node),
             None if self.inner.nodes.unidentified() > 0 => {
                 Lookup::Unknown("some nodes cannot be decoded, not even their names")
@@ -159,33 +166,33 @@ impl<'a> View<'a> {
     /// When this process last had a sign of life of this node's kubelet: a report, or a renewal of
     /// its Lease. At first when it saw the node, for that says nothing about before.
     #[must_use]
-    pub fn last_heard(&self, node: &Node) -> Mono {
-        self.inner.last_heard(node)
+    pub fn last_report(&self, node: &Node) -> Mono {
+        self.inner.last_report(node)
     }
 
     /// Whether the Lease of this node is there, and the `renewTime` that it has.
     #[must_use]
     pub fn lease(&self, node: &str) -> Option<Option<Timestamp>> {
-        let beat = self.inner.heartbeats.get(node)?;
-        beat.gone_at.is_none().then_some(beat.renewed)
+        let heartbeat = self.inner.heartbeats.get(node)?;
+        heartbeat.deleted_at.is_none().then_some(heartbeat.renew_time)
     }
 
     /// When the kubelet of this node last reported, by its own clock.
     #[must_use]
-    pub fn last_beat(&self, node: &Node) -> Option<Timestamp> {
+    pub fn last_report_timestamp(&self, node: &Node) -> Option<Timestamp> {
         self.lease(&node.name).flatten().into_iter().chain(node.heartbeat).max()
     }
 
     /// The last renewal of this node's Lease that this process saw; `None`: it has not moved since this process began.
     #[must_use]
     pub fn renewal(&self, node: &str) -> Option<Renewal> {
-        let beat = self.inner.heartbeats.get(node)?;
-        Some(Renewal { at: beat.renewed_at?, renewed: beat.renewed })
+        let heartbeat = self.inner.heartbeats.get(node)?;
+        Some(Renewal { at: heartbeat.renewed_at?, renewed: heartbeat.renew_time })
     }
 
     /// When each of the nodes was last heard that are Ready: the longest silent ones first.
-    pub fn ready_nodes_heard(&self) -> impl ExactSizeIterator<Item = Mono> + use<'a> {
-        self.inner.zones.ready_nodes_heard()
+    pub fn last_reports_of_ready_nodes(&self) -> impl ExactSizeIterator<Item = Mono> + use<'a> {
+        self.inner.zones.last_reports_of_ready_nodes()
     }
 
     /// Every zone by KCM's key; those without nodes are none.
@@ -201,14 +208,14 @@ impl<'a> View<'a> {
 
     /// How many Ready nodes that count for this zone have been silent for longer.
     #[must_use]
-    pub fn silent_in_zone(&self, zone: &str, longer_than: Duration, now: Mono) -> usize {
-        self.inner.zones.silent_in(zone, longer_than, now)
+    pub fn unreachable_in_zone(&self, zone: &str, longer_than: Duration, now: Mono) -> usize {
+        self.inner.zones.unreachable_in(zone, longer_than, now)
     }
 
     /// How many nodes of its zone are to be marked as lost before this one; `None`: it does not wait.
     #[must_use]
-    pub fn waits_behind(&self, node: &Node) -> Option<usize> {
-        self.inner.zones.waits_behind(node)
+    pub fn nodes_ahead_of(&self, node: &Node) -> Option<usize> {
+        self.inner.zones.nodes_ahead_of(node)
     }
 
     /// The taint by which the last node of this zone was marked as lost; it may be gone since.
@@ -231,16 +238,16 @@ impl<'a> View<'a> {
     /// The last sign that the kubelet of this node lives, whether its Node is
     /// there or not.
     #[must_use]
-    pub fn last_sign_of_life(&self, node: &str) -> Option<SignOfLife> {
-        self.inner.last_sign_of_life(node)
+    pub fn last_heartbeat(&self, node: &str) -> Option<LastHeartbeat> {
+        self.inner.last_heartbeat(node)
     }
 
     /// Whether the kubelet of a missing node had been silent for a whole duration of its Lease when its Node went, and
     /// was not heard since. `false` also where this process did not see the Node go, or did not listen without a break
     /// before: unknown is not silent.
     #[must_use]
-    pub fn fell_silent_before_its_node_went(&self, node: &str) -> bool {
-        self.inner.fell_silent_before_its_node_went(node)
+    pub fn unreachable_before_node_deleted(&self, node: &str) -> bool {
+        self.inner.unreachable_before_node_deleted(node)
     }
 
     /// Whether the kubelet of a missing node reports at once that it saw the deletion of a pod. `false` also where this process did
@@ -256,34 +263,34 @@ impl<'a> View<'a> {
         pod_safety_proof::worker_may_be_busy(pod, node, self)
     }
 
-    /// See [`pod_safety_proof::silence_is_proof`].
+    /// See [`pod_safety_proof::unreachable_is_proof`].
     #[must_use]
-    pub fn silence_is_proof(&self, pod: &Pod, node: &str, witness: &Witness) -> bool {
-        pod_safety_proof::silence_is_proof(pod, node, witness, self)
+    pub fn unreachable_is_proof(&self, pod: &Pod, node: &str, witness: &AbsenceRead) -> bool {
+        pod_safety_proof::unreachable_is_proof(pod, node, witness, self)
     }
 
     /// Whether the driver of this volume attaches it, as far as this process saw.
     #[must_use]
-    pub fn attaches(&self, volume: &str) -> bool {
-        self.inner.volumes.attaches(volume)
+    pub fn driver_attaches(&self, volume: &str) -> bool {
+        self.inner.volumes.driver_attaches(volume)
     }
 
     /// Whether the watch has brought the end of this node's Lease, or never one.
     #[must_use]
     pub fn lease_is_gone(&self, node: &str) -> bool {
-        self.inner.heartbeats.get(node).is_none_or(|beat| beat.gone_at.is_some())
+        self.inner.heartbeats.get(node).is_none_or(|beat| beat.deleted_at.is_some())
     }
 
     /// Pods that somebody was about to end, by another's hand than their kubelet's.
     pub fn disruption_targets(&self) -> impl Iterator<Item = &'a Pod> + use<'a> {
         let pods = &self.inner.pods;
-        self.inner.pod_index.disruption_targets().filter_map(|uid| pods.known(uid))
+        self.inner.pod_index.disruption_targets().filter_map(|uid| pods.get_known(uid))
     }
 
     /// The budget with this UID, if it is there and readable.
     #[must_use]
     pub fn budget(&self, uid: &Uid) -> Option<&'a Budget> {
-        self.inner.budgets.known(uid)
+        self.inner.budgets.get_known(uid)
     }
 
     /// Every readable budget.
@@ -294,31 +301,31 @@ impl<'a> View<'a> {
     /// The readable pods that a budget chooses.
     pub fn pods_of_budget(&self, budget: &Uid) -> impl Iterator<Item = &'a Pod> + use<'a> {
         let pods = &self.inner.pods;
-        self.inner.selection.chosen_by(budget).filter_map(|uid| pods.known(uid))
+        self.inner.selection.pods_selected_by(budget).filter_map(|uid| pods.get_known(uid))
     }
 
     /// The readable budgets that choose this pod.
     pub fn budgets_of_pod(&self, pod: &Pod) -> impl Iterator<Item = &'a Budget> + use<'a> {
         let budgets = &self.inner.budgets;
-        self.inner.selection.choosers_of(pod).filter_map(|uid| budgets.known(uid))
+        self.inner.selection.selectors_of_pod(pod).filter_map(|uid| budgets.get_known(uid))
     }
 
     /// The pods of a namespace that have more labels than are kept: whether a budget chooses them is not known.
-    pub fn pods_left_out(&self, namespace: &Arc<str>) -> impl Iterator<Item = &'a Pod> + use<'a> {
+    pub fn pods_with_omitted_labels(&self, namespace: &Arc<str>) -> impl Iterator<Item = &'a Pod> + use<'a> {
         let pods = &self.inner.pods;
-        self.inner.selection.left_out(namespace).filter_map(|uid| pods.known(uid))
+        self.inner.selection.pods_with_omitted_labels(namespace).filter_map(|uid| pods.get_known(uid))
     }
 
     /// Since when this budget's selector and what its pods come to are as they are.
     #[must_use]
-    pub fn budget_touched(&self, uid: &Uid) -> Option<Mono> {
-        self.inner.selection.touched(uid)
+    pub fn budget_changed_at(&self, uid: &Uid) -> Option<Mono> {
+        self.inner.selection.changed_at(uid)
     }
 
     /// The workload with this UID.
     #[must_use]
     pub fn workload(&self, kind: WorkloadKind, uid: &Uid) -> Lookup<'a, Workload> {
-        let table = self.inner.workloads.of(kind);
+        let table = self.inner.workloads.table_of(kind);
         let gap = "some objects of its kind cannot be decoded, not even their names";
         lookup(table.get(uid), (table.unidentified() > 0).then_some(gap))
     }
@@ -331,7 +338,7 @@ impl<'a> View<'a> {
     }
 
     fn count_workloads(&self, kind: WorkloadKind) -> (usize, usize) {
-        counts(self.inner.workloads.of(kind))
+        counts(self.inner.workloads.table_of(kind))
     }
 
     /// How many objects of a kind there are, and how many of them are unreadable.
@@ -346,11 +353,11 @@ impl<'a> View<'a> {
             Kind::ReplicaSets => self.count_workloads(WorkloadKind::ReplicaSet),
             Kind::StatefulSets => self.count_workloads(WorkloadKind::StatefulSet),
             Kind::ReplicationControllers => self.count_workloads(WorkloadKind::ReplicationController),
-            Kind::FenceDevices => counts(&self.inner.ours.devices),
-            Kind::FencePolicies => counts(&self.inner.ours.policies),
-            Kind::NodeFences => counts(&self.inner.ours.fences.table),
-            Kind::FenceEvidences => counts(&self.inner.ours.proofs.table),
-            Kind::Remediations => counts(&self.inner.ours.remediations.table),
+            Kind::FenceDevices => counts(&self.inner.own_kinds.devices),
+            Kind::FencePolicies => counts(&self.inner.own_kinds.policies),
+            Kind::NodeFences => counts(&self.inner.own_kinds.node_fences.table),
+            Kind::FenceEvidences => counts(&self.inner.own_kinds.evidence.table),
+            Kind::Remediations => counts(&self.inner.own_kinds.remediations.table),
             Kind::Volumes => counts(&self.inner.volumes.volumes),
             Kind::Claims => counts(&self.inner.volumes.claims),
             Kind::Attachments => counts(&self.inner.volumes.attachments),
@@ -375,8 +382,8 @@ impl<'a> View<'a> {
 
     /// The PersistentVolume of this name, or as it was when it went, as long as it has a Lease and this process saw it go.
     #[must_use]
-    pub fn volume_or_what_it_was(&self, name: &str) -> Option<&'a Volume> {
-        self.inner.volumes.known(name)
+    pub fn volume_or_last_seen(&self, name: &str) -> Option<&'a Volume> {
+        self.inner.volumes.volume_or_last_seen(name)
     }
 
     /// The claim of this namespace and name.
@@ -390,7 +397,7 @@ impl<'a> View<'a> {
     /// The volume that a claim is bound to, as far as is known: one that it names, and that is not another claim's.
     #[must_use]
     pub fn volume_of(&self, claim: &VolumeClaim) -> Option<&'a Arc<str>> {
-        self.inner.volumes.bound(&(Arc::clone(&claim.namespace), Arc::clone(&claim.name)))
+        self.inner.volumes.bound_volume(&(Arc::clone(&claim.namespace), Arc::clone(&claim.name)))
     }
 
     /// Whose a volume is, if it ever was anybody's.
@@ -405,74 +412,77 @@ impl<'a> View<'a> {
     }
 
     /// The readable pods whose claims are bound to a volume.
-    pub fn users_of(&self, volume: &str) -> impl Iterator<Item = &'a Pod> + use<'a> {
+    pub fn pods_using(&self, volume: &str) -> impl Iterator<Item = &'a Pod> + use<'a> {
         let pods = &self.inner.pods;
-        self.inner.volumes.users_of(volume).filter_map(|uid| pods.known(uid))
+        self.inner.volumes.pods_using(volume).filter_map(|uid| pods.get_known(uid))
     }
 
     /// How a node's last use of a volume ended, if this process saw it end since the node took it.
     #[must_use]
-    pub fn left(&self, volume: &str, node: &str) -> Option<Left> {
-        self.inner.volumes.left(volume, node)
+    pub fn last_use(&self, volume: &str, node: &str) -> Option<LastUse> {
+        self.inner.volumes.last_use(volume, node)
     }
 
     /// The pods that wait behind our gate.
     pub fn gated(&self) -> impl Iterator<Item = &'a Pod> + use<'a> {
         let pods = &self.inner.pods;
-        self.inner.volumes.gated.iter().filter_map(|uid| pods.known(uid))
+        self.inner.volumes.gated.iter().filter_map(|uid| pods.get_known(uid))
     }
 
     /// Every readable device.
-    pub fn devices(&self) -> impl Iterator<Item = &'a Device> + use<'a> {
-        self.inner.ours.devices.iter()
+    pub fn devices(&self) -> impl Iterator<Item = &'a FenceDeviceObject> + use<'a> {
+        self.inner.own_kinds.devices.iter()
     }
 
     /// Whether FenceDevices and PodSafetyRemediations of this namespace are followed.
     #[must_use]
-    pub fn fences_from(&self, namespace: &str) -> bool {
-        self.inner.fences_from(namespace)
+    pub fn is_fencing_namespace(&self, namespace: &str) -> bool {
+        self.inner.is_fencing_namespace(namespace)
     }
 
     /// Every readable policy.
-    pub fn policies(&self) -> impl Iterator<Item = &'a Policy> + use<'a> {
-        self.inner.ours.policies.iter()
+    pub fn policies(&self) -> impl Iterator<Item = &'a FencePolicyObject> + use<'a> {
+        self.inner.own_kinds.policies.iter()
     }
 
     /// The policy by which a node with these labels is fenced: of those that choose it the one with the highest
     /// priority, of equals the first by name.
     #[must_use]
-    pub fn policy_of(&self, labels: &std::collections::BTreeMap<String, String>) -> Option<&'a Policy> {
-        let chosen = self.policies().filter(|policy| policy.spec.node_selector.chooses(labels));
+    pub fn policy_of(
+        &self,
+        labels: &std::collections::BTreeMap<String, String>,
+    ) -> Option<&'a FencePolicyObject> {
+        let chosen = self.policies().filter(|policy| policy.spec.node_selector.matches(labels));
         chosen.min_by_key(|policy| (std::cmp::Reverse(policy.spec.priority), Arc::clone(&policy.name)))
     }
 
     /// The device of this namespace and name, if it is there and readable.
     #[must_use]
-    pub fn device(&self, namespace: &str, name: &str) -> Option<&'a Device> {
+    pub fn device(&self, namespace: &str, name: &str) -> Option<&'a FenceDeviceObject> {
         self.devices().find(|device| *device.namespace == *namespace && *device.name == *name)
     }
 
     /// Which evidence a node with these labels is released by.
     #[must_use]
     pub fn minimum_evidence(&self, labels: &std::collections::BTreeMap<String, String>) -> Grade {
-        self.wanted_by(self.policy_of(labels))
+        self.minimum_evidence_of_policy(self.policy_of(labels))
     }
 
     /// Which evidence the node of this name is released by, as far as its labels are known.
     #[must_use]
-    pub fn minimum_evidence_of(&self, node: &str) -> Grade {
-        let life = match self.node(node) {
-            Lookup::Known(node) => node.life.as_ref(),
+    pub fn minimum_evidence_of_node(&self, node: &str) -> Grade {
+        let details = match self.node(node) {
+            Lookup::Known(node) => node.details.as_ref(),
             Lookup::Absent | Lookup::Unknown(_) => None,
         };
-        life.map_or_else(
+        details.map_or_else(
             || self.minimum_evidence(&Default::default()),
             |life| self.minimum_evidence(&life.labels),
         )
     }
 
     /// Which evidence this policy takes. While a policy cannot be read, it may be the one that asks for the strictest.
-    fn wanted_by(&self, policy: Option<&Policy>) -> Grade {
+    fn minimum_evidence_of_policy(&self, policy: Option<&FencePolicyObject>) -> Grade {
         if self.count(Kind::FencePolicies).1 > 0 {
             return Grade::Verified;
         }
@@ -483,26 +493,35 @@ impl<'a> View<'a> {
     ///
     /// # Errors
     /// The first thing.
-    pub fn holds_now(&self, proof: &Proof, node: &Node, now: Mono) -> Result<(), Lack> {
-        self.said(proof, now).holds_now(&self.as_it_is(node))
+    pub fn check_evidence(
+        &self,
+        proof: &FenceEvidenceObject,
+        node: &Node,
+        now: Mono,
+    ) -> Result<(), EvidenceDefect> {
+        self.evidence_fields(proof, now).check_node(&self.node_state(node))
     }
 
     /// The node, as evidence about it is compared with it.
-    fn as_it_is(&self, node: &Node) -> Now {
+    fn node_state(&self, node: &Node) -> NodeState {
         let (name, uid, boot_id) = (node.name.to_string(), node.uid.to_string(), node.boot().to_string());
-        let life = Incarnation { name, uid, boot_id };
-        Now { life, renewed: self.lease(&node.name), wanted: self.minimum_evidence(node.labels()) }
+        let incarnation = Incarnation { name, uid, boot_id };
+        NodeState {
+            incarnation,
+            renewed: self.lease(&node.name),
+            minimum: self.minimum_evidence(node.labels()),
+        }
     }
 
     /// What evidence says, at this moment.
     #[must_use]
-    pub fn said<'p>(&self, proof: &'p Proof, now: Mono) -> Said<'p> {
+    pub fn evidence_fields<'p>(&self, proof: &'p FenceEvidenceObject, now: Mono) -> EvidenceFields<'p> {
         let invalidated = proof.status.invalidated.is_some();
-        let age = Some(self.inner.wall.age_by_the_latest(proof.created, now));
+        let age = Some(self.inner.wall.age_by_latest(proof.created, now));
         let spec = &proof.spec;
         let (lease_renewed, valid_for) = (spec.lease_renewed.as_deref(), spec.valid_for());
         let (node, kind, deleting) = (&spec.node, spec.kind, proof.deleting);
-        Said { node, kind, lease_renewed, valid_for, invalidated, deleting, age }
+        EvidenceFields { node, kind, lease_renewed, valid_for, invalidated, deleting, age }
     }
 
     /// How old something is that the API server stamped in that second.
@@ -519,88 +538,106 @@ impl<'a> View<'a> {
 
     /// The evidence that the life of this node is over, if there is some that holds and is good enough for its policy.
     #[must_use]
-    pub fn proof_of(&self, node: &Node, now: Mono) -> Option<&'a Proof> {
-        self.proofs_that_hold(node, now).next()
+    pub fn evidence_for(&self, node: &Node, now: Mono) -> Option<&'a FenceEvidenceObject> {
+        self.valid_evidence(node, now).next()
     }
 
     /// The evidence that the former life of this node in which a volume was taken has ended, if there is some that holds and is good
     /// enough for the node's policy.
     #[must_use]
-    pub fn proof_of_former(&self, life: &Holder, now: Mono) -> Option<&'a Proof> {
-        let wanted = self.minimum_evidence_of(&life.node);
-        self.proofs_of(&life.node).find(|proof| {
-            self.said(proof, now).holds().is_ok()
-                && proof.spec.kind.grade() >= wanted
-                && life.is_in(&proof.spec.node)
+    pub fn evidence_for_former(&self, holder: &Holder, now: Mono) -> Option<&'a FenceEvidenceObject> {
+        let minimum = self.minimum_evidence_of_node(&holder.node);
+        self.fence_evidence_of(&holder.node).find(|proof| {
+            self.evidence_fields(proof, now).check_ends_incarnation().is_ok()
+                && proof.spec.kind.grade() >= minimum
+                && holder.matches_incarnation(&proof.spec.node)
         })
     }
 
     /// All such evidence, the best first; of a person's words the last. The devices of one may not answer any more.
-    pub fn proofs_that_hold(&self, node: &Node, now: Mono) -> impl Iterator<Item = &'a Proof> + use<'a> {
+    pub fn valid_evidence(
+        &self,
+        node: &Node,
+        now: Mono,
+    ) -> impl Iterator<Item = &'a FenceEvidenceObject> + use<'a> {
         // Of most nodes there is none.
-        let any = self.proofs_of(&node.name).next().is_some();
-        any.then(|| self.holding(&self.as_it_is(node), now)).into_iter().flatten()
+        let any = self.fence_evidence_of(&node.name).next().is_some();
+        any.then(|| self.valid_evidence_for(&self.node_state(node), now)).into_iter().flatten()
     }
 
-    /// As [`View::proof_of`], about a life of which the Node is gone, by the policy under which it was fenced.
+    /// As [`View::evidence_for`], about a life of which the Node is gone, by the policy under which it was fenced.
     #[must_use]
-    pub fn proof_of_gone(&self, life: &Incarnation, policy: Option<&Policy>, now: Mono) -> Option<&'a Proof> {
-        let (renewed, wanted) = (self.lease(&life.name), self.wanted_by(policy));
-        self.holding(&Now { life: life.clone(), renewed, wanted }, now).next()
+    pub fn evidence_for_deleted(
+        &self,
+        incarnation: &Incarnation,
+        policy: Option<&FencePolicyObject>,
+        now: Mono,
+    ) -> Option<&'a FenceEvidenceObject> {
+        let (renewed, wanted) = (self.lease(&incarnation.name), self.minimum_evidence_of_policy(policy));
+        self.valid_evidence_for(
+            &NodeState { incarnation: incarnation.clone(), renewed, minimum: wanted },
+            now,
+        )
+        .next()
     }
 
-    fn holding(&self, node: &Now, now: Mono) -> std::vec::IntoIter<&'a Proof> {
-        let holds = |proof: &&Proof| self.said(proof, now).holds_now(node).is_ok();
-        let mut holding: Vec<_> = self.proofs_of(&node.life.name).filter(holds).collect();
+    fn valid_evidence_for(&self, node: &NodeState, now: Mono) -> std::vec::IntoIter<&'a FenceEvidenceObject> {
+        let holds = |proof: &&FenceEvidenceObject| self.evidence_fields(proof, now).check_node(node).is_ok();
+        let mut holding: Vec<_> = self.fence_evidence_of(&node.incarnation.name).filter(holds).collect();
         holding.sort_by_key(|proof| std::cmp::Reverse((proof.spec.kind.grade(), proof.rv)));
         holding.into_iter()
     }
 
     /// The evidence that the storage of this CSI driver takes nothing from this life of a node, if there is some that stands.
     #[must_use]
-    pub fn storage_proof(&self, life: &Holder, driver: &str, now: Mono) -> Option<&'a Proof> {
-        self.proofs_of(&life.node).find(|proof| {
-            self.said(proof, now).stands().is_ok()
-                && proof.spec.kind == KindOfEvidence::StorageFenced
+    pub fn storage_evidence(
+        &self,
+        holder: &Holder,
+        driver: &str,
+        now: Mono,
+    ) -> Option<&'a FenceEvidenceObject> {
+        self.fence_evidence_of(&holder.node).find(|proof| {
+            self.evidence_fields(proof, now).check_valid().is_ok()
+                && proof.spec.kind == FenceEvidenceKind::StorageFenced
                 && proof.spec.storage.iter().any(|storage| storage.driver == driver)
-                && life.is_in(&proof.spec.node)
+                && holder.matches_incarnation(&proof.spec.node)
         })
     }
 
     /// Every readable fence.
-    pub fn fences(&self) -> impl Iterator<Item = &'a Fence> + use<'a> {
-        self.inner.ours.fences.table.iter()
+    pub fn node_fences(&self) -> impl Iterator<Item = &'a NodeFenceObject> + use<'a> {
+        self.inner.own_kinds.node_fences.table.iter()
     }
 
     /// The readable fences of the node of this name.
-    pub fn fences_of(&self, node: &str) -> impl Iterator<Item = &'a Fence> + use<'a> {
-        self.inner.ours.fences.of_node(node)
+    pub fn node_fences_of(&self, node: &str) -> impl Iterator<Item = &'a NodeFenceObject> + use<'a> {
+        self.inner.own_kinds.node_fences.of_node(node)
     }
 
     /// All readable evidence.
-    pub fn proofs(&self) -> impl Iterator<Item = &'a Proof> + use<'a> {
-        self.inner.ours.proofs.table.iter()
+    pub fn fence_evidence(&self) -> impl Iterator<Item = &'a FenceEvidenceObject> + use<'a> {
+        self.inner.own_kinds.evidence.table.iter()
     }
 
     /// The readable evidence about the node of this name.
-    pub fn proofs_of(&self, node: &str) -> impl Iterator<Item = &'a Proof> + use<'a> {
-        self.inner.ours.proofs.of_node(node)
+    pub fn fence_evidence_of(&self, node: &str) -> impl Iterator<Item = &'a FenceEvidenceObject> + use<'a> {
+        self.inner.own_kinds.evidence.of_node(node)
     }
 
     /// The version of the evidence about the node of this one that was written last, whether it holds or not.
     #[must_use]
-    pub fn newest_evidence(&self, proof: &Proof) -> Rv {
-        self.proofs_of(&proof.spec.node.name).map(|other| other.rv).fold(proof.rv, Rv::max)
+    pub fn newest_evidence(&self, proof: &FenceEvidenceObject) -> Rv {
+        self.fence_evidence_of(&proof.spec.node.name).map(|other| other.rv).fold(proof.rv, Rv::max)
     }
 
     /// Every readable remediation.
-    pub fn remediations(&self) -> impl Iterator<Item = &'a Remediation> + use<'a> {
-        self.inner.ours.remediations.table.iter()
+    pub fn remediations(&self) -> impl Iterator<Item = &'a RemediationObject> + use<'a> {
+        self.inner.own_kinds.remediations.table.iter()
     }
 
     /// The readable remediations of the node of this name.
-    pub fn remediations_of(&self, node: &str) -> impl Iterator<Item = &'a Remediation> + use<'a> {
-        self.inner.ours.remediations.of_node(node)
+    pub fn remediations_of(&self, node: &str) -> impl Iterator<Item = &'a RemediationObject> + use<'a> {
+        self.inner.own_kinds.remediations.of_node(node)
     }
 
     /// Every readable pod, by UID: for sweeps and debugging, not for decisions.
@@ -612,13 +649,13 @@ impl<'a> View<'a> {
 /// What the kernel asks of the watches.
 impl Liveness for View<'_> {
     fn is_current(&self, now: Mono) -> bool {
-        [Kind::NodeLeases, Kind::Pods].into_iter().all(|kind| self.fresh(kind, now).is_ok())
+        [Kind::NodeLeases, Kind::Pods].into_iter().all(|kind| self.check_fresh(kind, now).is_ok())
     }
-    fn first_read(&self, node: &str) -> Option<&Witness> {
-        self.absence(node)?.witness.as_ref()
+    fn first_read(&self, node: &str) -> Option<&AbsenceRead> {
+        self.absence(node)?.first_read.as_ref()
     }
-    fn last_sign_of_life(&self, node: &str) -> Option<SignOfLife> {
-        View::last_sign_of_life(self, node)
+    fn last_heartbeat(&self, node: &str) -> Option<LastHeartbeat> {
+        View::last_heartbeat(self, node)
     }
     fn lease(&self, node: &str) -> Option<Option<Timestamp>> {
         View::lease(self, node)
@@ -629,8 +666,8 @@ impl Liveness for View<'_> {
     fn renewal(&self, node: &str) -> Option<Renewal> {
         View::renewal(self, node)
     }
-    fn fell_silent_before_its_node_went(&self, node: &str) -> bool {
-        View::fell_silent_before_its_node_went(self, node)
+    fn unreachable_before_node_deleted(&self, node: &str) -> bool {
+        View::unreachable_before_node_deleted(self, node)
     }
     fn reports_deletions(&self, node: &str) -> bool {
         View::reports_deletions(self, node)

@@ -17,7 +17,7 @@ use crate::clock::Mono;
 
 /// Both readings.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Wall(Option<(Reading, Reading)>);
+pub(super) struct WallClock(Option<(Reading, Reading)>);
 
 #[derive(Clone, Copy, Debug)]
 struct Reading {
@@ -34,9 +34,9 @@ impl Reading {
     }
 }
 
-impl Wall {
+impl WallClock {
     /// The wall clock says so now.
-    pub(super) fn read(&mut self, now: Mono, wall: Timestamp) {
+    pub(super) fn record(&mut self, now: Mono, wall: Timestamp) {
         let latest = Reading { at: now, wall };
         let first = self.0.map_or(latest, |(first, _)| first);
         self.0 = Some((first, latest));
@@ -49,7 +49,7 @@ impl Wall {
 
     /// The same by what the clock says now alone, as the judge of evidence reads it: where a time limits what a person
     /// said, the cache and the judge must not differ.
-    pub(super) fn age_by_the_latest(self, seconds: i64, now: Mono) -> Duration {
+    pub(super) fn age_by_latest(self, seconds: i64, now: Mono) -> Duration {
         self.0.map_or(Duration::ZERO, |(_, latest)| latest.age(seconds, now))
     }
 }
@@ -61,10 +61,10 @@ mod tests {
 
     const NOON: i64 = 1_800_000_000;
 
-    fn wall(readings: &[(u64, i64)]) -> Wall {
-        let mut wall = Wall::default();
+    fn wall(readings: &[(u64, i64)]) -> WallClock {
+        let mut wall = WallClock::default();
         for (mono, seconds) in readings {
-            wall.read(at(*mono), Timestamp::from_second(NOON + seconds).unwrap());
+            wall.record(at(*mono), Timestamp::from_second(NOON + seconds).unwrap());
         }
         wall
     }
@@ -85,7 +85,7 @@ mod tests {
         for (sentence, readings, stamp, now, age) in cases {
             assert_eq!(wall(readings).age(NOON + stamp, at(now)), Duration::from_secs(age), "{sentence}");
         }
-        assert_eq!(Wall::default().age(NOON, at(9)), Duration::ZERO, "nobody read the clock");
+        assert_eq!(WallClock::default().age(NOON, at(9)), Duration::ZERO, "nobody read the clock");
     }
 
     #[test]

@@ -4,32 +4,32 @@ use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
 use pod_safety_proof::Mark;
-use pod_safety_watchdog::controller::Watch;
+use pod_safety_watchdog::controller::LeaseWatch;
 
 use crate::model::Uid;
 
 /// Marks of more pods than this are not kept: far more than are stuck at one time, and a mark that is gone is made anew.
-const MOST_MARKS: usize = 10_000;
+const MAX_MARKS: usize = 10_000;
 
 /// At most this number of Leases is kept, more than a cluster has nodes: an autoscaler makes new ones. When it is reached all are
 /// forgotten, and each is waited for again.
-const MOST_KNOWN: usize = 200_000;
+const MAX_LEASES: usize = 200_000;
 
 /// What this process knows of watchdog Leases, by their paths; and the rounds from which reports about pods count.
 #[derive(Debug, Default)]
 pub struct Watchdogs {
-    known: Mutex<BTreeMap<Box<str>, Watch>>,
+    leases: Mutex<BTreeMap<Box<str>, LeaseWatch>>,
     marks: Mutex<BTreeMap<Uid, Mark>>,
 }
 
 impl Watchdogs {
     /// What it knows of this one.
-    pub fn with<T>(&self, path: &str, then: impl FnOnce(&mut Watch) -> T) -> T {
-        let mut known = self.known.lock();
-        if known.len() >= MOST_KNOWN && !known.contains_key(path) {
-            known.clear();
+    pub fn update<T>(&self, path: &str, then: impl FnOnce(&mut LeaseWatch) -> T) -> T {
+        let mut leases = self.leases.lock();
+        if leases.len() >= MAX_LEASES && !leases.contains_key(path) {
+            leases.clear();
         }
-        then(known.entry(path.into()).or_default())
+        then(leases.entry(path.into()).or_default())
     }
 
     /// The mark of a pod.
@@ -41,7 +41,7 @@ impl Watchdogs {
     /// Marks a pod.
     pub fn set_mark(&self, pod: &Uid, mark: Mark) {
         let mut marks = self.marks.lock();
-        if marks.len() >= MOST_MARKS {
+        if marks.len() >= MAX_MARKS {
             marks.clear();
         }
         marks.insert(pod.clone(), mark);
@@ -54,25 +54,25 @@ mod tests {
 
     #[test]
     fn leases_of_nodes_that_came_and_went_take_no_memory_without_end() {
-        let known = Watchdogs::default();
-        for number in 0..=MOST_KNOWN {
-            known.with(&number.to_string(), |_| ());
-            known.with("it is looked at all the time", |_| ());
+        let watchdogs = Watchdogs::default();
+        for number in 0..=MAX_LEASES {
+            watchdogs.update(&number.to_string(), |_| ());
+            watchdogs.update("it is looked at all the time", |_| ());
         }
-        assert!(known.known.lock().len() < 10);
+        assert!(watchdogs.leases.lock().len() < 10);
     }
 
     #[test]
     fn all_leases_are_forgotten_when_there_are_too_many_and_not_before() {
-        let known = Watchdogs::default();
-        let kept = || known.known.lock().len();
-        for number in 0..MOST_KNOWN {
-            known.with(&number.to_string(), |_| ());
+        let watchdogs = Watchdogs::default();
+        let count = || watchdogs.leases.lock().len();
+        for number in 0..MAX_LEASES {
+            watchdogs.update(&number.to_string(), |_| ());
         }
-        assert_eq!(kept(), MOST_KNOWN);
-        known.with("0", |_| ());
-        assert_eq!(kept(), MOST_KNOWN, "this one is known");
-        known.with("one more", |_| ());
-        assert_eq!(kept(), 1);
+        assert_eq!(count(), MAX_LEASES);
+        watchdogs.update("0", |_| ());
+        assert_eq!(count(), MAX_LEASES, "this one is known");
+        watchdogs.update("one more", |_| ());
+        assert_eq!(count(), 1);
     }
 }

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use super::object::{Identity, Object, ProjectError, Tell, Undecodable, controller, identity, name};
+use super::object::{
+    Identity, Notify, Object, ProjectError, Undecodable, controller_of, parse_identity, parse_name,
+};
 use super::table::{Entry, Table};
 use super::{Change, Inner};
 use crate::clock::Mono;
@@ -18,12 +20,12 @@ pub(super) struct Workloads {
     replica_sets: Table<Workload>,
     stateful_sets: Table<Workload>,
     replication_controllers: Table<Workload>,
-    /// Which ReplicaSets a Deployment manages.
+    /// WorkloadType ReplicaSets a Deployment manages.
     managed: BTreeMap<Uid, BTreeSet<Uid>>,
 }
 
 impl Workloads {
-    pub(super) const fn of(&self, kind: WorkloadKind) -> &Table<Workload> {
+    pub(super) const fn table_of(&self, kind: WorkloadKind) -> &Table<Workload> {
         match kind {
             WorkloadKind::Deployment => &self.deployments,
             WorkloadKind::ReplicaSet => &self.replica_sets,
@@ -32,7 +34,7 @@ impl Workloads {
         }
     }
 
-    const fn of_mut(&mut self, kind: WorkloadKind) -> &mut Table<Workload> {
+    const fn table_of_mut(&mut self, kind: WorkloadKind) -> &mut Table<Workload> {
         match kind {
             WorkloadKind::Deployment => &mut self.deployments,
             WorkloadKind::ReplicaSet => &mut self.replica_sets,
@@ -41,13 +43,13 @@ impl Workloads {
         }
     }
 
-    fn manages(&mut self, workload: &Workload) {
+    fn add_managed(&mut self, workload: &Workload) {
         if let Some(controller) = &workload.controller {
             self.managed.entry(controller.uid.clone()).or_default().insert(workload.uid.clone());
         }
     }
 
-    fn manages_no_more(&mut self, workload: &Workload) {
+    fn remove_managed(&mut self, workload: &Workload) {
         if let Some(controller) = &workload.controller
             && let Some(managed) = self.managed.get_mut(&controller.uid)
         {
@@ -63,34 +65,34 @@ impl Workloads {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScaleAnswer {
     /// When it was asked: the answer knows of nothing that was done later.
-    pub asked: Mono,
+    pub requested_at: Mono,
     /// When it answered.
-    pub answered: Mono,
+    pub answered_at: Mono,
     /// What it said, or why it could not be asked.
     pub scale: Result<Scale, Box<str>>,
 }
 
-/// A kind of workloads, for [`Followed`].
-pub(super) trait Which: Send + Sync + 'static {
+/// A kind of workloads, for [`WorkloadObject`].
+pub(super) trait WorkloadType: Send + Sync + 'static {
     const KIND: Kind;
     const WORKLOAD: WorkloadKind;
 }
 
 /// Follows one kind of workloads.
 #[derive(Debug)]
-pub(super) struct Followed<W>(PhantomData<fn() -> W>);
+pub(super) struct WorkloadObject<W>(PhantomData<fn() -> W>);
 
-macro_rules! which {
+macro_rules! workload_types {
     ($($name:ident: $kind:ident, $workload:ident;)*) => { $(
         pub(super) struct $name;
-        impl Which for $name {
+        impl WorkloadType for $name {
             const KIND: Kind = Kind::$kind;
             const WORKLOAD: WorkloadKind = WorkloadKind::$workload;
         }
     )* };
 }
 
-which! {
+workload_types! {
     Deployments: Deployments, Deployment;
     ReplicaSets: ReplicaSets, ReplicaSet;
     StatefulSets: StatefulSets, StatefulSet;
@@ -103,8 +105,8 @@ fn project(
     replicas: Option<i32>,
     interner: &mut Interner,
 ) -> Result<Workload, ProjectError> {
-    let Identity { uid, rv, name } = identity(meta)?;
-    let namespace = self::name(meta.namespace.as_deref(), "metadata.namespace")?;
+    let Identity { uid, rv, name } = parse_identity(meta)?;
+    let namespace = self::parse_name(meta.namespace.as_deref(), "metadata.namespace")?;
     Ok(Workload {
         kind,
         namespace: interner.intern(&namespace),
@@ -112,25 +114,25 @@ fn project(
         uid,
         rv,
         replicas: replicas.unwrap_or(1),
-        controller: controller(meta).map(|controller| interner.controller(Arc::new(controller))),
+        controller: controller_of(meta).map(|controller| interner.controller(Arc::new(controller))),
     })
 }
 
 impl Inner {
     /// Tells of every budget whose numbers may differ for this workload.
-    pub(super) fn tell_of_workload(&self, uid: &Uid, tell: Tell<'_>) {
+    pub(super) fn notify_workload(&self, uid: &Uid, notify: Notify<'_>) {
         let managed = self.workloads.managed.get(uid).into_iter().flatten();
         let mut budgets = BTreeSet::new();
         for uid in managed.chain([uid]) {
-            budgets.extend(self.selection.choosers_of_controller(uid));
+            budgets.extend(self.selection.selectors_of_controller(uid));
         }
-        budgets.into_iter().for_each(|uid| tell(Change::Budget { uid }));
+        budgets.into_iter().for_each(|uid| notify(Change::Budget { uid }));
     }
 }
 
-impl<W: Which> Object for Followed<W> {
+impl<W: WorkloadType> Object for WorkloadObject<W> {
     type Wire = wire::Workload;
-    type Kept = Workload;
+    type Stored = Workload;
     const KIND: Kind = W::KIND;
 
     fn project(wire: wire::Workload, interner: &mut Interner, _now: Mono) -> Result<Workload, Undecodable> {
@@ -144,33 +146,33 @@ impl<W: Which> Object for Followed<W> {
     }
 
     fn table(inner: &mut Inner) -> &mut Table<Workload> {
-        inner.workloads.of_mut(W::WORKLOAD)
+        inner.workloads.table_of_mut(W::WORKLOAD)
     }
 
-    fn put(inner: &mut Inner, workload: Workload, _now: Mono, tell: Tell<'_>) {
+    fn put(inner: &mut Inner, workload: Workload, _now: Mono, notify: Notify<'_>) {
         let uid = workload.uid.clone();
-        let before = match inner.workloads.of_mut(W::WORKLOAD).take(&uid) {
+        let before = match inner.workloads.table_of_mut(W::WORKLOAD).remove(&uid) {
             Some(Entry::Known(before)) => Some(before),
             Some(Entry::Undecodable(_)) | None => None,
         };
         let counts = |one: &Workload| (one.replicas, one.controller.clone());
-        let noise = before.as_ref().is_some_and(|before| counts(before) == counts(&workload));
+        let unchanged = before.as_ref().is_some_and(|before| counts(before) == counts(&workload));
         if let Some(before) = &before {
-            inner.workloads.manages_no_more(before);
+            inner.workloads.remove_managed(before);
         }
-        inner.workloads.manages(&workload);
-        inner.workloads.of_mut(W::WORKLOAD).put(uid.clone(), Entry::Known(workload));
-        if !noise {
-            inner.tell_of_workload(&uid, tell);
+        inner.workloads.add_managed(&workload);
+        inner.workloads.table_of_mut(W::WORKLOAD).put(uid.clone(), Entry::Known(workload));
+        if !unchanged {
+            inner.notify_workload(&uid, notify);
         }
     }
 
-    fn take(inner: &mut Inner, uid: &Uid, _now: Mono, tell: Tell<'_>) {
-        match inner.workloads.of_mut(W::WORKLOAD).take(uid) {
-            Some(Entry::Known(workload)) => inner.workloads.manages_no_more(&workload),
+    fn remove(inner: &mut Inner, uid: &Uid, _now: Mono, notify: Notify<'_>) {
+        match inner.workloads.table_of_mut(W::WORKLOAD).remove(uid) {
+            Some(Entry::Known(workload)) => inner.workloads.remove_managed(&workload),
             Some(Entry::Undecodable(_)) => {}
             None => return,
         }
-        inner.tell_of_workload(uid, tell);
+        inner.notify_workload(uid, notify);
     }
 }

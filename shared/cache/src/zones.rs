@@ -29,8 +29,8 @@ impl ZoneCount {
         self.ready + self.not_ready
     }
 
-    fn of(&mut self, node: &Filed) -> &mut usize {
-        match (node.excluded, node.heard) {
+    fn counter_for(&mut self, node: &NodeEntry) -> &mut usize {
+        match (node.excluded, node.last_report) {
             (true, _) => &mut self.excluded,
             (false, Some(_)) => &mut self.ready,
             (false, None) => &mut self.not_ready,
@@ -40,13 +40,13 @@ impl ZoneCount {
 
 /// In which order nodes of a zone are marked as lost: who has been lost longest, then by name.
 /// Nodes that do not say since when come last.
-type Turn = (i64, Arc<str>, Uid);
+type MarkOrder = (i64, Arc<str>, Uid);
 
 #[derive(Debug, Default)]
 struct Zone {
     nodes: BTreeSet<(Arc<str>, Uid)>,
     count: ZoneCount,
-    waiting: BTreeSet<Turn>,
+    waiting: BTreeSet<MarkOrder>,
     /// The last taint by which a node was marked as lost, though it may be gone since: a node that
     /// comes back gives its turn to nobody.
     last_marked: Option<Taint>,
@@ -54,19 +54,19 @@ struct Zone {
 
 /// What a node was filed under.
 #[derive(Debug)]
-struct Filed {
+struct NodeEntry {
     name: Arc<str>,
     zone: Arc<str>,
     excluded: bool,
     /// When it was last heard, if it is Ready.
-    heard: Option<Mono>,
-    turn: Option<i64>,
+    last_report: Option<Mono>,
+    not_ready_since: Option<i64>,
     marked: bool,
     /// A sign of life would change what is thought of it.
-    doubted: bool,
+    suspect: bool,
 }
 
-impl Filed {
+impl NodeEntry {
     fn new(node: &Node, heard: Mono) -> Self {
         let marked = node.lost_taints().next().is_some();
         let lost = matches!(node.readiness, Readiness::NotReady | Readiness::Unknown);
@@ -74,39 +74,39 @@ impl Filed {
             name: Arc::clone(&node.name),
             zone: Arc::clone(&node.zone),
             excluded: node.excluded,
-            heard: (node.readiness == Readiness::Ready).then_some(heard),
-            turn: (lost && !marked).then(|| turn(node)),
+            last_report: (node.readiness == Readiness::Ready).then_some(heard),
+            not_ready_since: (lost && !marked).then(|| not_ready_since(node)),
             marked,
-            doubted: node.is_doubted(),
+            suspect: node.is_suspect(),
         }
     }
 
-    fn turn(&self, uid: &Uid) -> Option<Turn> {
-        Some((self.turn?, Arc::clone(&self.name), uid.clone()))
+    fn mark_order(&self, uid: &Uid) -> Option<MarkOrder> {
+        Some((self.not_ready_since?, Arc::clone(&self.name), uid.clone()))
     }
 }
 
-fn turn(node: &Node) -> i64 {
+fn not_ready_since(node: &Node) -> i64 {
     node.ready_since.unwrap_or(i64::MAX)
 }
 
 impl Zone {
-    fn add(&mut self, filed: &Filed, uid: &Uid) {
-        *self.count.of(filed) += 1;
+    fn add(&mut self, filed: &NodeEntry, uid: &Uid) {
+        *self.count.counter_for(filed) += 1;
         self.nodes.insert((Arc::clone(&filed.name), uid.clone()));
-        self.waiting.extend(filed.turn(uid));
+        self.waiting.extend(filed.mark_order(uid));
     }
 
-    fn remove(&mut self, filed: &Filed, uid: &Uid) {
-        *self.count.of(filed) -= 1;
+    fn remove(&mut self, filed: &NodeEntry, uid: &Uid) {
+        *self.count.counter_for(filed) -= 1;
         self.nodes.remove(&(Arc::clone(&filed.name), uid.clone()));
-        if let Some(turn) = filed.turn(uid) {
+        if let Some(turn) = filed.mark_order(uid) {
             self.waiting.remove(&turn);
         }
     }
 
     /// A node was marked as lost. That it was not ready and is unreachable now is no second mark.
-    fn marked(&mut self, node: &Node) {
+    fn record_mark(&mut self, node: &Node) {
         let last = node.lost_taints().chain(&self.last_marked).max_by_key(|taint| taint.since()).cloned();
         self.last_marked = last;
     }
@@ -116,26 +116,26 @@ impl Zone {
 #[derive(Debug, Default)]
 pub(super) struct Zones {
     zones: BTreeMap<Arc<str>, Zone>,
-    filed: IndexMap<Uid, Filed>,
+    entries: IndexMap<Uid, NodeEntry>,
     /// The Ready ones.
-    heard: BTreeSet<(Mono, Uid)>,
+    last_reports: BTreeSet<(Mono, Uid)>,
 }
 
 impl Zones {
     /// A node appeared or changed; `heard`: when its kubelet last gave a sign of life.
-    pub(super) fn file(&mut self, node: &Node, heard: Mono) {
+    pub(super) fn update(&mut self, node: &Node, last_report: Mono) {
         let uid = &node.uid;
-        let after = Filed::new(node, heard);
-        let before = self.take_out(uid);
+        let after = NodeEntry::new(node, last_report);
+        let before = self.detach(uid);
         let zone = self.zones.entry(Arc::clone(&after.zone)).or_default();
         zone.add(&after, uid);
         if after.marked && !before.as_ref().is_some_and(|before| before.marked && before.zone == after.zone) {
-            zone.marked(node);
+            zone.record_mark(node);
         }
-        if let Some(heard) = after.heard {
-            self.heard.insert((heard, uid.clone()));
+        if let Some(heard) = after.last_report {
+            self.last_reports.insert((heard, uid.clone()));
         }
-        self.filed.insert(uid.clone(), after);
+        self.entries.insert(uid.clone(), after);
         if let Some(before) = before {
             self.forget_if_empty(&before.zone);
         }
@@ -143,15 +143,15 @@ impl Zones {
 
     /// It went, or cannot be read any more.
     pub(super) fn remove(&mut self, uid: &Uid) {
-        if let Some(filed) = self.take_out(uid) {
+        if let Some(filed) = self.detach(uid) {
             self.forget_if_empty(&filed.zone);
         }
     }
 
-    fn take_out(&mut self, uid: &Uid) -> Option<Filed> {
-        let filed = self.filed.swap_remove(uid)?;
-        if let Some(heard) = filed.heard {
-            self.heard.remove(&(heard, uid.clone()));
+    fn detach(&mut self, uid: &Uid) -> Option<NodeEntry> {
+        let filed = self.entries.swap_remove(uid)?;
+        if let Some(heard) = filed.last_report {
+            self.last_reports.remove(&(heard, uid.clone()));
         }
         if let Some(zone) = self.zones.get_mut(&filed.zone) {
             zone.remove(&filed, uid);
@@ -166,18 +166,18 @@ impl Zones {
     }
 
     /// Its kubelet gave a sign of life. Gives back whether that changes what is thought of it.
-    pub(super) fn beat(&mut self, uid: &Uid, now: Mono) -> bool {
-        let Some(filed) = self.filed.get_mut(uid) else { return false };
-        if let Some(heard) = &mut filed.heard {
-            self.heard.remove(&(*heard, uid.clone()));
+    pub(super) fn record_report(&mut self, uid: &Uid, now: Mono) -> bool {
+        let Some(filed) = self.entries.get_mut(uid) else { return false };
+        if let Some(heard) = &mut filed.last_report {
+            self.last_reports.remove(&(*heard, uid.clone()));
             *heard = now;
-            self.heard.insert((now, uid.clone()));
+            self.last_reports.insert((now, uid.clone()));
         }
-        filed.doubted
+        filed.suspect
     }
 
-    pub(super) fn ready_nodes_heard(&self) -> impl ExactSizeIterator<Item = Mono> + use<'_> {
-        self.heard.iter().map(|(heard, _)| *heard)
+    pub(super) fn last_reports_of_ready_nodes(&self) -> impl ExactSizeIterator<Item = Mono> + use<'_> {
+        self.last_reports.iter().map(|(heard, _)| *heard)
     }
 
     pub(super) fn counts(&self) -> impl Iterator<Item = (&Arc<str>, ZoneCount)> {
@@ -189,14 +189,14 @@ impl Zones {
     }
 
     /// Only those that are silent are looked at, and they are few or found lost soon.
-    pub(super) fn silent_in(&self, zone: &str, longer_than: Duration, now: Mono) -> usize {
-        let silent = self.heard.iter().take_while(|(heard, _)| now.since(*heard) > longer_than);
-        let filed = silent.filter_map(|(_, uid)| self.filed.get(uid));
+    pub(super) fn unreachable_in(&self, zone: &str, longer_than: Duration, now: Mono) -> usize {
+        let unreachable = self.last_reports.iter().take_while(|(heard, _)| now.since(*heard) > longer_than);
+        let filed = unreachable.filter_map(|(_, uid)| self.entries.get(uid));
         filed.filter(|filed| !filed.excluded && *filed.zone == *zone).count()
     }
 
-    pub(super) fn waits_behind(&self, node: &Node) -> Option<usize> {
-        let own = (turn(node), Arc::clone(&node.name), node.uid.clone());
+    pub(super) fn nodes_ahead_of(&self, node: &Node) -> Option<usize> {
+        let own = (not_ready_since(node), Arc::clone(&node.name), node.uid.clone());
         let waiting = &self.zones.get(&node.zone)?.waiting;
         waiting.contains(&own).then(|| waiting.range(..own).count())
     }

@@ -26,7 +26,7 @@ pub struct RequestLine {
 /// Hears of every request before it is sent: checkers and simulators listen.
 pub trait Audit: Send + Sync + 'static {
     /// A request is about to be sent.
-    fn sending(&self, line: &RequestLine);
+    fn before_send(&self, line: &RequestLine);
 }
 
 /// Listens to nothing.
@@ -34,7 +34,7 @@ pub trait Audit: Send + Sync + 'static {
 pub struct NoAudit;
 
 impl Audit for NoAudit {
-    fn sending(&self, _line: &RequestLine) {}
+    fn before_send(&self, _line: &RequestLine) {}
 }
 
 #[derive(Clone)]
@@ -83,15 +83,15 @@ where
             path: request.uri().path().to_owned(),
             query: request.uri().query().map(str::to_owned),
         };
-        audit.sending(&line);
-        let resource = Shape::of(&line.path).resource;
+        audit.before_send(&line);
+        let resource = Shape::from_path(&line.path).resource;
         let verb = verb(&line);
         let start = env.now();
         let answer = self.inner.call(request);
         Box::pin(async move {
             let result = answer.await.map_err(Into::into);
             let code = result.as_ref().map_or(0, |response| response.status().as_u16());
-            metrics.answered(verb, resource, code, env.now().since(start));
+            metrics.observe(verb, resource, code, env.now().since(start));
             result
         })
     }
@@ -99,7 +99,7 @@ where
 
 /// The verb by the names of RBAC, which people know.
 fn verb(line: &RequestLine) -> &'static str {
-    let named = Shape::of(&line.path).name.is_some();
+    let named = Shape::from_path(&line.path).name.is_some();
     let watches =
         line.query.as_deref().is_some_and(|query| query.split('&').any(|pair| pair == "watch=true"));
     match line.method.as_str() {

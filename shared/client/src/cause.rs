@@ -25,31 +25,31 @@ pub(crate) struct ProxyFailed {
 }
 
 /// The words for the deepest cause that says something: what lies above it says only that something failed.
-pub(crate) fn cause(error: &(dyn Error + 'static)) -> String {
+pub(crate) fn explain(error: &(dyn Error + 'static)) -> String {
     let mut at = error;
     loop {
-        let known = at
+        let explained = at
             .downcast_ref::<rustls::Error>()
-            .map(of_tls)
+            .map(explain_tls)
             .or_else(|| at.downcast_ref::<LoginError>().map(ToString::to_string))
-            .or_else(|| at.downcast_ref::<ProxyFailed>().map(of_proxy))
-            .or_else(|| at.downcast_ref::<RustlsTlsError>().and_then(of_identity))
-            .or_else(|| at.downcast_ref::<InClusterError>().and_then(of_pod))
-            .or_else(|| at.downcast_ref::<io::Error>().filter(|io| io.get_ref().is_none()).map(of_wire));
-        if let Some(known) = known {
+            .or_else(|| at.downcast_ref::<ProxyFailed>().map(explain_proxy))
+            .or_else(|| at.downcast_ref::<RustlsTlsError>().and_then(explain_identity))
+            .or_else(|| at.downcast_ref::<InClusterError>().and_then(explain_in_cluster))
+            .or_else(|| at.downcast_ref::<io::Error>().filter(|io| io.get_ref().is_none()).map(explain_io));
+        if let Some(known) = explained {
             return known;
         }
         // What an input error wraps is not among its sources.
         let wrapped = at.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
         match wrapped.map(|inner| inner as &(dyn Error + 'static)).or_else(|| at.source()) {
             Some(deeper) => at = deeper,
-            None => return of_text(&in_one_line(&at.to_string())),
+            None => return explain_text(&in_one_line(&at.to_string())),
         }
     }
 }
 
 /// What a library says in its own words alone.
-fn of_text(text: &str) -> String {
+fn explain_text(text: &str) -> String {
     match text.split_once("failed to lookup address information: ") {
         Some((_, why)) => format!(
             "no address is known for this name ({why}); check server of the kubeconfig, and the name server"
@@ -64,7 +64,7 @@ pub(crate) fn in_one_line(text: &str) -> String {
 }
 
 /// Why nothing answers, and what to look at.
-fn of_wire(error: &io::Error) -> String {
+fn explain_io(error: &io::Error) -> String {
     let hint = match error.kind() {
         io::ErrorKind::ConnectionRefused => "; does it run, and is this its address?",
         io::ErrorKind::TimedOut | io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
@@ -72,21 +72,21 @@ fn of_wire(error: &io::Error) -> String {
         }
         _ => "",
     };
-    format!("{}{hint}", of_io(error))
+    format!("{}{hint}", io_message(error))
 }
 
 /// An error of the system, without its number.
-pub(crate) fn of_io(error: &io::Error) -> String {
+pub(crate) fn io_message(error: &io::Error) -> String {
     let text = error.to_string();
-    let words = text.split_once(" (os error").map_or(&*text, |(words, _)| words);
-    let mut letters = words.chars();
+    let message = text.split_once(" (os error").map_or(&*text, |(words, _)| words);
+    let mut letters = message.chars();
     letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
 }
 
-fn of_tls(error: &rustls::Error) -> String {
+fn explain_tls(error: &rustls::Error) -> String {
     match error {
-        rustls::Error::InvalidCertificate(why) => of_certificate(why),
-        rustls::Error::AlertReceived(alert) => of_alert(*alert),
+        rustls::Error::InvalidCertificate(why) => explain_certificate(why),
+        rustls::Error::AlertReceived(alert) => explain_alert(*alert),
         rustls::Error::InvalidMessage(_) => {
             "what answers there does not speak TLS: the address may need http:// or another port".to_owned()
         }
@@ -94,13 +94,13 @@ fn of_tls(error: &rustls::Error) -> String {
             "the client key does not belong to the client certificate".to_owned()
         }
         rustls::Error::General(text) => in_one_line(text),
-        other => format!("TLS failed: {}", as_words(name_of(&format!("{other:?}")))),
+        other => format!("TLS failed: {}", split_words(variant_name(&format!("{other:?}")))),
     }
 }
 
 /// Why the other side ended the handshake.
-fn of_alert(alert: AlertDescription) -> String {
-    let why = as_words(name_of(&format!("{alert:?}")));
+fn explain_alert(alert: AlertDescription) -> String {
+    let why = split_words(variant_name(&format!("{alert:?}")));
     let hint = match alert {
         AlertDescription::HandshakeFailure | AlertDescription::InsufficientSecurity => {
             "; its certificate may be on the curve P-521, or it may speak only TLS 1.1 or ciphers without forward secrecy, which this program does not have"
@@ -118,7 +118,7 @@ fn of_alert(alert: AlertDescription) -> String {
     format!("the API server ended the TLS connection: {why}{hint}")
 }
 
-fn of_certificate(error: &CertificateError) -> String {
+fn explain_certificate(error: &CertificateError) -> String {
     match error {
         CertificateError::UnknownIssuer => {
             "its certificate was not issued by the certificate-authority that the kubeconfig names; is it another cluster's, or was it renewed? Take the kubeconfig anew from the cluster".to_owned()
@@ -144,19 +144,19 @@ fn of_certificate(error: &CertificateError) -> String {
             "a certificate is X.509 version 1, which has no extensions; issue it anew as version 3, such as by openssl x509 -req -extfile FILE with extendedKeyUsage=clientAuth in FILE".to_owned()
         }
         CertificateError::Other(other) => {
-            format!("a certificate cannot be used: {}", as_words(&other.0.to_string()))
+            format!("a certificate cannot be used: {}", split_words(&other.0.to_string()))
         }
-        other => format!("a certificate cannot be used: {}", as_words(name_of(&format!("{other:?}")))),
+        other => format!("a certificate cannot be used: {}", split_words(variant_name(&format!("{other:?}")))),
     }
 }
 
 /// The name of a variant, without what it holds.
-fn name_of(debug: &str) -> &str {
+fn variant_name(debug: &str) -> &str {
     debug.split(|letter: char| !letter.is_ascii_alphanumeric()).next().unwrap_or_default()
 }
 
 /// `UnknownCA` as `unknown ca`.
-fn as_words(name: &str) -> String {
+fn split_words(name: &str) -> String {
     let mut words = String::new();
     let mut before_was_small = false;
     for letter in name.chars() {
@@ -170,8 +170,8 @@ fn as_words(name: &str) -> String {
 }
 
 /// A proxy that cannot be reached, or refuses.
-fn of_proxy(error: &ProxyFailed) -> String {
-    let why = cause(&*error.source);
+fn explain_proxy(error: &ProxyFailed) -> String {
+    let why = explain(&*error.source);
     let why = match &*why {
         "tunnel error: unsuccessful" => {
             "it refuses to connect to this address; ask whoever runs it, or name the address in NO_PROXY"
@@ -186,12 +186,12 @@ fn of_proxy(error: &ProxyFailed) -> String {
 }
 
 /// What is wrong with the authorities of this machine.
-fn of_identity(error: &RustlsTlsError) -> Option<String> {
+fn explain_identity(error: &RustlsTlsError) -> Option<String> {
     Some(match error {
         RustlsTlsError::AddRootCertificate(why) => {
             format!(
                 "the certificate authorities of this machine cannot be read, and the kubeconfig names none: {}",
-                cause(&**why)
+                explain(&**why)
             )
         }
         _ => return None,
@@ -217,8 +217,8 @@ pub(crate) const fn in_words(after: Duration) -> Duration {
 pub(crate) fn of_answer(code: u16, reason: &str, message: &str) -> String {
     let head = if reason.is_empty() { code.to_string() } else { format!("{code} {reason}") };
     let mut rest = message.trim();
-    for said in [&*code.to_string(), reason] {
-        rest = without(rest, said);
+    for prefix in [&*code.to_string(), reason] {
+        rest = strip_repeated(rest, prefix);
     }
     let hint = match (code, rest.contains("HTTP request to an HTTPS server")) {
         (400, true) => "; write https:// before the server of the kubeconfig",
@@ -232,16 +232,16 @@ pub(crate) fn of_answer(code: u16, reason: &str, message: &str) -> String {
 }
 
 /// `text` without `said` at its beginning.
-fn without<'t>(text: &'t str, said: &str) -> &'t str {
-    let Some((first, rest)) = text.split_at_checked(said.len()) else { return text };
+fn strip_repeated<'t>(text: &'t str, prefix: &str) -> &'t str {
+    let Some((first, rest)) = text.split_at_checked(prefix.len()) else { return text };
     let ends = rest.is_empty() || rest.starts_with([':', ' ']);
-    if said.is_empty() || !first.eq_ignore_ascii_case(said) || !ends {
+    if prefix.is_empty() || !first.eq_ignore_ascii_case(prefix) || !ends {
         return text;
     }
     // A word of a sentence is no repetition: `Forbidden pods`.
     match rest.strip_prefix(':') {
         Some(rest) => rest.trim_start(),
-        None if rest.is_empty() || said.bytes().all(|byte| byte.is_ascii_digit()) => rest.trim_start(),
+        None if rest.is_empty() || prefix.bytes().all(|byte| byte.is_ascii_digit()) => rest.trim_start(),
         None => text,
     }
 }
@@ -251,9 +251,11 @@ pub(crate) fn is_login(error: &(dyn Error + 'static)) -> bool {
     std::iter::successors(Some(error), |&error| error.source()).any(|error| error.is::<LoginError>())
 }
 
-fn of_pod(error: &InClusterError) -> Option<String> {
+fn explain_in_cluster(error: &InClusterError) -> Option<String> {
     Some(match error {
-        InClusterError::ReadDefaultNamespace(why) | InClusterError::ReadCertificateBundle(why) => of_io(why),
+        InClusterError::ReadDefaultNamespace(why) | InClusterError::ReadCertificateBundle(why) => {
+            io_message(why)
+        }
         InClusterError::ReadEnvironmentVariable(why) => {
             format!("KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT: {why}")
         }

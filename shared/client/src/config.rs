@@ -11,16 +11,16 @@ use kube::client::ConfigExt as _;
 use rustls::ClientConfig;
 use serde::Serialize;
 
-use super::cause::cause;
-use super::kubeconfig::{self, ActAs, Chosen, Cluster, Unfit};
+use super::cause::explain;
+use super::kubeconfig::{self, ActAs, Cluster, InvalidKubeconfig, SelectedContext};
 use super::login::Login;
 use super::proxy::{self, Variables};
 use super::route::{Connector, Route, Tls};
-use super::tls::{self, Believes};
+use super::tls::{self, ServerTrust};
 use pod_safety_clock::Env;
 
 /// A longer address is none, and with a path behind it more than a request may have.
-const LONGEST_ADDRESS: usize = 4096;
+const MAX_ADDRESS: usize = 4096;
 
 /// What a person can say about the connection.
 #[derive(Clone, Debug, Default)]
@@ -68,7 +68,7 @@ pub struct Target {
 impl Target {
     /// As an error names it: the address first.
     #[must_use]
-    pub fn place(&self) -> String {
+    pub fn describe(&self) -> String {
         match (&*self.server, &self.context) {
             ("", _) => "the API server".to_owned(),
             (server, Some(context)) => format!("{server} (context {context})"),
@@ -133,26 +133,26 @@ pub enum ConfigError {
     },
 }
 
-impl From<Unfit> for ConfigError {
-    fn from(unfit: Unfit) -> Self {
+impl From<InvalidKubeconfig> for ConfigError {
+    fn from(unfit: InvalidKubeconfig) -> Self {
         Self::Kubeconfig { path: unfit.path, why: unfit.why }
     }
 }
 
 /// A way to the API server, and what it leads to.
-pub(crate) struct Way {
+pub(crate) struct ResolvedConfig {
     pub(crate) route: Route,
     pub(crate) target: Target,
     pub(crate) namespace: String,
 }
 
 /// What this process finds around it.
-pub(crate) struct Around<'a> {
+pub(crate) struct ProcessEnv<'a> {
     pub(crate) env: &'a Env,
     pub(crate) variable: &'a (dyn Fn(&str) -> Option<OsString> + Sync),
 }
 
-impl Around<'_> {
+impl ProcessEnv<'_> {
     fn home(&self) -> Option<PathBuf> {
         (self.variable)("HOME").filter(|home| !home.is_empty()).map(PathBuf::from).or_else(std::env::home_dir)
     }
@@ -163,82 +163,89 @@ impl Around<'_> {
 }
 
 /// Reads the configuration.
-pub(crate) async fn load(options: &ConnectOptions, around: &Around<'_>) -> Result<Way, ConfigError> {
-    let (way, login) = match find(options, around)? {
-        Found::Kubeconfig(chosen) => of_kubeconfig(*chosen, options, around)?,
-        Found::Pod => of_pod(options, around)?,
+pub(crate) async fn load(
+    options: &ConnectOptions,
+    process: &ProcessEnv<'_>,
+) -> Result<ResolvedConfig, ConfigError> {
+    let (resolved, login) = match find_source(options, process)? {
+        ConfigSource::Kubeconfig(chosen) => from_kubeconfig(*chosen, options, process)?,
+        ConfigSource::Pod => from_service_account(options, process)?,
     };
-    let unusable = |why: String| ConfigError::Unusable { place: way.target.place(), why };
+    let unusable = |why: String| ConfigError::Unusable { place: resolved.target.describe(), why };
     login.begin().await.map_err(|error| unusable(error.to_string()))?;
-    Ok(way)
+    Ok(resolved)
 }
 
-fn of_kubeconfig(
-    chosen: Chosen,
+fn from_kubeconfig(
+    chosen: SelectedContext,
     options: &ConnectOptions,
-    around: &Around<'_>,
-) -> Result<(Way, Arc<Login>), ConfigError> {
-    let Chosen { context, namespace, cluster, user, cluster_at, user_at } = chosen;
-    let unfit = |why: String| ConfigError::from(cluster_at.unfit(&why));
+    process: &ProcessEnv<'_>,
+) -> Result<(ResolvedConfig, Arc<Login>), ConfigError> {
+    let SelectedContext { context, namespace, cluster, user, cluster_at, user_at } = chosen;
+    let unfit = |why: String| ConfigError::from(cluster_at.invalid(&why));
     let server = match &options.server {
-        Some(server) => address(server)?,
-        None => base(&cluster.server).map_err(|why| unfit(format!("server {:?} {why}", cluster.server)))?,
+        Some(server) => parse_master(server)?,
+        None => parse_server(&cluster.server)
+            .map_err(|why| unfit(format!("server {:?} {why}", cluster.server)))?,
     };
     let is_tls = server.scheme_str() == Some("https");
-    let target = Target { context, server: shown(&server), user: None };
-    let proxy = proxy::before(&server, cluster.proxy.as_deref(), &around.proxies());
+    let target = Target { context, server: display_address(&server), user: None };
+    let proxy = proxy::select(&server, cluster.proxy.as_deref(), &process.proxies());
     let proxy = proxy.map_err(|why| match cluster.proxy {
         Some(_) => unfit(why),
-        None => ConfigError::Unusable { place: target.place(), why },
+        None => ConfigError::Unusable { place: target.describe(), why },
     })?;
-    let login = Login::of(&user, &cluster, is_tls, around.env);
-    let login = Arc::new(login.map_err(|error| ConfigError::from(user_at.unfit(&error.to_string())))?);
+    let login = Login::from_user(&user, &cluster, is_tls, process.env);
+    let login = Arc::new(login.map_err(|error| ConfigError::from(user_at.invalid(&error.to_string())))?);
     let hop_is_tls = proxy.as_ref().is_some_and(|proxy| proxy.address.scheme_str() == Some("https"));
-    let speaks =
-        if is_tls || hop_is_tls { trusts(&cluster).map_err(unfit)? } else { tls::nobody().map_err(unfit)? };
+    let tls = if is_tls || hop_is_tls {
+        tls_config(&cluster).map_err(unfit)?
+    } else {
+        tls::config_without_roots().map_err(unfit)?
+    };
     let name = cluster.server_name.map(|name| {
         let parsed = name.clone().try_into();
         parsed.map_err(|_not_one| unfit(format!("tls-server-name {name:?} is no name of a host")))
     });
     let name = name.transpose()?;
-    let way = Connection { server, proxy, speaks, is_tls, name, act_as: user.act_as };
-    Ok((way.with(options, target, namespace, &login)?, login))
+    let plan = ConnectionPlan { server, proxy, tls, is_tls, name, act_as: user.act_as };
+    Ok((plan.resolve(options, target, namespace, &login)?, login))
 }
 
 /// How TLS is spoken within a cluster. Without an authority it is that of this machine.
-fn trusts(cluster: &Cluster) -> Result<ClientConfig, String> {
-    let believes = match &cluster.authority {
-        _ if cluster.insecure => Believes::Anyone,
-        Some(pem) if !pem.is_empty() => {
-            Believes::These(tls::bundle(pem).map_err(|why| format!("certificate-authority: {why}"))?)
-        }
+fn tls_config(cluster: &Cluster) -> Result<ClientConfig, String> {
+    let trust = match &cluster.authority {
+        _ if cluster.insecure => ServerTrust::Any,
+        Some(pem) if !pem.is_empty() => ServerTrust::Certificates(
+            tls::parse_bundle(pem).map_err(|why| format!("certificate-authority: {why}"))?,
+        ),
         _ => {
             let machine = kube::Config::new(Uri::default()).rustls_client_config();
-            return machine.map_err(|error| cause(&error));
+            return machine.map_err(|error| explain(&error));
         }
     };
-    tls::speaks(&believes)
+    tls::client_config(&trust)
 }
 
 /// What is known of a connection before it is made.
-struct Connection {
+struct ConnectionPlan {
     server: Uri,
     proxy: Option<proxy::Proxy>,
-    speaks: ClientConfig,
+    tls: ClientConfig,
     is_tls: bool,
     name: Option<rustls::pki_types::ServerName<'static>>,
     act_as: ActAs,
 }
 
-impl Connection {
-    fn with(
+impl ConnectionPlan {
+    fn resolve(
         self,
         options: &ConnectOptions,
         target: Target,
         namespace: Option<String>,
         login: &Arc<Login>,
-    ) -> Result<Way, ConfigError> {
-        let Self { server, proxy, speaks, is_tls, name, mut act_as } = self;
+    ) -> Result<ResolvedConfig, ConfigError> {
+        let Self { server, proxy, tls, is_tls, name, mut act_as } = self;
         if let Some(user) = &options.user {
             act_as.user.clone_from(user);
         }
@@ -248,39 +255,45 @@ impl Connection {
             }
             act_as.groups.clone_from(&options.groups);
         }
-        let headers = headers(&act_as).map_err(|why| ConfigError::Unusable { place: target.place(), why })?;
+        let headers =
+            headers(&act_as).map_err(|why| ConfigError::Unusable { place: target.describe(), why })?;
         let user = Some(act_as.user).filter(|user| !user.is_empty());
-        let mut ours = speaks.clone();
-        ours.client_auth_cert_resolver = Arc::clone(&login.shown) as _;
+        let mut client_tls = tls.clone();
+        client_tls.client_auth_cert_resolver = Arc::clone(&login.client_certificate) as _;
         let connector = Connector {
-            proxy: proxy.map(|proxy| (proxy, Arc::new(speaks))),
-            tls: is_tls.then(|| Tls { config: Arc::new(ours), name }),
+            proxy: proxy.map(|proxy| (proxy, Arc::new(tls))),
+            tls: is_tls.then(|| Tls { config: Arc::new(client_tls), name }),
         };
         let route = Route::new(server, connector, Arc::clone(login), headers);
         let namespace = namespace.unwrap_or_else(|| "default".to_owned());
-        Ok(Way { route, target: Target { user, ..target }, namespace })
+        Ok(ResolvedConfig { route, target: Target { user, ..target }, namespace })
     }
 }
 
 /// The pod's service account. Its authority is read again when it changes.
-fn of_pod(options: &ConnectOptions, around: &Around<'_>) -> Result<(Way, Arc<Login>), ConfigError> {
+fn from_service_account(
+    options: &ConnectOptions,
+    process: &ProcessEnv<'_>,
+) -> Result<(ResolvedConfig, Arc<Login>), ConfigError> {
     let unusable = |why: String| ConfigError::InCluster { why };
-    let config = kube::Config::incluster().map_err(|error| unusable(cause(&error)))?;
+    let config = kube::Config::incluster().map_err(|error| unusable(explain(&error)))?;
     let server = match &options.server {
-        Some(server) => address(server)?,
+        Some(server) => parse_master(server)?,
         None => config.cluster_url.clone(),
     };
     let is_tls = server.scheme_str() == Some("https");
-    let speaks = config.rustls_client_config().map_err(|error| unusable(cause(&error)))?;
+    let tls = config.rustls_client_config().map_err(|error| unusable(explain(&error)))?;
     let token = config.auth_info.token_file.clone().unwrap_or_default();
-    let login = Login::of_file(token.into(), around.env).map_err(|error| unusable(error.to_string()))?;
-    let proxy = proxy::before(&server, None, &around.proxies()).map_err(unusable)?;
-    let (login, target) = (Arc::new(login), Target { context: None, server: shown(&server), user: None });
-    let way = Connection { server, proxy, speaks, is_tls, name: None, act_as: ActAs::default() };
-    Ok((way.with(options, target, Some(config.default_namespace), &login)?, login))
+    let login =
+        Login::from_token_file(token.into(), process.env).map_err(|error| unusable(error.to_string()))?;
+    let proxy = proxy::select(&server, None, &process.proxies()).map_err(unusable)?;
+    let (login, target) =
+        (Arc::new(login), Target { context: None, server: display_address(&server), user: None });
+    let plan = ConnectionPlan { server, proxy, tls, is_tls, name: None, act_as: ActAs::default() };
+    Ok((plan.resolve(options, target, Some(config.default_namespace), &login)?, login))
 }
 
-fn shown(server: &Uri) -> String {
+fn display_address(server: &Uri) -> String {
     server.to_string().trim_end_matches('/').to_owned()
 }
 
@@ -318,17 +331,17 @@ fn escaped(key: &str) -> String {
         .collect()
 }
 
-fn address(text: &str) -> Result<Uri, ConfigError> {
+fn parse_master(text: &str) -> Result<Uri, ConfigError> {
     let bad = || ConfigError::Server { value: text.to_owned() };
-    if text.contains("://") { base(text).map_err(|_why| bad()) } else { Err(bad()) }
+    if text.contains("://") { parse_server(text).map_err(|_why| bad()) } else { Err(bad()) }
 }
 
 /// The address of an API server, as client-go's `DefaultServerURL` reads it: without a scheme it is spoken to in the clear.
-fn base(text: &str) -> Result<Uri, String> {
+fn parse_server(text: &str) -> Result<Uri, String> {
     const NONE: &str = "is not the address of an API server, such as https://10.0.0.1:6443";
     let has_scheme = text.contains("://");
     let whole = if has_scheme { text.to_owned() } else { format!("http://{text}") };
-    let uri = whole.parse::<Uri>().ok().filter(|_| text.len() <= LONGEST_ADDRESS).ok_or(NONE)?;
+    let uri = whole.parse::<Uri>().ok().filter(|_| text.len() <= MAX_ADDRESS).ok_or(NONE)?;
     let scheme = uri.scheme_str().filter(|scheme| matches!(*scheme, "http" | "https"));
     let (scheme, authority) = (scheme.ok_or("needs https:// or http://")?, uri.authority().ok_or(NONE)?);
     if authority.as_str().contains('@') {
@@ -344,28 +357,28 @@ fn base(text: &str) -> Result<Uri, String> {
 }
 
 /// What was found.
-enum Found {
-    Kubeconfig(Box<Chosen>),
+enum ConfigSource {
+    Kubeconfig(Box<SelectedContext>),
     Pod,
 }
 
-fn find(options: &ConnectOptions, around: &Around<'_>) -> Result<Found, ConfigError> {
+fn find_source(options: &ConnectOptions, process: &ProcessEnv<'_>) -> Result<ConfigSource, ConfigError> {
     let (context, server) = (options.context.as_deref(), options.server.as_deref());
     if let Some(path) = &options.kubeconfig {
         let file = kubeconfig::read(path)?.ok_or_else(|| ConfigError::Kubeconfig {
             path: path.display().to_string(),
             why: "no such file".to_owned(),
         })?;
-        return Ok(Found::Kubeconfig(Box::new(kubeconfig::choose(&[file], context, server)?)));
+        return Ok(ConfigSource::Kubeconfig(Box::new(kubeconfig::select_context(&[file], context, server)?)));
     }
-    let in_pod = (around.variable)("KUBERNETES_SERVICE_HOST").is_some();
-    let named = (around.variable)("KUBECONFIG");
-    let home = around.home();
+    let in_pod = (process.variable)("KUBERNETES_SERVICE_HOST").is_some();
+    let named = (process.variable)("KUBECONFIG");
+    let home = process.home();
     if takes_service_account(options.prefer, in_pod, has_kubeconfig(named.as_deref(), home.as_deref())) {
         if let Some(context) = &options.context {
             return Err(ConfigError::ContextWithoutKubeconfig { context: context.clone() });
         }
-        return Ok(Found::Pod);
+        return Ok(ConfigSource::Pod);
     }
     let mut files = Vec::new();
     for path in paths(named.as_deref(), home.as_deref()) {
@@ -374,13 +387,13 @@ fn find(options: &ConnectOptions, around: &Around<'_>) -> Result<Found, ConfigEr
     match server {
         // As kubectl --server: an address needs no kubeconfig.
         Some(server) if files.is_empty() && context.is_none() => {
-            Ok(Found::Kubeconfig(Box::new(Chosen::at(server))))
+            Ok(ConfigSource::Kubeconfig(Box::new(SelectedContext::from_server(server))))
         }
         _ if files.is_empty() => Err(ConfigError::Kubeconfig {
-            path: place(named.as_deref()),
+            path: searched_paths(named.as_deref()),
             why: "no such file; give --kubeconfig, or set KUBECONFIG to where it is".to_owned(),
         }),
-        _ => Ok(Found::Kubeconfig(Box::new(kubeconfig::choose(&files, context, server)?))),
+        _ => Ok(ConfigSource::Kubeconfig(Box::new(kubeconfig::select_context(&files, context, server)?))),
     }
 }
 
@@ -414,7 +427,7 @@ fn has_kubeconfig(named: Option<&OsStr>, home: Option<&Path>) -> bool {
 }
 
 /// Where the kubeconfig is looked for, as an error says it.
-fn place(named: Option<&OsStr>) -> String {
+fn searched_paths(named: Option<&OsStr>) -> String {
     let named = named.filter(|paths| !paths.is_empty());
     named.map_or_else(|| "~/.kube/config".to_owned(), |paths| paths.to_string_lossy().into_owned())
 }

@@ -90,7 +90,7 @@ impl<'s> Staged<'s> {
                 other => panic!("{other}"),
             }
         }
-        Connection::open_around(&options, Env::real(1), metrics, &variable).await
+        Connection::open_with(&options, Env::real(1), metrics, &variable).await
     }
 
     async fn ask(&self) -> Result<(), String> {

@@ -45,7 +45,7 @@ where
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         use futures::TryFutureExt;
-        match checked(&request) {
+        match check_request(&request) {
             Ok(()) => Either::Right(self.inner.call(request).err_into()),
             Err(refusal) => Either::Left(futures::future::ready(Err(Box::new(refusal)))),
         }
@@ -53,7 +53,7 @@ where
 }
 
 /// A body that is not in memory cannot be read, and is refused where it matters.
-fn checked(request: &Request<Body>) -> Result<(), GuardRefusal> {
+fn check_request(request: &Request<Body>) -> Result<(), GuardRefusal> {
     let bytes = request.body().try_clone().and_then(|body| body.collect_bytes().now_or_never()?.ok());
     let (method, uri) = (request.method().as_str(), request.uri());
     check(method, uri.path(), uri.query(), bytes.as_deref(), request.extensions().get::<Permit>())

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 
 pub(crate) use entry::{ActAs, Cluster, Command, Interactive, User};
-use entry::{Entry, Why};
+use entry::{Entry, EntryError};
 
 /// Why a kubeconfig cannot be used.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Unfit {
+pub(crate) struct InvalidKubeconfig {
     /// The file, or the files.
     pub(crate) path: String,
     pub(crate) why: String,
@@ -19,35 +19,35 @@ pub(crate) struct Unfit {
 
 /// What a context of the kubeconfig chooses.
 #[derive(Debug)]
-pub(crate) struct Chosen {
+pub(crate) struct SelectedContext {
     pub(crate) context: Option<String>,
     pub(crate) namespace: Option<String>,
     pub(crate) cluster: Cluster,
     pub(crate) user: User,
-    pub(crate) cluster_at: At,
-    pub(crate) user_at: At,
+    pub(crate) cluster_at: Location,
+    pub(crate) user_at: Location,
 }
 
 /// Where an entry stands.
 #[derive(Clone, Debug)]
-pub(crate) struct At {
+pub(crate) struct Location {
     path: String,
     place: String,
 }
 
-impl At {
-    pub(crate) fn unfit(&self, why: &str) -> Unfit {
+impl Location {
+    pub(crate) fn invalid(&self, why: &str) -> InvalidKubeconfig {
         let why = if self.place.is_empty() { why.to_owned() } else { format!("{}: {why}", self.place) };
-        Unfit { path: self.path.clone(), why }
+        InvalidKubeconfig { path: self.path.clone(), why }
     }
 }
 
-impl Chosen {
+impl SelectedContext {
     /// An address alone.
-    pub(crate) fn at(server: &str) -> Self {
-        let nowhere = At { path: "--master".to_owned(), place: String::new() };
+    pub(crate) fn from_server(server: &str) -> Self {
+        let nowhere = Location { path: "--master".to_owned(), place: String::new() };
         let (cluster_at, user_at) = (nowhere.clone(), nowhere);
-        let cluster = Cluster::at(server);
+        let cluster = Cluster::from_server(server);
         Self { context: None, namespace: None, cluster, user: User::default(), cluster_at, user_at }
     }
 }
@@ -60,12 +60,12 @@ pub(crate) struct File {
 }
 
 /// Reads one file; `None`: it is not there.
-pub(crate) fn read(path: &Path) -> Result<Option<File>, Unfit> {
-    let unfit = |why: String| Unfit { path: path.display().to_string(), why };
+pub(crate) fn read(path: &Path) -> Result<Option<File>, InvalidKubeconfig> {
+    let unfit = |why: String| InvalidKubeconfig { path: path.display().to_string(), why };
     let bytes = match std::fs::read(path) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(unfit(super::cause::of_io(&error))),
+        Err(error) => return Err(unfit(super::cause::io_message(&error))),
     };
     let document = parse(&bytes).map_err(unfit)?;
     Ok(Some(File { path: path.to_owned(), document }))
@@ -108,59 +108,66 @@ fn as_utf8(bytes: &[u8]) -> Result<String, String> {
 }
 
 /// What `wanted`, or else the current context of `files`, chooses. Of each name the first file that has it counts.
-pub(crate) fn choose(files: &[File], wanted: Option<&str>, server: Option<&str>) -> Result<Chosen, Unfit> {
+pub(crate) fn select_context(
+    files: &[File],
+    requested: Option<&str>,
+    server: Option<&str>,
+) -> Result<SelectedContext, InvalidKubeconfig> {
     let paths: Vec<_> = files.iter().map(|file| file.path.display().to_string()).collect();
     let path = paths.join(":");
-    let unfit = |why: String| Unfit { path: path.clone(), why };
+    let unfit = |why: String| InvalidKubeconfig { path: path.clone(), why };
     for file in files {
-        let doubled = ["clusters", "contexts", "users"].iter().find_map(|list| twice(file, list));
+        let doubled = ["clusters", "contexts", "users"].iter().find_map(|list| find_duplicate(file, list));
         if let Some(why) = doubled {
-            return Err(Unfit { path: file.path.display().to_string(), why });
+            return Err(InvalidKubeconfig { path: file.path.display().to_string(), why });
         }
     }
-    let current = || files.iter().find_map(|file| named(&file.document, "current-context"));
-    let Some(name) = wanted.or_else(current).filter(|name| !name.is_empty()) else {
-        return Err(unfit(format!("it has no current-context; give --context{}", these(files))));
+    let current = || files.iter().find_map(|file| text_field(&file.document, "current-context"));
+    let Some(name) = requested.or_else(current).filter(|name| !name.is_empty()) else {
+        return Err(unfit(format!("it has no current-context; give --context{}", list_contexts(files))));
     };
-    let Some(context) = find(files, "contexts", "context", name) else {
-        return Err(unfit(format!("it has no context {name}{}", these(files))));
+    let Some(context) = find_entry(files, "contexts", "context", name) else {
+        return Err(unfit(format!("it has no context {name}{}", list_contexts(files))));
     };
-    let at_context = |why: Why| context.at.unfit(&why.0);
+    let at_context = |why: EntryError| context.at.invalid(&why.0);
     let text = |field| context.text(field).map_err(at_context);
     let (cluster, user, namespace) = (text("cluster")?, text("user")?, text("namespace")?.map(str::to_owned));
-    let nowhere = || At { path: path.clone(), place: String::new() };
-    let (cluster, cluster_at) = match cluster.map(|name| (name, find(files, "clusters", "cluster", name))) {
-        Some((_, Some(entry))) => {
-            (Cluster::read(&entry, server).map_err(|why| entry.at.unfit(&why.0))?, entry.at)
-        }
-        _ if server.is_some() => (Cluster::at(server.unwrap_or_default()), nowhere()),
-        Some((cluster, None)) => {
-            return Err(unfit(format!(
-                "its context {name} names the cluster {cluster}, which it does not have"
-            )));
-        }
-        None => return Err(context.at.unfit("it names no cluster")),
-    };
+    let nowhere = || Location { path: path.clone(), place: String::new() };
+    let (cluster, cluster_at) =
+        match cluster.map(|name| (name, find_entry(files, "clusters", "cluster", name))) {
+            Some((_, Some(entry))) => {
+                (Cluster::read(&entry, server).map_err(|why| entry.at.invalid(&why.0))?, entry.at)
+            }
+            _ if server.is_some() => (Cluster::from_server(server.unwrap_or_default()), nowhere()),
+            Some((cluster, None)) => {
+                return Err(unfit(format!(
+                    "its context {name} names the cluster {cluster}, which it does not have"
+                )));
+            }
+            None => return Err(context.at.invalid("it names no cluster")),
+        };
     // A user who is not there is nobody, as to kubectl.
-    let (user, user_at) = match user.and_then(|user| find(files, "users", "user", user)) {
-        Some(entry) => (User::read(&entry).map_err(|why| entry.at.unfit(&why.0))?, entry.at),
+    let (user, user_at) = match user.and_then(|user| find_entry(files, "users", "user", user)) {
+        Some(entry) => (User::read(&entry).map_err(|why| entry.at.invalid(&why.0))?, entry.at),
         None => (User::default(), nowhere()),
     };
-    Ok(Chosen { context: Some(name.to_owned()), namespace, cluster, user, cluster_at, user_at })
+    Ok(SelectedContext { context: Some(name.to_owned()), namespace, cluster, user, cluster_at, user_at })
 }
 
 /// A name that a list has twice: kubectl reads no such file.
-fn twice(file: &File, list: &str) -> Option<String> {
-    let mut names: Vec<_> = entries(file, list).filter_map(|entry| named(entry, "name")).collect();
+fn find_duplicate(file: &File, list: &str) -> Option<String> {
+    let mut names: Vec<_> = entries(file, list).filter_map(|entry| text_field(entry, "name")).collect();
     names.sort_unstable();
     let doubled = names.windows(2).find(|pair| pair[0] == pair[1])?;
     Some(format!("its {list} have the name {} twice; remove one", doubled[0]))
 }
 
 /// The contexts from which to choose.
-fn these(files: &[File]) -> String {
+fn list_contexts(files: &[File]) -> String {
     let mut names: Vec<&str> = Vec::new();
-    for name in files.iter().flat_map(|file| entries(file, "contexts")).filter_map(|one| named(one, "name")) {
+    for name in
+        files.iter().flat_map(|file| entries(file, "contexts")).filter_map(|one| text_field(one, "name"))
+    {
         if !names.contains(&name) {
             names.push(name);
         }
@@ -176,14 +183,19 @@ fn entries<'f>(file: &'f File, list: &str) -> impl Iterator<Item = &'f Map<Strin
     file.document.get(list).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_object)
 }
 
-fn named<'m>(map: &'m Map<String, Value>, field: &str) -> Option<&'m str> {
+fn text_field<'m>(map: &'m Map<String, Value>, field: &str) -> Option<&'m str> {
     map.get(field).and_then(Value::as_str).filter(|text| !text.is_empty())
 }
 
 /// The entry of this name in the first file that has one.
-fn find<'f>(files: &'f [File], list: &'static str, field: &'static str, name: &str) -> Option<Entry<'f>> {
+fn find_entry<'f>(
+    files: &'f [File],
+    list: &'static str,
+    field: &'static str,
+    name: &str,
+) -> Option<Entry<'f>> {
     files.iter().find_map(|file| {
-        let entry = entries(file, list).find(|entry| named(entry, "name") == Some(name))?;
+        let entry = entries(file, list).find(|entry| text_field(entry, "name") == Some(name))?;
         Some(Entry::new(&file.path, format!("{list}[{name}]"), entry.get(field)))
     })
 }

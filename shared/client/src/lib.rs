@@ -7,7 +7,7 @@
 //!
 //! Invariants:
 //! - A request is sent once, and the next decision is the retry. Only what a 401 refused for an ended login is sent once more.
-//! - Everybody may read. Only a crate that depends on this one can write, by [`WriteCall`], or read a Secret, by [`secret`]:
+//! - Everybody may read. Only a crate that depends on this one can write, by [`WriteCall`], or read a Secret, by [`read_secret`]:
 //!   `pod-safety-shared` hands the rest of this page on and keeps these two (`tests/locks/tests/manifests.rs`).
 #![forbid(unsafe_code)]
 
@@ -51,8 +51,8 @@ pub use audit::{Audit, NoAudit, RequestLine};
 pub use config::{ConfigError, ConnectOptions, Prefer, Target};
 pub use guard::Guard;
 pub use metrics::ClientMetrics;
-use pace::Pace;
-pub use pace::{MOST, Turn};
+use pace::WritePacer;
+pub use pace::{MAX_WRITE_SLOTS, WriteSlot};
 pub use pod_safety_proof::{GuardRefusal, Resource, Shape};
 pub use request::{ApiError, Call, Method, WriteCall, page_path};
 pub use stream::{ListStream, WatchStream};
@@ -60,7 +60,7 @@ pub use stream::{ListStream, WatchStream};
 use pod_safety_clock::{Env, Mono};
 use pod_safety_wire::{Encoding, Raw, WireError};
 
-/// So many objects come in one answer of [`Connection::each`]: all of a large cluster's Machines would be more than an answer may
+/// So many objects come in one answer of [`Connection::for_each_item`]: all of a large cluster's Machines would be more than an answer may
 /// have, and so would what was fenced and proved in years.
 const PAGE: usize = 500;
 
@@ -71,33 +71,33 @@ pub const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The longest pause that a refusal asks for and gets. API Priority and Fairness asks for a second; a proxy that asks for a day
 /// would otherwise keep pods from being removed for a day.
-const LONGEST_REST: Duration = Duration::from_secs(30);
+const MAX_BACKOFF: Duration = Duration::from_secs(30);
 
 /// The largest body that is read into memory: one object, which etcd bounds at
 /// 1.5 MiB. More is a broken server. Lists and watches are read as streams.
-const LARGEST_BODY: usize = 16 << 20;
+const MAX_BODY: usize = 16 << 20;
 
 /// What an API server says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Server {
+pub struct ServerInfo {
     /// Its version; empty if it does not say.
     pub version: String,
     /// What its clock says.
     pub date: Option<jiff::Timestamp>,
 }
 
-type Build = Arc<dyn Fn() -> kube::Client + Send + Sync>;
+type ClientFactory = Arc<dyn Fn() -> kube::Client + Send + Sync>;
 
 /// A connection to one API server (or the load balancer before several).
 #[derive(Clone)]
 pub struct Connection {
     kube: kube::Client,
     /// Makes another with connections of its own.
-    build: Build,
+    new_client: ClientFactory,
     env: Env,
     target: Arc<Target>,
     request_timeout: Duration,
-    pace: Pace,
+    pace: WritePacer,
 }
 
 impl std::fmt::Debug for Connection {
@@ -116,10 +116,10 @@ impl Connection {
         env: Env,
         metrics: ClientMetrics,
     ) -> Result<Self, ConfigError> {
-        Self::open_around(options, env, metrics, &|name| std::env::var_os(name)).await
+        Self::open_with(options, env, metrics, &|name| std::env::var_os(name)).await
     }
 
-    async fn open_around(
+    async fn open_with(
         options: &ConnectOptions,
         env: Env,
         metrics: ClientMetrics,
@@ -127,28 +127,28 @@ impl Connection {
     ) -> Result<Self, ConfigError> {
         // Chosen here, for rustls refuses to choose when a dependency brings a second one.
         drop(rustls::crypto::ring::default_provider().install_default());
-        let config::Way { route, target, namespace } =
-            config::load(options, &config::Around { env: &env, variable }).await?;
+        let config::ResolvedConfig { route, target, namespace } =
+            config::load(options, &config::ProcessEnv { env: &env, variable }).await?;
         let audit = audit::AuditLayer::new(env.clone(), metrics, Arc::new(NoAudit));
-        let build: Build = Arc::new(move || {
-            let builder = kube::client::ClientBuilder::new(route.apart(), namespace.clone());
+        let new_client: ClientFactory = Arc::new(move || {
+            let builder = kube::client::ClientBuilder::new(route.isolated(), namespace.clone());
             builder.with_layer(&audit).with_layer(&guard::GuardLayer).build()
         });
-        let kube = build();
+        let kube = new_client();
         let request_timeout = options.request_timeout.unwrap_or(READ_TIMEOUT);
-        let pace = Pace::new(env.now());
-        Ok(Self { kube, build, env, target: Arc::new(target), request_timeout, pace })
+        let pace = WritePacer::new(env.now());
+        Ok(Self { kube, new_client, env, target: Arc::new(target), request_timeout, pace })
     }
 
     /// The same with connections of its own. A connection belongs to the runtime in which it was opened: a task with a runtime of its
     /// own must not share one with tasks that cannot wait.
     #[must_use]
-    pub fn apart(&self) -> Self {
-        Self { kube: (self.build)(), ..self.clone() }
+    pub fn isolated(&self) -> Self {
+        Self { kube: (self.new_client)(), ..self.clone() }
     }
 
     /// A connection over `service`, with the same layers: for simulators and tests.
-    pub fn over<S, B>(service: S, env: Env, metrics: ClientMetrics, audit: Arc<dyn Audit>) -> Self
+    pub fn from_service<S, B>(service: S, env: Env, metrics: ClientMetrics, audit: Arc<dyn Audit>) -> Self
     where
         S: Service<Request<Body>, Response = Response<B>> + Send + 'static,
         S::Future: Send + 'static,
@@ -159,10 +159,10 @@ impl Connection {
         let builder = kube::client::ClientBuilder::new(service, "default")
             .with_layer(&audit::AuditLayer::new(env.clone(), metrics, audit))
             .with_layer(&guard::GuardLayer);
-        let (kube, pace) = (builder.build(), Pace::new(env.now()));
+        let (kube, pace) = (builder.build(), WritePacer::new(env.now()));
         let (same, target) = (kube.clone(), Arc::default());
-        let build: Build = Arc::new(move || same.clone());
-        Self { kube, build, env, target, request_timeout: READ_TIMEOUT, pace }
+        let new_client: ClientFactory = Arc::new(move || same.clone());
+        Self { kube, new_client, env, target, request_timeout: READ_TIMEOUT, pace }
     }
 
     /// The namespace that is meant where none is named: that of the kubeconfig's
@@ -188,47 +188,51 @@ impl Connection {
     ///
     /// # Errors
     /// The API server's refusal, or why there was no answer. After anything but
-    /// [`ApiError::Refused`] and [`ApiError::Guard`] the outcome of a write is unknown.
+    /// [`ApiError::RefusalHead`] and [`ApiError::Guard`] the outcome of a write is unknown.
     pub async fn send(&self, call: Call) -> Result<Raw, ApiError> {
-        let (deadline, evicts) = (self.deadline(&call), call.evicts());
-        let write = call.writes().then(|| self.pace.begins(self.env.now()));
+        let (deadline, is_eviction) = (self.deadline(&call), call.is_eviction());
+        let write = call.is_write().then(|| self.pace.begin_write(self.env.now()));
         let work = async {
-            let (encoding, body) = self.answer(call).await?;
+            let (encoding, body) = self.open_answer(call).await?;
             Raw::from_body(encoding, collect(body).await?).map_err(ApiError::Undecodable)
         };
-        let answer = self.until(deadline, work).await?;
+        let answer = self.timeout_at(deadline, work).await?;
         if let Err(error @ ApiError::Refused { code: 429, .. }) = &answer
-            && !evicts
+            && !is_eviction
         {
-            self.pace.rest(self.env.now() + error.pause().min(LONGEST_REST));
+            self.pace.back_off_until(self.env.now() + error.retry_after().min(MAX_BACKOFF));
         }
         if let Some(write) = write.filter(|_| answer.is_ok()) {
-            write.succeeded(self.env.now());
+            write.finish(self.env.now());
         }
         answer
     }
 
     /// Waits while the API server, which is overloaded, wants to be left alone. Requests that cannot wait do not ask.
-    pub async fn rested(&self) {
-        self.pace.rested(&self.env).await;
+    pub async fn wait_backoff(&self) {
+        self.pace.wait_backoff(&self.env).await;
     }
 
     /// Waits for that, and for one of the turns that run at once: fewer where the API server answers slowly.
-    pub async fn turn(&self) -> Turn {
-        self.pace.turn(&self.env).await
+    pub async fn acquire_slot(&self) -> WriteSlot {
+        self.pace.acquire_slot(&self.env).await
     }
 
     /// Reads every object of a list with all of its fields, page by page, by quorum.
     ///
     /// # Errors
     /// As [`Connection::send`]. What was read until then was given out.
-    pub async fn each(&self, all: &str, give: &mut (dyn FnMut(Value) + Send)) -> Result<(), ApiError> {
+    pub async fn for_each_item(
+        &self,
+        all: &str,
+        visit: &mut (dyn FnMut(Value) + Send),
+    ) -> Result<(), ApiError> {
         let mut token = String::new();
         loop {
-            let raw = self.send(Call::get(page_path(all, Some(PAGE), &token)).whole()).await?;
-            let mut page = raw.whole().map_err(ApiError::Undecodable)?;
+            let raw = self.send(Call::get(page_path(all, Some(PAGE), &token)).all_fields()).await?;
+            let mut page = raw.to_json().map_err(ApiError::Undecodable)?;
             if let Some(Value::Array(items)) = page.get_mut("items").map(Value::take) {
-                items.into_iter().for_each(&mut *give);
+                items.into_iter().for_each(&mut *visit);
             }
             page["metadata"]["continue"].as_str().unwrap_or_default().clone_into(&mut token);
             if token.is_empty() {
@@ -241,8 +245,9 @@ impl Connection {
     ///
     /// # Errors
     /// As [`Connection::send`].
-    pub async fn items(&self, path: &str) -> Result<Vec<Value>, ApiError> {
-        let mut list = self.send(Call::get(path).whole()).await?.whole().map_err(ApiError::Undecodable)?;
+    pub async fn list_items(&self, path: &str) -> Result<Vec<Value>, ApiError> {
+        let mut list =
+            self.send(Call::get(path).all_fields()).await?.to_json().map_err(ApiError::Undecodable)?;
         Ok(match list.get_mut("items").map(Value::take) {
             Some(Value::Array(items)) => items,
             _ => Vec::new(),
@@ -253,49 +258,49 @@ impl Connection {
     ///
     /// # Errors
     /// As [`Connection::send`].
-    pub async fn text(&self, path: &str) -> Result<String, ApiError> {
-        let call = Call::get(path).whole();
+    pub async fn read_text(&self, path: &str) -> Result<String, ApiError> {
+        let call = Call::get(path).all_fields();
         let deadline = self.deadline(&call);
         let request = call.into_request()?;
         let work = async {
             let response = self.response(request).await?;
-            if let Some(refused) = Refused::of(&response) {
+            if let Some(refused) = RefusalHead::from_response(&response) {
                 return Err(read_refusal(refused, Encoding::Json, response.into_body()).await);
             }
             let bytes = collect(response.into_body()).await?;
             Ok(String::from_utf8_lossy(&bytes).into_owned())
         };
-        self.until(deadline, work).await?
+        self.timeout_at(deadline, work).await?
     }
 
     /// Which version the API server is of, and what its clock says, to the second.
     ///
     /// # Errors
     /// As [`Connection::send`].
-    pub async fn server(&self) -> Result<Server, ApiError> {
-        let call = Call::get("/version").whole();
+    pub async fn server_info(&self) -> Result<ServerInfo, ApiError> {
+        let call = Call::get("/version").all_fields();
         let deadline = self.deadline(&call);
         let request = call.into_request()?;
         let work = async {
             let response = self.response(request).await?;
             let date = response.headers().get(http::header::DATE).and_then(|date| date.to_str().ok());
             let date = date.and_then(|date| jiff::fmt::rfc2822::parse(date).ok()).map(|at| at.timestamp());
-            let (encoding, answer) = opened(response)?;
+            let (encoding, answer) = open_response(response)?;
             let body = collect(answer.body).await?;
-            let read = Raw::from_body(encoding, body.clone()).and_then(|raw| raw.whole());
+            let read = Raw::from_body(encoding, body.clone()).and_then(|raw| raw.to_json());
             let whole = match (read, answer.refused) {
                 // Who may not read its version has reached it, and learns its time.
                 (Ok(whole), None) => whole,
                 (Ok(whole), Some(refused)) if refused.code != http::StatusCode::UNAUTHORIZED => whole,
-                (_, Some(Refused { code, retry_after })) => {
-                    return Err(ApiError::refused(code, retry_after, encoding, body));
+                (_, Some(RefusalHead { code, retry_after })) => {
+                    return Err(ApiError::from_status(code, retry_after, encoding, body));
                 }
                 (Err(error), None) => return Err(ApiError::Undecodable(error)),
             };
             let version = whole["gitVersion"].as_str().unwrap_or_default().to_owned();
-            Ok(Server { version, date })
+            Ok(ServerInfo { version, date })
         };
-        self.until(deadline, work).await?
+        self.timeout_at(deadline, work).await?
     }
 
     /// Opens a list. The deadline covers the opening only: bound the reading too.
@@ -303,7 +308,7 @@ impl Connection {
     /// # Errors
     /// As [`Connection::send`].
     pub async fn list(&self, call: Call) -> Result<ListStream, ApiError> {
-        let (encoding, body) = self.answer(call).await?;
+        let (encoding, body) = self.open_answer(call).await?;
         Ok(ListStream::new(encoding, body))
     }
 
@@ -312,27 +317,31 @@ impl Connection {
     /// # Errors
     /// As [`Connection::send`].
     pub async fn watch(&self, call: Call) -> Result<WatchStream, ApiError> {
-        let (encoding, body) = self.answer(call).await?;
+        let (encoding, body) = self.open_answer(call).await?;
         Ok(WatchStream::new(encoding, body))
     }
 
     /// Waits for the head of an answer, and for all of it if it is a refusal.
-    async fn answer(&self, call: Call) -> Result<(Encoding, Body), ApiError> {
+    async fn open_answer(&self, call: Call) -> Result<(Encoding, Body), ApiError> {
         let deadline = self.deadline(&call);
         let request = call.into_request()?;
         let work = async {
-            let (encoding, answer) = opened(self.response(request).await?)?;
+            let (encoding, answer) = open_response(self.response(request).await?)?;
             match answer.refused {
                 Some(status) => Err(read_refusal(status, encoding, answer.body).await),
                 None => Ok((encoding, answer.body)),
             }
         };
-        self.until(deadline, work).await?
+        self.timeout_at(deadline, work).await?
     }
 
-    async fn until<T>(&self, deadline: Mono, work: impl Future<Output = T> + Send) -> Result<T, ApiError> {
+    async fn timeout_at<T>(
+        &self,
+        deadline: Mono,
+        work: impl Future<Output = T> + Send,
+    ) -> Result<T, ApiError> {
         let start = self.env.now();
-        let done = self.env.until(deadline, work).await;
+        let done = self.env.timeout_at(deadline, work).await;
         done.ok_or_else(|| ApiError::TimedOut { after: self.env.now().since(start) })
     }
 
@@ -348,15 +357,15 @@ impl Connection {
 ///
 /// # Errors
 /// As [`Connection::send`].
-pub async fn secret(connection: &Connection, path: &str) -> Result<Zeroizing<Vec<u8>>, ApiError> {
-    let call = Call::get(path).whole();
+pub async fn read_secret(connection: &Connection, path: &str) -> Result<Zeroizing<Vec<u8>>, ApiError> {
+    let call = Call::get(path).all_fields();
     let deadline = connection.deadline(&call);
     let work = async {
-        let (encoding, body) = connection.answer(call).await?;
+        let (encoding, body) = connection.open_answer(call).await?;
         if encoding != Encoding::Json {
             return Err(ApiError::Undecodable(WireError::NotJson));
         }
-        let mut body = http_body_util::Limited::new(body, LARGEST_BODY);
+        let mut body = http_body_util::Limited::new(body, MAX_BODY);
         let mut pieces = Vec::new();
         while let Some(frame) = body.frame().await {
             pieces.extend(frame.map_err(ApiError::Body)?.into_data());
@@ -366,23 +375,23 @@ pub async fn secret(connection: &Connection, path: &str) -> Result<Zeroizing<Vec
         pieces.iter().for_each(|piece| whole.extend_from_slice(piece));
         Ok(whole)
     };
-    connection.until(deadline, work).await?
+    connection.timeout_at(deadline, work).await?
 }
 
 struct Answer {
-    refused: Option<Refused>,
+    refused: Option<RefusalHead>,
     body: Body,
 }
 
 /// The head of a refusal.
-struct Refused {
+struct RefusalHead {
     code: http::StatusCode,
     /// The header, which an overloaded API server sends with a plain text.
     retry_after: Option<Duration>,
 }
 
-impl Refused {
-    fn of(response: &Response<Body>) -> Option<Self> {
+impl RefusalHead {
+    fn from_response(response: &Response<Body>) -> Option<Self> {
         let header = response.headers().get(http::header::RETRY_AFTER).and_then(|value| value.to_str().ok());
         let seconds = header.and_then(|text| text.trim().parse().ok()).filter(|&seconds| seconds > 0);
         let code = response.status();
@@ -390,11 +399,11 @@ impl Refused {
     }
 }
 
-fn opened(response: Response<Body>) -> Result<(Encoding, Answer), ApiError> {
-    let refused = Refused::of(&response);
+fn open_response(response: Response<Body>) -> Result<(Encoding, Answer), ApiError> {
+    let refused = RefusalHead::from_response(&response);
     let content_type = response.headers().get(http::header::CONTENT_TYPE);
     let content_type = content_type.and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let encoding = Encoding::of(content_type);
+    let encoding = Encoding::from_content_type(content_type);
     match encoding {
         Some(encoding) => Ok((encoding, Answer { refused, body: response.into_body() })),
         // Proxies and overloaded API servers refuse in plain text.
@@ -404,13 +413,13 @@ fn opened(response: Response<Body>) -> Result<(Encoding, Answer), ApiError> {
 }
 
 async fn collect(body: Body) -> Result<Bytes, ApiError> {
-    let limited = http_body_util::Limited::new(body, LARGEST_BODY);
+    let limited = http_body_util::Limited::new(body, MAX_BODY);
     limited.collect().await.map(http_body_util::Collected::to_bytes).map_err(ApiError::Body)
 }
 
-async fn read_refusal(refused: Refused, encoding: Encoding, body: Body) -> ApiError {
+async fn read_refusal(refused: RefusalHead, encoding: Encoding, body: Body) -> ApiError {
     let bytes = collect(body).await.unwrap_or_default();
-    ApiError::refused(refused.code, refused.retry_after, encoding, bytes)
+    ApiError::from_status(refused.code, refused.retry_after, encoding, bytes)
 }
 
 /// An error with its causes in one line, each said once.

@@ -20,7 +20,7 @@ use zeroize::Zeroizing;
 
 use super::cause::LoginError;
 use super::kubeconfig::{Cluster, User};
-use super::tls::{self, Shown};
+use super::tls::{self, ClientCertificate};
 use command::Exec;
 use pod_safety_clock::{Env, Mono};
 
@@ -32,7 +32,7 @@ pub(crate) struct Login {
     source: Source,
     env: Env,
     /// The certificate that goes with it.
-    pub(crate) shown: Arc<Shown>,
+    pub(crate) client_certificate: Arc<ClientCertificate>,
 }
 
 enum Source {
@@ -45,70 +45,85 @@ enum Source {
 
 /// What goes with one request.
 #[derive(Clone, Default)]
-pub(crate) struct Given {
+pub(crate) struct Credentials {
     pub(crate) header: Option<HeaderValue>,
     /// Counts what a login command has given: connections that show an older certificate are of no use.
-    pub(crate) turn: u64,
+    pub(crate) generation: u64,
 }
 
 impl Login {
     /// As kubectl: nobody is named in the clear (`is_tls`), and a token, a password or a certificate spares the login command.
-    pub(crate) fn of(user: &User, cluster: &Cluster, is_tls: bool, env: &Env) -> Result<Self, LoginError> {
-        let shown = Arc::<Shown>::default();
+    pub(crate) fn from_user(
+        user: &User,
+        cluster: &Cluster,
+        is_tls: bool,
+        env: &Env,
+    ) -> Result<Self, LoginError> {
+        let client_certificate = Arc::<ClientCertificate>::default();
         let mut source = Source::None;
         if is_tls {
             if let Some((certificates, key)) = &user.identity {
-                shown.set(Some(tls::identity(certificates, key).map_err(LoginError)?));
+                client_certificate.set(Some(tls::parse_identity(certificates, key).map_err(LoginError)?));
             }
-            source = Source::of(user, cluster, env)?;
+            source = Source::from_user(user, cluster, env)?;
         }
-        Ok(Self { source, env: env.clone(), shown })
+        Ok(Self { source, env: env.clone(), client_certificate })
     }
 
     /// The service account of a pod.
-    pub(crate) fn of_file(path: PathBuf, env: &Env) -> Result<Self, LoginError> {
+    pub(crate) fn from_token_file(path: PathBuf, env: &Env) -> Result<Self, LoginError> {
         let source = Source::File(TokenFile::open(path, None, env.now())?);
-        Ok(Self { source, env: env.clone(), shown: Arc::default() })
+        Ok(Self { source, env: env.clone(), client_certificate: Arc::default() })
     }
 
     /// Runs the login command, if there is one, so that a request need not wait for a person.
     pub(crate) async fn begin(&self) -> Result<(), LoginError> {
-        self.given().await.map(drop)
+        self.credentials().await.map(drop)
     }
 
     /// What goes with the next request.
-    pub(crate) async fn given(&self) -> Result<Given, LoginError> {
+    pub(crate) async fn credentials(&self) -> Result<Credentials, LoginError> {
         match &self.source {
-            Source::None => Ok(Given::default()),
-            Source::Fixed(header) => Ok(Given { header: Some(header.clone()), turn: 0 }),
-            Source::File(file) => Ok(file.given(self.env.now())),
+            Source::None => Ok(Credentials::default()),
+            Source::Fixed(header) => Ok(Credentials { header: Some(header.clone()), generation: 0 }),
+            Source::File(file) => Ok(file.credentials(self.env.now())),
             Source::Command(command) => {
-                let held = command.held.lock().clone();
-                match held {
-                    Some(held) if held.ends.is_none_or(|end| self.env.clock.wall() < end) => Ok(held.given),
-                    Some(held) => command.renewed(held.given.turn, &self.env, &self.shown).await,
-                    None => command.renewed(0, &self.env, &self.shown).await,
+                let cached = command.cached.lock().clone();
+                match cached {
+                    Some(held) if held.ends.is_none_or(|end| self.env.clock.wall() < end) => {
+                        Ok(held.credentials)
+                    }
+                    Some(held) => {
+                        command.renew(held.credentials.generation, &self.env, &self.client_certificate).await
+                    }
+                    None => command.renew(0, &self.env, &self.client_certificate).await,
                 }
             }
         }
     }
 
     /// What goes with the same request once more after `refused` was answered 401; `None`: nothing else than that.
-    pub(crate) async fn after(&self, refused: &Given) -> Result<Option<Given>, LoginError> {
-        let again = match &self.source {
+    pub(crate) async fn refresh_after(
+        &self,
+        refused: &Credentials,
+    ) -> Result<Option<Credentials>, LoginError> {
+        let credentials = match &self.source {
             Source::None | Source::Fixed(_) => return Ok(None),
             Source::File(file) => {
                 file.forget();
-                file.given(self.env.now())
+                file.credentials(self.env.now())
             }
-            Source::Command(command) => command.renewed(refused.turn, &self.env, &self.shown).await?,
+            Source::Command(command) => {
+                command.renew(refused.generation, &self.env, &self.client_certificate).await?
+            }
         };
-        Ok((again.header != refused.header || again.turn != refused.turn).then_some(again))
+        Ok((credentials.header != refused.header || credentials.generation != refused.generation)
+            .then_some(credentials))
     }
 }
 
 impl Source {
-    fn of(user: &User, cluster: &Cluster, env: &Env) -> Result<Self, LoginError> {
+    fn from_user(user: &User, cluster: &Cluster, env: &Env) -> Result<Self, LoginError> {
         if let Some((name, password)) = &user.basic {
             let both = Zeroizing::new(format!("{name}:{password}"));
             return header("Basic ", &STANDARD.encode(both.as_bytes()), "username and password")
@@ -124,7 +139,11 @@ impl Source {
         match &user.command {
             Some(command) if user.identity.is_none() => {
                 let (exec, held) = (Exec::new(command, cluster), Mutex::default());
-                Ok(Self::Command(Arc::new(LoginCommand { exec, held, runs: futures::lock::Mutex::new(()) })))
+                Ok(Self::Command(Arc::new(LoginCommand {
+                    exec,
+                    cached: held,
+                    runs: futures::lock::Mutex::new(()),
+                })))
             }
             _ => Ok(Self::None),
         }
@@ -171,13 +190,14 @@ impl TokenFile {
     fn read(path: &PathBuf) -> Result<HeaderValue, LoginError> {
         let of = format!("the token file {}", path.display());
         let text = std::fs::read_to_string(path).map(Zeroizing::new);
-        let text = text
-            .map_err(|error| LoginError(format!("{of} cannot be read: {}", super::cause::of_io(&error))))?;
+        let text = text.map_err(|error| {
+            LoginError(format!("{of} cannot be read: {}", super::cause::io_message(&error)))
+        })?;
         bearer(&text, &of)
     }
 
     /// A file that is gone leaves what it last held (kubernetes/kubernetes#68164).
-    fn given(&self, now: Mono) -> Given {
+    fn credentials(&self, now: Mono) -> Credentials {
         let mut held = self.held.lock();
         if held.1.is_none_or(|until| now >= until) {
             held.1 = Some(now + TOKEN_FILE_FOR);
@@ -185,7 +205,7 @@ impl TokenFile {
                 held.0 = read;
             }
         }
-        Given { header: Some(held.0.clone()), turn: 0 }
+        Credentials { header: Some(held.0.clone()), generation: 0 }
     }
 
     fn forget(&self) {
@@ -196,46 +216,51 @@ impl TokenFile {
 /// A login command, and what it gave.
 struct LoginCommand {
     exec: Exec,
-    held: Mutex<Option<Held>>,
+    cached: Mutex<Option<CachedCredentials>>,
     /// One run at a time: whoever comes meanwhile takes what that gives.
     runs: futures::lock::Mutex<()>,
 }
 
 #[derive(Clone)]
-struct Held {
-    given: Given,
+struct CachedCredentials {
+    credentials: Credentials,
     ends: Option<Timestamp>,
 }
 
 impl LoginCommand {
     /// What it gives after its turn `old`: another request may have run it already.
-    async fn renewed(self: &Arc<Self>, old: u64, env: &Env, shown: &Arc<Shown>) -> Result<Given, LoginError> {
-        let (tell, told) = oneshot::channel();
-        let (this, shown) = (Arc::clone(self), Arc::clone(shown));
+    async fn renew(
+        self: &Arc<Self>,
+        old: u64,
+        env: &Env,
+        certificate: &Arc<ClientCertificate>,
+    ) -> Result<Credentials, LoginError> {
+        let (sender, receiver) = oneshot::channel();
+        let (this, certificate) = (Arc::clone(self), Arc::clone(certificate));
         let work = async move {
             let _one = this.runs.lock().await;
-            let held = this.held.lock().as_ref().map(|held| held.given.clone());
-            let given = match held {
-                Some(given) if given.turn != old => Ok(given),
-                _ => this.run(old, &shown).await,
+            let cached = this.cached.lock().as_ref().map(|held| held.credentials.clone());
+            let credentials = match cached {
+                Some(given) if given.generation != old => Ok(given),
+                _ => this.run(old, &certificate).await,
             };
-            drop(tell.send(given));
+            drop(sender.send(credentials));
         };
         env.spawner.spawn("login command", Box::pin(work));
-        told.await.unwrap_or_else(|_ended| Err(LoginError("this process ends".to_owned())))
+        receiver.await.unwrap_or_else(|_ended| Err(LoginError("this process ends".to_owned())))
     }
 
-    async fn run(&self, old: u64, shown: &Shown) -> Result<Given, LoginError> {
+    async fn run(&self, old: u64, certificate: &ClientCertificate) -> Result<Credentials, LoginError> {
         let got = self.exec.run().await?;
         let header = got.token.as_deref().map(|token| bearer(token, &format!("the token of {}", self.exec)));
         let identity = got.identity.as_ref().map(|(certificates, key)| {
-            tls::identity(certificates.as_bytes(), key.as_bytes())
+            tls::parse_identity(certificates.as_bytes(), key.as_bytes())
                 .map_err(|why| LoginError(format!("what {} gave cannot be used: {why}", self.exec)))
         });
         let (header, identity) = (header.transpose()?, identity.transpose()?);
-        shown.set(identity);
-        let given = Given { header, turn: old + 1 };
-        *self.held.lock() = Some(Held { given: given.clone(), ends: got.ends });
-        Ok(given)
+        certificate.set(identity);
+        let credentials = Credentials { header, generation: old + 1 };
+        *self.cached.lock() = Some(CachedCredentials { credentials: credentials.clone(), ends: got.ends });
+        Ok(credentials)
     }
 }

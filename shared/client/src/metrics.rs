@@ -35,7 +35,7 @@ impl ClientMetrics {
         Ok(Self { requests, durations })
     }
 
-    pub(crate) fn answered(&self, verb: &str, resource: Resource, code: u16, took: Duration) {
+    pub(crate) fn observe(&self, verb: &str, resource: Resource, code: u16, took: Duration) {
         self.requests.with_label_values(&[verb, resource.name(), &code.to_string()]).inc();
         self.durations.with_label_values(&[verb, resource.name()]).observe(took.as_secs_f64());
     }

@@ -1,6 +1,6 @@
 //! How many turns of writes run at once, and when none may.
 //!
-//! A write that runs alone shows how long the API server takes for it. While writes beside each other take at most [`SLOWER`] times
+//! A write that runs alone shows how long the API server takes for it. While writes beside each other take at most [`SLOWDOWN_FACTOR`] times
 //! as long, one more turn may run; when they take longer, one fewer. More would gain little, and all other clients of the API
 //! server would wait for it. An API server that is overloaded (429) is left alone for as long as it asks.
 
@@ -14,13 +14,13 @@ use pod_safety_clock::{Env, Mono};
 
 /// How many turns run at most: few beside the hundreds of seats of the API server's `workload-low`, and more do not make the
 /// deletions faster, only each of them slower (see `docs/benchmarks.md`).
-pub const MOST: usize = 16;
+pub const MAX_WRITE_SLOTS: usize = 16;
 
 /// Measured on two cores (docs/scale.md).
-const SLOWER: u32 = 3;
+const SLOWDOWN_FACTOR: u32 = 3;
 
 /// An API server that answers within this has room, however soon it answered before.
-const SOON: Duration = Duration::from_millis(18);
+const FAST_ENOUGH: Duration = Duration::from_millis(18);
 
 /// After so many writes their median decides. It follows a change within a fraction of a second, and one write that is slow
 /// changes nothing.
@@ -28,7 +28,7 @@ const WINDOW: usize = 16;
 
 /// Shared by all connections of this process to one API server.
 #[derive(Clone, Debug)]
-pub(crate) struct Pace {
+pub(crate) struct WritePacer {
     state: Arc<Mutex<State>>,
     room: Arc<Notify>,
 }
@@ -36,85 +36,85 @@ pub(crate) struct Pace {
 #[derive(Debug)]
 struct State {
     /// Until when the API server wants to be left alone.
-    rests_until: Mono,
-    turns: usize,
+    backoff_until: Mono,
+    slots_in_use: usize,
     limit: usize,
     /// Writes that were begun, and those of them that were not answered yet.
-    begun: u64,
+    started: u64,
     writing: usize,
     /// Those up to this one were begun under another limit, and say nothing about the present one.
-    before: u64,
+    ignored_until: u64,
     /// How long a write takes that runs alone.
-    alone: Option<Duration>,
+    baseline: Option<Duration>,
     /// How long the last ones took.
-    took: Vec<Duration>,
+    latencies: Vec<Duration>,
 }
 
 impl State {
-    fn answered(&mut self, number: u64, took: Duration, alone: bool) {
+    fn record_latency(&mut self, number: u64, took: Duration, alone: bool) {
         if alone {
-            self.alone = Some(match self.alone {
+            self.baseline = Some(match self.baseline {
                 None => took,
                 Some(usual) if took < usual => (usual + took) / 2,
                 // One that is slow for once says little; a server that became slow is known after some.
-                Some(usual) => usual + (took.min(usual * SLOWER) - usual) / 8,
+                Some(usual) => usual + (took.min(usual * SLOWDOWN_FACTOR) - usual) / 8,
             });
         }
-        if number <= self.before {
+        if number <= self.ignored_until {
             return;
         }
-        self.took.push(took);
-        let Some(alone) = self.alone.filter(|_| self.took.len() >= WINDOW) else { return };
-        self.took.sort_unstable();
-        let median = self.took.get(self.took.len() / 2).copied().unwrap_or_default();
-        self.took.clear();
-        let slow = median > SOON.max(alone * SLOWER);
-        self.limit = if slow { (self.limit - 1).max(1) } else { (self.limit + 1).min(MOST) };
-        self.before = self.begun;
+        self.latencies.push(took);
+        let Some(baseline) = self.baseline.filter(|_| self.latencies.len() >= WINDOW) else { return };
+        self.latencies.sort_unstable();
+        let median = self.latencies.get(self.latencies.len() / 2).copied().unwrap_or_default();
+        self.latencies.clear();
+        let slow = median > FAST_ENOUGH.max(baseline * SLOWDOWN_FACTOR);
+        self.limit = if slow { (self.limit - 1).max(1) } else { (self.limit + 1).min(MAX_WRITE_SLOTS) };
+        self.ignored_until = self.started;
     }
 }
 
-impl Pace {
+impl WritePacer {
     pub(crate) fn new(now: Mono) -> Self {
         let state = State {
-            rests_until: now,
-            turns: 0,
-            limit: MOST,
-            begun: 0,
+            backoff_until: now,
+            slots_in_use: 0,
+            limit: MAX_WRITE_SLOTS,
+            started: 0,
             writing: 0,
-            before: 0,
-            alone: None,
-            took: Vec::new(),
+            ignored_until: 0,
+            baseline: None,
+            latencies: Vec::new(),
         };
         Self { state: Arc::new(Mutex::new(state)), room: Arc::default() }
     }
 
     /// The API server wants to be left alone until then.
-    pub(crate) fn rest(&self, until: Mono) {
+    pub(crate) fn back_off_until(&self, until: Mono) {
         let mut state = self.state.lock();
-        state.rests_until = until.max(state.rests_until);
+        state.backoff_until = until.max(state.backoff_until);
     }
 
     /// Waits while it does.
-    pub(crate) async fn rested(&self, env: &Env) {
+    pub(crate) async fn wait_backoff(&self, env: &Env) {
         loop {
-            let left = self.state.lock().rests_until.since(env.now());
-            if left.is_zero() {
+            let remaining = self.state.lock().backoff_until.since(env.now());
+            if remaining.is_zero() {
                 return;
             }
-            env.sleep(left).await;
+            env.sleep(remaining).await;
         }
     }
 
     /// Waits for that, and for a turn. It ends when it is dropped.
-    pub(crate) async fn turn(&self, env: &Env) -> Turn {
+    pub(crate) async fn acquire_slot(&self, env: &Env) -> WriteSlot {
         loop {
-            self.rested(env).await;
+            self.wait_backoff(env).await;
             {
                 let mut state = self.state.lock();
-                if state.turns < state.limit {
-                    state.turns += 1;
-                    return Turn(self.clone());
+                if state.slots_in_use < state.limit {
+                    state.slots_in_use += 1;
+                    return WriteSlot(self.clone());
                 }
             }
             self.room.notified().await;
@@ -122,21 +122,21 @@ impl Pace {
     }
 
     /// A write is sent now.
-    pub(crate) fn begins(&self, now: Mono) -> Write {
+    pub(crate) fn begin_write(&self, now: Mono) -> Write {
         let mut state = self.state.lock();
-        state.begun += 1;
+        state.started += 1;
         state.writing += 1;
-        Write { pace: self.clone(), at: now, number: state.begun, found_none: state.writing == 1 }
+        Write { pace: self.clone(), at: now, number: state.started, was_only: state.writing == 1 }
     }
 }
 
 /// One of the turns that run at once.
 #[derive(Debug)]
-pub struct Turn(Pace);
+pub struct WriteSlot(WritePacer);
 
-impl Drop for Turn {
+impl Drop for WriteSlot {
     fn drop(&mut self) {
-        self.0.state.lock().turns -= 1;
+        self.0.state.lock().slots_in_use -= 1;
         self.0.room.notify_one();
     }
 }
@@ -144,19 +144,19 @@ impl Drop for Turn {
 /// A write that is not answered yet.
 #[derive(Debug)]
 pub(crate) struct Write {
-    pace: Pace,
+    pace: WritePacer,
     at: Mono,
     number: u64,
     /// No other was under way when it began.
-    found_none: bool,
+    was_only: bool,
 }
 
 impl Write {
     /// It succeeded. One that fails or is given up says nothing about the time that a write takes.
-    pub(crate) fn succeeded(self, now: Mono) {
+    pub(crate) fn finish(self, now: Mono) {
         let mut state = self.pace.state.lock();
-        let alone = self.found_none && self.number == state.begun;
-        state.answered(self.number, now.since(self.at), alone);
+        let alone = self.was_only && self.number == state.started;
+        state.record_latency(self.number, now.since(self.at), alone);
         drop(state);
         // There may be room for one more.
         self.pace.room.notify_one();
@@ -179,36 +179,36 @@ mod tests {
 
     /// The limit after each of these windows of equal writes beside each other.
     fn limits(alone: u64, windows: &[u64]) -> Vec<usize> {
-        let pace = Pace::new(Mono::default());
+        let pace = WritePacer::new(Mono::default());
         let mut state = pace.state.lock();
-        state.answered(1, millis(alone), true);
-        state.took.clear();
+        state.record_latency(1, millis(alone), true);
+        state.latencies.clear();
         let limit_after = |took: &u64| {
-            (0..WINDOW).for_each(|_| state.answered(u64::MAX, millis(*took), false));
+            (0..WINDOW).for_each(|_| state.record_latency(u64::MAX, millis(*took), false));
             state.limit
         };
         windows.iter().map(limit_after).collect()
     }
 
-    impl Pace {
+    impl WritePacer {
         /// How long a write takes that runs alone.
-        pub(crate) fn alone(&self) -> Option<Duration> {
-            self.state.lock().alone
+        pub(crate) fn baseline(&self) -> Option<Duration> {
+            self.state.lock().baseline
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn one_turn_more_than_the_limit_waits_until_another_ends() {
         let (env, _wall) = crate::scripted::env();
-        let pace = Pace::new(env.now());
+        let pace = WritePacer::new(env.now());
         let mut turns = Vec::new();
-        for _ in 0..MOST {
-            turns.push(pace.turn(&env).await);
+        for _ in 0..MAX_WRITE_SLOTS {
+            turns.push(pace.acquire_slot(&env).await);
         }
         let soon = || env.now() + millis(1);
-        assert!(env.until(soon(), pace.turn(&env)).await.is_none());
+        assert!(env.timeout_at(soon(), pace.acquire_slot(&env)).await.is_none());
         turns.pop();
-        assert!(env.until(soon(), pace.turn(&env)).await.is_some());
+        assert!(env.timeout_at(soon(), pace.acquire_slot(&env)).await.is_some());
     }
 
     #[test]
@@ -227,56 +227,56 @@ mod tests {
     /// What was begun before a change was slowed down by more than what runs now: the limit would fall to one and rise again.
     #[test]
     fn writes_of_another_limit_do_not_count() {
-        let pace = Pace::new(Mono::default());
+        let pace = WritePacer::new(Mono::default());
         let mut state = pace.state.lock();
-        state.answered(1, millis(7), true);
-        state.begun = 100;
-        (0..WINDOW).for_each(|_| state.answered(90, millis(50), false));
-        assert_eq!(state.limit, MOST - 1);
-        (0..WINDOW).for_each(|_| state.answered(100, millis(50), false));
-        assert_eq!(state.limit, MOST - 1);
-        (0..WINDOW).for_each(|_| state.answered(101, millis(50), false));
-        assert_eq!(state.limit, MOST - 2);
+        state.record_latency(1, millis(7), true);
+        state.started = 100;
+        (0..WINDOW).for_each(|_| state.record_latency(90, millis(50), false));
+        assert_eq!(state.limit, MAX_WRITE_SLOTS - 1);
+        (0..WINDOW).for_each(|_| state.record_latency(100, millis(50), false));
+        assert_eq!(state.limit, MAX_WRITE_SLOTS - 1);
+        (0..WINDOW).for_each(|_| state.record_latency(101, millis(50), false));
+        assert_eq!(state.limit, MAX_WRITE_SLOTS - 2);
     }
 
     #[test]
     fn what_a_write_takes_alone_is_learned_and_one_slow_write_is_not_believed() {
-        let pace = Pace::new(Mono::default());
+        let pace = WritePacer::new(Mono::default());
         let mut state = pace.state.lock();
         for (took, usual) in [(10_000, 10_000), (8_000, 9_000), (900_000, 11_250), (11_250, 11_250)] {
-            state.answered(1, Duration::from_micros(took), true);
-            assert_eq!(state.alone, Some(Duration::from_micros(usual)), "after {took}");
+            state.record_latency(1, Duration::from_micros(took), true);
+            assert_eq!(state.baseline, Some(Duration::from_micros(usual)), "after {took}");
         }
-        (0..100).for_each(|_| state.answered(1, millis(100), true));
-        let learned = state.alone.unwrap();
+        (0..100).for_each(|_| state.record_latency(1, millis(100), true));
+        let learned = state.baseline.unwrap();
         assert!((millis(95)..=millis(100)).contains(&learned), "{learned:?}");
     }
 
     #[test]
     fn alone_is_a_write_beside_which_none_ran() {
-        let pace = Pace::new(Mono::default());
+        let pace = WritePacer::new(Mono::default());
         let at = |time| Mono::from_start(millis(time));
-        pace.begins(at(0)).succeeded(at(10));
-        assert_eq!(pace.state.lock().alone, Some(millis(10)));
-        let (first, second) = (pace.begins(at(20)), pace.begins(at(20)));
-        second.succeeded(at(21));
-        first.succeeded(at(22));
-        let given_up = pace.begins(at(30));
+        pace.begin_write(at(0)).finish(at(10));
+        assert_eq!(pace.state.lock().baseline, Some(millis(10)));
+        let (first, second) = (pace.begin_write(at(20)), pace.begin_write(at(20)));
+        second.finish(at(21));
+        first.finish(at(22));
+        let given_up = pace.begin_write(at(30));
         drop(given_up);
-        pace.begins(at(40)).succeeded(at(50));
+        pace.begin_write(at(40)).finish(at(50));
         let state = pace.state.lock();
-        assert_eq!((state.alone, state.writing), (Some(millis(10)), 0));
+        assert_eq!((state.baseline, state.writing), (Some(millis(10)), 0));
     }
 
     /// A server that became slow for good would else be given one write at a time for ever.
     #[test]
     fn one_at_a_time_shows_what_is_usual_now() {
-        let pace = Pace::new(Mono::default());
+        let pace = WritePacer::new(Mono::default());
         let mut state = pace.state.lock();
-        (0..WINDOW).for_each(|_| state.answered(u64::MAX, millis(7), true));
-        (0..20 * WINDOW).for_each(|_| state.answered(u64::MAX, millis(100), false));
+        (0..WINDOW).for_each(|_| state.record_latency(u64::MAX, millis(7), true));
+        (0..20 * WINDOW).for_each(|_| state.record_latency(u64::MAX, millis(100), false));
         assert_eq!(state.limit, 1);
-        (0..20 * WINDOW).for_each(|_| state.answered(u64::MAX, millis(100), true));
-        assert_eq!(state.limit, MOST);
+        (0..20 * WINDOW).for_each(|_| state.record_latency(u64::MAX, millis(100), true));
+        assert_eq!(state.limit, MAX_WRITE_SLOTS);
     }
 }

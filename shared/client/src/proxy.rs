@@ -27,7 +27,7 @@ impl Variables {
 
 /// How a proxy is spoken to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Speaks {
+pub(crate) enum ProxyProtocol {
     /// HTTP, in the clear or within TLS.
     Http,
     Socks5,
@@ -36,7 +36,7 @@ pub(crate) enum Speaks {
 /// A proxy.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Proxy {
-    pub(crate) speaks: Speaks,
+    pub(crate) protocol: ProxyProtocol,
     /// Scheme, host and port, without a login.
     pub(crate) address: Uri,
     /// User and password.
@@ -61,7 +61,7 @@ impl std::fmt::Display for Proxy {
 ///
 /// # Errors
 /// Whatever is named is no proxy.
-pub(crate) fn before(
+pub(crate) fn select(
     server: &Uri,
     named: Option<&str>,
     variables: &Variables,
@@ -71,7 +71,7 @@ pub(crate) fn before(
         if !["http", "https", "socks5"].contains(&&*scheme.to_ascii_lowercase()) {
             return Err(format!("proxy-url {url:?} needs http://, https:// or socks5://"));
         }
-        return proxy(scheme, rest, "proxy-url").map(Some);
+        return parse(scheme, rest, "proxy-url").map(Some);
     }
     let (value, name) = match server.scheme_str() {
         Some("https") => (&variables.https, "HTTPS_PROXY"),
@@ -81,16 +81,16 @@ pub(crate) fn before(
         return Ok(None);
     }
     let (scheme, rest) = value.split_once("://").unwrap_or(("http", value));
-    proxy(scheme, rest, name).map(Some)
+    parse(scheme, rest, name).map(Some)
 }
 
 /// `rest`: what stands behind the scheme, which may have a login and a path.
-fn proxy(scheme: &str, rest: &str, named_by: &'static str) -> Result<Proxy, String> {
+fn parse(scheme: &str, rest: &str, named_by: &'static str) -> Result<Proxy, String> {
     let scheme = scheme.to_ascii_lowercase();
-    let (speaks, scheme, port) = match &*scheme {
-        "http" => (Speaks::Http, "http", 80),
-        "https" => (Speaks::Http, "https", 443),
-        "socks5" | "socks5h" => (Speaks::Socks5, "socks5", 1080),
+    let (protocol, scheme, port) = match &*scheme {
+        "http" => (ProxyProtocol::Http, "http", 80),
+        "https" => (ProxyProtocol::Http, "https", 443),
+        "socks5" | "socks5h" => (ProxyProtocol::Socks5, "socks5", 1080),
         _ => return Err(format!("{named_by} has the scheme {scheme}; give http, https or socks5")),
     };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
@@ -111,7 +111,7 @@ fn proxy(scheme: &str, rest: &str, named_by: &'static str) -> Result<Proxy, Stri
     let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
     let login = login.map(|login| login.split_once(':').unwrap_or((login, "")));
     let login = login.map(|(user, password)| (decoded(user), decoded(password)));
-    Ok(Proxy { speaks, address, login, named_by })
+    Ok(Proxy { protocol, address, login, named_by })
 }
 
 /// Whether what stands behind the host is a port, or nothing.
@@ -133,11 +133,11 @@ fn applies(server: &Uri, no_proxy: &str) -> bool {
     if host == "localhost" || address.is_some_and(|address| address.is_loopback()) {
         return false;
     }
-    !no_proxy.split(',').any(|entry| excepts(&entry.trim().to_ascii_lowercase(), host, address, port))
+    !no_proxy.split(',').any(|entry| is_excluded(&entry.trim().to_ascii_lowercase(), host, address, port))
 }
 
 /// Whether an entry of `NO_PROXY` means this host: `*`, a network, an address or a domain, the latter two with a port or without.
-fn excepts(entry: &str, host: &str, address: Option<IpAddr>, port: u16) -> bool {
+fn is_excluded(entry: &str, host: &str, address: Option<IpAddr>, port: u16) -> bool {
     if entry == "*" {
         return true;
     }
@@ -182,7 +182,7 @@ mod tests {
     }
 
     fn said(server: &str, named: Option<&str>, pairs: &[(&str, &str)]) -> String {
-        match before(&server.parse().unwrap(), named, &variables(pairs)) {
+        match select(&server.parse().unwrap(), named, &variables(pairs)) {
             Ok(Some(proxy)) => proxy.to_string(),
             Ok(None) => "direct".to_owned(),
             Err(why) => why,
@@ -275,7 +275,7 @@ mod tests {
             assert_eq!(said("https://127.0.0.1:6443", Some(named), &there), says, "{named}");
         }
         let url = "http://a%40b:p%3As@s@p:1";
-        let proxy = before(&"https://a".parse().unwrap(), Some(url), &Variables::default()).unwrap().unwrap();
+        let proxy = select(&"https://a".parse().unwrap(), Some(url), &Variables::default()).unwrap().unwrap();
         assert_eq!(proxy.login, Some(("a@b".to_owned(), "p:s@s".to_owned())));
         assert_eq!(format!("{proxy:?}"), "http://p:1 (from proxy-url)", "a login is told nobody");
     }

@@ -10,7 +10,7 @@ use kube::client::Body;
 use pod_safety_proof::{self as proof, GuardRefusal, Permit, Verb};
 
 use super::Target;
-use super::cause::{cause, in_words, is_login, of_answer};
+use super::cause::{explain, in_words, is_login, of_answer};
 use pod_safety_clock::Mono;
 use pod_safety_wire::{Encoding, PROTOBUF_FIRST, Raw, Status, WireError};
 
@@ -61,7 +61,7 @@ pub struct Call {
     body: Vec<u8>,
     deadline: Option<Mono>,
     permit: Option<Permit>,
-    whole: bool,
+    all_fields: bool,
 }
 
 impl Call {
@@ -72,12 +72,12 @@ impl Call {
     }
 
     const fn new(method: Method, path: String, body: Vec<u8>) -> Self {
-        Self { method, path, body, deadline: None, permit: None, whole: false }
+        Self { method, path, body, deadline: None, permit: None, all_fields: false }
     }
 
     /// Gives up at `deadline` if that comes before the usual timeout.
     #[must_use]
-    pub fn by(mut self, deadline: Mono) -> Self {
+    pub fn with_deadline(mut self, deadline: Mono) -> Self {
         self.deadline = Some(deadline);
         self
     }
@@ -85,29 +85,29 @@ impl Call {
     /// Has the answer come with all of its fields, known to us or not: for whoever writes parts of it back, or shows
     /// them to people.
     #[must_use]
-    pub const fn whole(mut self) -> Self {
-        self.whole = true;
+    pub const fn all_fields(mut self) -> Self {
+        self.all_fields = true;
         self
     }
 
     /// Its answer 429 speaks of a budget, not of the API server.
-    pub(crate) fn evicts(&self) -> bool {
+    pub(crate) fn is_eviction(&self) -> bool {
         self.path.ends_with("/eviction")
     }
 
-    pub(crate) fn writes(&self) -> bool {
+    pub(crate) fn is_write(&self) -> bool {
         self.method != Method::Get
     }
 
-    pub(crate) fn deadline_from(&self, now: Mono, usual: Duration) -> Mono {
-        let usual = now + usual;
+    pub(crate) fn deadline_from(&self, now: Mono, default_timeout: Duration) -> Mono {
+        let usual = now + default_timeout;
         self.deadline.map_or(usual, |deadline| deadline.min(usual))
     }
 
     pub(crate) fn into_request(self) -> Result<Request<Body>, ApiError> {
         let mut request = Request::builder().method(self.method.http()).uri(&self.path);
         if self.method == Method::Get {
-            request = request.header(ACCEPT, if self.whole { JSON } else { PROTOBUF_FIRST });
+            request = request.header(ACCEPT, if self.all_fields { JSON } else { PROTOBUF_FIRST });
         } else {
             // Answers to writes are read for one field; JSON spares them the envelope.
             request = request.header(ACCEPT, JSON).header(CONTENT_TYPE, self.method.content_type());
@@ -213,7 +213,7 @@ pub enum ApiError {
 impl ApiError {
     /// What the API server asked for, if it asked for a pause; zero otherwise.
     #[must_use]
-    pub fn pause(&self) -> Duration {
+    pub fn retry_after(&self) -> Duration {
         match self {
             Self::Refused { retry_after: Some(pause), .. } => *pause,
             _ => Duration::ZERO,
@@ -229,16 +229,16 @@ impl ApiError {
             },
             other => other,
         };
-        let (place, why) = (to.place(), cause(&source));
-        let said = match source {
+        let (place, why) = (to.describe(), explain(&source));
+        let message = match source {
             _ if is_login(&source) => format!("logging in to {place}: {why}"),
             _ if is_connect(&source) => format!("cannot reach {place}: {why}"),
             _ => format!("the connection to {place} broke: {why}"),
         };
-        Self::Transport { said }
+        Self::Transport { said: message }
     }
 
-    pub(crate) fn refused(
+    pub(crate) fn from_status(
         code: http::StatusCode,
         header: Option<Duration>,
         encoding: Encoding,
@@ -306,7 +306,7 @@ impl ApiError {
 
     /// Whether a write may have been applied although this error came back.
     #[must_use]
-    pub const fn outcome_unknown(&self) -> bool {
+    pub const fn is_outcome_unknown(&self) -> bool {
         match self {
             Self::Refused { code, .. } => *code >= 500,
             Self::Guard(_) | Self::BadPath { .. } => false,
@@ -343,7 +343,7 @@ impl ApiError {
 
 #[expect(clippy::borrowed_box, reason = "thiserror gives the field as it is")]
 fn of_body(error: &Box<dyn std::error::Error + Send + Sync>) -> String {
-    cause(&**error)
+    explain(&**error)
 }
 
 /// Whether no connection was made: hyper's error says so in its text alone.

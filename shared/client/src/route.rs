@@ -25,8 +25,8 @@ use rustls::pki_types::ServerName;
 use tower::{BoxError, Service};
 
 use super::cause::ProxyFailed;
-use super::login::{Given, Login};
-use super::proxy::{Proxy, Speaks};
+use super::login::{Credentials, Login};
+use super::proxy::{Proxy, ProxyProtocol};
 
 /// How TLS is spoken to the API server.
 #[derive(Clone)]
@@ -47,31 +47,31 @@ pub(crate) struct Connector {
 
 impl Connector {
     /// The same without what earlier connections have left: who resumes a session is taken for whoever showed a certificate in it.
-    fn anew(&self) -> Self {
-        let anew = |tls: &Tls| {
+    fn without_tls_sessions(&self) -> Self {
+        let fresh_tls = |tls: &Tls| {
             let mut config = (*tls.config).clone();
             config.resumption = Resumption::default();
             Tls { config: Arc::new(config), name: tls.name.clone() }
         };
-        Self { proxy: self.proxy.clone(), tls: self.tls.as_ref().map(anew) }
+        Self { proxy: self.proxy.clone(), tls: self.tls.as_ref().map(fresh_tls) }
     }
 
     async fn connect(self, to: Uri) -> Result<Stream, BoxError> {
         let mut http = HttpConnector::new();
         http.enforce_http(false);
-        let Some((proxy, tls)) = self.proxy.clone() else { return self.secured(http, to).await };
+        let Some((proxy, tls)) = self.proxy.clone() else { return self.connect_tls(http, to).await };
         let address = proxy.address.clone();
         let failed =
             |source: BoxError| -> BoxError { Box::new(ProxyFailed { proxy: proxy.clone(), source }) };
-        match proxy.speaks {
-            Speaks::Socks5 => {
+        match proxy.protocol {
+            ProxyProtocol::Socks5 => {
                 let mut socks = SocksV5::new(address, http);
                 if let Some((user, password)) = proxy.login.clone() {
                     socks = socks.with_auth(user, password);
                 }
-                self.secured(Named { inner: socks, proxy: proxy.clone() }, with_port(&to)).await
+                self.connect_tls(ProxyErrors { inner: socks, proxy: proxy.clone() }, with_port(&to)).await
             }
-            Speaks::Http => {
+            ProxyProtocol::Http => {
                 let names = Arc::new(DefaultServerNameResolver::default());
                 let mut hop = HttpsConnector::new(http, tls, false, names);
                 // What goes in the clear is forwarded, as by Go: few proxies open a tunnel for it.
@@ -83,12 +83,12 @@ impl Connector {
                 if let Some(login) = proxy_login(&proxy) {
                     tunnel = tunnel.with_auth(login);
                 }
-                self.secured(Named { inner: tunnel, proxy: proxy.clone() }, to).await
+                self.connect_tls(ProxyErrors { inner: tunnel, proxy: proxy.clone() }, to).await
             }
         }
     }
 
-    async fn secured<C>(self, mut connector: C, to: Uri) -> Result<Stream, BoxError>
+    async fn connect_tls<C>(self, mut connector: C, to: Uri) -> Result<Stream, BoxError>
     where
         C: Service<Uri> + Send,
         C::Response: Read + Write + Connection + Send + Unpin + 'static,
@@ -140,12 +140,12 @@ impl Service<Uri> for Connector {
 }
 
 /// A connector whose errors name their proxy.
-struct Named<C> {
+struct ProxyErrors<C> {
     inner: C,
     proxy: Proxy,
 }
 
-impl<C> Service<Uri> for Named<C>
+impl<C> Service<Uri> for ProxyErrors<C>
 where
     C: Service<Uri>,
     C::Future: Send + 'static,
@@ -246,7 +246,7 @@ impl Route {
         mut headers: Vec<(HeaderName, HeaderValue)>,
     ) -> Self {
         let proxy = connector.proxy.as_ref().map(|(proxy, _)| proxy);
-        let forwards = proxy.filter(|proxy| proxy.speaks == Speaks::Http && connector.tls.is_none());
+        let forwards = proxy.filter(|proxy| proxy.protocol == ProxyProtocol::Http && connector.tls.is_none());
         if let Some(login) = forwards.and_then(proxy_login) {
             headers.push((PROXY_AUTHORIZATION, login));
         }
@@ -255,7 +255,7 @@ impl Route {
     }
 
     /// The same with connections of its own.
-    pub(crate) fn apart(&self) -> Self {
+    pub(crate) fn isolated(&self) -> Self {
         let http = Arc::new(Mutex::new((0, Self::pool(&self.connector))));
         Self { http, ..self.clone() }
     }
@@ -265,40 +265,44 @@ impl Route {
     }
 
     /// Connections made before the login has changed show what is no longer true.
-    fn http(&self, given: &Given) -> Http {
+    fn http(&self, credentials: &Credentials) -> Http {
         let mut http = self.http.lock();
-        if given.turn > http.0 {
-            *http = (given.turn, Self::pool(&self.connector.anew()));
+        if credentials.generation > http.0 {
+            *http = (credentials.generation, Self::pool(&self.connector.without_tls_sessions()));
         }
         http.1.clone()
     }
 
-    async fn send(self, request: Request<Body>) -> Result<Response<Incoming>, BoxError> {
-        let given = self.login.given().await?;
-        let again = copy(&request);
-        let answer = self.once(request, &given).await?;
-        let (StatusCode::UNAUTHORIZED, Some(again)) = (answer.status(), again) else { return Ok(answer) };
-        match self.login.after(&given).await {
-            Ok(Some(given)) => self.once(again, &given).await,
+    async fn send_authenticated(self, request: Request<Body>) -> Result<Response<Incoming>, BoxError> {
+        let credentials = self.login.credentials().await?;
+        let retry = copy_for_retry(&request);
+        let answer = self.send_once(request, &credentials).await?;
+        let (StatusCode::UNAUTHORIZED, Some(again)) = (answer.status(), retry) else { return Ok(answer) };
+        match self.login.refresh_after(&credentials).await {
+            Ok(Some(credentials)) => self.send_once(again, &credentials).await,
             // The refusal says more than why there is no other login.
             Ok(None) | Err(_) => Ok(answer),
         }
     }
 
-    async fn once(&self, mut request: Request<Body>, given: &Given) -> Result<Response<Incoming>, BoxError> {
-        *request.uri_mut() = below(&self.base, request.uri())?;
+    async fn send_once(
+        &self,
+        mut request: Request<Body>,
+        credentials: &Credentials,
+    ) -> Result<Response<Incoming>, BoxError> {
+        *request.uri_mut() = join_path(&self.base, request.uri())?;
         for (name, value) in self.headers.iter() {
             request.headers_mut().append(name, value.clone());
         }
-        if let Some(header) = &given.header {
+        if let Some(header) = &credentials.header {
             request.headers_mut().insert(AUTHORIZATION, header.clone());
         }
-        self.http(given).request(request).await.map_err(Into::into)
+        self.http(credentials).request(request).await.map_err(Into::into)
     }
 }
 
 /// `path`, query included, below the path of `base`.
-fn below(base: &Uri, path: &Uri) -> Result<Uri, http::Error> {
+fn join_path(base: &Uri, path: &Uri) -> Result<Uri, http::Error> {
     let (before, path) =
         (base.path().trim_end_matches('/'), path.path_and_query().map_or("/", |path| path.as_str()));
     let scheme = base.scheme_str().unwrap_or_default();
@@ -308,7 +312,7 @@ fn below(base: &Uri, path: &Uri) -> Result<Uri, http::Error> {
 
 /// What may be sent once more after a 401, by which nothing was done. What frees a pod's name is not: the evidence of its permit ends
 /// soon, and a login may take minutes.
-fn copy(request: &Request<Body>) -> Option<Request<Body>> {
+fn copy_for_retry(request: &Request<Body>) -> Option<Request<Body>> {
     let evicts = request.uri().path().ends_with("/eviction");
     if request.extensions().get::<Permit>().is_some() && !evicts {
         return None;
@@ -330,7 +334,7 @@ impl Service<Request<Body>> for Route {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        Box::pin(self.clone().send(request))
+        Box::pin(self.clone().send_authenticated(request))
     }
 }
 
@@ -351,7 +355,7 @@ mod tests {
             if permitted {
                 request.extensions_mut().insert(Permit::for_guard_tests(&path, "u", "1"));
             }
-            assert_eq!(copy(&request).is_some(), again, "{path} {permitted}");
+            assert_eq!(copy_for_retry(&request).is_some(), again, "{path} {permitted}");
         }
     }
 
@@ -361,12 +365,12 @@ mod tests {
             ("https://a:6443/", "/api/v1/nodes?limit=1", "https://a:6443/api/v1/nodes?limit=1"),
             ("https://a/k8s/c/", "/version", "https://a/k8s/c/version"),
         ] {
-            assert_eq!(below(&base.parse().unwrap(), &path.parse().unwrap()).unwrap().to_string(), whole);
+            assert_eq!(join_path(&base.parse().unwrap(), &path.parse().unwrap()).unwrap().to_string(), whole);
         }
         let long = format!("/{}", "a".repeat(65_000));
         let base = format!("https://a/{}", "b".repeat(1_000)).parse().unwrap();
         assert!(
-            below(&base, &long.parse().unwrap()).is_err(),
+            join_path(&base, &long.parse().unwrap()).is_err(),
             "too long for a request: an error, and no panic"
         );
     }

@@ -26,7 +26,7 @@ use pod_safety_proof::Permit;
 
 /// One request as it went over the wire.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct Received {
     pub at: Mono,
     pub method: String,
     pub path: String,
@@ -36,7 +36,7 @@ pub struct Asked {
     pub permitted: bool,
 }
 
-impl Asked {
+impl Received {
     /// Verb and path, as a test reads it.
     pub fn line(&self) -> String {
         format!("{} {}", self.method, self.path)
@@ -46,7 +46,7 @@ impl Asked {
         serde_json::from_str(&self.body).unwrap()
     }
 
-    pub fn watches(&self) -> bool {
+    pub fn is_watch(&self) -> bool {
         self.query.contains("watch=true")
     }
 
@@ -65,27 +65,27 @@ pub struct Answer {
     retry_after: Option<u64>,
     date: Option<&'static str>,
     body: BoxBody<Bytes, BoxError>,
-    late: Duration,
+    delay: Duration,
     fails: bool,
 }
 
 impl Answer {
-    fn of(code: u16, content_type: &'static str, body: impl Into<Bytes>) -> Self {
+    fn new(code: u16, content_type: &'static str, body: impl Into<Bytes>) -> Self {
         let body = Full::new(body.into()).map_err(Into::into).boxed();
-        Self { code, content_type, retry_after: None, date: None, body, late: Duration::ZERO, fails: false }
+        Self { code, content_type, retry_after: None, date: None, body, delay: Duration::ZERO, fails: false }
     }
 
     pub fn json(value: &Value) -> Self {
-        Self::of(200, "application/json", value.to_string())
+        Self::new(200, "application/json", value.to_string())
     }
 
-    pub fn coded(code: u16, value: &Value) -> Self {
-        Self::of(code, "application/json", value.to_string())
+    pub fn with_code(code: u16, value: &Value) -> Self {
+        Self::new(code, "application/json", value.to_string())
     }
 
     pub fn status(code: u16, reason: &str, message: &str) -> Self {
         let body = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": message });
-        Self::of(code, "application/json", body.to_string())
+        Self::new(code, "application/json", body.to_string())
     }
 
     pub fn not_found() -> Self {
@@ -93,40 +93,40 @@ impl Answer {
     }
 
     pub fn plain(code: u16, text: &'static str) -> Self {
-        Self::of(code, "text/plain", text)
+        Self::new(code, "text/plain", text)
     }
 
     /// 200, with a body that is JSON by name only.
     pub fn garbage() -> Self {
-        Self::of(200, "application/json", "]")
+        Self::new(200, "application/json", "]")
     }
 
     /// A watch that ends in good order before anything came.
-    pub fn of_empty_watch() -> Self {
-        Self::of(200, "application/json", "")
+    pub fn empty_watch() -> Self {
+        Self::new(200, "application/json", "")
     }
 
-    pub fn retry_after(mut self, seconds: u64) -> Self {
+    pub fn with_retry_after(mut self, seconds: u64) -> Self {
         self.retry_after = Some(seconds);
         self
     }
 
     /// By this clock, as RFC 2822 has it.
-    pub fn dated(mut self, date: &'static str) -> Self {
+    pub fn with_date(mut self, date: &'static str) -> Self {
         self.date = Some(date);
         self
     }
 
     pub fn broken() -> Self {
-        Self { fails: true, ..Self::of(500, "", "") }
+        Self { fails: true, ..Self::new(500, "", "") }
     }
 
     pub fn never() -> Self {
-        Self::of(500, "", "").late(Duration::from_secs(1_000_000_000))
+        Self::new(500, "", "").delayed(Duration::from_secs(1_000_000_000))
     }
 
-    pub fn late(mut self, late: Duration) -> Self {
-        self.late = late;
+    pub fn delayed(mut self, late: Duration) -> Self {
+        self.delay = late;
         self
     }
 
@@ -136,7 +136,7 @@ impl Answer {
         let body = BodyExt::boxed(StreamBody::new(
             SyncStream(Mutex::new(receiver)).map(|part| part.map(Frame::data)),
         ));
-        let answer = Self { body, ..Self::of(200, "application/json", "") };
+        let answer = Self { body, ..Self::new(200, "application/json", "") };
         (Events(sender), answer)
     }
 }
@@ -177,27 +177,27 @@ impl Events {
     }
 }
 
-type Script = Arc<dyn Fn(Asked) -> BoxFuture<'static, Answer> + Send + Sync>;
+type Script = Arc<dyn Fn(Received) -> BoxFuture<'static, Answer> + Send + Sync>;
 
 #[derive(Clone)]
 pub struct Api {
     script: Script,
     env: Env,
-    heard: Arc<Mutex<Vec<Asked>>>,
+    requests: Arc<Mutex<Vec<Received>>>,
 }
 
 impl Api {
     /// A server that answers by `script`, at the moment at which a request arrives.
-    pub fn new<F>(env: &Env, script: impl Fn(Asked) -> F + Send + Sync + 'static) -> Self
+    pub fn new<F>(env: &Env, script: impl Fn(Received) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Answer> + Send + 'static,
     {
-        let script: Script = Arc::new(move |asked| Box::pin(script(asked)));
-        Self { script, env: env.clone(), heard: Arc::default() }
+        let script: Script = Arc::new(move |request| Box::pin(script(request)));
+        Self { script, env: env.clone(), requests: Arc::default() }
     }
 
     /// A server that knows at once what it answers.
-    pub fn says(env: &Env, script: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> Self {
+    pub fn answering(env: &Env, script: impl Fn(&Received) -> Answer + Send + Sync + 'static) -> Self {
         Self::new(env, move |asked| std::future::ready(script(&asked)))
     }
 
@@ -208,26 +208,26 @@ impl Api {
     pub fn connection_with(&self, metrics: &ClientMetrics) -> Connection {
         let api = self.clone();
         let service = tower::service_fn(move |request: Request<Body>| api.clone().answer(request));
-        Connection::over(service, self.env.clone(), metrics.clone(), Arc::new(NoAudit))
+        Connection::from_service(service, self.env.clone(), metrics.clone(), Arc::new(NoAudit))
     }
 
-    pub fn heard(&self) -> Vec<Asked> {
-        self.heard.lock().clone()
+    pub fn requests(&self) -> Vec<Received> {
+        self.requests.lock().clone()
     }
 
     pub fn lines(&self) -> Vec<String> {
-        self.heard.lock().iter().map(Asked::line).collect()
+        self.requests.lock().iter().map(Received::line).collect()
     }
 
     pub fn writes(&self) -> Vec<String> {
-        self.heard.lock().iter().filter(|asked| asked.method != "GET").map(Asked::line).collect()
+        self.requests.lock().iter().filter(|asked| asked.method != "GET").map(Received::line).collect()
     }
 
     async fn answer(self, request: Request<Body>) -> Result<Response<BoxBody<Bytes, BoxError>>, BoxError> {
         let (head, body) = request.into_parts();
         let header =
             head.headers.get(http::header::CONTENT_TYPE).map(|value| value.to_str().unwrap().to_owned());
-        let asked = Asked {
+        let received = Received {
             at: self.env.now(),
             method: head.method.to_string(),
             path: head.uri.path().to_owned(),
@@ -236,9 +236,9 @@ impl Api {
             content_type: header.unwrap_or_default(),
             permitted: head.extensions.get::<Permit>().is_some(),
         };
-        self.heard.lock().push(asked.clone());
-        let answer = (self.script)(asked).await;
-        self.env.sleep(answer.late).await;
+        self.requests.lock().push(received.clone());
+        let answer = (self.script)(received).await;
+        self.env.sleep(answer.delay).await;
         if answer.fails {
             return Err("connection refused".into());
         }
@@ -277,7 +277,7 @@ pub const FAILURES: [Failure; 12] = [
     ),
     ("422 of something else", || Answer::status(422, "Invalid", "status.phase: no"), "failed"),
     ("403", || Answer::status(403, "Forbidden", "no"), "failed"),
-    ("429", || Answer::plain(429, "slow down").retry_after(7), "failed"),
+    ("429", || Answer::plain(429, "slow down").with_retry_after(7), "failed"),
     ("500", || Answer::status(500, "InternalError", "etcd"), "failed"),
     ("no answer", Answer::never, "failed"),
     ("a broken connection", Answer::broken, "failed"),
@@ -327,33 +327,33 @@ impl Spawner for OneThread {
 }
 
 /// Lets everything run that needs no time, and `seconds` pass.
-pub async fn pass(seconds: f64) {
+pub async fn advance(seconds: f64) {
     tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
 }
 
 /// A server that must not be asked.
-pub fn silent(env: &Env) -> Api {
+pub fn unused(env: &Env) -> Api {
     Api::new(env, |asked| async move { panic!("nobody should ask {asked:?}") })
 }
 
 /// What an API server says to a method, a path with its query, and a body.
-pub type Says = dyn Fn(&str, &str, &[u8]) -> (u16, Value) + Send + Sync;
+pub type AnswerFn = dyn Fn(&str, &str, &[u8]) -> (u16, Value) + Send + Sync;
 
 /// A connection to an API server that answers so, at once.
 #[must_use]
-pub fn connection(env: &Env, says: Arc<Says>) -> Connection {
+pub fn connection(env: &Env, respond: Arc<AnswerFn>) -> Connection {
     let service = tower::service_fn(move |request: Request<Body>| {
-        let says = Arc::clone(&says);
+        let respond = Arc::clone(&respond);
         async move {
             let (head, body) = request.into_parts();
             let body = body.collect_bytes().await?;
-            let (code, value) = says(head.method.as_str(), &head.uri.to_string(), &body);
+            let (code, value) = respond(head.method.as_str(), &head.uri.to_string(), &body);
             let body = Full::new(Bytes::from(value.to_string()));
             let answer = Response::builder().status(code).header("content-type", "application/json");
             Ok::<_, BoxError>(answer.body(body)?)
         }
     });
-    Connection::over(service, env.clone(), metrics(), Arc::new(NoAudit))
+    Connection::from_service(service, env.clone(), metrics(), Arc::new(NoAudit))
 }
 
 fn metrics() -> ClientMetrics {

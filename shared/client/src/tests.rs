@@ -3,7 +3,7 @@
 use parking_lot::Mutex;
 use serde_json::json;
 
-use super::scripted::{Answer, Api, env, pass};
+use super::scripted::{Answer, Api, advance, env};
 use super::*;
 use pod_safety_wire as wire;
 use prometheus::{Registry, TextEncoder};
@@ -45,9 +45,9 @@ async fn an_open_connection_says_which_cluster_it_is_to() {
 #[tokio::test(start_paused = true)]
 async fn a_log_is_text_and_a_refusal_to_show_it_is_a_refusal() {
     let (_env, api) = api(|| Answer::plain(200, "one\ntwo\n"));
-    assert_eq!(api.connection().text("/log").await.unwrap(), "one\ntwo\n");
+    assert_eq!(api.connection().read_text("/log").await.unwrap(), "one\ntwo\n");
     let (_env, api) = self::api(|| Answer::status(403, "Forbidden", "no"));
-    assert_eq!(api.connection().text("/log").await.unwrap_err().code(), Some(403));
+    assert_eq!(api.connection().read_text("/log").await.unwrap_err().code(), Some(403));
 }
 
 #[tokio::test(start_paused = true)]
@@ -80,7 +80,7 @@ async fn what_each_failure_is_taken_for() {
     ];
     for (answer, category, not_found, changed, unknown) in rows {
         let error = failure(answer).await;
-        let seen = (error.category(), error.is_not_found(), error.is_changed(), error.outcome_unknown());
+        let seen = (error.category(), error.is_not_found(), error.is_changed(), error.is_outcome_unknown());
         assert_eq!(seen, (category, not_found, changed, unknown), "{error:?}");
     }
 }
@@ -89,7 +89,7 @@ async fn what_each_failure_is_taken_for() {
 async fn a_refusal_says_what_the_api_server_said() {
     let causes = || {
         let details = json!({ "causes": [{ "message": "The disruption budget b needs 2 healthy pods" }], "retryAfterSeconds": 3 });
-        Answer::coded(
+        Answer::with_code(
             429,
             &json!({ "kind": "Status", "reason": "TooManyRequests", "message": "Cannot evict", "details": details }),
         )
@@ -113,9 +113,9 @@ async fn a_refusal_says_what_the_api_server_said() {
 async fn a_pause_that_is_no_positive_number_of_seconds_is_none() {
     for seconds in [0, 5] {
         let (_env, api) = api(if seconds == 0 {
-            || Answer::plain(429, "x").retry_after(0)
+            || Answer::plain(429, "x").with_retry_after(0)
         } else {
-            || Answer::plain(429, "x").retry_after(5)
+            || Answer::plain(429, "x").with_retry_after(5)
         });
         let error = api.connection().send(Call::get("/readyz")).await.unwrap_err();
         let ApiError::Refused { retry_after, .. } = error else { panic!("{error:?}") };
@@ -129,7 +129,7 @@ async fn a_call_waits_until_its_deadline_and_never_longer_than_any_read_may_take
         let (env, api) = api(Answer::never);
         let mut call = Call::get("/api/v1/nodes/n");
         if let Some(seconds) = deadline {
-            call = call.by(env.now() + Duration::from_secs(seconds));
+            call = call.with_deadline(env.now() + Duration::from_secs(seconds));
         }
         let error = api.connection().send(call).await.unwrap_err();
         assert_eq!(error.category(), "timeout");
@@ -184,7 +184,7 @@ async fn requests_are_counted_by_verb_resource_and_code() {
     let lease = "/apis/coordination.k8s.io/v1/namespaces/ns/leases/secret-name";
     drop(connection.send(Call::get(lease)).await);
     drop(connection.send(Call::write(Method::Patch, lease, &json!({}))).await);
-    pass(1.0).await;
+    advance(1.0).await;
     let page = TextEncoder::new().encode_to_string(&registry.gather()).unwrap();
     for line in [
         r#"pod_safety_api_requests_total{code="200",resource="leases",verb="get"} 1"#,
@@ -207,14 +207,14 @@ async fn a_connection_apart_has_connections_of_its_own() {
     let (_env, shared) = api(Answer::not_found);
     let (_env, own) = api(|| Answer::json(&json!({ "items": [] })));
     let kube = own.connection().kube;
-    let connection = Connection { build: Arc::new(move || kube.clone()), ..shared.connection() };
-    connection.apart().items("/api/v1/nodes").await.unwrap();
+    let connection = Connection { new_client: Arc::new(move || kube.clone()), ..shared.connection() };
+    connection.isolated().list_items("/api/v1/nodes").await.unwrap();
     assert_eq!((shared.lines().len(), own.lines().len()), (0, 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_list_at_once_is_its_items() {
-    let items = async |answer| api(answer).1.connection().items("/api/v1/nodes").await.unwrap();
+    let items = async |answer| api(answer).1.connection().list_items("/api/v1/nodes").await.unwrap();
     assert_eq!(items(|| Answer::json(&json!({ "items": [{ "a": 1 }, { "a": 2 }] }))).await.len(), 2);
     assert!(items(|| Answer::json(&json!({ "items": [] }))).await.is_empty());
     assert!(items(|| Answer::json(&json!({}))).await.is_empty());
@@ -223,11 +223,11 @@ async fn a_list_at_once_is_its_items() {
 #[tokio::test(start_paused = true)]
 async fn an_overloaded_api_server_is_left_alone_and_an_exhausted_budget_is_no_overload() {
     const EVICTION: &str = "/api/v1/namespaces/ns/pods/a/eviction";
-    let (env, api) = api(|| Answer::plain(429, "later").retry_after(7));
+    let (env, api) = api(|| Answer::plain(429, "later").with_retry_after(7));
     let connection = api.connection();
     let waited = async || {
         let start = env.now();
-        connection.rested().await;
+        connection.wait_backoff().await;
         env.now().since(start)
     };
     // The path is what counts, and the guard lets no eviction without a permit pass.
@@ -239,10 +239,10 @@ async fn an_overloaded_api_server_is_left_alone_and_an_exhausted_budget_is_no_ov
 
 #[tokio::test(start_paused = true)]
 async fn what_only_reads_says_nothing_about_the_time_that_a_write_takes() {
-    let (_env, api) = api(|| Answer::json(&json!({})).late(Duration::from_millis(40)));
+    let (_env, api) = api(|| Answer::json(&json!({})).delayed(Duration::from_millis(40)));
     let connection = api.connection();
     connection.send(Call::get("/api/v1/nodes/n")).await.unwrap();
-    assert_eq!(connection.pace.alone(), None);
+    assert_eq!(connection.pace.baseline(), None);
     connection.send(Call::write(Method::Post, "/api/v1/namespaces/ns/events", &json!({}))).await.unwrap();
-    assert_eq!(connection.pace.alone(), Some(Duration::from_millis(40)));
+    assert_eq!(connection.pace.baseline(), Some(Duration::from_millis(40)));
 }

@@ -21,15 +21,15 @@ const P521: [u8; 7] = [0x06, 0x05, 0x2b, 0x81, 0x04, 0x00, 0x23];
 
 /// Whom the API server must prove to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Believes {
+pub(crate) enum ServerTrust {
     /// Danger note: that is what `insecure-skip-tls-verify` says.
-    Anyone,
+    Any,
     /// Whoever has a certificate of these authorities, or one of these certificates.
-    These(Vec<CertificateDer<'static>>),
+    Certificates(Vec<CertificateDer<'static>>),
 }
 
 /// The certificates of a bundle. One that cannot be read is passed over, as by Go; a bundle without any is refused.
-pub(crate) fn bundle(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+pub(crate) fn parse_bundle(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let all = sections(pem);
     let mut good = Vec::new();
     let mut bad = None;
@@ -37,7 +37,7 @@ pub(crate) fn bundle(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String>
         let certificate = CertificateDer::from(der);
         match RootCertStore::empty().add(certificate.clone()) {
             Ok(()) => good.push(certificate),
-            Err(error) => bad = bad.or_else(|| Some(super::cause::cause(&error))),
+            Err(error) => bad = bad.or_else(|| Some(super::cause::explain(&error))),
         }
     }
     match bad {
@@ -54,7 +54,7 @@ fn sections(pem: &[u8]) -> Vec<(SectionKind, Vec<u8>)> {
 }
 
 /// A client's certificates and its key.
-pub(crate) fn identity(certificates: &[u8], key: &[u8]) -> Result<CertifiedKey, String> {
+pub(crate) fn parse_identity(certificates: &[u8], key: &[u8]) -> Result<CertifiedKey, String> {
     let chain = sections(certificates).into_iter().filter(|(kind, _)| *kind == SectionKind::Certificate);
     let chain: Vec<_> = chain.map(|(_, der)| CertificateDer::from(der)).collect();
     let Some(first) = chain.first() else {
@@ -74,7 +74,7 @@ pub(crate) fn identity(certificates: &[u8], key: &[u8]) -> Result<CertifiedKey, 
         };
         return Err(format!("client-key: {why}"));
     };
-    let is_p521 = holds(&der, &P521);
+    let is_p521 = contains(&der, &P521);
     let unreadable = |why: &str| Err(format!("client-key: {why}"));
     // Whatever its headline says, as in Go.
     let Ok(key) = PrivateKeyDer::try_from(der) else {
@@ -99,21 +99,21 @@ pub(crate) fn identity(certificates: &[u8], key: &[u8]) -> Result<CertifiedKey, 
     }
 }
 
-fn holds(bytes: &[u8], part: &[u8]) -> bool {
+fn contains(bytes: &[u8], part: &[u8]) -> bool {
     bytes.windows(part.len()).any(|window| window == part)
 }
 
 /// What is shown of the client: a login command gives another certificate when the first one ends.
 #[derive(Debug, Default)]
-pub(crate) struct Shown(RwLock<Option<Arc<CertifiedKey>>>);
+pub(crate) struct ClientCertificate(RwLock<Option<Arc<CertifiedKey>>>);
 
-impl Shown {
+impl ClientCertificate {
     pub(crate) fn set(&self, identity: Option<CertifiedKey>) {
         *self.0.write() = identity.map(Arc::new);
     }
 }
 
-impl ResolvesClientCert for Shown {
+impl ResolvesClientCert for ClientCertificate {
     fn resolve(&self, _issuers: &[&[u8]], _schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
         self.0.read().clone()
     }
@@ -124,25 +124,25 @@ impl ResolvesClientCert for Shown {
 }
 
 /// How TLS is spoken to whom `believes` says.
-pub(crate) fn speaks(believes: &Believes) -> Result<ClientConfig, String> {
+pub(crate) fn client_config(trust: &ServerTrust) -> Result<ClientConfig, String> {
     let provider = Arc::new(ring::default_provider());
-    let chain = match believes {
-        Believes::Anyone => None,
-        Believes::These(given) => {
+    let chain = match trust {
+        ServerTrust::Any => None,
+        ServerTrust::Certificates(given) => {
             let mut roots = RootCertStore::empty();
             roots.add_parsable_certificates(given.iter().cloned());
             let builder = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
             Some(builder.build().map_err(|error| format!("certificate-authority cannot be used: {error}"))?)
         }
     };
-    let verifier = Verifier { believes: believes.clone(), chain, provider: Arc::clone(&provider) };
+    let verifier = Verifier { trust: trust.clone(), chain, provider: Arc::clone(&provider) };
     let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
     let config = config.map_err(|error| error.to_string())?;
     Ok(config.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth())
 }
 
 /// For a way on which nobody speaks TLS.
-pub(crate) fn nobody() -> Result<ClientConfig, String> {
+pub(crate) fn config_without_roots() -> Result<ClientConfig, String> {
     let provider = Arc::new(ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
     let config = config.map_err(|error| error.to_string())?;
@@ -151,14 +151,18 @@ pub(crate) fn nobody() -> Result<ClientConfig, String> {
 
 #[derive(Debug)]
 struct Verifier {
-    believes: Believes,
+    trust: ServerTrust,
     chain: Option<Arc<WebPkiServerVerifier>>,
     provider: Arc<CryptoProvider>,
 }
 
 impl Verifier {
     /// A certificate that was given word for word is believed for its names and its days, also if it may sign others: as by Go.
-    fn given(certificate: &CertificateDer<'_>, name: &ServerName<'_>, now: UnixTime) -> Result<(), Error> {
+    fn verify_pinned(
+        certificate: &CertificateDer<'_>,
+        name: &ServerName<'_>,
+        now: UnixTime,
+    ) -> Result<(), Error> {
         let unreadable = || Error::InvalidCertificate(CertificateError::BadEncoding);
         let (_, read) = X509Certificate::from_der(certificate).map_err(|_not_one| unreadable())?;
         let seconds = i64::try_from(now.as_secs()).map_err(|_far| unreadable())?;
@@ -182,15 +186,17 @@ impl ServerCertVerifier for Verifier {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        match (&self.believes, &self.chain) {
-            (Believes::Anyone, _) => Ok(ServerCertVerified::assertion()),
-            (Believes::These(given), _) if given.contains(end_entity) => {
-                Self::given(end_entity, server_name, now).map(|()| ServerCertVerified::assertion())
+        match (&self.trust, &self.chain) {
+            (ServerTrust::Any, _) => Ok(ServerCertVerified::assertion()),
+            (ServerTrust::Certificates(given), _) if given.contains(end_entity) => {
+                Self::verify_pinned(end_entity, server_name, now).map(|()| ServerCertVerified::assertion())
             }
-            (Believes::These(_), Some(chain)) => {
+            (ServerTrust::Certificates(_), Some(chain)) => {
                 chain.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
             }
-            (Believes::These(_), None) => Err(Error::InvalidCertificate(CertificateError::UnknownIssuer)),
+            (ServerTrust::Certificates(_), None) => {
+                Err(Error::InvalidCertificate(CertificateError::UnknownIssuer))
+            }
         }
     }
 
@@ -200,11 +206,11 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        if self.believes == Believes::Anyone {
+        if self.trust == ServerTrust::Any {
             return Ok(HandshakeSignatureValid::assertion());
         }
-        let known = &self.provider.signature_verification_algorithms;
-        rustls::crypto::verify_tls12_signature(message, certificate, signature, known)
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signature, algorithms)
     }
 
     fn verify_tls13_signature(
@@ -213,19 +219,19 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        if self.believes == Believes::Anyone {
+        if self.trust == ServerTrust::Any {
             return Ok(HandshakeSignatureValid::assertion());
         }
-        let known = &self.provider.signature_verification_algorithms;
-        rustls::crypto::verify_tls13_signature(message, certificate, signature, known)
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signature, algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        let mut known = self.provider.signature_verification_algorithms.supported_schemes();
+        let mut schemes = self.provider.signature_verification_algorithms.supported_schemes();
         // Whoever believes anyone believes a signature, too, that nobody here can check.
-        if self.believes == Believes::Anyone {
-            known.push(SignatureScheme::ECDSA_NISTP521_SHA512);
+        if self.trust == ServerTrust::Any {
+            schemes.push(SignatureScheme::ECDSA_NISTP521_SHA512);
         }
-        known
+        schemes
     }
 }

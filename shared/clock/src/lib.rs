@@ -38,7 +38,7 @@ pub trait Spawner: Send + Sync + 'static {
     /// The same for a task that reads much. It has a thread of its own, which reads, decrypts and decodes: two threads that hand
     /// each piece on wake each other for it. With `collects` that thread lets what arrives collect before it looks, for a
     /// task that reads many small events, none of which is urgent.
-    fn spawn_apart(&self, name: &'static str, _collects: Collects, task: Task) {
+    fn spawn_on_own_thread(&self, name: &'static str, _collects: EventBatching, task: Task) {
         self.spawn(name, task);
     }
 }
@@ -49,24 +49,24 @@ pub trait Spawner: Send + Sync + 'static {
 /// It is short against what it delays. A renewed Lease is seen so much later than it comes: a node is found lost so much later,
 /// 40 s after its last renewal (`--node-monitor-grace-period`), and never earlier, for its time runs from when its renewal was
 /// seen. A renewal that lies in the socket when that time is over costs a quorum read, which shows it.
-pub const COLLECTS_FOR: Duration = Duration::from_millis(25);
+pub const BATCH_WINDOW: Duration = Duration::from_millis(25);
 
 /// The nap is shorter where much had collected: so much may come that the socket has no room for 25 ms of it.
-fn nap_after(busy: Duration) -> Duration {
-    COLLECTS_FOR.saturating_sub(busy * 10)
+fn batch_pause(busy: Duration) -> Duration {
+    BATCH_WINDOW.saturating_sub(busy * 10)
 }
 
 /// Whether a task lets news collect at the moment.
 #[derive(Clone, Debug, Default)]
-pub struct Collects(Arc<AtomicBool>);
+pub struct EventBatching(Arc<AtomicBool>);
 
-impl Collects {
+impl EventBatching {
     /// From now on it does, or does not.
     pub fn set(&self, collects: bool) {
         self.0.store(collects, Ordering::Relaxed);
     }
 
-    fn now(&self) -> bool {
+    fn is_enabled(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
@@ -98,14 +98,14 @@ impl Env {
     /// The real world: tokio's clock and tasks, chance seeded by `seed`.
     #[must_use]
     pub fn real(seed: u64) -> Self {
-        let real = Arc::new(Real::new(seed));
-        Self { clock: Arc::<Real>::clone(&real), spawner: Arc::<Real>::clone(&real), rng: real }
+        let real = Arc::new(SystemEnv::new(seed));
+        Self { clock: Arc::<SystemEnv>::clone(&real), spawner: Arc::<SystemEnv>::clone(&real), rng: real }
     }
 
     /// The same with a wall clock that is so far ahead: another machine's.
     #[must_use]
-    pub fn ahead_by(&self, ahead: SignedDuration) -> Self {
-        let clock = Arc::new(Ahead { clock: Arc::clone(&self.clock), ahead });
+    pub fn with_wall_offset(&self, ahead: SignedDuration) -> Self {
+        let clock = Arc::new(OffsetClock { clock: Arc::clone(&self.clock), offset: ahead });
         Self { clock, ..self.clone() }
     }
 
@@ -129,7 +129,7 @@ impl Env {
     /// Runs `work` until `deadline`; `None` means that the deadline came first
     /// and `work` was dropped. The clock is asked before `work` is: a process that
     /// was stopped for a while must not go on with what it had in hand.
-    pub async fn until<T>(&self, deadline: Mono, work: impl Future<Output = T> + Send) -> Option<T> {
+    pub async fn timeout_at<T>(&self, deadline: Mono, work: impl Future<Output = T> + Send) -> Option<T> {
         let mut sleep = self.clock.sleep_until(deadline);
         futures::pin_mut!(work);
         std::future::poll_fn(|context| {
@@ -143,19 +143,19 @@ impl Env {
 }
 
 /// A clock whose wall clock is another's.
-struct Ahead {
+struct OffsetClock {
     clock: Arc<dyn Clock>,
-    ahead: SignedDuration,
+    offset: SignedDuration,
 }
 
-impl Clock for Ahead {
+impl Clock for OffsetClock {
     fn mono(&self) -> Mono {
         self.clock.mono()
     }
 
     fn wall(&self) -> Timestamp {
         let wall = self.clock.wall();
-        wall.saturating_add(self.ahead).unwrap_or(wall)
+        wall.saturating_add(self.offset).unwrap_or(wall)
     }
 
     fn sleep_until(&self, deadline: Mono) -> Task {
@@ -179,7 +179,7 @@ pub fn since_boot() -> Duration {
 /// How far the clock that counts a suspended host's sleep (`CLOCK_BOOTTIME`) is ahead of the one that does not. The second is
 /// read later, so it is never more than that, and may be less by what passes between the two.
 #[cfg(target_os = "linux")]
-fn suspended() -> Duration {
+fn suspended_since_boot() -> Duration {
     use rustix::time::{ClockId, clock_gettime};
     let since_boot = |clock| Duration::try_from(clock_gettime(clock)).unwrap_or_default();
     let whole = since_boot(ClockId::Boottime);
@@ -193,38 +193,44 @@ fn suspended() -> Duration {
 
 /// The real world. Under tokio's paused test clock its monotonic clock is the
 /// paused one.
-struct Real {
+struct SystemEnv {
     start: tokio::time::Instant,
     suspended: fn() -> Duration,
     /// For how long the host has been suspended since it booted: as this clock was made, and the most that was read since.
     /// Tokio's clock stands still meanwhile; machines do not, and what was read before is older than that clock says.
-    before: Duration,
-    most: Mutex<Duration>,
+    suspended_at_start: Duration,
+    max_suspended: Mutex<Duration>,
     random: Mutex<u64>,
 }
 
-impl Real {
+impl SystemEnv {
     fn new(seed: u64) -> Self {
-        Self::suspended_by(suspended, seed)
+        Self::with_suspension(suspended_since_boot, seed)
     }
 
     #[expect(clippy::disallowed_methods, reason = "the one place that reads the monotonic clock")]
-    fn suspended_by(suspended: fn() -> Duration, seed: u64) -> Self {
-        let (start, before) = (tokio::time::Instant::now(), suspended());
-        Self { start, suspended, before, most: Mutex::new(before), random: Mutex::new(seed | 1) }
+    fn with_suspension(suspended: fn() -> Duration, seed: u64) -> Self {
+        let (start, suspended_at_start) = (tokio::time::Instant::now(), suspended());
+        Self {
+            start,
+            suspended,
+            suspended_at_start,
+            max_suspended: Mutex::new(suspended_at_start),
+            random: Mutex::new(seed | 1),
+        }
     }
 
     /// For how long the host has been suspended since this clock was made. It never becomes less.
-    fn slept(&self) -> Duration {
-        let mut most = self.most.lock();
-        *most = (*most).max((self.suspended)());
-        most.saturating_sub(self.before)
+    fn suspended_since_start(&self) -> Duration {
+        let mut max_suspended = self.max_suspended.lock();
+        *max_suspended = (*max_suspended).max((self.suspended)());
+        max_suspended.saturating_sub(self.suspended_at_start)
     }
 }
 
-impl Clock for Real {
+impl Clock for SystemEnv {
     fn mono(&self) -> Mono {
-        Mono::from_start(self.start.elapsed() + self.slept())
+        Mono::from_start(self.start.elapsed() + self.suspended_since_start())
     }
 
     #[expect(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
@@ -233,11 +239,13 @@ impl Clock for Real {
     }
 
     fn sleep_until(&self, deadline: Mono) -> Task {
-        Box::pin(tokio::time::sleep_until(self.start + deadline.since_start().saturating_sub(self.slept())))
+        Box::pin(tokio::time::sleep_until(
+            self.start + deadline.since_start().saturating_sub(self.suspended_since_start()),
+        ))
     }
 }
 
-impl Spawner for Real {
+impl Spawner for SystemEnv {
     #[expect(clippy::disallowed_methods, reason = "the one place that starts tasks")]
     fn spawn(&self, _name: &'static str, task: Task) {
         tokio::spawn(task);
@@ -247,35 +255,35 @@ impl Spawner for Real {
         clippy::disallowed_methods,
         reason = "the one place that starts threads, and naps on one of its own"
     )]
-    fn spawn_apart(&self, name: &'static str, collects: Collects, task: Task) {
-        let woke = Arc::new(Mutex::new(std::time::Instant::now()));
-        let wakes = Arc::clone(&woke);
-        let nap = move || {
-            if collects.now() {
-                std::thread::sleep(nap_after(woke.lock().elapsed()));
+    fn spawn_on_own_thread(&self, name: &'static str, collects: EventBatching, task: Task) {
+        let woke_at = Arc::new(Mutex::new(std::time::Instant::now()));
+        let wakes = Arc::clone(&woke_at);
+        let pause = move || {
+            if collects.is_enabled() {
+                std::thread::sleep(batch_pause(woke_at.lock().elapsed()));
             }
         };
         // It naps before it asks the kernel for events, so that what arrives meanwhile does not wake it.
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
-            .on_thread_park(nap)
+            .on_thread_park(pause)
             .on_thread_unpark(move || *wakes.lock() = std::time::Instant::now())
             .build();
         // The task is handed over only once there is a thread for it.
-        let (hand_over, handed) = std::sync::mpsc::channel::<Task>();
+        let (sender, receiver) = std::sync::mpsc::channel::<Task>();
         let started = runtime.and_then(|runtime| {
-            let run = move || handed.recv().map_or((), |task| runtime.block_on(task));
+            let run = move || receiver.recv().map_or((), |task| runtime.block_on(task));
             std::thread::Builder::new().name(name.to_owned()).spawn(run)
         });
         match started {
-            Ok(_detached) => drop(hand_over.send(task)),
+            Ok(_detached) => drop(sender.send(task)),
             // A system without room for a thread: to be woken more often is no harm.
             Err(_) => self.spawn(name, task),
         }
     }
 }
 
-impl Rng for Real {
+impl Rng for SystemEnv {
     /// `xorshift64*` (Vigna 2016): enough for jitter, and no dependency.
     fn unit(&self) -> f64 {
         let mut state = self.random.lock();
@@ -296,30 +304,30 @@ mod tests {
     #[test]
     fn who_had_much_to_do_lets_less_collect() {
         let millis = Duration::from_millis;
-        assert_eq!([0, 1, 2, 3].map(|busy| nap_after(millis(busy))), [25, 15, 5, 0].map(millis));
+        assert_eq!([0, 1, 2, 3].map(|busy| batch_pause(millis(busy))), [25, 15, 5, 0].map(millis));
     }
 
     /// Of what is sent one piece a millisecond, most finds the thread asleep, and all of it arrives.
     #[tokio::test]
     async fn what_comes_for_a_task_apart_collects_and_none_of_it_is_lost() {
-        let (send, mut news) = tokio::sync::mpsc::unbounded_channel();
-        let (done, ended) = tokio::sync::oneshot::channel();
-        let collects = Collects::default();
+        let (send, mut events) = tokio::sync::mpsc::unbounded_channel();
+        let (done, result) = tokio::sync::oneshot::channel();
+        let collects = EventBatching::default();
         collects.set(true);
         let task = async move {
             let mut all = Vec::new();
-            while let Some(one) = news.recv().await {
+            while let Some(one) = events.recv().await {
                 all.push(one);
             }
             drop(done.send((std::thread::current().name().map(str::to_owned), all)));
         };
-        Env::real(1).spawner.spawn_apart("apart", collects, Box::pin(task));
+        Env::real(1).spawner.spawn_on_own_thread("apart", collects, Box::pin(task));
         for one in 0..50 {
             send.send(one).unwrap();
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         drop(send);
-        let (thread, all) = ended.await.unwrap();
+        let (thread, all) = result.await.unwrap();
         assert_eq!(thread.as_deref(), Some("apart"));
         assert_eq!(all, (0..50).collect::<Vec<_>>());
     }
@@ -330,7 +338,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_was_read_before_the_host_slept_is_as_old_as_that_and_what_is_due_is_due() {
         let slept = || Duration::from_secs(SLEPT.load(Ordering::SeqCst));
-        let clock = Real::suspended_by(slept, 1);
+        let clock = SystemEnv::with_suspension(slept, 1);
         let began = clock.mono();
         let due = began + Duration::from_secs(60);
         SLEPT.store(5 + 3_600, Ordering::SeqCst);

@@ -150,7 +150,7 @@ pub enum DeviceDriver {
 impl DeviceDriver {
     /// Whether off is that the object of the machine is gone, and so the machine.
     #[must_use]
-    pub const fn removes(self) -> bool {
+    pub const fn deletes_machine(self) -> bool {
         match self {
             Self::Machine | Self::OpenShiftMachine | Self::NodeClaim => true,
             Self::Agent
@@ -296,7 +296,7 @@ pub struct FencedStorage {
 /// An object of the cluster that a device acts through, as it was found or named when the intent was recorded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct ActedOn {
+pub struct TargetObject {
     /// The device.
     pub device: DeviceRef,
     /// The driver.
@@ -406,7 +406,7 @@ impl std::fmt::Display for DeviceRef {
 
 /// The words for what was wrong at a look: of those who reach devices (`transport::DeviceError`), of those who prepare
 /// that, and of who judges what was seen.
-pub const PROBLEMS: [&str; 26] = [
+pub const PROBLEM_REASONS: [&str; 26] = [
     "NoAgent",
     "AgentsUnavailable",
     "BadMetadata",
@@ -543,7 +543,7 @@ impl TargetStatus {
 impl FenceDeviceStatus {
     /// The status of a condition, if it is there.
     #[must_use]
-    pub fn says(&self, condition: &str) -> Option<&str> {
+    pub fn condition_status(&self, condition: &str) -> Option<&str> {
         self.conditions.iter().find(|one| one.r#type == condition).map(|one| one.status.as_str())
     }
 }

@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ActedOn, Corroboration, DeviceDriver, DeviceRef, FencedStorage, IdentityMatch, Incarnation,
-    KindOfEvidence, Power,
+    Corroboration, DeviceDriver, DeviceRef, FenceEvidenceKind, FencedStorage, IdentityMatch, Incarnation,
+    Power, TargetObject,
 };
 
 /// A fact about one incarnation of a node. It is written once, before anything relies on it, and kept as the answer to "why
@@ -46,7 +46,7 @@ pub struct FenceEvidenceSpec {
     /// The incarnation that it is about.
     pub node: Incarnation,
     /// How the fact was found.
-    pub kind: KindOfEvidence,
+    pub kind: FenceEvidenceKind,
     /// The NodeFence that found it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<String>,
@@ -93,7 +93,7 @@ impl FenceEvidenceSpec {
 
 /// What status checks by these drivers prove if all of them report off: as much as the weakest of them.
 #[must_use]
-pub fn proved_by(samples: &[Sample]) -> KindOfEvidence {
+pub fn evidence_kind_of(samples: &[Sample]) -> FenceEvidenceKind {
     // That a storage is fenced says nothing of what runs; alone it is about the storage.
     let mut ending: Vec<_> = samples.iter().collect();
     ending.retain(|sample| sample.driver != Some(DeviceDriver::NetworkFence));
@@ -102,21 +102,21 @@ pub fn proved_by(samples: &[Sample]) -> KindOfEvidence {
     switches.retain(|sample| sample.driver != Some(DeviceDriver::WatchdogLease));
     let all = |is: fn(&Sample) -> bool| switches.iter().all(|sample| is(sample));
     if samples.is_empty() {
-        KindOfEvidence::PowerOff
+        FenceEvidenceKind::PowerOff
     } else if ending.is_empty() {
-        KindOfEvidence::StorageFenced
+        FenceEvidenceKind::StorageFenced
     } else if switches.is_empty() {
-        KindOfEvidence::WatchdogLease
+        FenceEvidenceKind::WatchdogLease
     } else if switches.iter().any(|sample| sample.driver == Some(DeviceDriver::External)) {
-        KindOfEvidence::Remediated
-    } else if all(|sample| sample.driver.is_some_and(DeviceDriver::removes)) {
-        KindOfEvidence::Decommissioned
+        FenceEvidenceKind::Remediated
+    } else if all(|sample| sample.driver.is_some_and(DeviceDriver::deletes_machine)) {
+        FenceEvidenceKind::Decommissioned
     } else if !all(|sample| !sample.instance.is_empty()) {
-        KindOfEvidence::PowerOff
+        FenceEvidenceKind::PowerOff
     } else if all(|sample| sample.power == Power::Gone) {
-        KindOfEvidence::InstanceGone
+        FenceEvidenceKind::InstanceGone
     } else {
-        KindOfEvidence::InstanceStopped
+        FenceEvidenceKind::InstanceStopped
     }
 }
 
@@ -152,7 +152,7 @@ pub struct Sample {
     pub driver: Option<DeviceDriver>,
     /// The object that was checked, if it was one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub object: Option<ActedOn>,
+    pub object: Option<TargetObject>,
     /// When the device was checked.
     pub at: String,
     /// The instance that it was asked about, by its ID in `spec.providerID` of the node, if its parameters name that.

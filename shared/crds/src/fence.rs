@@ -7,8 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ActedOn, Condition, ConditionStatus, Corroborated, Corroboration, DeviceRef, Incarnation, KindOfEvidence,
-    Power, Sample, proved_by,
+    Condition, ConditionStatus, Corroborated, Corroboration, DeviceRef, FenceEvidenceKind, Incarnation,
+    Power, Sample, TargetObject, evidence_kind_of,
 };
 
 /// One incident. Its name is derived from the node and its incarnation, so that it cannot be created twice.
@@ -67,13 +67,13 @@ pub struct FenceTrigger {
     pub by: Option<String>,
     /// With `Unhealthy`: the condition that the Node shows. Not set: it flaps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub condition: Option<Shown>,
+    pub condition: Option<TriggerCondition>,
 }
 
 /// A condition that a Node shows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Shown {
+pub struct TriggerCondition {
     /// Its type.
     pub r#type: String,
     /// Its status.
@@ -179,8 +179,8 @@ impl NodeFenceStatus {
     /// When it changed last, by its attempts and conditions.
     #[must_use]
     pub fn last_change(&self) -> Option<Timestamp> {
-        let attempts = self.attempts.iter().filter_map(Attempt::begun);
-        attempts.chain(self.conditions.iter().filter_map(Condition::since)).max()
+        let attempts = self.attempts.iter().filter_map(Attempt::started_at);
+        attempts.chain(self.conditions.iter().filter_map(Condition::last_transition)).max()
     }
 }
 
@@ -226,7 +226,7 @@ pub struct Gate {
 )]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
-pub enum SwitchTo {
+pub enum DesiredPower {
     /// Off.
     Off,
     /// On.
@@ -245,14 +245,14 @@ pub struct Attempt {
     pub id: u32,
     /// `off` or `on`.
     #[schemars(with = "String")]
-    pub act: SwitchTo,
+    pub act: DesiredPower,
     /// The level of the policy.
     pub level: u32,
     /// The devices that get the order.
     pub devices: Vec<DeviceRef>,
     /// The objects that some of them act through.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub objects: Vec<ActedOn>,
+    pub objects: Vec<TargetObject>,
     /// What must bear out, besides the devices, that the machine is off.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub corroborate: Vec<Corroboration>,
@@ -280,35 +280,36 @@ pub struct Attempt {
 impl Attempt {
     /// When the intent was recorded, if that can be read.
     #[must_use]
-    pub fn begun(&self) -> Option<Timestamp> {
+    pub fn started_at(&self) -> Option<Timestamp> {
         self.at.parse().ok()
     }
 
     /// When its devices were checked last, if they were.
     #[must_use]
-    pub fn checked(&self) -> Option<Timestamp> {
+    pub fn last_checked_at(&self) -> Option<Timestamp> {
         let samples = self.verified.iter().flat_map(|verified| &verified.samples);
         samples.filter_map(|sample| sample.at.parse().ok()).max()
     }
 
     /// Whether it was seen to have fenced storage, and nothing else.
     #[must_use]
-    pub fn fenced_storage(&self) -> bool {
+    pub fn has_fenced_storage(&self) -> bool {
         let off = self
             .verified
             .as_ref()
-            .filter(|verified| self.act == SwitchTo::Off && verified.power == Power::Off);
-        off.is_some_and(|verified| proved_by(&verified.samples) == KindOfEvidence::StorageFenced)
+            .filter(|verified| self.act == DesiredPower::Off && verified.power == Power::Off);
+        off.is_some_and(|verified| evidence_kind_of(&verified.samples) == FenceEvidenceKind::StorageFenced)
     }
 
     /// Whether its devices were seen to be off, and that ended what ran.
     #[must_use]
-    pub fn ended_what_ran(&self) -> bool {
-        self.verified.as_ref().is_some_and(|verified| verified.power == Power::Off) && !self.fenced_storage()
+    pub fn has_ended_workloads(&self) -> bool {
+        self.verified.as_ref().is_some_and(|verified| verified.power == Power::Off)
+            && !self.has_fenced_storage()
     }
 
     /// So many attempts are kept in a status.
-    pub const KEPT: usize = 20;
+    pub const MAX_ATTEMPTS: usize = 20;
 }
 
 /// What status checks of all devices of an attempt showed.
@@ -335,11 +336,11 @@ impl Verified {
     /// How far the two looks lie apart at least: a supply that flaps, or a machine on its way, shows itself. Where the
     /// kubelet was heard lately, they lie as far apart as it takes to hear it again (`authority::silence`).
     /// docs/assumptions.md: two-checks-tell-flapping
-    pub const APART: std::time::Duration = std::time::Duration::from_secs(5);
+    pub const MIN_INTERVAL: std::time::Duration = std::time::Duration::from_secs(5);
 
     /// The same for instances of a provider, which may answer from a copy that is behind. To be wrong, both looks would have to
     /// show the instance as it was before the boot of this incarnation: older than a boot (10 s), than the silence of its
     /// kubelet (40 s), and than this time. A copy may be minutes behind: so the first look waits for `--fence-provider-behind`.
     /// docs/assumptions.md: provider-is-current
-    pub const INSTANCES_APART: std::time::Duration = std::time::Duration::from_secs(15);
+    pub const MIN_INSTANCE_INTERVAL: std::time::Duration = std::time::Duration::from_secs(15);
 }

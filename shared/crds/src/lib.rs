@@ -15,30 +15,34 @@
 //! says cannot be changed; it can be declared invalid, once. Times in statuses are for people: no decision compares
 //! them with our clock.
 
-mod chosen;
+mod custom_object;
 mod device;
 mod evidence;
 mod fence;
-mod own;
 mod pause;
 mod policy;
 mod remediation;
 mod schema;
+mod selection;
 
-pub use chosen::{PROTECTED, is_protected, is_template};
+pub use custom_object::{
+    CustomObject, CustomSpec, DeviceKey, DeviceState, FenceDeviceObject, FenceEvidenceObject,
+    FencePolicyObject, NodeFenceObject, RemediationObject,
+};
 pub use device::{
-    ActTime, ActedOn, DeviceDriver, DeviceRef, DrilledWatchdog, External, FenceDevice, FenceDeviceSpec,
-    FenceDeviceStatus, FencedStorage, IdentityCheck, IdentityMatch, NetworkFence, PROBLEMS, SecretParameter,
-    TEST_ANNOTATION, TargetStatus, TemplateRef, Timeouts, WatchdogClass, WatchdogLease,
+    ActTime, DeviceDriver, DeviceRef, DrilledWatchdog, External, FenceDevice, FenceDeviceSpec,
+    FenceDeviceStatus, FencedStorage, IdentityCheck, IdentityMatch, NetworkFence, PROBLEM_REASONS,
+    SecretParameter, TEST_ANNOTATION, TargetObject, TargetStatus, TemplateRef, Timeouts, WatchdogClass,
+    WatchdogLease,
 };
 pub use evidence::{
-    Corroborated, FenceEvidence, FenceEvidenceSpec, FenceEvidenceStatus, Invalidation, Sample, proved_by,
+    Corroborated, FenceEvidence, FenceEvidenceSpec, FenceEvidenceStatus, Invalidation, Sample,
+    evidence_kind_of,
 };
 pub use fence::{
-    Attempt, Drain, FenceTrigger, Gate, NodeFence, NodeFenceSpec, NodeFenceStatus, Phase, Shown, SwitchTo,
-    Trigger, Verified,
+    Attempt, DesiredPower, Drain, FenceTrigger, Gate, NodeFence, NodeFenceSpec, NodeFenceStatus, Phase,
+    Trigger, TriggerCondition, Verified,
 };
-pub use own::{Device, DeviceKey, DeviceState, Fence, Own, OwnSpec, Policy, Proof, Remediation};
 pub use pause::{PAUSE_ANNOTATION, Pause, RESUMED_ANNOTATION};
 pub use policy::{
     Brakes, ConditionStatus, ControlPlane, Corroboration, FencePolicy, FencePolicySpec, FencePolicyStatus,
@@ -49,10 +53,11 @@ pub use remediation::{
     PodSafetyRemediationTemplate, PodSafetyRemediationTemplateSpec, REMEDIATION_FINALIZER,
     RemediationTemplate, TIMED_OUT_ANNOTATION,
 };
-pub use schema::{crds, group_path, object};
+pub use schema::{crds, group_path, new_object};
+pub use selection::{PROTECTED, is_protected, is_template};
 
 use jiff::Timestamp;
-pub use pod_safety_model::{Grade, Incarnation, KindOfEvidence};
+pub use pod_safety_model::{FenceEvidenceKind, Grade, Incarnation};
 pub use pod_safety_transport::Power;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -80,9 +85,16 @@ pub struct Condition {
 
 impl Condition {
     /// The condition that follows on those `before`: it began when they say, if its status is the same, else `at`. An empty `at`:
-    /// when it is written ([`Condition::begin`]).
+    /// when it is written ([`Condition::set_transition_time`]).
     #[must_use]
-    pub fn after(before: &[Self], kind: &str, status: &str, reason: &str, message: &str, at: &str) -> Self {
+    pub fn transition(
+        before: &[Self],
+        kind: &str,
+        status: &str,
+        reason: &str,
+        message: &str,
+        at: &str,
+    ) -> Self {
         let earlier = before.iter().find(|one| one.r#type == kind && one.status == status);
         Self {
             r#type: kind.to_owned(),
@@ -95,12 +107,12 @@ impl Condition {
 
     /// When the status last changed, if that can be read.
     #[must_use]
-    pub fn since(&self) -> Option<Timestamp> {
+    pub fn last_transition(&self) -> Option<Timestamp> {
         self.last_transition_time.parse().ok()
     }
 
     /// Those without a time begin `at`.
-    pub fn begin(conditions: &mut [Self], at: &str) {
+    pub fn set_transition_time(conditions: &mut [Self], at: &str) {
         for condition in conditions.iter_mut().filter(|one| one.last_transition_time.is_empty()) {
             at.clone_into(&mut condition.last_transition_time);
         }
@@ -148,7 +160,7 @@ pub enum ExpressionOperator {
 impl NodeSelector {
     /// Whether it chooses a node with these labels.
     #[must_use]
-    pub fn chooses(&self, labels: &std::collections::BTreeMap<String, String>) -> bool {
+    pub fn matches(&self, labels: &std::collections::BTreeMap<String, String>) -> bool {
         let fits = |one: &Expression| {
             let value = labels.get(&one.key);
             let listed = value.is_some_and(|value| one.values.contains(value));

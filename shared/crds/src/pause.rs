@@ -27,11 +27,11 @@ pub struct Pause {
 
 impl Pause {
     /// So many characters the API server takes (`spec.paused`).
-    pub const LONGEST: usize = 256;
+    pub const MAX_LENGTH: usize = 256;
 
     /// Reads such a text.
     #[must_use]
-    pub fn read(text: &str) -> Self {
+    pub fn parse(text: &str) -> Self {
         let signed = text.strip_suffix(')').and_then(|text| text.rsplit_once(" (by ")).and_then(
             |(reason, signature)| {
                 let (by, since) = signature.rsplit_once(" since ")?;
@@ -64,9 +64,9 @@ mod tests {
         };
         let text = "rack b moves (by truck) (by anna since 1990 (ops) since 2026-11-21T10:23:05Z)";
         assert_eq!(pause.to_string(), text);
-        assert_eq!(Pause::read(text), pause);
+        assert_eq!(Pause::parse(text), pause);
         for text in ["", "rack moves", "moves (by truck)", "moves (by truck since noon)", ")"] {
-            assert_eq!(Pause::read(text), Pause { reason: text.to_owned(), by: None });
+            assert_eq!(Pause::parse(text), Pause { reason: text.to_owned(), by: None });
         }
     }
 }

@@ -2,7 +2,7 @@
 #![expect(unreachable_pub, reason = "the derive makes such items inside functions")]
 
 use kube::KubeSchema;
-use pod_safety_model::Says;
+use pod_safety_model::ConditionState;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -187,10 +187,12 @@ pub enum ConditionStatus {
 impl ConditionStatus {
     /// Whether a condition says this. One that is missing says nothing.
     #[must_use]
-    pub const fn is(self, says: Says) -> bool {
+    pub const fn matches(self, state: ConditionState) -> bool {
         matches!(
-            (self, says),
-            (Self::True, Says::True) | (Self::False, Says::False) | (Self::Unknown, Says::Unknown)
+            (self, state),
+            (Self::True, ConditionState::True)
+                | (Self::False, ConditionState::False)
+                | (Self::Unknown, ConditionState::Unknown)
         )
     }
 }

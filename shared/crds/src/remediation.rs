@@ -48,7 +48,7 @@ pub struct PodSafetyRemediationStatus {
 impl PodSafetyRemediationStatus {
     /// The status of a condition, if it is there.
     #[must_use]
-    pub fn says(&self, condition: &str) -> Option<&str> {
+    pub fn condition_status(&self, condition: &str) -> Option<&str> {
         self.conditions.iter().find(|one| one.r#type == condition).map(|one| one.status.as_str())
     }
 }

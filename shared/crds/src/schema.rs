@@ -20,7 +20,7 @@ pub fn crds() -> Vec<Value> {
         PodSafetyRemediation::crd(),
         PodSafetyRemediationTemplate::crd(),
     ];
-    all.iter().filter_map(|crd| serde_json::to_value(crd).ok()).map(mended).collect()
+    all.iter().filter_map(|crd| serde_json::to_value(crd).ok()).map(normalize).collect()
 }
 
 /// The path of a collection.
@@ -31,7 +31,7 @@ pub fn group_path(plural: &str) -> String {
 
 /// An object of a kind of ours, to be created.
 #[must_use]
-pub fn object(kind: &str, metadata: Value, spec: &impl serde::Serialize) -> Value {
+pub fn new_object(kind: &str, metadata: Value, spec: &impl serde::Serialize) -> Value {
     serde_json::json!({
         "apiVersion": format!("{GROUP}/{VERSION}"),
         "kind": kind,
@@ -41,42 +41,42 @@ pub fn object(kind: &str, metadata: Value, spec: &impl serde::Serialize) -> Valu
 }
 
 /// What a derive says of Rust's types and an API server does not know.
-fn mended(mut crd: Value) -> Value {
-    signed(&mut crd);
+fn normalize(mut crd: Value) -> Value {
+    use_signed_integers(&mut crd);
     let versions = crd.pointer_mut("/spec/versions").and_then(Value::as_array_mut);
     for version in versions.into_iter().flatten() {
         if let Some(status) = version.pointer_mut("/schema/openAPIV3Schema/properties/status") {
-            without_defaults(status);
+            remove_defaults(status);
         }
         // What a fact does not say must not be filled in.
         if let Some(samples) =
             version.pointer_mut("/schema/openAPIV3Schema/properties/spec/properties/samples")
         {
-            without_defaults(samples);
+            remove_defaults(samples);
         }
     }
     crd
 }
 
 /// OpenAPI has no unsigned numbers; ranges say what is allowed.
-fn signed(schema: &mut Value) {
+fn use_signed_integers(schema: &mut Value) {
     if let Some(format) = schema.get_mut("format").filter(|format| *format == "uint32") {
         *format = Value::from("int64");
     }
-    each(schema, signed);
+    for_each_child(schema, use_signed_integers);
 }
 
 /// Whoever writes a status says all of it. Rust's empty texts are no names.
-fn without_defaults(schema: &mut Value) {
+fn remove_defaults(schema: &mut Value) {
     if let Some(fields) =
         schema.as_object_mut().filter(|fields| fields.contains_key("type") || fields.contains_key("allOf"))
     {
         fields.remove("default");
     }
-    each(schema, without_defaults);
+    for_each_child(schema, remove_defaults);
 }
 
-fn each(schema: &mut Value, does: fn(&mut Value)) {
+fn for_each_child(schema: &mut Value, does: fn(&mut Value)) {
     match schema {
         Value::Object(fields) => fields.values_mut().for_each(does),
         Value::Array(items) => items.iter_mut().for_each(does),

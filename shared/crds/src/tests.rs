@@ -81,9 +81,9 @@ fn a_selector_chooses_by_all_that_it_says() {
             },
         ],
     };
-    assert!(selector.chooses(&labels(&[("role", "db"), ("zone", "b")])));
-    assert!(!selector.chooses(&labels(&[("role", "db"), ("zone", "c")])));
-    assert!(!selector.chooses(&labels(&[("role", "db")])));
-    assert!(!selector.chooses(&labels(&[("role", "db"), ("zone", "a"), ("spot", "")])));
-    assert!(NodeSelector::default().chooses(&labels(&[])));
+    assert!(selector.matches(&labels(&[("role", "db"), ("zone", "b")])));
+    assert!(!selector.matches(&labels(&[("role", "db"), ("zone", "c")])));
+    assert!(!selector.matches(&labels(&[("role", "db")])));
+    assert!(!selector.matches(&labels(&[("role", "db"), ("zone", "a"), ("spot", "")])));
+    assert!(NodeSelector::default().matches(&labels(&[])));
 }

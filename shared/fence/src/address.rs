@@ -4,7 +4,7 @@ use crate::api::{DeviceDriver, FenceDeviceSpec};
 use crate::model::Node;
 use crate::transport::Machine;
 
-use super::render::{Facts, render};
+use super::render::{NodeFacts, render};
 
 /// The parameters that say where a device is.
 const HOSTS: [&str; 2] = ["address", "ip"];
@@ -15,17 +15,17 @@ const PLUGS: [&str; 4] = ["plug", "port", "system", "systems_uri"];
 /// `10.0.8.21`, or `pdu-7.example.com, plug 14`. `None`: its driver reaches no host, or its parameters cannot be rendered for
 /// this node.
 #[must_use]
-pub fn address(spec: &FenceDeviceSpec, node: &Node) -> Option<String> {
+pub fn device_address(spec: &FenceDeviceSpec, node: &Node) -> Option<String> {
     if !matches!(spec.driver, DeviceDriver::Agent | DeviceDriver::Redfish) {
         return None;
     }
-    let life = node.life.as_ref()?;
+    let incarnation = node.details.as_ref()?;
     let machine = Machine {
         node: node.name.clone(),
-        system_uuid: (&*life.system_uuid).into(),
-        provider_id: (&*life.provider_id).into(),
+        system_uuid: (&*incarnation.system_uuid).into(),
+        provider_id: (&*incarnation.provider_id).into(),
     };
-    let facts = Facts { machine, labels: Some(life.labels.clone()), ..Facts::default() };
+    let facts = NodeFacts { machine, labels: Some(incarnation.labels.clone()), ..NodeFacts::default() };
     let value = |name: &&'static str| {
         let name = *name;
         let own = spec.node_parameters.get(&*node.name).and_then(|own| own.get(name));
@@ -66,7 +66,7 @@ mod tests {
             (json!({ "driver": "Manual" }), None),
         ] {
             let spec: FenceDeviceSpec = serde_json::from_value(spec).unwrap();
-            assert_eq!(address(&spec, node).as_deref(), says, "{spec:?}");
+            assert_eq!(device_address(&spec, node).as_deref(), says, "{spec:?}");
         }
     }
 }

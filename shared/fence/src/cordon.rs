@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-use super::unchanged::unchanged;
+use super::retry_on_conflict::retry_on_conflict;
 use crate::client::{ApiError, Call, Connection, Method, WriteCall as _};
 use crate::clock::Mono;
 use crate::wire;
@@ -24,20 +24,20 @@ pub enum Cordoned {
 /// # Errors
 /// The API server did not do it, or did not say so.
 pub async fn cordon(connection: &Connection, node: &str, deadline: Mono) -> Result<Cordoned, ApiError> {
-    set(connection, node, None, true, deadline).await
+    set_unschedulable(connection, node, None, true, deadline).await
 }
 
 /// The same of a node that was just read: it is read again only if it has changed since.
 ///
 /// # Errors
 /// The API server did not do it, or did not say so.
-pub async fn cordon_as_read(
+pub async fn cordon_read_node(
     connection: &Connection,
     node: &str,
     read: &wire::Raw,
     deadline: Mono,
 ) -> Result<Cordoned, ApiError> {
-    match set_as_read(connection, node, read, None, true, deadline).await {
+    match set_unschedulable_on(connection, node, read, None, true, deadline).await {
         Err(error) if error.is_changed() => cordon(connection, node, deadline).await,
         done => done,
     }
@@ -53,27 +53,28 @@ pub async fn uncordon(
     uid: &str,
     deadline: Mono,
 ) -> Result<(), ApiError> {
-    set(connection, node, Some(uid), false, deadline).await.map(drop)
+    set_unschedulable(connection, node, Some(uid), false, deadline).await.map(drop)
 }
 
-async fn set(
+async fn set_unschedulable(
     connection: &Connection,
     node: &str,
     uid: Option<&str>,
     unschedulable: bool,
     deadline: Mono,
 ) -> Result<Cordoned, ApiError> {
-    unchanged(ApiError::is_changed, || async {
-        let raw = match connection.send(Call::get(format!("/api/v1/nodes/{node}")).by(deadline)).await {
-            Err(error) if error.is_not_found() => return Ok(Cordoned::NoNode),
-            read => read?,
-        };
-        set_as_read(connection, node, &raw, uid, unschedulable, deadline).await
+    retry_on_conflict(ApiError::is_changed, || async {
+        let raw =
+            match connection.send(Call::get(format!("/api/v1/nodes/{node}")).with_deadline(deadline)).await {
+                Err(error) if error.is_not_found() => return Ok(Cordoned::NoNode),
+                read => read?,
+            };
+        set_unschedulable_on(connection, node, &raw, uid, unschedulable, deadline).await
     })
     .await
 }
 
-async fn set_as_read(
+async fn set_unschedulable_on(
     connection: &Connection,
     node: &str,
     raw: &wire::Raw,
@@ -94,7 +95,7 @@ async fn set_as_read(
         "spec": { "unschedulable": unschedulable.then_some(true) },
     });
     let path = format!("/api/v1/nodes/{node}");
-    match connection.send(Call::write(Method::Patch, path, &body).by(deadline)).await {
+    match connection.send(Call::write(Method::Patch, path, &body).with_deadline(deadline)).await {
         Err(error) if error.is_not_found() => Ok(Cordoned::NoNode),
         written => written.map(|_| Cordoned::Now),
     }
@@ -106,7 +107,7 @@ mod tests {
 
     use pod_safety_cache::testing::objects::node;
 
-    use super::super::unchanged::ATTEMPTS;
+    use super::super::retry_on_conflict::MAX_ATTEMPTS;
     use super::*;
     use crate::client::scripted::{Answer, Api, env};
 
@@ -127,7 +128,7 @@ mod tests {
         let (done, api) = cordoned(|_| Answer::json(&node("n").0)).await;
         assert_eq!(done, Some(Cordoned::Now));
         assert_eq!(api.writes(), [PATCH]);
-        let patch = api.heard().pop().unwrap();
+        let patch = api.requests().pop().unwrap();
         assert_eq!(
             patch.json(),
             json!({ "metadata": { "uid": "uid-n", "resourceVersion": "5" }, "spec": { "unschedulable": true } })
@@ -141,13 +142,13 @@ mod tests {
         for (answers, lines) in [(&[200][..], &["PATCH"][..]), (&[409, 200], &["PATCH", "GET", "PATCH"])] {
             let (env, _wall) = env();
             let left = parking_lot::Mutex::new(answers.to_vec());
-            let api = Api::says(&env, move |asked| match asked.method.as_str() {
+            let api = Api::answering(&env, move |asked| match asked.method.as_str() {
                 "PATCH" if left.lock().remove(0) == 409 => Answer::status(409, "Conflict", "changed"),
                 _ => Answer::json(&node("n").0),
             });
             let (connection, deadline) = (api.connection(), env.now() + Duration::from_secs(10));
             let read = connection.send(Call::get("/api/v1/nodes/n")).await.unwrap();
-            assert_eq!(cordon_as_read(&connection, "n", &read, deadline).await.ok(), Some(Cordoned::Now));
+            assert_eq!(cordon_read_node(&connection, "n", &read, deadline).await.ok(), Some(Cordoned::Now));
             let asked: Vec<String> = api
                 .lines()
                 .iter()
@@ -174,7 +175,7 @@ mod tests {
             _ => Answer::status(409, "Conflict", "changed"),
         })
         .await;
-        assert_eq!((done, api.writes().len()), (None, ATTEMPTS));
+        assert_eq!((done, api.writes().len()), (None, MAX_ATTEMPTS));
     }
 
     #[tokio::test(start_paused = true)]

@@ -6,7 +6,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use super::looker::Looker;
+use super::status_checker::StatusChecker;
 use crate::api::{Corroborated, Corroboration};
 use crate::client::{ApiError, Call};
 use crate::model::Readiness;
@@ -17,26 +17,26 @@ use crate::wire;
 const KUBELET_PORT: u16 = 10_250;
 /// A machine that runs answers at once. A lost packet is sent again after one second, and after three.
 /// docs/assumptions.md: kubelet-port-answers
-const SILENT_FOR: Duration = Duration::from_secs(4);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(4);
 /// At the ports of so many other nodes it is tried whether anything answers.
-const OTHERS: usize = 3;
+const MAX_OTHER_NODES: usize = 3;
 
-impl Looker<'_> {
+impl StatusChecker<'_> {
     /// Whether these facts bear out that the node is off.
     ///
     /// # Errors
     /// What refutes it, or why it is not known.
-    pub(super) async fn corroborated(
+    pub(super) async fn corroborate(
         &self,
-        wanted: &[Corroboration],
+        required: &[Corroboration],
         node: &str,
     ) -> Result<Vec<Corroborated>, String> {
         let mut facts = Vec::new();
-        for fact in wanted {
+        for fact in required {
             match fact {
                 Corroboration::KubeletPort => {
-                    let address = self.kubelet_port(node).await?;
-                    self.is_silent(address, node).await?;
+                    let address = self.kubelet_address(node).await?;
+                    self.check_unreachable(address, node).await?;
                     let at = format!("{:.3}", self.env.clock.wall());
                     facts.push(Corroborated { fact: *fact, address: address.to_string(), at });
                 }
@@ -49,38 +49,42 @@ impl Looker<'_> {
     ///
     /// # Errors
     /// What refutes it, or why it is not known.
-    pub(super) async fn still_corroborated(&self, facts: &[Corroborated], node: &str) -> Result<(), String> {
+    pub(super) async fn recheck_corroboration(
+        &self,
+        facts: &[Corroborated],
+        node: &str,
+    ) -> Result<(), String> {
         for Corroborated { fact, address, .. } in facts {
             match fact {
                 Corroboration::KubeletPort => {
                     let unreadable =
                         |_invalid| format!("the evidence names no address and port: {address:?}");
-                    self.is_silent(address.parse().map_err(unreadable)?, node).await?;
+                    self.check_unreachable(address.parse().map_err(unreadable)?, node).await?;
                 }
             }
         }
         Ok(())
     }
 
-    async fn kubelet_port(&self, node: &str) -> Result<SocketAddr, String> {
-        match self.read_port(node).await {
+    async fn kubelet_address(&self, node: &str) -> Result<SocketAddr, String> {
+        match self.read_kubelet_address(node).await {
             Ok(Some(address)) => Ok(address),
             Ok(None) => Err(format!("node {node} has no InternalIP, so its kubelet's port cannot be tried")),
             Err(error) => Err(error_chain(&error)),
         }
     }
 
-    async fn read_port(&self, node: &str) -> Result<Option<SocketAddr>, ApiError> {
+    async fn read_kubelet_address(&self, node: &str) -> Result<Option<SocketAddr>, ApiError> {
         let raw = self.reader.connection.send(Call::get(format!("/api/v1/nodes/{node}"))).await?;
         let read: wire::Node = raw.decode().map_err(ApiError::Undecodable)?;
-        Ok(port_of(&read.status.unwrap_or_default()))
+        Ok(kubelet_address_of(&read.status.unwrap_or_default()))
     }
 
     /// That nothing answers there, though something answers at the same port of another node. Where no node answers, pod-safety itself may be cut off.
-    async fn is_silent(&self, address: SocketAddr, node: &str) -> Result<(), String> {
+    async fn check_unreachable(&self, address: SocketAddr, node: &str) -> Result<(), String> {
         let (own, others) = futures::future::join(
-            self.transport.answers(address, SILENT_FOR),
-            futures::future::join_all(self.others(node).into_iter().map(|other| self.hears(other))),
+            self.transport.probe_tcp(address, PROBE_TIMEOUT),
+            futures::future::join_all(self.ready_nodes(node).into_iter().map(|other| self.answers(other))),
         )
         .await;
         match own {
@@ -98,23 +102,23 @@ impl Looker<'_> {
     }
 
     /// Nodes that are well.
-    fn others(&self, node: &str) -> Vec<String> {
+    fn ready_nodes(&self, node: &str) -> Vec<String> {
         let guard = self.reader.cache.read();
         let view = guard.view();
-        let well = view.nodes().filter(|other| *other.name != *node && other.readiness == Readiness::Ready);
-        well.take(OTHERS).map(|other| other.name.to_string()).collect()
+        let ready = view.nodes().filter(|other| *other.name != *node && other.readiness == Readiness::Ready);
+        ready.take(MAX_OTHER_NODES).map(|other| other.name.to_string()).collect()
     }
 
-    async fn hears(&self, node: String) -> bool {
-        match self.read_port(&node).await {
-            Ok(Some(address)) => self.transport.answers(address, SILENT_FOR).await == Ok(true),
+    async fn answers(&self, node: String) -> bool {
+        match self.read_kubelet_address(&node).await {
+            Ok(Some(address)) => self.transport.probe_tcp(address, PROBE_TIMEOUT).await == Ok(true),
             Ok(None) | Err(_) => false,
         }
     }
 }
 
 /// Where the kubelet of a node listens, if it says.
-fn port_of(status: &wire::NodeStatus) -> Option<SocketAddr> {
+fn kubelet_address_of(status: &wire::NodeStatus) -> Option<SocketAddr> {
     let internal = status.addresses.iter().filter(|one| one.r#type.as_deref() == Some("InternalIP"));
     let address: IpAddr = internal.filter_map(|one| one.address.as_deref()?.parse().ok()).next()?;
     let endpoint = status.daemon_endpoints.as_ref().and_then(|all| all.kubelet_endpoint.as_ref());
@@ -131,7 +135,9 @@ mod tests {
 
     #[test]
     fn a_kubelet_listens_where_its_node_says() {
-        let of = |status: Value| port_of(&serde_json::from_value(status).unwrap()).map(|at| at.to_string());
+        let of = |status: Value| {
+            kubelet_address_of(&serde_json::from_value(status).unwrap()).map(|at| at.to_string())
+        };
         let addresses = json!([{ "type": "Hostname", "address": "w1" }, { "type": "ExternalIP", "address": "192.0.2.1" },
             { "type": "InternalIP", "address": "10.0.0.7" }, { "type": "InternalIP", "address": "fd00::7" }]);
         assert_eq!(of(json!({ "addresses": addresses })).as_deref(), Some("10.0.0.7:10250"));

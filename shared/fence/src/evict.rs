@@ -9,14 +9,14 @@
 //! the version that was read, so that it cannot meet a successor, nor a pod that was
 //! called finished meanwhile (the API server removes those at once); the grace is
 //! never zero; a pod that ends already is left alone, for a second request could
-//! only shorten its grace. Nothing here retries: [`NotEvicted::again`] says when the
+//! only shorten its grace. Nothing here retries: [`NotEvicted::retry_delay`] says when the
 //! caller may.
 
 use std::time::Duration;
 
 use serde_json::json;
 
-use crate::cache::{self, selector};
+use crate::cache::{self, parse_selector};
 use crate::client::{ApiError, Call, Connection, Method, WriteCall as _};
 use crate::clock::{Env, Mono};
 use crate::model::{DEFAULT_GRACE, Kind, Labels, PodKey, Rv};
@@ -24,23 +24,23 @@ use crate::record::error_chain;
 use crate::wire;
 
 /// The shortest grace: zero would remove the pod while its processes run.
-pub const SHORTEST_GRACE: i64 = 1;
+pub const MIN_GRACE_SECONDS: i64 = 1;
 
 /// A budget that lets nothing through is asked again so much later, where the API
 /// server does not say when. It changes when a pod becomes Ready.
-const BUDGET_AGAIN: Duration = Duration::from_secs(1);
+const BUDGET_RETRY: Duration = Duration::from_secs(1);
 
 /// A list of pods is good for their evictions for so long.
-pub const FRESH: Duration = Duration::from_secs(1);
+pub const MAX_READ_AGE: Duration = Duration::from_secs(1);
 
 /// What changed while we read it is read again.
-const CHANGED_AGAIN: Duration = Duration::from_millis(100);
+const CONFLICT_RETRY: Duration = Duration::from_millis(100);
 
 /// After a failure that may pass.
-const FAILED_AGAIN: Duration = Duration::from_secs(2);
+const ERROR_RETRY: Duration = Duration::from_secs(2);
 
 /// A webhook that moves to another node is back within it, and so are disruptions that were not confirmed.
-const FAILS_FOR: Duration = Duration::from_secs(60);
+const ERROR_RETRY_LIMIT: Duration = Duration::from_secs(60);
 
 /// One eviction.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,18 +56,18 @@ pub struct Eviction {
 pub enum Evicted {
     /// The API server let it through: the pod ends within its grace. In a dry run:
     /// it would.
-    Ends {
+    Terminates {
         /// The seconds that its processes have.
         grace: i64,
     },
     /// Somebody asked it to end before.
-    Ending,
+    AlreadyTerminating,
     /// It ran to its end: there is nothing to evict.
     Finished,
     /// It is not there.
     Gone,
     /// Another pod has its name.
-    Another,
+    Replaced,
 }
 
 /// Why a pod was not evicted.
@@ -98,7 +98,7 @@ pub enum NotEvicted {
     },
     /// Its namespace is being deleted: the API server takes no eviction there, and deletes the pod itself.
     #[error("{why}")]
-    NamespaceEnds {
+    NamespaceTerminating {
         /// The API server's sentence.
         why: String,
     },
@@ -142,20 +142,20 @@ pub enum NotEvicted {
 impl NotEvicted {
     /// When it makes sense to try again; `None`: not before a person did something.
     #[must_use]
-    pub fn again(&self) -> Option<Duration> {
+    pub fn retry_delay(&self) -> Option<Duration> {
         match self {
             Self::Blocked { retry_after, .. } | Self::Processing { retry_after, .. } => {
-                Some(retry_after.unwrap_or(BUDGET_AGAIN))
+                Some(retry_after.unwrap_or(BUDGET_RETRY))
             }
-            Self::Changed => Some(CHANGED_AGAIN),
-            Self::Failing(ApiError::Refused { retry_after, .. }) => Some(retry_after.unwrap_or(FAILED_AGAIN)),
+            Self::Changed => Some(CONFLICT_RETRY),
+            Self::Failing(ApiError::Refused { retry_after, .. }) => Some(retry_after.unwrap_or(ERROR_RETRY)),
             Self::TooManyDisrupted { .. }
-            | Self::NamespaceEnds { .. }
+            | Self::NamespaceTerminating { .. }
             | Self::WebhookFails { .. }
             | Self::Failing(_)
-            | Self::Unknown(_) => Some(FAILED_AGAIN),
+            | Self::Unknown(_) => Some(ERROR_RETRY),
             Self::Failed(ApiError::Refused { code: 429, retry_after, .. }) => {
-                Some(retry_after.unwrap_or(FAILED_AGAIN))
+                Some(retry_after.unwrap_or(ERROR_RETRY))
             }
             Self::SeveralBudgets { .. } | Self::Unsafe | Self::Unreadable(_) | Self::Failed(_) => None,
         }
@@ -164,13 +164,15 @@ impl NotEvicted {
     /// For how long trying again makes sense, where that is not up to whoever waits: what fails so may fail for ever, and
     /// there is no budget, namespace or outage behind it that would end.
     #[must_use]
-    pub const fn at_most(&self) -> Option<Duration> {
+    pub const fn retry_limit(&self) -> Option<Duration> {
         match self {
-            Self::WebhookFails { .. } | Self::Failing(_) | Self::TooManyDisrupted { .. } => Some(FAILS_FOR),
+            Self::WebhookFails { .. } | Self::Failing(_) | Self::TooManyDisrupted { .. } => {
+                Some(ERROR_RETRY_LIMIT)
+            }
             Self::Blocked { .. }
             | Self::Processing { .. }
             | Self::SeveralBudgets { .. }
-            | Self::NamespaceEnds { .. }
+            | Self::NamespaceTerminating { .. }
             | Self::Unsafe
             | Self::Changed
             | Self::Unreadable(_)
@@ -187,7 +189,7 @@ impl NotEvicted {
             Self::Processing { .. } => "BudgetBeingProcessed",
             Self::SeveralBudgets { .. } => "MultipleBudgets",
             Self::TooManyDisrupted { .. } => "TooManyDisrupted",
-            Self::NamespaceEnds { .. } => "NamespaceTerminating",
+            Self::NamespaceTerminating { .. } => "NamespaceTerminating",
             Self::Unsafe => "TerminalButRunning",
             Self::Changed => "Changed",
             Self::Unreadable(_) => "Unreadable",
@@ -200,7 +202,7 @@ impl NotEvicted {
 }
 
 /// What the read said.
-struct Read {
+struct EvictablePod {
     rv: Rv,
     grace: i64,
     labels: Labels,
@@ -217,29 +219,29 @@ pub async fn evict(
     deadline: Mono,
 ) -> Result<Evicted, NotEvicted> {
     let read = read(connection, env, &eviction.pod, deadline).await?;
-    as_judged(connection, env, eviction, read, deadline).await
+    evict_checked(connection, env, eviction, read, deadline).await
 }
 
-/// The same of a pod of a quorum read that was made at most [`FRESH`] before: of the list of a node's pods.
+/// The same of a pod of a quorum read that was made at most [`MAX_READ_AGE`] before: of the list of a node's pods.
 ///
 /// # Errors
 /// As [`evict`].
-pub async fn evict_as_read(
+pub async fn evict_read_pod(
     connection: &Connection,
     env: &Env,
     eviction: &Eviction,
     read: &wire::Raw,
     deadline: Mono,
 ) -> Result<Evicted, NotEvicted> {
-    let read = judged(read, env, &eviction.pod)?;
-    as_judged(connection, env, eviction, read, deadline).await
+    let read = check_evictable(read, env, &eviction.pod)?;
+    evict_checked(connection, env, eviction, read, deadline).await
 }
 
-async fn as_judged(
+async fn evict_checked(
     connection: &Connection,
     env: &Env,
     eviction: &Eviction,
-    read: Result<Read, Evicted>,
+    read: Result<EvictablePod, Evicted>,
     deadline: Mono,
 ) -> Result<Evicted, NotEvicted> {
     let pod = &eviction.pod;
@@ -247,17 +249,18 @@ async fn as_judged(
         Ok(read) => read,
         Err(done) => return Ok(done),
     };
-    match connection.send(call(eviction, &read).by(deadline)).await {
-        Ok(_) => Ok(Evicted::Ends { grace: read.grace }),
+    match connection.send(eviction_call(eviction, &read).with_deadline(deadline)).await {
+        Ok(_) => Ok(Evicted::Terminates { grace: read.grace }),
         // A webhook may refuse with any code.
         Err(error) if error.is_not_found() => match self::read(connection, env, pod, deadline).await? {
             Ok(_) => Err(NotEvicted::Failed(error)),
             Err(done) => Ok(done),
         },
         Err(error) if error.is_changed() && !is_denial(&error) => Err(NotEvicted::Changed),
-        Err(error) => match refused(error) {
+        Err(error) => match classify_refusal(error) {
             NotEvicted::SeveralBudgets { .. } => {
-                let budgets = choosers(connection, pod, &read.labels, deadline).await.unwrap_or_default();
+                let budgets =
+                    matching_budgets(connection, pod, &read.labels, deadline).await.unwrap_or_default();
                 Err(NotEvicted::SeveralBudgets { budgets })
             }
             why => Err(why),
@@ -275,41 +278,45 @@ async fn read(
     env: &Env,
     pod: &PodKey,
     deadline: Mono,
-) -> Result<Result<Read, Evicted>, NotEvicted> {
-    let raw = match connection.send(Call::get(path(pod)).by(deadline)).await {
+) -> Result<Result<EvictablePod, Evicted>, NotEvicted> {
+    let raw = match connection.send(Call::get(path(pod)).with_deadline(deadline)).await {
         Ok(raw) => raw,
         Err(error) if error.is_not_found() => return Ok(Err(Evicted::Gone)),
-        Err(error) if error.outcome_unknown() => return Err(NotEvicted::Unknown(error)),
+        Err(error) if error.is_outcome_unknown() => return Err(NotEvicted::Unknown(error)),
         Err(error) => return Err(NotEvicted::Failed(error)),
     };
-    judged(&raw, env, pod)
+    check_evictable(&raw, env, pod)
 }
 
 /// What a pod as it was read says. `Err` in `Ok`: there is nothing to evict.
-fn judged(raw: &wire::Raw, env: &Env, pod: &PodKey) -> Result<Result<Read, Evicted>, NotEvicted> {
+fn check_evictable(
+    raw: &wire::Raw,
+    env: &Env,
+    pod: &PodKey,
+) -> Result<Result<EvictablePod, Evicted>, NotEvicted> {
     let unreadable = |error: ApiError| NotEvicted::Unreadable(error_chain(&error));
     let wire: wire::Pod = raw.decode().map_err(|error| unreadable(ApiError::Undecodable(error)))?;
     let grace = wire.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
-    let found = cache::pod(wire, env.now())
-        .map_err(|undecodable| NotEvicted::Unreadable(undecodable.why().to_owned()))?;
-    if found.key.uid != pod.uid {
-        return Ok(Err(Evicted::Another));
+    let observed = cache::pod_from_wire(wire, env.now())
+        .map_err(|undecodable| NotEvicted::Unreadable(undecodable.reason().to_owned()))?;
+    if observed.key.uid != pod.uid {
+        return Ok(Err(Evicted::Replaced));
     }
-    if found.deletion.is_some() {
-        return Ok(Err(Evicted::Ending));
+    if observed.deletion.is_some() {
+        return Ok(Err(Evicted::AlreadyTerminating));
     }
-    match (found.phase.is_terminal(), found.running > 0) {
+    match (observed.phase.is_terminal(), observed.running_containers > 0) {
         (true, true) => Err(NotEvicted::Unsafe),
         (true, false) => Ok(Err(Evicted::Finished)),
         (false, _) => {
-            let grace = grace.unwrap_or(DEFAULT_GRACE).max(SHORTEST_GRACE);
-            Ok(Ok(Read { rv: found.rv, grace, labels: found.labels }))
+            let grace = grace.unwrap_or(DEFAULT_GRACE).max(MIN_GRACE_SECONDS);
+            Ok(Ok(EvictablePod { rv: observed.rv, grace, labels: observed.labels }))
         }
     }
 }
 
 /// kube's own eviction drops its `deleteOptions`, the UID among them: this is ours.
-fn call(eviction: &Eviction, read: &Read) -> Call {
+fn eviction_call(eviction: &Eviction, read: &EvictablePod) -> Call {
     let Eviction { pod, dry_run } = eviction;
     let mut body = json!({
         "apiVersion": "policy/v1",
@@ -335,16 +342,20 @@ fn is_denial(error: &ApiError) -> bool {
 }
 
 /// The webhook that failed, and how: `failed calling webhook "NAME": WHY`.
-fn webhook(message: &str) -> Option<(&str, &str)> {
+fn failed_webhook(message: &str) -> Option<(&str, &str)> {
     let (_, rest) = message.split_once("failed calling webhook \"")?;
     rest.split_once("\": ")
 }
 
 /// Tells refusals apart. The API server has no reasons of their own for most of
 /// them: sentences must do.
-fn refused(error: ApiError) -> NotEvicted {
+fn classify_refusal(error: ApiError) -> NotEvicted {
     let ApiError::Refused { code, message, causes, retry_after, .. } = &error else {
-        return if error.outcome_unknown() { NotEvicted::Unknown(error) } else { NotEvicted::Failed(error) };
+        return if error.is_outcome_unknown() {
+            NotEvicted::Unknown(error)
+        } else {
+            NotEvicted::Failed(error)
+        };
     };
     let retry_after = *retry_after;
     let about_budget = causes.iter().find(|cause| cause.contains("disruption budget"));
@@ -357,7 +368,7 @@ fn refused(error: ApiError) -> NotEvicted {
             NotEvicted::SeveralBudgets { budgets: Vec::new() }
         }
         (403, _) if let Some(why) = causes.iter().find(|cause| cause.contains("is being terminated")) => {
-            NotEvicted::NamespaceEnds { why: why.clone() }
+            NotEvicted::NamespaceTerminating { why: why.clone() }
         }
         (403, _) if message.contains("DisruptedPods map too big") => {
             NotEvicted::TooManyDisrupted { why: message.clone() }
@@ -366,7 +377,7 @@ fn refused(error: ApiError) -> NotEvicted {
             NotEvicted::Blocked { why: message.clone(), retry_after }
         }
         (500.., _) if is_denial(&error) => NotEvicted::Failed(error),
-        (500.., _) => match webhook(message) {
+        (500.., _) => match failed_webhook(message) {
             Some((name, why)) => NotEvicted::WebhookFails { name: name.to_owned(), why: why.to_owned() },
             None => NotEvicted::Failing(error),
         },
@@ -375,7 +386,7 @@ fn refused(error: ApiError) -> NotEvicted {
 }
 
 /// The names of the budgets that choose these labels, which the API server does not say.
-async fn choosers(
+async fn matching_budgets(
     connection: &Connection,
     pod: &PodKey,
     labels: &Labels,
@@ -383,10 +394,10 @@ async fn choosers(
 ) -> Result<Vec<String>, ApiError> {
     let mut names = Vec::new();
     let path = Kind::Budgets.path_in(Some(&pod.namespace));
-    let mut page = connection.list(Call::get(path).by(deadline)).await?;
+    let mut page = connection.list(Call::get(path).with_deadline(deadline)).await?;
     while let Some(raw) = page.next().await? {
         let Ok(wire::Budget { metadata: Some(meta), spec: Some(spec), .. }) = raw.decode() else { continue };
-        if matches!(selector(spec.selector), Ok(Some(selector)) if selector.matches(labels)) {
+        if matches!(parse_selector(spec.selector), Ok(Some(selector)) if selector.matches(labels)) {
             names.extend(meta.name);
         }
     }

@@ -2,63 +2,69 @@
 
 use std::sync::Arc;
 
-use pod_safety_proof::{self as proof, EvidenceRead, Lack, MINIMUM_BOOT, NodeEvidence, Refusal, Shown};
+use pod_safety_proof::{
+    self as proof, DeviceCheck, EvidenceDefect, EvidenceRead, MINIMUM_BOOT, NodeEvidence, Refusal,
+};
 
 use crate::api::{
-    Corroborated, FenceEvidenceSpec, FenceEvidenceStatus, Grade, Incarnation, KindOfEvidence, Sample,
+    Corroborated, FenceEvidenceKind, FenceEvidenceSpec, FenceEvidenceStatus, Grade, Incarnation, Sample,
     group_path,
 };
 use crate::cache::Lookup;
 use crate::client::Call;
-use crate::looker::Looker;
-use crate::outcome::Unproved;
+use crate::outcome::VerifyError;
+use crate::quorum_read::read_node_and_lease;
+use crate::status_checker::StatusChecker;
 use crate::wire;
-use crate::witness::look;
 
 /// Asks whether evidence holds now: for a release, for a volume, and for the taint by which others release.
 #[derive(Clone, Copy)]
-pub struct Judge<'a> {
-    looker: Looker<'a>,
+pub struct EvidenceReader<'a> {
+    checker: StatusChecker<'a>,
 }
 
 /// A FenceEvidence as a quorum read found it, and the status checks and second facts that it names.
-pub struct Found {
+pub struct StoredEvidence {
     /// What the kernel judges.
     pub read: EvidenceRead,
     pub(crate) samples: Vec<Sample>,
     pub(crate) corroborated: Vec<Corroborated>,
 }
 
-impl<'a> Judge<'a> {
+impl<'a> EvidenceReader<'a> {
     /// One that looks at devices by `looker`, and reads by its connection.
     #[must_use]
-    pub const fn new(looker: Looker<'a>) -> Self {
-        Self { looker }
+    pub const fn new(checker: StatusChecker<'a>) -> Self {
+        Self { checker }
     }
 }
 
-impl Judge<'_> {
+impl EvidenceReader<'_> {
     /// Evidence of fencing. First the confirmations of people, which need no device: one that hangs takes its whole time. Then
     /// the evidence that is named, and last any other about this incarnation.
-    pub async fn fenced(&self, node: &Arc<str>, proof: &Arc<str>) -> Result<NodeEvidence, Unproved> {
+    pub async fn verify_fenced_node(
+        &self,
+        node: &Arc<str>,
+        evidence: &Arc<str>,
+    ) -> Result<NodeEvidence, VerifyError> {
         let (confirmed, others): (Vec<_>, Vec<_>) =
-            self.known(node).into_iter().partition(|(_, confirmed)| *confirmed);
+            self.list_candidates(node).into_iter().partition(|(_, confirmed)| *confirmed);
         for (confirmation, _) in confirmed {
-            if let Ok(proved) = self.fenced_by(node, &confirmation).await {
+            if let Ok(proved) = self.verify_evidence(node, &confirmation).await {
                 return Ok(proved);
             }
         }
-        let unproved = match self.fenced_by(node, proof).await {
+        let unproved = match self.verify_evidence(node, evidence).await {
             Err(
-                unproved @ (Unproved::Read(_)
-                | Unproved::Refused(
+                unproved @ (VerifyError::Read(_)
+                | VerifyError::Refused(
                     Refusal::EvidenceInvalid(_) | Refusal::PowerStateUnconfirmed(_),
                 )),
             ) => unproved,
             judged => return judged,
         };
-        for (other, _) in others.iter().filter(|(other, _)| other != proof) {
-            if let Ok(proved) = self.fenced_by(node, other).await {
+        for (other, _) in others.iter().filter(|(other, _)| other != evidence) {
+            if let Ok(proved) = self.verify_evidence(node, other).await {
                 return Ok(proved);
             }
         }
@@ -66,41 +72,47 @@ impl Judge<'_> {
     }
 
     /// The evidence about this incarnation that holds by the cache, and whether it is a person's confirmation.
-    fn known(&self, node: &str) -> Vec<(Arc<str>, bool)> {
-        let (guard, now) = (self.looker.reader.cache.read(), self.looker.env.now());
+    fn list_candidates(&self, node: &str) -> Vec<(Arc<str>, bool)> {
+        let (guard, now) = (self.checker.reader.cache.read(), self.checker.env.now());
         let view = guard.view();
         let Lookup::Known(node) = view.node(node) else { return Vec::new() };
-        let all = view.proofs_that_hold(node, now);
-        all.map(|proof| (Arc::clone(&proof.name), proof.spec.kind == KindOfEvidence::Asserted)).collect()
+        let all = view.valid_evidence(node, now);
+        all.map(|proof| (Arc::clone(&proof.name), proof.spec.kind == FenceEvidenceKind::Asserted)).collect()
     }
 
     /// The devices first, and then the node: a report of the kubelet while they reported off contradicts them.
-    async fn fenced_by(&self, node: &Arc<str>, proof: &Arc<str>) -> Result<NodeEvidence, Unproved> {
-        let found = self.evidence(proof).await?;
-        let read = &found.read;
-        read.said().holds().map_err(Refusal::from)?;
+    async fn verify_evidence(
+        &self,
+        node: &Arc<str>,
+        evidence: &Arc<str>,
+    ) -> Result<NodeEvidence, VerifyError> {
+        let stored = self.read_evidence(evidence).await?;
+        let read = &stored.read;
+        read.fields().check_ends_incarnation().map_err(Refusal::from)?;
         if read.node().name != **node {
-            return Err(Refusal::from(Lack::OtherNode).into());
+            return Err(Refusal::from(EvidenceDefect::OtherNode).into());
         }
-        let shown = if read.kind() == KindOfEvidence::Asserted || found.samples.is_empty() {
+        let shown = if read.kind() == FenceEvidenceKind::Asserted || stored.samples.is_empty() {
             None
         } else {
-            Some(self.shown(&found).await?)
+            Some(self.confirm_devices_off(&stored).await?)
         };
-        let look =
-            look(self.looker.reader.connection, self.looker.env, node).await.map_err(Unproved::Read)?;
-        let guard = self.looker.reader.cache.read();
+        let current = read_node_and_lease(self.checker.reader.connection, self.checker.env, node)
+            .await
+            .map_err(VerifyError::Read)?;
+        let guard = self.checker.reader.cache.read();
         let view = guard.view();
-        let wanted = look.node.as_ref().map_or(Grade::Verified, |node| view.minimum_evidence(node.labels()));
-        Ok(proof::fenced(read, shown, &look, wanted, &view)?)
+        let minimum =
+            current.node.as_ref().map_or(Grade::Verified, |node| view.minimum_evidence(node.labels()));
+        Ok(proof::verify_fenced(read, shown, &current, minimum, &view)?)
     }
 
     /// What the devices of the evidence report now, if its second facts bear that out.
-    pub async fn shown(&self, found: &Found) -> Result<Shown, Unproved> {
-        let Found { read, samples, corroborated } = found;
-        let shown = self.looker.all_off(read.node(), samples, corroborated).await;
+    pub async fn confirm_devices_off(&self, stored: &StoredEvidence) -> Result<DeviceCheck, VerifyError> {
+        let StoredEvidence { read, samples, corroborated } = stored;
+        let shown = self.checker.confirm_all_off(read.node(), samples, corroborated).await;
         let (kind, asked_at) = shown.map_err(Refusal::PowerStateUnconfirmed)?;
-        let age = self.looker.env.now().since(asked_at);
+        let age = self.checker.env.now().since(asked_at);
         if age >= MINIMUM_BOOT {
             // Its evidence would expire before the act, each time, and no Event would say why.
             let (age, boot) = (age.as_secs(), MINIMUM_BOOT.as_secs());
@@ -109,26 +121,26 @@ impl Judge<'_> {
             );
             return Err(Refusal::PowerStateUnconfirmed(late).into());
         }
-        Ok(Shown { kind, asked_at })
+        Ok(DeviceCheck { kind, requested_at: asked_at })
     }
 
     /// Whether this evidence is about this incarnation, and neither anything in it nor the node's policy contradicts it,
     /// whatever the node does.
-    pub async fn still_holds(&self, proof: &str, node: &Incarnation) -> Result<bool, Unproved> {
-        let Found { read, .. } = self.evidence(proof).await?;
-        let enough =
-            read.kind().grade() >= self.looker.reader.cache.read().view().minimum_evidence_of(&node.name);
-        Ok(enough && read.said().holds().is_ok() && read.node() == node)
+    pub async fn still_holds(&self, evidence: &str, node: &Incarnation) -> Result<bool, VerifyError> {
+        let StoredEvidence { read, .. } = self.read_evidence(evidence).await?;
+        let enough = read.kind().grade()
+            >= self.checker.reader.cache.read().view().minimum_evidence_of_node(&node.name);
+        Ok(enough && read.fields().check_ends_incarnation().is_ok() && read.node() == node)
     }
 
     /// Evidence by quorum read.
-    pub async fn evidence(&self, proof: &str) -> Result<Found, Unproved> {
-        let path = group_path(&format!("fenceevidences/{proof}"));
-        let raw = self.looker.reader.connection.send(Call::get(path)).await.map_err(Unproved::Read)?;
-        let read =
-            EvidenceRead::of(proof, &raw, self.looker.env.clock.wall()).map_err(Unproved::undecodable)?;
+    pub async fn read_evidence(&self, evidence: &str) -> Result<StoredEvidence, VerifyError> {
+        let path = group_path(&format!("fenceevidences/{evidence}"));
+        let raw = self.checker.reader.connection.send(Call::get(path)).await.map_err(VerifyError::Read)?;
+        let read = EvidenceRead::decode(evidence, &raw, self.checker.env.clock.wall())
+            .map_err(VerifyError::undecodable)?;
         let whole: wire::Custom<FenceEvidenceSpec, FenceEvidenceStatus> =
-            raw.decode().map_err(Unproved::undecodable)?;
-        Ok(Found { read, samples: whole.spec.samples, corroborated: whole.spec.corroborated })
+            raw.decode().map_err(VerifyError::undecodable)?;
+        Ok(StoredEvidence { read, samples: whole.spec.samples, corroborated: whole.spec.corroborated })
     }
 }

@@ -11,11 +11,11 @@ use super::instance;
 use crate::api::{FenceDeviceSpec, is_template};
 
 /// Parameters that name a machine at a host, and no host.
-const OF_MACHINES: [&str; 5] = ["plug", "port", "uuid", "system", "systems_uri"];
+const MACHINE_PARAMETERS: [&str; 5] = ["plug", "port", "uuid", "system", "systems_uri"];
 
 /// Parameters that name a place in a cloud, where agents know the cloud's hosts: `region` is a label of one of them. A part of
 /// an instance is one label, without dots, so it names no host outside the provider.
-const OF_PLACES: [&str; 5] = ["region", "zone", "project", "resourceGroup", "subscriptionId"];
+const LOCATION_PARAMETERS: [&str; 5] = ["region", "zone", "project", "resourceGroup", "subscriptionId"];
 
 /// Whether a template is a part of the node's instance, and nothing else.
 fn is_part_alone(template: &str) -> bool {
@@ -35,22 +35,23 @@ pub(super) enum HostError {
 }
 
 /// Whether a parameter with this template may have this value.
-pub(super) fn check(
+pub(super) fn check_host(
     spec: &FenceDeviceSpec,
     parameter: &str,
     template: &str,
     value: &str,
 ) -> Result<(), HostError> {
-    if spec.secret_parameters.is_empty() || !is_template(template) || OF_MACHINES.contains(&parameter) {
+    if spec.secret_parameters.is_empty() || !is_template(template) || MACHINE_PARAMETERS.contains(&parameter)
+    {
         return Ok(());
     }
-    if OF_PLACES.contains(&parameter) && is_part_alone(template) {
+    if LOCATION_PARAMETERS.contains(&parameter) && is_part_alone(template) {
         return Ok(());
     }
     let not_allowed = || HostError::NotAllowed { value: value.to_owned() };
     let host = host_of(value).ok_or_else(not_allowed)?;
     for pattern in &spec.allowed_hosts {
-        if Allowed::read(pattern)?.takes(&host) {
+        if HostPattern::parse(pattern)?.matches(&host) {
             return Ok(());
         }
     }
@@ -69,14 +70,14 @@ fn host_of(value: &str) -> Option<String> {
     (!authority.as_str().contains('@') && !host.is_empty()).then(|| host.to_ascii_lowercase())
 }
 
-enum Allowed {
+enum HostPattern {
     Host(String),
     Below(String),
     Network(IpNet),
 }
 
-impl Allowed {
-    fn read(pattern: &str) -> Result<Self, HostError> {
+impl HostPattern {
+    fn parse(pattern: &str) -> Result<Self, HostError> {
         let wrong = || HostError::Pattern { pattern: pattern.to_owned() };
         if let Ok(network) = pattern.parse::<IpNet>() {
             return Ok(Self::Network(network));
@@ -93,7 +94,7 @@ impl Allowed {
         }
     }
 
-    fn takes(&self, host: &str) -> bool {
+    fn matches(&self, host: &str) -> bool {
         match self {
             Self::Host(name) => name == host,
             Self::Below(name) => host.len() > name.len() && host.ends_with(name),
@@ -142,10 +143,14 @@ mod tests {
             ("fd00::2", false),
             ("", false),
         ] {
-            assert_eq!(check(&spec(&ALLOWED), "ip", "{{.Node.Name}}", value).is_ok(), allowed, "{value}");
+            assert_eq!(
+                check_host(&spec(&ALLOWED), "ip", "{{.Node.Name}}", value).is_ok(),
+                allowed,
+                "{value}"
+            );
         }
         assert!(
-            check(&spec(&[]), "ip", "bmc-{{.Node.Name}}.example", "bmc-w1.example").is_err(),
+            check_host(&spec(&[]), "ip", "bmc-{{.Node.Name}}.example", "bmc-w1.example").is_err(),
             "none is allowed"
         );
     }
@@ -156,10 +161,10 @@ mod tests {
         for (parameter, template) in
             [("ip", "bmc.example"), ("plug", "{{.Node.Name}}"), ("system", "/x/{{.Node.Name}}")]
         {
-            assert_eq!(check(&none, parameter, template, "w1"), Ok(()), "{parameter}");
+            assert_eq!(check_host(&none, parameter, template, "w1"), Ok(()), "{parameter}");
         }
         let without_secret = FenceDeviceSpec { secret_parameters: Vec::new(), ..none };
-        assert_eq!(check(&without_secret, "ip", "{{.Node.Name}}", "w1"), Ok(()));
+        assert_eq!(check_host(&without_secret, "ip", "{{.Node.Name}}", "w1"), Ok(()));
     }
 
     /// The login of fence_aws goes to a host below amazonaws.com, with the region in its name.
@@ -167,7 +172,7 @@ mod tests {
     fn the_place_of_an_instance_is_no_host_and_what_is_made_of_it_may_be_one() {
         let none = spec(&[]);
         let region = "{{.Instance.Region}}";
-        assert_eq!(check(&none, "region", region, "eu-central-1"), Ok(()));
+        assert_eq!(check_host(&none, "region", region, "eu-central-1"), Ok(()));
         for (parameter, template) in [
             ("ip", region),
             ("region", "{{.Node.Name}}"),
@@ -176,14 +181,14 @@ mod tests {
             ("region", "x{{.Instance.Region}}"),
             ("region", "{{.Instance.Region}}.attacker.example/}}"),
         ] {
-            assert!(check(&none, parameter, template, "w1").is_err(), "{parameter}={template}");
+            assert!(check_host(&none, parameter, template, "w1").is_err(), "{parameter}={template}");
         }
     }
 
     #[test]
     fn a_pattern_that_means_nothing_is_named() {
         for pattern in ["https://bmc.example", "*", "*.", "bmc.*", "10.7.0.0/99", "a b"] {
-            let wrong = check(&spec(&[pattern]), "ip", "{{.Node.Name}}", "w1").unwrap_err();
+            let wrong = check_host(&spec(&[pattern]), "ip", "{{.Node.Name}}", "w1").unwrap_err();
             assert!(wrong.to_string().contains(&format!("{pattern:?}")), "{wrong}");
         }
     }

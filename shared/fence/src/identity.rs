@@ -5,13 +5,13 @@
 //! Node said first counts for as long as it is that Node, and nobody says what another node said before.
 
 use super::instance::{self, InstanceError};
-use super::render::{Facts, used};
+use super::render::{NodeFacts, placeholders};
 use crate::api::{DeviceDriver, FenceDeviceSpec, TargetStatus};
 use crate::transport::MachineUuid;
 
 /// Which of them a device goes by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Asked {
+pub(super) struct IdentitySources {
     /// A parameter contains it.
     system_uuid: bool,
     /// The driver compares the machine with it.
@@ -20,9 +20,9 @@ pub(super) struct Asked {
     provider_id: bool,
 }
 
-impl Asked {
-    pub(super) fn by(spec: &FenceDeviceSpec) -> Self {
-        let any = |is: fn(&str) -> bool| templates(spec).any(|template| used(template).any(is));
+impl IdentitySources {
+    pub(super) fn from_spec(spec: &FenceDeviceSpec) -> Self {
+        let any = |is: fn(&str) -> bool| templates(spec).any(|template| placeholders(template).any(is));
         Self {
             system_uuid: any(|what| what == ".Node.SystemUUID"),
             compared: spec.driver == DeviceDriver::Redfish,
@@ -31,8 +31,8 @@ impl Asked {
     }
 
     /// Whether this systemUUID tells a node from others. A driver that compares takes one that many machines have for none.
-    fn by_system_uuid(self, said: &str) -> bool {
-        self.system_uuid || self.compared && MachineUuid::of_one(said).is_some()
+    fn uses_system_uuid(self, system_uuid: &str) -> bool {
+        self.system_uuid || self.compared && MachineUuid::parse_unique(system_uuid).is_some()
     }
 }
 
@@ -43,27 +43,29 @@ fn templates(spec: &FenceDeviceSpec) -> impl Iterator<Item = &String> {
 }
 
 /// Whether the device's agent may switch this node by a part of its instance, if it does.
-pub(super) fn suits(spec: &FenceDeviceSpec, facts: &Facts) -> Result<(), InstanceError> {
-    let by_instance = templates(spec).any(|template| used(template).any(instance::is_part));
+pub(super) fn check_instance(spec: &FenceDeviceSpec, facts: &NodeFacts) -> Result<(), InstanceError> {
+    let by_instance = templates(spec).any(|template| placeholders(template).any(instance::is_part));
     match &spec.agent {
-        Some(agent) if by_instance => instance::suits(agent, &facts.machine.provider_id, &facts.machine.node),
+        Some(agent) if by_instance => {
+            instance::check_provider(agent, &facts.machine.provider_id, &facts.machine.node)
+        }
         _ => Ok(()),
     }
 }
 
 /// The instance of a provider that a device is asked about, if the node's providerID alone names it.
-pub(super) fn instance<'a>(spec: &FenceDeviceSpec, facts: &'a Facts) -> Option<&'a str> {
+pub(super) fn named_instance<'a>(spec: &FenceDeviceSpec, facts: &'a NodeFacts) -> Option<&'a str> {
     let own = spec.node_parameters.get(&*facts.machine.node);
     let template = |parameter: &str| {
         let own = own.and_then(|own| own.get(parameter));
         own.or_else(|| spec.parameters.get(parameter)).map(String::as_str)
     };
-    instance::named(spec.agent.as_deref()?, &facts.machine.provider_id, template)
+    instance::named_instance(spec.agent.as_deref()?, &facts.machine.provider_id, template)
 }
 
 /// Whether a device switches no machine but the one whose identity this Node says.
-pub(super) fn must_match(spec: &FenceDeviceSpec, facts: &Facts) -> bool {
-    spec.must_say_which_machine() && MachineUuid::of_one(&facts.machine.system_uuid).is_some()
+pub(super) fn requires_match(spec: &FenceDeviceSpec, facts: &NodeFacts) -> bool {
+    spec.requires_machine_identity() && MachineUuid::parse_unique(&facts.machine.system_uuid).is_some()
 }
 
 /// Why a node is not known by what it says.
@@ -82,11 +84,11 @@ const PROVIDER_ID: &str = "spec.providerID";
 
 /// Whether two texts are one UUID, however they are spelled.
 fn same_uuid(one: &str, other: &str) -> bool {
-    MachineUuid::read(one).zip(MachineUuid::read(other)).is_some_and(|(one, other)| one.is_same(other))
+    MachineUuid::parse(one).zip(MachineUuid::parse(other)).is_some_and(|(one, other)| one.is_same(other))
 }
 
 /// One of the two identities of a node.
-struct Row<'a> {
+struct IdentityRow<'a> {
     counts: bool,
     field: &'static str,
     now: &'a str,
@@ -95,26 +97,31 @@ struct Row<'a> {
 }
 
 /// Whether the node is the one that was looked at before.
-pub(super) fn check(asked: Asked, facts: &Facts, targets: &[TargetStatus]) -> Result<(), IdentityError> {
-    let Facts { machine, uid, .. } = facts;
+pub(super) fn check(
+    sources: IdentitySources,
+    facts: &NodeFacts,
+    targets: &[TargetStatus],
+) -> Result<(), IdentityError> {
+    let NodeFacts { machine, uid, .. } = facts;
     let node = || machine.node.to_string();
     let own = targets.iter().find(|target| *target.node == *machine.node && target.node_uid == *uid);
     let is_another = |before: &str, now: &str| !before.is_empty() && before != now && !same_uuid(before, now);
     let rows = [
-        Row {
-            counts: asked.by_system_uuid(&machine.system_uuid),
+        IdentityRow {
+            counts: sources.uses_system_uuid(&machine.system_uuid),
             field: SYSTEM_UUID,
             now: &machine.system_uuid,
             of: |target| &target.system_uuid,
         },
-        Row {
-            counts: asked.provider_id,
+        IdentityRow {
+            counts: sources.provider_id,
             field: PROVIDER_ID,
             now: &machine.provider_id,
             of: |target| &target.provider_id,
         },
     ];
-    for Row { field, now, of, .. } in rows.into_iter().filter(|row| row.counts && !row.now.is_empty()) {
+    for IdentityRow { field, now, of, .. } in rows.into_iter().filter(|row| row.counts && !row.now.is_empty())
+    {
         if let Some(before) = own.map(of).filter(|before| is_another(before, now)) {
             let (before, now) = (before.to_owned(), now.to_owned());
             return Err(IdentityError::Changed { node: node(), field, before, now });
@@ -131,16 +138,22 @@ pub(super) fn check(asked: Asked, facts: &Facts, targets: &[TargetStatus]) -> Re
 }
 
 /// What the status keeps of a node from its first look on: these fields, and no others. `known`: what it kept before.
-pub(super) fn kept(asked: Asked, facts: &Facts, known: Option<&TargetStatus>, is_sure: bool) -> TargetStatus {
-    let known = known.filter(|known| known.node_uid == facts.uid).cloned().unwrap_or_default();
+pub(super) fn recorded_identity(
+    sources: IdentitySources,
+    facts: &NodeFacts,
+    previous: Option<&TargetStatus>,
+    is_sure: bool,
+) -> TargetStatus {
+    let previous = previous.filter(|known| known.node_uid == facts.uid).cloned().unwrap_or_default();
     let keep = |asked: bool, before: String, now: &str| match asked && is_sure && before.is_empty() {
         true => now.to_owned(),
         false => before,
     };
-    let said = &facts.machine.system_uuid;
-    let spelled = MachineUuid::read(said).map_or_else(|| said.to_string(), |uuid| uuid.to_string());
-    let system_uuid = keep(asked.by_system_uuid(said), known.system_uuid, &spelled);
-    let provider_id = keep(asked.provider_id, known.provider_id, &facts.machine.provider_id);
+    let reported_uuid = &facts.machine.system_uuid;
+    let spelled =
+        MachineUuid::parse(reported_uuid).map_or_else(|| reported_uuid.to_string(), |uuid| uuid.to_string());
+    let system_uuid = keep(sources.uses_system_uuid(reported_uuid), previous.system_uuid, &spelled);
+    let provider_id = keep(sources.provider_id, previous.provider_id, &facts.machine.provider_id);
     let is_kept = !(system_uuid.is_empty() && provider_id.is_empty());
     let node_uid = if is_kept { facts.uid.clone() } else { String::new() };
     TargetStatus { node_uid, system_uuid, provider_id, ..TargetStatus::default() }
@@ -154,9 +167,9 @@ mod tests {
     use crate::api::Incarnation;
     use crate::transport::Machine;
 
-    fn facts(node: &str, uid: &str, uuid: &str) -> Facts {
+    fn facts(node: &str, uid: &str, uuid: &str) -> NodeFacts {
         let machine = Machine { node: node.into(), system_uuid: uuid.into(), provider_id: "p".into() };
-        Facts { machine, labels: None, uid: uid.to_owned(), life: Incarnation::default() }
+        NodeFacts { machine, labels: None, uid: uid.to_owned(), incarnation: Incarnation::default() }
     }
 
     fn target(node: &str, uid: &str, uuid: &str) -> TargetStatus {
@@ -169,7 +182,8 @@ mod tests {
         }
     }
 
-    const BY_UUID: Asked = Asked { system_uuid: true, compared: false, provider_id: false };
+    const BY_UUID: IdentitySources =
+        IdentitySources { system_uuid: true, compared: false, provider_id: false };
 
     /// Finding 3c of the security review: a kubelet that says another machine's systemUUID has that one switched off.
     #[test]
@@ -207,7 +221,11 @@ mod tests {
         ] {
             let judged = check(BY_UUID, &said, &known);
             assert_eq!(judged.is_ok(), fine, "{what}: {judged:?}");
-            assert_eq!(check(Asked::default(), &said, &known), Ok(()), "no parameter contains it: {what}");
+            assert_eq!(
+                check(IdentitySources::default(), &said, &known),
+                Ok(()),
+                "no parameter contains it: {what}"
+            );
         }
     }
 
@@ -224,14 +242,14 @@ mod tests {
 
     #[test]
     fn a_device_asks_for_what_its_parameters_its_nodes_and_the_name_of_its_secret_contain() {
-        let by = |spec: Value| Asked::by(&serde_json::from_value(spec).unwrap());
+        let by = |spec: Value| IdentitySources::from_spec(&serde_json::from_value(spec).unwrap());
         let spec = |more: Value| {
             let mut spec = json!({ "driver": "Agent", "agent": "a" });
             spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
             by(spec)
         };
         let secret = |name: &str| json!([{ "parameter": "password", "secret": name, "key": "k" }]);
-        assert_eq!(spec(json!({ "parameters": { "plug": "{{.Node.Name}}" } })), Asked::default());
+        assert_eq!(spec(json!({ "parameters": { "plug": "{{.Node.Name}}" } })), IdentitySources::default());
         for more in [
             json!({ "parameters": { "uuid": "{{.Node.SystemUUID}}" } }),
             json!({ "nodeParameters": { "w1": { "uuid": "x-{{.Node.SystemUUID}}" } } }),
@@ -240,25 +258,30 @@ mod tests {
             assert_eq!(spec(more.clone()), BY_UUID, "{more}");
         }
         let provider = json!({ "parameters": { "plug": "{{.Node.ProviderID}}" } });
-        assert_eq!(spec(provider), Asked { provider_id: true, ..Asked::default() });
+        assert_eq!(spec(provider), IdentitySources { provider_id: true, ..IdentitySources::default() });
         let instance = json!({ "parameters": { "plug": "{{ .Instance.ID }}" } });
-        assert_eq!(spec(instance), Asked { provider_id: true, ..Asked::default() }, "it is a part of it");
+        assert_eq!(
+            spec(instance),
+            IdentitySources { provider_id: true, ..IdentitySources::default() },
+            "it is a part of it"
+        );
     }
 
     /// Finding 3c: the driver Redfish compares the machine with what the kubelet says now. A kubelet that says a neighbour's
     /// systemUUID had that one switched off by a device that has the neighbour's address.
     #[test]
     fn attack_a_node_is_not_another_machine_for_redfish_because_it_says_so() {
-        let redfish = Asked::by(&serde_json::from_value(json!({ "driver": "Redfish" })).unwrap());
+        let redfish =
+            IdentitySources::from_spec(&serde_json::from_value(json!({ "driver": "Redfish" })).unwrap());
         let own = "4c4c4544-0051-3610-8052-b4c04f4d3132";
-        let first = kept(redfish, &facts("w1", "u1", own), None, true);
+        let first = recorded_identity(redfish, &facts("w1", "u1", own), None, true);
         assert_eq!((first.node_uid.as_str(), first.system_uuid.as_str()), ("u1", own));
         let known = [TargetStatus { node: "w1".to_owned(), ..first }];
         assert!(check(redfish, &facts("w2", "u2", own), &known).is_err(), "a neighbour's");
         assert!(check(redfish, &facts("w1", "u1", "4c4c4544-0052-3610-8052-b4c04f4d3132"), &known).is_err());
         // Makers ship many machines with this one, which such a device takes for no identity.
         let everyone = "03000200-0400-0500-0006-000700080009";
-        let first = kept(redfish, &facts("w1", "u1", everyone), None, true);
+        let first = recorded_identity(redfish, &facts("w1", "u1", everyone), None, true);
         assert_eq!(first.system_uuid, "");
         let known = [target("w2", "u2", everyone)];
         assert_eq!(check(redfish, &facts("w1", "u1", everyone), &known), Ok(()));
@@ -268,25 +291,25 @@ mod tests {
     #[test]
     fn the_first_that_was_sure_is_kept_for_as_long_as_it_is_that_node() {
         let kept_of = |known: Option<&TargetStatus>, uid: &str, uuid: &str, sure: bool| {
-            kept(BY_UUID, &facts("w1", uid, uuid), known, sure).system_uuid
+            recorded_identity(BY_UUID, &facts("w1", uid, uuid), known, sure).system_uuid
         };
         let known = target("w1", "u1", "A");
         assert_eq!(kept_of(None, "u1", "A", true), "A");
         assert_eq!(kept_of(None, "u1", "A", false), "", "another node says so, too");
         assert_eq!(kept_of(Some(&known), "u1", "B", false), "A");
         assert_eq!(kept_of(Some(&known), "u2", "B", true), "B");
-        let by_both = Asked { provider_id: true, ..BY_UUID };
-        let by_provider = Asked { provider_id: true, ..Asked::default() };
+        let by_both = IdentitySources { provider_id: true, ..BY_UUID };
+        let by_provider = IdentitySources { provider_id: true, ..IdentitySources::default() };
         for (asked, [node_uid, system_uuid, provider_id]) in
             [(BY_UUID, ["u1", "A", ""]), (by_both, ["u1", "A", "p"]), (by_provider, ["u1", "", "p"])]
         {
-            let found = kept(asked, &facts("w1", "u1", "A"), None, true);
+            let found = recorded_identity(asked, &facts("w1", "u1", "A"), None, true);
             let all = TargetStatus { node_uid: node_uid.to_owned(), ..TargetStatus::default() };
             let (system_uuid, provider_id) = (system_uuid.to_owned(), provider_id.to_owned());
             assert_eq!(found, TargetStatus { system_uuid, provider_id, ..all }, "{asked:?}");
         }
         assert_eq!(
-            kept(Asked::default(), &facts("w1", "u1", "A"), None, true).node_uid,
+            recorded_identity(IdentitySources::default(), &facts("w1", "u1", "A"), None, true).node_uid,
             "",
             "the device does not ask for it"
         );

@@ -1,34 +1,37 @@
 //! The incident of one node at the API server: whether it still stands, its status, and the evidence that comes of it.
 
-use pod_safety_proof::{Look, NodeRead};
+use pod_safety_proof::{NodeRead, QuorumRead};
 use serde_json::json;
 
-use super::{Acting, Target};
+use super::{StepContext, Target};
 use crate::api::{
-    Attempt, Condition, FenceEvidenceSpec, FenceEvidenceStatus, NodeFenceSpec, NodeFenceStatus, Phase, Shown,
-    SwitchTo, Trigger, group_path, object,
+    Attempt, Condition, DesiredPower, FenceEvidenceSpec, FenceEvidenceStatus, NodeFenceSpec, NodeFenceStatus,
+    Phase, Trigger, TriggerCondition, group_path, new_object,
 };
 use crate::client::{ApiError, Call, Method, WriteCall as _};
-use crate::model::{Rv, Says};
-use crate::outcome::{Outcome, version};
+use crate::model::{ConditionState, Rv};
+use crate::outcome::{Outcome, resource_version};
+use crate::quorum_read::{invalid_renew_time, read_node_and_lease};
 use crate::transport::Act;
 use crate::wire;
-use crate::witness::{look, nonsense};
 
 /// The cache suspects; this convicts: it is the same incarnation, and nobody has heard of it since the cache did, or it
 /// shows the condition for which it is fenced. How often a node flapped is history, which only the cache has. What a
 /// person or another remediator asked for may be healthy. Gives back whether there is a Node: without one nothing is
 /// begun anew, and what was begun goes on.
-pub(super) async fn still_lost(acting: &Acting<'_>, spec: &NodeFenceSpec) -> Result<bool, Outcome> {
-    let Look { node, lease, .. } =
-        look(acting.means.connection, acting.env, &spec.node.name).await.map_err(Outcome::Failed)?;
+pub(super) async fn still_lost(context: &StepContext<'_>, spec: &NodeFenceSpec) -> Result<bool, Outcome> {
+    let QuorumRead { node, lease, .. } =
+        read_node_and_lease(context.writer.connection, context.env, &spec.node.name)
+            .await
+            .map_err(Outcome::Failed)?;
     if node.as_ref().is_some_and(|read| *read.incarnation() != spec.node) {
         return Err(Outcome::Changed);
     }
     match spec.trigger.kind {
         Trigger::Person | Trigger::External => return Ok(node.is_some()),
         Trigger::Unhealthy => {
-            let cleared = |shown: &Shown| node.as_ref().is_some_and(|read| !shows(read, shown));
+            let cleared =
+                |shown: &TriggerCondition| node.as_ref().is_some_and(|read| !has_condition(read, shown));
             return if spec.trigger.condition.as_ref().is_some_and(cleared) {
                 Err(Outcome::Heard)
             } else {
@@ -37,42 +40,43 @@ pub(super) async fn still_lost(acting: &Acting<'_>, spec: &NodeFenceSpec) -> Res
         }
         Trigger::Detected => {}
     }
-    let known = acting.means.cache.read().view().lease(&spec.node.name).flatten();
-    let renewed = lease.renewed().map_err(|error| Outcome::Failed(nonsense(error)))?;
-    if node.as_ref().is_some_and(NodeRead::is_ready) || renewed != known {
+    let cached = context.writer.cache.read().view().lease(&spec.node.name).flatten();
+    let renewed = lease.renewed().map_err(|error| Outcome::Failed(invalid_renew_time(error)))?;
+    if node.as_ref().is_some_and(NodeRead::is_ready) || renewed != cached {
         return Err(Outcome::Heard);
     }
     Ok(node.is_some())
 }
 
 /// Whether the node still has the condition for which it is fenced.
-fn shows(node: &NodeRead, shown: &Shown) -> bool {
-    node.statuses_of(&shown.r#type).any(|status| shown.status.is(Says::parse(Some(status))))
+fn has_condition(node: &NodeRead, shown: &TriggerCondition) -> bool {
+    node.condition_statuses(&shown.r#type)
+        .any(|status| shown.status.matches(ConditionState::parse(Some(status))))
 }
 
 /// Writes a status at this version; gives back the next.
-pub(super) async fn status(
-    acting: &Acting<'_>,
+pub(super) async fn write_fence_status(
+    context: &StepContext<'_>,
     target: &Target,
     rv: Rv,
     status: &NodeFenceStatus,
 ) -> Result<Rv, Outcome> {
     let mut status = status.clone();
-    let at = format!("{:.0}", acting.env.clock.wall());
-    conclude(&mut status, &at);
+    let at = format!("{:.0}", context.env.clock.wall());
+    set_conditions(&mut status, &at);
     let body = json!({ "metadata": { "uid": target.fence.uid, "resourceVersion": rv }, "status": status });
     let path = group_path(&format!("nodefences/{}/status", target.fence.name));
-    let answer = acting.send(Call::write(Method::Merge, path, &body)).await?;
+    let answer = context.send(Call::write(Method::Merge, path, &body)).await?;
     let only: wire::OnlyMeta =
         answer.decode().map_err(|error| Outcome::Failed(ApiError::Undecodable(error)))?;
-    let next = only.metadata.as_ref().and_then(version);
+    let next = only.metadata.as_ref().and_then(resource_version);
     next.ok_or_else(|| {
         Outcome::Failed(ApiError::Malformed("a NodeFence without a resourceVersion".to_owned()))
     })
 }
 
 /// The conditions that its phase comes to.
-fn conclude(status: &mut NodeFenceStatus, at: &str) {
+fn set_conditions(status: &mut NodeFenceStatus, at: &str) {
     let fenced = match (&status.evidence, status.phase) {
         // What was contradicted or withdrawn lost its taint by that.
         (Some(_), Phase::AwaitingOperator) if !status.tainted => ("False", "EvidenceInvalid"),
@@ -90,35 +94,35 @@ fn conclude(status: &mut NodeFenceStatus, at: &str) {
     };
     let before = std::mem::take(&mut status.conditions);
     for (kind, (word, reason)) in [("Fenced", fenced), ("Recovered", recovered), ("Stalled", stuck)] {
-        status.conditions.push(Condition::after(&before, kind, word, reason, &status.message, at));
+        status.conditions.push(Condition::transition(&before, kind, word, reason, &status.message, at));
     }
 }
 
 pub(super) const fn act_of(attempt: &Attempt) -> Act {
     // What is no `on` is taken for what needs more proof.
     match attempt.act {
-        SwitchTo::On => Act::On,
-        SwitchTo::Off | SwitchTo::Unknown => Act::Off,
+        DesiredPower::On => Act::On,
+        DesiredPower::Off | DesiredPower::Unknown => Act::Off,
     }
 }
 
 /// Evidence, by a name that says of which incarnation it is.
 pub(super) async fn create_evidence(
-    acting: &Acting<'_>,
+    context: &StepContext<'_>,
     name: &str,
     spec: &FenceEvidenceSpec,
 ) -> Result<(), Outcome> {
-    let body = object("FenceEvidence", json!({ "name": name }), spec);
-    match acting.send(Call::write(Method::Post, group_path("fenceevidences"), &body)).await {
+    let body = new_object("FenceEvidence", json!({ "name": name }), spec);
+    match context.send(Call::write(Method::Post, group_path("fenceevidences"), &body)).await {
         Ok(_) => Ok(()),
         // It was written before a crash: its name says of whom, and it cannot have been changed since.
         Err(Outcome::Changed) => {
-            let raw = acting.send(Call::get(group_path(&format!("fenceevidences/{name}")))).await?;
-            let there: wire::Custom<FenceEvidenceSpec, FenceEvidenceStatus> =
+            let raw = context.send(Call::get(group_path(&format!("fenceevidences/{name}")))).await?;
+            let existing: wire::Custom<FenceEvidenceSpec, FenceEvidenceStatus> =
                 raw.decode().map_err(|error| Outcome::Failed(ApiError::Undecodable(error)))?;
-            let holds = (&there.spec.node, there.spec.kind.ends_life())
-                == (&spec.node, spec.kind.ends_life())
-                && there.status.unwrap_or_default().invalidated.is_none();
+            let holds = (&existing.spec.node, existing.spec.kind.ends_incarnation())
+                == (&spec.node, spec.kind.ends_incarnation())
+                && existing.status.unwrap_or_default().invalidated.is_none();
             if holds { Ok(()) } else { Err(Outcome::Changed) }
         }
         Err(outcome) => Err(outcome),

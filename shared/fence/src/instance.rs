@@ -66,7 +66,7 @@ const PROVIDERS: [Provider; 9] = [
 
 /// Whether this agent asks a cloud, whose copies may be behind.
 #[must_use]
-pub fn asks_a_provider(agent: &str) -> bool {
+pub fn is_provider_agent(agent: &str) -> bool {
     PROVIDERS.iter().any(|provider| !provider.named_by.is_empty() && provider.agents.contains(&agent))
 }
 
@@ -105,7 +105,7 @@ fn provider_of(provider_id: &str) -> Option<(&'static Provider, Instance<'_>)> {
 }
 
 /// The part that a template names. `Ok(None)`: the table does not know such a part. `Ok(Some(""))`: these instances have none.
-pub(super) fn part<'a>(
+pub(super) fn lookup_part<'a>(
     what: &str,
     provider_id: &'a str,
     node: &str,
@@ -126,7 +126,7 @@ pub(super) fn part<'a>(
 
 /// Whether an agent may switch a node by a part of its instance: never an instance of another provider, which could have the
 /// same name there. Agents that are in no row switch what is no instance of a cloud.
-pub(super) fn suits(agent: &str, provider_id: &str, node: &str) -> Result<(), InstanceError> {
+pub(super) fn check_provider(agent: &str, provider_id: &str, node: &str) -> Result<(), InstanceError> {
     let Some(own) = PROVIDERS.iter().find(|provider| provider.agents.contains(&agent)) else { return Ok(()) };
     let form = || InstanceError::Form { node: node.to_owned() };
     let (provider, _) = provider_of(provider_id).ok_or_else(form)?;
@@ -139,7 +139,7 @@ pub(super) fn suits(agent: &str, provider_id: &str, node: &str) -> Result<(), In
 
 /// The instance that an agent is asked about, if all parameters that name it are parts of this providerID and nothing else.
 /// `template`: the template of a parameter.
-pub(super) fn named<'a, 't>(
+pub(super) fn named_instance<'a, 't>(
     agent: &str,
     provider_id: &'a str,
     template: impl Fn(&str) -> Option<&'t str>,
@@ -170,7 +170,7 @@ fn is_number(text: &str) -> bool {
 }
 
 fn uuid(text: &str) -> Option<&str> {
-    (MachineUuid::read(text).is_some() && is_name(text, "-", 36)).then_some(text)
+    (MachineUuid::parse(text).is_some() && is_name(text, "-", 36)).then_some(text)
 }
 
 /// `aws:///eu-central-1a/i-0123456789abcdef0` (cloud-provider-aws).

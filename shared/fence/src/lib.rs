@@ -24,8 +24,8 @@
 //! | `corroborate` | a second fact, which only refutes |
 //! | `drain` | the soft remedy of a node that still reports: a cordon, and evictions |
 //! | [`cordon`], [`evict`] | the two requests of it, which people use too |
-//! | [`requests`] | evictions that people request, and how far they are |
-//! | [`unchanged`] | a read and a write, done anew when the object was changed between the two |
+//! | [`eviction_requests`] | evictions that people request, and how far they are |
+//! | [`retry_on_conflict`] | a read and a write, done anew when the object was changed between the two |
 //! | `contradict` | what follows when the kubelet of a node that was proved off reports |
 //! | `news` | Events about devices |
 //! | `monitor` | looks at all nodes of a device while nothing is wrong |
@@ -34,7 +34,7 @@
 //! | `courtesy` | the Lease by which medik8s' operators keep out of each other's way |
 //! | `names` | the names of incidents and of evidence |
 //! | [`watchdog`] | the watchdog Lease of a node's agent |
-//! | [`witness`] | quorum reads of a node and of its Lease |
+//! | [`quorum_read`] | quorum reads of a node and of its Lease |
 //! | `evidence` | whether a FenceEvidence holds now: read by quorum, and its devices looked at again |
 //! | `mark` | the out-of-service taint, added after proof and taken away by its owner only |
 //!
@@ -44,55 +44,58 @@
 //! A step ends with the leader's term: a device that is being asked then is left, and what was started for it is killed.
 #![forbid(unsafe_code)]
 
-mod acting;
+mod actions;
 mod address;
-mod asking;
+mod aggregate;
+mod confirm;
 mod contradict;
 pub mod cordon;
 mod corroborate;
-mod courtesy;
+mod device_events;
 mod drain;
 pub mod evict;
+pub mod eviction_requests;
 mod evidence;
 mod hosts;
 mod identity;
 mod incident;
 mod instance;
-mod judge;
-mod looker;
-mod looks;
-mod mark;
-mod met;
+mod medik8s_lease;
 mod monitor;
 mod names;
-mod news;
 mod objects;
+mod order_effect;
 mod orders;
 mod policy;
+mod prepare;
+pub mod quorum_read;
 mod remediation;
 mod render;
-pub mod requests;
+pub mod retry_on_conflict;
 mod secrets;
+mod status_check;
+mod status_checker;
 mod step;
+mod step_context;
 mod storage;
-mod twice;
-pub mod unchanged;
-mod wanted;
+mod taint;
 pub mod watchdog;
-pub mod witness;
 
-pub use acting::Acting;
-pub use address::address;
-pub use evidence::{Found, Judge};
-pub use instance::asks_a_provider;
-pub use looker::Looker;
+pub use actions::{
+    FenceKey, FenceStepRequest, MonitorRequest, PolicyStatusUpdate, RemediationRequest, RemediationUpdate,
+    Step, Target,
+};
+pub use address::device_address;
+pub use evidence::{EvidenceReader, StoredEvidence};
+pub use instance::is_provider_agent;
 pub use monitor::monitor;
-pub use names::{incident_name, rehearsal_name, storage_evidence_name};
-pub use orders::path_of;
-pub use policy::review;
-pub use remediation::answer;
-pub use step::carry_out;
-pub use wanted::{FenceKey, Fencing, Monitor, PolicyReview, Remediate, Reply, Step, Target};
+pub use names::{dry_run_name, incident_name, storage_evidence_name};
+pub use orders::device_path;
+pub use policy::write_policy_status;
+pub use remediation::update_remediation;
+pub use status_checker::StatusChecker;
+pub use step::execute_step;
+pub use step_context::StepContext;
 
 use names::{name_after, stem_of};
 use pod_safety_cache::{self as cache, model};

@@ -3,12 +3,12 @@
 
 use serde_json::json;
 
-use super::Acting;
+use super::StepContext;
 use super::identity;
-use super::looks::{Known, Looked};
-use super::objects::Clients;
-use super::orders::{Ready, Way, path_of};
-use crate::Monitor;
+use super::objects::ClientAddresses;
+use super::orders::{ReadyDevice, Transport, device_path};
+use super::status_check::{ObjectSource, StatusCheck};
+use crate::MonitorRequest;
 use crate::api::{
     Condition, DeviceDriver, FenceDeviceSpec, FenceDeviceStatus, IdentityCheck, IdentityMatch, Incarnation,
     Power, Sample, TargetStatus,
@@ -22,40 +22,40 @@ use crate::wire;
 const NODES_MOST: usize = 500;
 
 /// Looks, and writes down what was seen.
-pub async fn monitor(acting: &Acting<'_>, wish: &Monitor) -> Outcome {
-    match look_through(acting, wish).await {
+pub async fn monitor(context: &StepContext<'_>, request: &MonitorRequest) -> Outcome {
+    match check_nodes(context, request).await {
         Ok(()) => Outcome::Written,
         Err(outcome) => outcome,
     }
 }
 
-async fn look_through(acting: &Acting<'_>, wish: &Monitor) -> Result<(), Outcome> {
-    let raw = acting.send(Call::get(path_of(&wish.device))).await?;
+async fn check_nodes(context: &StepContext<'_>, request: &MonitorRequest) -> Result<(), Outcome> {
+    let raw = context.send(Call::get(device_path(&request.device))).await?;
     let read: wire::Custom<FenceDeviceSpec, FenceDeviceStatus> =
         raw.decode().map_err(|error| Outcome::Failed(ApiError::Undecodable(error)))?;
-    if read.metadata.uid.as_deref() != Some(&wish.uid.to_string()) {
+    if read.metadata.uid.as_deref() != Some(&request.uid.to_string()) {
         return Err(Outcome::Gone);
     }
     if read.spec.driver == DeviceDriver::Manual {
         let answers = Ok("waiting for a person to run pod-safety confirm-down".to_owned());
-        return write(acting, wish, &read, Vec::new(), answers).await;
+        return write_status(context, request, &read, Vec::new(), answers).await;
     }
     let mut targets = Vec::new();
-    for node in wish.nodes.iter().take(NODES_MOST) {
-        targets.push(acting.while_leading(look_at(acting, wish, node, &read)).await??);
+    for node in request.nodes.iter().take(NODES_MOST) {
+        targets.push(context.while_leading(check_node(context, request, node, &read)).await??);
     }
-    if !wish.whole {
-        let known = read.status.iter().flat_map(|status| &status.targets);
-        let others = known.filter(|known| wish.nodes.iter().all(|node| **node != *known.node));
+    if !request.is_complete {
+        let previous = read.status.iter().flat_map(|status| &status.targets);
+        let others = previous.filter(|known| request.nodes.iter().all(|node| **node != *known.node));
         targets.extend(others.cloned());
         targets.sort_by(|one, other| one.node.cmp(&other.node));
     }
-    let answers = conclude(&targets);
-    write(acting, wish, &read, targets, answers).await
+    let answers = summarize(&targets);
+    write_status(context, request, &read, targets, answers).await
 }
 
 /// What the looks come to; `Err`: what is wrong first, in a word and in words.
-fn conclude(targets: &[TargetStatus]) -> Result<String, (String, String)> {
+fn summarize(targets: &[TargetStatus]) -> Result<String, (String, String)> {
     let wrong = targets.iter().find(|target| !target.message.is_empty());
     match wrong {
         Some(TargetStatus { node, problem, message, .. }) => {
@@ -71,35 +71,37 @@ fn conclude(targets: &[TargetStatus]) -> Result<String, (String, String)> {
     }
 }
 
-async fn look_at(
-    acting: &Acting<'_>,
-    wish: &Monitor,
+async fn check_node(
+    context: &StepContext<'_>,
+    request: &MonitorRequest,
     node: &str,
     read: &wire::Custom<FenceDeviceSpec, FenceDeviceStatus>,
 ) -> Result<TargetStatus, Outcome> {
-    let device = &wish.device;
+    let device = &request.device;
     let node = Incarnation { name: node.to_owned(), ..Incarnation::default() };
-    let facts = acting.looker.reader.facts(&node).await.map_err(Outcome::Failed)?;
-    let order = acting.looker.reader.order(device, &facts, Act::Look).await;
-    let known = read.status.iter().flat_map(|status| &status.targets).find(|known| known.node == node.name);
-    let asked = identity::Asked::by(&read.spec);
-    let kept = identity::kept(asked, &facts, known, order.is_ok());
-    let checked = match &order {
-        Ok(Ready { way: Way::Order(order), .. }) => {
-            acting.looker.transport.check(&order.driver, &order.parameters).await.err()
+    let facts = context.checker.reader.read_facts(&node).await.map_err(Outcome::Failed)?;
+    let order = context.checker.reader.prepare_order(device, &facts, Act::Look).await;
+    let previous =
+        read.status.iter().flat_map(|status| &status.targets).find(|known| known.node == node.name);
+    let sources = identity::IdentitySources::from_spec(&read.spec);
+    let recorded = identity::recorded_identity(sources, &facts, previous, order.is_ok());
+    let parameter_error = match &order {
+        Ok(ReadyDevice { transport: Transport::Order(order), .. }) => {
+            context.checker.transport.check(&order.driver, &order.parameters).await.err()
         }
         // The answer says it.
-        Ok(Ready { way: Way::Object(_), .. }) | Err(_) => None,
+        Ok(ReadyDevice { transport: Transport::Object(_), .. }) | Err(_) => None,
     };
     let clients = match &order {
-        Ok(Ready { way: Way::Object(order), .. }) => {
-            super::objects::clients(acting.means.connection, order).await
+        Ok(ReadyDevice { transport: Transport::Object(order), .. }) => {
+            super::objects::read_clients(context.writer.connection, order).await
         }
-        Ok(Ready { way: Way::Order(_), .. }) | Err(_) => Clients::default(),
+        Ok(ReadyDevice { transport: Transport::Order(_), .. }) | Err(_) => ClientAddresses::default(),
     };
-    let Looked { check, problem, sample, .. } = acting.looker.answer(device, order, Known::Nothing).await;
+    let StatusCheck { check, problem, sample, .. } =
+        context.checker.check_device(device, order, ObjectSource::MonitorOnly).await;
     let Sample { at, power, identity, said, .. } = sample;
-    let (problem, message) = match (checked, problem) {
+    let (problem, message) = match (parameter_error, problem) {
         (Some(error), _) => (error.category(), error.to_string()),
         (None, _) if identity == IdentityMatch::Mismatch => {
             ("AnotherMachine", format!("it is another machine: {said}"))
@@ -116,7 +118,7 @@ async fn look_at(
         (None, None) => ("", String::new()),
     };
     let problem = problem.to_owned();
-    let Clients { cidrs: clients, boot_id } = clients;
+    let ClientAddresses { cidrs: clients, boot_id } = clients;
     Ok(TargetStatus {
         node: node.name,
         power,
@@ -126,28 +128,28 @@ async fn look_at(
         boot_id,
         problem,
         message,
-        ..kept
+        ..recorded
     })
 }
 
-async fn write(
-    acting: &Acting<'_>,
-    wish: &Monitor,
+async fn write_status(
+    context: &StepContext<'_>,
+    request: &MonitorRequest,
     read: &wire::Custom<FenceDeviceSpec, FenceDeviceStatus>,
     targets: Vec<TargetStatus>,
     answers: Result<String, (String, String)>,
 ) -> Result<(), Outcome> {
-    let known = read.status.clone().unwrap_or_default();
-    let before = known.conditions;
-    let at = format!("{:.0}", acting.env.clock.wall());
-    let (word, reason, message) = match answers {
+    let previous = read.status.clone().unwrap_or_default();
+    let before = previous.conditions;
+    let at = format!("{:.0}", context.env.clock.wall());
+    let (condition_status, reason, message) = match answers {
         Ok(message) => ("True", "AllTargetsReachable".to_owned(), message),
         Err((problem, message)) => ("False", problem, message),
     };
-    let ready = Condition::after(&before, "Ready", word, &reason, &message, &at);
+    let ready = Condition::transition(&before, "Ready", condition_status, &reason, &message, &at);
     let trusted = before.iter().find(|one| one.r#type == "Trusted").cloned();
     let trusted = trusted.unwrap_or_else(|| {
-        Condition::after(
+        Condition::transition(
             &[],
             "Trusted",
             "True",
@@ -157,17 +159,19 @@ async fn write(
         )
     });
     let status = FenceDeviceStatus {
-        observed_generation: match wish.whole {
+        observed_generation: match request.is_complete {
             true => read.metadata.generation.unwrap_or(0),
-            false => known.observed_generation,
+            false => previous.observed_generation,
         },
         conditions: vec![ready, trusted],
         targets,
-        tested: wish.test.clone().or(known.tested),
+        tested: request.test.clone().or(previous.tested),
     };
     let meta = json!({ "uid": read.metadata.uid, "resourceVersion": read.metadata.resource_version });
     let body = json!({ "metadata": meta, "status": status });
-    acting.send(Call::write(Method::Merge, format!("{}/status", path_of(&wish.device)), &body)).await?;
-    acting.tell(&wish.device, read.metadata.uid.as_deref(), &before, &status.conditions);
+    context
+        .send(Call::write(Method::Merge, format!("{}/status", device_path(&request.device)), &body))
+        .await?;
+    context.record_changes(&request.device, read.metadata.uid.as_deref(), &before, &status.conditions);
     Ok(())
 }

@@ -21,7 +21,7 @@ pub fn storage_evidence_name(node: &Incarnation, fence: &Uid, attempt: u32) -> S
 /// The name of what a person only wants to see written down. It is another one: what was left lying after a drill must
 /// not be in the way when the node is lost.
 #[must_use]
-pub fn rehearsal_name(spec: &Incarnation) -> String {
+pub fn dry_run_name(spec: &Incarnation) -> String {
     name_after(&spec.name, &[spec.uid.as_bytes(), &[0], spec.boot_id.as_bytes(), &[0], b"rehearsal"])
 }
 

@@ -9,18 +9,18 @@ use zeroize::Zeroizing;
 use super::hosts::{self, HostError};
 use super::identity::{self, IdentityError};
 use super::instance::InstanceError;
-use super::looker::Reader;
-use super::objects::{self, Clients, ObjectOrder};
-use super::render::{Facts, RenderError, render};
+use super::objects::{self, ClientAddresses, ObjectOrder};
+use super::render::{NodeFacts, RenderError, render};
 use super::secrets::{CONSENT, SecretObject, consents};
+use super::status_checker::QuorumReader;
 use crate::api::{
     ActTime, DeviceDriver, DeviceRef, FenceDeviceSpec, FenceDeviceStatus, IdentityCheck, Incarnation,
     PROTECTED, SecretParameter, group_path,
 };
-use crate::client::{ApiError, Call, secret};
+use crate::client::{ApiError, Call, read_secret};
 use crate::model::is_kubernetes_name;
 use crate::transport::{
-    Act, Answer, DeviceError, Driver, Machine, Order, Secret, Value, doubt, is_secret_name,
+    Act, Answer, DeviceError, Driver, Machine, Order, Secret, Value, is_secret_name, off_ambiguity,
 };
 use crate::wire;
 
@@ -86,7 +86,7 @@ impl OrderError {
 
 /// How a device is asked.
 #[derive(Debug)]
-pub(super) enum Way {
+pub(super) enum Transport {
     /// By a transport.
     Order(Order),
     /// By an object of the cluster.
@@ -95,35 +95,35 @@ pub(super) enum Way {
 
 /// A device, ready to be asked about one node.
 #[derive(Debug)]
-pub(super) struct Ready {
+pub(super) struct ReadyDevice {
     pub(super) driver: DeviceDriver,
     pub(super) check: IdentityCheck,
     /// The instance that its parameters name by the node's providerID, if they name one by that alone.
     pub(super) instance: Option<String>,
-    pub(super) way: Way,
+    pub(super) transport: Transport,
 }
 
-impl Ready {
+impl ReadyDevice {
     /// What else the device calls off: then its "off" needs a second fact.
-    pub(super) fn doubt(&self) -> Option<&'static str> {
-        match &self.way {
-            Way::Order(order) => doubt(&order.driver),
-            Way::Object(_) => None,
+    pub(super) fn off_ambiguity(&self) -> Option<&'static str> {
+        match &self.transport {
+            Transport::Order(order) => off_ambiguity(&order.driver),
+            Transport::Object(_) => None,
         }
     }
 }
 
-impl Reader<'_> {
-    pub(super) async fn device(&self, device: &DeviceRef) -> Result<DeviceObject, OrderError> {
+impl QuorumReader<'_> {
+    pub(super) async fn read_device(&self, device: &DeviceRef) -> Result<DeviceObject, OrderError> {
         if !(is_kubernetes_name(&device.namespace) && is_kubernetes_name(&device.name)) {
             return Err(OrderError::NoDevice(device.clone()));
         }
-        if !self.cache.read().view().fences_from(&device.namespace) {
+        if !self.cache.read().view().is_fencing_namespace(&device.namespace) {
             return Err(OrderError::NotFollowed(device.clone()));
         }
         match self
             .connection
-            .send(Call::get(path_of(device)))
+            .send(Call::get(device_path(device)))
             .await
             .and_then(|raw| raw.decode().map_err(ApiError::Undecodable))
         {
@@ -134,16 +134,16 @@ impl Reader<'_> {
     }
 
     /// What the node is, as a quorum read has it. Without a UID: whichever has the name.
-    pub(super) async fn facts(&self, node: &Incarnation) -> Result<Facts, ApiError> {
+    pub(super) async fn read_facts(&self, node: &Incarnation) -> Result<NodeFacts, ApiError> {
         let read = match self.connection.send(Call::get(format!("/api/v1/nodes/{}", node.name))).await {
             Ok(raw) => raw.decode::<wire::Node>().map_err(ApiError::Undecodable)?,
-            Err(error) if error.is_not_found() => return Ok(Facts::of_gone(node)),
+            Err(error) if error.is_not_found() => return Ok(NodeFacts::for_missing_node(node)),
             Err(error) => return Err(error),
         };
         let meta = read.metadata.unwrap_or_default();
         // Another one of that name: what its labels say is not about this one.
         if !node.uid.is_empty() && meta.uid.as_deref() != Some(&node.uid) {
-            return Ok(Facts::of_gone(node));
+            return Ok(NodeFacts::for_missing_node(node));
         }
         let text = |text: Option<String>| text.unwrap_or_default().into();
         let machine = Machine {
@@ -154,23 +154,23 @@ impl Reader<'_> {
             provider_id: text(read.spec.and_then(|spec| spec.provider_id)),
         };
         let uid = meta.uid.unwrap_or_default();
-        Ok(Facts { machine, labels: Some(meta.labels), uid, life: node.clone() })
+        Ok(NodeFacts { machine, labels: Some(meta.labels), uid, incarnation: node.clone() })
     }
 
     /// The order for one device.
-    pub(super) async fn order(
+    pub(super) async fn prepare_order(
         &self,
         device: &DeviceRef,
-        facts: &Facts,
+        facts: &NodeFacts,
         act: Act,
-    ) -> Result<Ready, OrderError> {
-        let object = self.device(device).await?;
+    ) -> Result<ReadyDevice, OrderError> {
+        let object = self.read_device(device).await?;
         let spec = object.spec;
-        if object.status.as_ref().and_then(|status| status.says("Trusted")) == Some("False") {
+        if object.status.as_ref().and_then(|status| status.condition_status("Trusted")) == Some("False") {
             return Err(OrderError::NotTrusted(device.clone()));
         }
         // Of a node whose object is gone nobody knows the labels: whoever named the device meant it.
-        if facts.labels.as_ref().is_some_and(|labels| !spec.node_selector.chooses(labels)) {
+        if facts.labels.as_ref().is_some_and(|labels| !spec.node_selector.matches(labels)) {
             return Err(OrderError::NotForNode {
                 device: device.clone(),
                 node: facts.machine.node.to_string(),
@@ -183,38 +183,46 @@ impl Reader<'_> {
         };
         let within = Duration::from_secs(seconds.into());
         let (driver, check) = (spec.driver, spec.identity_check);
-        if let Some(by) = objects::by(&spec) {
+        if let Some(by) = objects::object_kind(&spec) {
             let mut recorded = object.status.into_iter().flat_map(|status| status.targets);
             let clients = recorded.find(|target| *target.node == *facts.machine.node);
             let clients = clients
-                .map(|target| Clients { cidrs: target.clients, boot_id: target.boot_id })
+                .map(|target| ClientAddresses { cidrs: target.clients, boot_id: target.boot_id })
                 .unwrap_or_default();
             let (device, facts) = (device.clone(), facts.clone());
-            let order = ObjectOrder { device, by, namespaces: spec.namespaces, facts, clients, act, within };
-            return Ok(Ready { driver, check, instance: None, way: Way::Object(Box::new(order)) });
+            let order =
+                ObjectOrder { device, kind: by, namespaces: spec.namespaces, facts, clients, act, within };
+            return Ok(ReadyDevice {
+                driver,
+                check,
+                instance: None,
+                transport: Transport::Object(Box::new(order)),
+            });
         }
-        let reached = reached_by(&spec).ok_or_else(|| OrderError::Manual(device.clone()))?;
+        let reached = transport_driver(&spec).ok_or_else(|| OrderError::Manual(device.clone()))?;
         let node = &*facts.machine.node;
-        if let Some(key) = spec.chosen_by_kubelet(node).filter(|_| !identity::must_match(&spec, facts)) {
+        if let Some(key) =
+            spec.kubelet_settable_label(node).filter(|_| !identity::requires_match(&spec, facts))
+        {
             let (device, node, key) = (device.clone(), node.to_owned(), key.to_owned());
             return Err(OrderError::Label { device, node, key });
         }
-        let known = object.status.as_ref().map_or(&[][..], |status| &status.targets);
-        identity::check(identity::Asked::by(&spec), facts, known)
+        let targets = object.status.as_ref().map_or(&[][..], |status| &status.targets);
+        identity::check(identity::IdentitySources::from_spec(&spec), facts, targets)
             .map_err(|source| OrderError::Identity { device: device.clone(), source: Box::new(source) })?;
-        identity::suits(&spec, facts)
+        identity::check_instance(&spec, facts)
             .map_err(|source| OrderError::Instance { device: device.clone(), source: Box::new(source) })?;
-        let parameters = self.parameters(device, &spec, facts).await?;
+        let parameters = self.render_parameters(device, &spec, facts).await?;
         let order = Order { driver: reached, parameters, machine: facts.machine.clone(), act, within };
-        let instance = identity::instance(&spec, facts).map(str::to_owned);
-        Ok(Ready { driver, check, instance, way: Way::Order(order) })
+        let instance = identity::named_instance(&spec, facts).map(str::to_owned);
+        Ok(ReadyDevice { driver, check, instance, transport: Transport::Order(order) })
     }
 
-    async fn parameters(
+    async fn render_parameters(
         &self,
         device: &DeviceRef,
         spec: &FenceDeviceSpec,
-        facts: &Facts,
+        facts: &NodeFacts,
     ) -> Result<BTreeMap<String, Value>, OrderError> {
         let rendered = |parameter: &str, template: &str| {
             render(template, facts).map_err(|source| OrderError::Render {
@@ -232,7 +240,7 @@ impl Reader<'_> {
                 return Err(OrderError::Secret { device, parameter, why: why.to_owned() });
             }
             let value = rendered(parameter, template)?;
-            hosts::check(spec, parameter, template, &value).map_err(|source| OrderError::Host {
+            hosts::check_host(spec, parameter, template, &value).map_err(|source| OrderError::Host {
                 device: device.clone(),
                 parameter: parameter.clone(),
                 source,
@@ -241,13 +249,13 @@ impl Reader<'_> {
         }
         for SecretParameter { parameter, secret, key } in &spec.secret_parameters {
             let name = rendered(parameter, secret)?;
-            let value = self.secret(device, parameter, &name, key).await?;
+            let value = self.read_secret(device, parameter, &name, key).await?;
             all.insert(parameter.clone(), Value::Secret(value));
         }
         Ok(all)
     }
 
-    async fn secret(
+    async fn read_secret(
         &self,
         device: &DeviceRef,
         parameter: &str,
@@ -260,7 +268,7 @@ impl Reader<'_> {
             return Err(wrong(format!("{name:?} is not a valid name of a Secret")));
         }
         let path = format!("/api/v1/namespaces/{}/secrets/{name}", device.namespace);
-        let read = match secret(self.connection, &path).await {
+        let read = match read_secret(self.connection, &path).await {
             Ok(read) => read,
             Err(error) if error.is_not_found() => {
                 return Err(wrong(format!("Secret {}/{name} does not exist", device.namespace)));
@@ -289,7 +297,7 @@ impl Reader<'_> {
 }
 
 /// `None`: no transport reaches it.
-fn reached_by(spec: &FenceDeviceSpec) -> Option<Driver> {
+fn transport_driver(spec: &FenceDeviceSpec) -> Option<Driver> {
     match spec.driver {
         DeviceDriver::Agent => Some(Driver::Agent(spec.agent.as_deref().unwrap_or_default().into())),
         DeviceDriver::Redfish => Some(Driver::Redfish),
@@ -305,16 +313,16 @@ fn reached_by(spec: &FenceDeviceSpec) -> Option<Driver> {
 }
 
 /// The path of a device whose names are known to be names.
-pub fn path_of(device: &DeviceRef) -> String {
+pub fn device_path(device: &DeviceRef) -> String {
     let DeviceRef { namespace, name } = device;
     group_path(&format!("namespaces/{namespace}/fencedevices/{name}"))
 }
 
 /// So many bytes of what devices answered to one attempt are kept.
-pub(super) const OUTCOME_MOST: usize = 2_048;
+pub(super) const MAX_OUTCOME_BYTES: usize = 2_048;
 
 /// What a device answered to `off` or `on`, in a line.
-pub(super) fn answered(device: &DeviceRef, answer: &Result<Answer, DeviceError>) -> String {
+pub(super) fn describe_answer(device: &DeviceRef, answer: &Result<Answer, DeviceError>) -> String {
     match answer {
         Ok(Answer { said, .. }) if said.is_empty() => format!("{device}: answered"),
         Ok(Answer { said, .. }) => format!("{device}: {said}"),

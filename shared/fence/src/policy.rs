@@ -1,16 +1,16 @@
 //! The status of a FencePolicy, written at the version from which it was decided.
 
-use super::Acting;
-use crate::PolicyReview;
+use super::StepContext;
+use crate::PolicyStatusUpdate;
 use crate::api::{Condition, group_path};
 use crate::outcome::Outcome;
 
 /// Writes it. Conditions without a time began now.
-pub async fn review(acting: &Acting<'_>, wish: &PolicyReview) -> Outcome {
-    let mut status = wish.status.clone();
-    Condition::begin(&mut status.conditions, &format!("{:.0}", acting.env.clock.wall()));
-    let path = group_path(&format!("fencepolicies/{}", wish.name));
-    match acting.write_status(&path, (&wish.uid, wish.rv), &status).await {
+pub async fn write_policy_status(context: &StepContext<'_>, request: &PolicyStatusUpdate) -> Outcome {
+    let mut status = request.status.clone();
+    Condition::set_transition_time(&mut status.conditions, &format!("{:.0}", context.env.clock.wall()));
+    let path = group_path(&format!("fencepolicies/{}", request.name));
+    match context.write_status(&path, (&request.uid, request.rv), &status).await {
         Ok(()) => Outcome::Written,
         Err(outcome) => outcome,
     }

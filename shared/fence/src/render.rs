@@ -11,21 +11,21 @@ use crate::transport::Machine;
 
 /// What templates may ask of a node.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Facts {
+pub(super) struct NodeFacts {
     pub(super) machine: Machine,
     /// `None`: the Node object is gone, and nobody knows them.
     pub(super) labels: Option<BTreeMap<String, String>>,
     /// The UID of its Node; empty: that is gone.
     pub(super) uid: String,
     /// The incarnation that is asked about; empty but for its name: whichever has it.
-    pub(super) life: Incarnation,
+    pub(super) incarnation: Incarnation,
 }
 
-impl Facts {
+impl NodeFacts {
     /// Of a node whose object is gone.
-    pub(super) fn of_gone(node: &Incarnation) -> Self {
+    pub(super) fn for_missing_node(node: &Incarnation) -> Self {
         let machine = Machine { node: node.name.as_str().into(), ..Machine::default() };
-        Self { machine, labels: None, uid: String::new(), life: node.clone() }
+        Self { machine, labels: None, uid: String::new(), incarnation: node.clone() }
     }
 }
 
@@ -62,26 +62,26 @@ fn is_word(value: &str) -> bool {
 }
 
 /// What a template uses.
-pub(super) fn used(template: &str) -> impl Iterator<Item = &str> {
+pub(super) fn placeholders(template: &str) -> impl Iterator<Item = &str> {
     template.split("{{").skip(1).filter_map(|part| Some(part.split_once("}}")?.0.trim()))
 }
 
 /// Puts what a node is in place of what stands in double braces.
-pub(super) fn render(template: &str, facts: &Facts) -> Result<String, RenderError> {
+pub(super) fn render(template: &str, facts: &NodeFacts) -> Result<String, RenderError> {
     let (mut out, mut rest) = (String::new(), template);
     while let Some((before, after)) = rest.split_once("{{") {
         let open = || RenderError::Open { template: template.to_owned() };
         let (inner, behind) = after.split_once("}}").ok_or_else(open)?;
         out.push_str(before);
-        out.push_str(value(inner.trim(), template, facts)?);
+        out.push_str(lookup(inner.trim(), template, facts)?);
         rest = behind;
     }
     out.push_str(rest);
     Ok(out)
 }
 
-fn value<'a>(what: &str, template: &str, facts: &'a Facts) -> Result<&'a str, RenderError> {
-    let Facts { machine, labels, .. } = facts;
+fn lookup<'a>(what: &str, template: &str, facts: &'a NodeFacts) -> Result<&'a str, RenderError> {
+    let NodeFacts { machine, labels, .. } = facts;
     let unknown = || RenderError::Unknown { template: template.to_owned(), what: what.to_owned() };
     let found = match what {
         ".Node.Name" => Some(&*machine.node),
@@ -89,7 +89,7 @@ fn value<'a>(what: &str, template: &str, facts: &'a Facts) -> Result<&'a str, Re
         ".Node.SystemUUID" => Some(&*machine.system_uuid),
         _ if instance::is_part(what) => {
             let wrong = |source| RenderError::Instance { template: template.to_owned(), source };
-            let part = instance::part(what, &machine.provider_id, &machine.node).map_err(wrong)?;
+            let part = instance::lookup_part(what, &machine.provider_id, &machine.node).map_err(wrong)?;
             Some(part.ok_or_else(unknown)?)
         }
         _ => {
@@ -119,8 +119,8 @@ mod tests {
 
     const RACK: &str = "node-restriction.kubernetes.io/rack";
 
-    fn facts() -> Facts {
-        Facts {
+    fn facts() -> NodeFacts {
+        NodeFacts {
             machine: Machine {
                 node: "w1".into(),
                 system_uuid: "4c4c4544".into(),
@@ -128,7 +128,7 @@ mod tests {
             },
             labels: Some([(RACK.to_owned(), "7".to_owned())].into()),
             uid: "uid-w1".to_owned(),
-            life: Incarnation::default(),
+            incarnation: Incarnation::default(),
         }
     }
 
@@ -156,7 +156,8 @@ mod tests {
             let error = render(template, &facts()).unwrap_err().to_string();
             assert!(error.contains(word) && error.contains("{{.Node"), "{error}");
         }
-        let gone = Facts::of_gone(&Incarnation { name: "w1".to_owned(), ..Incarnation::default() });
+        let gone =
+            NodeFacts::for_missing_node(&Incarnation { name: "w1".to_owned(), ..Incarnation::default() });
         assert_eq!(render("{{.Node.Name}}", &gone).as_deref(), Ok("w1"));
         assert!(
             render("{{.Node.Label \"node-restriction.kubernetes.io/rack\"}}", &gone).is_err(),

@@ -2,17 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use super::asking::Asked;
-use super::incident::{create_evidence, status, still_lost};
-use super::{Acting, Target, contradict, storage_evidence_name};
-use crate::api::{DeviceDriver, DeviceRef, FenceEvidenceSpec, KindOfEvidence, Sample};
+use super::incident::{create_evidence, still_lost, write_fence_status};
+use super::prepare::PreparedCall;
+use super::{StepContext, Target, contradict, storage_evidence_name};
+use crate::api::{DeviceDriver, DeviceRef, FenceEvidenceKind, FenceEvidenceSpec, Sample};
 use crate::outcome::Outcome;
 use crate::transport::Act;
 
 /// Why devices that fence storage alone are not asked: nothing would follow from it. `None`: they are.
-pub(super) fn uncovered(act: Act, orders: &[(DeviceRef, Asked)]) -> Option<&'static str> {
+pub(super) fn why_uncovered(act: Act, orders: &[(DeviceRef, PreparedCall)]) -> Option<&'static str> {
     let objects = || orders.iter().map(|(_, asked)| asked.object());
-    let is_storage = |object: Option<&crate::api::ActedOn>| {
+    let is_storage = |object: Option<&crate::api::TargetObject>| {
         object.is_some_and(|object| object.driver == DeviceDriver::NetworkFence)
     };
     let alone = act == Act::Off && objects().all(is_storage);
@@ -24,37 +24,38 @@ pub(super) fn uncovered(act: Act, orders: &[(DeviceRef, Asked)]) -> Option<&'sta
 
 /// Evidence about the volumes of a storage, if every look showed which. What runs on the node is not its matter: a
 /// kubelet that speaks calls it off before anybody relies on it, and contradicts nothing.
-pub(super) async fn prove(acting: &Acting<'_>, target: &Target) -> Result<(), Outcome> {
-    let last = target.status.attempts.last().filter(|last| last.fenced_storage()).ok_or(Outcome::Changed)?;
+pub(super) async fn prove(context: &StepContext<'_>, target: &Target) -> Result<(), Outcome> {
+    let last =
+        target.status.attempts.last().filter(|last| last.has_fenced_storage()).ok_or(Outcome::Changed)?;
     let verified = last.verified.as_ref().ok_or(Outcome::Changed)?;
     let node = &target.spec.node;
-    still_lost(acting, &target.spec).await?;
+    still_lost(context, &target.spec).await?;
     let covered = |sample: &Sample| sample.object.as_ref().and_then(|object| object.storage.clone());
     let storage: Option<BTreeSet<_>> = verified.samples.iter().map(covered).collect();
     let spec = FenceEvidenceSpec {
         node: node.clone(),
-        kind: KindOfEvidence::StorageFenced,
+        kind: FenceEvidenceKind::StorageFenced,
         fence: Some(target.fence.name.to_string()),
         samples: verified.samples.clone(),
         corroborated: Vec::new(),
         storage: storage.ok_or(Outcome::Changed)?.into_iter().collect(),
         lease_renewed: verified.lease_renewed.clone(),
-        by: acting.identity.to_owned(),
+        by: context.identity.to_owned(),
         reason: None,
         valid_seconds: None,
         power_on: false,
     };
     let name = storage_evidence_name(node, &target.fence.uid, last.id);
-    create_evidence(acting, &name, &spec).await?;
-    status(acting, target, target.fence.rv, &target.status).await.map(drop)
+    create_evidence(context, &name, &spec).await?;
+    write_fence_status(context, target, target.fence.rv, &target.status).await.map(drop)
 }
 
 /// What fenced storage is being lifted: first nothing may follow from it any more.
-pub(super) async fn withdraw(acting: &Acting<'_>, target: &Target) -> Result<(), Outcome> {
-    for attempt in target.status.attempts.iter().filter(|attempt| attempt.fenced_storage()) {
+pub(super) async fn withdraw(context: &StepContext<'_>, target: &Target) -> Result<(), Outcome> {
+    for attempt in target.status.attempts.iter().filter(|attempt| attempt.has_fenced_storage()) {
         let proof = storage_evidence_name(&target.spec.node, &target.fence.uid, attempt.id);
-        let at = format!("{:.0}", acting.env.clock.wall());
-        contradict::invalidate(acting, &proof, "the fence of its storage is lifted", &at).await?;
+        let at = format!("{:.0}", context.env.clock.wall());
+        contradict::invalidate(context, &proof, "the fence of its storage is lifted", &at).await?;
     }
     Ok(())
 }

@@ -13,27 +13,27 @@ use pod_safety_leader::lease::Leadership;
 use pod_safety_leader::metrics::Metrics;
 use serde_json::{Value, json};
 
-mod chosen;
 mod corroborate;
 mod drain;
 mod instances;
 mod limits;
-mod looks;
-mod mark;
-mod met;
 mod objects;
+mod order_effect;
+mod selection;
+mod status_check;
+mod taint;
 
 use super::*;
 use crate::api::{
     Attempt, DeviceRef, FenceTrigger, Incarnation, NodeFenceSpec, NodeFenceStatus, Phase, Trigger, Verified,
 };
 use crate::client::Connection;
-use crate::client::scripted::{Answer as Says, Api, Asked, env, pass};
+use crate::client::scripted::{Answer as Says, Api, Received, advance, env};
 use crate::clock::Env;
 use crate::events::Recorder;
 use crate::model::{Kind, OUT_OF_SERVICE_TAINT, Uid};
 use crate::outcome::Outcome;
-use crate::send::Means;
+use crate::send::WriteContext;
 use crate::transport::{Act, Answer, DeviceError, Driver, FenceTransport, Identity, Order, Power};
 
 const BOOT: &str = "b0000000-0000-4000-8000-000000000001";
@@ -70,14 +70,14 @@ impl FenceTransport for Devices {
         }
     }
 
-    fn answers(&self, address: SocketAddr, _within: Duration) -> BoxFuture<'_, Result<bool, DeviceError>> {
+    fn probe_tcp(&self, address: SocketAddr, _within: Duration) -> BoxFuture<'_, Result<bool, DeviceError>> {
         let open = self.open.lock().as_ref().map(|open| open.contains(&&*address.to_string()));
         let unknown = || DeviceError::Unreachable { said: "permission denied".to_owned() };
         Box::pin(std::future::ready(open.ok_or_else(unknown)))
     }
 }
 
-fn says(power: Power) -> Option<Result<Answer, DeviceError>> {
+fn answer_with(power: Power) -> Option<Result<Answer, DeviceError>> {
     Some(Ok(Answer::new(power, Identity::Match, "done".to_owned())))
 }
 
@@ -94,7 +94,7 @@ struct There {
     first: First,
 }
 
-type First = Arc<dyn Fn(&Asked) -> Option<Says> + Send + Sync>;
+type First = Arc<dyn Fn(&Received) -> Option<Says> + Send + Sync>;
 
 fn machine() -> Value {
     let node = node("n").boot(BOOT).set("/status/nodeInfo/systemUUID", json!("uuid-1"));
@@ -140,7 +140,7 @@ struct Scene {
     log: Arc<Mutex<Vec<String>>>,
 }
 
-fn answer(there: &There, asked: &Asked, leases: &Mutex<usize>) -> Says {
+fn answer(there: &There, asked: &Received, leases: &Mutex<usize>) -> Says {
     let last = asked.path.rsplit('/').next().unwrap_or_default();
     let collection = asked.path.contains("/kube-node-lease/leases/");
     if let Some(answer) = (there.first)(asked) {
@@ -168,7 +168,7 @@ fn answer(there: &There, asked: &Asked, leases: &Mutex<usize>) -> Says {
             there.proof.as_ref().map_or_else(Says::not_found, Says::json)
         }
         ("GET", _) => Says::not_found(),
-        ("POST", _) => Says::coded(201, &json!({ "metadata": { "resourceVersion": "1" } })),
+        ("POST", _) => Says::with_code(201, &json!({ "metadata": { "resourceVersion": "1" } })),
         ("PATCH", _) => {
             let rv =
                 asked.json()["metadata"]["resourceVersion"].as_str().and_then(|rv| rv.parse::<u64>().ok());
@@ -185,7 +185,7 @@ fn scene(
     let (env, _wall) = env();
     let log = Arc::new(Mutex::new(Vec::new()));
     let (lines, leases) = (Arc::clone(&log), Arc::new(Mutex::new(0)));
-    let api = Api::says(&env, move |asked| {
+    let api = Api::answering(&env, move |asked| {
         // Whether there is anybody to be polite to.
         if asked.method != "GET" && !asked.path.ends_with("selfsubjectaccessreviews") {
             lines.lock().push(asked.line());
@@ -197,24 +197,24 @@ fn scene(
     let (asked, open) = (Mutex::default(), Mutex::new(Some(Vec::new())));
     let devices = Devices { script: Box::new(script), asked, open, log: Arc::clone(&log) };
     let events = Recorder::new(env.clone(), Metrics::new().unwrap().authority);
-    Scene { env, api, world, leadership: Leadership::alone(), devices, events, log }
+    Scene { env, api, world, leadership: Leadership::always(), devices, events, log }
 }
 
 impl Scene {
-    fn acting<'a>(&'a self, connection: &'a Connection) -> Acting<'a> {
+    fn acting<'a>(&'a self, connection: &'a Connection) -> StepContext<'a> {
         let (cache, env, leadership) = (self.world.cache(), &self.env, &self.leadership);
-        let means = Means { connection, cache, env, leadership };
-        Acting::new(means, &self.devices, "this-process", &self.events)
+        let means = WriteContext { connection, cache, env, leadership };
+        StepContext::new(means, &self.devices, "this-process", &self.events)
     }
 
-    async fn take(&self, step: Step) -> Outcome {
+    async fn run_step(&self, step: Step) -> Outcome {
         let connection = self.api.connection();
-        carry_out(&self.acting(&connection), &Fencing { node: "n".into(), step }).await
+        execute_step(&self.acting(&connection), &FenceStepRequest { node: "n".into(), step }).await
     }
 
     /// Takes the step, which must end so.
     async fn ends(&self, step: Step, how: &str) {
-        assert_eq!(self.take(step).await.name(), how);
+        assert_eq!(self.run_step(step).await.name(), how);
     }
 
     /// Nothing was written, and no device asked.
@@ -227,21 +227,21 @@ impl Scene {
         self.written("nodefences")["status"]["attempts"][0]["verified"].clone()
     }
 
-    async fn look_through(&self, wish: &Monitor) -> Outcome {
+    async fn run_monitor(&self, wish: &MonitorRequest) -> Outcome {
         let connection = self.api.connection();
         monitor(&self.acting(&connection), wish).await
     }
 
     /// The Events about devices that were to be written: of whom, and which word.
-    async fn said(&self) -> Vec<(String, String)> {
-        let write = self.events.clone().write_for_ever(
+    async fn events(&self) -> Vec<(String, String)> {
+        let write = self.events.clone().worker_loop(
             self.api.connection(),
             Arc::clone(&self.leadership),
             "pod-safety",
             "this-process".to_owned(),
         );
         let _until = tokio::time::timeout(Duration::from_secs(1), write).await;
-        let heard = self.api.heard().into_iter().filter(|asked| asked.path.ends_with("fencing/events"));
+        let heard = self.api.requests().into_iter().filter(|asked| asked.path.ends_with("fencing/events"));
         let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         heard
             .map(|asked| asked.json())
@@ -260,7 +260,7 @@ impl Scene {
 
     fn written(&self, path: &str) -> Value {
         self.api
-            .heard()
+            .requests()
             .iter()
             .rev()
             .find(|asked| asked.method != "GET" && asked.path.contains(path))
@@ -314,7 +314,7 @@ fn tried(act: &str) -> NodeFenceStatus {
     NodeFenceStatus { phase: Phase::Fencing, attempts: vec![attempt], ..NodeFenceStatus::default() }
 }
 
-fn looked(power: &str) -> NodeFenceStatus {
+fn checked_status(power: &str) -> NodeFenceStatus {
     let mut status = tried("off");
     let sample = crate::api::Sample { device: bmc(), power: power.parse().unwrap(), ..Default::default() };
     let lease_renewed = Some("2026-01-01T00:00:07Z".to_owned());
@@ -354,7 +354,7 @@ async fn nothing_is_begun_against_a_node_that_was_heard_or_began_another_life() 
     booted.node["status"]["nodeInfo"]["bootID"] = json!(NEXT_BOOT);
     for (there, wanted) in [(heard, "heard"), (ready, "heard"), (booted, "changed")] {
         for step in [Step::Open(Box::new(spec())), Step::Attempt(target(tried("off")))] {
-            let scene = scene(there.clone(), |_, _| says(Power::Off));
+            let scene = scene(there.clone(), |_, _| answer_with(Power::Off));
             scene.ends(step, wanted).await;
             assert_eq!(scene.log(), [""; 0], "{wanted}: nothing written, no device asked");
         }
@@ -363,10 +363,10 @@ async fn nothing_is_begun_against_a_node_that_was_heard_or_began_another_life() 
 
 #[tokio::test(start_paused = true)]
 async fn the_intent_is_written_before_the_device_is_asked_and_its_answer_after() {
-    let scene = scene(There::default(), |_, _| says(Power::Off));
+    let scene = scene(There::default(), |_, _| answer_with(Power::Off));
     scene.ends(Step::Attempt(target(tried("off"))), "written").await;
     assert_eq!(scene.log(), [STATUS, "device off", STATUS]);
-    let writes: Vec<_> = scene.api.heard().into_iter().filter(|asked| asked.method == "PATCH").collect();
+    let writes: Vec<_> = scene.api.requests().into_iter().filter(|asked| asked.method == "PATCH").collect();
     assert_eq!(writes[0].json()["metadata"]["resourceVersion"], "20");
     assert_eq!(writes[1].json()["metadata"]["resourceVersion"], "21", "at the version that the intent made");
     assert_eq!(writes[0].json()["status"]["attempts"][0].get("outcome"), None);
@@ -391,7 +391,7 @@ async fn a_device_that_cannot_be_asked_costs_an_attempt_and_says_why() {
         (no_key, "has no key \"password\""),
         (elsewhere, "its nodeSelector does not select it"),
     ] {
-        let scene = scene(there, |_, _| says(Power::Off));
+        let scene = scene(there, |_, _| answer_with(Power::Off));
         scene.ends(Step::Attempt(target(tried("off"))), "written").await;
         assert_eq!(scene.log(), [STATUS], "{words}: no device is asked");
         let attempt = scene.written("nodefences")["status"]["attempts"][0].clone();
@@ -415,7 +415,7 @@ async fn attack_a_secret_that_is_not_for_this_device_reaches_no_device() {
     ] {
         let mut there = There::default();
         there.secret.as_mut().unwrap()["metadata"] = metadata;
-        let scene = scene(there, |_, _| says(Power::Off));
+        let scene = scene(there, |_, _| answer_with(Power::Off));
         scene.ends(Step::Attempt(target(tried("off"))), "written").await;
         assert_eq!(scene.devices.asked.lock().len(), usize::from(sent), "a Secret {what}");
         let attempt = scene.written("nodefences")["status"]["attempts"][0].clone();
@@ -428,14 +428,14 @@ async fn attack_a_secret_that_is_not_for_this_device_reaches_no_device() {
 /// Finding 4 of the security review, where the policy names such a device.
 #[tokio::test(start_paused = true)]
 async fn attack_a_device_of_a_namespace_that_is_not_followed_is_not_read() {
-    let scene = scene(There::default(), |_, _| says(Power::Off));
-    scene.world.cache().fence_from(["pod-safety".to_owned()].into());
+    let scene = scene(There::default(), |_, _| answer_with(Power::Off));
+    scene.world.cache().restrict_fencing_to(["pod-safety".to_owned()].into());
     scene.ends(Step::Attempt(target(tried("off"))), "written").await;
     assert_eq!(scene.log(), [STATUS], "no device is asked");
     let outcome = scene.written("nodefences")["status"]["attempts"][0]["outcome"].clone();
     let way_out = "add it to --fencing-namespaces (chart: controllers.fencing.namespaces)";
     assert!(outcome.as_str().unwrap().contains(way_out), "{outcome}");
-    let read = scene.api.heard().into_iter().find(|asked| asked.path.contains("/namespaces/fencing/"));
+    let read = scene.api.requests().into_iter().find(|asked| asked.path.contains("/namespaces/fencing/"));
     assert!(read.is_none(), "{read:?}");
 }
 
@@ -453,7 +453,7 @@ async fn attack_a_password_among_the_parameters_is_not_used() {
     ] {
         let mut spec = device();
         spec["spec"]["parameters"][parameter] = json!("hunter3");
-        let scene = scene(There { device: Some(spec), ..There::default() }, |_, _| says(Power::Off));
+        let scene = scene(There { device: Some(spec), ..There::default() }, |_, _| answer_with(Power::Off));
         scene.ends(Step::Attempt(target(tried("off"))), "written").await;
         assert_eq!(scene.devices.asked.lock().len(), usize::from(used), "{parameter}");
         let attempt = scene.written("nodefences")["status"]["attempts"][0].to_string();
@@ -464,10 +464,10 @@ async fn attack_a_password_among_the_parameters_is_not_used() {
 
 #[tokio::test(start_paused = true)]
 async fn two_looks_five_seconds_apart_and_a_silent_kubelet_show_that_it_is_off() {
-    let scene = scene(There::default(), |_, _| says(Power::Off));
+    let scene = scene(There::default(), |_, _| answer_with(Power::Off));
     let began = scene.env.now();
     scene.ends(Step::Look(target(tried("off"))), "written").await;
-    assert!(scene.env.now().since(began) >= Verified::APART);
+    assert!(scene.env.now().since(began) >= Verified::MIN_INTERVAL);
     assert_eq!(scene.log(), ["device look", "device look", STATUS]);
     let verified = scene.verified();
     assert_eq!(
@@ -480,7 +480,7 @@ async fn two_looks_five_seconds_apart_and_a_silent_kubelet_show_that_it_is_off()
 #[tokio::test(start_paused = true)]
 async fn a_kubelet_that_speaks_between_the_looks_convicts_the_device() {
     let there = There { renewed: Arc::new(|number| if number == 0 { 7 } else { 17 }), ..There::default() };
-    let scene = scene(there, |_, _| says(Power::Off));
+    let scene = scene(there, |_, _| answer_with(Power::Off));
     scene.ends(Step::Look(target(tried("off"))), "written").await;
     let verified = scene.verified();
     assert_eq!(verified["power"], "Unknown");
@@ -493,15 +493,15 @@ async fn a_kubelet_that_speaks_between_the_looks_convicts_the_device() {
 async fn bug_a_lease_that_was_collected_between_the_looks_counted_as_renewed() {
     for (renewed_meanwhile, power) in [(false, "Off"), (true, "Unknown")] {
         let reads = Mutex::new(0);
-        let collected = move |asked: &Asked| {
+        let collected = move |asked: &Received| {
             let mut reads = reads.lock();
             *reads += usize::from(asked.path.contains("/kube-node-lease/leases/"));
             (*reads > 1 && asked.path.contains("/kube-node-lease/leases/")).then(Says::not_found)
         };
         let there = There { first: Arc::new(collected), ..There::default() };
-        let scene = scene(there, |_, _| says(Power::Off));
+        let scene = scene(there, |_, _| answer_with(Power::Off));
         let watch = async {
-            pass(2.0).await;
+            advance(2.0).await;
             let second = if renewed_meanwhile { 17 } else { 7 };
             scene.world.apply(Kind::NodeLeases, &lease("n", second).rv(4).0, scene.env.now());
             scene.world.remove(Kind::NodeLeases, "lease-n", scene.env.now());
@@ -514,10 +514,10 @@ async fn bug_a_lease_that_was_collected_between_the_looks_counted_as_renewed() {
         ..There::default()
     };
     let scene = scene(there, |_, _| None);
-    scene.ends(Step::Prove(target(looked("Off"))), "changed").await;
+    scene.ends(Step::Prove(target(checked_status("Off"))), "changed").await;
     assert!(scene.log().is_empty(), "the watch may have brought less than the read");
     scene.world.remove(Kind::NodeLeases, "lease-n", scene.env.now());
-    scene.ends(Step::Prove(target(looked("Off"))), "written").await;
+    scene.ends(Step::Prove(target(checked_status("Off"))), "written").await;
     assert_eq!(scene.log(), [EVIDENCE, STATUS]);
 }
 
@@ -533,7 +533,7 @@ async fn a_kubelet_that_renews_each_ten_seconds_is_heard_between_the_looks_in_an
             7 + u8::try_from(renewals).unwrap()
         };
         let there = There { renewed: Arc::new(renewed), ..There::default() };
-        let scene = scene(there, |_, _| says(Power::Off));
+        let scene = scene(there, |_, _| answer_with(Power::Off));
         scene.ends(Step::Look(target(tried("off"))), "written").await;
         assert_eq!(scene.verified()["power"], "Unknown", "renewed {phase:?} before the first look");
     }
@@ -543,8 +543,8 @@ async fn a_kubelet_that_renews_each_ten_seconds_is_heard_between_the_looks_in_an
 #[tokio::test(start_paused = true)]
 async fn a_node_that_was_silent_for_the_duration_of_its_lease_is_looked_at_five_seconds_apart() {
     for (silent, apart) in [(0, 15), (20, 15), (30, 10), (40, 5), (600, 5)] {
-        let scene = scene(There::default(), |_, _| says(Power::Off));
-        pass(Duration::from_secs(silent).as_secs_f64()).await;
+        let scene = scene(There::default(), |_, _| answer_with(Power::Off));
+        advance(Duration::from_secs(silent).as_secs_f64()).await;
         let began = scene.env.now();
         scene.ends(Step::Look(target(tried("off"))), "written").await;
         assert_eq!(scene.env.now().since(began).as_secs(), apart, "silent for {silent}s");
@@ -554,8 +554,9 @@ async fn a_node_that_was_silent_for_the_duration_of_its_lease_is_looked_at_five_
 
 #[tokio::test(start_paused = true)]
 async fn a_supply_that_flaps_proves_nothing() {
-    let scene = scene(There::default(), |_, number| says(if number == 0 { Power::Off } else { Power::On }));
-    scene.take(Step::Look(target(tried("off")))).await;
+    let scene =
+        scene(There::default(), |_, number| answer_with(if number == 0 { Power::Off } else { Power::On }));
+    scene.run_step(Step::Look(target(tried("off")))).await;
     let verified = scene.verified();
     assert_eq!(verified["power"], "On");
 }
@@ -563,7 +564,7 @@ async fn a_supply_that_flaps_proves_nothing() {
 #[tokio::test(start_paused = true)]
 async fn evidence_is_written_before_anything_relies_on_it() {
     let scene = scene(There::default(), |_, _| None);
-    scene.ends(Step::Prove(target(looked("Off"))), "written").await;
+    scene.ends(Step::Prove(target(checked_status("Off"))), "written").await;
     assert_eq!(scene.log(), [EVIDENCE, STATUS]);
     let evidence = scene.written("fenceevidences");
     assert_eq!(evidence["spec"]["kind"], "PowerOff");
@@ -577,7 +578,7 @@ async fn there_is_no_evidence_about_a_node_that_has_booted_since() {
     let mut node = machine();
     node["status"]["nodeInfo"]["bootID"] = json!(NEXT_BOOT);
     let scene = scene(There { node, ..There::default() }, |_, _| None);
-    scene.ends(Step::Prove(target(looked("Off"))), "changed").await;
+    scene.ends(Step::Prove(target(checked_status("Off"))), "changed").await;
     assert!(scene.log().is_empty());
 }
 
@@ -585,13 +586,13 @@ async fn there_is_no_evidence_about_a_node_that_has_booted_since() {
 async fn there_is_no_evidence_if_the_kubelet_spoke_since_or_nothing_said_off() {
     let spoke = There { renewed: Arc::new(|_| 9), ..There::default() };
     let scene_spoke = scene(spoke, |_, _| None);
-    scene_spoke.take(Step::Prove(target(looked("Off")))).await;
+    scene_spoke.run_step(Step::Prove(target(checked_status("Off")))).await;
     assert_eq!(scene_spoke.log(), [STATUS]);
     let status = scene_spoke.written("nodefences")["status"].clone();
     assert_eq!((&status["phase"], status.get("evidence")), (&json!("Fencing"), None));
     for power in ["On", "Unknown"] {
         let scene = scene(There::default(), |_, _| None);
-        scene.ends(Step::Prove(target(looked(power))), "changed").await;
+        scene.ends(Step::Prove(target(checked_status(power))), "changed").await;
         scene.silent();
     }
 }
@@ -615,7 +616,7 @@ async fn the_taint_needs_evidence_that_holds_and_keeps_what_others_put_there() {
     let theirs = json!([{ "key": "k", "value": "v", "effect": "NoSchedule", "unknownField": 1 }]);
     let mut there = There { proof: Some(proof(false)), ..There::default() };
     there.node["spec"]["taints"] = theirs.clone();
-    let (held, outcome) = mark::tainted(there.clone(), target(looked("Off"))).await;
+    let (held, outcome) = taint::tainted(there.clone(), target(checked_status("Off"))).await;
     assert_eq!((outcome, held.requests()), ("written", vec![NODE.to_owned(), STATUS.to_owned()]));
     let taints = held.written("/nodes/")["spec"]["taints"].clone();
     assert_eq!(taints[0], theirs[0]);
@@ -627,7 +628,7 @@ async fn the_taint_needs_evidence_that_holds_and_keeps_what_others_put_there() {
     let invalid = There { proof: Some(proof(true)), ..there.clone() };
     let none = There { proof: None, ..there };
     for (there, wanted) in [(ready, "heard"), (booted, "refused"), (invalid, "refused"), (none, "gone")] {
-        let (scene, outcome) = mark::tainted(there, target(looked("Off"))).await;
+        let (scene, outcome) = taint::tainted(there, target(checked_status("Off"))).await;
         assert_eq!((outcome, scene.requests()), (wanted, Vec::new()));
     }
 }
@@ -641,17 +642,17 @@ async fn only_our_own_taint_is_taken_away_and_only_from_another_life() {
     back.node["status"]["nodeInfo"]["bootID"] = json!(NEXT_BOOT);
     back.node["status"]["conditions"][0]["status"] = json!("True");
     let scene_back = scene(back.clone(), |_, _| None);
-    scene_back.ends(Step::Untaint(target(looked("Off"))), "written").await;
+    scene_back.ends(Step::Untaint(target(checked_status("Off"))), "written").await;
     assert_eq!(scene_back.log(), [NODE, STATUS]);
     assert_eq!(scene_back.written("/nodes/")["spec"]["taints"], json!([]));
     let mut same = back.clone();
     same.node["status"]["nodeInfo"]["bootID"] = json!(BOOT);
     let scene_same = scene(same, |_, _| None);
-    scene_same.ends(Step::Untaint(target(looked("Off"))), "changed").await;
+    scene_same.ends(Step::Untaint(target(checked_status("Off"))), "changed").await;
     scene_same.silent();
     back.node["spec"]["taints"] = json!([theirs]);
     let foreign = scene(back, |_, _| None);
-    foreign.ends(Step::Untaint(target(looked("Off"))), "written").await;
+    foreign.ends(Step::Untaint(target(checked_status("Off"))), "written").await;
     assert_eq!(foreign.log(), [STATUS], "somebody else's taint stays");
 }
 
@@ -664,12 +665,12 @@ async fn a_contradiction_first_invalidates_the_evidence_then_distrusts_the_devic
     let there = There { proof: Some(proof(false)), device: Some(known), ..There::default() };
     let scene = scene(there, |_, _| None);
     // What another level tried before, and nobody saw off, said nothing that is untrue.
-    let mut status = looked("Off");
+    let mut status = checked_status("Off");
     let pdu = DeviceRef { name: "pdu".to_owned(), ..bmc() };
     let tried = Attempt { verified: None, devices: vec![pdu], ..status.attempts[0].clone() };
     status.attempts.insert(0, tried);
     scene.ends(Step::Contradict(target(status)), "written").await;
-    assert!(scene.api.heard().iter().all(|asked| !asked.path.contains("pdu")));
+    assert!(scene.api.requests().iter().all(|asked| !asked.path.contains("pdu")));
     assert_eq!(
         scene.log(),
         [
@@ -685,7 +686,7 @@ async fn a_contradiction_first_invalidates_the_evidence_then_distrusts_the_devic
     let meant = scene.written("fenceevidences")["metadata"].clone();
     let read = &proof(false)["metadata"];
     assert_eq!((&meant["uid"], &meant["resourceVersion"]), (&read["uid"], &read["resourceVersion"]));
-    assert_eq!(scene.said().await, [("uid-bmc".to_owned(), "EvidenceContradicted".to_owned())]);
+    assert_eq!(scene.events().await, [("uid-bmc".to_owned(), "EvidenceContradicted".to_owned())]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -696,7 +697,7 @@ async fn a_device_that_is_being_asked_is_left_when_the_term_ends() {
     scene.ends(Step::Attempt(target(tried("off"))), "not_leader").await;
     assert_eq!(scene.env.now().since(began), Duration::from_secs(10));
     assert_eq!(scene.log(), [STATUS, "device off"], "the intent is there for whoever leads next");
-    pass(60.0).await;
+    advance(60.0).await;
     assert_eq!(scene.log().len(), 2);
 }
 
@@ -713,28 +714,28 @@ async fn a_device_that_does_not_keep_to_its_time_is_left() {
     }
 }
 
-fn wish(nodes: &[&str], whole: bool) -> Monitor {
+fn wish(nodes: &[&str], whole: bool) -> MonitorRequest {
     let nodes = nodes.iter().map(|node| Arc::from(*node)).collect();
     let uid = Uid::new("uid-bmc").unwrap();
-    Monitor { device: bmc(), uid, nodes, whole, test: Some("now".to_owned()) }
+    MonitorRequest { device: bmc(), uid, nodes, is_complete: whole, test: Some("now".to_owned()) }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_look_through_names_what_is_wrong_in_a_word_and_answers_who_asked() {
     let login = |_, _| Some(Err(DeviceError::Login { said: "401".to_owned() }));
     let held = scene(There::default(), login);
-    assert_eq!(held.look_through(&wish(&["n"], true)).await.name(), "written");
+    assert_eq!(held.run_monitor(&wish(&["n"], true)).await.name(), "written");
     let status = held.written("/fencedevices/bmc/status")["status"].clone();
     assert_eq!((&status["tested"], &status["observedGeneration"]), (&json!("now"), &json!(2)));
     assert_eq!(status["targets"][0]["problem"], "LoginDenied");
     assert_eq!(status["conditions"][0]["reason"], "LoginDenied", "{status}");
-    assert_eq!(held.said().await, [("uid-bmc".to_owned(), "LoginDenied".to_owned())]);
+    assert_eq!(held.events().await, [("uid-bmc".to_owned(), "LoginDenied".to_owned())]);
     for (secret, word) in [
         (None, "Secret fencing/bmc does not exist"),
         (Some(json!({ "metadata": lent("bmc"), "data": {} })), "has no key"),
     ] {
         let scene = scene(There { secret, ..There::default() }, |_, _| None);
-        assert_eq!(scene.look_through(&wish(&["n"], true)).await.name(), "written");
+        assert_eq!(scene.run_monitor(&wish(&["n"], true)).await.name(), "written");
         let target = scene.written("/fencedevices/bmc/status")["status"]["targets"][0].clone();
         assert_eq!(target["problem"], "BadSecret");
         let message = target["message"].as_str().unwrap();
@@ -745,7 +746,7 @@ async fn a_look_through_names_what_is_wrong_in_a_word_and_answers_who_asked() {
         Some(Ok(Answer::new(Power::On, identity, String::new())))
     };
     let scene = scene(There::default(), stranger);
-    assert_eq!(scene.look_through(&wish(&["n"], true)).await.name(), "written");
+    assert_eq!(scene.run_monitor(&wish(&["n"], true)).await.name(), "written");
     let target = scene.written("/fencedevices/bmc/status")["status"]["targets"][0].clone();
     assert_eq!((&target["problem"], &target["identity"]), (&json!("AnotherMachine"), &json!("Mismatch")));
 }
@@ -761,12 +762,12 @@ async fn a_look_at_one_node_leaves_what_is_known_of_the_others() {
             { "node": "n", "power": "Unknown", "message": "no answer", "problem": "TimedOut" }],
     });
     there.device = Some(device["spec"].clone());
-    there.first = Arc::new(move |asked: &Asked| {
+    there.first = Arc::new(move |asked: &Received| {
         let is_it = asked.method == "GET" && asked.path.ends_with("/fencedevices/bmc");
         is_it.then(|| Says::json(&device))
     });
-    let scene = scene(there, |_, _| says(Power::On));
-    assert_eq!(scene.look_through(&wish(&["n"], false)).await.name(), "written");
+    let scene = scene(there, |_, _| answer_with(Power::On));
+    assert_eq!(scene.run_monitor(&wish(&["n"], false)).await.name(), "written");
     let status = scene.written("/fencedevices/bmc/status")["status"].clone();
     assert_eq!(status["observedGeneration"], 1, "the others were not looked at since it changed");
     let powers: Vec<_> = status["targets"].as_array().unwrap().iter().map(|one| &one["power"]).collect();
@@ -781,9 +782,9 @@ async fn what_changed_with_a_device_is_said_once_it_is_written_and_what_stays_is
         let condition = json!({ "type": "Ready", "status": ready, "reason": reason, "message": "",
             "lastTransitionTime": "2026-01-01T00:00:00Z" });
         let spec = json!({ "spec": device()["spec"], "status": { "conditions": [condition] } });
-        let scene = scene(There { device: Some(spec), ..There::default() }, move |_, _| says(power));
-        assert_eq!(scene.look_through(&wish(&["n"], true)).await.name(), "written");
-        scene.said().await.into_iter().map(|(_, word)| word).collect::<Vec<_>>()
+        let scene = scene(There { device: Some(spec), ..There::default() }, move |_, _| answer_with(power));
+        assert_eq!(scene.run_monitor(&wish(&["n"], true)).await.name(), "written");
+        scene.events().await.into_iter().map(|(_, word)| word).collect::<Vec<_>>()
     };
     assert_eq!(told("AllTargetsReachable", Power::On).await, [""; 0]);
     assert_eq!(told("LoginDenied", Power::On).await, ["DeviceReachable"]);
@@ -792,10 +793,10 @@ async fn what_changed_with_a_device_is_said_once_it_is_written_and_what_stays_is
     assert_eq!(told("PowerUnknown", Power::Unknown).await, [""; 0]);
     // What could not be written is said when it is.
     let refused: First =
-        Arc::new(|asked| (asked.method == "PATCH").then(|| Says::coded(409, &json!({ "code": 409 }))));
-    let scene = scene(There { first: refused, ..There::default() }, |_, _| says(Power::On));
-    assert_ne!(scene.look_through(&wish(&["n"], true)).await.name(), "written");
-    assert_eq!(scene.said().await, []);
+        Arc::new(|asked| (asked.method == "PATCH").then(|| Says::with_code(409, &json!({ "code": 409 }))));
+    let scene = scene(There { first: refused, ..There::default() }, |_, _| answer_with(Power::On));
+    assert_ne!(scene.run_monitor(&wish(&["n"], true)).await.name(), "written");
+    assert_eq!(scene.events().await, []);
 }
 
 #[tokio::test(start_paused = true)]
@@ -804,12 +805,12 @@ async fn our_taint_goes_with_evidence_that_was_withdrawn_and_stays_while_it_hold
     let mut there = There { proof: Some(proof(true)), ..There::default() };
     there.node["spec"]["taints"] = json!([ours]);
     let withdrawn = scene(there.clone(), |_, _| None);
-    withdrawn.ends(Step::Withdraw(target(looked("Off"))), "written").await;
+    withdrawn.ends(Step::Withdraw(target(checked_status("Off"))), "written").await;
     assert_eq!(withdrawn.log(), [NODE, STATUS]);
     assert_eq!(withdrawn.written("/nodes/")["spec"]["taints"], json!([]));
     there.proof = Some(proof(false));
     let holds = scene(there, |_, _| None);
-    holds.ends(Step::Withdraw(target(looked("Off"))), "changed").await;
+    holds.ends(Step::Withdraw(target(checked_status("Off"))), "changed").await;
     holds.silent();
 }
 

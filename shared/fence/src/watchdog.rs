@@ -2,51 +2,53 @@
 
 use std::collections::BTreeMap;
 
-use pod_safety_watchdog::record::{PREFIX, Record, Seen, State, Survived, Unreadable, Version, lease_name};
+use pod_safety_watchdog::record::{
+    BootSurvival, InvalidAnnotation, ObservedLease, PREFIX, Record, State, Version, lease_name,
+};
 use serde_json::{Value, json};
 
 use crate::client::{Call, Method, WriteCall as _};
 
 /// The Lease of this node's agent, in this namespace.
-pub fn path(namespace: &str, node: &str) -> String {
+pub fn lease_path(namespace: &str, node: &str) -> String {
     format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{}", lease_name(node))
 }
 
 /// What stands in it.
 #[derive(Clone, Debug)]
-pub struct Lease {
+pub struct AgentLease {
     /// The UID of the Lease.
     pub uid: String,
     /// What a watch of it is told.
-    pub seen: Seen,
+    pub observed: ObservedLease,
     /// What its agent wrote, or why that cannot be read.
-    pub record: Result<Record, Unreadable>,
+    pub record: Result<Record, InvalidAnnotation>,
     /// What its agent survived, by its own account.
-    pub survived: Option<Survived>,
+    pub survived: Option<BootSurvival>,
 }
 
-impl Lease {
+impl AgentLease {
     /// Read out of the whole object.
     #[must_use]
-    pub fn of(object: &Value) -> Self {
+    pub fn from_object(object: &Value) -> Self {
         let text = |pointer| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         let annotations = object.pointer("/metadata/annotations").and_then(Value::as_object);
         let texts = annotations.into_iter().flatten();
         let annotations: BTreeMap<String, String> =
             texts.filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned()))).collect();
-        let record = Record::read(&annotations);
+        let record = Record::from_annotations(&annotations);
         let version = text("/metadata/resourceVersion").into();
         Self {
             uid: text("/metadata/uid").to_owned(),
-            seen: Seen { version, record: record.clone().ok() },
+            observed: ObservedLease { version, record: record.clone().ok() },
             record,
-            survived: Survived::read(&annotations),
+            survived: BootSurvival::from_annotations(&annotations),
         }
     }
 }
 
 /// Takes the grant back, over exactly this version.
-pub fn revocation(path: &str, uid: &str, over: &Version) -> Call {
+pub fn revocation_call(path: &str, uid: &str, over: &Version) -> Call {
     let state = format!("{PREFIX}state");
     let annotations = json!({ state: State::Revoked.to_string() });
     let body = json!({ "metadata": { "uid": uid, "resourceVersion": &**over, "annotations": annotations } });

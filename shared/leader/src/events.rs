@@ -21,19 +21,19 @@ use crate::clock::{Env, Mono};
 use crate::lease::Leadership;
 use crate::metrics::AuthorityMetrics;
 use crate::model::{BudgetKey, DeviceKey, NodeKey, PodKey, VolumeKey};
-use crate::record::{error_chain, sentence};
+use crate::record::{capitalize, error_chain};
 
 /// How many Events may wait: as many as intents may, for each ends in one. Some
 /// 10 MB when full, which only the loss of hundreds of nodes at once can do.
 const LIMIT: usize = 20_000;
 
 /// The same Event on the same object is not repeated within this time.
-const SAME_AGAIN: Duration = Duration::from_secs(600);
+const REPEAT_AFTER: Duration = Duration::from_secs(600);
 
 /// While pods are being removed, Events are written at most this often: each one
 /// is a write that the API server would rather spend on a removal. Those of a
 /// single pod come at once, for by then nothing is being removed.
-const WHILE_BUSY: Duration = Duration::from_millis(500);
+const PAUSE_WHILE_BUSY: Duration = Duration::from_millis(500);
 
 /// How much of a pod's name goes into its Event's: 253 less a dot and a number.
 const LONGEST_STEM: usize = 220;
@@ -49,7 +49,7 @@ pub enum EventType {
 
 /// What an Event is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum About {
+pub enum InvolvedObject {
     /// A pod.
     Pod(PodKey),
     /// A budget.
@@ -63,16 +63,16 @@ pub enum About {
 }
 
 /// Where Events about what has no namespace lie, as everybody's do (`metav1.NamespaceDefault`).
-const OF_CLUSTER: &str = "default";
+const CLUSTER_NAMESPACE: &str = "default";
 
-impl About {
+impl InvolvedObject {
     /// Where its Events lie.
     fn namespace(&self) -> &str {
         match self {
             Self::Pod(pod) => &pod.namespace,
             Self::Budget(budget) => &budget.namespace,
             Self::Device(device) => &device.namespace,
-            Self::Node(_) | Self::Volume(_) => OF_CLUSTER,
+            Self::Node(_) | Self::Volume(_) => CLUSTER_NAMESPACE,
         }
     }
 
@@ -87,7 +87,7 @@ impl About {
     }
 
     fn reference(&self) -> serde_json::Value {
-        let ours = format!("{GROUP}/{VERSION}");
+        let our_api_version = format!("{GROUP}/{VERSION}");
         let (api_version, kind, namespace, uid) = match self {
             Self::Pod(pod) => ("v1", "Pod", Some(&pod.namespace), &pod.uid),
             Self::Budget(budget) => {
@@ -95,7 +95,7 @@ impl About {
             }
             // As KCM's node controllers: the node's UID. (Kubelets give its name there; `kubectl describe` asks for both.)
             Self::Node(node) => ("v1", "Node", None, &node.uid),
-            Self::Device(device) => (&*ours, "FenceDevice", Some(&device.namespace), &device.uid),
+            Self::Device(device) => (&*our_api_version, "FenceDevice", Some(&device.namespace), &device.uid),
             Self::Volume(volume) => ("v1", "PersistentVolume", None, &volume.uid),
         };
         let mut reference =
@@ -109,21 +109,21 @@ impl About {
 
 /// In whose name an Event speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Speaker {
+pub enum ReportingController {
     /// This program's own.
-    Ours,
+    Own,
     /// That of kube-controller-manager's controller of this name, whose words it
     /// says as often as that would.
-    InPlaceOf(&'static str),
+    Upstream(&'static str),
 }
 
 /// One Event.
 #[derive(Clone, Debug)]
 pub struct Event {
     /// Who says it.
-    pub speaker: Speaker,
+    pub reporter: ReportingController,
     /// On what.
-    pub about: About,
+    pub object: InvolvedObject,
     /// How severe.
     pub kind: EventType,
     /// The reason, one CamelCase word.
@@ -139,17 +139,17 @@ impl Event {
     /// One without a code.
     #[must_use]
     pub const fn new(
-        speaker: Speaker,
-        about: About,
+        reporter: ReportingController,
+        object: InvolvedObject,
         kind: EventType,
         reason: &'static str,
         message: String,
     ) -> Self {
-        Self { speaker, about, kind, reason, code: None, message }
+        Self { reporter, object, kind, reason, code: None, message }
     }
 
-    fn said(&self) -> Said {
-        (self.about.clone(), self.reason, self.code)
+    fn key(&self) -> EventKey {
+        (self.object.clone(), self.reason, self.code)
     }
 }
 
@@ -167,7 +167,7 @@ const REQUESTED: &str = "pod-safety.dev/deletion-requested";
 
 /// An Event that waits to be written.
 #[derive(Debug)]
-struct Recorded {
+struct PendingEvent {
     event: Event,
     related: Related,
     /// When it happened: it may wait long.
@@ -175,29 +175,29 @@ struct Recorded {
 }
 
 /// Events that agree in these are not repeated: object, reason, code.
-type Said = (About, &'static str, Option<&'static str>);
+type EventKey = (InvolvedObject, &'static str, Option<&'static str>);
 
 #[derive(Debug, Default)]
-struct Waiting {
-    events: VecDeque<Recorded>,
-    said: BTreeMap<Said, Mono>,
+struct PendingEvents {
+    events: VecDeque<PendingEvent>,
+    recorded_at: BTreeMap<EventKey, Mono>,
 }
 
-impl Waiting {
+impl PendingEvents {
     /// Whether it is time to say this of that, again or for the first time.
-    fn says(&mut self, event: &Event, now: Mono) -> bool {
-        let said = event.said();
-        if self.said.get(&said).is_some_and(|at| now.since(*at) < SAME_AGAIN) {
+    fn should_record(&mut self, event: &Event, now: Mono) -> bool {
+        let key = event.key();
+        if self.recorded_at.get(&key).is_some_and(|at| now.since(*at) < REPEAT_AFTER) {
             return false;
         }
-        if self.said.len() >= LIMIT {
-            self.said.retain(|_, at| now.since(*at) < SAME_AGAIN);
-            if self.said.len() >= LIMIT {
+        if self.recorded_at.len() >= LIMIT {
+            self.recorded_at.retain(|_, at| now.since(*at) < REPEAT_AFTER);
+            if self.recorded_at.len() >= LIMIT {
                 // Better to say something twice than to search all of it each time.
-                self.said.clear();
+                self.recorded_at.clear();
             }
         }
-        self.said.insert(said, now);
+        self.recorded_at.insert(key, now);
         true
     }
 }
@@ -205,68 +205,68 @@ impl Waiting {
 /// Takes Events and writes them when there is time.
 #[derive(Clone, Debug)]
 pub struct Recorder {
-    waiting: Arc<Mutex<Waiting>>,
-    news: Arc<Notify>,
+    pending: Arc<Mutex<PendingEvents>>,
+    notify: Arc<Notify>,
     env: Env,
     metrics: AuthorityMetrics,
     /// How many objects are being written at the moment.
-    writing: Arc<AtomicUsize>,
+    writers: Arc<AtomicUsize>,
 }
 
 /// Until it is dropped, Events are written at most twice a second.
 #[derive(Debug)]
-pub struct Busy(Arc<AtomicUsize>);
+pub struct WritingGuard(Arc<AtomicUsize>);
 
-impl Drop for Busy {
+impl Drop for WritingGuard {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
 impl Recorder {
-    /// A recorder whose Events wait until [`Recorder::write_for_ever`] runs.
+    /// A recorder whose Events wait until [`Recorder::worker_loop`] runs.
     #[must_use]
     pub fn new(env: Env, metrics: AuthorityMetrics) -> Self {
-        let (waiting, news, writing) = Default::default();
-        Self { waiting, news, env, metrics, writing }
+        let (pending, notify, writers) = Default::default();
+        Self { pending, notify, env, metrics, writers }
     }
 
     /// An object is being written.
     #[must_use]
-    pub fn busy(&self) -> Busy {
-        self.writing.fetch_add(1, Ordering::SeqCst);
-        Busy(Arc::clone(&self.writing))
+    pub fn begin_writing(&self) -> WritingGuard {
+        self.writers.fetch_add(1, Ordering::SeqCst);
+        WritingGuard(Arc::clone(&self.writers))
     }
 
     /// Takes an Event, unless the same was said of late or too many wait.
     pub fn record(&self, event: Event) {
-        self.take(event, Related::default());
+        self.enqueue(event, Related::default());
     }
 
     /// The same, of something that was done because of a node.
     pub fn record_related(&self, event: Event, related: Related) {
-        self.take(event, related);
+        self.enqueue(event, related);
     }
 
-    fn take(&self, event: Event, related: Related) {
+    fn enqueue(&self, event: Event, related: Related) {
         let now = self.env.now();
-        let mut waiting = self.waiting.lock();
-        if waiting.events.len() >= LIMIT {
+        let mut pending = self.pending.lock();
+        if pending.events.len() >= LIMIT {
             self.metrics.events_dropped.inc();
             return;
         }
-        if event.speaker == Speaker::Ours && !waiting.says(&event, now) {
+        if event.reporter == ReportingController::Own && !pending.should_record(&event, now) {
             return;
         }
-        waiting.events.push_back(Recorded { event, related, at: self.env.clock.wall() });
-        drop(waiting);
-        self.news.notify_one();
+        pending.events.push_back(PendingEvent { event, related, at: self.env.clock.wall() });
+        drop(pending);
+        self.notify.notify_one();
     }
 
     /// Writes what comes, for ever. Only while this process leads: standbys see the
     /// same holds, and people need to hear of them once. What a standby does not
     /// write counts as not said.
-    pub async fn write_for_ever(
+    pub async fn worker_loop(
         self,
         connection: Connection,
         leadership: Arc<Leadership>,
@@ -274,34 +274,35 @@ impl Recorder {
         instance: String,
     ) {
         loop {
-            let next = self.waiting.lock().events.pop_front();
+            let next = self.pending.lock().events.pop_front();
             match next {
-                None => self.news.notified().await,
-                Some(Recorded { event, .. }) if leadership.term(self.env.now()).is_none() => {
-                    self.waiting.lock().said.remove(&event.said());
+                None => self.notify.notified().await,
+                Some(PendingEvent { event, .. }) if leadership.term(self.env.now()).is_none() => {
+                    self.pending.lock().recorded_at.remove(&event.key());
                 }
                 Some(recorded) => {
-                    if self.writing.load(Ordering::SeqCst) > 0 {
-                        self.env.sleep(WHILE_BUSY).await;
+                    if self.writers.load(Ordering::SeqCst) > 0 {
+                        self.env.sleep(PAUSE_WHILE_BUSY).await;
                     }
                     let call = self.call(&recorded, component, &instance);
                     let event = recorded.event;
                     if let Err(error) = connection.send(call).await {
                         self.metrics.events_dropped.inc();
-                        tracing::debug!(namespace = event.about.namespace(), name = event.about.name(), reason = event.reason, error = %error_chain(&error), "an Event was not written");
+                        tracing::debug!(namespace = event.object.namespace(), name = event.object.name(), reason = event.reason, error = %error_chain(&error), "an Event was not written");
                     }
                 }
             }
         }
     }
 
-    fn call(&self, recorded: &Recorded, component: &'static str, instance: &str) -> Call {
-        let Recorded { event: Event { speaker, about, kind, reason, code, message }, related, at } = recorded;
-        let component = match speaker {
-            Speaker::Ours => component,
-            Speaker::InPlaceOf(controller) => controller,
+    fn call(&self, recorded: &PendingEvent, component: &'static str, instance: &str) -> Call {
+        let PendingEvent { event: Event { reporter, object, kind, reason, code, message }, related, at } =
+            recorded;
+        let component = match reporter {
+            ReportingController::Own => component,
+            ReportingController::Upstream(controller) => controller,
         };
-        let (namespace, name) = (about.namespace(), about.name());
+        let (namespace, name) = (object.namespace(), object.name());
         // client-go's naming: the object and a number that does not repeat.
         // A long name is cut, so that the number fits into what the API accepts.
         let stem = name.get(..LONGEST_STEM).unwrap_or(name).trim_end_matches(['-', '.']);
@@ -310,13 +311,13 @@ impl Recorder {
             "apiVersion": "v1",
             "kind": "Event",
             "metadata": { "name": name, "namespace": namespace },
-            "involvedObject": about.reference(),
+            "involvedObject": object.reference(),
             "type": match kind { EventType::Normal => "Normal", EventType::Warning => "Warning" },
             "reason": reason,
-            "message": match (code, speaker) {
+            "message": match (code, reporter) {
                 (Some(code), _) => format!("{code}: {message}"),
-                (None, Speaker::Ours) => sentence(message),
-                (None, Speaker::InPlaceOf(_)) => message.clone(),
+                (None, ReportingController::Own) => capitalize(message),
+                (None, ReportingController::Upstream(_)) => message.clone(),
             },
             "action": reason,
             "count": 1,

@@ -124,8 +124,8 @@ impl Term {
 #[derive(Debug)]
 pub struct Leadership {
     term: Mutex<Option<Term>>,
-    told: Mutex<Told>,
-    follows: Mutex<Option<Timestamp>>,
+    notifier: Mutex<ChangeNotifier>,
+    predecessor_renewed_at: Mutex<Option<Timestamp>>,
 }
 
 /// What those who wait for news were told last.
@@ -133,13 +133,13 @@ pub struct Leadership {
 /// Each has a channel of its own: one channel wakes its many receivers in an order
 /// drawn by chance, and then who writes first depends on chance, too.
 #[derive(Debug, Default)]
-struct Told {
+struct ChangeNotifier {
     leads: bool,
     listeners: Vec<watch::Sender<bool>>,
 }
 
-impl Told {
-    fn tell(&mut self, leads: bool) {
+impl ChangeNotifier {
+    fn notify(&mut self, leads: bool) {
         self.leads = leads;
         self.listeners.retain(|listener| listener.send(leads).is_ok());
     }
@@ -149,12 +149,16 @@ impl Leadership {
     /// Nobody leads yet.
     #[must_use]
     pub fn none() -> Arc<Self> {
-        Arc::new(Self { term: Mutex::default(), told: Mutex::default(), follows: Mutex::default() })
+        Arc::new(Self {
+            term: Mutex::default(),
+            notifier: Mutex::default(),
+            predecessor_renewed_at: Mutex::default(),
+        })
     }
 
     /// Without election this process leads for ever.
     #[must_use]
-    pub fn alone() -> Arc<Self> {
+    pub fn always() -> Arc<Self> {
         let leadership = Self::none();
         leadership.set(Some(Term { began: Mono::default(), ends: Mono::from_start(Duration::MAX) }));
         leadership
@@ -163,9 +167,9 @@ impl Leadership {
     /// The same, after a leader that renewed last at this moment: for tests of what a new leader takes over.
     #[cfg(any(test, feature = "testing"))]
     #[must_use]
-    pub fn alone_after(renewed: Timestamp) -> Arc<Self> {
-        let leadership = Self::alone();
-        *leadership.follows.lock() = Some(renewed);
+    pub fn always_after(renewed: Timestamp) -> Arc<Self> {
+        let leadership = Self::always();
+        *leadership.predecessor_renewed_at.lock() = Some(renewed);
         leadership
     }
 
@@ -198,31 +202,31 @@ impl Leadership {
 
     /// Since when this process leads without a break: the API server was reached each time that it renewed.
     #[must_use]
-    pub fn since(&self, now: Mono) -> Option<Mono> {
+    pub fn leading_since(&self, now: Mono) -> Option<Mono> {
         self.term(now).map(|term| term.began)
     }
 
     /// When the leader before this one last renewed the lease, by its clock; `None`: there was none. For traces and people.
     #[must_use]
-    pub fn follows(&self) -> Option<Timestamp> {
-        *self.follows.lock()
+    pub fn predecessor_renewed_at(&self) -> Option<Timestamp> {
+        *self.predecessor_renewed_at.lock()
     }
 
     /// Hears of gains and losses. A loss may be heard late; [`Leadership::term`] is exact. A
     /// term that had run out before it was renewed is told as another gain.
     #[must_use]
-    pub fn changes(&self) -> watch::Receiver<bool> {
-        let mut told = self.told.lock();
-        let (tell, changes) = watch::channel(told.leads);
-        told.listeners.push(tell);
+    pub fn subscribe(&self) -> watch::Receiver<bool> {
+        let mut notifier = self.notifier.lock();
+        let (sender, changes) = watch::channel(notifier.leads);
+        notifier.listeners.push(sender);
         changes
     }
 
     fn set(&self, term: Option<Term>) {
         *self.term.lock() = term;
-        let mut told = self.told.lock();
-        if told.leads != term.is_some() {
-            told.tell(term.is_some());
+        let mut notifier = self.notifier.lock();
+        if notifier.leads != term.is_some() {
+            notifier.notify(term.is_some());
         }
     }
 }
@@ -271,14 +275,14 @@ impl Elector {
         metrics: LeaseMetrics,
         leadership: Arc<Leadership>,
     ) -> Self {
-        metrics.leads(&config.name, false);
+        metrics.set_leading(&config.name, false);
         let (settings, user) = (String::new(), Arc::default());
         Self { config, connection, env, metrics, leadership, settings, user, observed: None, logged: None }
     }
 
     /// The same, which says in the Lease its settings and as whom the API server knows it, once that is known.
     #[must_use]
-    pub fn known_as(self, settings: String, user: Arc<OnceLock<String>>) -> Self {
+    pub fn with_settings(self, settings: String, user: Arc<OnceLock<String>>) -> Self {
         Self { settings, user, ..self }
     }
 
@@ -286,11 +290,11 @@ impl Elector {
     /// [`Elector::release`].
     pub async fn run(&mut self, stop: &mut watch::Receiver<bool>) {
         loop {
-            let tried = self.attempt().await;
-            self.settle(tried);
+            let attempt = self.attempt().await;
+            self.apply_attempt(attempt);
             let leads = self.leadership.term(self.env.now()).is_some();
-            let pause = if leads { self.config.retry_period } else { self.pause_of_standby() };
-            let stopped = self.env.until(self.env.now() + pause, stop.wait_for(|stop| *stop)).await;
+            let pause = if leads { self.config.retry_period } else { self.standby_pause() };
+            let stopped = self.env.timeout_at(self.env.now() + pause, stop.wait_for(|stop| *stop)).await;
             if stopped.is_some() {
                 return;
             }
@@ -298,7 +302,7 @@ impl Elector {
     }
 
     /// Until the next look, or until the lease ends that another holds: a standby takes it then, and not a look later.
-    fn pause_of_standby(&self) -> Duration {
+    fn standby_pause(&self) -> Duration {
         let pause = self.env.jitter(self.config.retry_period, JITTER - 1.0);
         let held = self.observed.as_ref().filter(|observed| self.waits_for(observed));
         held.map_or(pause, |held| pause.min(held.duration.saturating_sub(self.env.now().since(held.since))))
@@ -308,7 +312,7 @@ impl Elector {
     pub fn resign(&mut self) {
         if self.leadership.term(self.env.now()).is_some() {
             tracing::info!(event = LogEvent::LeaderLost.name(), identity = %self.config.identity, "stops leading");
-            self.lost();
+            self.stop_leading();
         }
     }
 
@@ -328,23 +332,23 @@ impl Elector {
         }
     }
 
-    fn settle(&mut self, tried: Result<Attempt, ApiError>) {
+    fn apply_attempt(&mut self, attempt: Result<Attempt, ApiError>) {
         let now = self.env.now();
-        let led = self.leadership.told.lock().leads;
-        match tried {
+        let led = self.leadership.notifier.lock().leads;
+        match attempt {
             Ok(Attempt::Held(sent)) => {
-                let began = self.leadership.since(now);
+                let began = self.leadership.leading_since(now);
                 let lapsed = led && began.is_none();
                 let (began, ends) = (began.unwrap_or(now), sent + self.config.renew_deadline);
                 self.leadership.set(Some(Term { began, ends }));
                 if !led {
                     tracing::info!(event = LogEvent::LeaderElected.name(), identity = %self.config.identity, lease = %self.config.name, "leads");
-                    self.metrics.leads(&self.config.name, true);
-                    self.metrics.changed(true);
+                    self.metrics.set_leading(&self.config.name, true);
+                    self.metrics.count_change(true);
                     self.logged = None;
                 } else if lapsed {
                     // A loss was never told, but what was asked for meanwhile was turned away.
-                    self.leadership.told.lock().tell(true);
+                    self.leadership.notifier.lock().notify(true);
                 }
                 return;
             }
@@ -355,7 +359,7 @@ impl Elector {
                         holder,
                         "another process took the lease; stops writing"
                     );
-                    self.lost();
+                    self.stop_leading();
                 }
                 let message = format!("{holder} leads; this process stands by");
                 self.log(now, holder, &message);
@@ -370,14 +374,14 @@ impl Elector {
                 event = LogEvent::LeaderLost.name(),
                 "the lease could not be renewed in time; stops writing"
             );
-            self.lost();
+            self.stop_leading();
         }
     }
 
-    fn lost(&self) {
+    fn stop_leading(&self) {
         self.leadership.set(None);
-        self.metrics.leads(&self.config.name, false);
-        self.metrics.changed(false);
+        self.metrics.set_leading(&self.config.name, false);
+        self.metrics.count_change(false);
     }
 
     /// Says it once a minute. The topic tells what is new: a message has numbers.
@@ -392,30 +396,30 @@ impl Elector {
 
     /// One try: renew without asking if we hold it, else look first.
     async fn attempt(&mut self) -> Result<Attempt, ApiError> {
-        let ours = self.observed.clone().filter(|observed| observed.holder == self.config.identity);
-        if let Some(observed) = ours {
-            match self.take(&observed, observed.transitions).await {
+        let held = self.observed.clone().filter(|observed| observed.holder == self.config.identity);
+        if let Some(observed) = held {
+            match self.acquire(&observed, observed.transitions).await {
                 Err(error) if error.is_changed() || error.is_not_found() => {}
                 tried => return tried,
             }
         }
-        self.look().await?;
+        self.read_lease().await?;
         let Some(observed) = self.observed.clone() else { return self.create().await };
         let expired = self.env.now().since(observed.since) >= observed.duration;
         if observed.holder == self.config.identity {
-            self.take(&observed, observed.transitions).await
+            self.acquire(&observed, observed.transitions).await
         } else if observed.holder.is_empty() || expired {
-            self.take(&observed, observed.transitions.saturating_add(1)).await
+            self.acquire(&observed, observed.transitions.saturating_add(1)).await
         } else {
             Ok(Attempt::HeldBy(observed.holder))
         }
     }
 
     /// Reads the lease; an unchanged one keeps the moment at which we first saw it.
-    async fn look(&mut self) -> Result<(), ApiError> {
+    async fn read_lease(&mut self) -> Result<(), ApiError> {
         let path = format!("{}/{}", self.config.collection(), self.config.name);
-        match self.connection.send(Call::get(path).by(self.call_deadline())).await {
-            Ok(raw) => self.observe(raw.decode().map_err(ApiError::Undecodable)?),
+        match self.connection.send(Call::get(path).with_deadline(self.call_deadline())).await {
+            Ok(raw) => self.set_observed(raw.decode().map_err(ApiError::Undecodable)?),
             Err(error) if error.is_not_found() => {
                 // Somebody deleted it, and its holder may not know that yet: its time is waited out.
                 self.observed = self.observed.take().filter(|held| self.waits_for(held));
@@ -432,7 +436,7 @@ impl Elector {
         held && self.env.now().since(*since) < *duration
     }
 
-    fn observe(&mut self, lease: wire::Lease) {
+    fn set_observed(&mut self, lease: wire::Lease) {
         let spec = lease.spec.unwrap_or_default();
         let version = lease.metadata.and_then(|meta| meta.resource_version).unwrap_or_default();
         if self.observed.as_ref().is_some_and(|known| known.version == version) {
@@ -450,7 +454,7 @@ impl Elector {
         });
     }
 
-    async fn take(&mut self, observed: &Observed, transitions: i32) -> Result<Attempt, ApiError> {
+    async fn acquire(&mut self, observed: &Observed, transitions: i32) -> Result<Attempt, ApiError> {
         let sent = self.env.now();
         let mut spec = self.spec(transitions);
         if observed.holder != self.config.identity {
@@ -458,9 +462,9 @@ impl Elector {
         }
         let lease = self.write(observed, &spec).await?;
         if observed.holder != self.config.identity {
-            *self.leadership.follows.lock() = observed.renewed;
+            *self.leadership.predecessor_renewed_at.lock() = observed.renewed;
         }
-        self.observe(lease);
+        self.set_observed(lease);
         Ok(Attempt::Held(sent))
     }
 
@@ -472,7 +476,7 @@ impl Elector {
             body["metadata"]["annotations"] = json!({ LEADER_ANNOTATION: format!("{} {} user={user}", self.config.identity, self.settings) });
         }
         let path = format!("{}/{}", self.config.collection(), self.config.name);
-        let call = Call::write(Method::Patch, path, &body).by(self.call_deadline());
+        let call = Call::write(Method::Patch, path, &body).with_deadline(self.call_deadline());
         self.connection.send(call).await?.decode().map_err(ApiError::Undecodable)
     }
 
@@ -486,9 +490,10 @@ impl Elector {
             "metadata": { "name": self.config.name, "namespace": self.config.namespace },
             "spec": spec,
         });
-        let call = Call::write(Method::Post, self.config.collection(), &body).by(self.call_deadline());
+        let call =
+            Call::write(Method::Post, self.config.collection(), &body).with_deadline(self.call_deadline());
         let lease = self.connection.send(call).await?.decode().map_err(ApiError::Undecodable)?;
-        self.observe(lease);
+        self.set_observed(lease);
         Ok(Attempt::Held(sent))
     }
 

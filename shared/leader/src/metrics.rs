@@ -8,13 +8,13 @@ use prometheus::{
     Registry, TextEncoder,
 };
 
-use crate::outcome::Unproved;
+use crate::outcome::VerifyError;
 
 pub use pod_safety_cache::CacheMetrics;
 pub use pod_safety_client::ClientMetrics;
 
 /// The names of the evidence that releases pods: its metric exists before it counts.
-pub const EVIDENCE: [&str; 12] = [
+pub const EVIDENCE_NAMES: [&str; 12] = [
     "NodeGone",
     "NeverScheduled",
     "KubeletTerminated",
@@ -91,16 +91,16 @@ impl Metrics {
     }
 
     /// A controller runs in this mode.
-    pub fn runs(&self, controller: &str, mode: &str) {
+    pub fn set_mode(&self, controller: &str, mode: &str) {
         self.modes.with_label_values(&[controller, mode]).set(1);
     }
 
     /// Whether fence agents can run.
-    pub fn fence_agents(&self, available: bool) {
+    pub fn set_fence_agents(&self, available: bool) {
         self.fence_agents.set(available.into());
     }
 
-    /// The last value of [`Self::fence_agents`]; `true` at first.
+    /// The last value of [`Self::set_fence_agents`]; `true` at first.
     #[must_use]
     pub fn has_fence_agents(&self) -> bool {
         self.fence_agents.get() == 1
@@ -116,7 +116,7 @@ impl Metrics {
     ///
     /// # Errors
     /// Two metrics that contradict each other: a mistake in this program.
-    pub fn page(&self) -> Result<Vec<u8>, MetricsError> {
+    pub fn encode(&self) -> Result<Vec<u8>, MetricsError> {
         let mut page = Vec::new();
         TextEncoder::new().encode(&self.registry.gather(), &mut page)?;
         Ok(page)
@@ -148,11 +148,11 @@ impl LeaseMetrics {
         Ok(Self { master, changes })
     }
 
-    pub(crate) fn leads(&self, name: &str, leads: bool) {
+    pub(crate) fn set_leading(&self, name: &str, leads: bool) {
         self.master.with_label_values(&[name]).set(i64::from(leads));
     }
 
-    pub(crate) fn changed(&self, gained: bool) {
+    pub(crate) fn count_change(&self, gained: bool) {
         self.changes.with_label_values(&[if gained { "gained" } else { "lost" }]).inc();
     }
 }
@@ -184,10 +184,10 @@ impl AuthorityMetrics {
         };
         // Prometheus sees the first of a kind only where there was a zero before.
         let counter =
-            |name: &str, help: &str, label: &str, known: &[&str]| -> Result<IntCounterVec, MetricsError> {
+            |name: &str, help: &str, label: &str, values: &[&str]| -> Result<IntCounterVec, MetricsError> {
                 let made = IntCounterVec::new(Opts::new(name, help), &[label])?;
                 registry.register(Box::new(made.clone()))?;
-                for value in known {
+                for value in values {
                     made.with_label_values(&[*value]);
                 }
                 Ok(made)
@@ -208,13 +208,13 @@ impl AuthorityMetrics {
                 "pod_safety_force_deletes_total",
                 "Pods force deleted, by the kind of evidence.",
                 "evidence",
-                &EVIDENCE,
+                &EVIDENCE_NAMES,
             )?,
             refusals: counter(
                 "pod_safety_evidence_refusals_total",
                 "Claims for which live reads gave no evidence, by reason.",
                 "reason",
-                &Unproved::reasons(),
+                &VerifyError::reasons(),
             )?,
             fence_steps: {
                 let steps = IntCounterVec::new(
@@ -232,7 +232,7 @@ impl AuthorityMetrics {
     }
 
     /// These steps of fencing exist: each counts from zero.
-    pub fn knows_steps(&self, steps: impl IntoIterator<Item = &'static str>) {
+    pub fn register_steps(&self, steps: impl IntoIterator<Item = &'static str>) {
         for step in steps {
             self.fence_steps.with_label_values(&[step, "written"]);
         }
@@ -305,7 +305,7 @@ impl QueueMetrics {
 
     /// The queue of this controller.
     #[must_use]
-    pub fn of(&self, controller: &str) -> Queue {
+    pub fn for_controller(&self, controller: &str) -> Queue {
         let labels = &[controller];
         Queue {
             depth: self.depth.with_label_values(labels),
@@ -324,9 +324,9 @@ mod tests {
     #[test]
     fn the_mode_of_a_controller_and_a_step_that_was_never_taken_are_on_the_page() {
         let metrics = Metrics::new().unwrap();
-        metrics.runs("pod-gc", "guard");
-        metrics.authority.knows_steps(["open"]);
-        let page = String::from_utf8(metrics.page().unwrap()).unwrap();
+        metrics.set_mode("pod-gc", "guard");
+        metrics.authority.register_steps(["open"]);
+        let page = String::from_utf8(metrics.encode().unwrap()).unwrap();
         for line in [
             r#"pod_safety_controller_mode{controller="pod-gc",mode="guard"} 1"#,
             r#"pod_safety_fence_steps_total{outcome="written",step="open"} 0"#,

@@ -35,7 +35,7 @@ pub enum Outcome {
     /// It is not what the evidence was about any more; the next event decides.
     Changed,
     /// There is no evidence.
-    Refused(Unproved),
+    Refused(VerifyError),
     /// The evidence, or the term, ran out before the act was done.
     Expired,
     /// We do not lead.
@@ -55,7 +55,7 @@ impl Outcome {
 
     /// What a request came to that the API server answered with this error.
     #[must_use]
-    pub fn of(error: ApiError) -> Self {
+    pub fn from_error(error: ApiError) -> Self {
         if error.is_not_found() {
             Self::Gone
         } else if error.is_changed() {
@@ -71,7 +71,7 @@ pub const READS_TOO_SLOW: &str = "ReadsTooSlow";
 
 /// Why there is no evidence.
 #[derive(Debug, thiserror::Error)]
-pub enum Unproved {
+pub enum VerifyError {
     /// The judge refused.
     #[error(transparent)]
     Refused(#[from] Refusal),
@@ -89,7 +89,7 @@ pub enum Unproved {
     },
 }
 
-impl Unproved {
+impl VerifyError {
     /// The reason in one CamelCase word.
     #[must_use]
     pub fn reason(&self) -> &'static str {
@@ -117,20 +117,20 @@ impl Unproved {
     ///
     /// # Errors
     /// It was over at `now`.
-    pub fn unless_late<S>(evidence: Evidence<S>, now: Mono) -> Result<Evidence<S>, Self> {
+    pub fn check_not_late<S>(evidence: Evidence<S>, now: Mono) -> Result<Evidence<S>, Self> {
         let expires = evidence.expires();
         if now < expires { Ok(evidence) } else { Err(Self::Late { by: now.since(expires) }) }
     }
 
     /// Whether it is a sign that the kubelet runs.
     #[must_use]
-    pub const fn refutes_witness(&self) -> bool {
-        matches!(self, Self::Refused(refusal) if refusal.refutes_witness())
+    pub const fn refutes_absence(&self) -> bool {
+        matches!(self, Self::Refused(refusal) if refusal.refutes_absence())
     }
 }
 
 /// The version of an object, if the API server named one.
 #[must_use]
-pub fn version(meta: &wire::ObjectMeta) -> Option<Rv> {
+pub fn resource_version(meta: &wire::ObjectMeta) -> Option<Rv> {
     meta.resource_version.as_deref()?.parse().ok()
 }

@@ -52,7 +52,7 @@ const FIRST_WORDS: [&str; 25] = [
 
 /// The text with a capital letter, unless it may begin with a name.
 #[must_use]
-pub fn sentence(text: &str) -> String {
+pub fn capitalize(text: &str) -> String {
     let first = text.split(' ').next().unwrap_or_default();
     let (letter, rest) = text.split_at(usize::from(FIRST_WORDS.contains(&first)));
     letter.to_uppercase() + rest
@@ -157,7 +157,7 @@ impl Journal {
 
     /// The last records, oldest first.
     #[must_use]
-    pub fn last(&self) -> Vec<Record> {
+    pub fn records(&self) -> Vec<Record> {
         self.0.lock().iter().cloned().collect()
     }
 }

@@ -21,11 +21,11 @@ pub async fn send(
     call: Call,
     expires: Option<Mono>,
 ) -> Result<Raw, Outcome> {
-    ask(connection, env, leadership, call, expires).await?.map_err(Outcome::of)
+    query(connection, env, leadership, call, expires).await?.map_err(Outcome::from_error)
 }
 
 /// As [`send`], with the API server's answer as it is.
-pub async fn ask(
+pub async fn query(
     connection: &Connection,
     env: &Env,
     leadership: &Leadership,
@@ -38,11 +38,11 @@ pub async fn ask(
     }
     let Some(term) = leadership.term(now) else { return Err(Outcome::NotLeader) };
     let until = expires.map_or(term.ends(), |expires| expires.min(term.ends()));
-    Ok(connection.send(call.by(until)).await)
+    Ok(connection.send(call.with_deadline(until)).await)
 }
 
 /// What a write needs.
-pub struct Means<'a> {
+pub struct WriteContext<'a> {
     /// To the API server.
     pub connection: &'a Connection,
     /// What is known.
@@ -53,7 +53,7 @@ pub struct Means<'a> {
     pub leadership: &'a Leadership,
 }
 
-impl Means<'_> {
+impl WriteContext<'_> {
     /// See [`send`].
     pub fn send(
         &self,
@@ -63,8 +63,8 @@ impl Means<'_> {
         send(self.connection, self.env, self.leadership, call, expires)
     }
 
-    /// See [`ask`].
-    pub fn ask(&self, call: Call) -> impl Future<Output = Result<Result<Raw, ApiError>, Outcome>> + Send {
-        ask(self.connection, self.env, self.leadership, call, None)
+    /// See [`query`].
+    pub fn query(&self, call: Call) -> impl Future<Output = Result<Result<Raw, ApiError>, Outcome>> + Send {
+        query(self.connection, self.env, self.leadership, call, None)
     }
 }

@@ -10,24 +10,24 @@ use tracing::subscriber::{DefaultGuard, NoSubscriber, set_default};
 use tracing::{Dispatch, Event, Metadata, Subscriber};
 
 /// Keeps the lines of this thread until it is dropped.
-pub struct Logged {
+pub struct CapturedLogs {
     lines: Arc<Mutex<Vec<String>>>,
     _until: DefaultGuard,
     /// With a single dispatcher, tracing caches whether a line is wanted, as the first thread that reaches it says.
     _second: Dispatch,
 }
 
-impl Logged {
+impl CapturedLogs {
     /// From now on.
     #[must_use]
-    pub fn begin() -> Self {
+    pub fn capture() -> Self {
         let (lines, second) = (Arc::default(), Dispatch::new(NoSubscriber::default()));
         Self { _until: set_default(Lines(Arc::clone(&lines))), lines, _second: second }
     }
 
     /// The lines since the last question: level, text and fields.
     #[must_use]
-    pub fn lines(&self) -> Vec<String> {
+    pub fn take_lines(&self) -> Vec<String> {
         std::mem::take(&mut *self.lines.lock())
     }
 }

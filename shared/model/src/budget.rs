@@ -70,7 +70,7 @@ impl Amount {
     /// How many of `total` pods it is, rounded up
     /// (`GetScaledValueFromIntOrPercent(…, roundUp: true)`).
     #[must_use]
-    pub fn of(self, total: i32) -> i32 {
+    pub fn scaled_value(self, total: i32) -> i32 {
         match self {
             Self::Pods(pods) => pods,
             Self::Percent(percent) => {
@@ -86,13 +86,13 @@ impl Amount {
 
 /// What a budget asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum BudgetLimit {
     /// So many must stay healthy.
     MinAvailable(Amount),
     /// So many may be missing.
     MaxUnavailable(Amount),
     /// Neither field is set: nothing is wanted.
-    Nothing,
+    Unset,
     /// A field that cannot be read, by its name.
     Unreadable(&'static str, BadAmount),
 }
@@ -122,7 +122,7 @@ impl UnhealthyPolicy {
 
 /// The condition `DisruptionAllowed`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Allowed {
+pub struct DisruptionAllowedCondition {
     /// `True`, `False`; anything else counts as `Unknown`.
     pub status: Box<str>,
     /// One word.
@@ -139,7 +139,7 @@ pub struct Allowed {
 /// whom it is about, is decided by what this process saw (weak spots W-DC6, W-DC8):
 /// clocks differ, and a successor may have the name already.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Disrupted {
+pub struct DisruptedPod {
     /// When, in seconds of the API server's clock.
     pub at: i64,
     /// When this process first saw it.
@@ -162,9 +162,9 @@ pub struct BudgetStatus {
     /// How many pods there should be.
     pub expected_pods: i32,
     /// Pods whose eviction was let through, by name.
-    pub disrupted: BTreeMap<Box<str>, Disrupted>,
+    pub disrupted: BTreeMap<Box<str>, DisruptedPod>,
     /// The condition, if it was ever written.
-    pub allowed: Option<Allowed>,
+    pub allowed_condition: Option<DisruptionAllowedCondition>,
 }
 
 /// A budget as decisions see it.
@@ -179,9 +179,9 @@ pub struct Budget {
     /// Which pods it is about; `None`: the field is not set, so none.
     pub selector: Result<Option<Selector>, BadSelector>,
     /// What it asks for.
-    pub wanted: Wanted,
+    pub limit: BudgetLimit,
     /// What it asks for pods that are not Ready.
-    pub unhealthy: UnhealthyPolicy,
+    pub unhealthy_policy: UnhealthyPolicy,
     /// Its status.
     pub status: BudgetStatus,
 }
@@ -189,7 +189,7 @@ pub struct Budget {
 impl Budget {
     /// Whether a pod that it chooses counts as healthy.
     #[must_use]
-    pub fn counts(&self, pod: &Pod) -> bool {
+    pub fn counts_as_healthy(&self, pod: &Pod) -> bool {
         pod.ready && pod.deletion.is_none() && !self.status.disrupted.contains_key(&*pod.key.name)
     }
 }
@@ -213,8 +213,8 @@ mod tests {
             (Amount::Percent(-50), 3, -1),
             (Amount::Percent(i32::MAX), i32::MAX, i32::MAX),
         ];
-        for (amount, total, wanted) in cases {
-            assert_eq!(amount.of(total), wanted, "{amount:?} of {total}");
+        for (amount, total, expected) in cases {
+            assert_eq!(amount.scaled_value(total), expected, "{amount:?} of {total}");
         }
     }
 
@@ -223,8 +223,8 @@ mod tests {
         assert_eq!(Amount::parse("30%"), Ok(Amount::Percent(30)));
         assert_eq!(Amount::parse("-1%"), Ok(Amount::Percent(-1)));
         for text in ["", "%", "30", "30 %", "a%", "1.5%", "99999999999%"] {
-            let said = Amount::parse(text).unwrap_err().to_string();
-            assert!(said.contains(&format!("{text:?}")), "{said}");
+            let message = Amount::parse(text).unwrap_err().to_string();
+            assert!(message.contains(&format!("{text:?}")), "{message}");
         }
     }
 }

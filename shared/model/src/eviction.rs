@@ -55,9 +55,9 @@ impl EvictionIntent {
 
 /// A condition that is about the end of a request or an Eviction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Verdict {
+pub struct EvictionCondition {
     /// It is `True`.
-    pub holds: bool,
+    pub is_true: bool,
     /// One word.
     pub reason: Box<str>,
     /// A sentence.
@@ -68,24 +68,24 @@ pub struct Verdict {
 
 /// Both conditions; `None`: nobody wrote it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Verdicts {
+pub struct EvictionConditions {
     /// `Failed`.
-    pub failed: Option<Verdict>,
+    pub failed: Option<EvictionCondition>,
     /// `TargetEvicted`.
-    pub evicted: Option<Verdict>,
+    pub evicted: Option<EvictionCondition>,
 }
 
-impl Verdicts {
+impl EvictionConditions {
     /// `Failed` is `True`: for this reason.
     #[must_use]
-    pub fn failed_for(&self) -> Option<&str> {
-        self.failed.as_ref().filter(|failed| failed.holds).map(|failed| &*failed.reason)
+    pub fn failure_reason(&self) -> Option<&str> {
+        self.failed.as_ref().filter(|failed| failed.is_true).map(|failed| &*failed.reason)
     }
 
     /// `TargetEvicted` is `True`. That the pod's processes ended does not follow: a phase is what somebody wrote.
     #[must_use]
     pub fn is_evicted(&self) -> bool {
-        self.evicted.as_ref().is_some_and(|evicted| evicted.holds)
+        self.evicted.as_ref().is_some_and(|evicted| evicted.is_true)
     }
 }
 
@@ -111,9 +111,9 @@ pub struct EvictionRequest {
     /// For what.
     pub intent: EvictionIntent,
     /// `status.observedGeneration`; zero: nobody looked yet.
-    pub observed: i64,
+    pub observed_generation: i64,
     /// How it ended, if it did.
-    pub verdicts: Verdicts,
+    pub conditions: EvictionConditions,
     /// When this process first saw it.
     pub first_seen: Mono,
 }
@@ -121,14 +121,14 @@ pub struct EvictionRequest {
 impl EvictionRequest {
     /// It asks for the eviction, and was not deleted; a finalizer changes nothing.
     #[must_use]
-    pub fn counts(&self) -> bool {
+    pub fn is_effective(&self) -> bool {
         self.intent == EvictionIntent::Eviction && !self.deleting
     }
 
     /// Nothing but its observed generation changes any more: its pod was evicted, or it was invalid.
     #[must_use]
     pub fn is_final(&self) -> bool {
-        self.verdicts.is_evicted() || self.verdicts.failed_for() == Some(EVICTION_INVALID)
+        self.conditions.is_evicted() || self.conditions.failure_reason() == Some(EVICTION_INVALID)
     }
 }
 
@@ -190,27 +190,27 @@ pub struct Responder {
     /// What it does.
     pub message: Box<str>,
     /// When this process first saw its start or its last report.
-    pub heard: Mono,
+    pub last_report: Mono,
 }
 
 impl Responder {
     /// When it last gave a sign of life.
     #[must_use]
-    pub fn last_sign(&self) -> Option<i64> {
+    pub fn last_heartbeat(&self) -> Option<i64> {
         self.heartbeat.or(self.started)
     }
 
-    /// The order of turns: see [`turn`].
+    /// The order of turns: see [`compare_turns`].
     #[must_use]
-    pub fn before(&self, other: &Self) -> Ordering {
-        turn((&self.name, self.priority), (&other.name, other.priority))
+    pub fn compare_turn(&self, other: &Self) -> Ordering {
+        compare_turns((&self.name, self.priority), (&other.name, other.priority))
     }
 }
 
 /// The order in which responders have their turns: the highest priority first; of equals by the labels of their domains
 /// from the right, then by the rest (`SortTargetResponders` of `pkg/apis/lifecycle/validation`, v1.37.2).
 #[must_use]
-pub fn turn(one: (&str, i32), other: (&str, i32)) -> Ordering {
+pub fn compare_turns(one: (&str, i32), other: (&str, i32)) -> Ordering {
     let ((one, first), (other, second)) = (one, other);
     let parts = |name: &'_ str| -> (Vec<String>, String) {
         let (domain, key) = name.split_once('/').unwrap_or((name, ""));
@@ -277,19 +277,19 @@ pub struct Eviction {
     /// Which pod. The name is informative: the UID counts.
     pub pod: PodKey,
     /// The label `app.kubernetes.io/managed-by` says that we created it.
-    pub ours: bool,
+    pub managed_by_us: bool,
     /// The requests that own it, by UID.
     pub owners: Vec<Uid>,
     /// Its labels that name requesters and responders.
     pub labels: Vec<(Box<str>, EvictionRole)>,
     /// `status.observedGeneration`; zero: nobody looked yet.
-    pub observed: i64,
+    pub observed_generation: i64,
     /// Who asked for it.
     pub requesters: Vec<Requester>,
     /// Who evicts, in the order of their turns. Empty: it is not initialized.
     pub responders: Vec<Responder>,
     /// How it ended, if it did.
-    pub verdicts: Verdicts,
+    pub conditions: EvictionConditions,
     /// The field managers of its states.
     pub managers: Vec<Box<str>>,
     /// When this process first saw it.
@@ -311,7 +311,7 @@ impl Eviction {
     /// How far it is. `TargetEvicted` wins where both conditions are true.
     #[must_use]
     pub fn phase(&self) -> EvictionPhase {
-        match (self.verdicts.is_evicted(), self.verdicts.failed_for()) {
+        match (self.conditions.is_evicted(), self.conditions.failure_reason()) {
             (true, _) => EvictionPhase::Succeeded,
             (false, Some(_)) => EvictionPhase::Failed,
             (false, None) => EvictionPhase::Active,
@@ -332,21 +332,21 @@ impl Eviction {
 
     /// When it ended, in seconds of the clock of whoever wrote that.
     #[must_use]
-    pub fn ended(&self) -> Option<i64> {
-        let Verdicts { failed, evicted } = &self.verdicts;
-        let ended = [evicted, failed].into_iter().flatten().filter(|verdict| verdict.holds);
-        ended.map(|verdict| verdict.since).next()
+    pub fn ended_at(&self) -> Option<i64> {
+        let EvictionConditions { failed, evicted } = &self.conditions;
+        let met = [evicted, failed].into_iter().flatten().filter(|verdict| verdict.is_true);
+        met.map(|verdict| verdict.since).next()
     }
 
     /// Of the Evictions of one pod the one that counts: one that succeeded, the latest first; else the oldest active one;
     /// else the one that failed last; of equals the first by name.
     #[must_use]
-    pub fn relevant<'a>(all: impl Iterator<Item = &'a Self>) -> Option<&'a Self> {
+    pub fn most_relevant<'a>(all: impl Iterator<Item = &'a Self>) -> Option<&'a Self> {
         all.min_by_key(|one| {
             let phase = one.phase();
             let time = match phase {
                 EvictionPhase::Active => one.created,
-                EvictionPhase::Succeeded | EvictionPhase::Failed => -one.ended().unwrap_or(0),
+                EvictionPhase::Succeeded | EvictionPhase::Failed => -one.ended_at().unwrap_or(0),
             };
             (phase, time, &one.name)
         })
@@ -365,7 +365,7 @@ pub struct EvictionTarget {
 impl EvictionTarget {
     /// That of this pod.
     #[must_use]
-    pub fn of(pod: &PodKey) -> Self {
+    pub fn from_pod(pod: &PodKey) -> Self {
         Self { namespace: Arc::clone(&pod.namespace), uid: pod.uid.clone() }
     }
 }
@@ -377,7 +377,7 @@ mod tests {
     /// `TestSortTargetResponders` of Kubernetes 1.37.2.
     #[test]
     fn responders_have_their_turns_by_priority_then_by_domain_from_the_right() {
-        let wanted = [
+        let expected = [
             ("a.example.com/high", 100_000),
             ("responder-x.example.com/bar", 16),
             ("responder-c.fooexample.com/bar", 16),
@@ -399,9 +399,9 @@ mod tests {
             ("responder-k.kubernetes.io/x", 13),
             ("example.com/low", -1_000),
         ];
-        let mut sorted = wanted;
+        let mut sorted = expected;
         sorted.reverse();
-        sorted.sort_by(|one, other| turn(*one, *other));
-        assert_eq!(sorted, wanted);
+        sorted.sort_by(|one, other| compare_turns(*one, *other));
+        assert_eq!(sorted, expected);
     }
 }

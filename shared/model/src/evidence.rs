@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// How a fact was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-pub enum KindOfEvidence {
+pub enum FenceEvidenceKind {
     /// All its power supplies were off in two status checks.
     PowerOff,
     /// Its Machine, or its NodeClaim, is gone: the provider reports that the machine does not exist any more.
@@ -24,7 +24,7 @@ pub enum KindOfEvidence {
     Asserted,
 }
 
-impl KindOfEvidence {
+impl FenceEvidenceKind {
     /// How much it is worth.
     #[must_use]
     pub const fn grade(self) -> Grade {
@@ -41,7 +41,7 @@ impl KindOfEvidence {
 
     /// Whether it proves that nothing of the incarnation runs any more.
     #[must_use]
-    pub const fn ends_life(self) -> bool {
+    pub const fn ends_incarnation(self) -> bool {
         match self {
             Self::PowerOff
             | Self::Decommissioned
@@ -103,7 +103,7 @@ impl KindOfEvidence {
 
     /// What became of the node, as the end of a sentence.
     #[must_use]
-    pub const fn words(self) -> &'static str {
+    pub const fn describe(self) -> &'static str {
         match self {
             Self::PowerOff => "was switched off",
             Self::Decommissioned => "has no Machine any more",
@@ -131,9 +131,9 @@ pub enum Grade {
 
 #[cfg(test)]
 mod tests {
-    use super::KindOfEvidence::{self, *};
+    use super::FenceEvidenceKind::{self, *};
 
-    const ALL: [KindOfEvidence; 8] = [
+    const ALL: [FenceEvidenceKind; 8] = [
         PowerOff,
         Decommissioned,
         InstanceStopped,

@@ -104,13 +104,13 @@ impl BootId {
 
     /// Whether both are known, and are one. Two that are unknown are not.
     #[must_use]
-    pub fn is(self, other: Self) -> bool {
+    pub fn is_known_same(self, other: Self) -> bool {
         self == other && !self.is_unknown()
     }
 
     /// Whether both are known, and are two.
     #[must_use]
-    pub fn differs(self, other: Self) -> bool {
+    pub fn is_known_different(self, other: Self) -> bool {
         self != other && !self.is_unknown() && !other.is_unknown()
     }
 }
@@ -134,14 +134,14 @@ impl fmt::Debug for BootId {
 }
 
 /// The longest name that the API accepts.
-const LONGEST_NAME: usize = 253;
+const MAX_NAME_LENGTH: usize = 253;
 
 /// Whether `text` is a name as RFC 1123 and the API allow it: lower-case letters,
 /// digits, `-` and `.`, beginning and ending with a letter or digit.
 #[must_use]
 pub fn is_kubernetes_name(text: &str) -> bool {
     let legal = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'.';
-    (1..=LONGEST_NAME).contains(&text.len())
+    (1..=MAX_NAME_LENGTH).contains(&text.len())
         && text.bytes().all(legal)
         && !text.starts_with(['-', '.'])
         && !text.ends_with(['-', '.'])
@@ -226,10 +226,10 @@ mod tests {
     fn bug_a_number_of_boots_was_taken_for_the_identity_of_one() {
         let (one, two) = ("b0000000-0000-4000-8000-000000000001", "b0000000-0000-4000-8000-000000000002");
         assert_eq!(BootId::from(one).to_string(), one);
-        for (text, known) in [(one, true), (two, true), ("5", false), ("", false), ("boot-1", false)] {
-            assert_eq!(BootId::from(text).is_unknown(), !known, "{text:?}");
-            assert_eq!(BootId::from(text).is(text.into()), known, "{text:?}");
-            assert_eq!(BootId::from(text).differs(one.into()), known && text != one, "{text:?}");
+        for (text, counts) in [(one, true), (two, true), ("5", false), ("", false), ("boot-1", false)] {
+            assert_eq!(BootId::from(text).is_unknown(), !counts, "{text:?}");
+            assert_eq!(BootId::from(text).is_known_same(text.into()), counts, "{text:?}");
+            assert_eq!(BootId::from(text).is_known_different(one.into()), counts && text != one, "{text:?}");
         }
         let upper = "B0000000-0000-4000-8000-00000000000A";
         for text in [upper, "00000000-0000-0000-0000-000000000000"] {

@@ -10,7 +10,7 @@ use super::{Controller, Labels, Tolerations};
 /// names of their few namespaces and nodes, and the labels of their replicas.
 #[derive(Debug, Default)]
 pub struct Interner {
-    known: BTreeSet<Arc<str>>,
+    strings: BTreeSet<Arc<str>>,
     labels: BTreeSet<Labels>,
     tolerations: BTreeSet<Tolerations>,
     controllers: BTreeSet<Arc<Controller>>,
@@ -19,18 +19,18 @@ pub struct Interner {
 impl Interner {
     /// The shared form of `text`.
     pub fn intern(&mut self, text: &str) -> Arc<str> {
-        if let Some(known) = self.known.get(text) {
-            return Arc::clone(known);
+        if let Some(existing) = self.strings.get(text) {
+            return Arc::clone(existing);
         }
         let fresh: Arc<str> = text.into();
-        self.known.insert(Arc::clone(&fresh));
+        self.strings.insert(Arc::clone(&fresh));
         fresh
     }
 
     /// The shared form of these labels.
     pub fn labels(&mut self, labels: Labels) -> Labels {
-        if let Some(known) = self.labels.get(&labels) {
-            return known.clone();
+        if let Some(existing) = self.labels.get(&labels) {
+            return existing.clone();
         }
         self.labels.insert(labels.clone());
         labels
@@ -39,8 +39,8 @@ impl Interner {
     /// The shared form of these tolerations: nearly all pods have the two that the API
     /// server gives them.
     pub fn tolerations(&mut self, tolerations: Tolerations) -> Tolerations {
-        if let Some(known) = self.tolerations.get(&tolerations) {
-            return known.clone();
+        if let Some(existing) = self.tolerations.get(&tolerations) {
+            return existing.clone();
         }
         self.tolerations.insert(tolerations.clone());
         tolerations
@@ -48,8 +48,8 @@ impl Interner {
 
     /// The shared form of this controller.
     pub fn controller(&mut self, controller: Arc<Controller>) -> Arc<Controller> {
-        if let Some(known) = self.controllers.get(&controller) {
-            return Arc::clone(known);
+        if let Some(existing) = self.controllers.get(&controller) {
+            return Arc::clone(existing);
         }
         self.controllers.insert(Arc::clone(&controller));
         controller
@@ -57,7 +57,7 @@ impl Interner {
 
     /// Drops what nothing else holds any more.
     pub fn shrink(&mut self) {
-        self.known.retain(|name| Arc::strong_count(name) > 1);
+        self.strings.retain(|name| Arc::strong_count(name) > 1);
         self.labels.retain(Labels::is_shared);
         self.tolerations.retain(Tolerations::is_shared);
         self.controllers.retain(|controller| Arc::strong_count(controller) > 1);
@@ -66,13 +66,13 @@ impl Interner {
     /// How many distinct names are held.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.known.len()
+        self.strings.len()
     }
 
     /// Whether no name is held.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.known.is_empty()
+        self.strings.is_empty()
     }
 }
 

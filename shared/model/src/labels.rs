@@ -8,51 +8,52 @@ use std::sync::Arc;
 
 /// So many labels of one object are kept at most. Those of the largest charts have some thirty; Kubernetes has no limit but
 /// that of etcd for a whole object, where ten pods can have a million.
-const MOST_LABELS: usize = 128;
+const MAX_LABELS: usize = 128;
 /// So many bytes of keys and values are kept at most: 128 labels with keys and values as long as in practice.
-const MOST_BYTES: usize = 16 << 10;
+const MAX_LABEL_BYTES: usize = 16 << 10;
 
 /// The labels of one object: sorted by key, each key once. Of an object that has more than are kept none is, and no selector
-/// chooses it: see [`Labels::left_out`].
+/// chooses it: see [`Labels::omitted`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Labels(Option<Arc<Packed>>);
+pub struct Labels(Option<Arc<PackedLabels>>);
 
 /// All labels in one allocation each for texts and places: a pod has some eight, and a cluster 150,000 pods.
 #[derive(Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-struct Packed {
+struct PackedLabels {
     /// Each key, and its value behind it.
     text: Box<str>,
     /// Where each key begins in it, where it ends, and where its value ends.
-    places: Box<[[u16; 3]]>,
-    are_left_out: bool,
+    offsets: Box<[[u16; 3]]>,
+    omitted: bool,
 }
 
-impl Packed {
-    fn at(&self, [key, value, end]: [u16; 3]) -> (&str, &str) {
-        let of = |from: u16, to: u16| self.text.get(usize::from(from)..usize::from(to)).unwrap_or_default();
-        (of(key, value), of(value, end))
+impl PackedLabels {
+    fn pair_at(&self, [key, value, end]: [u16; 3]) -> (&str, &str) {
+        let slice =
+            |from: u16, to: u16| self.text.get(usize::from(from)..usize::from(to)).unwrap_or_default();
+        (slice(key, value), slice(value, end))
     }
 }
 
 impl Labels {
     /// What is kept of an object with more labels than are kept.
     #[must_use]
-    pub fn left_out() -> Self {
-        Self(Some(Arc::new(Packed { are_left_out: true, ..Packed::default() })))
+    pub fn omitted() -> Self {
+        Self(Some(Arc::new(PackedLabels { omitted: true, ..PackedLabels::default() })))
     }
 
     /// Whether nothing is known of them but that there are too many.
     #[must_use]
-    pub fn are_left_out(&self) -> bool {
-        self.0.as_ref().is_some_and(|packed| packed.are_left_out)
+    pub fn are_omitted(&self) -> bool {
+        self.0.as_ref().is_some_and(|packed| packed.omitted)
     }
 
     /// The value of a key.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&str> {
         let packed = self.0.as_ref()?;
-        let at = packed.places.binary_search_by(|place| packed.at(*place).0.cmp(key)).ok()?;
-        packed.places.get(at).map(|place| packed.at(*place).1)
+        let at = packed.offsets.binary_search_by(|place| packed.pair_at(*place).0.cmp(key)).ok()?;
+        packed.offsets.get(at).map(|place| packed.pair_at(*place).1)
     }
 
     /// Whether another object has the same allocation.
@@ -62,7 +63,7 @@ impl Labels {
 
     /// All of them, by key.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().flat_map(|packed| packed.places.iter().map(|place| packed.at(*place)))
+        self.0.iter().flat_map(|packed| packed.offsets.iter().map(|place| packed.pair_at(*place)))
     }
 }
 
@@ -72,25 +73,25 @@ impl<K: Into<Box<str>>, V: Into<Box<str>>> FromIterator<(K, V)> for Labels {
         let mut sorted = BTreeMap::<Box<str>, Box<str>>::new();
         for (key, value) in pairs {
             sorted.insert(key.into(), value.into());
-            if sorted.len() > MOST_LABELS {
-                return Self::left_out();
+            if sorted.len() > MAX_LABELS {
+                return Self::omitted();
             }
         }
         let (mut text, mut places) = (String::new(), Vec::with_capacity(sorted.len()));
         for (key, value) in sorted {
             let place = [0, key.len(), key.len() + value.len()].map(|end| text.len() + end);
-            if place[2] > MOST_BYTES {
-                return Self::left_out();
+            if place[2] > MAX_LABEL_BYTES {
+                return Self::omitted();
             }
             let [Ok(begins), Ok(key_ends), Ok(value_ends)] = place.map(u16::try_from) else {
-                return Self::left_out();
+                return Self::omitted();
             };
             text.push_str(&key);
             text.push_str(&value);
             places.push([begins, key_ends, value_ends]);
         }
-        let packed = Packed { text: text.into(), places: places.into(), are_left_out: false };
-        Self((!packed.places.is_empty()).then(|| Arc::new(packed)))
+        let packed = PackedLabels { text: text.into(), offsets: places.into(), omitted: false };
+        Self((!packed.offsets.is_empty()).then(|| Arc::new(packed)))
     }
 }
 
@@ -139,14 +140,14 @@ pub enum BadSelector {
 }
 
 /// The longest value of a label.
-const LONGEST_VALUE: usize = 63;
+const MAX_VALUE_LENGTH: usize = 63;
 
 /// `validation.IsValidLabelValue`.
 fn label_value(key: &str, value: &str) -> Result<Box<str>, BadSelector> {
     let inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let end = |c: Option<char>| c.is_none_or(|c| c.is_ascii_alphanumeric());
     let ends = end(value.chars().next()) && end(value.chars().next_back());
-    if value.len() <= LONGEST_VALUE && ends && value.chars().all(inner) {
+    if value.len() <= MAX_VALUE_LENGTH && ends && value.chars().all(inner) {
         Ok(value.into())
     } else {
         Err(BadSelector::Value { key: key.into(), value: value.into() })
@@ -154,7 +155,7 @@ fn label_value(key: &str, value: &str) -> Result<Box<str>, BadSelector> {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Test {
+enum Predicate {
     In(BTreeSet<Box<str>>),
     NotIn(BTreeSet<Box<str>>),
     Exists,
@@ -165,7 +166,7 @@ enum Test {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Requirement {
     key: Box<str>,
-    test: Test,
+    predicate: Predicate,
 }
 
 impl Requirement {
@@ -174,7 +175,7 @@ impl Requirement {
     /// # Errors
     /// A value that no label can have.
     pub fn equals(key: &str, value: &str) -> Result<Self, BadSelector> {
-        Ok(Self { key: key.into(), test: Test::In([label_value(key, value)?].into()) })
+        Ok(Self { key: key.into(), predicate: Predicate::In([label_value(key, value)?].into()) })
     }
 
     /// One of `matchExpressions`.
@@ -188,26 +189,28 @@ impl Requirement {
         let test = match (operator, count) {
             ("In", 0) => return Err(BadSelector::NoValues { key, operator: "In" }),
             ("NotIn", 0) => return Err(BadSelector::NoValues { key, operator: "NotIn" }),
-            ("In", _) => Test::In(set()?),
-            ("NotIn", _) => Test::NotIn(set()?),
-            ("Exists", 0) => Test::Exists,
-            ("DoesNotExist", 0) => Test::DoesNotExist,
+            ("In", _) => Predicate::In(set()?),
+            ("NotIn", _) => Predicate::NotIn(set()?),
+            ("Exists", 0) => Predicate::Exists,
+            ("DoesNotExist", 0) => Predicate::DoesNotExist,
             ("Exists", count) => return Err(BadSelector::Values { key, operator: "Exists", count }),
             ("DoesNotExist", count) => {
                 return Err(BadSelector::Values { key, operator: "DoesNotExist", count });
             }
             (operator, _) => return Err(BadSelector::Operator { key, operator: operator.into() }),
         };
-        Ok(Self { key, test })
+        Ok(Self { key, predicate: test })
     }
 
     fn matches(&self, labels: &Labels) -> bool {
-        match (&self.test, labels.get(&self.key)) {
-            (Test::In(values), Some(value)) => values.contains(value),
-            (Test::In(_), None) | (Test::DoesNotExist, Some(_)) | (Test::Exists, None) => false,
+        match (&self.predicate, labels.get(&self.key)) {
+            (Predicate::In(values), Some(value)) => values.contains(value),
+            (Predicate::In(_), None) | (Predicate::DoesNotExist, Some(_)) | (Predicate::Exists, None) => {
+                false
+            }
             // What has no such label is "not in" anything.
-            (Test::NotIn(values), value) => value.is_none_or(|value| !values.contains(value)),
-            (Test::Exists, Some(_)) | (Test::DoesNotExist, None) => true,
+            (Predicate::NotIn(values), value) => value.is_none_or(|value| !values.contains(value)),
+            (Predicate::Exists, Some(_)) | (Predicate::DoesNotExist, None) => true,
         }
     }
 }
@@ -221,15 +224,15 @@ impl Selector {
     /// Whether all requirements are met. Labels that are not known meet none, and not even those of a selector without any.
     #[must_use]
     pub fn matches(&self, labels: &Labels) -> bool {
-        !labels.are_left_out() && self.0.iter().all(|requirement| requirement.matches(labels))
+        !labels.are_omitted() && self.0.iter().all(|requirement| requirement.matches(labels))
     }
 
     /// A key and a value that whatever matches must have; `None`: no such pair is
     /// required. Indexes ask for it, so that few selectors are tried on one object.
     #[must_use]
     pub fn required_pair(&self) -> Option<(&str, &str)> {
-        self.0.iter().find_map(|requirement| match &requirement.test {
-            Test::In(values) if values.len() == 1 => {
+        self.0.iter().find_map(|requirement| match &requirement.predicate {
+            Predicate::In(values) if values.len() == 1 => {
                 values.first().map(|value| (&*requirement.key, &**value))
             }
             _ => None,
@@ -275,9 +278,9 @@ mod tests {
             ("none", "DoesNotExist", &[], true),
             ("app", "DoesNotExist", &[], false),
         ];
-        for (key, operator, values, wanted) in cases {
+        for (key, operator, values, expected) in cases {
             let selector: Selector = [expression(key, operator, values).unwrap()].into_iter().collect();
-            assert_eq!(selector.matches(&here), *wanted, "{key} {operator} {values:?}");
+            assert_eq!(selector.matches(&here), *expected, "{key} {operator} {values:?}");
         }
     }
 
@@ -300,17 +303,17 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_said_with_key_and_operator() {
-        let said = |found: Result<Requirement, BadSelector>| found.unwrap_err().to_string();
+        let message = |found: Result<Requirement, BadSelector>| found.unwrap_err().to_string();
         assert_eq!(
-            said(expression("k", "In", &[])),
+            message(expression("k", "In", &[])),
             r#"matchExpressions of key "k": In needs at least one value"#
         );
         assert_eq!(
-            said(expression("k", "Exists", &["a", "b"])),
+            message(expression("k", "Exists", &["a", "b"])),
             r#"matchExpressions of key "k": Exists takes no values, and has 2"#
         );
         assert_eq!(
-            said(expression("k", "in", &["a"])),
+            message(expression("k", "in", &["a"])),
             r#"matchExpressions of key "k": operator "in" is none of In, NotIn, Exists and DoesNotExist"#
         );
     }
@@ -333,8 +336,8 @@ mod tests {
             "\u{e9}",
             &"x".repeat(64),
         ] {
-            let said = Requirement::equals("k", bad).unwrap_err().to_string();
-            assert!(said.contains(&format!("{bad:?}")), "{said}");
+            let message = Requirement::equals("k", bad).unwrap_err().to_string();
+            assert!(message.contains(&format!("{bad:?}")), "{message}");
             assert!(expression("k", "NotIn", &["a", bad]).is_err(), "{bad:?}");
         }
     }
@@ -349,14 +352,14 @@ mod tests {
     /// Ten pods with 90,000 labels each took 312 MB of a real process: more than its limit, and again after each restart.
     #[test]
     fn attack_of_labels_without_end_none_is_kept() {
-        let many: Labels = (0..=MOST_LABELS).map(|number| (format!("l{number}"), "")).collect();
+        let many: Labels = (0..=MAX_LABELS).map(|number| (format!("l{number}"), "")).collect();
         let long: Labels = (0..100).map(|number| (format!("{number:0>200}"), "")).collect();
         for labels in [many, long] {
-            assert!(labels.are_left_out() && labels.iter().next().is_none());
+            assert!(labels.are_omitted() && labels.iter().next().is_none());
             assert!(!Selector::default().matches(&labels), "whether it is chosen is not known");
         }
-        let most: Labels = (0..MOST_LABELS).map(|number| (format!("l{number}"), "")).collect();
-        assert_eq!((most.are_left_out(), most.iter().count()), (false, MOST_LABELS));
+        let most: Labels = (0..MAX_LABELS).map(|number| (format!("l{number}"), "")).collect();
+        assert_eq!((most.are_omitted(), most.iter().count()), (false, MAX_LABELS));
     }
 
     proptest! {

@@ -6,6 +6,7 @@
 mod budget;
 mod eviction;
 mod evidence;
+mod grammar;
 mod ids;
 mod incarnation;
 mod intern;
@@ -16,19 +17,20 @@ mod node;
 mod pod;
 mod taint;
 mod volume;
-mod words;
 mod workload;
 
 pub use budget::{
-    Allowed, Amount, BadAmount, Budget, BudgetKey, BudgetStatus, Disrupted, UnhealthyPolicy, Wanted,
+    Amount, BadAmount, Budget, BudgetKey, BudgetLimit, BudgetStatus, DisruptedPod,
+    DisruptionAllowedCondition, UnhealthyPolicy,
 };
 pub use eviction::{
-    CANCELED, EVICTION_INVALID, Eviction, EvictionIntent, EvictionPhase, EvictionRequest, EvictionRole,
-    EvictionTarget, IMPERATIVE_EVICTOR, IMPERATIVE_EVICTOR_PRIORITY, LOST_NODE_RESPONDER,
-    NO_FURTHER_RESPONDER, RESPONDER_HEARTBEAT_DEADLINE, Requester, Responder, ResponderState, Verdict,
-    Verdicts, turn,
+    CANCELED, EVICTION_INVALID, Eviction, EvictionCondition, EvictionConditions, EvictionIntent,
+    EvictionPhase, EvictionRequest, EvictionRole, EvictionTarget, IMPERATIVE_EVICTOR,
+    IMPERATIVE_EVICTOR_PRIORITY, LOST_NODE_RESPONDER, NO_FURTHER_RESPONDER, RESPONDER_HEARTBEAT_DEADLINE,
+    Requester, Responder, ResponderState, compare_turns,
 };
-pub use evidence::{Grade, KindOfEvidence};
+pub use evidence::{FenceEvidenceKind, Grade};
+pub use grammar::is_or_are;
 pub use ids::{BadRv, BootId, PodKey, Rv, Uid, is_kubernetes_name};
 pub use incarnation::Incarnation;
 pub use intern::Interner;
@@ -36,18 +38,18 @@ pub use labels::{BadSelector, Labels, Requirement, Selector};
 pub use lease::{NodeLease, lease_duration};
 pub use mono::Mono;
 pub use node::{
-    Life, NODE_UNREACHABLE_CONDITION, NOT_READY_TAINT, Node, NodeKey, OUT_OF_SERVICE_TAINT, Pressures,
-    Readiness, Reported, SUSPECT_TAINT, Says, UNREACHABLE_TAINT, zone_words,
+    ConditionState, NODE_UNREACHABLE_CONDITION, NOT_READY_TAINT, Node, NodeDetails, NodeKey,
+    OUT_OF_SERVICE_TAINT, Pressures, Readiness, ReportedCondition, SUSPECT_TAINT, UNREACHABLE_TAINT,
+    describe_zone,
 };
 pub use pod::{
     Controller, DEFAULT_GRACE, Deletion, DisruptionTarget, MIRROR_ANNOTATION, Phase, Pod, Uncommon,
 };
-pub use taint::{Borne, NO_EXECUTE, Operator, Taint, Toleration, Tolerations};
+pub use taint::{NO_EXECUTE, Operator, Taint, Toleration, TolerationPeriod, Tolerations};
 pub use volume::{
-    Attachment, BoundClaim, DETACH_LABEL, HELD_LABEL, Held, Holder, Sharing, VOLUME_GATE, VOLUME_LEASES,
-    VOLUME_UID_LABEL, Volume, VolumeClaim, VolumeKey, VolumeLease,
+    Attachment, BoundClaim, DETACH_LABEL, HELD_LABEL, Holder, LeaseHolder, Sharing, VOLUME_GATE,
+    VOLUME_LEASE_NAMESPACE, VOLUME_UID_LABEL, Volume, VolumeClaim, VolumeKey, VolumeLease,
 };
-pub use words::are;
 pub use workload::{Scale, Workload, WorkloadKind};
 
 /// The kinds that the cache can follow. Closed: it labels metrics and sync states.
@@ -85,7 +87,7 @@ pub enum Kind {
     Claims,
     /// VolumeAttachments.
     Attachments,
-    /// The Leases that say whose an exclusive volume is: those of the namespace [`VOLUME_LEASES`].
+    /// The Leases that say whose an exclusive volume is: those of the namespace [`VOLUME_LEASE_NAMESPACE`].
     VolumeLeases,
     /// EvictionRequests of lifecycle.k8s.io.
     EvictionRequests,
@@ -126,7 +128,7 @@ impl Kind {
 
     /// A kind of ours: a cluster has it once our CRDs are installed.
     #[must_use]
-    pub const fn is_ours(self) -> bool {
+    pub const fn is_own_crd(self) -> bool {
         matches!(
             self,
             Self::FenceDevices
@@ -146,7 +148,7 @@ impl Kind {
     /// A cluster may lack it, and all else goes on.
     #[must_use]
     pub const fn is_optional(self) -> bool {
-        self.is_ours() || self.is_often_unserved()
+        self.is_own_crd() || self.is_often_unserved()
     }
 
     /// Its objects lie in namespaces of their own: those of heartbeats lie all in one.

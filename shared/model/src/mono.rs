@@ -26,7 +26,7 @@ impl Mono {
 
     /// The moment `span` before this one, at most the making of the clock.
     #[must_use]
-    pub const fn before(self, span: Duration) -> Self {
+    pub const fn saturating_sub(self, span: Duration) -> Self {
         Self::from_start(self.since_start().saturating_sub(span))
     }
 
@@ -68,7 +68,7 @@ mod tests {
     #[test]
     fn a_moment_counts_nanoseconds_and_stops_at_its_ends() {
         let first = Mono::default();
-        assert_eq!((first.since_start(), first.before(Duration::MAX)), (Duration::ZERO, first));
+        assert_eq!((first.since_start(), first.saturating_sub(Duration::MAX)), (Duration::ZERO, first));
         let next = first + Duration::from_nanos(1);
         assert_eq!((next.since(first), first.since(next)), (Duration::from_nanos(1), Duration::ZERO));
         let last = Mono::from_start(Duration::MAX);

@@ -40,7 +40,7 @@ pub const NODE_UNREACHABLE_CONDITION: &str = "pod-safety.dev/NodeUnreachable";
 
 /// What a condition says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Says {
+pub enum ConditionState {
     /// It is there and true.
     True,
     /// It is there and false.
@@ -52,7 +52,7 @@ pub enum Says {
     Missing,
 }
 
-impl Says {
+impl ConditionState {
     /// Reads the status of a condition that is there.
     #[must_use]
     pub fn parse(word: Option<&str>) -> Self {
@@ -68,24 +68,24 @@ impl Says {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pressures {
     /// `MemoryPressure`.
-    pub memory: Says,
+    pub memory: ConditionState,
     /// `DiskPressure`.
-    pub disk: Says,
+    pub disk: ConditionState,
     /// `PIDPressure`.
-    pub pid: Says,
+    pub pid: ConditionState,
     /// `NetworkUnavailable`.
-    pub network: Says,
+    pub network: ConditionState,
 }
 
 /// A condition that a node shows, beside Ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reported {
+pub struct ReportedCondition {
     /// Its type.
     pub kind: Arc<str>,
     /// Its status.
-    pub says: Says,
+    pub state: ConditionState,
     /// When this process first saw it like this, in this boot.
-    pub seen: Mono,
+    pub first_seen: Mono,
 }
 
 /// Which node: a name may be used again.
@@ -99,7 +99,7 @@ pub struct NodeKey {
 
 /// What fencing asks of a node: which machine it is, which life of it, and what is said of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Life {
+pub struct NodeDetails {
     /// `status.nodeInfo.bootID`.
     pub boot_id: BootId,
     /// `status.nodeInfo.systemUUID`, empty if nobody says.
@@ -109,41 +109,41 @@ pub struct Life {
     /// Its labels.
     pub labels: BTreeMap<String, String>,
     /// An annotation or a label by which somebody wants it left alone.
-    pub left_alone: Option<&'static str>,
+    pub remediation_excluded_by: Option<&'static str>,
     /// The value of its taint [`OUT_OF_SERVICE_TAINT`], if it has one.
     pub out_of_service: Option<Box<str>>,
-    /// Its conditions beside Ready: the first [`Life::CONDITIONS_MOST`].
-    pub conditions: Box<[Reported]>,
+    /// Its conditions beside Ready: the first [`NodeDetails::MAX_CONDITIONS`].
+    pub conditions: Box<[ReportedCondition]>,
     /// When this process first saw this boot: it began before.
-    pub boot_seen: Mono,
-    /// When this process saw its condition Ready change, in this boot: the last [`Life::CHANGES_MOST`].
+    pub boot_first_seen: Mono,
+    /// When this process saw its condition Ready change, in this boot: the last [`NodeDetails::MAX_READY_CHANGES`].
     pub ready_changes: Box<[Mono]>,
 }
 
-impl Life {
+impl NodeDetails {
     /// A node has about ten conditions. A kubelet may write thousands, and they are kept for each node.
-    pub const CONDITIONS_MOST: usize = 64;
+    pub const MAX_CONDITIONS: usize = 64;
 
     /// As many as a FencePolicy may count (`unhealthy.flapping.changes`).
-    pub const CHANGES_MOST: usize = 16;
+    pub const MAX_READY_CHANGES: usize = 16;
 
     /// What was known `before` of the same boot goes on: since when it is known, since when its conditions are as they are, and
     /// when Ready changed.
-    pub fn goes_on(&mut self, before: &Self, changed: Option<Mono>) {
+    pub fn carry_over(&mut self, before: &Self, changed: Option<Mono>) {
         if before.boot_id != self.boot_id {
             return;
         }
-        self.boot_seen = before.boot_seen;
+        self.boot_first_seen = before.boot_first_seen;
         for condition in &mut self.conditions {
-            let same = |one: &&Reported| one.kind == condition.kind && one.says == condition.says;
+            let same = |one: &&ReportedCondition| one.kind == condition.kind && one.state == condition.state;
             if let Some(earlier) = before.conditions.iter().find(same) {
-                condition.seen = earlier.seen;
+                condition.first_seen = earlier.first_seen;
             }
         }
         let changes = before.ready_changes.iter().copied().chain(changed);
-        let over =
-            (before.ready_changes.len() + usize::from(changed.is_some())).saturating_sub(Self::CHANGES_MOST);
-        self.ready_changes = changes.skip(over).collect();
+        let excess = (before.ready_changes.len() + usize::from(changed.is_some()))
+            .saturating_sub(Self::MAX_READY_CHANGES);
+        self.ready_changes = changes.skip(excess).collect();
     }
 }
 
@@ -171,7 +171,7 @@ pub struct Node {
     /// Its other conditions.
     pub pressures: Pressures,
     /// Our condition [`NODE_UNREACHABLE_CONDITION`].
-    pub unreachable: Says,
+    pub unreachable: ConditionState,
     /// `spec.unschedulable`: it is cordoned.
     pub unschedulable: bool,
     /// Region and zone in one text, empty if neither is known; KCM's key (`GetZoneKey`).
@@ -187,14 +187,14 @@ pub struct Node {
     /// How old it was then, by its creation stamp.
     pub age: Duration,
     /// When this process last saw its kubelet report something; at first when it saw the node.
-    pub heard: Mono,
+    pub last_report: Mono,
     /// When this process first saw its Ready condition as it is.
-    pub readiness_seen: Mono,
+    pub readiness_since: Mono,
     /// Kept where nodes are fenced, or volumes guarded.
-    pub life: Option<Arc<Life>>,
+    pub details: Option<Arc<NodeDetails>>,
     /// The attachable volumes that its kubelet has mounted or is about to, by their unique names and in order.
     /// Kept where volumes are guarded.
-    pub in_use: Box<[Box<str>]>,
+    pub volumes_in_use: Box<[Box<str>]>,
     /// Its kubelet is of a version that reports at once that it saw the deletion of a pod (Kubernetes 1.34).
     pub reports_deletions: bool,
 }
@@ -210,19 +210,19 @@ impl Node {
     #[must_use]
     pub fn labels(&self) -> &BTreeMap<String, String> {
         static NONE: BTreeMap<String, String> = BTreeMap::new();
-        self.life.as_ref().map_or(&NONE, |life| &life.labels)
+        self.details.as_ref().map_or(&NONE, |life| &life.labels)
     }
 
     /// The boot of its machine, as far as it is kept and known.
     #[must_use]
     pub fn boot(&self) -> BootId {
-        self.life.as_ref().map(|life| life.boot_id).unwrap_or_default()
+        self.details.as_ref().map(|life| life.boot_id).unwrap_or_default()
     }
 
     /// Whether it is in this life.
     #[must_use]
-    pub fn is_in(&self, life: &Incarnation) -> bool {
-        self.boot().is(life.boot()) && self.uid.to_string() == life.uid
+    pub fn matches_incarnation(&self, incarnation: &Incarnation) -> bool {
+        self.boot().is_known_same(incarnation.boot()) && self.uid.to_string() == incarnation.uid
     }
 
     /// The life in which it is, if it says so; nobody asks where nodes are not fenced.
@@ -239,26 +239,32 @@ impl Node {
 
     /// Whether its pods should not be sent to it, by a taint of this key.
     #[must_use]
-    pub fn turns_away(&self, key: &str) -> bool {
+    pub fn has_no_schedule_taint(&self, key: &str) -> bool {
         self.no_schedule.iter().any(|one| **one == *key)
     }
 
     /// Whether a sign of life would change what is thought of it.
     #[must_use]
-    pub fn is_doubted(&self) -> bool {
-        self.readiness != Readiness::Ready || self.turns_away(SUSPECT_TAINT)
+    pub fn is_suspect(&self) -> bool {
+        self.readiness != Readiness::Ready || self.has_no_schedule_taint(SUSPECT_TAINT)
     }
 
     /// Whether another state of the same node differs from it in no more than its version and
     /// the time of its kubelet's last report.
-    pub fn only_beats(&self, after: &Self) -> bool {
-        *after == Self { rv: after.rv, heartbeat: after.heartbeat, heard: after.heard, ..self.clone() }
+    pub fn differs_only_in_heartbeat(&self, after: &Self) -> bool {
+        *after
+            == Self {
+                rv: after.rv,
+                heartbeat: after.heartbeat,
+                last_report: after.last_report,
+                ..self.clone()
+            }
     }
 }
 
 /// A zone for people. KCM's key is region and zone with a null character between.
 #[must_use]
-pub fn zone_words(zone: &str) -> String {
+pub fn describe_zone(zone: &str) -> String {
     match zone.split_once(":\0:") {
         None => "the cluster".to_owned(),
         Some(("", zone)) => format!("zone {zone}"),

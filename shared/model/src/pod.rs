@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Labels, Mono, PodKey, Rv, Says, Tolerations, Uid};
+use super::{ConditionState, Labels, Mono, PodKey, Rv, Tolerations, Uid};
 
 /// The annotation by which a kubelet marks the API's copy of a static pod.
 pub const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
@@ -65,7 +65,7 @@ pub struct Deletion {
     pub first_seen: Mono,
     /// Its kubelet may know, and may have said so before: it has reported about this generation, or this process never
     /// saw the pod before it was deleted.
-    pub known_to_kubelet: bool,
+    pub kubelet_may_know: bool,
 }
 
 /// A pod's grace in seconds where nobody says, as the API server sets it.
@@ -99,7 +99,7 @@ impl Controller {
 }
 
 /// The API groups of Kubernetes' own controllers of pods.
-const KUBERNETES_OWN: [&str; 4] = ["", "apps", "batch", "extensions"];
+const KUBERNETES_GROUPS: [&str; 4] = ["", "apps", "batch", "extensions"];
 
 /// That somebody is about to end a pod, or was (KEP-3329).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,9 +120,9 @@ pub struct Uncommon {
     /// The claims of its namespace whose volumes it uses. Kept where volumes are guarded.
     pub claims: Vec<Arc<str>>,
     /// `terminationGracePeriodSeconds`, where that is not [`DEFAULT_GRACE`] and the pod has claims or `called_ended`.
-    pub own_grace: Option<i64>,
+    pub spec_grace_seconds: Option<i64>,
     /// When this process first saw it with a terminal phase and a container that is reported running.
-    pub called_ended: Option<Mono>,
+    pub terminal_while_running_since: Option<Mono>,
     /// What keeps the object after its deletion.
     pub finalizers: Vec<Box<str>>,
     /// `spec.evictionResponders`: names and priorities. Kept where evictions are followed.
@@ -137,8 +137,8 @@ impl Uncommon {
         deletion: None,
         disruption_target: None,
         claims: Vec::new(),
-        own_grace: None,
-        called_ended: None,
+        spec_grace_seconds: None,
+        terminal_while_running_since: None,
         finalizers: Vec::new(),
         eviction_responders: Vec::new(),
         in_group: false,
@@ -160,16 +160,16 @@ pub struct Pod {
     pub node: Option<Arc<str>>,
     /// Since when, in seconds of the API server's clock; its creation where nobody
     /// says. Of no meaning while it is not bound.
-    pub bound: i64,
+    pub bound_at: i64,
     /// Its phase.
     pub phase: Phase,
     /// `status.reason` is `Evicted`: the kubelet threw it out.
     pub evicted: bool,
     /// `status.observedGeneration`: the generation that its kubelet has reported about. Zero: the kubelet does not say
     /// (before Kubernetes 1.34), or has not reported yet.
-    pub observed: i64,
+    pub observed_generation: i64,
     /// How many of its containers run, by their last report.
-    pub running: u16,
+    pub running_containers: u16,
     /// The state of each of its containers and how often it was restarted, by their last report, as one number. Two reports that
     /// differ give two numbers. Zero: there was no report.
     pub container_states: u32,
@@ -181,7 +181,7 @@ pub struct Pod {
     /// Its condition `Ready` is `True`.
     pub ready: bool,
     /// Our condition `NODE_UNREACHABLE_CONDITION`.
-    pub unreachable: Says,
+    pub unreachable: ConditionState,
     /// Its labels, shared with the pods that have the same.
     pub labels: Labels,
     /// What it tolerates of the taints that end pods, shared with the pods that
@@ -198,10 +198,10 @@ pub struct Pod {
     /// When this process first saw this incarnation.
     pub first_seen: Mono,
     /// When it first saw it where it is now: on its node, or on none.
-    pub arrived: Mono,
+    pub placed_at: Mono,
     /// When it last saw it turn ready, which only a kubelet that lives makes it. `None`: it was ready when it was
     /// first seen, or is not.
-    pub turned_ready: Option<Mono>,
+    pub became_ready: Option<Mono>,
 }
 
 impl std::ops::Deref for Pod {
@@ -214,7 +214,7 @@ impl std::ops::Deref for Pod {
 
 impl Pod {
     /// Has it keep this. What is empty takes no memory, and pods that say the same are equal.
-    pub fn set(&mut self, uncommon: Uncommon) {
+    pub fn set_uncommon(&mut self, uncommon: Uncommon) {
         self.uncommon = (uncommon != Uncommon::NONE).then(|| Box::new(uncommon));
     }
 
@@ -231,52 +231,55 @@ impl Pod {
     pub fn keeps_identity(&self) -> bool {
         let Some(controller) = &self.controller else { return false };
         let group = controller.api_version.split_once('/').map_or("", |(group, _)| group);
-        &*controller.kind == "StatefulSet" || !KUBERNETES_OWN.contains(&group)
+        &*controller.kind == "StatefulSet" || !KUBERNETES_GROUPS.contains(&group)
     }
 
     /// Nothing of it runs any more: its kubelet reported the end of all that ran.
     #[must_use]
-    pub const fn is_over(&self) -> bool {
-        self.phase.is_terminal() && self.running == 0
+    pub const fn has_terminated(&self) -> bool {
+        self.phase.is_terminal() && self.running_containers == 0
     }
 
     /// Its volumes may be mounted for it: it may run, or its kubelet has not removed it yet. A kubelet removes a pod that
     /// was deleted after it has unmounted its volumes; of one that nobody deleted it does not say when it has.
     #[must_use]
-    pub fn has_volumes(&self) -> bool {
-        !self.is_over() || self.deletion.is_some() && !self.waits_for_finalizers()
+    pub fn may_mount_volumes(&self) -> bool {
+        !self.has_terminated() || self.deletion.is_some() && !self.waits_for_finalizers()
     }
 
     /// From when on the silence of its kubelet means that there is none: a kubelet that `reports_deletions` reports at once that it
     /// has seen the deletion, and then nothing before the pod's grace is over. A phase that another client made terminal has it end
     /// the pod, too. `None`: it was not deleted.
     #[must_use]
-    pub fn unanswered_from(&self, reports_deletions: bool) -> Option<Mono> {
-        let at_once =
-            |deletion: &Deletion| reports_deletions && self.observed > 0 && !deletion.known_to_kubelet;
+    pub fn report_due_at(&self, reports_deletions: bool) -> Option<Mono> {
+        let at_once = |deletion: &Deletion| {
+            reports_deletions && self.observed_generation > 0 && !deletion.kubelet_may_know
+        };
         match &self.deletion {
             Some(deletion) if at_once(deletion) => Some(deletion.first_seen),
-            Some(Deletion { grace, .. }) if *grace != Some(0) => self.grace_ends(),
-            _ => self.grace_ends().max(self.called_ended.map(|since| since + seconds(self.own_grace))),
+            Some(Deletion { grace, .. }) if *grace != Some(0) => self.grace_ends_at(),
+            _ => self.grace_ends_at().max(
+                self.terminal_while_running_since.map(|since| since + grace_period(self.spec_grace_seconds)),
+            ),
         }
     }
 
     /// When its grace period is over, counted from when this process first saw the deletion. `None`: it was not deleted.
     #[must_use]
-    pub fn grace_ends(&self) -> Option<Mono> {
+    pub fn grace_ends_at(&self) -> Option<Mono> {
         let deletion = self.deletion?;
-        Some(deletion.first_seen + seconds(deletion.grace))
+        Some(deletion.first_seen + grace_period(deletion.grace))
     }
 
     /// When its processes have terminated at the latest, if its kubelet sees the removal now. A kubelet that has not reported that it
     /// saw the deletion gives them the whole grace of the pod from here. `None`: its worker may be busy, and ends them only after.
     #[must_use]
-    pub fn ends_if_removed(&self, now: Mono) -> Option<Mono> {
-        let own = now + seconds(self.own_grace);
-        let ends = match self.grace_ends() {
-            Some(ends) if self.observed >= self.generation.max(1) => ends,
-            Some(ends) => ends.max(own),
-            None => own,
+    pub fn terminates_at_if_removed(&self, now: Mono) -> Option<Mono> {
+        let full_grace_ends_at = now + grace_period(self.spec_grace_seconds);
+        let ends = match self.grace_ends_at() {
+            Some(ends) if self.observed_generation >= self.generation.max(1) => ends,
+            Some(ends) => ends.max(full_grace_ends_at),
+            None => full_grace_ends_at,
         };
         (!self.worker_may_be_busy).then_some(ends)
     }
@@ -285,8 +288,8 @@ impl Pod {
     /// or was restarted), turns a pod ready or reports about a newer generation, but for those that call a pod Failed in the
     /// kubelet's place. The policy `pod-report` denies the same to others.
     #[must_use]
-    pub fn was_reported_by_its_kubelet(&self, before: &Self) -> bool {
-        let observed = self.observed > before.observed && self.phase != Phase::Failed;
+    pub fn was_updated_by_kubelet(&self, before: &Self) -> bool {
+        let observed = self.observed_generation > before.observed_generation && self.phase != Phase::Failed;
         self.node == before.node
             && (observed || self.container_states != before.container_states || (self.ready && !before.ready))
     }
@@ -299,7 +302,7 @@ impl Pod {
 }
 
 /// A grace period.
-fn seconds(grace: Option<i64>) -> Duration {
+fn grace_period(grace: Option<i64>) -> Duration {
     Duration::from_secs(u64::try_from(grace.unwrap_or(DEFAULT_GRACE)).unwrap_or_default())
 }
 

@@ -52,7 +52,7 @@ impl Taint {
     /// knows taints apart by key and effect, and whoever takes one away and adds it
     /// again gives it another time.
     #[must_use]
-    pub fn continues(&self, earlier: &Self) -> bool {
+    pub fn is_same_taint_as(&self, earlier: &Self) -> bool {
         self.key == earlier.key && self.time_added == earlier.time_added
     }
 }
@@ -102,12 +102,12 @@ impl Toleration {
         Self { key: Some(key).filter(|key| !key.is_empty()).map(Into::into), operator, seconds }
     }
 
-    fn is_of(&self, taint: &Taint) -> bool {
+    fn matches_key(&self, taint: &Taint) -> bool {
         self.key.as_ref().is_none_or(|key| **key == *taint.key)
     }
 
     fn matches(&self, taint: &Taint) -> bool {
-        self.is_of(taint)
+        self.matches_key(taint)
             && match &self.operator {
                 Operator::Equal(value) => **value == *taint.value,
                 Operator::Exists => true,
@@ -115,9 +115,9 @@ impl Toleration {
             }
     }
 
-    fn unreadable(&self, taint: &Taint) -> Option<&str> {
+    fn unreadable_operator(&self, taint: &Taint) -> Option<&str> {
         match &self.operator {
-            Operator::Unreadable(operator) if self.is_of(taint) => Some(operator),
+            Operator::Unreadable(operator) if self.matches_key(taint) => Some(operator),
             Operator::Unreadable(_) | Operator::Equal(_) | Operator::Exists => None,
         }
     }
@@ -125,13 +125,13 @@ impl Toleration {
 
 /// How a pod bears a taint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Borne<'a> {
+pub enum TolerationPeriod<'a> {
     /// For ever.
-    Ever,
+    Forever,
     /// For so long.
     For(Duration),
     /// Not at all.
-    No,
+    NotTolerated,
     /// None of its tolerations matches, and one that is about this taint has an
     /// operator that nobody can read.
     Unreadable(&'a str),
@@ -148,13 +148,16 @@ impl Tolerations {
 
     /// How they answer a taint.
     #[must_use]
-    pub fn bear(&self, taint: &Taint) -> Borne<'_> {
+    pub fn period_for(&self, taint: &Taint) -> TolerationPeriod<'_> {
         match self.iter().find(|one| one.matches(taint)) {
-            Some(Toleration { seconds: None, .. }) => Borne::Ever,
+            Some(Toleration { seconds: None, .. }) => TolerationPeriod::Forever,
             Some(Toleration { seconds: Some(seconds), .. }) => {
-                Borne::For(Duration::from_secs(u64::try_from(*seconds).unwrap_or(0)))
+                TolerationPeriod::For(Duration::from_secs(u64::try_from(*seconds).unwrap_or(0)))
             }
-            None => self.iter().find_map(|one| one.unreadable(taint)).map_or(Borne::No, Borne::Unreadable),
+            None => self
+                .iter()
+                .find_map(|one| one.unreadable_operator(taint))
+                .map_or(TolerationPeriod::NotTolerated, TolerationPeriod::Unreadable),
         }
     }
 
@@ -193,29 +196,29 @@ mod tests {
 
     #[test]
     fn tolerations_answer_as_the_api_documents() {
-        type Case<'a> = (&'a str, &'a [(&'a str, &'a str, &'a str, Option<i64>)], Borne<'a>);
-        let for_secs = |seconds| Borne::For(Duration::from_secs(seconds));
+        type Case<'a> = (&'a str, &'a [(&'a str, &'a str, &'a str, Option<i64>)], TolerationPeriod<'a>);
+        let for_secs = |seconds| TolerationPeriod::For(Duration::from_secs(seconds));
         let cases: [Case<'_>; 14] = [
-            ("none at all", &[], Borne::No),
-            ("of another key", &[("other", "Exists", "", None)], Borne::No),
-            ("of the key, for ever", &[("k", "Exists", "", None)], Borne::Ever),
-            ("of every key", &[("", "Exists", "", None)], Borne::Ever),
-            ("equal by default", &[("k", "", "v", None)], Borne::Ever),
+            ("none at all", &[], TolerationPeriod::NotTolerated),
+            ("of another key", &[("other", "Exists", "", None)], TolerationPeriod::NotTolerated),
+            ("of the key, for ever", &[("k", "Exists", "", None)], TolerationPeriod::Forever),
+            ("of every key", &[("", "Exists", "", None)], TolerationPeriod::Forever),
+            ("equal by default", &[("k", "", "v", None)], TolerationPeriod::Forever),
             ("equal by name", &[("k", "Equal", "v", Some(30))], for_secs(30)),
-            ("of another value", &[("k", "Equal", "w", None)], Borne::No),
+            ("of another value", &[("k", "Equal", "w", None)], TolerationPeriod::NotTolerated),
             ("for no time", &[("k", "Exists", "", Some(0))], for_secs(0)),
             ("for less than no time", &[("k", "Exists", "", Some(-5))], for_secs(0)),
             ("the first that matches", &[("k", "", "v", Some(9)), ("k", "Exists", "", None)], for_secs(9)),
-            ("an operator to come", &[("k", "Gt", "5", None)], Borne::Unreadable("Gt")),
-            ("nonsense", &[("", "near", "", None)], Borne::Unreadable("near")),
-            ("nonsense of another key", &[("other", "near", "", None)], Borne::No),
+            ("an operator to come", &[("k", "Gt", "5", None)], TolerationPeriod::Unreadable("Gt")),
+            ("nonsense", &[("", "near", "", None)], TolerationPeriod::Unreadable("near")),
+            ("nonsense of another key", &[("other", "near", "", None)], TolerationPeriod::NotTolerated),
             ("nonsense beside one", &[("k", "Lt", "5", None), ("k", "Exists", "", Some(7))], for_secs(7)),
         ];
-        for (sentence, given, wanted) in cases {
+        for (sentence, given, expected) in cases {
             let given = given
                 .iter()
                 .map(|(key, operator, value, seconds)| Toleration::new(key, operator, value, *seconds));
-            assert_eq!(given.collect::<Tolerations>().bear(&taint("k", "v")), wanted, "{sentence}");
+            assert_eq!(given.collect::<Tolerations>().period_for(&taint("k", "v")), expected, "{sentence}");
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{BootId, Incarnation, Mono, Node, Rv, Uid};
 
 /// The namespace of the Leases that say whose a volume is. Each is called after its PersistentVolume.
-pub const VOLUME_LEASES: &str = "pod-safety-volumes";
+pub const VOLUME_LEASE_NAMESPACE: &str = "pod-safety-volumes";
 
 /// The scheduling gate that keeps a pod from every node until its exclusive volumes are free.
 pub const VOLUME_GATE: &str = "pod-safety.dev/volume-guard";
@@ -35,15 +35,15 @@ impl Sharing {
     /// As Kubernetes reads access modes: one that lets several nodes in makes the volume shared
     /// (`IsMultiAttachAllowed`); so does none at all.
     #[must_use]
-    pub fn of<'a>(modes: impl Iterator<Item = &'a str>) -> Self {
+    pub fn from_access_modes<'a>(modes: impl Iterator<Item = &'a str>) -> Self {
         modes
-            .fold(None, |found: Option<Self>, mode| {
+            .fold(None, |widest: Option<Self>, mode| {
                 let this = match mode {
                     "ReadWriteOncePod" => Self::OnePod,
                     "ReadWriteOnce" => Self::OneNode,
                     _ => Self::Many,
                 };
-                Some(found.map_or(this, |found| found.max(this)))
+                Some(widest.map_or(this, |found| found.max(this)))
             })
             .unwrap_or(Self::Many)
     }
@@ -94,7 +94,7 @@ pub struct BoundClaim {
 impl Volume {
     /// Whether it is another claim's: then no kubelet mounts it for this one, whatever the claim names.
     #[must_use]
-    pub fn is_of_another(&self, claim: (&str, &str), uid: Option<&Uid>) -> bool {
+    pub fn is_bound_to_another(&self, claim: (&str, &str), uid: Option<&Uid>) -> bool {
         self.claim.as_ref().is_some_and(|bound| {
             (&*bound.namespace, &*bound.name) != claim || bound.uid.is_some() && bound.uid.as_ref() != uid
         })
@@ -112,7 +112,7 @@ pub struct VolumeClaim {
     pub uid: Uid,
     /// The version that was read.
     pub rv: Rv,
-    /// The volume that it names. It may be another claim's: tenants write this field ([`Volume::is_of_another`]).
+    /// The volume that it names. It may be another claim's: tenants write this field ([`Volume::is_bound_to_another`]).
     pub volume: Option<Arc<str>>,
 }
 
@@ -149,35 +149,35 @@ pub struct Holder {
 impl Node {
     /// Whether its kubelet says that it has this volume mounted, or is about to.
     #[must_use]
-    pub fn mounts(&self, volume: Option<&Volume>) -> bool {
+    pub fn reports_in_use(&self, volume: Option<&Volume>) -> bool {
         let unique = volume.and_then(|volume| volume.unique_name.as_ref());
-        unique.is_some_and(|unique| self.in_use.binary_search(unique).is_ok())
+        unique.is_some_and(|unique| self.volumes_in_use.binary_search(unique).is_ok())
     }
 
     /// Whether its kubelet says that it has volumes of the same CSI driver mounted: it reports those of that driver.
     #[must_use]
-    pub fn mounts_others_like(&self, volume: Option<&Volume>) -> bool {
+    pub fn reports_others_of_driver(&self, volume: Option<&Volume>) -> bool {
         let Some((volume, driver)) = volume.and_then(|volume| Some((volume, volume.driver.as_ref()?))) else {
             return false;
         };
-        let of_driver = |one: &str| {
+        let is_of_driver = |one: &str| {
             let csi = one.strip_prefix("kubernetes.io/csi/").and_then(|rest| rest.split_once('^'));
             csi.is_some_and(|(of, _)| *of == **driver)
         };
-        self.in_use.iter().any(|one| Some(one) != volume.unique_name.as_ref() && of_driver(one))
+        self.volumes_in_use.iter().any(|one| Some(one) != volume.unique_name.as_ref() && is_of_driver(one))
     }
 }
 
 impl Holder {
     /// Whether it took its volume in this life.
     #[must_use]
-    pub fn is_in(&self, life: &Incarnation) -> bool {
-        self.boot_id.is(life.boot()) && self.node_uid.to_string() == life.uid
+    pub fn matches_incarnation(&self, incarnation: &Incarnation) -> bool {
+        self.boot_id.is_known_same(incarnation.boot()) && self.node_uid.to_string() == incarnation.uid
     }
 
     /// The life in which a node is.
     #[must_use]
-    pub fn of(node: &Node, pod: Option<Uid>) -> Self {
+    pub fn for_node(node: &Node, pod: Option<Uid>) -> Self {
         let boot_id = node.boot();
         Self { node: Arc::clone(&node.name), node_uid: node.uid.clone(), boot_id, pod }
     }
@@ -213,7 +213,7 @@ impl std::fmt::Display for Holder {
 
 /// Who holds a volume, as its Lease says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Held {
+pub enum LeaseHolder {
     /// Nobody.
     Free,
     /// This life of a node.
@@ -222,7 +222,7 @@ pub enum Held {
     Unreadable(Box<str>),
 }
 
-impl Held {
+impl LeaseHolder {
     /// Reads `spec.holderIdentity`.
     #[must_use]
     pub fn parse(identity: &str) -> Self {
@@ -244,13 +244,13 @@ pub struct VolumeLease {
     /// The version that was read.
     pub rv: Rv,
     /// Who holds it.
-    pub held: Held,
+    pub holder: LeaseHolder,
     /// How often it was broken: what storage that fences compares.
     pub generation: i32,
     /// When this process first saw it held so.
-    pub seen: Mono,
+    pub holder_since: Mono,
     /// It has the label [`HELD_LABEL`]: admission lets nobody attach the volume elsewhere, nor detach it.
-    pub refused_elsewhere: bool,
+    pub attach_refused_elsewhere: bool,
     /// What [`DETACH_LABEL`] says: it was attached to that node when it was written.
     pub detach_from: Option<Uid>,
 }
@@ -258,9 +258,9 @@ pub struct VolumeLease {
 impl VolumeLease {
     /// Whether it is this holder's, and says that the volume was attached to it when the doubt began.
     #[must_use]
-    pub fn was_attached_to(&self, holder: &Holder) -> bool {
+    pub fn was_attached_to_holder(&self, holder: &Holder) -> bool {
         self.detach_from.as_ref() == Some(&holder.node_uid)
-            && matches!(&self.held, Held::By(by) if by == holder)
+            && matches!(&self.holder, LeaseHolder::By(by) if by == holder)
     }
 }
 
@@ -281,7 +281,7 @@ mod tests {
             (&["SomethingNew"], Sharing::Many),
             (&[], Sharing::Many),
         ] {
-            assert_eq!(Sharing::of(modes.iter().copied()), sharing, "{modes:?}");
+            assert_eq!(Sharing::from_access_modes(modes.iter().copied()), sharing, "{modes:?}");
         }
     }
 

@@ -22,7 +22,7 @@ impl WorkloadKind {
     /// neighbours: the group decides, not the version); `None`: another one, which
     /// has to be asked for its scale.
     #[must_use]
-    pub fn of(controller: &Controller) -> Option<Self> {
+    pub fn from_controller(controller: &Controller) -> Option<Self> {
         match (controller.group(), &*controller.kind) {
             ("apps", "Deployment") => Some(Self::Deployment),
             ("apps" | "extensions", "ReplicaSet") => Some(Self::ReplicaSet),
@@ -71,7 +71,7 @@ mod tests {
     fn the_group_decides_and_not_the_version() {
         let of = |api_version: &str, kind: &str| {
             let uid = Uid::new("u").unwrap();
-            WorkloadKind::of(&Controller {
+            WorkloadKind::from_controller(&Controller {
                 api_version: api_version.into(),
                 kind: kind.into(),
                 name: "n".into(),

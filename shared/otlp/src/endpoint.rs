@@ -38,7 +38,7 @@ pub enum BadEndpoint {
     #[error(
         "a user, a password or a query has no meaning here; use a URL such as http://otel-collector.observability:4318"
     )]
-    More,
+    UnsupportedPart,
 }
 
 impl FromStr for Endpoint {
@@ -59,7 +59,7 @@ impl FromStr for Endpoint {
             return Err(BadEndpoint::NoHost);
         }
         if authority.as_str().contains('@') || uri.query().is_some() {
-            return Err(BadEndpoint::More);
+            return Err(BadEndpoint::UnsupportedPart);
         }
         // OTEL_EXPORTER_OTLP_ENDPOINT is a base, to which the signal's own path is added.
         let path = format!("{}/v1/traces", uri.path().trim_end_matches('/'));
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_bad_one_says_what_to_use() {
-        for (given, says) in [
+        for (given, expected) in [
             ("collector:4318", "http://"),
             ("", "not a URL"),
             ("/v1/traces", "without http://"),
@@ -121,7 +121,7 @@ mod tests {
             ("http://c c", "not a URL"),
         ] {
             let error = given.parse::<Endpoint>().unwrap_err().to_string();
-            assert!(error.contains(says) && error.contains("use "), "{given}: {error}");
+            assert!(error.contains(expected) && error.contains("use "), "{given}: {error}");
         }
     }
 }

@@ -20,10 +20,10 @@ use super::message::{
 use super::span::Span;
 
 /// The default of `OTEL_EXPORTER_OTLP_TIMEOUT`.
-const WITHIN: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// An answer is a few bytes; a page of a proxy is cut.
-const LONGEST_ANSWER: usize = 64 << 10;
+const MAX_RESPONSE_SIZE: usize = 64 << 10;
 
 /// The process that spans are of, as OpenTelemetry names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub struct Service {
 
 /// What the collector took.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Answer {
+pub struct ExportResponse {
     /// How many spans it refused to take, though it took the others.
     pub rejected: u64,
     /// Why.
@@ -52,7 +52,7 @@ pub enum ExportError {
     #[error("{0}")]
     Unreachable(String),
     /// There was no answer.
-    #[error("no answer within {}s", WITHIN.as_secs())]
+    #[error("no answer within {}s", TIMEOUT.as_secs())]
     TimedOut,
     /// The collector refused them.
     #[error("the collector answered {code}: {said}")]
@@ -67,7 +67,7 @@ pub enum ExportError {
 impl ExportError {
     /// Whether the same request may be taken later (OTLP: 429, 502, 503, 504).
     #[must_use]
-    pub const fn is_passing(&self) -> bool {
+    pub const fn is_retryable(&self) -> bool {
         match self {
             Self::Unreachable(_) | Self::TimedOut => true,
             Self::Refused { code, .. } => matches!(code, 429 | 502..=504),
@@ -99,32 +99,34 @@ impl Exporter {
     /// Posts these spans, once.
     ///
     /// # Errors
-    /// Why they were not taken; [`ExportError::is_passing`] says whether trying again makes sense.
-    pub async fn export(&self, spans: &[Span]) -> Result<Answer, ExportError> {
-        let deadline = self.env.now() + WITHIN;
-        let posted = self.env.until(deadline, self.post(self.request(spans))).await;
+    /// Why they were not taken; [`ExportError::is_retryable`] says whether trying again makes sense.
+    pub async fn export(&self, spans: &[Span]) -> Result<ExportResponse, ExportError> {
+        let deadline = self.env.now() + TIMEOUT;
+        let posted = self.env.timeout_at(deadline, self.post(self.request(spans))).await;
         let (code, body) = posted.unwrap_or(Err(ExportError::TimedOut))?;
         if !code.is_success() {
-            let said = super::text(&String::from_utf8_lossy(&body));
+            let said = super::sanitize_text(&String::from_utf8_lossy(&body));
             return Err(ExportError::Refused { code: code.as_u16(), said });
         }
         // Some collectors answer in JSON, or nothing: the spans were taken.
         let answer = ExportTraceServiceResponse::decode(body).unwrap_or_default();
         let partial = answer.partial_success.unwrap_or_default();
-        Ok(Answer {
+        Ok(ExportResponse {
             rejected: u64::try_from(partial.rejected_spans).unwrap_or(0),
-            message: super::text(&partial.error_message),
+            message: super::sanitize_text(&partial.error_message),
         })
     }
 
     fn request(&self, spans: &[Span]) -> Vec<u8> {
         let Service { name, version, instance } = &self.service;
-        let said =
-            |key: &str, value: &str| KeyValue { key: key.to_owned(), value: Some(super::text(value).into()) };
+        let attribute = |key: &str, value: &str| KeyValue {
+            key: key.to_owned(),
+            value: Some(super::sanitize_text(value).into()),
+        };
         let attributes = vec![
-            said("service.name", name),
-            said("service.version", version),
-            said("service.instance.id", instance),
+            attribute("service.name", name),
+            attribute("service.version", version),
+            attribute("service.instance.id", instance),
         ];
         let scope = InstrumentationScope { name: (*name).to_owned(), version: (*version).to_owned() };
         let spans = spans.iter().map(WireSpan::from).collect();
@@ -136,19 +138,21 @@ impl Exporter {
     }
 
     async fn post(&self, body: Vec<u8>) -> Result<(StatusCode, Bytes), ExportError> {
-        let away = |error: &dyn std::fmt::Display| ExportError::Unreachable(error.to_string());
-        let stream = TcpStream::connect(self.endpoint.address()).await.map_err(|error| away(&error))?;
-        let (mut sender, driver) = handshake(TokioIo::new(stream)).await.map_err(|error| away(&error))?;
+        let unreachable = |error: &dyn std::fmt::Display| ExportError::Unreachable(error.to_string());
+        let stream =
+            TcpStream::connect(self.endpoint.address()).await.map_err(|error| unreachable(&error))?;
+        let (mut sender, driver) =
+            handshake(TokioIo::new(stream)).await.map_err(|error| unreachable(&error))?;
         let request = Request::post(self.endpoint.path())
             .header(HOST, self.endpoint.host())
             .header(CONTENT_TYPE, "application/x-protobuf")
             .header(USER_AGENT, concat!("pod-safety/", env!("CARGO_PKG_VERSION")))
             .body(Full::new(Bytes::from(body)))
-            .map_err(|error| away(&error))?;
+            .map_err(|error| unreachable(&error))?;
         let work = async move {
-            let response = sender.send_request(request).await.map_err(|error| away(&error))?;
+            let response = sender.send_request(request).await.map_err(|error| unreachable(&error))?;
             let (head, body) = response.into_parts();
-            let body = Limited::new(body, LONGEST_ANSWER).collect().await;
+            let body = Limited::new(body, MAX_RESPONSE_SIZE).collect().await;
             // An answer that is too long or broke off says nothing about the code before it.
             Ok((head.status, body.map(http_body_util::Collected::to_bytes).unwrap_or_default()))
         };

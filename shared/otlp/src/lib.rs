@@ -19,5 +19,5 @@ mod span;
 pub mod testing;
 
 pub use endpoint::{BadEndpoint, Endpoint};
-pub use export::{Answer, ExportError, Exporter, Service};
-pub use span::{Attribute, LONGEST_TEXT, Moment, Span, SpanId, TraceId, Value, text};
+pub use export::{ExportError, ExportResponse, Exporter, Service};
+pub use span::{Attribute, MAX_TEXT_LENGTH, Span, SpanEvent, SpanId, TraceId, Value, sanitize_text};

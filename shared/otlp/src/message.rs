@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::span::{Attribute, Moment, Span, Value};
+use super::span::{Attribute, Span, SpanEvent, Value};
 
 /// What is posted (`collector/trace/v1`).
 #[derive(Clone, PartialEq, prost::Message)]
@@ -201,8 +201,8 @@ impl From<&Attribute> for KeyValue {
     }
 }
 
-impl From<&Moment> for Event {
-    fn from(moment: &Moment) -> Self {
+impl From<&SpanEvent> for Event {
+    fn from(moment: &SpanEvent) -> Self {
         Self {
             time_unix_nano: nanos(moment.at),
             name: moment.name.to_owned(),
@@ -222,7 +222,7 @@ impl From<&Span> for WireSpan {
             start_time_unix_nano: nanos(span.start),
             end_time_unix_nano: nanos(span.end),
             attributes: span.attributes.iter().map(KeyValue::from).collect(),
-            events: span.moments.iter().map(Event::from).collect(),
+            events: span.events.iter().map(Event::from).collect(),
             status: span.error.clone().map(|message| Status { message, code: FAILED }),
         }
     }

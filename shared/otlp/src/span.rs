@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 /// A text of the cluster is cut after this many bytes: a message of a device may have thousands.
-pub const LONGEST_TEXT: usize = 512;
+pub const MAX_TEXT_LENGTH: usize = 512;
 
 /// Sixteen bytes that name a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -16,7 +16,7 @@ pub struct SpanId(u64);
 impl TraceId {
     /// The trace ID that every process derives from these parts.
     #[must_use]
-    pub fn of(parts: &[&str]) -> Self {
+    pub fn from_parts(parts: &[&str]) -> Self {
         // All zeros is no id.
         Self(digest(parts).max(1))
     }
@@ -84,13 +84,13 @@ impl Attribute {
     /// A text of the cluster, cut and freed of control characters.
     #[must_use]
     pub fn text(key: &'static str, value: &str) -> Self {
-        Self { key, value: Value::Text(text(value)) }
+        Self { key, value: Value::Text(sanitize_text(value)) }
     }
 
     /// Texts of the cluster.
     #[must_use]
     pub fn texts<'a>(key: &'static str, values: impl Iterator<Item = &'a str>) -> Self {
-        Self { key, value: Value::Texts(values.map(text).collect()) }
+        Self { key, value: Value::Texts(values.map(sanitize_text).collect()) }
     }
 
     /// A number.
@@ -101,13 +101,13 @@ impl Attribute {
 }
 
 /// A text of the cluster as it is exported: of one line, without control characters and marks that turn text, and not
-/// longer than [`LONGEST_TEXT`] bytes.
+/// longer than [`MAX_TEXT_LENGTH`] bytes.
 #[must_use]
-pub fn text(text: &str) -> String {
-    let mut clean = String::with_capacity(text.len().min(LONGEST_TEXT));
+pub fn sanitize_text(text: &str) -> String {
+    let mut clean = String::with_capacity(text.len().min(MAX_TEXT_LENGTH));
     for letter in text.chars() {
         let letter = if is_control(letter) { char::REPLACEMENT_CHARACTER } else { letter };
-        if clean.len() + letter.len_utf8() > LONGEST_TEXT - '…'.len_utf8() {
+        if clean.len() + letter.len_utf8() > MAX_TEXT_LENGTH - '…'.len_utf8() {
             clean.push('…');
             break;
         }
@@ -123,7 +123,7 @@ const fn is_control(letter: char) -> bool {
 
 /// Something that happened at one moment of a span.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Moment {
+pub struct SpanEvent {
     /// When.
     pub at: Timestamp,
     /// What.
@@ -150,7 +150,7 @@ pub struct Span {
     /// What is said of it.
     pub attributes: Vec<Attribute>,
     /// What happened in it.
-    pub moments: Vec<Moment>,
+    pub events: Vec<SpanEvent>,
     /// Why it failed, if it did.
     pub error: Option<String>,
 }
@@ -161,10 +161,14 @@ mod tests {
 
     #[test]
     fn ids_tell_parts_apart_and_stay_the_same() {
-        let trace = TraceId::of(&["uid", "boot"]);
+        let trace = TraceId::from_parts(&["uid", "boot"]);
         assert_eq!(trace.to_string(), "cd943225530668707e2d82ac5c362acf");
-        assert_eq!(trace, TraceId::of(&["uid", "boot"]));
-        let others = [TraceId::of(&["uidb", "oot"]), TraceId::of(&["uid", "boot", ""]), TraceId::of(&[])];
+        assert_eq!(trace, TraceId::from_parts(&["uid", "boot"]));
+        let others = [
+            TraceId::from_parts(&["uidb", "oot"]),
+            TraceId::from_parts(&["uid", "boot", ""]),
+            TraceId::from_parts(&[]),
+        ];
         assert!(others.iter().all(|other| *other != trace), "{others:?}");
         let span = trace.span(&["order", "1"]);
         assert_eq!(span, trace.span(&["order", "1"]));
@@ -174,11 +178,11 @@ mod tests {
 
     #[test]
     fn attack_a_text_of_the_cluster_is_cut_and_has_no_control_characters() {
-        assert_eq!(text("a\n\u{1b}[2J\u{202e}b\u{0}"), "a\u{fffd}\u{fffd}[2J\u{fffd}b\u{fffd}");
+        assert_eq!(sanitize_text("a\n\u{1b}[2J\u{202e}b\u{0}"), "a\u{fffd}\u{fffd}[2J\u{fffd}b\u{fffd}");
         for long in ["x".repeat(100_000), "é".repeat(100_000), "\u{0}".repeat(100_000)] {
-            let cut = text(&long);
-            assert!(cut.len() <= LONGEST_TEXT && cut.ends_with('…'), "{} bytes", cut.len());
+            let cut = sanitize_text(&long);
+            assert!(cut.len() <= MAX_TEXT_LENGTH && cut.ends_with('…'), "{} bytes", cut.len());
         }
-        assert_eq!(text("worker-1"), "worker-1");
+        assert_eq!(sanitize_text("worker-1"), "worker-1");
     }
 }

@@ -24,7 +24,7 @@ struct State {
     /// `None`: it reads, and answers nothing.
     answer: Option<(u16, Vec<u8>)>,
     heads: Vec<String>,
-    taken: Vec<ExportTraceServiceRequest>,
+    accepted: Vec<ExportTraceServiceRequest>,
 }
 
 impl Collector {
@@ -36,10 +36,10 @@ impl Collector {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let state = State { answer: Some((200, Vec::new())), ..State::default() };
         let collector = Self { address: listener.local_addr()?, state: Arc::new(Mutex::new(state)) };
-        let (serves, spawner) = (collector.clone(), Arc::clone(&env.spawner));
+        let (server, spawner) = (collector.clone(), Arc::clone(&env.spawner));
         let serve = async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let one = serves.clone();
+                let one = server.clone();
                 spawner.spawn("collector", Box::pin(async move { drop(one.serve(stream).await) }));
             }
         };
@@ -54,12 +54,12 @@ impl Collector {
     }
 
     /// Answers so from now on. What it does not answer with 200 it does not take.
-    pub fn answers(&self, code: u16, body: Vec<u8>) {
+    pub fn set_response(&self, code: u16, body: Vec<u8>) {
         self.state.lock().answer = Some((code, body));
     }
 
     /// Reads from now on, and answers nothing.
-    pub fn hangs(&self) {
+    pub fn stop_responding(&self) {
         self.state.lock().answer = None;
     }
 
@@ -72,7 +72,7 @@ impl Collector {
     /// The requests that it took.
     #[must_use]
     pub fn requests(&self) -> Vec<ExportTraceServiceRequest> {
-        self.state.lock().taken.clone()
+        self.state.lock().accepted.clone()
     }
 
     /// The spans that it took, in their order.
@@ -101,7 +101,7 @@ impl Collector {
             state.heads.push(head);
             let request = ExportTraceServiceRequest::decode(read.get(at..).unwrap_or_default());
             if let (Some((200, _)), Ok(request)) = (&state.answer, request) {
-                state.taken.push(request);
+                state.accepted.push(request);
             }
             state.answer.clone()
         };
@@ -117,8 +117,8 @@ impl WireSpan {
     /// The text of an attribute; of a list, its texts.
     #[must_use]
     pub fn text(&self, key: &str) -> Option<String> {
-        let found = self.attributes.iter().find(|one| one.key == key)?;
-        match found.value.as_ref()?.value.as_ref()? {
+        let attribute = self.attributes.iter().find(|one| one.key == key)?;
+        match attribute.value.as_ref()?.value.as_ref()? {
             any_value::Value::Text(text) => Some(text.clone()),
             any_value::Value::Number(number) => Some(number.to_string()),
             any_value::Value::List(list) => {

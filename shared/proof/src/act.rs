@@ -50,7 +50,7 @@ impl Request {
 pub struct ForceDelete {
     evidence: Evidence<PodVersion>,
     /// The version that DELETE names, once it is known.
-    ended: Option<Rv>,
+    terminal_rv: Option<Rv>,
 }
 
 /// What follows an answer.
@@ -80,8 +80,8 @@ impl ForceDelete {
     #[must_use]
     pub fn new(evidence: Evidence<PodVersion>) -> Self {
         let version = evidence.subject();
-        let ended = version.terminal.then_some(version.rv);
-        Self { evidence, ended }
+        let terminal_rv = version.terminal.then_some(version.rv);
+        Self { evidence, terminal_rv }
     }
 
     /// From then on no request may be sent.
@@ -99,8 +99,8 @@ impl ForceDelete {
         let (uid, send) = (pod.uid.to_string(), |verb, path, rv: Rv, body| {
             Request::new(verb, path, &pod.uid.to_string(), &rv.to_string(), body)
         });
-        let Some(ended) = self.ended else {
-            return send(Verb::Patch, format!("{path}/status"), *rv, self.failed(&uid, wall));
+        let Some(ended) = self.terminal_rv else {
+            return send(Verb::Patch, format!("{path}/status"), *rv, self.failed_status(&uid, wall));
         };
         let preconditions = json!({ "uid": uid, "resourceVersion": ended });
         let body = json!({ "apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0,
@@ -110,10 +110,10 @@ impl ForceDelete {
 
     /// KCM's patch (`markFailedAndDeletePodWithCondition`), made conditional on the resourceVersion too. A strategic merge patch,
     /// for server-side apply fails on pods with duplicated ports or variables (kubernetes#118261).
-    fn failed(&self, uid: &str, wall: Timestamp) -> Value {
+    fn failed_status(&self, uid: &str, wall: Timestamp) -> Value {
         let PodVersion { rv, generation, .. } = self.evidence.subject();
         let mut status = json!({ "phase": "Failed", "observedGeneration": generation });
-        if let Some((reason, message)) = disrupted(self.evidence.kind()) {
+        if let Some((reason, message)) = disruption_reason(self.evidence.kind()) {
             status["conditions"] = json!([{
                 "type": "DisruptionTarget",
                 "status": "True",
@@ -130,22 +130,22 @@ impl ForceDelete {
     ///
     /// # Errors
     /// It has no version for the DELETE.
-    pub fn answered(self, answer: &wire::ObjectMeta) -> Result<Next, NoVersion> {
-        if self.ended.is_some() {
+    pub fn advance(self, answer: &wire::ObjectMeta) -> Result<Next, NoVersion> {
+        if self.terminal_rv.is_some() {
             let Self { evidence, .. } = self;
             let finalizers_remain = !answer.finalizers.is_empty();
             return Ok(Next::Done { kind: evidence.into_kind(), finalizers_remain });
         }
         let version = answer.resource_version.as_deref().and_then(|version| version.parse().ok());
-        Ok(Next::Delete(Self { ended: Some(version.ok_or(NoVersion)?), ..self }))
+        Ok(Next::Delete(Self { terminal_rv: Some(version.ok_or(NoVersion)?), ..self }))
     }
 }
 
 /// Why the pod is disrupted, where that is not its own doing.
-fn disrupted(kind: &EvidenceKind) -> Option<(&'static str, String)> {
+fn disruption_reason(kind: &EvidenceKind) -> Option<(&'static str, String)> {
     match kind {
         EvidenceKind::NodeGone { .. } => Some(("DeletionByPodGC", NODE_GONE_MESSAGE.to_owned())),
-        kind => kind.is_of_fencing().then(|| ("FencedByPodSafety", kind.to_string())),
+        kind => kind.is_fencing().then(|| ("FencedByPodSafety", kind.to_string())),
     }
 }
 
@@ -158,13 +158,13 @@ pub struct WholeNode<'a> {
 
 /// Why a taint is not added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotTainted {
+pub enum TaintRefusal {
     /// The evidence is of another kind than fencing, or the node is in another incarnation than it is about.
-    Unproved,
+    WrongEvidence,
     /// It is Ready.
     Ready,
     /// It has such a taint already.
-    HasIt,
+    AlreadyTainted,
 }
 
 impl<'a> WholeNode<'a> {
@@ -207,7 +207,7 @@ impl<'a> WholeNode<'a> {
     /// A write of its taints (and of labels, in `body`) that names the out-of-service taint and declares nothing: each such taint
     /// is one that the node has at this version. It needs no evidence. `None`: it names none, or would declare one.
     #[must_use]
-    pub fn keeps(&self, mut body: Value) -> Option<Request> {
+    pub fn permit_kept_taints(&self, mut body: Value) -> Option<Request> {
         let has = self.taints();
         let written = body["spec"]["taints"].as_array().cloned().unwrap_or_default();
         let mut named = written.iter().filter(|taint| names_out_of_service(taint)).peekable();
@@ -235,23 +235,23 @@ fn names_out_of_service(taint: &Value) -> bool {
 ///
 /// # Errors
 /// The node is not as the evidence says.
-pub fn out_of_service(
+pub fn taint_out_of_service(
     evidence: Evidence<Incarnation>,
     node: &WholeNode<'_>,
     value: &str,
     wall: Timestamp,
-) -> Result<(Request, Mono), NotTainted> {
+) -> Result<(Request, Mono), TaintRefusal> {
     let about = evidence.subject();
     let same = node.incarnation() == *about && !about.boot_id.is_empty();
-    if !same || !evidence.kind().is_of_fencing() {
-        return Err(NotTainted::Unproved);
+    if !same || !evidence.kind().is_fencing() {
+        return Err(TaintRefusal::WrongEvidence);
     }
     if node.is_ready() {
-        return Err(NotTainted::Ready);
+        return Err(TaintRefusal::Ready);
     }
     let mut taints = node.taints();
     if taints.iter().any(is_out_of_service) {
-        return Err(NotTainted::HasIt);
+        return Err(TaintRefusal::AlreadyTainted);
     }
     taints.push(json!({ "key": OUT_OF_SERVICE_TAINT, "value": value, "effect": "NoExecute",
         "timeAdded": format!("{wall:.0}") }));

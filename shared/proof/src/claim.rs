@@ -53,7 +53,7 @@ impl Claim {
 
 /// The wish to force delete one pod, at the version that was seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Force {
+pub struct ForceDeleteRequest {
     /// The pod.
     pub pod: PodKey,
     /// The version on which the claim rests. Any other makes it void.
@@ -64,7 +64,7 @@ pub struct Force {
     pub requested: Option<i64>,
 }
 
-impl Force {
+impl ForceDeleteRequest {
     /// The wish to force delete `pod` because of `claim`.
     #[must_use]
     pub fn new(pod: &Pod, claim: Claim) -> Self {
@@ -75,7 +75,7 @@ impl Force {
 
 /// Why the holder of a volume writes to it no more, as a controller believes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FencedBy {
+pub enum ReleaseBasis {
     /// A FenceEvidence about its incarnation.
     Evidence {
         /// Its name.

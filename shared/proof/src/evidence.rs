@@ -17,7 +17,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pod_safety_model::{KindOfEvidence, Mono, PodKey, Rv, Uid};
+use pod_safety_model::{FenceEvidenceKind, Mono, PodKey, Rv, Uid};
 
 /// For how long after its reads evidence may be used. A machine that boots needs longer to register, and a batch of writes to a
 /// healthy API server needs less.
@@ -136,14 +136,14 @@ pub enum EvidenceKind {
         node: Arc<str>,
     },
     /// What devices showed in two looks of the machine, and show now.
-    #[error("node {node} {}: FenceEvidence {proof}, checked again just now", kind.words())]
+    #[error("node {node} {}: FenceEvidence {proof}, checked again just now", kind.describe())]
     Fenced {
         /// The node's name.
         node: Arc<str>,
         /// The name of the FenceEvidence.
         proof: Arc<str>,
         /// What they showed.
-        kind: KindOfEvidence,
+        kind: FenceEvidenceKind,
     },
     /// The machine has booted since: what ran before has ended.
     #[error("node {node} has booted since: its boot ID changed")]
@@ -199,7 +199,7 @@ impl EvidenceKind {
 
     /// Whether an incarnation was fenced: all of its pods and volumes may be released, and its node declared out of service.
     #[must_use]
-    pub const fn is_of_fencing(&self) -> bool {
+    pub const fn is_fencing(&self) -> bool {
         match self {
             Self::Fenced { .. } | Self::Confirmed { .. } => true,
             Self::NodeGone { .. }

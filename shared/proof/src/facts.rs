@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use pod_safety_model::{Incarnation, KindOfEvidence, Mono, OUT_OF_SERVICE_TAINT, lease_duration};
+use pod_safety_model::{FenceEvidenceKind, Incarnation, Mono, OUT_OF_SERVICE_TAINT, lease_duration};
 use pod_safety_wire::{self as wire, Raw, WireError};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -30,7 +30,7 @@ impl LeaseRead {
     ///
     /// # Errors
     /// It cannot be decoded.
-    pub fn of(answer: Option<&Raw>) -> Result<Self, WireError> {
+    pub fn decode(answer: Option<&Raw>) -> Result<Self, WireError> {
         let lease = answer.map(|raw| {
             raw.decode::<wire::Lease>().map(|lease| {
                 let uid = lease.metadata.and_then(|meta| meta.uid).unwrap_or_default();
@@ -75,7 +75,7 @@ pub struct NodeRead {
 }
 
 impl NodeRead {
-    fn of(name: &str, raw: &Raw) -> Result<Self, WireError> {
+    fn decode(name: &str, raw: &Raw) -> Result<Self, WireError> {
         let node: wire::Node = raw.decode()?;
         let metadata = node.metadata.unwrap_or_default();
         let (spec, status) = (node.spec.unwrap_or_default(), node.status.unwrap_or_default());
@@ -101,11 +101,11 @@ impl NodeRead {
     /// Whether its condition Ready is True.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.statuses_of("Ready").any(|status| status == "True")
+        self.condition_statuses("Ready").any(|status| status == "True")
     }
 
     /// The statuses that it reports for this type of condition.
-    pub fn statuses_of(&self, condition: &str) -> impl Iterator<Item = &str> {
+    pub fn condition_statuses(&self, condition: &str) -> impl Iterator<Item = &str> {
         self.conditions.iter().filter(move |(of, _)| of == condition).map(|(_, status)| status.as_str())
     }
 
@@ -130,8 +130,8 @@ impl NodeRead {
 
 /// One quorum read of a Node and of its Lease.
 #[derive(Clone, Debug)]
-pub struct Look {
-    pub(crate) asked_at: Mono,
+pub struct QuorumRead {
+    pub(crate) requested_at: Mono,
     pub(crate) answered_at: Mono,
     /// `None`: there is no Node of the name.
     pub node: Option<NodeRead>,
@@ -139,43 +139,43 @@ pub struct Look {
     pub lease: LeaseRead,
 }
 
-impl Look {
+impl QuorumRead {
     /// The answers to reads without a resourceVersion that were sent at `asked_at`; both were there at `answered_at`.
     /// `None` is 404.
     ///
     /// # Errors
     /// One of them cannot be decoded.
-    pub fn of(
+    pub fn decode(
         name: &str,
-        (asked_at, answered_at): (Mono, Mono),
+        (requested_at, answered_at): (Mono, Mono),
         node: Option<&Raw>,
         lease: Option<&Raw>,
     ) -> Result<Self, WireError> {
-        let node = node.map(|raw| NodeRead::of(name, raw)).transpose()?;
-        Ok(Self { asked_at, answered_at, node, lease: LeaseRead::of(lease)? })
+        let node = node.map(|raw| NodeRead::decode(name, raw)).transpose()?;
+        Ok(Self { requested_at, answered_at, node, lease: LeaseRead::decode(lease)? })
     }
 }
 
 /// The first quorum read that did not find a Node, and how its Lease looked then. The quarantine counts from it.
 #[derive(Clone, Debug)]
-pub struct Witness {
-    asked_at: Mono,
+pub struct AbsenceRead {
+    requested_at: Mono,
     answered_at: Mono,
     pub(crate) lease: LeaseRead,
 }
 
-impl Witness {
+impl AbsenceRead {
     /// `None`: the Node is there.
     #[must_use]
-    pub fn of(look: Look) -> Option<Self> {
-        let Look { asked_at, answered_at, node, lease } = look;
-        node.is_none().then_some(Self { asked_at, answered_at, lease })
+    pub fn from_read(read: QuorumRead) -> Option<Self> {
+        let QuorumRead { requested_at, answered_at, node, lease } = read;
+        node.is_none().then_some(Self { requested_at, answered_at, lease })
     }
 
     /// When the read was sent.
     #[must_use]
-    pub const fn asked_at(&self) -> Mono {
-        self.asked_at
+    pub const fn requested_at(&self) -> Mono {
+        self.requested_at
     }
 
     /// When the answer was there: from here a quarantine counts.
@@ -187,8 +187,8 @@ impl Witness {
     /// A first read that no answer ever made, for tests of `decide`.
     #[cfg(any(test, feature = "testing"))]
     #[must_use]
-    pub const fn for_decide_tests(asked_at: Mono, answered_at: Mono) -> Self {
-        Self { asked_at, answered_at, lease: LeaseRead(None) }
+    pub const fn for_decide_tests(requested_at: Mono, answered_at: Mono) -> Self {
+        Self { requested_at, answered_at, lease: LeaseRead(None) }
     }
 }
 
@@ -196,7 +196,7 @@ impl Witness {
 /// at its pods after the API server confirmed one round, and before it sends the next.
 #[derive(Clone, Debug)]
 pub struct AgentRead {
-    pub(crate) asked_at: Mono,
+    pub(crate) sent_at: Mono,
     pub(crate) epoch: String,
     pub(crate) round: u64,
     /// The round that was sent after the look.
@@ -204,7 +204,7 @@ pub struct AgentRead {
     /// UIDs: neither a process nor a mount is left.
     ended: String,
     /// UIDs, and what is left, a line each.
-    left: String,
+    remaining: String,
 }
 
 impl AgentRead {
@@ -212,25 +212,26 @@ impl AgentRead {
     ///
     /// # Errors
     /// It cannot be decoded.
-    pub fn of(asked_at: Mono, raw: &Raw) -> Result<Option<Self>, WireError> {
-        let mut said = raw.decode::<wire::Custom<IgnoredAny, IgnoredAny>>()?.metadata.annotations;
-        let mut text = |name: &str| said.remove(&format!("watchdog.pod-safety.dev/{name}"));
+    pub fn decode(sent_at: Mono, raw: &Raw) -> Result<Option<Self>, WireError> {
+        let mut annotations = raw.decode::<wire::Custom<IgnoredAny, IgnoredAny>>()?.metadata.annotations;
+        let mut text = |name: &str| annotations.remove(&format!("watchdog.pod-safety.dev/{name}"));
         let (Some(epoch), Some(round), Some(looked)) = (text("epoch"), text("round"), text("pods-looked"))
         else {
             return Ok(None);
         };
         let (Ok(round), Ok(looked)) = (round.parse(), looked.parse()) else { return Ok(None) };
-        let (ended, left) = (text("pods-ended").unwrap_or_default(), text("pods-left").unwrap_or_default());
-        Ok(Some(Self { asked_at, epoch, round, looked, ended, left }))
+        let (ended, remaining) =
+            (text("pods-ended").unwrap_or_default(), text("pods-left").unwrap_or_default());
+        Ok(Some(Self { sent_at, epoch, round, looked, ended, remaining }))
     }
 
     /// Whether nothing of this pod is left; if not, what is.
-    pub(crate) fn ended(&self, uid: &str) -> Result<(), String> {
+    pub(crate) fn check_ended(&self, uid: &str) -> Result<(), String> {
         if self.ended.split(' ').any(|ended| ended == uid) {
             return Ok(());
         }
-        let left = self.left.lines().find_map(|line| line.strip_prefix(uid));
-        Err(left.unwrap_or_default().trim().to_owned())
+        let remaining = self.remaining.lines().find_map(|line| line.strip_prefix(uid));
+        Err(remaining.unwrap_or_default().trim().to_owned())
     }
 }
 
@@ -249,7 +250,7 @@ pub struct EvidenceRead {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct EvidenceSpec {
     pub(crate) node: Incarnation,
-    pub(crate) kind: KindOfEvidence,
+    pub(crate) kind: FenceEvidenceKind,
     #[serde(default)]
     pub(crate) samples: Vec<IgnoredAny>,
     #[serde(default)]
@@ -276,7 +277,7 @@ impl EvidenceRead {
     ///
     /// # Errors
     /// It cannot be decoded.
-    pub fn of(name: &str, raw: &Raw, wall: Timestamp) -> Result<Self, WireError> {
+    pub fn decode(name: &str, raw: &Raw, wall: Timestamp) -> Result<Self, WireError> {
         let wire::Custom { metadata, spec, status } =
             raw.decode::<wire::Custom<EvidenceSpec, EvidenceStatus>>()?;
         let written = metadata.creation_timestamp.and_then(wire::Time::timestamp);
@@ -295,7 +296,7 @@ impl EvidenceRead {
 
     /// How the fact was found.
     #[must_use]
-    pub const fn kind(&self) -> KindOfEvidence {
+    pub const fn kind(&self) -> FenceEvidenceKind {
         self.spec.kind
     }
 }
@@ -303,16 +304,16 @@ impl EvidenceRead {
 /// What the devices of a FenceEvidence report now: every one reported off, of no other machine. `pod-safety-shared` checks
 /// the devices; the kernel compares the result.
 #[derive(Clone, Copy, Debug)]
-pub struct Shown {
+pub struct DeviceCheck {
     /// What that proves: as much as the weakest of the devices.
-    pub kind: KindOfEvidence,
+    pub kind: FenceEvidenceKind,
     /// When the first device was asked.
-    pub asked_at: Mono,
+    pub requested_at: Mono,
 }
 
 /// What showed that a kubelet runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sign {
+pub enum ReportKind {
     /// Its Lease was renewed.
     LeaseRenewed,
     /// It reported on a pod.
@@ -321,9 +322,9 @@ pub enum Sign {
 
 /// A sign that a kubelet runs, and when this process saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SignOfLife {
+pub struct LastHeartbeat {
     /// What showed it.
-    pub sign: Sign,
+    pub kind: ReportKind,
     /// When this process saw it.
     pub at: Mono,
 }
@@ -342,9 +343,9 @@ pub trait Liveness {
     /// Whether the watches of Leases and of pods are current.
     fn is_current(&self, now: Mono) -> bool;
     /// The first quorum read of a Node that is missing still, unless something refuted it.
-    fn first_read(&self, node: &str) -> Option<&Witness>;
+    fn first_read(&self, node: &str) -> Option<&AbsenceRead>;
     /// The last sign that the node's kubelet runs, whether its Node is there or not.
-    fn last_sign_of_life(&self, node: &str) -> Option<SignOfLife>;
+    fn last_heartbeat(&self, node: &str) -> Option<LastHeartbeat>;
     /// Whether there is a Lease, and its `renewTime`.
     fn lease(&self, node: &str) -> Option<Option<Timestamp>>;
     /// Whether the watch brought the deletion of the Lease, or never one.
@@ -352,7 +353,7 @@ pub trait Liveness {
     /// The last renewal; `None`: none since this process began.
     fn renewal(&self, node: &str) -> Option<Renewal>;
     /// Whether the kubelet was silent for a whole lease duration when its Node was deleted, and since. `false` if unknown.
-    fn fell_silent_before_its_node_went(&self, node: &str) -> bool;
+    fn unreachable_before_node_deleted(&self, node: &str) -> bool;
     /// Whether the kubelet of a missing node reports at once that it saw the deletion of a pod. `false` if unknown.
     fn reports_deletions(&self, node: &str) -> bool;
 }

@@ -76,10 +76,10 @@ pub enum Forbidden {
 /// read: a JSON patch, which is an array, is refused.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Dangers {
+struct GuardedFields {
     grace_period_seconds: Option<i64>,
     preconditions: Option<Preconditions>,
-    delete_options: Option<Box<Dangers>>,
+    delete_options: Option<Box<GuardedFields>>,
     status: Field,
     metadata: Field,
     spec: Effect,
@@ -97,7 +97,7 @@ struct Preconditions {
     _others: BTreeMap<String, IgnoredAny>,
 }
 
-impl Dangers {
+impl GuardedFields {
     /// The UID and the version that the API server compares: of a deletion those of its preconditions, of any other write those
     /// of its metadata. Empty: none.
     fn identity(&self, method: &str) -> (&str, &str) {
@@ -135,7 +135,7 @@ impl Field {
 
     /// Whether `key` is written, removed, or may be by a directive of strategic
     /// merge patch.
-    fn touches(&self, key: &str) -> bool {
+    fn writes(&self, key: &str) -> bool {
         match self {
             Self::Absent => false,
             Self::Nulled => true,
@@ -148,10 +148,10 @@ impl Field {
 #[derive(Clone, Copy, Debug, Default)]
 struct Effect {
     /// The taint that declares a node to be off is named, at whatever depth and in whatever place.
-    declares_off: bool,
+    out_of_service: bool,
     /// Of an object: it has a key `leaseTransitions`. The Lease of a volume that has a holder is broken with it; a release by the
     /// holder's kubelet counts nothing.
-    counts: bool,
+    sets_transitions: bool,
 }
 
 impl<'de> Deserialize<'de> for Effect {
@@ -169,7 +169,7 @@ impl<'de> Visitor<'de> for Searcher {
         f.write_str("anything")
     }
     fn visit_str<E>(self, text: &str) -> Result<Effect, E> {
-        Ok(Effect { declares_off: text.contains(OUT_OF_SERVICE_TAINT), ..Effect::default() })
+        Ok(Effect { out_of_service: text.contains(OUT_OF_SERVICE_TAINT), ..Effect::default() })
     }
     fn visit_bool<E>(self, _: bool) -> Result<Effect, E> {
         Ok(Effect::default())
@@ -187,19 +187,19 @@ impl<'de> Visitor<'de> for Searcher {
         Ok(Effect::default())
     }
     fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<Effect, A::Error> {
-        let mut found = Effect::default();
+        let mut effect = Effect::default();
         while let Some(here) = all.next_element::<Effect>()? {
-            found.declares_off |= here.declares_off;
+            effect.out_of_service |= here.out_of_service;
         }
-        Ok(found)
+        Ok(effect)
     }
     fn visit_map<A: MapAccess<'de>>(self, mut all: A) -> Result<Effect, A::Error> {
-        let mut found = Effect::default();
+        let mut effect = Effect::default();
         while let Some((key, value)) = all.next_entry::<String, Effect>()? {
-            found.declares_off |= key.contains(OUT_OF_SERVICE_TAINT) || value.declares_off;
-            found.counts |= key == "leaseTransitions";
+            effect.out_of_service |= key.contains(OUT_OF_SERVICE_TAINT) || value.out_of_service;
+            effect.sets_transitions |= key == "leaseTransitions";
         }
-        Ok(found)
+        Ok(effect)
     }
 }
 
@@ -220,17 +220,17 @@ pub fn check(
     permit: Option<&Permit>,
 ) -> Result<(), GuardRefusal> {
     let refused = |why| GuardRefusal { method: method.to_owned(), path: path.to_owned(), why };
-    judge(method, path, query, body, permit).map_err(refused)
+    check_request(method, path, query, body, permit).map_err(refused)
 }
 
-fn judge(
+fn check_request(
     method: &str,
     path: &str,
     query: Option<&str>,
     body: Option<&[u8]>,
     permit: Option<&Permit>,
 ) -> Result<(), Forbidden> {
-    let shape = Shape::of(path);
+    let shape = Shape::from_path(path);
     if path.contains('%') || path.split('/').skip(1).any(|part| matches!(part, "" | "." | "..")) {
         return Err(Forbidden::OpaquePath);
     }
@@ -244,12 +244,12 @@ fn judge(
     if harmless && method != "DELETE" {
         return Ok(());
     }
-    let dangers = body.and_then(read_body).ok_or(Forbidden::OpaqueBody)?;
-    let (uid, version) = dangers.identity(method);
+    let fields = body.and_then(read_body).ok_or(Forbidden::OpaqueBody)?;
+    let (uid, version) = fields.identity(method);
     if method == "DELETE" && (shape.name.is_none() || uid.is_empty()) {
         return Err(Forbidden::NoIdentity);
     }
-    if !removes(method, shape.resource, &dangers) {
+    if !needs_permit(method, shape.resource, &fields) {
         return Ok(());
     }
     let permit = permit.ok_or(Forbidden::RemovesPod)?;
@@ -259,26 +259,26 @@ fn judge(
 /// Whether the request can end in the removal of a pod that still runs. A missing
 /// grace counts as zero, for a terminal phase makes it so; and any grace does, of a
 /// pod that was called finished since it was read.
-fn removes(method: &str, resource: Resource, dangers: &Dangers) -> bool {
-    let graceful = |options: &Dangers| options.grace_period_seconds.is_some_and(|grace| grace >= 1);
-    let replaced = dangers.others.keys().any(|key| replaces_all(key));
+fn needs_permit(method: &str, resource: Resource, fields: &GuardedFields) -> bool {
+    let graceful = |options: &GuardedFields| options.grace_period_seconds.is_some_and(|grace| grace >= 1);
+    let replaced = fields.others.keys().any(|key| replaces_all(key));
     // Removing the last finalizer of a terminating object removes it. The API server takes finalizers from writes of the
     // statuses of pods and nodes, too.
-    let ends = method == "PUT" || replaced || dangers.metadata.touches("finalizers");
+    let ends = method == "PUT" || replaced || fields.metadata.writes("finalizers");
     match resource {
         Resource::Pods if method == "DELETE" => {
-            let (_uid, version) = dangers.identity(method);
-            !graceful(dangers) || version.is_empty()
+            let (_uid, version) = fields.identity(method);
+            !graceful(fields) || version.is_empty()
         }
-        Resource::PodEviction => !dangers.delete_options.as_deref().is_some_and(graceful),
+        Resource::PodEviction => !fields.delete_options.as_deref().is_some_and(graceful),
         Resource::Pods | Resource::NodeStatus => ends,
         // Nobody but this process's authority may call a pod finished.
-        Resource::PodStatus => ends || dangers.status.touches("phase"),
+        Resource::PodStatus => ends || fields.status.writes("phase"),
         // Deleting a Node or an attachment gives its pods or its volume away, and so does declaring it to be off.
-        Resource::Nodes => method == "DELETE" || ends || dangers.spec.declares_off,
+        Resource::Nodes => method == "DELETE" || ends || fields.spec.out_of_service,
         Resource::VolumeAttachments => method == "DELETE" || ends,
         // The Lease of a volume: who has it may write to the volume.
-        Resource::Leases => matches!(method, "PATCH" | "PUT") && (ends || dangers.spec.counts),
+        Resource::Leases => matches!(method, "PATCH" | "PUT") && (ends || fields.spec.sets_transitions),
         Resource::Events
         | Resource::Budgets
         | Resource::BudgetStatus
@@ -289,8 +289,8 @@ fn removes(method: &str, resource: Resource, dangers: &Dangers) -> bool {
 }
 
 /// `None` if the body cannot be looked into. JSON only: what this process writes is JSON, and an unread body must not pass.
-fn read_body(bytes: &[u8]) -> Option<Dangers> {
-    if bytes.is_empty() { Some(Dangers::default()) } else { serde_json::from_slice(bytes).ok() }
+fn read_body(bytes: &[u8]) -> Option<GuardedFields> {
+    if bytes.is_empty() { Some(GuardedFields::default()) } else { serde_json::from_slice(bytes).ok() }
 }
 
 #[cfg(test)]

@@ -4,18 +4,18 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use pod_safety_model::{Grade, Incarnation, KindOfEvidence};
+use pod_safety_model::{FenceEvidenceKind, Grade, Incarnation};
 
 use crate::facts::EvidenceRead;
-use crate::{Refusal, Sign};
+use crate::{Refusal, ReportKind};
 
 /// What evidence says, and what became of it.
 #[derive(Clone, Copy, Debug)]
-pub struct Said<'a> {
+pub struct EvidenceFields<'a> {
     /// The incarnation that it is about.
     pub node: &'a Incarnation,
     /// How the fact was found.
-    pub kind: KindOfEvidence,
+    pub kind: FenceEvidenceKind,
     /// The `renewTime` of the Lease when it was found.
     pub lease_renewed: Option<&'a str>,
     /// How long it holds; `None`: without limit.
@@ -30,58 +30,58 @@ pub struct Said<'a> {
 
 /// The node as it is now.
 #[derive(Clone, Debug)]
-pub struct Now {
+pub struct NodeState {
     /// The incarnation that it is in.
-    pub life: Incarnation,
+    pub incarnation: Incarnation,
     /// The `renewTime` of its Lease; `None`: there is no Lease.
     pub renewed: Option<Option<Timestamp>>,
     /// Which evidence its FencePolicy takes.
-    pub wanted: Grade,
+    pub minimum: Grade,
 }
 
 /// What evidence lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lack {
+pub enum EvidenceDefect {
     /// Its status says so.
     Invalidated,
     /// Its deletion was requested.
     BeingDeleted,
     /// It is of kind StorageFenced.
-    OfStorage,
+    StorageOnly,
     /// It is about another node.
     OtherNode,
     /// The node booted, or was registered anew, or does not report its boot ID.
-    OtherLife,
+    OtherIncarnation,
     /// It has expired.
     Expired,
     /// The FencePolicy requires more, or cannot be read: then the strictest is assumed.
     TooWeak,
     /// The kubelet renewed its Lease since.
-    Heard,
+    LeaseRenewed,
 }
 
-impl Lack {
+impl EvidenceDefect {
     /// Why it does not hold, as the end of a sentence.
     #[must_use]
-    pub const fn words(self) -> &'static str {
+    pub const fn describe(self) -> &'static str {
         match self {
             Self::Invalidated => "it was invalidated",
             Self::BeingDeleted => "it is being deleted",
-            Self::OfStorage => "it is about storage, and does not show what runs",
+            Self::StorageOnly => "it is about storage, and does not show what runs",
             Self::OtherNode => "it is about another node",
-            Self::OtherLife => "the node has another UID or another boot ID",
+            Self::OtherIncarnation => "the node has another UID or another boot ID",
             Self::Expired => "the confirmation has expired; confirm again if it is still true",
             Self::TooWeak => "the node's FencePolicy requires verified evidence, or cannot be read",
-            Self::Heard => "the node's kubelet renewed its Lease since",
+            Self::LeaseRenewed => "the node's kubelet renewed its Lease since",
         }
     }
 }
 
-impl From<Lack> for Refusal {
-    fn from(lack: Lack) -> Self {
-        match lack {
-            Lack::Heard => Self::KubeletAlive(Sign::LeaseRenewed),
-            lack => Self::EvidenceInvalid(lack.words()),
+impl From<EvidenceDefect> for Refusal {
+    fn from(defect: EvidenceDefect) -> Self {
+        match defect {
+            EvidenceDefect::LeaseRenewed => Self::KubeletAlive(ReportKind::LeaseRenewed),
+            lack => Self::EvidenceInvalid(lack.describe()),
         }
     }
 }
@@ -89,9 +89,9 @@ impl From<Lack> for Refusal {
 impl EvidenceRead {
     /// What it says.
     #[must_use]
-    pub fn said(&self) -> Said<'_> {
+    pub fn fields(&self) -> EvidenceFields<'_> {
         let Self { spec, invalidated, deleting, age, .. } = self;
-        Said {
+        EvidenceFields {
             node: &spec.node,
             kind: spec.kind,
             lease_renewed: spec.lease_renewed.as_deref(),
@@ -103,20 +103,20 @@ impl EvidenceRead {
     }
 }
 
-impl Said<'_> {
+impl EvidenceFields<'_> {
     /// Whether anything contradicts it, whatever it is about.
     ///
     /// # Errors
     /// The first thing.
-    pub fn stands(&self) -> Result<(), Lack> {
+    pub fn check_valid(&self) -> Result<(), EvidenceDefect> {
         // What does not say when it was written has expired.
         let expired = |valid_for| self.age.is_none_or(|age| age > valid_for);
         if self.invalidated {
-            Err(Lack::Invalidated)
+            Err(EvidenceDefect::Invalidated)
         } else if self.deleting {
-            Err(Lack::BeingDeleted)
+            Err(EvidenceDefect::BeingDeleted)
         } else if self.valid_for.is_some_and(expired) {
-            Err(Lack::Expired)
+            Err(EvidenceDefect::Expired)
         } else {
             Ok(())
         }
@@ -126,31 +126,31 @@ impl Said<'_> {
     ///
     /// # Errors
     /// The first thing.
-    pub fn holds(&self) -> Result<(), Lack> {
-        self.stands()?;
-        self.kind.ends_life().then_some(()).ok_or(Lack::OfStorage)
+    pub fn check_ends_incarnation(&self) -> Result<(), EvidenceDefect> {
+        self.check_valid()?;
+        self.kind.ends_incarnation().then_some(()).ok_or(EvidenceDefect::StorageOnly)
     }
 
     /// What contradicts it, about the node as it is now.
     ///
     /// # Errors
     /// The first thing.
-    pub fn holds_now(&self, now: &Now) -> Result<(), Lack> {
-        self.holds()?;
-        if self.node.name != now.life.name {
-            return Err(Lack::OtherNode);
+    pub fn check_node(&self, node: &NodeState) -> Result<(), EvidenceDefect> {
+        self.check_ends_incarnation()?;
+        if self.node.name != node.incarnation.name {
+            return Err(EvidenceDefect::OtherNode);
         }
         // The incarnation of a node that does not report its boot ID is unknown.
-        if *self.node != now.life || now.life.boot_id.is_empty() {
-            return Err(Lack::OtherLife);
+        if *self.node != node.incarnation || node.incarnation.boot_id.is_empty() {
+            return Err(EvidenceDefect::OtherIncarnation);
         }
-        if self.kind.grade() < now.wanted {
-            return Err(Lack::TooWeak);
+        if self.kind.grade() < node.minimum {
+            return Err(EvidenceDefect::TooWeak);
         }
         // Two stamps of one kubelet are compared, never with our time.
         let unmoved =
             |renewed: Option<Timestamp>| renewed.map(|at| at.to_string()).as_deref() == self.lease_renewed;
-        now.renewed.is_none_or(unmoved).then_some(()).ok_or(Lack::Heard)
+        node.renewed.is_none_or(unmoved).then_some(()).ok_or(EvidenceDefect::LeaseRenewed)
     }
 }
 
@@ -168,7 +168,7 @@ mod tests {
     #[derive(Clone)]
     struct Confirmation {
         node: Incarnation,
-        kind: KindOfEvidence,
+        kind: FenceEvidenceKind,
         lease_renewed: Option<String>,
         valid_for: Option<Duration>,
     }
@@ -176,57 +176,66 @@ mod tests {
     fn confirmation() -> Confirmation {
         Confirmation {
             node: life("b0000000-0000-4000-8000-000000000001"),
-            kind: KindOfEvidence::Asserted,
+            kind: FenceEvidenceKind::Asserted,
             lease_renewed: Some(RENEWED.to_owned()),
             valid_for: Some(Duration::from_secs(3_600)),
         }
     }
 
-    type Change = fn(&mut Confirmation, &mut (bool, bool, Option<u64>), &mut Now);
+    type Change = fn(&mut Confirmation, &mut (bool, bool, Option<u64>), &mut NodeState);
 
     #[test]
-    fn each_thing_that_can_be_missing_has_its_own_word() {
-        let cases: [(&str, Change, Option<Lack>); 17] = [
+    fn each_defect_of_evidence_is_named() {
+        use EvidenceDefect::OtherIncarnation;
+        let cases: [(&str, Change, Option<EvidenceDefect>); 17] = [
             ("as it was given", |_, _, _| (), None),
             ("to the last second", |_, said, _| said.2 = Some(3_600), None),
-            ("a second later", |_, said, _| said.2 = Some(3_601), Some(Lack::Expired)),
-            ("nobody knows when", |_, said, _| said.2 = None, Some(Lack::Expired)),
+            ("a second later", |_, said, _| said.2 = Some(3_601), Some(EvidenceDefect::Expired)),
+            ("nobody knows when", |_, said, _| said.2 = None, Some(EvidenceDefect::Expired)),
             ("for ever", |spec, said, _| (spec.valid_for, said.2) = (None, None), None),
-            ("taken back", |_, said, _| said.0 = true, Some(Lack::Invalidated)),
-            ("on its way out", |_, said, _| said.1 = true, Some(Lack::BeingDeleted)),
-            ("of storage", |spec, _, _| spec.kind = KindOfEvidence::StorageFenced, Some(Lack::OfStorage)),
-            ("of m", |spec, _, _| spec.node.name = "m".to_owned(), Some(Lack::OtherNode)),
-            ("of another Node", |spec, _, _| spec.node.uid = "uid-o".to_owned(), Some(Lack::OtherLife)),
+            ("taken back", |_, said, _| said.0 = true, Some(EvidenceDefect::Invalidated)),
+            ("on its way out", |_, said, _| said.1 = true, Some(EvidenceDefect::BeingDeleted)),
+            (
+                "of storage",
+                |spec, _, _| spec.kind = FenceEvidenceKind::StorageFenced,
+                Some(EvidenceDefect::StorageOnly),
+            ),
+            ("of m", |spec, _, _| spec.node.name = "m".to_owned(), Some(EvidenceDefect::OtherNode)),
+            ("of another Node", |spec, _, _| spec.node.uid = "uid-o".to_owned(), Some(OtherIncarnation)),
             (
                 "of another boot",
-                |_, _, now| now.life = life("b0000000-0000-4000-8000-000000000002"),
-                Some(Lack::OtherLife),
+                |_, _, now| now.incarnation = life("b0000000-0000-4000-8000-000000000002"),
+                Some(OtherIncarnation),
             ),
             (
                 "of no boot",
-                |spec, _, now| (spec.node, now.life) = (life(""), life("")),
-                Some(Lack::OtherLife),
+                |spec, _, now| (spec.node, now.incarnation) = (life(""), life("")),
+                Some(OtherIncarnation),
             ),
-            ("too weak", |_, _, now| now.wanted = Grade::Verified, Some(Lack::TooWeak)),
+            ("too weak", |_, _, now| now.minimum = Grade::Verified, Some(EvidenceDefect::TooWeak)),
             (
                 "of a device, where verified evidence is asked for",
-                |spec, _, now| (spec.kind, now.wanted) = (KindOfEvidence::PowerOff, Grade::Verified),
+                |spec, _, now| (spec.kind, now.minimum) = (FenceEvidenceKind::PowerOff, Grade::Verified),
                 None,
             ),
             (
                 "heard since",
                 |_, _, now| now.renewed = Some("2026-11-21T11:00:02Z".parse().ok()),
-                Some(Lack::Heard),
+                Some(EvidenceDefect::LeaseRenewed),
             ),
-            ("heard for the first time", |spec, _, _| spec.lease_renewed = None, Some(Lack::Heard)),
+            (
+                "heard for the first time",
+                |spec, _, _| spec.lease_renewed = None,
+                Some(EvidenceDefect::LeaseRenewed),
+            ),
             ("its Lease went", |_, _, now| now.renewed = None, None),
         ];
         for (what, change, lack) in cases {
             let mut spec = confirmation();
-            let mut now = Now {
-                life: life("b0000000-0000-4000-8000-000000000001"),
+            let mut now = NodeState {
+                incarnation: life("b0000000-0000-4000-8000-000000000001"),
                 renewed: Some(RENEWED.parse().ok()),
-                wanted: Grade::Asserted,
+                minimum: Grade::Asserted,
             };
             let mut said = (false, false, Some(60));
             change(&mut spec, &mut said, &mut now);
@@ -234,8 +243,8 @@ mod tests {
             let age = age.map(Duration::from_secs);
             let lease_renewed = spec.lease_renewed.as_deref();
             let (node, kind, valid_for) = (&spec.node, spec.kind, spec.valid_for);
-            let said = Said { node, kind, lease_renewed, valid_for, invalidated, deleting, age };
-            assert_eq!(said.holds_now(&now).err(), lack, "a word {what}");
+            let fields = EvidenceFields { node, kind, lease_renewed, valid_for, invalidated, deleting, age };
+            assert_eq!(fields.check_node(&now).err(), lack, "a word {what}");
         }
     }
 }

@@ -7,13 +7,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pod_safety_model::{Grade, Incarnation, KindOfEvidence, Mono, Phase, Pod};
+use pod_safety_model::{FenceEvidenceKind, Grade, Incarnation, Mono, Phase, Pod};
 
-use crate::claim::{Claim, Force};
+use crate::claim::{Claim, ForceDeleteRequest};
 use crate::evidence::{Evidence, EvidenceKind, MINIMUM_BOOT, PodVersion, VALID_FOR};
-use crate::facts::{AgentRead, EvidenceRead, Liveness, Look, Shown, Sign, Witness};
-use crate::holds::{Lack, Now};
-use crate::{Refusal, silence};
+use crate::facts::{AbsenceRead, AgentRead, DeviceCheck, EvidenceRead, Liveness, QuorumRead, ReportKind};
+use crate::holds::{EvidenceDefect, NodeState};
+use crate::{Refusal, lease_age};
 
 /// What was found about an incarnation of a node. Of a Node that is gone only the name is known.
 pub type NodeEvidence = Evidence<Incarnation>;
@@ -22,7 +22,7 @@ pub type NodeEvidence = Evidence<Incarnation>;
 ///
 /// # Errors
 /// It changed, or the claim does not fit it.
-pub fn fits(force: &Force, pod: Option<&Pod>) -> Result<PodVersion, Refusal> {
+pub fn check_claim(force: &ForceDeleteRequest, pod: Option<&Pod>) -> Result<PodVersion, Refusal> {
     let pod = pod.filter(|pod| pod.rv == force.rv && pod.key == force.pod).ok_or(Refusal::PodChanged)?;
     let unbound = pod.node.as_ref() != force.claim.node();
     let mismatch = match &force.claim {
@@ -37,12 +37,13 @@ pub fn fits(force: &Force, pod: Option<&Pod>) -> Result<PodVersion, Refusal> {
         }
         // Then it starts no more containers. Others write the phase Failed, too, and what was observed with it.
         Claim::PodsEnded { .. }
-            if pod.observed < pod.generation.max(1) || pod.phase == Phase::Failed && pod.running > 0 =>
+            if pod.observed_generation < pod.generation.max(1)
+                || pod.phase == Phase::Failed && pod.running_containers > 0 =>
         {
             Some("its kubelet has not reported that it saw the deletion")
         }
         Claim::KubeletTerminated if !pod.phase.is_terminal() => Some("its phase is not terminal"),
-        Claim::KubeletTerminated if pod.running > 0 => Some("one of its containers runs"),
+        Claim::KubeletTerminated if pod.running_containers > 0 => Some("one of its containers runs"),
         claim if claim.node().is_some() && unbound => Some("it is bound to another node"),
         Claim::NeverScheduled
         | Claim::KubeletTerminated
@@ -60,14 +61,14 @@ pub fn fits(force: &Force, pod: Option<&Pod>) -> Result<PodVersion, Refusal> {
 ///
 /// # Errors
 /// The claim does not fit the pod, or what was found does not fit the claim.
-pub fn pod(
-    force: &Force,
+pub fn verify_pod(
+    force: &ForceDeleteRequest,
     pod: Option<&Pod>,
     node: Option<&NodeEvidence>,
     cache: &dyn Liveness,
     now: Mono,
 ) -> Result<Evidence<PodVersion>, Refusal> {
-    let version = fits(force, pod)?;
+    let version = check_claim(force, pod)?;
     let own = now + VALID_FOR;
     match &force.claim {
         Claim::NeverScheduled => Ok(Evidence::new(EvidenceKind::NeverScheduled, version, own)),
@@ -77,32 +78,32 @@ pub fn pod(
         | Claim::OutOfService { node: name }
         | Claim::Fenced { node: name, .. }) => {
             // Evidence that has expired is given out, too: no request of its act is sent.
-            let found = node.filter(|found| is_about(found, claim));
-            let found =
-                found.ok_or(Refusal::EvidenceInvalid("what was read of the node answers another claim"))?;
+            let evidence = node.filter(|found| is_about(found, claim));
+            let evidence = evidence
+                .ok_or(Refusal::EvidenceInvalid("what was read of the node answers another claim"))?;
             if let (Claim::NodeGone { .. }, Some(pod)) = (claim, pod) {
-                had_time_to_end(pod, name, found, cache, now)?;
+                had_time_to_end(pod, name, evidence, cache, now)?;
             }
-            Ok(Evidence::new(found.kind().clone(), version, found.expires()))
+            Ok(Evidence::new(evidence.kind().clone(), version, evidence.expires()))
         }
     }
 }
 
 /// Whether what was found about a node serves another pod of it, by this claim.
 #[must_use]
-pub fn serves(found: &NodeEvidence, claim: &Claim, now: Mono) -> bool {
-    is_about(found, claim) && now < found.expires()
+pub fn is_reusable(evidence: &NodeEvidence, claim: &Claim, now: Mono) -> bool {
+    is_about(evidence, claim) && now < evidence.expires()
 }
 
-fn is_about(found: &NodeEvidence, claim: &Claim) -> bool {
-    claim.node().is_some_and(|node| *found.subject().name == **node) && answers(found.kind(), claim)
+fn is_about(evidence: &NodeEvidence, claim: &Claim) -> bool {
+    claim.node().is_some_and(|node| *evidence.subject().name == **node) && answers(evidence.kind(), claim)
 }
 
 const fn answers(kind: &EvidenceKind, claim: &Claim) -> bool {
     match claim {
         Claim::NodeGone { .. } => matches!(kind, EvidenceKind::NodeGone { .. }),
         Claim::OutOfService { .. } => matches!(kind, EvidenceKind::Asserted { .. }),
-        Claim::Fenced { .. } => kind.is_of_fencing(),
+        Claim::Fenced { .. } => kind.is_fencing(),
         Claim::NeverScheduled | Claim::KubeletTerminated | Claim::PodsEnded { .. } => false,
     }
 }
@@ -116,15 +117,15 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// `version`: what [`fits`] found before `read` was sent.
+    /// `version`: what [`check_claim`] found before `read` was sent.
     #[must_use]
-    pub fn of(version: PodVersion, read: &AgentRead) -> Self {
+    pub fn new(version: PodVersion, read: &AgentRead) -> Self {
         Self { pod: version, epoch: read.epoch.clone(), round: read.round }
     }
 
     /// Whether rounds of `read` count from this mark: it is of the same deletion and of the same epoch.
     #[must_use]
-    pub fn serves(&self, version: &PodVersion, read: &AgentRead) -> bool {
+    pub fn matches(&self, version: &PodVersion, read: &AgentRead) -> bool {
         (&self.pod.pod, self.pod.generation, &self.epoch) == (&version.pod, version.generation, &read.epoch)
     }
 }
@@ -134,20 +135,20 @@ impl Mark {
 ///
 /// # Errors
 /// The claim does not fit the pod, something is left, or the agent has not looked since.
-pub fn pods_ended(
-    force: &Force,
+pub fn verify_pods_ended(
+    force: &ForceDeleteRequest,
     pod: Option<&Pod>,
     mark: Option<&Mark>,
     read: &AgentRead,
 ) -> Result<Evidence<PodVersion>, Refusal> {
-    let version = fits(force, pod)?;
+    let version = check_claim(force, pod)?;
     let Claim::PodsEnded { node } = &force.claim else {
         return Err(Refusal::ClaimMismatch("its node was not named"));
     };
-    read.ended(&version.pod.uid.to_string()).map_err(Refusal::PodsNotEnded)?;
-    let later = |mark: &&Mark| mark.serves(&version, read) && mark.round.saturating_add(2) <= read.looked;
+    read.check_ended(&version.pod.uid.to_string()).map_err(Refusal::PodsNotEnded)?;
+    let later = |mark: &&Mark| mark.matches(&version, read) && mark.round.saturating_add(2) <= read.looked;
     mark.filter(later).ok_or(Refusal::AgentMustLookAgain)?;
-    Ok(Evidence::new(EvidenceKind::PodsEnded { node: Arc::clone(node) }, version, read.asked_at + VALID_FOR))
+    Ok(Evidence::new(EvidenceKind::PodsEnded { node: Arc::clone(node) }, version, read.sent_at + VALID_FOR))
 }
 
 /// A kubelet that was active until its Node was deleted may run the pod, unless it had the time to terminate it. That counts from
@@ -156,41 +157,41 @@ pub fn pods_ended(
 fn had_time_to_end(
     pod: &Pod,
     node: &str,
-    found: &NodeEvidence,
+    evidence: &NodeEvidence,
     cache: &dyn Liveness,
     now: Mono,
 ) -> Result<(), Refusal> {
-    let witness = unrefuted(node, cache, now)?;
-    silent_since(witness, node, cache)?;
-    let rests_on_it = matches!(found.kind(), EvidenceKind::NodeGone { apart, .. }
-        if witness.answered_at() + *apart + VALID_FOR == found.expires());
+    let first = unrefuted_read(node, cache, now)?;
+    no_report_since(first, node, cache)?;
+    let rests_on_it = matches!(evidence.kind(), EvidenceKind::NodeGone { apart, .. }
+        if first.answered_at() + *apart + VALID_FOR == evidence.expires());
     if !rests_on_it {
         return Err(Refusal::NoWitness);
     }
-    if silence_is_proof(pod, node, witness, cache) { Ok(()) } else { Err(Refusal::KubeletNotAsked) }
+    if unreachable_is_proof(pod, node, first, cache) { Ok(()) } else { Err(Refusal::KubeletNotAsked) }
 }
 
-fn unrefuted<'a>(node: &str, cache: &'a dyn Liveness, now: Mono) -> Result<&'a Witness, Refusal> {
+fn unrefuted_read<'a>(node: &str, cache: &'a dyn Liveness, now: Mono) -> Result<&'a AbsenceRead, Refusal> {
     if !cache.is_current(now) {
         return Err(Refusal::HeartbeatsUnseen);
     }
     cache.first_read(node).ok_or(Refusal::NoWitness)
 }
 
-fn silent_since(witness: &Witness, node: &str, cache: &dyn Liveness) -> Result<(), Refusal> {
-    let sign = cache.last_sign_of_life(node).filter(|sign| sign.at >= witness.asked_at());
-    sign.map_or(Ok(()), |sign| Err(Refusal::KubeletAlive(sign.sign)))
+fn no_report_since(first: &AbsenceRead, node: &str, cache: &dyn Liveness) -> Result<(), Refusal> {
+    let sign = cache.last_heartbeat(node).filter(|sign| sign.at >= first.requested_at());
+    sign.map_or(Ok(()), |sign| Err(Refusal::KubeletAlive(sign.kind)))
 }
 
 /// Whether the silence of a missing node's kubelet since this first read is proof for this pod: the kubelet fell silent before
 /// its Node was deleted; or it reported the end of the pod; or the pod was deleted gracefully before the read, the kubelet had the time
 /// to respond, and its worker for this pod cannot be busy.
 #[must_use]
-pub fn silence_is_proof(pod: &Pod, node: &str, witness: &Witness, cache: &dyn Liveness) -> bool {
-    let from = pod.unanswered_from(cache.reports_deletions(node));
-    pod.is_over()
-        || from.is_some_and(|from| from <= witness.asked_at()) && !worker_may_be_busy(pod, node, cache)
-        || cache.fell_silent_before_its_node_went(node)
+pub fn unreachable_is_proof(pod: &Pod, node: &str, first: &AbsenceRead, cache: &dyn Liveness) -> bool {
+    let from = pod.report_due_at(cache.reports_deletions(node));
+    pod.has_terminated()
+        || from.is_some_and(|from| from <= first.requested_at()) && !worker_may_be_busy(pod, node, cache)
+        || cache.unreachable_before_node_deleted(node)
 }
 
 /// A kubelet sends a status at once, and tries again after this time what it could not send (`syncPeriod`,
@@ -201,72 +202,72 @@ const REPORTS_EACH: Duration = Duration::from_secs(10);
 /// or because the kubelet reported something since its report on the deletion was due. A static pod has no replacement on another node.
 #[must_use]
 pub fn worker_may_be_busy(pod: &Pod, node: &str, cache: &dyn Liveness) -> bool {
-    let owed = pod.unanswered_from(cache.reports_deletions(node));
-    let owed = owed.filter(|_| pod.observed > 0 && pod.observed < pod.generation);
-    let heard = cache.last_sign_of_life(node).map(|sign| sign.at);
-    let heard_since = owed.zip(heard).is_some_and(|(owed, heard)| heard >= owed + REPORTS_EACH);
-    !pod.mirror && (pod.worker_may_be_busy || heard_since)
+    let owed = pod.report_due_at(cache.reports_deletions(node));
+    let owed = owed.filter(|_| pod.observed_generation > 0 && pod.observed_generation < pod.generation);
+    let reported = cache.last_heartbeat(node).map(|sign| sign.at);
+    let reported_since = owed.zip(reported).is_some_and(|(owed, heard)| heard >= owed + REPORTS_EACH);
+    !pod.mirror && (pod.worker_may_be_busy || reported_since)
 }
 
 /// The first read of a node that is missing still, if nothing refutes it.
 ///
 /// # Errors
 /// There is none, it is too young, or the kubelet showed a sign of life since.
-pub fn first_read(
+pub fn check_quarantine(
     node: &str,
     quarantine: Duration,
     cache: &dyn Liveness,
     now: Mono,
-) -> Result<Witness, Refusal> {
-    let witness = unrefuted(node, cache, now)?;
-    let left = quarantine.saturating_sub(now.since(witness.answered_at()));
+) -> Result<AbsenceRead, Refusal> {
+    let first = unrefuted_read(node, cache, now)?;
+    let left = quarantine.saturating_sub(now.since(first.answered_at()));
     if !left.is_zero() {
         return Err(Refusal::QuarantineNotOver { left });
     }
-    silent_since(witness, node, cache)?;
-    Ok(witness.clone())
+    no_report_since(first, node, cache)?;
+    Ok(first.clone())
 }
 
 /// Evidence `NodeGone`: a second quorum read a quarantine after `first`, and no sign of life in between, neither on the watch
-/// nor in the Lease itself. `first` was taken from [`first_read`] before the second read was sent.
+/// nor in the Lease itself. `first` was taken from [`check_quarantine`] before the second read was sent.
 ///
 /// # Errors
 /// The node is there, its kubelet gave a sign of life, or one may have been missed.
-pub fn node_gone(
+pub fn verify_node_gone(
     node: &Arc<str>,
-    first: &Witness,
-    look: &Look,
+    first: &AbsenceRead,
+    live: &QuorumRead,
     quarantine: Duration,
     cache: &dyn Liveness,
     now: Mono,
 ) -> Result<NodeEvidence, Refusal> {
-    if look.node.is_some() {
+    if live.node.is_some() {
         return Err(Refusal::NodeExists);
     }
     // A Lease that went meanwhile was collected with its Node. One that came, or moved, was written by a kubelet.
-    if !look.lease.is_absent() && look.lease != first.lease {
-        return Err(Refusal::KubeletAlive(Sign::LeaseRenewed));
+    if !live.lease.is_absent() && live.lease != first.lease {
+        return Err(Refusal::KubeletAlive(ReportKind::LeaseRenewed));
     }
     // What went may have been renewed first, and what is there before the first read. Only the watch can tell, and it has once it
     // has brought the deletion, or this renewal.
-    let unseen = match look.lease.is_absent() {
+    let unseen = match live.lease.is_absent() {
         true => !first.lease.is_absent() && !cache.lease_is_gone(node),
-        false => look.lease.renewed().ok() != cache.lease(node),
+        false => live.lease.renewed().ok() != cache.lease(node),
     };
     if unseen {
         return Err(Refusal::HeartbeatsUnseen);
     }
     // Again, for what the watch brought during the reads. The first read of a later absence is another one.
-    if first_read(node, quarantine, cache, now)?.asked_at() != first.asked_at() {
+    if check_quarantine(node, quarantine, cache, now)?.requested_at() != first.requested_at() {
         return Err(Refusal::NoWitness);
     }
-    let apart = look.asked_at.since(first.answered_at());
+    let apart = live.requested_at.since(first.answered_at());
     if apart < quarantine {
         return Err(Refusal::QuarantineNotOver { left: quarantine.saturating_sub(apart) });
     }
     let gone = Incarnation { name: node.to_string(), ..Incarnation::default() };
     let kind = EvidenceKind::NodeGone { node: Arc::clone(node), apart };
-    Ok(Evidence::new(kind, gone, look.asked_at + VALID_FOR))
+    Ok(Evidence::new(kind, gone, live.requested_at + VALID_FOR))
 }
 
 /// Evidence `Asserted`: a taint by others, checked for what can be checked. `ours`: whether a taint with this value was added
@@ -274,22 +275,22 @@ pub fn node_gone(
 ///
 /// # Errors
 /// The settings do not trust it, the node is Ready or has no such taint, or it is ours.
-pub fn asserted(
+pub fn verify_trusted_taint(
     node: &Arc<str>,
-    look: &Look,
+    live: &QuorumRead,
     trusted: bool,
-    ours: impl Fn(&str) -> bool,
+    is_managed: impl Fn(&str) -> bool,
 ) -> Result<NodeEvidence, Refusal> {
     if !trusted {
         return Err(Refusal::TaintNotTrusted);
     }
-    let read = look.node.as_ref().filter(|read| !read.is_ready() && !read.out_of_service().is_empty());
+    let read = live.node.as_ref().filter(|read| !read.is_ready() && !read.out_of_service().is_empty());
     let read = read.ok_or(Refusal::NodeInService)?;
-    if read.out_of_service().iter().any(|value| ours(value)) {
+    if read.out_of_service().iter().any(|value| is_managed(value)) {
         return Err(Refusal::TaintNotTrusted);
     }
     let kind = EvidenceKind::Asserted { node: Arc::clone(node) };
-    Ok(Evidence::new(kind, read.incarnation().clone(), look.asked_at + VALID_FOR))
+    Ok(Evidence::new(kind, read.incarnation().clone(), live.requested_at + VALID_FOR))
 }
 
 /// Evidence of fencing. The object alone proves nothing: its devices must report off now (`shown`; a person's confirmation has
@@ -297,37 +298,37 @@ pub fn asserted(
 ///
 /// # Errors
 /// What contradicts it.
-pub fn fenced(
+pub fn verify_fenced(
     evidence: &EvidenceRead,
-    shown: Option<Shown>,
-    look: &Look,
-    wanted: Grade,
+    check: Option<DeviceCheck>,
+    live: &QuorumRead,
+    minimum: Grade,
     cache: &dyn Liveness,
 ) -> Result<NodeEvidence, Refusal> {
-    let (said, about) = (evidence.said(), evidence.node());
-    said.holds()?;
-    let asked_at = checked(evidence, shown)?.map(|shown| shown.asked_at);
+    let (fields, about) = (evidence.fields(), evidence.node());
+    fields.check_ends_incarnation()?;
+    let requested_at = check_devices(evidence, check)?.map(|shown| shown.requested_at);
     // After the devices: a report of the kubelet while they reported off contradicts them.
-    if asked_at > Some(look.asked_at) {
+    if requested_at > Some(live.requested_at) {
         return Err(Refusal::EvidenceInvalid("its devices were checked after the node was read"));
     }
-    let read = look.node.as_ref();
+    let read = live.node.as_ref();
     let read =
         read.ok_or(Refusal::EvidenceInvalid("the Node object is gone: its absence needs other evidence"))?;
     if read.is_ready() && read.incarnation() == about {
         return Err(Refusal::NodeInService);
     }
     // What is no time is not the one that the evidence names.
-    let renewed = look.lease.renewed().map_err(|_invalid| Refusal::KubeletAlive(Sign::LeaseRenewed))?;
-    let renewed = (!look.lease.is_absent()).then_some(renewed);
-    said.holds_now(&Now { life: read.incarnation().clone(), renewed, wanted })?;
-    let left = silence::left(&about.name, &look.lease, cache, look.answered_at);
+    let renewed = live.lease.renewed().map_err(|_invalid| Refusal::KubeletAlive(ReportKind::LeaseRenewed))?;
+    let renewed = (!live.lease.is_absent()).then_some(renewed);
+    fields.check_node(&NodeState { incarnation: read.incarnation().clone(), renewed, minimum })?;
+    let left = lease_age::remaining(&about.name, &live.lease, cache, live.answered_at);
     if !left.is_zero() {
         return Err(Refusal::HeardLately { left });
     }
     // A machine that its devices showed off cannot be Ready before it has booted.
-    let booted = asked_at.map(|asked_at| (asked_at + MINIMUM_BOOT).min(look.answered_at + VALID_FOR));
-    let expires = booted.unwrap_or(look.asked_at + VALID_FOR);
+    let booted = requested_at.map(|asked_at| (asked_at + MINIMUM_BOOT).min(live.answered_at + VALID_FOR));
+    let expires = booted.unwrap_or(live.requested_at + VALID_FOR);
     Ok(Evidence::new(fencing_kind(evidence)?, about.clone(), expires))
 }
 
@@ -335,27 +336,30 @@ pub fn fenced(
 pub(crate) fn fencing_kind(evidence: &EvidenceRead) -> Result<EvidenceKind, Refusal> {
     let (node, proof) = (evidence.node().name.as_str().into(), evidence.name.as_str().into());
     Ok(match evidence.kind() {
-        kind @ (KindOfEvidence::PowerOff
-        | KindOfEvidence::Decommissioned
-        | KindOfEvidence::InstanceStopped
-        | KindOfEvidence::InstanceGone
-        | KindOfEvidence::WatchdogLease
-        | KindOfEvidence::Remediated) => EvidenceKind::Fenced { node, proof, kind },
-        KindOfEvidence::Asserted => {
+        kind @ (FenceEvidenceKind::PowerOff
+        | FenceEvidenceKind::Decommissioned
+        | FenceEvidenceKind::InstanceStopped
+        | FenceEvidenceKind::InstanceGone
+        | FenceEvidenceKind::WatchdogLease
+        | FenceEvidenceKind::Remediated) => EvidenceKind::Fenced { node, proof, kind },
+        FenceEvidenceKind::Asserted => {
             EvidenceKind::Confirmed { node, proof, by: evidence.spec.by.as_str().into() }
         }
-        KindOfEvidence::StorageFenced => return Err(Lack::OfStorage.into()),
+        FenceEvidenceKind::StorageFenced => return Err(EvidenceDefect::StorageOnly.into()),
     })
 }
 
 /// That the devices of the evidence showed what it says. A person's confirmation names none.
-fn checked(evidence: &EvidenceRead, shown: Option<Shown>) -> Result<Option<Shown>, Refusal> {
-    if evidence.kind() == KindOfEvidence::Asserted {
+fn check_devices(
+    evidence: &EvidenceRead,
+    check: Option<DeviceCheck>,
+) -> Result<Option<DeviceCheck>, Refusal> {
+    if evidence.kind() == FenceEvidenceKind::Asserted {
         return Ok(None);
     }
     if evidence.spec.samples.is_empty() {
         return Err(Refusal::EvidenceInvalid("it names no device"));
     }
-    let shown = shown.filter(|shown| shown.kind.confirms(evidence.kind()));
-    shown.map(Some).ok_or(Refusal::EvidenceInvalid("its devices show less than it says, or something else"))
+    let check = check.filter(|shown| shown.kind.confirms(evidence.kind()));
+    check.map(Some).ok_or(Refusal::EvidenceInvalid("its devices show less than it says, or something else"))
 }

@@ -2,7 +2,7 @@
 //! of a node, or on a volume can still run, and it makes the only requests that free what they hold.
 //!
 //! Duty: claims and facts become [`Evidence`] or a [`Refusal`]; evidence becomes an act. Inputs: answers of the API server, what
-//! the watches showed ([`Liveness`]), what devices report ([`Shown`]). Intents: [`Request`]s. It is pure: no IO, no clock, no
+//! the watches showed ([`Liveness`]), what devices report ([`DeviceCheck`]). Intents: [`Request`]s. It is pure: no IO, no clock, no
 //! task, no client. Read it in this order:
 //!
 //! | file | says |
@@ -28,27 +28,27 @@ mod facts;
 mod guard;
 mod holds;
 mod judge;
+pub mod lease_age;
 mod refusal;
 mod shape;
-pub mod silence;
 mod volume;
 
 pub use act::{
-    ForceDelete, NODE_GONE_MESSAGE, Next, NoVersion, NotTainted, Request, Verb, WholeNode, break_volume,
-    out_of_service,
+    ForceDelete, NODE_GONE_MESSAGE, Next, NoVersion, Request, TaintRefusal, Verb, WholeNode, break_volume,
+    taint_out_of_service,
 };
-pub use claim::{Claim, FencedBy, Force};
+pub use claim::{Claim, ForceDeleteRequest, ReleaseBasis};
 pub use evidence::{Barrier, Evidence, EvidenceKind, LeaseVersion, MINIMUM_BOOT, PodVersion, VALID_FOR};
 pub use facts::{
-    AgentRead, EvidenceRead, InvalidRenewTime, LeaseRead, Liveness, Look, NodeRead, Renewal, Shown, Sign,
-    SignOfLife, Witness,
+    AbsenceRead, AgentRead, DeviceCheck, EvidenceRead, InvalidRenewTime, LastHeartbeat, LeaseRead, Liveness,
+    NodeRead, QuorumRead, Renewal, ReportKind,
 };
 pub use guard::{Forbidden, GuardRefusal, Permit, check};
-pub use holds::{Lack, Now, Said};
+pub use holds::{EvidenceDefect, EvidenceFields, NodeState};
 pub use judge::{
-    Mark, NodeEvidence, asserted, fenced, first_read, fits, node_gone, pod, pods_ended, serves,
-    silence_is_proof, worker_may_be_busy,
+    Mark, NodeEvidence, check_claim, check_quarantine, is_reusable, unreachable_is_proof, verify_fenced,
+    verify_node_gone, verify_pod, verify_pods_ended, verify_trusted_taint, worker_may_be_busy,
 };
 pub use refusal::{Reason as RefusalReason, Refusal};
 pub use shape::{Resource, Shape};
-pub use volume::{Detachment, HolderFacts, covers, volume};
+pub use volume::{Detachment, HolderFacts, check_storage_evidence, verify_volume};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::facts::Sign;
+use crate::facts::ReportKind;
 
 /// Why there is no evidence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, strum::EnumDiscriminants)]
@@ -28,7 +28,7 @@ pub enum Refusal {
     NodeExists,
     /// The kubelet runs.
     #[error("the kubelet showed a sign of life after the first read ({0:?})")]
-    KubeletAlive(Sign),
+    KubeletAlive(ReportKind),
     /// The kubelet was active until its Node was deleted: it gets the time to terminate the pod itself.
     #[error(
         "the kubelet was active until its Node was deleted, and has not had the time to terminate the pod itself"
@@ -74,7 +74,7 @@ impl Refusal {
 
     /// Whether it refutes the first read: the quarantine starts anew.
     #[must_use]
-    pub const fn refutes_witness(&self) -> bool {
+    pub const fn refutes_absence(&self) -> bool {
         matches!(self, Self::NodeExists | Self::KubeletAlive(_))
     }
 }
@@ -87,8 +87,8 @@ mod tests {
     fn only_what_shows_a_living_kubelet_refutes_the_first_read() {
         for (refusal, refutes) in [
             (Refusal::NodeExists, true),
-            (Refusal::KubeletAlive(Sign::LeaseRenewed), true),
-            (Refusal::KubeletAlive(Sign::PodReported), true),
+            (Refusal::KubeletAlive(ReportKind::LeaseRenewed), true),
+            (Refusal::KubeletAlive(ReportKind::PodReported), true),
             (Refusal::PodChanged, false),
             (Refusal::ClaimMismatch("x"), false),
             (Refusal::NoWitness, false),
@@ -103,7 +103,7 @@ mod tests {
             (Refusal::PodsNotEnded(String::new()), false),
             (Refusal::AgentMustLookAgain, false),
         ] {
-            assert_eq!(refusal.refutes_witness(), refutes, "{refusal:?}");
+            assert_eq!(refusal.refutes_absence(), refutes, "{refusal:?}");
         }
     }
 }

@@ -58,7 +58,7 @@ pub struct Shape<'a> {
 impl<'a> Shape<'a> {
     /// Reads a path such as `/api/v1/namespaces/NS/pods/NAME/status`.
     #[must_use]
-    pub fn of(path: &'a str) -> Self {
+    pub fn from_path(path: &'a str) -> Self {
         let mut parts = path.split('/').filter(|part| !part.is_empty()).peekable();
         let group = match parts.next() {
             Some("api") => "",
@@ -119,7 +119,7 @@ mod tests {
             ("/readyz", Resource::Other, None),
             ("", Resource::Other, None),
         ] {
-            assert_eq!(Shape::of(path), Shape { resource, name }, "{path}");
+            assert_eq!(Shape::from_path(path), Shape { resource, name }, "{path}");
         }
     }
 }

@@ -6,30 +6,30 @@
 
 use std::sync::Arc;
 
-use pod_safety_model::{Grade, Holder, Incarnation, KindOfEvidence, Mono};
+use pod_safety_model::{FenceEvidenceKind, Grade, Holder, Incarnation, Mono};
 
 use crate::Refusal;
-use crate::claim::FencedBy;
+use crate::claim::ReleaseBasis;
 use crate::evidence::{Barrier, Evidence, EvidenceKind, LeaseVersion, VALID_FOR};
-use crate::facts::{EvidenceRead, Look, NodeRead, Shown};
-use crate::holds::Lack;
+use crate::facts::{DeviceCheck, EvidenceRead, NodeRead, QuorumRead};
+use crate::holds::EvidenceDefect;
 use crate::judge::{NodeEvidence, fencing_kind};
 
 /// What was read about the holder of a volume, by the way in which it was fenced.
 #[derive(Debug)]
 pub enum HolderFacts<'a> {
-    /// For [`FencedBy::Evidence`]: what was found about the node.
+    /// For [`ReleaseBasis::Evidence`]: what was found about the node.
     Fenced(&'a NodeEvidence),
-    /// For [`FencedBy::NodeGone`]: what was found, and whether a pod that its kubelet may run can still use the volume.
+    /// For [`ReleaseBasis::NodeGone`]: what was found, and whether a pod that its kubelet may run can still use the volume.
     Gone(&'a NodeEvidence, /* is_used */ bool),
-    /// For [`FencedBy::Rebooted`].
-    Rebooted(&'a Look),
-    /// For [`FencedBy::Replaced`]: the evidence, the node, and which evidence its FencePolicy takes.
-    Replaced(&'a EvidenceRead, &'a Look, Grade),
-    /// For [`FencedBy::Detached`].
+    /// For [`ReleaseBasis::Rebooted`].
+    Rebooted(&'a QuorumRead),
+    /// For [`ReleaseBasis::Replaced`]: the evidence, the node, and which evidence its FencePolicy takes.
+    Replaced(&'a EvidenceRead, &'a QuorumRead, Grade),
+    /// For [`ReleaseBasis::Detached`].
     Detached(&'a Detachment),
-    /// For [`FencedBy::Storage`]: the evidence, what its devices report now, the CSI driver of the volume, and the node.
-    Storage(&'a EvidenceRead, Shown, Option<&'a str>, &'a Look),
+    /// For [`ReleaseBasis::Storage`]: the evidence, what its devices report now, the CSI driver of the volume, and the node.
+    Storage(&'a EvidenceRead, DeviceCheck, Option<&'a str>, &'a QuorumRead),
 }
 
 /// What was read about the attachment of a volume. External-attacher's finalizer keeps a VolumeAttachment until the driver has
@@ -45,24 +45,24 @@ pub struct Detachment {
     /// A VolumeAttachment of it names the node.
     pub is_attached: bool,
     /// When the attachments were read.
-    pub asked_at: Mono,
+    pub requested_at: Mono,
 }
 
 /// Evidence that the holder of a volume writes to it no more, for the break of this version of its Lease.
 ///
 /// # Errors
 /// What contradicts it.
-pub fn volume(
+pub fn verify_volume(
     lease: LeaseVersion,
     holder: &Holder,
-    by: &FencedBy,
+    basis: &ReleaseBasis,
     facts: &HolderFacts<'_>,
 ) -> Result<Evidence<LeaseVersion>, Refusal> {
     let taken_in = taken_in(holder);
-    let of_holder = |found: &NodeEvidence| *found.subject().name == *holder.node;
-    let (kind, expires) = match (by, facts) {
-        (FencedBy::Evidence { .. }, HolderFacts::Fenced(found))
-            if of_holder(found) && found.kind().is_of_fencing() =>
+    let of_holder = |evidence: &NodeEvidence| *evidence.subject().name == *holder.node;
+    let (kind, expires) = match (basis, facts) {
+        (ReleaseBasis::Evidence { .. }, HolderFacts::Fenced(found))
+            if of_holder(found) && found.kind().is_fencing() =>
         {
             if *found.subject() != taken_in || holder.boot_id.is_unknown() {
                 return Err(Refusal::EvidenceInvalid(
@@ -71,18 +71,18 @@ pub fn volume(
             }
             (found.kind().clone(), found.expires())
         }
-        (FencedBy::NodeGone, HolderFacts::Gone(_, true)) => return Err(Refusal::KubeletNotAsked),
-        (FencedBy::NodeGone, HolderFacts::Gone(found, false))
+        (ReleaseBasis::NodeGone, HolderFacts::Gone(_, true)) => return Err(Refusal::KubeletNotAsked),
+        (ReleaseBasis::NodeGone, HolderFacts::Gone(found, false))
             if of_holder(found) && matches!(found.kind(), EvidenceKind::NodeGone { .. }) =>
         {
             (found.kind().clone(), found.expires())
         }
-        (FencedBy::Rebooted, HolderFacts::Rebooted(look)) => rebooted(holder, look)?,
-        (FencedBy::Replaced(_), HolderFacts::Replaced(evidence, look, wanted)) => {
+        (ReleaseBasis::Rebooted, HolderFacts::Rebooted(look)) => rebooted(holder, look)?,
+        (ReleaseBasis::Replaced(_), HolderFacts::Replaced(evidence, look, wanted)) => {
             replaced(holder, evidence, look, *wanted)?
         }
-        (FencedBy::Detached, HolderFacts::Detached(read)) => detached(&lease, holder, read)?,
-        (FencedBy::Storage(_), HolderFacts::Storage(evidence, shown, driver, look)) => {
+        (ReleaseBasis::Detached, HolderFacts::Detached(read)) => detached(&lease, holder, read)?,
+        (ReleaseBasis::Storage(_), HolderFacts::Storage(evidence, shown, driver, look)) => {
             storage_fenced(&lease, holder, evidence, *shown, *driver, look)?
         }
         _ => return Err(Refusal::EvidenceInvalid("what was read answers another claim")),
@@ -98,16 +98,16 @@ fn taken_in(holder: &Holder) -> Incarnation {
 }
 
 /// The same Node reports that its machine has booted since.
-fn rebooted(holder: &Holder, look: &Look) -> Result<(EvidenceKind, Mono), Refusal> {
-    let read = look.node.as_ref().map(NodeRead::incarnation);
+fn rebooted(holder: &Holder, live: &QuorumRead) -> Result<(EvidenceKind, Mono), Refusal> {
+    let read = live.node.as_ref().map(NodeRead::incarnation);
     let now = read.ok_or(Refusal::EvidenceInvalid("the Node object is gone"))?;
     if now.uid != holder.node_uid.to_string() {
         return Err(Refusal::EvidenceInvalid("another Node has that name"));
     }
-    if !holder.boot_id.differs(now.boot()) {
+    if !holder.boot_id.is_known_different(now.boot()) {
         return Err(Refusal::EvidenceInvalid("the node has not booted since"));
     }
-    Ok((EvidenceKind::BootChanged { node: Arc::clone(&holder.node) }, look.answered_at + VALID_FOR))
+    Ok((EvidenceKind::BootChanged { node: Arc::clone(&holder.node) }, live.answered_at + VALID_FOR))
 }
 
 /// Another life of that name runs, so the boot that took the volume cannot come back: what ended it stays true, and no device is
@@ -115,22 +115,24 @@ fn rebooted(holder: &Holder, look: &Look) -> Result<(EvidenceKind, Mono), Refusa
 fn replaced(
     holder: &Holder,
     evidence: &EvidenceRead,
-    look: &Look,
-    wanted: Grade,
+    live: &QuorumRead,
+    minimum: Grade,
 ) -> Result<(EvidenceKind, Mono), Refusal> {
     let invalid = |why| Err(Refusal::EvidenceInvalid(why));
-    evidence.said().holds()?;
+    evidence.fields().check_ends_incarnation()?;
     if *evidence.node() != taken_in(holder) {
         return invalid("the volume was taken in another incarnation of the node");
     }
-    if evidence.kind().grade() < wanted {
-        return Err(Lack::TooWeak.into());
+    if evidence.kind().grade() < minimum {
+        return Err(EvidenceDefect::TooWeak.into());
     }
-    let now = look.node.as_ref().map(NodeRead::incarnation);
-    if now.is_none_or(|now| now.uid == holder.node_uid.to_string() || !holder.boot_id.differs(now.boot())) {
+    let now = live.node.as_ref().map(NodeRead::incarnation);
+    if now.is_none_or(|now| {
+        now.uid == holder.node_uid.to_string() || !holder.boot_id.is_known_different(now.boot())
+    }) {
         return invalid("no other Node with another boot ID has that name");
     }
-    Ok((fencing_kind(evidence)?, look.answered_at + VALID_FOR))
+    Ok((fencing_kind(evidence)?, live.answered_at + VALID_FOR))
 }
 
 /// No VolumeAttachment is left, of a volume that had one when the doubt began.
@@ -160,7 +162,7 @@ fn detached(
     }
     let how = Barrier::Detached { driver: Arc::clone(driver) };
     let (volume, node) = (Arc::clone(&lease.volume), Arc::clone(&holder.node));
-    Ok((EvidenceKind::StorageFenced { volume, node, how }, read.asked_at + VALID_FOR))
+    Ok((EvidenceKind::StorageFenced { volume, node, how }, read.requested_at + VALID_FOR))
 }
 
 /// Whether evidence about storage covers this volume, besides what its devices report: it must be in force, about the incarnation
@@ -168,15 +170,15 @@ fn detached(
 ///
 /// # Errors
 /// What contradicts it.
-pub fn covers(
+pub fn check_storage_evidence(
     evidence: &EvidenceRead,
     holder: &Holder,
     driver: Option<&str>,
-    look: &Look,
+    live: &QuorumRead,
 ) -> Result<(), Refusal> {
     let invalid = |why| Err(Refusal::EvidenceInvalid(why));
-    evidence.said().stands()?;
-    if evidence.kind() != KindOfEvidence::StorageFenced {
+    evidence.fields().check_valid()?;
+    if evidence.kind() != FenceEvidenceKind::StorageFenced {
         return invalid("it is not about storage");
     }
     if *evidence.node() != taken_in(holder) || holder.boot_id.is_unknown() {
@@ -185,7 +187,7 @@ pub fn covers(
     if !evidence.spec.storage.iter().any(|storage| Some(&*storage.driver) == driver) {
         return invalid("it covers no volumes of this driver");
     }
-    if look.node.as_ref().is_some_and(NodeRead::is_ready) {
+    if live.node.as_ref().is_some_and(NodeRead::is_ready) {
         return Err(Refusal::NodeInService);
     }
     Ok(())
@@ -195,15 +197,15 @@ fn storage_fenced(
     lease: &LeaseVersion,
     holder: &Holder,
     evidence: &EvidenceRead,
-    shown: Shown,
+    check: DeviceCheck,
     driver: Option<&str>,
-    look: &Look,
+    live: &QuorumRead,
 ) -> Result<(EvidenceKind, Mono), Refusal> {
-    covers(evidence, holder, driver, look)?;
-    if shown.kind != KindOfEvidence::StorageFenced {
+    check_storage_evidence(evidence, holder, driver, live)?;
+    if check.kind != FenceEvidenceKind::StorageFenced {
         return Err(Refusal::EvidenceInvalid("its devices show something other than it says"));
     }
     let how = Barrier::Network { proof: evidence.name.as_str().into() };
     let (volume, node) = (Arc::clone(&lease.volume), Arc::clone(&holder.node));
-    Ok((EvidenceKind::StorageFenced { volume, node, how }, shown.asked_at + VALID_FOR))
+    Ok((EvidenceKind::StorageFenced { volume, node, how }, check.requested_at + VALID_FOR))
 }

@@ -35,24 +35,24 @@ use serde::Deserialize;
 use tokio::sync::{Notify, watch};
 
 /// So often it is looked again: a person reads for longer, and the API server lists everything each time.
-const PERIOD: Duration = Duration::from_secs(3);
+const REFRESH_PERIOD: Duration = Duration::from_secs(3);
 
 /// Nothing is loaded from elsewhere, nothing in the page itself is run, and nobody may put the page into another one.
-const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; \
+const SECURITY_POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; \
     img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// Bytes of a token: nobody guesses 128 bits.
 const TOKEN_BYTES: usize = 16;
 
 /// An answer in JSON, or why there is none.
-pub type Told<'a> = Pin<Box<dyn Future<Output = Result<String, String>> + Send + 'a>>;
+pub type JsonFuture<'a> = Pin<Box<dyn Future<Output = Result<String, String>> + Send + 'a>>;
 
 /// What is shown.
 pub trait Source: Send + Sync + 'static {
     /// The whole cluster.
-    fn overview(&self) -> Told<'_>;
+    fn overview(&self) -> JsonFuture<'_>;
     /// Why one object is as it is.
-    fn explain<'a>(&'a self, kind: &'a str, namespace: Option<&'a str>, name: &'a str) -> Told<'a>;
+    fn explain<'a>(&'a self, kind: &'a str, namespace: Option<&'a str>, name: &'a str) -> JsonFuture<'a>;
 }
 
 /// The files of the page. They hold nothing of the cluster.
@@ -68,7 +68,7 @@ pub struct Page {
 
 /// Why there is no page.
 #[derive(Debug, thiserror::Error)]
-pub enum ScreenError {
+pub enum WebUiError {
     /// It would be there for others.
     #[error(
         "--address={0} can be reached from other machines: everyone who reaches it could read the cluster with your rights. Use 127.0.0.1 or [::1]"
@@ -89,33 +89,33 @@ pub enum ScreenError {
 }
 
 /// The page, listening.
-pub struct Screen {
+pub struct WebUi {
     listener: tokio::net::TcpListener,
     address: SocketAddr,
     token: String,
 }
 
-struct Show {
+struct AppState {
     page: Page,
     token: String,
     source: Arc<dyn Source>,
-    seen: watch::Sender<Option<Result<String, String>>>,
+    overview: watch::Sender<Option<Result<String, String>>>,
     /// Somebody came, and need not wait for the next look.
-    came: Notify,
+    visitor_arrived: Notify,
     /// Each answer lists much of the cluster: one at a time.
-    explaining: tokio::sync::Mutex<()>,
+    explain_lock: tokio::sync::Mutex<()>,
 }
 
-impl Screen {
+impl WebUi {
     /// Listens on `address`.
     ///
     /// # Errors
     /// The address is not of this machine alone, or is taken.
-    pub async fn bind(address: SocketAddr) -> Result<Self, ScreenError> {
+    pub async fn bind(address: SocketAddr) -> Result<Self, WebUiError> {
         if !address.ip().is_loopback() {
-            return Err(ScreenError::NotLoopback(address));
+            return Err(WebUiError::NotLoopback(address));
         }
-        let failed = |source| ScreenError::Listen { address, source };
+        let failed = |source| WebUiError::Listen { address, source };
         let listener = tokio::net::TcpListener::bind(address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         Ok(Self { listener, address, token: token()? })
@@ -123,47 +123,47 @@ impl Screen {
 
     /// What its user opens. Danger note: whoever has it reads the cluster with the user's rights.
     #[must_use]
-    pub fn link(&self) -> String {
+    pub fn url(&self) -> String {
         format!("http://{}/?token={}", self.address, self.token)
     }
 
     /// Answers for ever.
     pub async fn serve(self, page: Page, source: Arc<dyn Source>, env: Env) {
-        let (seen, _) = watch::channel(None);
-        let show = Arc::new(Show {
+        let (overview, _) = watch::channel(None);
+        let state = Arc::new(AppState {
             page,
             token: self.token,
             source,
-            seen,
-            came: Notify::new(),
-            explaining: tokio::sync::Mutex::default(),
+            overview,
+            visitor_arrived: Notify::new(),
+            explain_lock: tokio::sync::Mutex::default(),
         });
-        let looks = look_again(Arc::clone(&show), env);
-        let router = router(show);
+        let refresh = refresh_overview(Arc::clone(&state), env);
+        let router = router(state);
         tokio::select! {
             biased;
-            ended = axum::serve(self.listener, router).into_future() => {
-                if let Err(error) = ended {
+            served = axum::serve(self.listener, router).into_future() => {
+                if let Err(error) = served {
                     tracing::error!(%error, "the page ended");
                 }
             }
-            never = looks => match never {},
+            never = refresh => match never {},
         }
     }
 }
 
-fn token() -> Result<String, ScreenError> {
+fn token() -> Result<String, WebUiError> {
     let mut bytes = [0; TOKEN_BYTES];
-    getrandom::fill(&mut bytes).map_err(|error| ScreenError::Token(std::io::Error::other(error)))?;
+    getrandom::fill(&mut bytes).map_err(|error| WebUiError::Token(std::io::Error::other(error)))?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// Looks for as long as somebody watches.
-async fn look_again(show: Arc<Show>, env: Env) -> Infallible {
+async fn refresh_overview(state: Arc<AppState>, env: Env) -> Infallible {
     loop {
-        if show.seen.receiver_count() > 0 {
-            let now = Some(show.source.overview().await);
-            show.seen.send_if_modified(|before| {
+        if state.overview.receiver_count() > 0 {
+            let now = Some(state.source.overview().await);
+            state.overview.send_if_modified(|before| {
                 let news = *before != now;
                 *before = now;
                 news
@@ -171,28 +171,28 @@ async fn look_again(show: Arc<Show>, env: Env) -> Infallible {
         }
         tokio::select! {
             biased;
-            () = env.sleep(PERIOD) => {}
-            () = show.came.notified() => {}
+            () = env.sleep(REFRESH_PERIOD) => {}
+            () = state.visitor_arrived.notified() => {}
         }
     }
 }
 
-fn router(show: Arc<Show>) -> Router {
+fn router(state: Arc<AppState>) -> Router {
     Router::new()
         .route("/overview", get(overview))
         .route("/explain/{kind}/{name}", get(explain))
-        .route_layer(from_fn(of_our_page))
+        .route_layer(from_fn(require_same_origin))
         .route("/", get(page))
-        .route_layer(from_fn_with_state(Arc::clone(&show), of_this_session))
+        .route_layer(from_fn_with_state(Arc::clone(&state), require_session_token))
         .route("/page.css", get(style))
         .route("/page.js", get(script))
-        .layer(from_fn(of_this_machine))
-        .with_state(show)
+        .layer(from_fn(require_this_machine))
+        .with_state(state)
 }
 
 /// Whether a request was meant for this machine, and not for a stranger's name that leads here (DNS rebinding).
 #[must_use]
-pub fn names_this_machine(headers: &HeaderMap) -> bool {
+pub fn is_for_this_machine(headers: &HeaderMap) -> bool {
     let Some(host) = headers.get(header::HOST).and_then(|host| host.to_str().ok()) else { return false };
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
@@ -204,18 +204,18 @@ pub fn names_this_machine(headers: &HeaderMap) -> bool {
 
 /// Whether a page of another site has sent it, as the browser says; `None`: no browser has, or an old one that does not say.
 #[must_use]
-pub fn comes_from_another_site(headers: &HeaderMap) -> Option<bool> {
+pub fn is_cross_site(headers: &HeaderMap) -> Option<bool> {
     let site = headers.get("sec-fetch-site")?;
     Some(site != "same-origin" && site != "none")
 }
 
-async fn of_this_machine(request: Request, next: Next) -> Response {
-    if !names_this_machine(request.headers()) {
+async fn require_this_machine(request: Request, next: Next) -> Response {
+    if !is_for_this_machine(request.headers()) {
         return (StatusCode::MISDIRECTED_REQUEST, "ask for localhost\n").into_response();
     }
     let mut response = next.run(request).await;
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_SECURITY_POLICY, header::HeaderValue::from_static(POLICY));
+    headers.insert(header::CONTENT_SECURITY_POLICY, header::HeaderValue::from_static(SECURITY_POLICY));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, header::HeaderValue::from_static("nosniff"));
     headers.insert(header::CACHE_CONTROL, header::HeaderValue::from_static("no-store"));
     headers.insert(header::REFERRER_POLICY, header::HeaderValue::from_static("no-referrer"));
@@ -223,16 +223,18 @@ async fn of_this_machine(request: Request, next: Next) -> Response {
 }
 
 /// What no browser has sent cannot be told from what an old one sends for a stranger's page.
-async fn of_our_page(request: Request, next: Next) -> Response {
-    if comes_from_another_site(request.headers()) != Some(false) {
+async fn require_same_origin(request: Request, next: Next) -> Response {
+    if is_cross_site(request.headers()) != Some(false) {
         return (StatusCode::FORBIDDEN, "ask from the page itself\n").into_response();
     }
     next.run(request).await
 }
 
-async fn of_this_session(State(show): State<Arc<Show>>, request: Request, next: Next) -> Response {
+async fn require_session_token(State(show): State<Arc<AppState>>, request: Request, next: Next) -> Response {
     let mut given = request.uri().query().unwrap_or_default().split('&');
-    if !given.any(|pair| pair.strip_prefix("token=").is_some_and(|given| is_same(given, &show.token))) {
+    if !given.any(|pair| {
+        pair.strip_prefix("token=").is_some_and(|given| is_equal_in_constant_time(given, &show.token))
+    }) {
         return (
             StatusCode::FORBIDDEN,
             "open the address that pod-safety ui has printed: it ends in the token of this session\n",
@@ -243,29 +245,29 @@ async fn of_this_session(State(show): State<Arc<Show>>, request: Request, next: 
 }
 
 /// In the same time, however much of it is right.
-fn is_same(given: &str, token: &str) -> bool {
+fn is_equal_in_constant_time(given: &str, token: &str) -> bool {
     let differing =
         given.bytes().zip(token.bytes()).fold(0, |differing, (one, other)| differing | (one ^ other));
     given.len() == token.len() && differing == 0
 }
 
-async fn page(State(show): State<Arc<Show>>) -> Response {
+async fn page(State(show): State<Arc<AppState>>) -> Response {
     ([(header::CONTENT_TYPE, "text/html; charset=utf-8")], show.page.html).into_response()
 }
 
-async fn style(State(show): State<Arc<Show>>) -> Response {
+async fn style(State(show): State<Arc<AppState>>) -> Response {
     ([(header::CONTENT_TYPE, "text/css; charset=utf-8")], show.page.style).into_response()
 }
 
-async fn script(State(show): State<Arc<Show>>) -> Response {
+async fn script(State(show): State<Arc<AppState>>) -> Response {
     ([(header::CONTENT_TYPE, "text/javascript; charset=utf-8")], show.page.script).into_response()
 }
 
-async fn overview(State(show): State<Arc<Show>>) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
-    let mut seen = show.seen.subscribe();
+async fn overview(State(show): State<Arc<AppState>>) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
+    let mut seen = show.overview.subscribe();
     // What was seen for the last visitor may be old: it is shown, and looked at again at once.
     seen.mark_changed();
-    show.came.notify_one();
+    show.visitor_arrived.notify_one();
     let news = stream::unfold(seen, async |mut seen| {
         loop {
             seen.changed().await.ok()?;
@@ -283,17 +285,17 @@ async fn overview(State(show): State<Arc<Show>>) -> Sse<impl Stream<Item = Resul
 }
 
 #[derive(Deserialize)]
-struct Within {
+struct ExplainQuery {
     namespace: Option<String>,
 }
 
 async fn explain(
-    State(show): State<Arc<Show>>,
+    State(show): State<Arc<AppState>>,
     Path((kind, name)): Path<(String, String)>,
-    Query(within): Query<Within>,
+    Query(query): Query<ExplainQuery>,
 ) -> Response {
-    let _one = show.explaining.lock().await;
-    match show.source.explain(&kind, within.namespace.as_deref(), &name).await {
+    let _one = show.explain_lock.lock().await;
+    match show.source.explain(&kind, query.namespace.as_deref(), &name).await {
         Ok(answer) => ([(header::CONTENT_TYPE, "application/json")], answer).into_response(),
         Err(why) => (StatusCode::BAD_GATEWAY, why).into_response(),
     }
@@ -306,13 +308,13 @@ mod tests {
 
     use super::*;
 
-    struct Words;
+    struct FakeSource;
 
-    impl Source for Words {
-        fn overview(&self) -> Told<'_> {
+    impl Source for FakeSource {
+        fn overview(&self) -> JsonFuture<'_> {
             Box::pin(async { Ok("{}".to_owned()) })
         }
-        fn explain<'a>(&'a self, kind: &'a str, namespace: Option<&'a str>, name: &'a str) -> Told<'a> {
+        fn explain<'a>(&'a self, kind: &'a str, namespace: Option<&'a str>, name: &'a str) -> JsonFuture<'a> {
             Box::pin(async move {
                 if kind == "pod" {
                     Ok(format!("{namespace:?}/{name}"))
@@ -324,20 +326,27 @@ mod tests {
     }
 
     /// From the page itself.
-    async fn asked(host: &str, path: &str, method: &str) -> (StatusCode, String) {
+    async fn request_page(host: &str, path: &str, method: &str) -> (StatusCode, String) {
         let request = Request::builder().method(method).uri(path).header("host", host);
-        answered(request.header("sec-fetch-site", "same-origin").body(Body::empty()).unwrap()).await
+        send(request.header("sec-fetch-site", "same-origin").body(Body::empty()).unwrap()).await
     }
 
     async fn response(request: Request) -> Response {
         let (seen, _) = watch::channel(None);
         let (came, explaining) = (Notify::new(), tokio::sync::Mutex::default());
         let (page, token) = (Page { html: "<html>", style: "p{}", script: "1;" }, "s3cret".to_owned());
-        let show = Show { page, token, source: Arc::new(Words), seen, came, explaining };
+        let show = AppState {
+            page,
+            token,
+            source: Arc::new(FakeSource),
+            overview: seen,
+            visitor_arrived: came,
+            explain_lock: explaining,
+        };
         router(Arc::new(show)).oneshot(request).await.unwrap()
     }
 
-    async fn answered(request: Request) -> (StatusCode, String) {
+    async fn send(request: Request) -> (StatusCode, String) {
         let response = response(request).await;
         let code = response.status();
         let body = axum::body::to_bytes(response.into_body(), 1_000).await.unwrap();
@@ -348,33 +357,41 @@ mod tests {
     async fn it_answers_this_machine_and_nobody_who_goes_by_another_name() {
         for host in ["localhost:8088", "127.0.0.1:8088", "[::1]:8088", "localhost"] {
             assert_eq!(
-                asked(host, "/?token=s3cret", "GET").await,
+                request_page(host, "/?token=s3cret", "GET").await,
                 (StatusCode::OK, "<html>".to_owned()),
                 "{host}"
             );
         }
         for host in ["evil.example:8088", "10.0.0.1:8088", "", "localhost.evil.example"] {
             for path in ["/?token=s3cret", "/page.js"] {
-                assert_eq!(asked(host, path, "GET").await.0, StatusCode::MISDIRECTED_REQUEST, "{host}{path}");
+                assert_eq!(
+                    request_page(host, path, "GET").await.0,
+                    StatusCode::MISDIRECTED_REQUEST,
+                    "{host}{path}"
+                );
             }
         }
     }
 
     #[tokio::test]
     async fn it_explains_and_says_why_it_cannot_and_nothing_writes() {
-        let said = asked("localhost", "/explain/pod/db-0?namespace=shop&token=s3cret", "GET").await;
-        assert_eq!(said, (StatusCode::OK, "Some(\"shop\")/db-0".to_owned()));
-        let said = asked("localhost", "/explain/moon/x?token=s3cret", "GET").await;
-        assert_eq!(said, (StatusCode::BAD_GATEWAY, "what is a moon?".to_owned()));
+        let response =
+            request_page("localhost", "/explain/pod/db-0?namespace=shop&token=s3cret", "GET").await;
+        assert_eq!(response, (StatusCode::OK, "Some(\"shop\")/db-0".to_owned()));
+        let response = request_page("localhost", "/explain/moon/x?token=s3cret", "GET").await;
+        assert_eq!(response, (StatusCode::BAD_GATEWAY, "what is a moon?".to_owned()));
         for method in ["POST", "PUT", "PATCH", "DELETE"] {
-            assert_eq!(asked("localhost", "/?token=s3cret", method).await.0, StatusCode::METHOD_NOT_ALLOWED);
+            assert_eq!(
+                request_page("localhost", "/?token=s3cret", method).await.0,
+                StatusCode::METHOD_NOT_ALLOWED
+            );
         }
     }
 
     /// By pictures of which it cannot read a byte a page of a stranger had the cluster listed without end.
     #[tokio::test]
     async fn attack_a_page_of_a_stranger_has_nothing_looked_at() {
-        for (site, path, wanted) in [
+        for (site, path, expected) in [
             (Some("cross-site"), "/explain/pod/db-0", StatusCode::FORBIDDEN),
             (Some("same-site"), "/overview", StatusCode::FORBIDDEN),
             (None, "/explain/pod/db-0", StatusCode::FORBIDDEN),
@@ -388,7 +405,7 @@ mod tests {
             if let Some(site) = site {
                 request = request.header("sec-fetch-site", site);
             }
-            assert_eq!(answered(request.body(Body::empty()).unwrap()).await.0, wanted, "{site:?} {path}");
+            assert_eq!(send(request.body(Body::empty()).unwrap()).await.0, expected, "{site:?} {path}");
         }
     }
 
@@ -401,7 +418,7 @@ mod tests {
                     format!("{path}{}{token}", if path.contains('?') { '&' } else { '?' }),
                     StatusCode::FORBIDDEN,
                 );
-                assert_eq!(asked("localhost", &page, "GET").await.0, refused, "{page}");
+                assert_eq!(request_page("localhost", &page, "GET").await.0, refused, "{page}");
             }
         }
         let (one, other) = (token().unwrap(), token().unwrap());
@@ -417,20 +434,21 @@ mod tests {
             let request = Request::get(path).header("host", "localhost");
             let response = response(request.body(Body::empty()).unwrap()).await;
             assert_eq!(response.status(), StatusCode::OK, "{path}");
-            let said = |name: header::HeaderName| response.headers()[name].to_str().unwrap().to_owned();
-            assert!(said(header::CONTENT_TYPE).starts_with(kind), "{path}");
-            let policy = said(header::CONTENT_SECURITY_POLICY);
+            let header_text =
+                |name: header::HeaderName| response.headers()[name].to_str().unwrap().to_owned();
+            assert!(header_text(header::CONTENT_TYPE).starts_with(kind), "{path}");
+            let policy = header_text(header::CONTENT_SECURITY_POLICY);
             assert!(policy.contains("script-src 'self'") && !policy.contains("unsafe"), "{policy}");
-            assert_eq!(said(header::REFERRER_POLICY), "no-referrer", "the token would go with it");
+            assert_eq!(header_text(header::REFERRER_POLICY), "no-referrer", "the token would go with it");
         }
     }
 
     #[tokio::test]
     async fn it_listens_on_this_machine_only() {
-        let open = Screen::bind("0.0.0.0:0".parse().unwrap()).await;
-        assert!(matches!(open, Err(ScreenError::NotLoopback(_))));
-        let first = Screen::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
-        let taken = Screen::bind(first.address).await.err().unwrap();
+        let open = WebUi::bind("0.0.0.0:0".parse().unwrap()).await;
+        assert!(matches!(open, Err(WebUiError::NotLoopback(_))));
+        let first = WebUi::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let taken = WebUi::bind(first.address).await.err().unwrap();
         assert!(taken.to_string().contains("choose another port"), "{taken}");
     }
 }

@@ -1,7 +1,7 @@
 //! The connections of the admin port: how many there are, of which addresses, and for how long.
 //!
-//! Any pod of the cluster may connect. Invariants: one address has [`MOST_OF_ONE`] connections, all have [`MOST`]; each ends
-//! after [`LASTS`], whether its answer was read or not. So what is open holds at most that many metrics pages in memory.
+//! Any pod of the cluster may connect. Invariants: one address has [`MAX_PER_ADDRESS`] connections, all have [`MAX_CONNECTIONS`]; each ends
+//! after [`MAX_LIFETIME`], whether its answer was read or not. So what is open holds at most that many metrics pages in memory.
 //! A new connection is always taken: where there is no place, the oldest of the address that has most ends. So the kubelet
 //! and Prometheus are answered, from however many addresses others connect.
 
@@ -25,13 +25,13 @@ use super::tls::{Stream, Tls};
 use crate::clock::{Env, Task};
 
 /// A kubelet's two probes and a scrape, and as many again twice over for people.
-const MOST_OF_ONE: usize = 8;
+const MAX_PER_ADDRESS: usize = 8;
 /// Of a metrics page each some 25 MB.
-const MOST: usize = 256;
+const MAX_CONNECTIONS: usize = 256;
 /// Prometheus gives up after ten seconds, and a kubelet's probe before.
-const LASTS: Duration = Duration::from_secs(10);
+const MAX_LIFETIME: Duration = Duration::from_secs(10);
 
-type Open = Arc<Mutex<Places>>;
+type OpenConnections = Arc<Mutex<ConnectionSlots>>;
 
 /// From where a request came.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +45,7 @@ impl Connected<IncomingStream<'_, Connections>> for Peer {
 
 impl Peer {
     /// Whether it is in the network namespace of this process.
-    pub(super) const fn is_of_this_pod(self) -> bool {
+    pub(super) const fn is_loopback(self) -> bool {
         self.0.ip().to_canonical().is_loopback()
     }
 }
@@ -54,13 +54,13 @@ impl Peer {
 pub(super) struct Connections {
     listener: TcpListener,
     env: Env,
-    open: Open,
+    open: OpenConnections,
     tls: Option<Tls>,
 }
 
 impl Connections {
     pub(super) fn new(listener: TcpListener, env: Env, tls: Option<Tls>) -> Self {
-        Self { listener, env, open: Open::default(), tls }
+        Self { listener, env, open: OpenConnections::default(), tls }
     }
 }
 
@@ -70,9 +70,9 @@ impl Listener for Connections {
 
     async fn accept(&mut self) -> (Connection, SocketAddr) {
         let (stream, address) = Listener::accept(&mut self.listener).await;
-        let (place, displaced) = Place::take(&self.open, address.ip().to_canonical());
+        let (place, displaced) = ConnectionSlot::acquire(&self.open, address.ip().to_canonical());
         let now = self.env.now();
-        let over = self.env.clock.sleep_until(now + LASTS);
+        let over = self.env.clock.sleep_until(now + MAX_LIFETIME);
         let ends: Task = Box::pin(async move {
             tokio::select! { biased; _ = displaced => (), () = over => () }
         });
@@ -80,7 +80,7 @@ impl Listener for Connections {
             Some(tls) => tls.accept(stream, now),
             None => Stream::Plain(stream),
         };
-        (Connection { stream, ends: Mutex::new(ends), _place: place }, address)
+        (Connection { stream, expires: Mutex::new(ends), _place: place }, address)
     }
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
@@ -90,67 +90,70 @@ impl Listener for Connections {
 
 /// What is open.
 #[derive(Debug, Default)]
-struct Places {
+struct ConnectionSlots {
     /// Counts the connections; older ones have smaller numbers.
     taken: u64,
     /// Of each address, the oldest first. Where the sender is dropped, the connection ends.
-    of: BTreeMap<IpAddr, VecDeque<(u64, oneshot::Sender<()>)>>,
+    by_address: BTreeMap<IpAddr, VecDeque<(u64, oneshot::Sender<()>)>>,
 }
 
-impl Places {
+impl ConnectionSlots {
     /// The address whose oldest connection makes room for one of `newcomer`; `None`: there is room.
-    fn crowded(&self, newcomer: IpAddr) -> Option<IpAddr> {
-        if self.of.get(&newcomer).is_some_and(|own| own.len() >= MOST_OF_ONE) {
+    fn address_to_displace(&self, newcomer: IpAddr) -> Option<IpAddr> {
+        if self.by_address.get(&newcomer).is_some_and(|own| own.len() >= MAX_PER_ADDRESS) {
             return Some(newcomer);
         }
-        if self.of.values().map(VecDeque::len).sum::<usize>() < MOST {
+        if self.by_address.values().map(VecDeque::len).sum::<usize>() < MAX_CONNECTIONS {
             return None;
         }
         let oldest = |own: &VecDeque<_>| own.front().map(|(number, _)| *number);
-        self.of.iter().max_by_key(|(_, own)| (own.len(), Reverse(oldest(own)))).map(|(address, _)| *address)
+        self.by_address
+            .iter()
+            .max_by_key(|(_, own)| (own.len(), Reverse(oldest(own))))
+            .map(|(address, _)| *address)
     }
 
     fn end_oldest(&mut self, address: IpAddr) {
-        if let Some(own) = self.of.get_mut(&address) {
+        if let Some(own) = self.by_address.get_mut(&address) {
             own.pop_front();
         }
     }
 
     fn remove(&mut self, address: IpAddr, number: u64) {
-        if let Some(own) = self.of.get_mut(&address) {
+        if let Some(own) = self.by_address.get_mut(&address) {
             own.retain(|(other, _)| *other != number);
         }
-        self.of.retain(|_, own| !own.is_empty());
+        self.by_address.retain(|_, own| !own.is_empty());
     }
 }
 
 /// One of the connections that there may be.
 #[derive(Debug)]
-struct Place {
-    open: Open,
-    of: IpAddr,
+struct ConnectionSlot {
+    open: OpenConnections,
+    address: IpAddr,
     number: u64,
 }
 
-impl Place {
+impl ConnectionSlot {
     /// The receiver ends when the place is needed for another connection.
-    fn take(open: &Open, of: IpAddr) -> (Self, oneshot::Receiver<()>) {
+    fn acquire(open: &OpenConnections, address: IpAddr) -> (Self, oneshot::Receiver<()>) {
         let mut places = open.lock();
-        if let Some(crowded) = places.crowded(of) {
+        if let Some(crowded) = places.address_to_displace(address) {
             places.end_oldest(crowded);
         }
         places.taken += 1;
         let number = places.taken;
         let (stays, displaced) = oneshot::channel();
-        places.of.entry(of).or_default().push_back((number, stays));
+        places.by_address.entry(address).or_default().push_back((number, stays));
         drop(places);
-        (Self { open: Arc::clone(open), of, number }, displaced)
+        (Self { open: Arc::clone(open), address, number }, displaced)
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        self.open.lock().remove(self.of, self.number);
+        self.open.lock().remove(self.address, self.number);
     }
 }
 
@@ -158,13 +161,13 @@ impl Drop for Place {
 pub(super) struct Connection {
     stream: Stream,
     /// Behind a lock because a task may not be shared, and a connection must be.
-    ends: Mutex<Task>,
-    _place: Place,
+    expires: Mutex<Task>,
+    _place: ConnectionSlot,
 }
 
 impl Connection {
     fn is_over(&mut self, context: &mut Context<'_>) -> io::Result<()> {
-        match self.ends.get_mut().as_mut().poll(context) {
+        match self.expires.get_mut().as_mut().poll(context) {
             Poll::Ready(()) => Err(io::Error::from(io::ErrorKind::TimedOut)),
             Poll::Pending => Ok(()),
         }
@@ -215,19 +218,21 @@ mod tests {
     }
 
     /// The addresses of those that stay, in the order in which they connected.
-    fn staying(open: &Open) -> Vec<IpAddr> {
+    fn staying(open: &OpenConnections) -> Vec<IpAddr> {
         let places = open.lock();
-        let all =
-            places.of.iter().flat_map(|(address, own)| own.iter().map(|(number, _)| (*number, *address)));
+        let all = places
+            .by_address
+            .iter()
+            .flat_map(|(address, own)| own.iter().map(|(number, _)| (*number, *address)));
         all.collect::<BTreeMap<_, _>>().into_values().collect()
     }
 
     #[test]
     fn attack_one_address_takes_no_places_from_others() {
-        let open = Open::default();
-        let (other, mut others_end) = Place::take(&open, address(2));
-        let mut mine: Vec<_> = (0..100).map(|_| Place::take(&open, address(1))).collect();
-        assert_eq!(staying(&open).len(), 1 + MOST_OF_ONE);
+        let open = OpenConnections::default();
+        let (other, mut others_end) = ConnectionSlot::acquire(&open, address(2));
+        let mut mine: Vec<_> = (0..100).map(|_| ConnectionSlot::acquire(&open, address(1))).collect();
+        assert_eq!(staying(&open).len(), 1 + MAX_PER_ADDRESS);
         assert!(others_end.try_recv().is_err_and(|error| error == oneshot::error::TryRecvError::Empty));
         let ended = mine
             .iter_mut()
@@ -240,26 +245,26 @@ mod tests {
     /// 32 addresses with eight connections each had all places: the kubelet was refused, and the container restarted.
     #[test]
     fn attack_many_addresses_take_all_places_and_the_kubelet_still_gets_one() {
-        let open = Open::default();
+        let open = OpenConnections::default();
         let theirs: Vec<_> = (1..=32)
             .flat_map(|last| (0..8).map(move |_| last))
-            .map(|last| Place::take(&open, address(last)))
+            .map(|last| ConnectionSlot::acquire(&open, address(last)))
             .collect();
-        assert_eq!(staying(&open).len(), MOST);
-        let (kubelet, mut displaced) = Place::take(&open, address(100));
+        assert_eq!(staying(&open).len(), MAX_CONNECTIONS);
+        let (kubelet, mut displaced) = ConnectionSlot::acquire(&open, address(100));
         let stay = staying(&open);
-        assert_eq!((stay.len(), stay.last()), (MOST, Some(&address(100))));
+        assert_eq!((stay.len(), stay.last()), (MAX_CONNECTIONS, Some(&address(100))));
         assert_eq!(
             stay.iter().filter(|of| **of == address(1)).count(),
             7,
             "of those with most, the oldest ended"
         );
-        let more: Vec<_> = (101..=200).map(|last| Place::take(&open, address(last))).collect();
+        let more: Vec<_> = (101..=200).map(|last| ConnectionSlot::acquire(&open, address(last))).collect();
         assert!(
             displaced.try_recv().is_err_and(|error| error == oneshot::error::TryRecvError::Empty),
             "an address with one stays"
         );
-        assert_eq!(staying(&open).len(), MOST);
+        assert_eq!(staying(&open).len(), MAX_CONNECTIONS);
         drop((theirs, kubelet, more));
     }
 
@@ -272,7 +277,7 @@ mod tests {
         let mut connections = Connections::new(listener, env.clone(), None);
         let mut silent = TcpStream::connect(there).await.unwrap();
         let (mut taken, _) = connections.accept().await;
-        *taken.ends.get_mut() = env.clock.sleep_until(Mono::default());
+        *taken.expires.get_mut() = env.clock.sleep_until(Mono::default());
         let mut nothing = [0; 8];
         let read = tokio::time::timeout(clock, taken.read(&mut nothing)).await.unwrap();
         assert_eq!(read.unwrap_err().kind(), io::ErrorKind::TimedOut);
@@ -290,7 +295,7 @@ mod tests {
         let mut connections = Connections::new(listener, Env::real(1), None);
         let mut theirs = Vec::new();
         let mut taken = Vec::new();
-        for _ in 0..=MOST_OF_ONE {
+        for _ in 0..=MAX_PER_ADDRESS {
             theirs.push(TcpStream::connect(there).await.unwrap());
             taken.push(connections.accept().await.0);
         }

@@ -10,18 +10,18 @@ use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use super::*;
-use crate::authority::{EvidenceKind, Refusal, Unproved};
-use crate::cache::{STALE_AFTER, Sign, Trouble};
+use crate::authority::{EvidenceKind, Refusal, VerifyError};
+use crate::cache::{ReportKind, STALE_AFTER, WatchProblem};
 use crate::client::ApiError;
-use crate::client::scripted::{env, pass};
+use crate::client::scripted::{advance, env};
 use crate::clock::Mono;
-use crate::drive::{HoldReason as _, NodeUnreadable, Subject};
+use crate::controller_loop::{HoldReason as _, NodeUnreadable, Subject};
 use crate::events::Recorder;
-use crate::model::{KindOfEvidence, PodKey, Uid};
+use crate::model::{FenceEvidenceKind, PodKey, Uid};
 use crate::record::Action;
 use crate::testing::World;
+use crate::testing::example_hold::Hold;
 use crate::testing::objects::{lease, pod};
-use crate::testing::toy::Hold;
 
 struct Desk {
     world: World,
@@ -42,7 +42,7 @@ fn desk(world: World) -> Desk {
         journal,
         holds,
         leadership,
-        beats: Beats::default(),
+        heartbeats: LoopHeartbeats::default(),
         debug: true,
     };
     Desk { world, admin }
@@ -82,44 +82,46 @@ fn key() -> PodKey {
 #[tokio::test(start_paused = true)]
 async fn livez_fails_when_a_loop_has_not_turned_for_two_minutes_and_says_which() {
     let desk = desk(World::listed());
-    let (slow, fast) =
-        (desk.admin.beats.of("pod_gc", Mono::default()), desk.admin.beats.of("fencing", Mono::default()));
-    pass(120.0).await;
-    fast.at(desk.admin.env.now());
+    let (slow, fast) = (
+        desk.admin.heartbeats.register("pod_gc", Mono::default()),
+        desk.admin.heartbeats.register("fencing", Mono::default()),
+    );
+    advance(120.0).await;
+    fast.record(desk.admin.env.now());
     assert_eq!(desk.get("/livez").await.0, 200, "at the limit");
-    pass(1.0).await;
+    advance(1.0).await;
     let (code, _, body) = desk.get("/livez").await;
     assert_eq!((code, body.as_str()), (500, "[-]pod_gc has not run its loop for 121s\n"));
-    slow.at(desk.admin.env.now());
+    slow.record(desk.admin.env.now());
     assert_eq!(desk.get("/livez").await.2, "ok\n");
 }
 
 #[tokio::test(start_paused = true)]
 async fn readyz_says_of_each_kind_what_is_missing_and_why() {
     let desk = desk(World::default());
-    desk.world.list(Kind::Pods, Mono::default());
+    desk.world.mark_listed(Kind::Pods, Mono::default());
     let message = "list nodes: the API server answered 403 Forbidden: no".to_owned();
-    desk.world.troubled(Kind::Nodes, Trouble { category: "forbidden", message });
+    desk.world.record_problem(Kind::Nodes, WatchProblem { category: "forbidden", message });
     let (code, _, body) = desk.get("/readyz").await;
     let expected = "[+]pods ok\n\
         [-]nodes: nodes are not listed yet (list nodes: the API server answered 403 Forbidden: no)\n\
         [-]leases: leases are not listed yet\n";
     assert_eq!((code, body.as_str()), (503, expected));
-    desk.world.list(Kind::Nodes, Mono::default());
-    desk.world.list(Kind::NodeLeases, Mono::default());
+    desk.world.mark_listed(Kind::Nodes, Mono::default());
+    desk.world.mark_listed(Kind::NodeLeases, Mono::default());
     assert_eq!(
         desk.get("/readyz").await.2,
         "[+]pods ok\n[+]nodes ok\n[+]leases ok\n",
         "trouble passes with contact; a standby is ready"
     );
-    desk.admin.metrics.fence_agents(false);
+    desk.admin.metrics.set_fence_agents(false);
     let (code, _, body) = desk.get("/readyz").await;
     assert!(
         code == 200 && body.ends_with("ok\n[-]fence-agents: no answer on --fence-agents-socket\n"),
         "{body}"
     );
-    desk.admin.metrics.fence_agents(true);
-    pass(STALE_AFTER.as_secs_f64() + 1.0).await;
+    desk.admin.metrics.set_fence_agents(true);
+    advance(STALE_AFTER.as_secs_f64() + 1.0).await;
     let (code, _, body) = desk.get("/readyz").await;
     assert_eq!(code, 503);
     assert!(body.starts_with("[-]pods: the API server has sent nothing about pods for 151s."), "{body}");
@@ -129,7 +131,7 @@ async fn readyz_says_of_each_kind_what_is_missing_and_why() {
 async fn metrics_are_in_prometheus_text_format_and_name_no_object() {
     let desk = desk(World::listed());
     desk.world.apply(Kind::Pods, &pod("secret-pod").on("secret-node").0, Mono::default());
-    desk.admin.holds.announce("pod_gc", &Hold::words());
+    desk.admin.holds.register("pod_gc", &Hold::reason_names());
     let holds = vec![(
         Subject::Node("secret-node".into()),
         Hold::from(NodeUnreadable { node: "secret-node".into(), why: "w".into() }),
@@ -165,7 +167,7 @@ fn labels_are_closed_sets_but_for_kcms_own_namespace() {
     ];
     let desk = desk(World::listed());
     desk.admin.metrics.cache.failed(Kind::Pods, "server");
-    desk.admin.metrics.runs("pod-gc", crate::drive::Mode::Guard.name());
+    desk.admin.metrics.set_mode("pod-gc", crate::controller_loop::Mode::Guard.name());
     for family in desk.admin.metrics.registry().gather() {
         for label in family.get_metric().iter().flat_map(|metric| metric.get_label()) {
             let allowed = closed.contains(&label.name())
@@ -199,12 +201,12 @@ async fn what_can_be_refused_and_released_is_in_the_metrics_before_it_counts() {
         EvidenceKind::KubeletTerminated,
         EvidenceKind::PodsEnded { node: Arc::clone(&node) },
         EvidenceKind::Asserted { node: Arc::clone(&node) },
-        fenced(KindOfEvidence::PowerOff),
-        fenced(KindOfEvidence::Decommissioned),
-        fenced(KindOfEvidence::InstanceStopped),
-        fenced(KindOfEvidence::InstanceGone),
-        fenced(KindOfEvidence::WatchdogLease),
-        fenced(KindOfEvidence::Remediated),
+        fenced(FenceEvidenceKind::PowerOff),
+        fenced(FenceEvidenceKind::Decommissioned),
+        fenced(FenceEvidenceKind::InstanceStopped),
+        fenced(FenceEvidenceKind::InstanceGone),
+        fenced(FenceEvidenceKind::WatchdogLease),
+        fenced(FenceEvidenceKind::Remediated),
         EvidenceKind::Confirmed { node: Arc::clone(&node), proof: Arc::clone(&proof), by: "who".into() },
     ];
     let refusals = [
@@ -213,7 +215,7 @@ async fn what_can_be_refused_and_released_is_in_the_metrics_before_it_counts() {
         Refusal::NoWitness,
         Refusal::QuarantineNotOver { left: Duration::ZERO },
         Refusal::NodeExists,
-        Refusal::KubeletAlive(Sign::LeaseRenewed),
+        Refusal::KubeletAlive(ReportKind::LeaseRenewed),
         Refusal::KubeletNotAsked,
         Refusal::HeardLately { left: Duration::ZERO },
         Refusal::HeartbeatsUnseen,
@@ -224,13 +226,13 @@ async fn what_can_be_refused_and_released_is_in_the_metrics_before_it_counts() {
         Refusal::AgentMustLookAgain,
         Refusal::PowerStateUnconfirmed("why".to_owned()),
     ];
-    let unread = Unproved::Read(ApiError::Malformed("why".to_owned()));
-    let late = Unproved::Late { by: Duration::ZERO };
+    let unread = VerifyError::Read(ApiError::Malformed("why".to_owned()));
+    let late = VerifyError::Late { by: Duration::ZERO };
     let reasons: Vec<_> =
         refusals.iter().map(Refusal::reason).chain([unread.reason(), late.reason()]).collect();
     assert!(kinds.iter().all(releases_pods));
-    assert_eq!(kinds.each_ref().map(EvidenceKind::name), crate::metrics::EVIDENCE);
-    assert_eq!(reasons, Unproved::reasons());
+    assert_eq!(kinds.each_ref().map(EvidenceKind::name), crate::metrics::EVIDENCE_NAMES);
+    assert_eq!(reasons, VerifyError::reasons());
     let page = desk(World::listed()).get("/metrics").await.2;
     for zero in [
         r#"pod_safety_force_deletes_total{evidence="PowerOff"} 0"#,
@@ -247,11 +249,11 @@ async fn the_cache_is_shown_with_its_sync_states_and_its_missing_nodes() {
     let desk = desk(World::listed());
     desk.world.apply(Kind::Pods, &pod("a").on("n").0, Mono::default());
     desk.world.apply(Kind::NodeLeases, &lease("n", 1).0, Mono::default());
-    pass(5.0).await;
-    desk.world.witness("n", desk.admin.env.now());
+    advance(5.0).await;
+    desk.world.record_absence_read("n", desk.admin.env.now());
     let message = "watch leases: talking to the API server".to_owned();
-    desk.world.troubled(Kind::NodeLeases, Trouble { category: "transport", message });
-    pass(2.0).await;
+    desk.world.record_problem(Kind::NodeLeases, WatchProblem { category: "transport", message });
+    advance(2.0).await;
     let kind = |objects: u8, trouble: Value| json!({ "synced": true, "objects": objects, "undecodable": 0, "lastContactSecondsAgo": 7, "trouble": trouble });
     let expected = json!({
         "leads": false,

@@ -6,7 +6,7 @@ use crate::client::{ApiError, Call, Connection, Method, WriteCall as _};
 
 /// One thing that somebody may do, or not. Empty fields are not said.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Right {
+pub struct AccessRight {
     /// The verb.
     pub verb: String,
     /// The group of the kind; empty: the core's.
@@ -21,7 +21,7 @@ pub struct Right {
     pub name: String,
 }
 
-impl std::fmt::Display for Right {
+impl std::fmt::Display for AccessRight {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { verb, group, resource, subresource, namespace, name } = self;
         write!(f, "{verb} {resource}")?;
@@ -38,8 +38,12 @@ impl std::fmt::Display for Right {
 ///
 /// # Errors
 /// It was not answered: to ask about others is a right of its own.
-pub async fn may(connection: &Connection, user: Option<&str>, right: &Right) -> Result<bool, ApiError> {
-    let Right { verb, group, resource, subresource, namespace, name } = right;
+pub async fn is_allowed(
+    connection: &Connection,
+    user: Option<&str>,
+    right: &AccessRight,
+) -> Result<bool, ApiError> {
+    let AccessRight { verb, group, resource, subresource, namespace, name } = right;
     let mut attributes = json!({ "verb": verb, "group": group, "resource": resource });
     for (field, value) in [("subresource", subresource), ("namespace", namespace), ("name", name)] {
         if !value.is_empty() {
@@ -56,7 +60,7 @@ pub async fn may(connection: &Connection, user: Option<&str>, right: &Right) -> 
     spec["resourceAttributes"] = attributes;
     let body = json!({ "apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec });
     let call = Call::write(Method::Post, format!("/apis/authorization.k8s.io/v1/{plural}"), &body);
-    let answer = connection.send(call).await.and_then(|raw| raw.whole().map_err(ApiError::Undecodable))?;
+    let answer = connection.send(call).await.and_then(|raw| raw.to_json().map_err(ApiError::Undecodable))?;
     Ok(answer.pointer("/status/allowed").and_then(Value::as_bool).unwrap_or_default())
 }
 
@@ -87,14 +91,14 @@ mod tests {
                 && spec["resourceAttributes"]["subresource"] == "status";
             Answer::json(&json!({ "status": { "allowed": allowed } }))
         });
-        let right = Right {
+        let right = AccessRight {
             verb: "patch".to_owned(),
             resource: "pods".to_owned(),
             subresource: "status".to_owned(),
-            ..Right::default()
+            ..AccessRight::default()
         };
-        assert!(may(&api.connection(), Some("system:serviceaccount:ns:sa"), &right).await.unwrap());
-        assert!(!may(&api.connection(), None, &right).await.unwrap());
+        assert!(is_allowed(&api.connection(), Some("system:serviceaccount:ns:sa"), &right).await.unwrap());
+        assert!(!is_allowed(&api.connection(), None, &right).await.unwrap());
         assert_eq!(right.to_string(), "patch pods/status");
     }
 }

@@ -9,7 +9,7 @@ use crate::lease::Leadership;
 use crate::wire;
 
 /// Removes the pod that `evidence` is about: each request within the leader's term, and while the evidence lasts.
-pub(super) async fn force(
+pub(super) async fn force_delete(
     connection: &Connection,
     env: &Env,
     leadership: &Leadership,
@@ -22,7 +22,7 @@ pub(super) async fn force(
             Ok(answer) => answer,
             Err(outcome) => return outcome,
         };
-        match act.answered(&answer) {
+        match act.advance(&answer) {
             Ok(Next::Delete(next)) => act = next,
             Ok(Next::Done { kind, finalizers_remain: false }) => return Outcome::Released(kind),
             Ok(Next::Done { kind, finalizers_remain: true }) => return Outcome::FinalizersRemain(kind),

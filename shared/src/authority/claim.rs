@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use pod_safety_fence::{Fencing, Monitor, PolicyReview, Remediate};
-use pod_safety_proof::{Claim, Force};
+use pod_safety_fence::{FenceStepRequest, MonitorRequest, PolicyStatusUpdate, RemediationRequest};
+use pod_safety_proof::{Claim, ForceDeleteRequest};
 
 use super::update::Update;
 use crate::clock::Mono;
@@ -29,7 +29,7 @@ pub enum ClaimKind {
 impl ClaimKind {
     /// The kind of this claim.
     #[must_use]
-    pub const fn of(claim: &Claim) -> Self {
+    pub const fn from_claim(claim: &Claim) -> Self {
         match claim {
             Claim::NodeGone { .. } => Self::NodeGone,
             Claim::NeverScheduled => Self::NeverScheduled,
@@ -43,7 +43,7 @@ impl ClaimKind {
 
 /// Why a pod should end by its own grace.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Cause {
+pub enum DeleteCause {
     /// Its node bears a taint that it does not tolerate, or no longer.
     #[error("node {node} has the taint {taint}, which the pod does not tolerate, or no longer tolerates")]
     Taint {
@@ -62,7 +62,7 @@ pub enum Cause {
     },
 }
 
-impl Cause {
+impl DeleteCause {
     /// The node that it speaks of.
     #[must_use]
     pub const fn node(&self) -> &Arc<str> {
@@ -75,7 +75,7 @@ impl Cause {
 /// The wish that one incarnation of a pod ends by its own grace, at the version that
 /// was seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Delete {
+pub struct GracefulDeleteRequest {
     /// Which pod.
     pub pod: PodKey,
     /// The version that was seen.
@@ -83,19 +83,19 @@ pub struct Delete {
     /// Its generation, which the condition names.
     pub generation: i64,
     /// Since when its condition `DisruptionTarget` is true already.
-    pub disrupted: Option<i64>,
+    pub disrupted_since: Option<i64>,
     /// Why it should end.
-    pub cause: Cause,
+    pub cause: DeleteCause,
     /// Since when.
     pub due: Mono,
 }
 
-impl Delete {
+impl GracefulDeleteRequest {
     /// The wish that `pod` ends because of `cause`, since `due`.
     #[must_use]
-    pub fn new(pod: &Pod, cause: Cause, due: Mono) -> Self {
-        let disrupted = pod.disruption_target.map(|target| target.since);
-        Self { pod: pod.key.clone(), rv: pod.rv, generation: pod.generation, disrupted, cause, due }
+    pub fn new(pod: &Pod, cause: DeleteCause, due: Mono) -> Self {
+        let disrupted_since = pod.disruption_target.map(|target| target.since);
+        Self { pod: pod.key.clone(), rv: pod.rv, generation: pod.generation, disrupted_since, cause, due }
     }
 }
 
@@ -104,14 +104,14 @@ impl Delete {
 pub enum Intent {
     /// Take the first quorum read of a node that the cache misses. Reads only:
     /// standbys do it too, so that a quarantine survives a change of leader.
-    Witness {
+    ReadMissingNode {
         /// The node's name.
         node: Arc<str>,
     },
     /// Remove a pod, if there is evidence.
-    Force(Force),
+    Force(ForceDeleteRequest),
     /// Ask a pod to end by its own grace.
-    Delete(Delete),
+    Delete(GracefulDeleteRequest),
     /// Write a status.
     Update(Update),
     /// Ask how many pods a controller wants whose kind the cache does not follow.
@@ -123,11 +123,11 @@ pub enum Intent {
         controller: Arc<Controller>,
     },
     /// Take a step of fencing a node.
-    Fence(Box<Fencing>),
+    Fence(Box<FenceStepRequest>),
     /// Look at all nodes of a device, and write down what it says.
-    Monitor(Box<Monitor>),
+    Monitor(Box<MonitorRequest>),
     /// Answer somebody who wants a node fenced.
-    Remediate(Box<Remediate>),
+    Remediate(Box<RemediationRequest>),
     /// Write what is known of a FencePolicy.
-    Review(Box<PolicyReview>),
+    Review(Box<PolicyStatusUpdate>),
 }

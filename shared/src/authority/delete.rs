@@ -12,44 +12,48 @@
 //! answers with is what is deleted.
 
 use jiff::Timestamp;
-use pod_safety_fence::evict::SHORTEST_GRACE;
+use pod_safety_fence::evict::MIN_GRACE_SECONDS;
 use pod_safety_leader::outcome::Outcome;
 use pod_safety_leader::send::send;
 use pod_safety_proof::NODE_GONE_MESSAGE;
 use serde_json::json;
 
-use super::claim::{Cause, Delete};
+use super::claim::{DeleteCause, GracefulDeleteRequest};
 use crate::cache;
 use crate::client::{ApiError, Call, Connection, Method, WriteCall as _};
 use crate::clock::Env;
-use crate::events::Speaker;
+use crate::events::ReportingController;
 use crate::lease::Leadership;
 use crate::model::{DEFAULT_GRACE, Rv};
 use crate::wire;
 
 /// In whose place, and by what reason, people read of deletions for taints: those who
 /// look for kube-controller-manager's Events find ours.
-pub(crate) const TAINT_MANAGER_EVICTION: (Speaker, &str) =
-    (Speaker::InPlaceOf("taint-eviction-controller"), "TaintManagerEviction");
+pub(crate) const TAINT_MANAGER_EVICTION: (ReportingController, &str) =
+    (ReportingController::Upstream("taint-eviction-controller"), "TaintManagerEviction");
 
 /// KCM's reason and message of the condition `DisruptionTarget` (KEP-3329).
-const fn words(cause: &Cause) -> (&'static str, &'static str) {
+const fn condition_text(cause: &DeleteCause) -> (&'static str, &'static str) {
     match cause {
-        Cause::Taint { .. } => ("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint"),
-        Cause::NodeGone { .. } => ("DeletionByPodGC", NODE_GONE_MESSAGE),
+        DeleteCause::Taint { .. } => {
+            ("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint")
+        }
+        DeleteCause::NodeGone { .. } => ("DeletionByPodGC", NODE_GONE_MESSAGE),
     }
 }
 
 /// What people read on the pod that was asked to end: the reason in Events and the one in the journal.
-pub(super) const fn told(cause: &Cause) -> ((Speaker, &'static str), &'static str) {
+pub(super) const fn event_and_reason(
+    cause: &DeleteCause,
+) -> ((ReportingController, &'static str), &'static str) {
     match cause {
-        Cause::Taint { .. } => (TAINT_MANAGER_EVICTION, "TaintNotTolerated"),
-        Cause::NodeGone { .. } => ((Speaker::Ours, "NodeGone"), "NodeGone"),
+        DeleteCause::Taint { .. } => (TAINT_MANAGER_EVICTION, "TaintNotTolerated"),
+        DeleteCause::NodeGone { .. } => ((ReportingController::Own, "NodeGone"), "NodeGone"),
     }
 }
 
 /// The pod as the condition was written to it.
-struct Marked {
+struct MarkedPod {
     rv: Rv,
     grace: i64,
 }
@@ -59,16 +63,16 @@ pub(super) async fn delete(
     connection: &Connection,
     env: &Env,
     leadership: &Leadership,
-    delete: &Delete,
+    delete: &GracefulDeleteRequest,
 ) -> (Outcome, Rv) {
-    let marked = match send(connection, env, leadership, mark(delete, env.clock.wall()), None).await {
+    let marked = match send(connection, env, leadership, mark_call(delete, env.clock.wall()), None).await {
         Ok(answer) => match read(answer, env) {
             Ok(marked) => marked,
             Err(outcome) => return (outcome, delete.rv),
         },
         Err(outcome) => return (outcome, delete.rv),
     };
-    match send(connection, env, leadership, end(delete, &marked), None).await {
+    match send(connection, env, leadership, delete_call(delete, &marked), None).await {
         Ok(_) => (Outcome::Ending, marked.rv),
         Err(outcome) => (outcome, marked.rv),
     }
@@ -76,24 +80,25 @@ pub(super) async fn delete(
 
 /// What the condition was written to. It is what was decided about, for the version
 /// was; a pod that ends or has ended would have had another one.
-fn read(answer: wire::Raw, env: &Env) -> Result<Marked, Outcome> {
+fn read(answer: wire::Raw, env: &Env) -> Result<MarkedPod, Outcome> {
     let wire: wire::Pod = answer.decode().map_err(|error| Outcome::Failed(ApiError::Undecodable(error)))?;
     let grace = wire.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
-    let pod = cache::pod(wire, env.now())
-        .map_err(|unreadable| Outcome::Failed(ApiError::Malformed(unreadable.why().to_owned())))?;
+    let pod = cache::pod_from_wire(wire, env.now())
+        .map_err(|unreadable| Outcome::Failed(ApiError::Malformed(unreadable.reason().to_owned())))?;
     if pod.deletion.is_some() || pod.phase.is_terminal() {
         return Err(Outcome::Changed);
     }
-    Ok(Marked { rv: pod.rv, grace: grace.unwrap_or(DEFAULT_GRACE).max(SHORTEST_GRACE) })
+    Ok(MarkedPod { rv: pod.rv, grace: grace.unwrap_or(DEFAULT_GRACE).max(MIN_GRACE_SECONDS) })
 }
 
 /// A condition that is true already keeps the time since when it is: then this changes
 /// nothing, however often it is tried.
-fn mark(delete: &Delete, wall: Timestamp) -> Call {
-    let Delete { pod, rv, generation, disrupted, cause, due: _ } = delete;
-    let (reason, message) = words(cause);
-    let since =
-        disrupted.filter(|seconds| *seconds > 0).and_then(|seconds| Timestamp::from_second(seconds).ok());
+fn mark_call(delete: &GracefulDeleteRequest, wall: Timestamp) -> Call {
+    let GracefulDeleteRequest { pod, rv, generation, disrupted_since, cause, due: _ } = delete;
+    let (reason, message) = condition_text(cause);
+    let since = disrupted_since
+        .filter(|seconds| *seconds > 0)
+        .and_then(|seconds| Timestamp::from_second(seconds).ok());
     let since = since.unwrap_or(wall);
     let condition = json!({
         "type": "DisruptionTarget",
@@ -111,7 +116,7 @@ fn mark(delete: &Delete, wall: Timestamp) -> Call {
     Call::write(Method::Patch, path, &body)
 }
 
-fn end(delete: &Delete, marked: &Marked) -> Call {
+fn delete_call(delete: &GracefulDeleteRequest, marked: &MarkedPod) -> Call {
     let pod = &delete.pod;
     let body = json!({
         "apiVersion": "v1",

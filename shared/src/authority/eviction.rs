@@ -41,7 +41,7 @@ pub enum EvictionChange {
         /// The generation that it is about.
         observed: i64,
         /// Its conditions; `None`: they stay. What is final of them was final of its Eviction before.
-        stand: Option<Box<Stand>>,
+        conditions: Option<Box<ConditionChanges>>,
     },
     /// A request is invalid, if a quorum read shows it: the pod is gone, or another one, or scheduled in a group.
     Refuse {
@@ -55,14 +55,14 @@ pub enum EvictionChange {
         /// The number in its name.
         number: u32,
         /// The requests that own it.
-        owners: Vec<OwnedBy>,
+        owners: Vec<OwnerRequest>,
         /// Its labels.
         labels: Vec<(Box<str>, EvictionRole)>,
     },
     /// The owners and labels of an Eviction.
     Mark {
         /// Requests that own it, too.
-        owners: Vec<OwnedBy>,
+        owners: Vec<OwnerRequest>,
         /// Labels that it gets, or loses.
         labels: Vec<(Box<str>, Option<EvictionRole>)>,
     },
@@ -85,7 +85,7 @@ pub enum EvictionChange {
 
 /// A request that owns an Eviction.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OwnedBy {
+pub struct OwnerRequest {
     /// Its name.
     pub name: Box<str>,
     /// Its identity.
@@ -94,9 +94,9 @@ pub struct OwnedBy {
 
 /// One condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stated {
+pub struct ConditionChange {
     /// It is `True`.
-    pub holds: bool,
+    pub is_true: bool,
     /// One word.
     pub reason: String,
     /// A sentence; may be empty.
@@ -107,11 +107,11 @@ pub struct Stated {
 
 /// Both conditions of a request or an Eviction.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stand {
+pub struct ConditionChanges {
     /// `Failed`.
-    pub failed: Stated,
+    pub failed: ConditionChange,
     /// `TargetEvicted`.
-    pub evicted: Stated,
+    pub evicted: ConditionChange,
 }
 
 /// What its controller writes to an Eviction.
@@ -130,14 +130,14 @@ pub struct StatusChange {
     /// Who is not named any more.
     pub dropped: Vec<Box<str>>,
     /// Its conditions; `None`: they stay.
-    pub stand: Option<Stand>,
+    pub conditions: Option<ConditionChanges>,
     /// What must be true.
-    pub check: Check,
+    pub check: Precondition,
 }
 
 /// What a quorum read must show before a condition that is final is written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Check {
+pub enum Precondition {
     /// Nothing final is written, or what is copied is final already.
     #[default]
     Nothing,
@@ -146,7 +146,7 @@ pub enum Check {
     /// The pod is there, and its phase is terminal.
     PodTerminal,
     /// The pod is there, and its phase is not terminal.
-    PodLeft,
+    PodRunning,
     /// Nobody asks for the eviction.
     NotRequested,
     /// This older Eviction of the same pod goes on.
@@ -198,7 +198,7 @@ impl EvictionChange {
 
 /// What writers of evictions share: lists that were read just now, and how far the API server's clock is ahead of ours.
 #[derive(Debug, Default)]
-pub(super) struct Common {
+pub(super) struct EvictionShared {
     lists: Mutex<Lists>,
     ahead: AtomicI64,
 }

@@ -12,7 +12,7 @@
 //! | `node` | conditions, taints and labels of a node, after a quorum read of it and of its Lease |
 //! | `eviction` | requests to evict pods, and Evictions; final conditions only after quorum reads |
 //! | `volume` | whose an exclusive volume is; a break only with evidence |
-//! | [`people`] | what people say about nodes |
+//! | [`operator_requests`] | what people say about nodes |
 //! | `access` | asks the API server what a user may do |
 //! | `scales` | reads how many pods a controller wants that the cache does not follow |
 //! | `queue`, `ledger` | whose turn it is, and what is already being done |
@@ -28,35 +28,40 @@ mod act;
 mod claim;
 mod delete;
 mod eviction;
-mod ledger;
 mod node;
-pub mod people;
+pub mod operator_requests;
 mod queue;
+mod retry_tracker;
 mod scales;
 mod update;
 mod verify;
 mod volume;
 mod writer;
 
-pub use access::{Right, may};
-pub use claim::{Cause, ClaimKind, Delete, Intent};
+pub use access::{AccessRight, is_allowed};
+pub use claim::{ClaimKind, DeleteCause, GracefulDeleteRequest, Intent};
 pub(crate) use delete::TAINT_MANAGER_EVICTION;
-pub use eviction::{Check, EvictionChange, EvictionUpdate, OwnedBy, Report, Stand, Stated, StatusChange};
-pub use node::{Effect, NodeUpdate, OurTaint, Silence};
-pub use pod_safety_fence::cordon::{Cordoned, cordon, cordon_as_read, uncordon};
-pub use pod_safety_fence::evict::{Evicted, Eviction, FRESH, NotEvicted, evict, evict_as_read};
+pub use eviction::{
+    ConditionChange, ConditionChanges, EvictionChange, EvictionUpdate, OwnerRequest, Precondition, Report,
+    StatusChange,
+};
+pub use node::{Effect, ManagedTaint, NodeUpdate, NotReporting};
+pub use pod_safety_fence::cordon::{Cordoned, cordon, cordon_read_node, uncordon};
+pub use pod_safety_fence::evict::{Evicted, Eviction, MAX_READ_AGE, NotEvicted, evict, evict_read_pod};
 pub use pod_safety_fence::{
-    FenceKey, Fencing, Monitor, PolicyReview, Remediate, Reply, Step, Target, address, asks_a_provider,
-    incident_name, rehearsal_name, storage_evidence_name,
+    FenceKey, FenceStepRequest, MonitorRequest, PolicyStatusUpdate, RemediationRequest, RemediationUpdate,
+    Step, Target, device_address, dry_run_name, incident_name, is_provider_agent, storage_evidence_name,
 };
-pub use pod_safety_leader::outcome::{Outcome, Unproved};
+pub use pod_safety_leader::outcome::{Outcome, VerifyError};
 pub use pod_safety_proof::{
-    Barrier, Claim, Evidence, EvidenceKind, FencedBy, Force, Lack, Now, Refusal, RefusalReason, Said, Witness,
+    AbsenceRead, Barrier, Claim, Evidence, EvidenceDefect, EvidenceFields, EvidenceKind, ForceDeleteRequest,
+    NodeState, Refusal, RefusalReason, ReleaseBasis,
 };
-pub use scales::{Scaled, ask_scales};
-pub use update::{Past, Update};
-pub use verify::{FORCE_DELETE_REFUSED, Policy};
-pub use volume::{Refused, Seen, VolumeChange, VolumeUpdate};
+pub use scales::{ScaleTarget, read_scales};
+pub use update::{FinishedObject, Update};
+pub use verify::{FORCE_DELETE_REFUSED, VerifierConfig};
+pub use volume::{AttachDenial, VolumeChange, VolumeLeaseRef, VolumeUpdate};
 pub use writer::{
-    Authority, EVICTORS, FENCERS, LOOKERS, NODE_WRITERS, Owner, Parts, SWITCHERS, Submitted, WRITERS,
+    Authority, CompletionHandler, DEFAULT_WORKERS, EVICTION_WORKERS, FENCE_STEP_WORKERS, NODE_WORKERS,
+    POWER_SWITCH_WORKERS, Parts, STATUS_CHECK_WORKERS, Submitted,
 };

@@ -20,7 +20,7 @@ use jiff::Timestamp;
 use crate::clock::Mono;
 use crate::model::{NO_EXECUTE, NodeKey, Rv};
 
-pub(super) use write::{Done, write};
+pub(super) use write::{NodeChanges, write};
 
 /// The effects of the taints that controllers keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,13 +43,13 @@ impl Effect {
 }
 
 /// A taint that a controller keeps. Their values are empty.
-pub type OurTaint = (&'static str, Effect);
+pub type ManagedTaint = (&'static str, Effect);
 
 /// Nothing was heard of a kubelet for longer than the grace: a belief, which a quorum read of Node and Lease must bear out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Silence {
+pub struct NotReporting {
     /// When we last saw a sign of life.
-    pub last_heard: Mono,
+    pub last_report: Mono,
     /// The Lease's `renewTime` as the cache has it; `None`: there is no Lease, or it says nothing.
     pub renewed: Option<Timestamp>,
     /// `lastHeartbeatTime` of the Ready condition as the cache has it.
@@ -66,13 +66,13 @@ pub struct NodeUpdate {
     /// The version on which the decision rests.
     pub rv: Rv,
     /// Its conditions become Unknown, if a quorum read finds Node and Lease as the cache has them.
-    pub silent: Option<Silence>,
+    pub not_reporting: Option<NotReporting>,
     /// What the condition `pod-safety.dev/NodeUnreachable` should say; `None`: it stays.
     pub unreachable: Option<bool>,
     /// Taints that should be there.
-    pub add: Vec<OurTaint>,
+    pub add: Vec<ManagedTaint>,
     /// Taints that should not.
-    pub remove: Vec<OurTaint>,
+    pub remove: Vec<ManagedTaint>,
     /// Labels that should have these values.
     pub labels: Vec<(&'static str, std::sync::Arc<str>)>,
 }

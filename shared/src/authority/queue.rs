@@ -28,15 +28,15 @@ const IDLE: Duration = Duration::from_secs(3);
 /// How fast turns are taken. What a full queue turns away comes again when half of it is done: of 330,000 pods of a lost zone all
 /// would otherwise be decided each second, for the 2,000 of them that find room.
 #[derive(Debug, Default)]
-pub(super) struct Drain {
+pub(super) struct DrainRate {
     since: Mono,
     done: usize,
     each_second: f64,
 }
 
-impl Drain {
+impl DrainRate {
     /// So many were taken out of the queue.
-    pub(super) fn took(&mut self, count: usize, now: Mono) {
+    pub(super) fn record(&mut self, count: usize, now: Mono) {
         self.done += count;
         let span = now.since(self.since);
         if span >= AGAIN_SOONEST {
@@ -46,7 +46,7 @@ impl Drain {
     }
 
     /// When there is room again.
-    pub(super) fn room_in(&self) -> Duration {
+    pub(super) fn time_to_room(&self) -> Duration {
         if self.each_second == 0.0 {
             return AGAIN_SOONEST;
         }
@@ -59,36 +59,36 @@ impl Drain {
 /// A bounded queue with fair turns on two levels.
 #[derive(Debug)]
 pub(super) struct FairQueue<C, T> {
-    classes: BTreeMap<C, Lanes<T>>,
+    levels: BTreeMap<C, Flows<T>>,
     turns: VecDeque<C>,
 }
 
 #[derive(Debug)]
-struct Lanes<T> {
-    lanes: BTreeMap<Arc<str>, VecDeque<T>>,
+struct Flows<T> {
+    flows: BTreeMap<Arc<str>, VecDeque<T>>,
     turns: VecDeque<Arc<str>>,
     len: usize,
 }
 
 impl<C: Ord + Copy, T> Default for FairQueue<C, T> {
     fn default() -> Self {
-        Self { classes: BTreeMap::new(), turns: VecDeque::new() }
+        Self { levels: BTreeMap::new(), turns: VecDeque::new() }
     }
 }
 
 impl<C: Ord + Copy, T> FairQueue<C, T> {
     /// Adds `item`; gives it back if its class is full.
-    pub(super) fn push(&mut self, class: C, lane: &Arc<str>, item: T) -> Result<(), T> {
-        let lanes = self.classes.entry(class).or_insert_with(|| {
-            self.turns.push_back(class);
-            Lanes { lanes: BTreeMap::new(), turns: VecDeque::new(), len: 0 }
+    pub(super) fn push(&mut self, level: C, flow: &Arc<str>, item: T) -> Result<(), T> {
+        let flows = self.levels.entry(level).or_insert_with(|| {
+            self.turns.push_back(level);
+            Flows { flows: BTreeMap::new(), turns: VecDeque::new(), len: 0 }
         });
-        if lanes.len >= LIMIT {
+        if flows.len >= LIMIT {
             return Err(item);
         }
-        lanes.len += 1;
-        let waiting = lanes.lanes.entry(Arc::clone(lane)).or_insert_with(|| {
-            lanes.turns.push_back(Arc::clone(lane));
+        flows.len += 1;
+        let waiting = flows.flows.entry(Arc::clone(flow)).or_insert_with(|| {
+            flows.turns.push_back(Arc::clone(flow));
             VecDeque::new()
         });
         waiting.push_back(item);
@@ -97,33 +97,33 @@ impl<C: Ord + Copy, T> FairQueue<C, T> {
 
     /// The next turn: up to [`BATCH`] items of one lane.
     pub(super) fn pop(&mut self) -> Option<Vec<T>> {
-        self.pop_but(None)
+        self.pop_except(None)
     }
 
     /// The next turn of any class but this one.
-    pub(super) fn pop_but(&mut self, not: Option<C>) -> Option<Vec<T>> {
-        let at = self.turns.iter().position(|class| Some(*class) != not)?;
-        let class = self.turns.remove(at)?;
-        let lanes = self.classes.get_mut(&class)?;
-        let lane = lanes.turns.pop_front()?;
-        let waiting = lanes.lanes.get_mut(&lane)?;
+    pub(super) fn pop_except(&mut self, except: Option<C>) -> Option<Vec<T>> {
+        let at = self.turns.iter().position(|class| Some(*class) != except)?;
+        let level = self.turns.remove(at)?;
+        let flows = self.levels.get_mut(&level)?;
+        let flow = flows.turns.pop_front()?;
+        let waiting = flows.flows.get_mut(&flow)?;
         let batch: Vec<T> = waiting.drain(..BATCH.min(waiting.len())).collect();
-        lanes.len -= batch.len();
+        flows.len -= batch.len();
         if waiting.is_empty() {
-            lanes.lanes.remove(&lane);
+            flows.flows.remove(&flow);
         } else {
-            lanes.turns.push_back(lane);
+            flows.turns.push_back(flow);
         }
-        if lanes.turns.is_empty() {
-            self.classes.remove(&class);
+        if flows.turns.is_empty() {
+            self.levels.remove(&level);
         } else {
-            self.turns.push_back(class);
+            self.turns.push_back(level);
         }
         Some(batch)
     }
 
     /// Forgets everything, for instance when leadership is lost.
-    pub(super) fn clear(&mut self) -> Vec<T> {
+    pub(super) fn drain(&mut self) -> Vec<T> {
         let mut all = Vec::with_capacity(self.len());
         while let Some(batch) = self.pop() {
             all.extend(batch);
@@ -132,7 +132,7 @@ impl<C: Ord + Copy, T> FairQueue<C, T> {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.classes.values().map(|lanes| lanes.len).sum()
+        self.levels.values().map(|lanes| lanes.len).sum()
     }
 }
 
@@ -191,18 +191,18 @@ mod tests {
         for class in [1, 2] {
             queue.push(class, &Arc::from("lane"), u32::from(class)).unwrap();
         }
-        assert_eq!(queue.pop_but(Some(1)).unwrap(), [2]);
-        assert_eq!(queue.pop_but(Some(1)), None);
+        assert_eq!(queue.pop_except(Some(1)).unwrap(), [2]);
+        assert_eq!(queue.pop_except(Some(1)), None);
         assert_eq!(queue.pop().unwrap(), [1]);
     }
 
     #[test]
     fn what_is_turned_away_comes_again_when_half_of_the_queue_is_done() {
         let (mut drain, at_time) =
-            (Drain::default(), |millis| Mono::from_start(Duration::from_millis(millis)));
-        assert_eq!(drain.room_in(), AGAIN_SOONEST, "nothing was done yet");
-        drain.took(1_000, at_time(500));
-        assert_eq!(drain.room_in(), AGAIN_SOONEST, "half a second says nothing");
+            (DrainRate::default(), |millis| Mono::from_start(Duration::from_millis(millis)));
+        assert_eq!(drain.time_to_room(), AGAIN_SOONEST, "nothing was done yet");
+        drain.record(1_000, at_time(500));
+        assert_eq!(drain.time_to_room(), AGAIN_SOONEST, "half a second says nothing");
         for (done, at, room) in [
             (1_000, 1_000, 5_000),
             (20_000, 2_000, 1_000),
@@ -212,8 +212,8 @@ mod tests {
             (4_000, 67_000, 5_000),
             (4_000, 70_000, 1_000),
         ] {
-            drain.took(done, at_time(at));
-            assert_eq!(drain.room_in(), Duration::from_millis(room), "{done} at {at} ms");
+            drain.record(done, at_time(at));
+            assert_eq!(drain.time_to_room(), Duration::from_millis(room), "{done} at {at} ms");
         }
     }
 
@@ -221,7 +221,7 @@ mod tests {
     fn a_full_queue_gives_the_item_back() {
         let (mut queue, lane) = full();
         assert_eq!(queue.push(1, &lane, 7), Err(7));
-        assert_eq!(queue.clear().len(), LIMIT);
+        assert_eq!(queue.drain().len(), LIMIT);
         assert_eq!(queue.len(), 0);
     }
 
@@ -232,7 +232,7 @@ mod tests {
             for (at, (class, lane)) in pushes.iter().enumerate() {
                 queue.push(*class, &Arc::from(lane.to_string()), (*class, *lane, at)).unwrap();
             }
-            let popped = queue.clear();
+            let popped = queue.drain();
             prop_assert_eq!(popped.len(), pushes.len());
             let mut last = BTreeMap::new();
             for (class, lane, at) in popped {

@@ -4,7 +4,7 @@
 //! Duty: one question at a time for each group and version, so that an API that
 //! hangs delays nobody else's answers; each controller is asked once however many
 //! want to know. The answer goes into the cache, which wakes them. For commands that
-//! look once, [`ask_scales`] puts the answers into what they have read.
+//! look once, [`read_scales`] puts the answers into what they have read.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use futures::stream::FuturesUnordered;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::cache::{Cache, Learns as _, ScaleAnswer, Snapshot};
+use crate::cache::{Cache, CacheWriter as _, ScaleAnswer, Snapshot};
 use crate::client::{ApiError, Call, Connection};
 use crate::clock::{Env, Mono};
 use crate::model::{Controller, Scale, Uid, is_kubernetes_name};
@@ -23,11 +23,11 @@ use crate::record::error_chain;
 use crate::wire;
 
 /// How many questions are asked at the same time, of different groups.
-const ASKERS: usize = 4;
+const SCALE_READERS: usize = 4;
 
 /// How long one answer may take. A scale is one object; beyond this its API is in
 /// trouble, and its budgets say so.
-const PATIENCE: Duration = Duration::from_secs(5);
+const SCALE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long it is remembered which resources a group has (KCM's mapper is reset as often).
 const DISCOVERED_FOR: Duration = Duration::from_secs(30);
@@ -37,26 +37,26 @@ const LIMIT: usize = 10_000;
 
 /// One question.
 #[derive(Debug)]
-struct Question {
+struct ScaleQuery {
     namespace: Arc<str>,
     controller: Arc<Controller>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    waiting: VecDeque<Question>,
+    waiting: VecDeque<ScaleQuery>,
     /// Whoever waits or is being asked.
-    known: BTreeSet<(Arc<str>, Arc<Controller>)>,
+    pending: BTreeSet<(Arc<str>, Arc<Controller>)>,
     /// Groups and versions of which one is being asked.
     busy: BTreeSet<Box<str>>,
 }
 
 /// Who has a scale: a namespace, and all that an owner reference says.
-pub type Scaled = (Arc<str>, Arc<Controller>);
+pub type ScaleTarget = (Arc<str>, Arc<Controller>);
 
 /// Why a scale is not known.
 #[derive(Debug, thiserror::Error)]
-enum CannotAsk {
+enum ScaleError {
     #[error("there is no kind {kind} in {api_version}")]
     NoKind { kind: Box<str>, api_version: Box<str> },
     #[error("{field} {value:?} of an ownerReference is not a valid name")]
@@ -73,7 +73,7 @@ enum CannotAsk {
 
 /// Asks for scales.
 pub(super) struct Scales {
-    asker: Asker,
+    reader: ScaleReader,
     cache: Arc<Cache>,
     env: Env,
     state: Mutex<State>,
@@ -81,10 +81,10 @@ pub(super) struct Scales {
 }
 
 /// Which resources a group and version has, and when it was asked.
-type Discovered = (Mono, Arc<Vec<wire::ResourceOf>>);
+type Discovered = (Mono, Arc<Vec<wire::ApiResource>>);
 
 /// Puts one question at a time.
-struct Asker {
+struct ScaleReader {
     connection: Connection,
     env: Env,
     discovered: Mutex<BTreeMap<Box<str>, Discovered>>,
@@ -93,38 +93,38 @@ struct Asker {
 impl Scales {
     /// Starts those who ask.
     pub(super) fn start(connection: Connection, cache: Arc<Cache>, env: Env) -> Arc<Self> {
-        let asker = Asker::new(connection, env.clone());
-        let scales = Arc::new(Self { asker, cache, env, state: Mutex::default(), work: Notify::new() });
-        for _ in 0..ASKERS {
+        let reader = ScaleReader::new(connection, env.clone());
+        let scales = Arc::new(Self { reader, cache, env, state: Mutex::default(), work: Notify::new() });
+        for _ in 0..SCALE_READERS {
             let worker = Arc::clone(&scales);
-            scales.env.spawner.spawn("scales", Box::pin(async move { worker.ask_for_ever().await }));
+            scales.env.spawner.spawn("scales", Box::pin(async move { worker.worker_loop().await }));
         }
         scales
     }
 
     /// Asks this controller when it is its turn, unless it is being asked.
-    pub(super) fn ask(&self, namespace: &Arc<str>, controller: &Arc<Controller>) {
+    pub(super) fn request(&self, namespace: &Arc<str>, controller: &Arc<Controller>) {
         let mut state = self.state.lock();
-        let asked = (Arc::clone(namespace), Arc::clone(controller));
-        if state.waiting.len() < LIMIT && state.known.insert(asked.clone()) {
-            let (namespace, controller) = asked;
-            state.waiting.push_back(Question { namespace, controller });
+        let target = (Arc::clone(namespace), Arc::clone(controller));
+        if state.waiting.len() < LIMIT && state.pending.insert(target.clone()) {
+            let (namespace, controller) = target;
+            state.waiting.push_back(ScaleQuery { namespace, controller });
             self.work.notify_one();
         }
     }
 
-    async fn ask_for_ever(&self) {
+    async fn worker_loop(&self) {
         loop {
             let next = self.next();
             match next {
-                Some(question) => self.answer(question).await,
+                Some(question) => self.handle(question).await,
                 None => self.work.notified().await,
             }
         }
     }
 
     /// The first question whose group nobody is asking.
-    fn next(&self) -> Option<Question> {
+    fn next(&self) -> Option<ScaleQuery> {
         let mut state = self.state.lock();
         let State { waiting, busy, .. } = &mut *state;
         let free = waiting.iter().position(|question| !busy.contains(&question.controller.api_version))?;
@@ -133,57 +133,57 @@ impl Scales {
         Some(question)
     }
 
-    async fn answer(&self, question: Question) {
-        let Question { namespace, controller } = question;
-        let answer = self.asker.answer(&namespace, &controller).await;
+    async fn handle(&self, question: ScaleQuery) {
+        let ScaleQuery { namespace, controller } = question;
+        let answer = self.reader.read(&namespace, &controller).await;
         {
             let mut state = self.state.lock();
-            state.known.remove(&(Arc::clone(&namespace), Arc::clone(&controller)));
+            state.pending.remove(&(Arc::clone(&namespace), Arc::clone(&controller)));
             state.busy.remove(&controller.api_version);
         }
         // Another one of this group may have waited for the turn.
         self.work.notify_one();
-        self.cache.scaled(&namespace, &controller, answer);
+        self.cache.record_scale(&namespace, &controller, answer);
     }
 }
 
-impl Asker {
+impl ScaleReader {
     fn new(connection: Connection, env: Env) -> Self {
         Self { connection, env, discovered: Mutex::default() }
     }
 
-    async fn answer(&self, namespace: &str, controller: &Controller) -> ScaleAnswer {
-        let asked = self.env.now();
-        let scale = self.scale(namespace, controller).await;
+    async fn read(&self, namespace: &str, controller: &Controller) -> ScaleAnswer {
+        let requested_at = self.env.now();
+        let scale = self.read_scale(namespace, controller).await;
         let scale = scale.map_err(|error| error_chain(&error).into_boxed_str());
-        ScaleAnswer { asked, answered: self.env.now(), scale }
+        ScaleAnswer { requested_at, answered_at: self.env.now(), scale }
     }
 
-    async fn ask_one_by_one(&self, snapshot: &Snapshot, group: Vec<&Scaled>) {
+    async fn read_in_turn(&self, snapshot: &Snapshot, group: Vec<&ScaleTarget>) {
         for (namespace, controller) in group {
-            snapshot.scaled(namespace, controller, self.answer(namespace, controller).await);
+            snapshot.record_scale(namespace, controller, self.read(namespace, controller).await);
         }
     }
 
-    async fn scale(&self, namespace: &str, controller: &Controller) -> Result<Scale, CannotAsk> {
+    async fn read_scale(&self, namespace: &str, controller: &Controller) -> Result<Scale, ScaleError> {
         let Controller { api_version, kind, name, uid } = controller;
         // They become parts of a path.
         for (field, value) in [("name", name), ("apiVersion", api_version)] {
             let parts = if field == "name" { 1 } else { 2 };
             if value.split('/').count() > parts || !value.split('/').all(is_kubernetes_name) {
-                return Err(CannotAsk::Name { field, value: value.clone() });
+                return Err(ScaleError::Name { field, value: value.clone() });
             }
         }
         let base = if api_version.contains('/') { "apis" } else { "api" };
-        let no_kind = || CannotAsk::NoKind { kind: kind.clone(), api_version: api_version.clone() };
-        let resources = match self.discovered(api_version, &format!("/{base}/{api_version}")).await {
+        let no_kind = || ScaleError::NoKind { kind: kind.clone(), api_version: api_version.clone() };
+        let resources = match self.discover(api_version, &format!("/{base}/{api_version}")).await {
             // That path is the group and version itself: no object's absence is mistaken for it.
-            Err(CannotAsk::Discovery { source: ApiError::Refused { code: 404, .. }, .. }) => {
+            Err(ScaleError::Discovery { source: ApiError::Refused { code: 404, .. }, .. }) => {
                 return Err(no_kind());
             }
             found => found?,
         };
-        let of_kind = |one: &&wire::ResourceOf| one.kind.as_deref() == Some(&**kind);
+        let of_kind = |one: &&wire::ApiResource| one.kind.as_deref() == Some(&**kind);
         let mut names = resources.iter().filter(of_kind).filter_map(|one| one.name.as_deref());
         // Subresources have a slash in their names.
         let Some(resource) = names.find(|name| is_kubernetes_name(name)) else {
@@ -194,7 +194,7 @@ impl Asker {
             return Ok(Scale::None);
         }
         let path = format!("/{base}/{api_version}/namespaces/{namespace}/{resource}/{name}/scale");
-        let failed = |source| CannotAsk::Ask { kind: kind.clone(), name: name.clone(), source };
+        let failed = |source| ScaleError::Ask { kind: kind.clone(), name: name.clone(), source };
         let raw = match self.get(path).await {
             Ok(raw) => raw,
             Err(error) if error.is_not_found() => return Ok(Scale::Absent),
@@ -208,62 +208,66 @@ impl Asker {
         match read.spec {
             // As protobuf a zero is not sent.
             Some(spec) => Ok(Scale::Replicas(spec.replicas.unwrap_or(0))),
-            None => Err(CannotAsk::NoReplicas { kind: kind.clone(), name: name.clone() }),
+            None => Err(ScaleError::NoReplicas { kind: kind.clone(), name: name.clone() }),
         }
     }
 
-    async fn discovered(
+    async fn discover(
         &self,
         api_version: &str,
         path: &str,
-    ) -> Result<Arc<Vec<wire::ResourceOf>>, CannotAsk> {
+    ) -> Result<Arc<Vec<wire::ApiResource>>, ScaleError> {
         let now = self.env.now();
-        if let Some((at, known)) = self.discovered.lock().get(api_version)
+        if let Some((at, cached)) = self.discovered.lock().get(api_version)
             && now.since(*at) < DISCOVERED_FOR
         {
-            return Ok(Arc::clone(known));
+            return Ok(Arc::clone(cached));
         }
         let raw = self
             .get(path.to_owned())
             .await
-            .map_err(|source| CannotAsk::Discovery { api_version: api_version.into(), source })?;
-        let read: wire::ResourceList = raw
+            .map_err(|source| ScaleError::Discovery { api_version: api_version.into(), source })?;
+        let read: wire::ApiResourceList = raw
             .decode()
-            .map_err(|source| CannotAsk::Undecodable { api_version: api_version.into(), source })?;
+            .map_err(|source| ScaleError::Undecodable { api_version: api_version.into(), source })?;
         let read = Arc::new(read.resources);
         self.discovered.lock().insert(api_version.into(), (now, Arc::clone(&read)));
         Ok(read)
     }
 
     async fn get(&self, path: String) -> Result<wire::Raw, ApiError> {
-        self.connection.send(Call::get(path).by(self.env.now() + PATIENCE)).await
+        self.connection.send(Call::get(path).with_deadline(self.env.now() + SCALE_TIMEOUT)).await
     }
 }
 
 /// Asks each of `asked` once and puts the answers into `snapshot`, for a command that
 /// looks once. Whoever has not answered after `within` counts as one that did not.
-pub async fn ask_scales(
+pub async fn read_scales(
     connection: &Connection,
     env: &Env,
     snapshot: &Snapshot,
-    asked: &BTreeSet<Scaled>,
+    targets: &BTreeSet<ScaleTarget>,
     within: Duration,
 ) {
-    let asker = Asker::new(connection.clone(), env.clone());
+    let reader = ScaleReader::new(connection.clone(), env.clone());
     let began = env.now();
-    let mut groups: BTreeMap<&str, Vec<&Scaled>> = BTreeMap::new();
-    for one in asked {
+    let mut groups: BTreeMap<&str, Vec<&ScaleTarget>> = BTreeMap::new();
+    for one in targets {
         groups.entry(&one.1.api_version).or_default().push(one);
     }
     let all: FuturesUnordered<_> =
-        groups.into_values().map(|group| asker.ask_one_by_one(snapshot, group)).collect();
-    if env.until(began + within, all.collect::<()>()).await.is_some() {
+        groups.into_values().map(|group| reader.read_in_turn(snapshot, group)).collect();
+    if env.timeout_at(began + within, all.collect::<()>()).await.is_some() {
         return;
     }
-    for (namespace, controller) in asked.iter().filter(|one| !snapshot.is_scaled(one)) {
+    for (namespace, controller) in targets.iter().filter(|one| !snapshot.has_scale(one)) {
         let why = format!("{} {} gave no answer within {within:?}", controller.kind, controller.name);
-        let (asked, answered) = (began, env.now());
-        snapshot.scaled(namespace, controller, ScaleAnswer { asked, answered, scale: Err(why.into()) });
+        let (requested_at, answered) = (began, env.now());
+        snapshot.record_scale(
+            namespace,
+            controller,
+            ScaleAnswer { requested_at, answered_at: answered, scale: Err(why.into()) },
+        );
     }
 }
 

@@ -7,13 +7,13 @@
 //! [`super::node`].
 
 use jiff::Timestamp;
-use pod_safety_leader::outcome::{Outcome, version};
-use pod_safety_leader::send::Means;
-use pod_safety_proof::FencedBy;
+use pod_safety_leader::outcome::{Outcome, resource_version};
+use pod_safety_leader::send::WriteContext;
+use pod_safety_proof::ReleaseBasis;
 use serde_json::{Map, Value, json};
 
 use super::eviction::{self, EvictionUpdate};
-use super::node::{self, Done, NodeUpdate};
+use super::node::{self, NodeChanges, NodeUpdate};
 use super::verify::Verifier;
 use super::volume::{self, VolumeChange, VolumeUpdate};
 use crate::client::{Call, Method, WriteCall as _};
@@ -53,7 +53,7 @@ pub enum Update {
         unreachable: Option<bool>,
     },
     /// An object of ours that is over and old is deleted.
-    Forget(Past),
+    DeleteFinished(FinishedObject),
     /// Whose an exclusive volume is.
     Volume(Box<VolumeUpdate>),
     /// A request to evict a pod, or an Eviction.
@@ -80,11 +80,11 @@ pub enum Update {
 }
 
 /// What an update rests on.
-pub(super) type Basis = (Rv, Option<FencedBy>);
+pub(super) type Basis = (Rv, Option<ReleaseBasis>);
 
 /// An incident or evidence, about a life of a node that nothing rests on any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Past {
+pub struct FinishedObject {
     /// [`Kind::NodeFences`] or [`Kind::FenceEvidences`].
     pub kind: Kind,
     /// The name of the node that it is about.
@@ -107,7 +107,7 @@ pub(super) enum UpdateKind {
     Volume,
     Eviction,
     Ungate,
-    Forget,
+    DeleteFinished,
 }
 
 impl Update {
@@ -119,7 +119,7 @@ impl Update {
             Self::Node(update) => &update.node.uid,
             Self::Volume(update) => &update.uid,
             Self::Eviction(update) => &update.uid,
-            Self::Forget(past) => &past.uid,
+            Self::DeleteFinished(past) => &past.uid,
             Self::PodOfLostNode { pod, .. } | Self::NotDisrupted { pod, .. } | Self::Ungate { pod, .. } => {
                 &pod.uid
             }
@@ -127,13 +127,13 @@ impl Update {
     }
 
     /// In whose lane it waits: each namespace has one, each node, and each volume.
-    pub(super) const fn lane(&self) -> &std::sync::Arc<str> {
+    pub(super) const fn flow(&self) -> &std::sync::Arc<str> {
         match self {
             Self::Budget { budget, .. } => &budget.namespace,
             Self::Node(update) => &update.node.name,
-            Self::Volume(update) => update.lane(),
+            Self::Volume(update) => update.flow(),
             Self::Eviction(update) => &update.pod.namespace,
-            Self::Forget(past) => &past.node,
+            Self::DeleteFinished(past) => &past.node,
             Self::PodOfLostNode { pod, .. } | Self::NotDisrupted { pod, .. } | Self::Ungate { pod, .. } => {
                 &pod.namespace
             }
@@ -147,7 +147,7 @@ impl Update {
             Self::Node(update) => update.rv,
             Self::Volume(update) => update.rv,
             Self::Eviction(update) => update.rv,
-            Self::Forget(past) => past.rv,
+            Self::DeleteFinished(past) => past.rv,
             Self::Budget { rv, .. }
             | Self::PodOfLostNode { rv, .. }
             | Self::NotDisrupted { rv, .. }
@@ -159,12 +159,12 @@ impl Update {
     pub(super) fn basis(&self) -> Basis {
         let over = match self {
             Self::Volume(update) => match &update.change {
-                VolumeChange::Break { by, .. } => Some(by.clone()),
-                VolumeChange::Take { .. }
-                | VolumeChange::Refuse(_)
+                VolumeChange::Revoke { basis: by, .. } => Some(by.clone()),
+                VolumeChange::Acquire { .. }
+                | VolumeChange::DenyAttach(_)
                 | VolumeChange::Allow
                 | VolumeChange::Release { .. }
-                | VolumeChange::Forget => None,
+                | VolumeChange::DeleteLease => None,
             },
             _ => None,
         };
@@ -180,7 +180,7 @@ impl Update {
             Self::Volume(_) => UpdateKind::Volume,
             Self::Eviction(_) => UpdateKind::Eviction,
             Self::Ungate { .. } => UpdateKind::Ungate,
-            Self::Forget(_) => UpdateKind::Forget,
+            Self::DeleteFinished(_) => UpdateKind::DeleteFinished,
         }
     }
 }
@@ -193,9 +193,9 @@ fn budget_call(budget: &BudgetKey, rv: Rv, status: Value) -> Call {
     patch(path, &budget.uid, rv, status)
 }
 
-fn forget_call(past: &Past) -> Call {
-    let options = json!({ "preconditions": { "uid": past.uid, "resourceVersion": past.rv } });
-    Call::write(Method::Delete, format!("{}/{}", past.kind.path(), past.name), &options)
+fn forget_call(object: &FinishedObject) -> Call {
+    let options = json!({ "preconditions": { "uid": object.uid, "resourceVersion": object.rv } });
+    Call::write(Method::Delete, format!("{}/{}", object.kind.path(), object.name), &options)
 }
 
 /// A strategic merge patch: conditions of others stay, and what is not named of these.
@@ -250,8 +250,8 @@ fn node_unreachable(unreachable: bool, generation: i64, wall: Timestamp) -> Valu
 
 /// A strategic merge patch: conditions of others stay, and so do the entries of
 /// `disruptedPods` that are not named.
-fn budget_status(status: &BudgetStatus, over: &[Box<str>], transition: Option<Timestamp>) -> Value {
-    let over: Map<String, Value> = over.iter().map(|name| (name.to_string(), Value::Null)).collect();
+fn budget_status(status: &BudgetStatus, expired: &[Box<str>], transition: Option<Timestamp>) -> Value {
+    let over: Map<String, Value> = expired.iter().map(|name| (name.to_string(), Value::Null)).collect();
     let mut body = json!({
         "observedGeneration": status.observed_generation,
         "disruptionsAllowed": status.disruptions_allowed,
@@ -262,7 +262,7 @@ fn budget_status(status: &BudgetStatus, over: &[Box<str>], transition: Option<Ti
     if !over.is_empty() {
         body["disruptedPods"] = Value::Object(over);
     }
-    if let Some(allowed) = &status.allowed {
+    if let Some(allowed) = &status.allowed_condition {
         let mut condition = json!({
             "type": "DisruptionAllowed",
             "status": allowed.status,
@@ -280,41 +280,42 @@ fn budget_status(status: &BudgetStatus, over: &[Box<str>], transition: Option<Ti
 
 /// Writes it, within the leader's term; gives back how that went, and what was done to a node.
 pub(super) async fn write(
-    means: &Means<'_>,
+    writer: &WriteContext<'_>,
     verifier: &mut Verifier<'_>,
-    evictions: &eviction::Common,
+    evictions: &eviction::EvictionShared,
     update: &Update,
-) -> (Outcome, Done) {
-    let wall = means.env.clock.wall();
+) -> (Outcome, NodeChanges) {
+    let wall = writer.env.clock.wall();
     let call = match update {
-        Update::Node(update) => return node::write(means, update).await,
+        Update::Node(update) => return node::write(writer, update).await,
         Update::Budget { budget, rv, status, over, transition } => {
             budget_call(budget, *rv, budget_status(status, over, transition.then_some(wall)))
         }
         Update::PodOfLostNode { pod, rv, generation, not_ready: marked, unreachable } => {
             let ready = marked.then(|| not_ready(*generation, wall));
-            let ours = unreachable.map(|unreachable| node_unreachable(unreachable, *generation, wall));
-            pod_call(pod, *rv, &ready.into_iter().chain(ours).collect::<Vec<_>>())
+            let node_condition =
+                unreachable.map(|unreachable| node_unreachable(unreachable, *generation, wall));
+            pod_call(pod, *rv, &ready.into_iter().chain(node_condition).collect::<Vec<_>>())
         }
         Update::Ungate { pod, rv, pin } => volume::ungate(pod, *rv, pin.as_deref()),
         Update::Volume(update) => {
-            let (outcome, found) = volume::write(means, verifier, update).await;
-            return (outcome, Done { found, ..Done::default() });
+            let (outcome, evidence) = volume::write(writer, verifier, update).await;
+            return (outcome, NodeChanges { evidence, ..NodeChanges::default() });
         }
         Update::Eviction(update) => {
-            let (outcome, said) = eviction::write(means, evictions, update).await;
-            return (outcome, Done { said, ..Done::default() });
+            let (outcome, message) = eviction::write(writer, evictions, update).await;
+            return (outcome, NodeChanges { message, ..NodeChanges::default() });
         }
-        Update::Forget(past) => forget_call(past),
+        Update::DeleteFinished(past) => forget_call(past),
         Update::NotDisrupted { pod, rv, generation } => {
             pod_call(pod, *rv, &[not_disrupted(*generation, wall)])
         }
     };
-    (send(means, update.rv(), call).await, Done::default())
+    (send(writer, update.rv(), call).await, NodeChanges::default())
 }
 
-async fn send(means: &Means<'_>, rv: Rv, call: Call) -> Outcome {
-    match means.send(call, None).await {
+async fn send(writer: &WriteContext<'_>, rv: Rv, call: Call) -> Outcome {
+    match writer.send(call, None).await {
         Ok(answer) if version_of(&answer) == Some(rv) => Outcome::NoEffect,
         Ok(_) => Outcome::Written,
         Err(outcome) => outcome,
@@ -323,5 +324,5 @@ async fn send(means: &Means<'_>, rv: Rv, call: Call) -> Outcome {
 
 /// The version that the answer has: a write that changed nothing leaves the old one.
 fn version_of(answer: &Raw) -> Option<Rv> {
-    version(&answer.decode::<wire::OnlyMeta>().ok()?.metadata?)
+    resource_version(&answer.decode::<wire::OnlyMeta>().ok()?.metadata?)
 }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use pod_safety_leader::outcome::Outcome;
-use pod_safety_leader::send::Means;
-use pod_safety_proof::{EvidenceKind, FencedBy, break_volume};
+use pod_safety_leader::send::WriteContext;
+use pod_safety_proof::{EvidenceKind, ReleaseBasis, break_volume};
 use serde_json::{Value, json};
 
 use super::verify::Verifier;
@@ -20,7 +20,7 @@ use crate::model::{
 };
 
 /// The label of all our volume Leases.
-const OURS: (&str, &str) = ("app.kubernetes.io/managed-by", "pod-safety");
+const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "pod-safety");
 /// Why nobody else may have it: admission repeats it to whoever is refused.
 const HOLD_ANNOTATION: &str = "pod-safety.dev/hold";
 
@@ -34,31 +34,31 @@ pub struct VolumeUpdate {
     /// The version on which the decision rests: the Lease's, or where there is none the volume's.
     pub rv: Rv,
     /// The Lease as the decision saw it; `None`: there was none.
-    pub lease: Option<Seen>,
+    pub lease: Option<VolumeLeaseRef>,
     /// What should become of it.
     pub change: VolumeChange,
 }
 
 /// A Lease as a decision saw it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct VolumeLeaseRef {
     /// Its identity.
     pub uid: Uid,
     /// How often it was broken.
     pub generation: i32,
 }
 
-impl Seen {
+impl VolumeLeaseRef {
     /// What a decision saw of it.
     #[must_use]
-    pub fn of(lease: &VolumeLease) -> Self {
+    pub fn from_lease(lease: &VolumeLease) -> Self {
         Self { uid: lease.uid.clone(), generation: lease.generation }
     }
 }
 
 /// What admission refuses about a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refused {
+pub struct AttachDenial {
     /// Why: it is repeated to whoever is refused.
     pub why: String,
     /// From this node it may be detached, and it is not attached there again. `None`: it may not be detached either.
@@ -69,47 +69,47 @@ pub struct Refused {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VolumeChange {
     /// It is this node's.
-    Take {
+    Acquire {
         /// Whose.
         holder: Holder,
         /// What of that admission refuses.
-        refused: Option<Refused>,
+        denial: Option<AttachDenial>,
     },
     /// Nobody else may attach it.
-    Refuse(Refused),
+    DenyAttach(AttachDenial),
     /// Its holder is well: attaching and detaching are nobody's business but Kubernetes'.
     Allow,
     /// Its holder has ended its use, by its kubelet's word.
     Release {
         /// What admission refuses still.
-        refused: Option<Refused>,
+        denial: Option<AttachDenial>,
     },
     /// Its holder writes to it no more, if the judge says so too.
-    Break {
+    Revoke {
         /// Whose it was.
         holder: Holder,
         /// How it is known.
-        by: FencedBy,
+        basis: ReleaseBasis,
         /// Whose it is then: of the node in its next boot, if that uses it. There is no moment in which nobody has it.
         next: Option<Holder>,
         /// What admission refuses still.
-        refused: Option<Refused>,
+        denial: Option<AttachDenial>,
     },
     /// The volume is gone, and nobody holds it: so goes the Lease.
-    Forget,
+    DeleteLease,
 }
 
 impl VolumeUpdate {
     /// In whose lane it waits. Breaks are about nodes: those of one node rest on the same evidence, so they share what is read for
     /// it, and a device that does not answer is waited for once.
-    pub(super) const fn lane(&self) -> &Arc<str> {
+    pub(super) const fn flow(&self) -> &Arc<str> {
         match &self.change {
-            VolumeChange::Break { holder, .. } => &holder.node,
-            VolumeChange::Take { .. }
-            | VolumeChange::Refuse(_)
+            VolumeChange::Revoke { holder, .. } => &holder.node,
+            VolumeChange::Acquire { .. }
+            | VolumeChange::DenyAttach(_)
             | VolumeChange::Allow
             | VolumeChange::Release { .. }
-            | VolumeChange::Forget => &self.volume,
+            | VolumeChange::DeleteLease => &self.volume,
         }
     }
 }
@@ -119,12 +119,12 @@ impl VolumeChange {
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
-            Self::Take { .. } => "VolumeLeaseAcquired",
-            Self::Refuse(_) => "VolumeAttachDenied",
+            Self::Acquire { .. } => "VolumeLeaseAcquired",
+            Self::DenyAttach(_) => "VolumeAttachDenied",
             Self::Allow => "VolumeAllowed",
             Self::Release { .. } => "VolumeReleased",
-            Self::Break { .. } => "VolumeLeaseRevoked",
-            Self::Forget => "VolumeLeaseDeleted",
+            Self::Revoke { .. } => "VolumeLeaseRevoked",
+            Self::DeleteLease => "VolumeLeaseDeleted",
         }
     }
 
@@ -147,32 +147,32 @@ fn path(volume: Option<&str>) -> String {
 
 /// Carries it out; a break with what the judge found.
 pub(super) async fn write(
-    means: &Means<'_>,
+    writer: &WriteContext<'_>,
     verifier: &mut Verifier<'_>,
     update: &VolumeUpdate,
 ) -> (Outcome, Option<EvidenceKind>) {
-    let wall = means.env.clock.wall();
-    let (call, expires, found) = match (&update.change, &update.lease) {
-        (VolumeChange::Break { holder, by, next, .. }, Some(lease)) => {
-            let evidence = match verifier.writes_no_more(update, holder, by).await {
+    let wall = writer.env.clock.wall();
+    let (call, expires, evidence) = match (&update.change, &update.lease) {
+        (VolumeChange::Revoke { holder, basis: by, next, .. }, Some(lease)) => {
+            let evidence = match verifier.verify_holder(update, holder, by).await {
                 Ok(evidence) => evidence,
                 Err(unproved) => return (Outcome::Refused(unproved), None),
             };
-            let found = evidence.kind().clone();
+            let kind = evidence.kind().clone();
             let generation = lease.generation.saturating_add(1);
-            let body = broken(update, next.is_some(), wall);
+            let body = revoked(update, next.is_some(), wall);
             let (request, expires) = break_volume(evidence, generation, next.as_ref(), body);
-            (Call::permitted(request), Some(expires), Some(found))
+            (Call::permitted(request), Some(expires), Some(kind))
         }
         _ => (call(update, wall), None, None),
     };
-    let sent = means.send(call, expires).await;
-    (sent.map_or_else(|outcome| outcome, |_answer| Outcome::Written), found)
+    let sent = writer.send(call, expires).await;
+    (sent.map_or_else(|outcome| outcome, |_answer| Outcome::Written), evidence)
 }
 
 /// What a break writes besides the end of the hold.
-fn broken(update: &VolumeUpdate, is_taken: bool, wall: Timestamp) -> Value {
-    let metadata = Marks::of(&update.change).metadata();
+fn revoked(update: &VolumeUpdate, is_taken: bool, wall: Timestamp) -> Value {
+    let metadata = HoldMetadata::from_change(&update.change).metadata();
     let mut body = json!({ "metadata": metadata, "spec": { "renewTime": micros(wall) } });
     if is_taken {
         body["metadata"]["labels"][VOLUME_UID_LABEL] = json!(update.uid);
@@ -183,46 +183,48 @@ fn broken(update: &VolumeUpdate, is_taken: bool, wall: Timestamp) -> Value {
 
 fn call(update: &VolumeUpdate, wall: Timestamp) -> Call {
     let VolumeUpdate { volume, uid, rv, lease, change } = update;
-    let Some(lease) = lease else { return Call::write(Method::Post, path(None), &created(update, wall)) };
-    if matches!(change, VolumeChange::Forget) {
+    let Some(lease) = lease else { return Call::write(Method::Post, path(None), &create_body(update, wall)) };
+    if matches!(change, VolumeChange::DeleteLease) {
         let body = json!({ "apiVersion": "v1", "kind": "DeleteOptions",
             "preconditions": { "uid": lease.uid, "resourceVersion": rv } });
         return Call::write(Method::Delete, path(Some(volume)), &body);
     }
-    let mut body = json!({ "metadata": Marks::of(change).metadata() });
+    let mut body = json!({ "metadata": HoldMetadata::from_change(change).metadata() });
     body["metadata"]["uid"] = json!(lease.uid);
     body["metadata"]["resourceVersion"] = json!(rv);
     match change {
-        VolumeChange::Take { holder, .. } => {
+        VolumeChange::Acquire { holder, .. } => {
             body["metadata"]["labels"][VOLUME_UID_LABEL] = json!(uid);
-            body["spec"] = taken(holder, wall);
+            body["spec"] = holder_spec(holder, wall);
         }
         VolumeChange::Release { .. } => {
             body["spec"] = json!({ "holderIdentity": null, "renewTime": micros(wall) })
         }
-        VolumeChange::Refuse(_) | VolumeChange::Allow | VolumeChange::Break { .. } | VolumeChange::Forget => {
-        }
+        VolumeChange::DenyAttach(_)
+        | VolumeChange::Allow
+        | VolumeChange::Revoke { .. }
+        | VolumeChange::DeleteLease => {}
     }
     Call::write(Method::Merge, path(Some(volume)), &body)
 }
 
-fn created(update: &VolumeUpdate, wall: Timestamp) -> Value {
+fn create_body(update: &VolumeUpdate, wall: Timestamp) -> Value {
     let VolumeUpdate { volume, uid, change, .. } = update;
-    let refused = Marks::of(change);
-    let mut labels = json!({ OURS.0: OURS.1, VOLUME_UID_LABEL: uid });
+    let refused = HoldMetadata::from_change(change);
+    let mut labels = json!({ MANAGED_BY.0: MANAGED_BY.1, VOLUME_UID_LABEL: uid });
     let mut annotations = json!({});
-    let said = |marks: &mut Value, key: &str, value: Value| {
+    let set = |marks: &mut Value, key: &str, value: Value| {
         if !value.is_null() {
             marks[key] = value;
         }
     };
-    said(&mut labels, HELD_LABEL, refused.held);
-    said(&mut labels, DETACH_LABEL, refused.uid);
-    said(&mut annotations, HOLD_ANNOTATION, refused.why);
-    said(&mut annotations, DETACH_LABEL, refused.node);
+    set(&mut labels, HELD_LABEL, refused.held);
+    set(&mut labels, DETACH_LABEL, refused.uid);
+    set(&mut annotations, HOLD_ANNOTATION, refused.why);
+    set(&mut annotations, DETACH_LABEL, refused.node);
     let mut spec = json!({});
-    if let VolumeChange::Take { holder, .. } = change {
-        spec = taken(holder, wall);
+    if let VolumeChange::Acquire { holder, .. } = change {
+        spec = holder_spec(holder, wall);
         spec["leaseTransitions"] = json!(0);
     }
     json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
@@ -231,23 +233,23 @@ fn created(update: &VolumeUpdate, wall: Timestamp) -> Value {
 
 /// The labels and annotations by which admission refuses, and our cache knows it; null: they go.
 #[derive(Debug, Default)]
-struct Marks {
+struct HoldMetadata {
     held: Value,
     why: Value,
     uid: Value,
     node: Value,
 }
 
-impl Marks {
-    fn of(change: &VolumeChange) -> Self {
+impl HoldMetadata {
+    fn from_change(change: &VolumeChange) -> Self {
         let refused = match change {
-            VolumeChange::Refuse(refused) => Some(refused),
-            VolumeChange::Take { refused, .. }
-            | VolumeChange::Release { refused }
-            | VolumeChange::Break { refused, .. } => refused.as_ref(),
-            VolumeChange::Allow | VolumeChange::Forget => None,
+            VolumeChange::DenyAttach(refused) => Some(refused),
+            VolumeChange::Acquire { denial: refused, .. }
+            | VolumeChange::Release { denial: refused }
+            | VolumeChange::Revoke { denial: refused, .. } => refused.as_ref(),
+            VolumeChange::Allow | VolumeChange::DeleteLease => None,
         };
-        let Some(Refused { why, detach_from }) = refused else { return Self::default() };
+        let Some(AttachDenial { why, detach_from }) = refused else { return Self::default() };
         let (uid, node) = detach_from.as_ref().map(|node| (&node.uid, &node.name)).unzip();
         Self { held: json!("true"), why: json!(why), uid: json!(uid), node: json!(node) }
     }
@@ -259,7 +261,7 @@ impl Marks {
     }
 }
 
-fn taken(holder: &Holder, wall: Timestamp) -> Value {
+fn holder_spec(holder: &Holder, wall: Timestamp) -> Value {
     json!({ "holderIdentity": holder.to_string(), "acquireTime": micros(wall), "renewTime": micros(wall) })
 }
 

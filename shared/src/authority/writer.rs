@@ -3,12 +3,12 @@
 
 mod deletions;
 mod evictions;
-mod fences;
-mod forces;
+mod fence_steps;
+mod force_deletes;
 mod nodes;
-mod staff;
 mod updates;
 mod volumes;
+mod worker_pool;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,22 +16,25 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use pod_safety_fence::witness;
-use pod_safety_fence::{Fencing, Judge, Looker, Monitor, PolicyReview, Remediate, Step};
+use pod_safety_fence::quorum_read;
+use pod_safety_fence::{
+    EvidenceReader, FenceStepRequest, MonitorRequest, PolicyStatusUpdate, RemediationRequest, StatusChecker,
+    Step,
+};
 use pod_safety_leader::outcome::Outcome;
-use pod_safety_proof::Force;
+use pod_safety_proof::ForceDeleteRequest;
 use strum::EnumCount as _;
 use tokio::sync::Notify;
 
-use super::claim::{Delete, Intent};
+use super::claim::{GracefulDeleteRequest, Intent};
 use super::eviction;
-use super::ledger::Ledger;
-use super::queue::{Drain, FairQueue};
+use super::queue::{DrainRate, FairQueue};
+use super::retry_tracker::RetryTracker;
 use super::scales::Scales;
 use super::update::Update;
-use super::verify::{Policy, Verifier};
-use crate::cache::{Cache, Learns as _};
-use crate::client::{Connection, MOST};
+use super::verify::{Verifier, VerifierConfig};
+use crate::cache::{Cache, CacheWriter as _};
+use crate::client::{Connection, MAX_WRITE_SLOTS};
 use crate::clock::{Env, Mono};
 use crate::events::Recorder;
 use crate::lease::Leadership;
@@ -39,52 +42,52 @@ use crate::metrics::AuthorityMetrics;
 use crate::model::Uid;
 use crate::record::{Journal, error_chain};
 use crate::transport::FenceTransport;
-use deletions::{Deletions, LookedAt};
-use fences::Fences;
-use staff::{Class, Staff};
+use deletions::{CheckedNode, Deletions};
+use fence_steps::InFlightSteps;
 use updates::Updates;
+use worker_pool::{PriorityLevel, WorkerPool};
 
 /// How many turns run at once, where the API server answers soon enough. Each does one request at a time.
-pub const WRITERS: usize = MOST;
+pub const DEFAULT_WORKERS: usize = MAX_WRITE_SLOTS;
 
 /// How many turns of nodes run at once, by writers of their own: whoever a kubelet's silence is told to must not wait
 /// for the statuses of its thirty pods, least of all behind a webhook for pods that does not answer; nor must pods wait
 /// for nodes. As many as the others, so that a rack of a hundred nodes is six or seven turns, of four requests each.
-pub const NODE_WRITERS: usize = 16;
+pub const NODE_WORKERS: usize = 16;
 
 /// How many turns that check devices run at once. Each may take a device's whole timeout.
-const DEVICE_CHECKERS: usize = 16;
+const EVIDENCE_CHECK_WORKERS: usize = 16;
 
 /// How many steps of incidents are taken at once: they read, write, and look at the devices of one node.
-pub const FENCERS: usize = 16;
+pub const FENCE_STEP_WORKERS: usize = 16;
 
 /// How many turns of evictions that are asked for run at once: force deletions and budgets wait for none of them.
-pub const EVICTORS: usize = 8;
+pub const EVICTION_WORKERS: usize = 8;
 
 /// How many machines are switched at once: as many as policies may allow (`brakes.maxConcurrent`). Each waits for its
 /// devices, and where another controller does it, for ten minutes and more: nobody else's incident must wait for that.
-pub const SWITCHERS: usize = 100;
+pub const POWER_SWITCH_WORKERS: usize = 100;
 
 /// How many devices are looked through at once: with hundreds of nodes that do not answer it takes hours, and neither
 /// fencing nor the next device must wait for it.
-pub const LOOKERS: usize = 8;
+pub const STATUS_CHECK_WORKERS: usize = 8;
 
 /// How long the failure of a first read is left alone.
-const WITNESS_AGAIN: Duration = Duration::from_secs(1);
+const READ_RETRY: Duration = Duration::from_secs(1);
 
 /// Who asked for an intent and hears how it ended.
-pub trait Owner: Send + Sync + 'static {
+pub trait CompletionHandler: Send + Sync + 'static {
     /// The controller's name.
     fn controller(&self) -> &'static str;
     /// The intent ended so.
-    fn ended(&self, force: &Force, outcome: &Outcome);
+    fn completed(&self, force: &ForceDeleteRequest, outcome: &Outcome);
     /// A status was written, or not.
-    fn updated(&self, update: &Update, outcome: &Outcome);
+    fn update_completed(&self, update: &Update, outcome: &Outcome);
     /// What it would want now in place of this deletion, which has waited for its
     /// turn: perhaps nothing.
-    fn anew(&self, delete: &Delete) -> Option<Delete>;
+    fn redecide(&self, delete: &GracefulDeleteRequest) -> Option<GracefulDeleteRequest>;
     /// The pod was asked to end at this moment, or not.
-    fn deleted(&self, delete: &Delete, outcome: &Outcome, at: Mono);
+    fn delete_completed(&self, delete: &GracefulDeleteRequest, outcome: &Outcome, at: Mono);
     /// Decide again at this moment.
     fn wake_at(&self, when: Mono);
 }
@@ -101,17 +104,17 @@ pub enum Submitted {
 }
 
 enum Work {
-    Witness {
+    ReadMissingNode {
         node: Arc<str>,
-        owner: Arc<dyn Owner>,
+        owner: Arc<dyn CompletionHandler>,
     },
     Force {
-        force: Force,
-        owner: Arc<dyn Owner>,
+        force: ForceDeleteRequest,
+        owner: Arc<dyn CompletionHandler>,
     },
     Delete {
-        delete: Delete,
-        owner: Arc<dyn Owner>,
+        delete: GracefulDeleteRequest,
+        owner: Arc<dyn CompletionHandler>,
     },
     /// What is written is looked up when its turn comes: it may have been
     /// calculated anew since.
@@ -119,38 +122,38 @@ enum Work {
         uid: Uid,
     },
     Fence {
-        fencing: Box<Fencing>,
-        owner: Arc<dyn Owner>,
+        request: Box<FenceStepRequest>,
+        owner: Arc<dyn CompletionHandler>,
     },
     Monitor {
-        wish: Box<Monitor>,
-        owner: Arc<dyn Owner>,
+        request: Box<MonitorRequest>,
+        owner: Arc<dyn CompletionHandler>,
     },
     Remediate {
-        wish: Box<Remediate>,
-        owner: Arc<dyn Owner>,
+        request: Box<RemediationRequest>,
+        owner: Arc<dyn CompletionHandler>,
     },
     Review {
-        wish: Box<PolicyReview>,
-        owner: Arc<dyn Owner>,
+        request: Box<PolicyStatusUpdate>,
+        owner: Arc<dyn CompletionHandler>,
     },
 }
 
 #[derive(Default)]
 struct State {
-    /// One for each [`Staff`].
-    queues: [FairQueue<Class, Work>; Staff::COUNT],
-    drain: Drain,
-    fences: Fences,
-    ledger: Ledger<forces::Basis>,
-    witnessing: BTreeSet<Arc<str>>,
+    /// One for each [`WorkerPool`].
+    queues: [FairQueue<PriorityLevel, Work>; WorkerPool::COUNT],
+    drain: DrainRate,
+    in_flight_steps: InFlightSteps,
+    retries: RetryTracker<force_deletes::Basis>,
+    reading_nodes: BTreeSet<Arc<str>>,
     updates: Updates,
     deletions: Deletions,
 }
 
 impl State {
-    const fn queue_of(&mut self, staff: Staff) -> &mut FairQueue<Class, Work> {
-        &mut self.queues[staff as usize]
+    const fn queue_for(&mut self, pool: WorkerPool) -> &mut FairQueue<PriorityLevel, Work> {
+        &mut self.queues[pool as usize]
     }
 }
 
@@ -159,7 +162,7 @@ pub struct Authority {
     connection: Connection,
     cache: Arc<Cache>,
     env: Env,
-    policy: Policy,
+    config: VerifierConfig,
     leadership: Arc<Leadership>,
     journal: Arc<Journal>,
     events: Recorder,
@@ -167,17 +170,17 @@ pub struct Authority {
     scales: Arc<Scales>,
     transport: Arc<dyn FenceTransport>,
     identity: String,
-    evictions: eviction::Common,
+    evictions: eviction::EvictionShared,
     state: Mutex<State>,
-    /// One for each [`Staff`]: there is work.
-    bells: [Notify; Staff::COUNT],
+    /// One for each [`WorkerPool`]: there is work.
+    notifiers: [Notify; WorkerPool::COUNT],
     busy: AtomicUsize,
     idle: Notify,
 }
 
 impl std::fmt::Debug for Authority {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Authority").field("policy", &self.policy).finish_non_exhaustive()
+        f.debug_struct("Authority").field("policy", &self.config).finish_non_exhaustive()
     }
 }
 
@@ -191,7 +194,7 @@ pub struct Parts {
     /// Time and tasks.
     pub env: Env,
     /// What the operator decided.
-    pub policy: Policy,
+    pub config: VerifierConfig,
     /// Whether this process may write now.
     pub leadership: Arc<Leadership>,
     /// Where outcomes are written down.
@@ -214,7 +217,7 @@ impl Authority {
             connection,
             cache,
             env,
-            policy,
+            config,
             leadership,
             journal,
             events,
@@ -222,13 +225,13 @@ impl Authority {
             transport,
             identity,
         } = parts;
-        metrics.knows_steps(Step::NAMES.iter().copied().chain(["monitor", "remediate", "review"]));
+        metrics.register_steps(Step::NAMES.iter().copied().chain(["monitor", "remediate", "review"]));
         let scales = Scales::start(connection.clone(), Arc::clone(&cache), env.clone());
         let authority = Arc::new(Self {
             connection,
             cache,
             env,
-            policy,
+            config,
             leadership,
             journal,
             events,
@@ -236,24 +239,24 @@ impl Authority {
             scales,
             transport,
             identity,
-            evictions: eviction::Common::default(),
+            evictions: eviction::EvictionShared::default(),
             state: Mutex::default(),
-            bells: Default::default(),
+            notifiers: Default::default(),
             busy: AtomicUsize::new(0),
             idle: Notify::new(),
         });
-        let staff = [
-            (Staff::Others, WRITERS),
-            (Staff::DeviceCheckers, DEVICE_CHECKERS),
-            (Staff::Nodes, NODE_WRITERS),
-            (Staff::Evictors, EVICTORS),
-            (Staff::Fencers, FENCERS),
-            (Staff::Switchers, SWITCHERS),
-            (Staff::Lookers, LOOKERS),
+        let pools = [
+            (WorkerPool::Default, DEFAULT_WORKERS),
+            (WorkerPool::EvidenceChecks, EVIDENCE_CHECK_WORKERS),
+            (WorkerPool::Nodes, NODE_WORKERS),
+            (WorkerPool::Evictions, EVICTION_WORKERS),
+            (WorkerPool::FenceSteps, FENCE_STEP_WORKERS),
+            (WorkerPool::PowerSwitches, POWER_SWITCH_WORKERS),
+            (WorkerPool::StatusChecks, STATUS_CHECK_WORKERS),
         ];
-        for staff in staff.into_iter().flat_map(|(staff, number)| std::iter::repeat_n(staff, number)) {
+        for pool in pools.into_iter().flat_map(|(staff, number)| std::iter::repeat_n(staff, number)) {
             let writer = Arc::clone(&authority);
-            let task = async move { writer.write_for_ever(staff).await };
+            let task = async move { writer.worker_loop(pool).await };
             authority.env.spawner.spawn("writer", Box::pin(task));
         }
         authority
@@ -261,17 +264,17 @@ impl Authority {
 
     /// What the operator decided.
     #[must_use]
-    pub const fn policy(&self) -> &Policy {
-        &self.policy
+    pub const fn config(&self) -> &VerifierConfig {
+        &self.config
     }
 
     /// Takes an intent on, unless it is already taken, too recent a failure, or
     /// not this process's to do.
-    pub fn submit(&self, intent: Intent, owner: &Arc<dyn Owner>) -> Submitted {
+    pub fn submit(&self, intent: Intent, owner: &Arc<dyn CompletionHandler>) -> Submitted {
         let now = self.env.now();
-        let staff = Staff::of(&intent);
+        let pool = WorkerPool::for_intent(&intent);
         let submitted = match intent {
-            Intent::Witness { node } => self.submit_witness(node, owner, now),
+            Intent::ReadMissingNode { node } => self.submit_missing_node_read(node, owner, now),
             Intent::Force(force) => self.submit_force(force, owner, now),
             Intent::Delete(delete) => self.submit_delete(delete, owner, now),
             Intent::Update(update) => self.submit_update(update, owner, now),
@@ -280,32 +283,37 @@ impl Authority {
             Intent::Remediate(wish) => self.submit_remediate(wish, owner, now),
             Intent::Review(wish) => self.submit_review(wish, owner, now),
             Intent::Scale { namespace, controller } => {
-                self.scales.ask(&namespace, &controller);
+                self.scales.request(&namespace, &controller);
                 return Submitted::Accepted;
             }
         };
         if submitted == Submitted::Accepted {
-            self.bell(staff).notify_one();
+            self.notify(pool).notify_one();
         }
         submitted
     }
 
-    fn submit_witness(&self, node: Arc<str>, owner: &Arc<dyn Owner>, now: Mono) -> Submitted {
+    fn submit_missing_node_read(
+        &self,
+        node: Arc<str>,
+        owner: &Arc<dyn CompletionHandler>,
+        now: Mono,
+    ) -> Submitted {
         let mut state = self.state.lock();
         // When the read under way is answered, the key that wanted it first is woken, and no other.
-        if !state.witnessing.insert(Arc::clone(&node)) {
-            return Submitted::Later(now + WITNESS_AGAIN);
+        if !state.reading_nodes.insert(Arc::clone(&node)) {
+            return Submitted::Later(now + READ_RETRY);
         }
-        let work = Work::Witness { node: Arc::clone(&node), owner: Arc::clone(owner) };
-        if state.queue_of(Staff::Others).push(Class::Witness, &node, work).is_err() {
-            state.witnessing.remove(&node);
-            return Submitted::Later(now + state.drain.room_in());
+        let work = Work::ReadMissingNode { node: Arc::clone(&node), owner: Arc::clone(owner) };
+        if state.queue_for(WorkerPool::Default).push(PriorityLevel::ReadMissingNode, &node, work).is_err() {
+            state.reading_nodes.remove(&node);
+            return Submitted::Later(now + state.drain.time_to_room());
         }
-        self.count(&state);
+        self.set_queued(&state);
         Submitted::Accepted
     }
 
-    fn count(&self, state: &State) {
+    fn set_queued(&self, state: &State) {
         let queued: usize = state.queues.iter().map(FairQueue::len).sum();
         self.metrics.queued.set(i64::try_from(queued).unwrap_or(i64::MAX));
     }
@@ -313,25 +321,31 @@ impl Authority {
     /// Forgets what waits: leadership is lost, and whoever leads decides anew.
     pub fn abandon(&self) {
         let mut state = self.state.lock();
-        let all: Vec<Work> = state.queues.iter_mut().flat_map(FairQueue::clear).collect();
+        let all: Vec<Work> = state.queues.iter_mut().flat_map(FairQueue::drain).collect();
         for work in all {
             match work {
-                Work::Witness { node, .. } => drop(state.witnessing.remove(&node)),
-                Work::Force { force, .. } => state.ledger.released(&force.pod.uid),
+                Work::ReadMissingNode { node, .. } => drop(state.reading_nodes.remove(&node)),
+                Work::Force { force, .. } => state.retries.release(&force.pod.uid),
                 Work::Delete { delete, .. } => state.deletions.forget(&delete.pod.uid),
                 Work::Update { uid } => state.updates.forget(&uid),
-                Work::Fence { fencing, .. } => state.fences.forget(&fencing.node),
-                Work::Monitor { wish, .. } => state.fences.forget(&fences::lane_of(&wish)),
-                Work::Remediate { wish, .. } => state.fences.forget(&fences::lane_of_remediation(&wish)),
-                Work::Review { wish, .. } => state.fences.forget(&fences::lane_of_policy(&wish)),
+                Work::Fence { request, .. } => state.in_flight_steps.forget(&request.node),
+                Work::Monitor { request, .. } => {
+                    state.in_flight_steps.forget(&fence_steps::device_flow(&request))
+                }
+                Work::Remediate { request, .. } => {
+                    state.in_flight_steps.forget(&fence_steps::remediation_flow(&request))
+                }
+                Work::Review { request, .. } => {
+                    state.in_flight_steps.forget(&fence_steps::policy_flow(&request))
+                }
             }
         }
-        self.count(&state);
+        self.set_queued(&state);
     }
 
     /// Completes when nothing is being carried out, so that the lease can be
     /// given back. Call [`Authority::abandon`] first, with leadership resigned.
-    pub async fn drained(&self) {
+    pub async fn wait_idle(&self) {
         while self.busy.load(Ordering::SeqCst) > 0 {
             self.idle.notified().await;
         }
@@ -340,83 +354,84 @@ impl Authority {
     /// Forgets what is over.
     pub fn tidy(&self) {
         let (mut state, now) = (self.state.lock(), self.env.now());
-        state.ledger.tidy(now);
+        state.retries.tidy(now);
         state.updates.tidy(now);
         state.deletions.tidy(now);
-        state.fences.tidy(now);
+        state.in_flight_steps.tidy(now);
     }
 
-    const fn bell(&self, staff: Staff) -> &Notify {
-        &self.bells[staff as usize]
+    const fn notify(&self, pool: WorkerPool) -> &Notify {
+        &self.notifiers[pool as usize]
     }
 
-    async fn write_for_ever(&self, staff: Staff) {
+    async fn worker_loop(&self, pool: WorkerPool) {
         loop {
             let batch = {
                 let mut state = self.state.lock();
-                let nodes_wait = state.queue_of(Staff::Nodes).len() > 0;
-                let batch = if matches!(staff, Staff::Others) {
-                    let others = state.queue_of(staff);
-                    let batch = others.pop_but(nodes_wait.then_some(Class::PodOfLostNode));
-                    state.drain.took(batch.as_ref().map_or(0, Vec::len), self.env.now());
+                let nodes_wait = state.queue_for(WorkerPool::Nodes).len() > 0;
+                let batch = if matches!(pool, WorkerPool::Default) {
+                    let others = state.queue_for(pool);
+                    let batch = others.pop_except(nodes_wait.then_some(PriorityLevel::PodOfLostNode));
+                    state.drain.record(batch.as_ref().map_or(0, Vec::len), self.env.now());
                     batch
                 } else {
-                    state.queue_of(staff).pop()
+                    state.queue_for(pool).pop()
                 };
-                self.count(&state);
-                if matches!(staff, Staff::Nodes) && state.queue_of(staff).len() == 0 {
-                    self.bell(Staff::Others).notify_one();
+                self.set_queued(&state);
+                if matches!(pool, WorkerPool::Nodes) && state.queue_for(pool).len() == 0 {
+                    self.notify(WorkerPool::Default).notify_one();
                 }
                 batch
             };
             match batch {
                 Some(batch) => {
                     // Others may sleep while more than one turn waits.
-                    self.bell(staff).notify_one();
-                    self.serve(staff, batch).await;
+                    self.notify(pool).notify_one();
+                    self.process_batch(pool, batch).await;
                 }
-                None => self.bell(staff).notified().await,
+                None => self.notify(pool).notified().await,
             }
         }
     }
 
     /// A judge who has seen nothing yet.
-    fn verifier(&self) -> Verifier<'_> {
-        let Self { connection, cache, env, policy, transport, .. } = self;
-        let judge = Judge::new(Looker::new(connection, cache, env, &**transport));
-        Verifier { connection, cache, env, policy, judge, found: None, unconfirmed: None }
+    fn new_verifier(&self) -> Verifier<'_> {
+        let Self { connection, cache, env, config, transport, .. } = self;
+        let evidence_reader = EvidenceReader::new(StatusChecker::new(connection, cache, env, &**transport));
+        Verifier { connection, cache, env, config, evidence_reader, node_evidence: None, unconfirmed: None }
     }
 
     /// One turn.
-    async fn serve(&self, staff: Staff, batch: Vec<Work>) {
-        let mut verifier = self.verifier();
-        let mut looked_at = LookedAt::default();
+    async fn process_batch(&self, pool: WorkerPool, batch: Vec<Work>) {
+        let mut verifier = self.new_verifier();
+        let mut checked_node = CheckedNode::default();
         for work in batch {
             let writes = matches!(work, Work::Force { .. } | Work::Delete { .. } | Work::Update { .. });
-            let _turn = match staff {
-                Staff::Others if writes => Some(self.connection.turn().await),
+            let _turn = match pool {
+                WorkerPool::Default if writes => Some(self.connection.acquire_slot().await),
                 _ if writes => {
-                    self.connection.rested().await;
+                    self.connection.wait_backoff().await;
                     None
                 }
                 _ => None,
             };
             // To look at devices, and to switch them, takes minutes and writes little.
-            let _busy = matches!(staff, Staff::Others | Staff::Nodes).then(|| self.events.busy());
+            let _busy =
+                matches!(pool, WorkerPool::Default | WorkerPool::Nodes).then(|| self.events.begin_writing());
             self.busy.fetch_add(1, Ordering::SeqCst);
             self.metrics.in_flight.inc();
             match work {
-                Work::Witness { node, owner } => self.witness(&node, &owner).await,
+                Work::ReadMissingNode { node, owner } => self.read_missing_node(&node, &owner).await,
                 Work::Force { force, owner } => {
-                    let outcome = self.force(&mut verifier, &force).await;
-                    self.ended(&force, &outcome, &owner);
+                    let outcome = self.force_delete(&mut verifier, &force).await;
+                    self.complete_force_delete(&force, &outcome, &owner);
                 }
-                Work::Delete { delete, owner } => self.delete(delete, &owner, &mut looked_at).await,
+                Work::Delete { delete, owner } => self.delete(delete, &owner, &mut checked_node).await,
                 Work::Update { uid } => self.update(&mut verifier, &uid).await,
-                Work::Fence { fencing, owner } => self.fence(&fencing, &owner).await,
-                Work::Monitor { wish, owner } => self.monitor(&wish, &owner).await,
-                Work::Remediate { wish, owner } => self.remediate(&wish, &owner).await,
-                Work::Review { wish, owner } => self.review(&wish, &owner).await,
+                Work::Fence { request, owner } => self.fence(&request, &owner).await,
+                Work::Monitor { request, owner } => self.monitor(&request, &owner).await,
+                Work::Remediate { request, owner } => self.remediate(&request, &owner).await,
+                Work::Review { request, owner } => self.review(&request, &owner).await,
             }
             self.metrics.in_flight.dec();
             if self.busy.fetch_sub(1, Ordering::SeqCst) == 1 {
@@ -426,20 +441,20 @@ impl Authority {
         }
     }
 
-    async fn witness(&self, node: &Arc<str>, owner: &Arc<dyn Owner>) {
-        let seen = witness::take(&self.connection, &self.env, node).await;
-        self.state.lock().witnessing.remove(node);
+    async fn read_missing_node(&self, node: &Arc<str>, owner: &Arc<dyn CompletionHandler>) {
+        let read = quorum_read::read_absence(&self.connection, &self.env, node).await;
+        self.state.lock().reading_nodes.remove(node);
         let now = self.env.now();
-        match seen {
-            Ok(Some(witness)) => {
-                self.cache.witnessed(node, witness);
+        match read {
+            Ok(Some(absence)) => {
+                self.cache.record_absence_read(node, absence);
                 owner.wake_at(now);
             }
             // The cache is behind: the watch will bring the node.
-            Ok(None) => owner.wake_at(now + WITNESS_AGAIN),
+            Ok(None) => owner.wake_at(now + READ_RETRY),
             Err(error) => {
                 tracing::warn!(node = &**node, error = %error_chain(&error), "cannot read whether a missing node exists; trying again");
-                owner.wake_at(now + WITNESS_AGAIN);
+                owner.wake_at(now + READ_RETRY);
             }
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::World;
 use super::objects::{self, Obj};
-use crate::authority::{Claim, Force, Parts, Policy};
+use crate::authority::{Claim, ForceDeleteRequest, Parts, VerifierConfig};
 use crate::client::Connection;
 use crate::clock::Env;
 use crate::events::Recorder;
@@ -26,7 +26,7 @@ pub(crate) fn parts(
         connection,
         cache: Arc::clone(world.cache()),
         env: env.clone(),
-        policy: Policy {
+        config: VerifierConfig {
             quarantine: Duration::from_secs(40),
             trust_out_of_service_taint: false,
             agent_reports: None,
@@ -43,15 +43,15 @@ pub(crate) fn parts(
 
 /// A pod, as a controller claims that it may be released.
 pub(crate) trait Claimed {
-    fn force(&self, claim: Claim) -> Force;
+    fn force(&self, claim: Claim) -> ForceDeleteRequest;
 }
 
 impl Claimed for Obj {
-    fn force(&self, claim: Claim) -> Force {
+    fn force(&self, claim: Claim) -> ForceDeleteRequest {
         let meta = &self.0["metadata"];
         let text = |field: &str| meta[field].as_str().unwrap();
         let uid = objects::uid(text("uid"));
         let pod = PodKey { namespace: text("namespace").into(), name: text("name").into(), uid };
-        Force { pod, rv: text("resourceVersion").parse().unwrap(), claim, requested: None }
+        ForceDeleteRequest { pod, rv: text("resourceVersion").parse().unwrap(), claim, requested: None }
     }
 }

@@ -20,7 +20,7 @@ use strum::{Display, EnumString, IntoStaticStr};
 mod off;
 mod uuid;
 
-pub use off::doubt;
+pub use off::off_ambiguity;
 pub use uuid::MachineUuid;
 
 /// By which means a device is reached.
@@ -211,7 +211,7 @@ pub struct Answer {
     pub power: Power,
     /// Whether it is the right machine.
     pub identity: Identity,
-    /// What else it said, at most [`SAID_MOST`] bytes, without secrets.
+    /// What else it said, at most [`MAX_OUTPUT_BYTES`] bytes, without secrets.
     pub said: String,
     /// For so long after the order was given the device had not been asked: the order waited for its turn, or its agent started. So
     /// what the device reported is younger than the order by this. Zero if it is not known.
@@ -228,7 +228,7 @@ impl Answer {
 }
 
 /// More than this of what a device says is not kept.
-pub const SAID_MOST: usize = 1_024;
+pub const MAX_OUTPUT_BYTES: usize = 1_024;
 
 /// Why a device gave no answer. What it was asked may have been done all the same.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
@@ -362,9 +362,9 @@ pub trait FenceTransport: Send + Sync + 'static {
 
     /// Whether anything answers to a TCP connection: accepts it, or resets it. `Ok(false)`: for so long nothing did. `Err`: that is
     /// not known, because no packet left this host.
-    fn answers(&self, address: SocketAddr, within: Duration) -> BoxFuture<'_, Result<bool, DeviceError>> {
+    fn probe_tcp(&self, address: SocketAddr, within: Duration) -> BoxFuture<'_, Result<bool, DeviceError>> {
         let _ = (address, within);
-        Box::pin(std::future::ready(Err(refused())))
+        Box::pin(std::future::ready(Err(no_transport())))
     }
 }
 
@@ -378,14 +378,14 @@ impl FenceTransport for NoTransport {
         _driver: &'a Driver,
         _parameters: &'a BTreeMap<String, Value>,
     ) -> BoxFuture<'a, Result<(), DeviceError>> {
-        Box::pin(std::future::ready(Err(refused())))
+        Box::pin(std::future::ready(Err(no_transport())))
     }
 
     fn carry_out(&self, _order: Order) -> BoxFuture<'_, Result<Answer, DeviceError>> {
-        Box::pin(std::future::ready(Err(refused())))
+        Box::pin(std::future::ready(Err(no_transport())))
     }
 }
 
-fn refused() -> DeviceError {
+fn no_transport() -> DeviceError {
     DeviceError::Unreachable { said: "this process was started without devices".to_owned() }
 }

@@ -9,7 +9,7 @@ use super::Driver;
 
 /// What "off" of an agent means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Off {
+enum OffMeaning {
     /// The machine has no power, or was stopped: nothing is left in its memory.
     Gone,
     /// The same, where the owner keeps a promise: no hibernation (docs/fence-devices.md).
@@ -18,13 +18,13 @@ enum Off {
     Also(&'static str),
 }
 
-use Off::{Also, Gone, GoneUnlessHibernated};
+use OffMeaning::{Also, Gone, GoneUnlessHibernated};
 
 const SUSPENDED: &str = "a machine off that is suspended, with its memory on disk";
 const UNCLEAR: &str = "every state off that it does not recognize";
 
 /// By agent, each as its `get_power_status` reads it.
-const AGENTS: &[(&str, Off)] = &[
+const AGENTS: &[(&str, OffMeaning)] = &[
     ("fence_aliyun", GoneUnlessHibernated),
     ("fence_alom", Gone),
     ("fence_amt", Also("a machine off that sleeps, with its memory powered (S3)")),
@@ -104,7 +104,7 @@ const NOT_LISTED: &str = "other states off for all that is known";
 
 /// What else this device calls off: then its "off" needs a second fact. `None`: its "off" means that the memory is gone.
 #[must_use]
-pub fn doubt(driver: &Driver) -> Option<&'static str> {
+pub fn off_ambiguity(driver: &Driver) -> Option<&'static str> {
     let Driver::Agent(agent) = driver else { return Some(STALE) };
     match AGENTS.iter().find(|(name, _)| *name == &**agent) {
         Some((_, Gone | GoneUnlessHibernated)) => None,
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     fn of(agent: &str) -> Option<&'static str> {
-        doubt(&Driver::Agent(agent.into()))
+        off_ambiguity(&Driver::Agent(agent.into()))
     }
 
     #[test]
@@ -135,7 +135,7 @@ mod tests {
         for agent in ["fence_xvm", "fence_virt", "fence_acme", "", "FENCE_IPMILAN"] {
             assert_eq!(of(agent), Some(NOT_LISTED), "{agent}: what is not in the table");
         }
-        assert_eq!(doubt(&Driver::Redfish), Some(STALE));
+        assert_eq!(off_ambiguity(&Driver::Redfish), Some(STALE));
     }
 
     #[test]

@@ -19,7 +19,7 @@ const PLACEHOLDERS: [[u8; 16]; 2] = [
 impl MachineUuid {
     /// `None` for what is no UUID. Case, dashes and blanks do not matter.
     #[must_use]
-    pub fn read(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         let digits = text.trim().strip_prefix("VMware-").unwrap_or(text.trim());
         let digits: Vec<u8> = digits.bytes().filter(|byte| !b"- ".contains(byte)).collect();
         let mut uuid = [0; 16];
@@ -34,8 +34,8 @@ impl MachineUuid {
 
     /// The UUID of one machine: `None` for what is no UUID, and for one that many machines have.
     #[must_use]
-    pub fn of_one(text: &str) -> Option<Self> {
-        Self::read(text).filter(|Self(uuid)| {
+    pub fn parse_unique(text: &str) -> Option<Self> {
+        Self::parse(text).filter(|Self(uuid)| {
             let empty = uuid.iter().all(|byte| *byte == 0) || uuid.iter().all(|byte| *byte == 0xff);
             !empty && !PLACEHOLDERS.contains(uuid)
         })
@@ -44,10 +44,10 @@ impl MachineUuid {
     /// Whether both name one machine, also if one of them has the bytes of its first three groups the other way round.
     #[must_use]
     pub fn is_same(self, other: Self) -> bool {
-        self == other || self.turned() == other
+        self == other || self.byte_swapped() == other
     }
 
-    fn turned(self) -> Self {
+    fn byte_swapped(self) -> Self {
         let Self(mut uuid) = self;
         for group in [0..4, 4..6, 6..8] {
             uuid[group].reverse();
@@ -80,15 +80,15 @@ mod tests {
             " 4c4c454400513610 8052b4c04f4d3132 ",
             "VMware-4c 4c 45 44 00 51 36 10-80 52 b4 c0 4f 4d 31 32",
         ] {
-            assert_eq!(MachineUuid::read(spelling).unwrap().to_string(), one, "{spelling}");
+            assert_eq!(MachineUuid::parse(spelling).unwrap().to_string(), one, "{spelling}");
         }
-        let read = |text: &str| MachineUuid::read(text).unwrap();
+        let read = |text: &str| MachineUuid::parse(text).unwrap();
         assert!(read(one).is_same(read("44454c4c-5100-1036-8052-b4c04f4d3132")));
         assert!(!read(one).is_same(read("4c4c4544-0051-3610-8052-b4c04f4d3133")));
         for wrong in
             ["", "uuid-1", "4c4c4544-0051-3610-8052-b4c04f4d313", "4c4c4544-0051-3610-8052-b4c04f4d313g"]
         {
-            assert_eq!(MachineUuid::read(wrong), None, "{wrong}");
+            assert_eq!(MachineUuid::parse(wrong), None, "{wrong}");
         }
     }
 
@@ -100,8 +100,8 @@ mod tests {
             "03000200-0400-0500-0006-000700080009",
             "00020003-0004-0005-0006-000700080009",
         ] {
-            assert!(MachineUuid::read(everyone).is_some(), "{everyone}");
-            assert_eq!(MachineUuid::of_one(everyone), None, "{everyone}");
+            assert!(MachineUuid::parse(everyone).is_some(), "{everyone}");
+            assert_eq!(MachineUuid::parse_unique(everyone), None, "{everyone}");
         }
     }
 }

@@ -17,7 +17,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::record::{Boot, Device, Epoch, Record, Seen, State, Version};
+use crate::record::{Boot, Device, Epoch, ObservedLease, Record, State, Version};
 
 /// How often, and how late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -63,7 +63,7 @@ pub enum Answer {
     /// It failed, or nobody knows: a request without an answer, a device that cannot be opened.
     Failed,
     /// The Lease as it is now; None: there is none.
-    Lease(Option<Seen>),
+    Lease(Option<ObservedLease>),
     /// The Lease was written, and has this version.
     Written(Version),
     /// The Lease has another version than the one that was named.
@@ -71,7 +71,7 @@ pub enum Answer {
     /// The device is open.
     Opened(Arc<Device>),
     /// Whether everything has ended.
-    Proof(bool),
+    Verified(bool),
 }
 
 /// Where the agent is, for people.
@@ -139,15 +139,15 @@ enum Ended {
     Proved,
     /// Petted. Is there a grant to be had?
     Read,
-    Ask,
-    Asked {
+    Request,
+    Requested {
         sent: Duration,
     },
 }
 
 /// What a process of the agent finds when it starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Found {
+pub struct StartupState {
     /// Whether an earlier process of this boot may have made a promise.
     pub predecessor: bool,
     /// Whether the kubelet is stopped.
@@ -163,35 +163,35 @@ pub struct Agent {
     round: u64,
     stage: Stage,
     /// When the last acknowledged round was first sent; before one, when this process started.
-    granted: Duration,
+    granted_at: Duration,
     predecessor: bool,
-    leaving: bool,
+    is_shutting_down: bool,
     /// What the Lease was when it was last read or written. None: not read yet. Some(None): there is none.
     lease: Option<Option<Version>>,
     device: Option<Arc<Device>>,
     /// The kubelet is stopped.
     stopped: bool,
     /// When the first grant of this epoch was acknowledged: evidence about the one before it may have been found until then.
-    since: Duration,
+    epoch_granted_at: Duration,
 }
 
 impl Agent {
     /// A process that starts. `process` is random.
     #[must_use]
-    pub const fn new(boot: Boot, times: Times, process: u64, found: Found, now: Duration) -> Self {
+    pub const fn new(boot: Boot, times: Times, process: u64, startup: StartupState, now: Duration) -> Self {
         Self {
             boot,
             times,
             epoch: Epoch { process, count: 0 },
             round: 0,
             stage: Stage::Begin { due: now },
-            granted: now,
-            predecessor: found.predecessor,
-            leaving: false,
+            granted_at: now,
+            predecessor: startup.predecessor,
+            is_shutting_down: false,
             lease: None,
             device: None,
-            stopped: found.stopped,
-            since: now,
+            stopped: startup.stopped,
+            epoch_granted_at: now,
         }
     }
 
@@ -210,33 +210,33 @@ impl Agent {
     }
 
     /// Take the promise back and end, as soon as nothing stands against it.
-    pub const fn leave(&mut self) {
-        self.leaving = true;
+    pub const fn shut_down(&mut self) {
+        self.is_shutting_down = true;
     }
 
     /// What to do now.
     #[must_use]
     pub fn next(&mut self, now: Duration) -> Order {
         if self.is_late(now) {
-            self.end();
+            self.start_ending();
         }
         match self.stage {
-            Stage::Begin { .. } if self.leaving => Order::Exit,
+            Stage::Begin { .. } if self.is_shutting_down => Order::Exit,
             Stage::Begin { due } | Stage::Unarmed { due } if now < due => Order::Wait(due),
             Stage::Begin { .. } => match &self.lease {
                 None => Order::Read,
-                Some(version) => Order::Write(self.record(State::Unarmed), version.clone()),
+                Some(version) => Order::Write(self.new_record(State::Unarmed), version.clone()),
             },
-            Stage::Unarmed { .. } if self.leaving => Order::Exit,
+            Stage::Unarmed { .. } if self.is_shutting_down => Order::Exit,
             Stage::Unarmed { .. } => Order::Open,
-            Stage::Armed(round) => self.armed(round, now),
+            Stage::Armed(round) => self.next_when_armed(round, now),
             Stage::Ending(Ending::Stop { due }) if now < due => Order::Wait(due),
             Stage::Ending(Ending::Stop { .. }) => Order::Stop,
             Stage::Ending(Ending::Prove) => Order::Prove,
-            Stage::Ended(ended) => self.ended(ended, now),
+            Stage::Ended(ended) => self.next_when_ended(ended, now),
             // There may be evidence about this boot. The next one shows by its boot ID that the pods have ended.
-            Stage::Fenced if self.leaving => Order::Exit,
-            Stage::Fenced => Order::Wait(self.after_a_pause(now)),
+            Stage::Fenced if self.is_shutting_down => Order::Exit,
+            Stage::Fenced => Order::Wait(self.next_attempt(now)),
             Stage::Left if self.device.is_some() => Order::Close,
             Stage::Left => Order::Exit,
         }
@@ -249,45 +249,49 @@ impl Agent {
             Stage::Armed(_) => true,
             Stage::Ending(_) | Stage::Ended(_) | Stage::Fenced | Stage::Left => false,
         };
-        bound && now >= self.granted.saturating_add(self.times.soft)
+        bound && now >= self.granted_at.saturating_add(self.times.soft)
     }
 
-    const fn end(&mut self) {
+    const fn start_ending(&mut self) {
         self.stage = Stage::Ending(Ending::Stop { due: Duration::ZERO });
     }
 
-    const fn after_a_pause(&self, now: Duration) -> Duration {
+    const fn next_attempt(&self, now: Duration) -> Duration {
         now.saturating_add(self.times.interval)
     }
 
-    fn armed(&mut self, round: Round, now: Duration) -> Order {
+    fn next_when_armed(&mut self, round: Round, now: Duration) -> Order {
         match round {
             // Such a pet is allowed. It is left out because the next one is as good, and this one would come late.
-            Round::Granted { sent } if now.saturating_sub(sent) > self.times.interval => self.ask(now),
+            Round::Granted { sent } if now.saturating_sub(sent) > self.times.interval => {
+                self.start_round(now)
+            }
             Round::Granted { .. } => Order::Pet,
             Round::Doubtful { due, .. } | Round::Due { due } if now < due => Order::Wait(due),
             Round::Doubtful { .. } => Order::Read,
-            Round::Due { .. } if self.stopped && now >= self.since.saturating_add(self.times.settle) => {
+            Round::Due { .. }
+                if self.stopped && now >= self.epoch_granted_at.saturating_add(self.times.settle) =>
+            {
                 Order::Release
             }
-            Round::Due { .. } => self.ask(now),
+            Round::Due { .. } => self.start_round(now),
             Round::Sent { .. } => self.write(),
         }
     }
 
     /// The next round: its number and its time stay, however often it has to be sent.
-    fn ask(&mut self, now: Duration) -> Order {
+    fn start_round(&mut self, now: Duration) -> Order {
         self.round += 1;
         self.stage = Stage::Armed(Round::Sent { sent: now });
         self.write()
     }
 
     fn write(&self) -> Order {
-        let state = if self.leaving && !self.stopped { State::Disarmed } else { State::Armed };
-        Order::Write(self.record(state), self.lease.clone().flatten())
+        let state = if self.is_shutting_down && !self.stopped { State::Disarmed } else { State::Armed };
+        Order::Write(self.new_record(state), self.lease.clone().flatten())
     }
 
-    fn ended(&mut self, ended: Ended, now: Duration) -> Order {
+    fn next_when_ended(&mut self, ended: Ended, now: Duration) -> Order {
         match ended {
             Ended::Prove { due } if now < due => Order::Wait(due),
             Ended::Prove { .. } => Order::Prove,
@@ -295,60 +299,60 @@ impl Agent {
             Ended::Proved => Order::Pet,
             Ended::Read => Order::Read,
             // A new epoch for each attempt. An older attempt may turn out to be granted, before a pet that had no grant.
-            Ended::Ask => {
+            Ended::Request => {
                 self.epoch.count += 1;
-                (self.round, self.stage) = (1, Stage::Ended(Ended::Asked { sent: now }));
+                (self.round, self.stage) = (1, Stage::Ended(Ended::Requested { sent: now }));
                 self.write()
             }
-            Ended::Asked { .. } => self.write(),
+            Ended::Requested { .. } => self.write(),
         }
     }
 
-    fn record(&self, state: State) -> Record {
+    fn new_record(&self, state: State) -> Record {
         let (epoch, round, boot, device) = (self.epoch, self.round, self.boot.clone(), self.device.clone());
         Record { state, epoch, round, boot, device }
     }
 
     /// What came of `order`.
-    pub fn answer(&mut self, now: Duration, order: &Order, answer: Answer) {
+    pub fn handle_answer(&mut self, now: Duration, order: &Order, answer: Answer) {
         match (order, answer) {
-            (Order::Read, Answer::Lease(lease)) => self.has_read(lease),
-            (Order::Read, _) => self.has_not_read(now),
+            (Order::Read, Answer::Lease(lease)) => self.on_read(lease),
+            (Order::Read, _) => self.on_read_failed(now),
             (Order::Write(record, _), Answer::Written(version)) => {
-                self.has_written(now, record.state, version)
+                self.on_written(now, record.state, version)
             }
-            (Order::Write(..), _) => self.was_not_written(now),
-            (Order::Open, Answer::Opened(device)) => self.has_opened(now, device),
-            (Order::Open, _) => self.has_not_opened(now),
-            (Order::Pet, Answer::Done) => self.has_petted(),
+            (Order::Write(..), _) => self.on_write_failed(now),
+            (Order::Open, Answer::Opened(device)) => self.on_opened(now, device),
+            (Order::Open, _) => self.on_open_failed(now),
+            (Order::Pet, Answer::Done) => self.on_petted(),
             (Order::Pet, _) => {
                 // What the promise rests on is gone: what it is about must end.
                 self.device = None;
-                self.end();
+                self.start_ending();
             }
             (Order::Stop, _) => (self.stopped, self.stage) = (true, Stage::Ending(Ending::Prove)),
-            (Order::Prove, Answer::Proof(true)) => self.stage = Stage::Ended(Ended::Proved),
-            (Order::Prove, _) => self.stage = Stage::Ending(Ending::Stop { due: self.after_a_pause(now) }),
+            (Order::Prove, Answer::Verified(true)) => self.stage = Stage::Ended(Ended::Proved),
+            (Order::Prove, _) => self.stage = Stage::Ending(Ending::Stop { due: self.next_attempt(now) }),
             (Order::Release, Answer::Done) => self.stopped = false,
-            (Order::Release, _) => self.since = now,
+            (Order::Release, _) => self.epoch_granted_at = now,
             (Order::Close, _) => self.device = None,
             (Order::Wait(_) | Order::Exit, _) => {}
         }
     }
 
-    fn has_read(&mut self, lease: Option<Seen>) {
+    fn on_read(&mut self, lease: Option<ObservedLease>) {
         let version = lease.as_ref().map(|seen| Arc::clone(&seen.version));
         let record = lease.and_then(|seen| seen.record);
         match self.stage {
-            Stage::Armed(Round::Doubtful { sent, .. }) => self.has_read_in_doubt(sent, version, record),
+            Stage::Armed(Round::Doubtful { sent, .. }) => self.on_doubtful_read(sent, version, record),
             Stage::Begin { .. } => {
                 self.lease = Some(version);
                 if self.is_revoked(record.as_ref()) {
-                    self.end();
+                    self.start_ending();
                 }
             }
             Stage::Ended(_) if self.is_revoked(record.as_ref()) => self.stage = Stage::Fenced,
-            Stage::Ended(_) => (self.lease, self.stage) = (Some(version), Stage::Ended(Ended::Ask)),
+            Stage::Ended(_) => (self.lease, self.stage) = (Some(version), Stage::Ended(Ended::Request)),
             Stage::Unarmed { .. } | Stage::Armed(_) | Stage::Ending(_) | Stage::Fenced | Stage::Left => {}
         }
     }
@@ -359,22 +363,22 @@ impl Agent {
     }
 
     /// The Lease has this round: it is granted. The Lease is what it was before: the round was not written. Else another wrote.
-    fn has_read_in_doubt(&mut self, sent: Duration, version: Option<Version>, record: Option<Record>) {
+    fn on_doubtful_read(&mut self, sent: Duration, version: Option<Version>, record: Option<Record>) {
         let mine = |record: &Record| (record.epoch, record.round) == (self.epoch, self.round);
         match record.filter(mine).map(|record| record.state) {
             Some(state @ (State::Armed | State::Disarmed)) => {
                 self.lease = Some(version);
-                self.is_granted(sent, state);
+                self.accept_grant(sent, state);
             }
             _ if version.is_some() && self.lease == Some(version) => {
                 self.stage = Stage::Armed(Round::Sent { sent })
             }
-            _ => self.end(),
+            _ => self.start_ending(),
         }
     }
 
-    fn has_not_read(&mut self, now: Duration) {
-        let due = self.after_a_pause(now);
+    fn on_read_failed(&mut self, now: Duration) {
+        let due = self.next_attempt(now);
         match self.stage {
             Stage::Begin { .. } => self.stage = Stage::Begin { due },
             Stage::Armed(Round::Doubtful { sent, .. }) => {
@@ -385,14 +389,14 @@ impl Agent {
         }
     }
 
-    fn has_written(&mut self, now: Duration, state: State, version: Version) {
+    fn on_written(&mut self, now: Duration, state: State, version: Version) {
         self.lease = Some(Some(version));
         match self.stage {
-            Stage::Begin { .. } => (self.since, self.stage) = (now, Stage::Unarmed { due: now }),
-            Stage::Armed(Round::Sent { sent }) => self.is_granted(sent, state),
-            Stage::Ended(Ended::Asked { sent }) => {
-                self.since = now;
-                self.is_granted(sent, state);
+            Stage::Begin { .. } => (self.epoch_granted_at, self.stage) = (now, Stage::Unarmed { due: now }),
+            Stage::Armed(Round::Sent { sent }) => self.accept_grant(sent, state),
+            Stage::Ended(Ended::Requested { sent }) => {
+                self.epoch_granted_at = now;
+                self.accept_grant(sent, state);
             }
             Stage::Unarmed { .. }
             | Stage::Armed(_)
@@ -403,16 +407,16 @@ impl Agent {
         }
     }
 
-    const fn is_granted(&mut self, sent: Duration, state: State) {
-        self.granted = sent;
+    const fn accept_grant(&mut self, sent: Duration, state: State) {
+        self.granted_at = sent;
         self.stage = match state {
             State::Disarmed => Stage::Left,
             State::Unarmed | State::Armed | State::Revoked => Stage::Armed(Round::Granted { sent }),
         };
     }
 
-    fn was_not_written(&mut self, now: Duration) {
-        let due = self.after_a_pause(now);
+    fn on_write_failed(&mut self, now: Duration) {
+        let due = self.next_attempt(now);
         match self.stage {
             Stage::Begin { .. } => (self.lease, self.stage) = (None, Stage::Begin { due }),
             Stage::Armed(Round::Sent { sent }) => {
@@ -423,19 +427,19 @@ impl Agent {
         }
     }
 
-    fn has_opened(&mut self, now: Duration, device: Arc<Device>) {
+    fn on_opened(&mut self, now: Duration, device: Arc<Device>) {
         self.device = Some(device);
         match self.stage {
             Stage::Unarmed { .. } => {
-                (self.granted, self.stage) = (now, Stage::Armed(Round::Due { due: now }))
+                (self.granted_at, self.stage) = (now, Stage::Armed(Round::Due { due: now }))
             }
             Stage::Ended(_) => self.stage = Stage::Ended(Ended::Read),
             Stage::Begin { .. } | Stage::Armed(_) | Stage::Ending(_) | Stage::Fenced | Stage::Left => {}
         }
     }
 
-    fn has_not_opened(&mut self, now: Duration) {
-        let due = self.after_a_pause(now);
+    fn on_open_failed(&mut self, now: Duration) {
+        let due = self.next_attempt(now);
         match self.stage {
             Stage::Unarmed { .. } => self.stage = Stage::Unarmed { due },
             Stage::Ended(_) => self.stage = Stage::Ended(Ended::Prove { due }),
@@ -443,7 +447,7 @@ impl Agent {
         }
     }
 
-    const fn has_petted(&mut self) {
+    const fn on_petted(&mut self) {
         match self.stage {
             Stage::Armed(Round::Granted { sent }) => {
                 self.stage = Stage::Armed(Round::Due { due: sent.saturating_add(self.times.interval) });
@@ -468,7 +472,7 @@ mod tests {
     fn a_boot_that_was_revoked_gets_no_grant_from_a_process_that_starts_anew() {
         let (boot, second) = (Boot { node: "7a1c".into(), id: "c3d0".into() }, Duration::from_secs(1));
         let times = Times { interval: second, soft: second * 10, settle: second };
-        let found = Found { predecessor: false, stopped: false };
+        let found = StartupState { predecessor: false, stopped: false };
         for (what, of, expected) in [
             ("its boot", boot.clone(), Phase::Ending),
             ("an earlier boot", Boot { id: "0".into(), ..boot.clone() }, Phase::Begin),
@@ -477,8 +481,8 @@ mod tests {
             assert_eq!(agent.next(Duration::ZERO), Order::Read);
             let epoch = Epoch { process: 1, count: 0 };
             let record = Record { state: State::Revoked, epoch, round: 3, boot: of, device: None };
-            let lease = Seen { version: "8".into(), record: Some(record) };
-            agent.answer(Duration::ZERO, &Order::Read, Answer::Lease(Some(lease)));
+            let lease = ObservedLease { version: "8".into(), record: Some(record) };
+            agent.handle_answer(Duration::ZERO, &Order::Read, Answer::Lease(Some(lease)));
             assert_eq!(agent.phase(), expected, "{what} was revoked");
         }
     }

@@ -32,7 +32,7 @@ pub struct Bound {
 impl Bound {
     /// T. None if that is longer than a [`Duration`] can be.
     #[must_use]
-    pub fn wait(&self) -> Option<Duration> {
+    pub fn wait_time(&self) -> Option<Duration> {
         let timeouts = if self.pings_on_close { 3 } else { 2 };
         let one = self.timeout.checked_add(self.tick)?.as_nanos();
         let stretched = (one * timeouts).checked_mul(1_000_000 + u128::from(self.drift_ppm))?;
@@ -63,16 +63,16 @@ mod tests {
         let keeper = Bound { pings_on_close: false, ..BARE };
         let short = Bound { timeout: seconds(5), ..BARE };
         for (bound, millis) in [(BARE, 38_330), (keeper, 27_220), (short, 23_180)] {
-            assert_eq!(bound.wait(), Some(Duration::from_millis(millis)), "{bound:?}");
+            assert_eq!(bound.wait_time(), Some(Duration::from_millis(millis)), "{bound:?}");
         }
     }
 
     #[test]
     fn it_is_rounded_up_and_never_wraps() {
         let odd = Bound { timeout: Duration::from_nanos(1), tick: Duration::ZERO, drift_ppm: 1, ..BARE };
-        assert_eq!(odd.wait(), Some(seconds(5) + Duration::from_nanos(4)));
-        assert_eq!(Bound { timeout: Duration::MAX, ..BARE }.wait(), None);
-        assert_eq!(Bound { timeout: seconds(u64::MAX / 2), ..BARE }.wait(), None);
-        assert_eq!(Bound { reset: Duration::MAX, ..BARE }.wait(), None);
+        assert_eq!(odd.wait_time(), Some(seconds(5) + Duration::from_nanos(4)));
+        assert_eq!(Bound { timeout: Duration::MAX, ..BARE }.wait_time(), None);
+        assert_eq!(Bound { timeout: seconds(u64::MAX / 2), ..BARE }.wait_time(), None);
+        assert_eq!(Bound { reset: Duration::MAX, ..BARE }.wait_time(), None);
     }
 }

@@ -7,21 +7,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::bound::Bound;
-use crate::record::{Boot, Class, Device, Record, Seen, State, Version};
+use crate::record::{Boot, Class, Device, ObservedLease, Record, State, Version};
 
 /// A version of the Lease, and when it was first seen.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Sight {
+struct Observation {
     version: Version,
     record: Record,
     /// o. For a revoked Lease it is that of the grant, if that was seen.
-    first: Duration,
+    first_seen: Duration,
 }
 
 /// What this process knows of the Lease of one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Watch {
-    sight: Option<Sight>,
+pub struct LeaseWatch {
+    observation: Option<Observation>,
     /// The version of our own revocation, and when the API server had confirmed it.
     revoked: Option<(Version, Duration)>,
 }
@@ -49,12 +49,12 @@ pub struct Terms {
     /// See there.
     pub pause: Duration,
     /// The devices that have reset their machine on time in a drill.
-    pub drilled: Vec<Drilled>,
+    pub drilled: Vec<DrilledDevice>,
 }
 
 /// What passed a drill.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Drilled {
+pub struct DrilledDevice {
     /// [`Device::identity`].
     pub identity: Arc<str>,
     /// [`Device::firmware`].
@@ -83,7 +83,7 @@ pub enum Refusal {
     /// A virtual machine, and nobody said for how long it may be paused.
     NoPauseBudget,
     /// No such device, firmware and kernel has passed a drill.
-    NotDrilled(Drilled),
+    NotDrilled(DrilledDevice),
     /// The device names no timeout, or one that is too long to wait for.
     Timeout(Duration),
     /// Not yet.
@@ -108,7 +108,7 @@ impl fmt::Display for Refusal {
             Self::NoPauseBudget => f.write_str(
                 "a watchdog stands still while its virtual machine is paused: watchdogLease.pauseSeconds of the FenceDevice must say for how long that may be",
             ),
-            Self::NotDrilled(Drilled { identity, firmware, kernel }) => write!(
+            Self::NotDrilled(DrilledDevice { identity, firmware, kernel }) => write!(
                 f,
                 "{identity} (firmware {firmware}, kernel {kernel}) has never reset a machine in a drill: pod-safety drill --watchdog NODE"
             ),
@@ -118,25 +118,27 @@ impl fmt::Display for Refusal {
     }
 }
 
-impl Watch {
+impl LeaseWatch {
     /// The Lease as a watch or a read shows it. What was seen before stays as old as it was.
-    pub fn sees(&mut self, now: Duration, seen: &Seen) {
+    pub fn observe(&mut self, now: Duration, seen: &ObservedLease) {
         let Some(record) = seen.record.clone() else {
             *self = Self::default();
             return;
         };
-        let same = |sight: &&Sight| sight.version == seen.version && sight.record == record;
-        if self.sight.as_ref().filter(same).is_some() {
+        let same = |sight: &&Observation| sight.version == seen.version && sight.record == record;
+        if self.observation.as_ref().filter(same).is_some() {
             return;
         }
         // What was revoked is the grant that was seen: no later one was given.
-        let grant = |sight: &&Sight| record.state == State::Revoked && sight.record.is_grant_of(&record);
-        let first = self.sight.as_ref().filter(grant).map_or(now, |sight| sight.first);
-        self.sight = Some(Sight { version: Arc::clone(&seen.version), record, first });
+        let grant =
+            |sight: &&Observation| record.state == State::Revoked && sight.record.is_grant_of(&record);
+        let first = self.observation.as_ref().filter(grant).map_or(now, |sight| sight.first_seen);
+        self.observation =
+            Some(Observation { version: Arc::clone(&seen.version), record, first_seen: first });
     }
 
     /// The watch showed that there is no Lease.
-    pub fn sees_none(&mut self) {
+    pub fn observe_absent(&mut self) {
         *self = Self::default();
     }
 
@@ -144,8 +146,8 @@ impl Watch {
     ///
     /// # Errors
     /// If nothing was seen that could be revoked.
-    pub fn revocation(&self) -> Result<Revocation, Refusal> {
-        let sight = self.sight.as_ref().ok_or(Refusal::NotSeen)?;
+    pub fn plan_revocation(&self) -> Result<Revocation, Refusal> {
+        let sight = self.observation.as_ref().ok_or(Refusal::NotSeen)?;
         match sight.record.state {
             State::Armed => Ok(Revocation {
                 version: Arc::clone(&sight.version),
@@ -156,8 +158,11 @@ impl Watch {
     }
 
     /// The API server confirmed the revocation, as this version.
-    pub fn has_revoked(&mut self, now: Duration, revocation: &Revocation, version: Version) {
-        self.sees(now, &Seen { version: Arc::clone(&version), record: Some(revocation.record.clone()) });
+    pub fn confirm_revocation(&mut self, now: Duration, revocation: &Revocation, version: Version) {
+        self.observe(
+            now,
+            &ObservedLease { version: Arc::clone(&version), record: Some(revocation.record.clone()) },
+        );
         self.revoked = Some((version, now));
     }
 
@@ -166,14 +171,14 @@ impl Watch {
     ///
     /// # Errors
     /// With the reason, if that does not follow.
-    pub fn evidence(
+    pub fn verify_ended(
         &self,
         now: Duration,
-        read: &Seen,
+        read: &ObservedLease,
         boot: &Boot,
         terms: &Terms,
     ) -> Result<Arc<Device>, Refusal> {
-        let sight = self.sight.as_ref().ok_or(Refusal::NotSeen)?;
+        let sight = self.observation.as_ref().ok_or(Refusal::NotSeen)?;
         if sight.version != read.version || read.record.as_ref() != Some(&sight.record) {
             return Err(Refusal::Changed);
         }
@@ -186,10 +191,10 @@ impl Watch {
             return Err(Refusal::OtherBoot);
         }
         let device = sight.record.device.as_ref().ok_or(Refusal::NotArmed(State::Unarmed))?;
-        let wait = terms.wait(device)?;
+        let wait = terms.wait_time(device)?;
         let after = self.revoked.as_ref().filter(|(version, _)| *version == sight.version).map(|(_, at)| *at);
         let until =
-            sight.first.checked_add(wait).ok_or(Refusal::Timeout(wait))?.max(after.unwrap_or_default());
+            sight.first_seen.checked_add(wait).ok_or(Refusal::Timeout(wait))?.max(after.unwrap_or_default());
         if now < until { Err(Refusal::Until(until)) } else { Ok(Arc::clone(device)) }
     }
 }
@@ -199,17 +204,17 @@ impl Terms {
     ///
     /// # Errors
     /// If its promise is not accepted.
-    pub fn wait(&self, device: &Device) -> Result<Duration, Refusal> {
+    pub fn wait_time(&self, device: &Device) -> Result<Duration, Refusal> {
         if !self.classes.contains(&device.class) {
             return Err(Refusal::Class(device.class));
         }
-        may_count(device)?;
+        check_promise(device)?;
         let pause = match device.class {
             Class::Hardware | Class::Software => Duration::ZERO,
             Class::Virtual | Class::Cloud if self.pause.is_zero() => return Err(Refusal::NoPauseBudget),
             Class::Virtual | Class::Cloud => self.pause,
         };
-        let drilled = Drilled::from(device);
+        let drilled = DrilledDevice::from(device);
         if !self.drilled.contains(&drilled) {
             return Err(Refusal::NotDrilled(drilled));
         }
@@ -221,8 +226,8 @@ impl Terms {
             pause,
             pings_on_close: device.pings_on_close,
         };
-        let known = !device.timeout.is_zero();
-        bound.wait().filter(|_| known).ok_or(Refusal::Timeout(device.timeout))
+        let has_timeout = !device.timeout.is_zero();
+        bound.wait_time().filter(|_| has_timeout).ok_or(Refusal::Timeout(device.timeout))
     }
 }
 
@@ -230,7 +235,7 @@ impl Terms {
 ///
 /// # Errors
 /// With the reason, if it never does.
-pub fn may_count(device: &Device) -> Result<(), Refusal> {
+pub fn check_promise(device: &Device) -> Result<(), Refusal> {
     match device.class {
         Class::Cloud => Err(Refusal::Class(device.class)),
         Class::Hardware | Class::Software | Class::Virtual if !device.nowayout => Err(Refusal::CanBeStopped),
@@ -238,7 +243,7 @@ pub fn may_count(device: &Device) -> Result<(), Refusal> {
     }
 }
 
-impl From<&Device> for Drilled {
+impl From<&Device> for DrilledDevice {
     fn from(device: &Device) -> Self {
         let (identity, kernel) = (Arc::clone(&device.identity), Arc::clone(&device.kernel));
         Self { identity, firmware: device.firmware, kernel }

@@ -98,37 +98,37 @@ pub struct Record {
 
 /// For how long an earlier boot of the machine outlived its last pet, as its agent wrote it down until the reset.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Survived {
+pub struct BootSurvival {
     /// The boot ID of that boot.
     pub boot: Arc<str>,
     /// From the last pet to the last sign of it.
-    pub time: Duration,
+    pub outlived: Duration,
 }
 
 /// What an agent found of the pods of its node when it looked. Pods that simply run are not in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Pods {
+pub struct PodReport {
     /// The round that was sent after the look.
-    pub looked: u64,
+    pub checked_round: u64,
     /// UIDs of pods that have a cgroup, and neither a process nor a mount.
-    pub ended: Vec<String>,
+    pub terminated: Vec<String>,
     /// UIDs of pods that cannot end, and what keeps them.
-    pub left: Vec<(String, String)>,
+    pub leftover: Vec<(String, String)>,
 }
 
 /// So many of each are named. A node has few of these.
-const MOST_PODS: usize = 200;
+const MAX_PODS: usize = 200;
 
 /// So many bytes the list of pods that cannot end has: pods that have ended come first, and an answer of the API server with the Lease
 /// in it, in which a character can take six bytes, is read as a whole.
-const MOST_LEFT: usize = 16 << 10;
+const MAX_LEFTOVER_BYTES: usize = 16 << 10;
 
 /// What keeps a pod is told in so many bytes.
-const MOST_WORDS: usize = 300;
+const MAX_DESCRIPTION_BYTES: usize = 300;
 
 /// A Lease as it was read.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Seen {
+pub struct ObservedLease {
     /// Its resourceVersion.
     pub version: Version,
     /// Its content. None if it cannot be read: it was not written by an agent of ours.
@@ -137,12 +137,12 @@ pub struct Seen {
 
 /// An annotation that is missing or says nothing that is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unreadable {
+pub struct InvalidAnnotation {
     field: &'static str,
     value: Option<String>,
 }
 
-impl fmt::Display for Unreadable {
+impl fmt::Display for InvalidAnnotation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let field = self.field;
         match &self.value {
@@ -153,7 +153,7 @@ impl fmt::Display for Unreadable {
     }
 }
 
-impl std::error::Error for Unreadable {}
+impl std::error::Error for InvalidAnnotation {}
 
 /// Names of a closed enum.
 trait Named: Copy + PartialEq + Sized + 'static {
@@ -161,7 +161,7 @@ trait Named: Copy + PartialEq + Sized + 'static {
     fn name(self) -> &'static str {
         Self::NAMES.iter().find(|(one, _)| *one == self).map_or("", |(_, name)| name)
     }
-    fn named(name: &str) -> Option<Self> {
+    fn from_name(name: &str) -> Option<Self> {
         Self::NAMES.iter().find(|(_, one)| *one == name).map(|(one, _)| *one)
     }
 }
@@ -199,7 +199,7 @@ impl fmt::Display for Class {
 impl FromStr for Class {
     type Err = ();
     fn from_str(name: &str) -> Result<Self, ()> {
-        Self::named(name).ok_or(())
+        Self::from_name(name).ok_or(())
     }
 }
 
@@ -221,7 +221,7 @@ impl FromStr for Epoch {
 impl Record {
     /// As annotations.
     #[must_use]
-    pub fn annotations(&self) -> BTreeMap<String, String> {
+    pub fn to_annotations(&self) -> BTreeMap<String, String> {
         let mut all = vec![
             ("state", self.state.name().to_owned()),
             ("epoch", self.epoch.to_string()),
@@ -247,7 +247,7 @@ impl Record {
     ///
     /// # Errors
     /// If one is missing, or says nothing that an agent would write.
-    pub fn read(annotations: &BTreeMap<String, String>) -> Result<Self, Unreadable> {
+    pub fn from_annotations(annotations: &BTreeMap<String, String>) -> Result<Self, InvalidAnnotation> {
         let from = Annotations(annotations);
         let device = if from.has("class") {
             Some(Arc::new(Device {
@@ -279,45 +279,48 @@ impl Record {
     }
 }
 
-impl Survived {
+impl BootSurvival {
     /// As annotations.
     #[must_use]
-    pub fn annotations(&self) -> [(String, String); 2] {
+    pub fn to_annotations(&self) -> [(String, String); 2] {
         let name = |name: &str| format!("{PREFIX}{name}");
         [
             (name("earlier-boot-id"), self.boot.to_string()),
-            (name("earlier-boot-survived-milliseconds"), self.time.as_millis().to_string()),
+            (name("earlier-boot-survived-milliseconds"), self.outlived.as_millis().to_string()),
         ]
     }
 
     /// Back from annotations; none, if they do not have it.
     #[must_use]
-    pub fn read(annotations: &BTreeMap<String, String>) -> Option<Self> {
+    pub fn from_annotations(annotations: &BTreeMap<String, String>) -> Option<Self> {
         let from = Annotations(annotations);
         let millis = from.parsed("earlier-boot-survived-milliseconds").ok()?;
-        Some(Self { boot: from.text("earlier-boot-id").ok()?.into(), time: Duration::from_millis(millis) })
+        Some(Self {
+            boot: from.text("earlier-boot-id").ok()?.into(),
+            outlived: Duration::from_millis(millis),
+        })
     }
 }
 
-impl Pods {
+impl PodReport {
     /// As annotations.
     #[must_use]
-    pub fn annotations(&self) -> Vec<(String, String)> {
-        let Self { looked, ended, left } = self;
-        let ended: Vec<&str> = ended.iter().take(MOST_PODS).map(String::as_str).collect();
+    pub fn to_annotations(&self) -> Vec<(String, String)> {
+        let Self { checked_round: looked, terminated: ended, leftover: left } = self;
+        let ended: Vec<&str> = ended.iter().take(MAX_PODS).map(String::as_str).collect();
         let line = |(uid, words): &(String, String)| {
             let words = words.replace(char::is_control, " ");
-            format!("{uid} {}\n", &words[..words.floor_char_boundary(MOST_WORDS)])
+            format!("{uid} {}\n", &words[..words.floor_char_boundary(MAX_DESCRIPTION_BYTES)])
         };
-        let mut room = MOST_LEFT;
+        let mut room = MAX_LEFTOVER_BYTES;
         let fits = |line: &String| {
             room = room.saturating_sub(line.len());
             room > 0
         };
-        let left: String = left.iter().take(MOST_PODS).map(line).take_while(fits).collect();
+        let left: String = left.iter().take(MAX_PODS).map(line).take_while(fits).collect();
         let all = [("pods-looked", looked.to_string()), ("pods-ended", ended.join(" ")), ("pods-left", left)];
-        let said = all.into_iter().filter(|(_, value)| !value.is_empty());
-        said.map(|(name, value)| (format!("{PREFIX}{name}"), value)).collect()
+        let entries = all.into_iter().filter(|(_, value)| !value.is_empty());
+        entries.map(|(name, value)| (format!("{PREFIX}{name}"), value)).collect()
     }
 }
 
@@ -328,19 +331,19 @@ impl<'a> Annotations<'a> {
         self.0.contains_key(&format!("{PREFIX}{field}"))
     }
 
-    fn text(&self, field: &'static str) -> Result<&'a str, Unreadable> {
+    fn text(&self, field: &'static str) -> Result<&'a str, InvalidAnnotation> {
         let found = self.0.get(&format!("{PREFIX}{field}"));
-        found.map(String::as_str).ok_or(Unreadable { field, value: None })
+        found.map(String::as_str).ok_or(InvalidAnnotation { field, value: None })
     }
 
-    fn parsed<T: FromStr>(&self, field: &'static str) -> Result<T, Unreadable> {
+    fn parsed<T: FromStr>(&self, field: &'static str) -> Result<T, InvalidAnnotation> {
         let text = self.text(field)?;
-        text.parse().map_err(|_unknown| Unreadable { field, value: Some(text.to_owned()) })
+        text.parse().map_err(|_unknown| InvalidAnnotation { field, value: Some(text.to_owned()) })
     }
 
-    fn named<T: Named>(&self, field: &'static str) -> Result<T, Unreadable> {
+    fn named<T: Named>(&self, field: &'static str) -> Result<T, InvalidAnnotation> {
         let text = self.text(field)?;
-        T::named(text).ok_or_else(|| Unreadable { field, value: Some(text.to_owned()) })
+        T::from_name(text).ok_or_else(|| InvalidAnnotation { field, value: Some(text.to_owned()) })
     }
 }
 
@@ -369,25 +372,28 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        assert_eq!(Record::read(&record().annotations()), Ok(record()));
+        assert_eq!(Record::from_annotations(&record().to_annotations()), Ok(record()));
         let bare = Record { device: None, state: State::Unarmed, ..record() };
-        assert_eq!(Record::read(&bare.annotations()), Ok(bare));
+        assert_eq!(Record::from_annotations(&bare.to_annotations()), Ok(bare));
     }
 
     #[test]
     fn what_an_earlier_boot_survived_is_read_beside_the_record() {
-        let survived = Survived { boot: "b2a1".into(), time: Duration::from_millis(9_750) };
-        let mut all = record().annotations();
-        assert_eq!(Survived::read(&all), None);
-        all.extend(survived.annotations());
-        assert_eq!((Survived::read(&all), Record::read(&all)), (Some(survived), Ok(record())));
+        let survived = BootSurvival { boot: "b2a1".into(), outlived: Duration::from_millis(9_750) };
+        let mut all = record().to_annotations();
+        assert_eq!(BootSurvival::from_annotations(&all), None);
+        all.extend(survived.to_annotations());
+        assert_eq!(
+            (BootSurvival::from_annotations(&all), Record::from_annotations(&all)),
+            (Some(survived), Ok(record()))
+        );
     }
 
     #[test]
     fn attack_a_process_with_a_line_in_its_name_says_nothing_about_another_pod() {
         let left =
             vec![("uid-a".to_owned(), "process 7 (x\nuid-b ended)\u{1b}".to_owned() + &"é".repeat(300))];
-        let all = Pods { looked: 3, ended: Vec::new(), left }.annotations();
+        let all = PodReport { checked_round: 3, terminated: Vec::new(), leftover: left }.to_annotations();
         let [(looked, round), (name, text)] = &all[..] else { panic!("{all:?}") };
         assert_eq!((&**looked, &**round), ("watchdog.pod-safety.dev/pods-looked", "3"));
         assert_eq!((&**name, text.lines().count()), ("watchdog.pod-safety.dev/pods-left", 1));
@@ -399,7 +405,7 @@ mod tests {
     fn bug_a_report_about_many_pods_is_read_again() {
         let pods: Vec<_> = (0..400).map(|number| (format!("{number:036}"), "<".repeat(400))).collect();
         let ended = pods.iter().map(|(uid, _)| uid.clone()).collect();
-        let all = Pods { looked: 3, ended, left: pods }.annotations();
+        let all = PodReport { checked_round: 3, terminated: ended, leftover: pods }.to_annotations();
         let bytes: usize = all.iter().map(|(_, value)| value.len()).sum();
         assert!(bytes < 24 << 10, "{bytes}");
         let (_, left) = all.last().unwrap();
@@ -418,16 +424,16 @@ mod tests {
             ("timeout-seconds", "99999999999"),
             ("nowayout", "yes"),
         ] {
-            let mut all = record().annotations();
+            let mut all = record().to_annotations();
             all.insert(format!("{PREFIX}{field}"), value.to_owned());
-            let said = Record::read(&all).unwrap_err().to_string();
+            let said = Record::from_annotations(&all).unwrap_err().to_string();
             assert!(
                 said.contains(field) && said.contains(value) && said.contains("delete the Lease"),
                 "{said}"
             );
             all.remove(&format!("{PREFIX}{field}"));
             // Without a class there is no device.
-            assert_eq!(Record::read(&all).is_err(), field != "class", "{field}");
+            assert_eq!(Record::from_annotations(&all).is_err(), field != "class", "{field}");
         }
     }
 }

@@ -180,7 +180,7 @@ fn the_program_computes_the_wait_of_the_lemma() {
             pause: seconds(pause),
             pings_on_close,
         };
-        let nanos = bound.wait().unwrap().as_nanos();
+        let nanos = bound.wait_time().unwrap().as_nanos();
         let formula = if pings_on_close { THRICE } else { TWICE };
         let asked = format!(
             "{}(assert (and (= W {timeout}) (= g 1) (= rho (/ {drift_ppm} 1000000)) (= R {reset}) (= P {pause})))

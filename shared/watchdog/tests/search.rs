@@ -9,7 +9,7 @@ mod world;
 
 use stateright::{Checker, HasDiscoveries, Model};
 use world::NO_PROCESS;
-use world::scope::{Left, Plant, Scope};
+use world::scope::{FaultBudget, Plant, Scope};
 
 /// All states: so many, and none farther than so many steps from the beginning.
 fn all(scope: &Scope, states: usize, depth: usize) {
@@ -30,7 +30,7 @@ fn planted(plant: Plant, scope: &Scope) {
 }
 
 /// Three writes of agents reach the API server: two grants with a promise, or three after an end of pods.
-const LEFT: Left = Left {
+const LEFT: FaultBudget = FaultBudget {
     writes: 3,
     lost: 0,
     crashes: 0,
@@ -53,17 +53,17 @@ const LINUX: Scope = Scope {
 /// A device that is not pinged when it is closed: the wait is shorter, and so is the search.
 const KEEPER: Scope = Scope { pings_on_close: false, horizon: 8, ..LINUX };
 /// A longer period, for what needs more than one tick between two pets.
-const SLOW: Scope = Scope { left: Left { writes: 2, ..LEFT }, timeout: 2, ..LINUX };
+const SLOW: Scope = Scope { left: FaultBudget { writes: 2, ..LEFT }, timeout: 2, ..LINUX };
 
-const CRASH: Scope = Scope { left: Left { crashes: 1, ..LEFT }, again: true, ..LINUX };
-const LEAVE: Scope = Scope { left: Left { leaves: 1, ..LEFT }, ..LINUX };
-const LOST: Scope = Scope { left: Left { lost: 1, ..LEFT }, ..KEEPER };
-const STUCK: Scope = Scope { left: Left { stuck: 1, ..LEFT }, ..KEEPER };
-const BOOT: Scope = Scope { left: Left { boots: 1, ..LEFT }, ..KEEPER };
-const RESTART: Scope = Scope { left: Left { restarts: 1, ..LEFT }, ..KEEPER };
-const RESTORE: Scope = Scope { left: Left { restores: 1, ..LEFT }, horizon: 7, ..KEEPER };
-const PAUSE: Scope = Scope { left: Left { pauses: 2, ..LEFT }, horizon: 10, again: true, ..KEEPER };
-const TWINS: Scope = Scope { left: Left { writes: 2, ..LEFT }, machines: 2, horizon: 4, ..KEEPER };
+const CRASH: Scope = Scope { left: FaultBudget { crashes: 1, ..LEFT }, again: true, ..LINUX };
+const LEAVE: Scope = Scope { left: FaultBudget { leaves: 1, ..LEFT }, ..LINUX };
+const LOST: Scope = Scope { left: FaultBudget { lost: 1, ..LEFT }, ..KEEPER };
+const STUCK: Scope = Scope { left: FaultBudget { stuck: 1, ..LEFT }, ..KEEPER };
+const BOOT: Scope = Scope { left: FaultBudget { boots: 1, ..LEFT }, ..KEEPER };
+const RESTART: Scope = Scope { left: FaultBudget { restarts: 1, ..LEFT }, ..KEEPER };
+const RESTORE: Scope = Scope { left: FaultBudget { restores: 1, ..LEFT }, horizon: 7, ..KEEPER };
+const PAUSE: Scope = Scope { left: FaultBudget { pauses: 2, ..LEFT }, horizon: 10, again: true, ..KEEPER };
+const TWINS: Scope = Scope { left: FaultBudget { writes: 2, ..LEFT }, machines: 2, horizon: 4, ..KEEPER };
 
 /// The agent is suspended between any two steps, and dies once.
 #[test]
@@ -83,7 +83,7 @@ fn lost_acknowledgements() {
 
 #[test]
 fn lost_acknowledgements_thorough() {
-    all(&Scope { left: Left { lost: 2, ..LEFT }, ..KEEPER }, 1_668_502, 89);
+    all(&Scope { left: FaultBudget { lost: 2, ..LEFT }, ..KEEPER }, 1_668_502, 89);
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn planted_one_period() {
 
 #[test]
 fn planted_two_periods() {
-    planted(Plant::TwoPeriods, &Scope { left: Left { crashes: 1, ..SLOW.left }, horizon: 7, ..SLOW });
+    planted(Plant::TwoPeriods, &Scope { left: FaultBudget { crashes: 1, ..SLOW.left }, horizon: 7, ..SLOW });
 }
 
 #[test]
@@ -153,12 +153,15 @@ fn planted_feeder() {
 
 #[test]
 fn planted_gate_open() {
-    planted(Plant::GateOpen, &Scope { left: Left { lost: 2, ..LEFT }, ..KEEPER });
+    planted(Plant::GateOpen, &Scope { left: FaultBudget { lost: 2, ..LEFT }, ..KEEPER });
 }
 
 #[test]
 fn planted_opens_first() {
-    planted(Plant::OpensFirst, &Scope { left: Left { writes: 2, crashes: 2, ..LEFT }, horizon: 7, ..LINUX });
+    planted(
+        Plant::OpensFirst,
+        &Scope { left: FaultBudget { writes: 2, crashes: 2, ..LEFT }, horizon: 7, ..LINUX },
+    );
 }
 
 #[test]
@@ -195,6 +198,6 @@ fn planted_blind() {
 fn planted_starts_at_once() {
     planted(
         Plant::StartsAtOnce,
-        &Scope { left: Left { writes: 4, restores: 1, ..LEFT }, horizon: 6, ..KEEPER },
+        &Scope { left: FaultBudget { writes: 4, restores: 1, ..LEFT }, horizon: 6, ..KEEPER },
     );
 }

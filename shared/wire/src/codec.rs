@@ -12,8 +12,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-use super::error::{LARGEST_OBJECT, WireError};
-use super::json::Arrived;
+use super::error::{MAX_OBJECT_SIZE, WireError};
+use super::json::ScanBuffer;
 use super::message::null_is_empty_map;
 use super::{ObjectMeta, Status};
 
@@ -35,7 +35,7 @@ pub enum Encoding {
 impl Encoding {
     /// Reads a `Content-Type`.
     #[must_use]
-    pub fn of(content_type: &str) -> Option<Self> {
+    pub fn from_content_type(content_type: &str) -> Option<Self> {
         let kind = content_type.split(';').next().unwrap_or_default().trim();
         match kind {
             "application/json" => Some(Self::Json),
@@ -156,7 +156,7 @@ impl Raw {
     ///
     /// # Errors
     /// It was not asked for as JSON, or is none.
-    pub fn whole(&self) -> Result<serde_json::Value, WireError> {
+    pub fn to_json(&self) -> Result<serde_json::Value, WireError> {
         match self.encoding {
             Encoding::Json => serde_json::from_slice(&self.bytes).map_err(WireError::Json),
             Encoding::Protobuf => Err(WireError::NotJson),
@@ -177,7 +177,7 @@ fn unwrap_envelope(mut body: Bytes) -> Result<Bytes, WireError> {
         return Err(WireError::NoMagic);
     }
     body.advance(MAGIC.len());
-    Envelope::decode(body).map_err(WireError::Protobuf)?.raw.ok_or(WireError::BrokenOff)
+    Envelope::decode(body).map_err(WireError::Protobuf)?.raw.ok_or(WireError::Truncated)
 }
 
 /// One event of a watch.
@@ -219,19 +219,19 @@ struct JsonEvent<'a> {
 #[derive(Debug)]
 pub struct Frames {
     encoding: Encoding,
-    arrived: Arrived,
+    buffer: ScanBuffer,
 }
 
 impl Frames {
     /// An empty stream.
     #[must_use]
     pub fn new(encoding: Encoding) -> Self {
-        Self { encoding, arrived: Arrived::default() }
+        Self { encoding, buffer: ScanBuffer::default() }
     }
 
     /// Takes the next bytes of the body.
     pub fn push(&mut self, bytes: &[u8]) {
-        self.arrived.push(bytes);
+        self.buffer.push(bytes);
     }
 
     /// The next whole event, if it has arrived.
@@ -265,12 +265,12 @@ impl Frames {
     /// length in four bytes, the highest first.
     fn next_frame(&mut self) -> Result<Option<Bytes>, WireError> {
         if self.encoding == Encoding::Json {
-            return self.arrived.line();
+            return self.buffer.line();
         }
-        let buffer = &mut self.arrived.bytes;
+        let buffer = &mut self.buffer.bytes;
         let Some(&head) = buffer.first_chunk::<4>() else { return Ok(None) };
         let size = usize::try_from(u32::from_be_bytes(head)).unwrap_or(usize::MAX);
-        if size > LARGEST_OBJECT {
+        if size > MAX_OBJECT_SIZE {
             return Err(WireError::TooLarge(size));
         }
         if buffer.len() < 4 + size {

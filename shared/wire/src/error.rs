@@ -2,7 +2,7 @@
 
 /// The largest object that is believed. etcd refuses objects over 1.5 MiB and the
 /// API server requests over 3 MiB; more is a broken stream.
-pub(super) const LARGEST_OBJECT: usize = 16 << 20;
+pub(super) const MAX_OBJECT_SIZE: usize = 16 << 20;
 
 /// Why bytes could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -20,11 +20,11 @@ pub enum WireError {
     #[error("the answer came as protobuf, not with all of its fields as JSON")]
     NotJson,
     /// An object of a size that no API server sends.
-    #[error("an object claims {0} bytes; the largest plausible object has {LARGEST_OBJECT}")]
+    #[error("an object claims {0} bytes; the largest plausible object has {MAX_OBJECT_SIZE}")]
     TooLarge(usize),
     /// An object or a list whose parts do not fit together, or that ends early.
     #[error("the answer is truncated, or is not what was requested")]
-    BrokenOff,
+    Truncated,
     /// A watch event of a type that this version does not know.
     #[error("a watch event of the unknown type {0:?}")]
     UnknownEvent(String),

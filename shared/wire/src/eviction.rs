@@ -197,7 +197,7 @@ impl<'de> Deserialize<'de> for FieldsV1 {
 }
 
 /// Whether this set of fields has `f:status` with `f:targetResponders`.
-fn has_states(fields: &FieldsV1) -> bool {
+fn owns_target_responders(fields: &FieldsV1) -> bool {
     let read: Option<serde_json::Value> =
         fields.raw.as_deref().and_then(|raw| serde_json::from_slice(raw).ok());
     read.is_some_and(|all| all.pointer("/f:status/f:targetResponders").is_some())
@@ -206,7 +206,7 @@ fn has_states(fields: &FieldsV1) -> bool {
 impl ManagedEviction {
     fn new(eviction: Eviction, managed: OnlyManagers) -> Self {
         let managed = managed.metadata.unwrap_or_default().managed_fields.into_iter();
-        let writes = managed.filter(|one| one.fields_v1.as_ref().is_some_and(has_states));
+        let writes = managed.filter(|one| one.fields_v1.as_ref().is_some_and(owns_target_responders));
         let mut managers: Vec<String> = writes.filter_map(|one| one.manager).collect();
         managers.sort_unstable();
         managers.dedup();

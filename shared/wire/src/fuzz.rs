@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::codec::MAGIC;
-use super::recorded::Said;
+use super::recorded::DecodedFields;
 use super::*;
 
 /// Keys and values that mean something in these objects.
@@ -62,7 +62,7 @@ const ALL: [Recorded; 21] = [
     recorded!(Pod, "gated"),
     recorded!(PodNeeds, "pod"),
     recorded!(Node, "node"),
-    recorded!(NodeRoom, "node"),
+    recorded!(NodeAllocatable, "node"),
     recorded!(Lease, "lease"),
     recorded!(Budget, "budget"),
     recorded!(Budget, "most"),
@@ -78,7 +78,7 @@ const ALL: [Recorded; 21] = [
     recorded!(EvictionRequest, "evictionrequest"),
     recorded!(Eviction, "eviction"),
     recorded!(Status, "status"),
-    recorded!(ResourceList, "resources"),
+    recorded!(ApiResourceList, "resources"),
 ];
 
 impl Recorded {
@@ -138,11 +138,11 @@ fn decoded<T: Decode>(encoding: Encoding, body: Vec<u8>) -> Result<T, WireError>
     Raw::from_body(encoding, body.into())?.decode()
 }
 
-fn said<T: Serialize>(read: &T) -> Option<Said> {
-    let mut said = Said::default();
-    said.read(&serde_json::to_value(read).ok()?, "");
-    said.nothing.clear();
-    Some(said)
+fn decoded_fields<T: Serialize>(read: &T) -> Option<DecodedFields> {
+    let mut fields = DecodedFields::default();
+    fields.collect(&serde_json::to_value(read).ok()?, "");
+    fields.blank.clear();
+    Some(fields)
 }
 
 /// What is read of JSON is read again of its protobuf form, and the other way round.
@@ -161,7 +161,7 @@ where
     // JSON has no form for a moment beyond the calendar.
     let Ok(text) = serde_json::to_vec(&read) else { return };
     let again = decoded::<T>(Encoding::Json, text).unwrap();
-    assert_eq!(said(&again), said(&read), "{read:?}");
+    assert_eq!(decoded_fields(&again), decoded_fields(&read), "{read:?}");
 }
 
 #[test]
@@ -242,16 +242,16 @@ fn protobuf_list(draw: &mut Draw<'_>) -> Vec<u8> {
 fn a_list_in_pieces_is_the_list_in_protobuf() {
     fuzz!(3_000, |draw| {
         let body = protobuf_list(draw);
-        let found = listed(Encoding::Protobuf, &[&body]);
-        assert_same_in_pieces(draw, Encoding::Protobuf, &body, &found);
-        let (items, Ok((version, next))) = found else { return };
+        let listing = listed(Encoding::Protobuf, &[&body]);
+        assert_same_in_pieces(draw, Encoding::Protobuf, &body, &listing);
+        let (items, Ok((version, next))) = listing else { return };
         let message = AnyEnvelope::decode(&body[MAGIC.len()..]).unwrap().raw;
         let list = AnyList::decode(message).unwrap();
         let metadata = list.metadata.unwrap_or_default();
         assert_eq!((version, next), (metadata.resource_version, metadata.next));
-        let wanted: Vec<Raw> =
+        let expected: Vec<Raw> =
             list.items.into_iter().map(|item| Raw::new(Encoding::Protobuf, item)).collect();
-        assert_eq!(format!("{items:?}"), format!("{wanted:?}"));
+        assert_eq!(format!("{items:?}"), format!("{expected:?}"));
     });
 }
 
@@ -266,12 +266,12 @@ fn a_list_in_pieces_is_the_list_in_json() {
         json::vary(draw, &mut list, WORDS);
         let body = list.to_string().into_bytes();
         let body = if draw.once_in(3) { draw.garble(&body) } else { body };
-        let found = listed(Encoding::Json, &[&body]);
-        assert_same_in_pieces(draw, Encoding::Json, &body, &found);
-        let (items, Ok(_)) = found else { return };
+        let listing = listed(Encoding::Json, &[&body]);
+        assert_same_in_pieces(draw, Encoding::Json, &body, &listing);
+        let (items, Ok(_)) = listing else { return };
         // An item that is no JSON is an error of that item alone.
         let Ok(whole) = serde_json::from_slice::<Value>(&body) else { return };
-        let items: Vec<Value> = items.iter().map(|item| item.whole().unwrap()).collect();
+        let items: Vec<Value> = items.iter().map(|item| item.to_json().unwrap()).collect();
         assert_eq!(Some(&items), whole.get("items").and_then(Value::as_array).or(Some(&Vec::new())));
     });
 }

@@ -10,54 +10,54 @@ use bytes::{Bytes, BytesMut};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::error::{LARGEST_OBJECT, WireError};
+use super::error::{MAX_OBJECT_SIZE, WireError};
 use super::meta::ListMeta;
 
 /// Bytes that arrived and were not taken yet.
 #[derive(Debug, Default)]
-pub(super) struct Arrived {
+pub(super) struct ScanBuffer {
     pub(super) bytes: BytesMut,
     /// So many of them were looked at.
-    seen: usize,
+    scanned: usize,
     #[cfg(test)]
-    pub(super) looks: usize,
+    pub(super) bytes_scanned: usize,
 }
 
-impl Arrived {
+impl ScanBuffer {
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
     /// The next byte that nobody has looked at.
     fn next(&mut self) -> Option<u8> {
-        let byte = self.bytes.get(self.seen).copied()?;
-        self.seen += 1;
+        let byte = self.bytes.get(self.scanned).copied()?;
+        self.scanned += 1;
         #[cfg(test)]
         {
-            self.looks += 1;
+            self.bytes_scanned += 1;
         }
         Some(byte)
     }
 
     /// All that was looked at.
-    fn take(&mut self) -> BytesMut {
-        self.bytes.split_to(std::mem::take(&mut self.seen))
+    fn take_scanned(&mut self) -> BytesMut {
+        self.bytes.split_to(std::mem::take(&mut self.scanned))
     }
 
     /// The next whole line, with its line feed.
     pub(super) fn line(&mut self) -> Result<Option<Bytes>, WireError> {
         while let Some(byte) = self.next() {
             if byte == b'\n' {
-                return Ok(Some(self.take().freeze()));
+                return Ok(Some(self.take_scanned().freeze()));
             }
         }
-        self.believable().map(|()| None)
+        self.check_size().map(|()| None)
     }
 
     /// Whether what is kept may be the beginning of an object.
-    const fn believable(&self) -> Result<(), WireError> {
+    const fn check_size(&self) -> Result<(), WireError> {
         // Beside an object a line has its type.
-        if self.seen > LARGEST_OBJECT + 64 { Err(WireError::TooLarge(self.seen)) } else { Ok(()) }
+        if self.scanned > MAX_OBJECT_SIZE + 64 { Err(WireError::TooLarge(self.scanned)) } else { Ok(()) }
     }
 }
 
@@ -66,29 +66,29 @@ impl Arrived {
 enum Place {
     /// Outside of the items.
     #[default]
-    Around,
+    Outside,
     /// At an item, or before it.
     Item,
     /// Between an item and the next.
-    Behind,
+    AfterItem,
 }
 
 /// The items of a list, cut out while it arrives.
 #[derive(Debug, Default)]
 pub(super) struct Items {
-    arrived: Arrived,
+    buffer: ScanBuffer,
     /// The list without its items.
-    around: Vec<u8>,
+    outside: Vec<u8>,
     place: Place,
     /// How many brackets are open.
     depth: usize,
     in_string: bool,
     escaped: bool,
-    any: bool,
+    has_items: bool,
 }
 
 /// The depth between two items: that of the list, and of its array.
-const BETWEEN: usize = 2;
+const ITEM_DEPTH: usize = 2;
 
 #[derive(Deserialize)]
 struct WithoutItems {
@@ -101,89 +101,91 @@ struct WithoutItems {
 
 impl Items {
     pub(super) fn push(&mut self, bytes: &[u8]) {
-        self.arrived.push(bytes);
+        self.buffer.push(bytes);
     }
 
     /// The next whole item. `None`: more bytes are needed, or that was the last one.
     pub(super) fn next(&mut self) -> Result<Option<Bytes>, WireError> {
-        while let Some(byte) = self.arrived.next() {
-            if let Some(item) = self.look(byte)? {
+        while let Some(byte) = self.buffer.next() {
+            if let Some(item) = self.scan_byte(byte)? {
                 return Ok(Some(item));
             }
         }
-        self.arrived.believable()?;
-        if self.place == Place::Around {
-            self.keep()?;
+        self.buffer.check_size()?;
+        if self.place == Place::Outside {
+            self.keep_outside()?;
         }
         Ok(None)
     }
 
     /// The whole list has arrived: gives back what is said of it.
     pub(super) fn end(&mut self) -> Result<ListMeta, WireError> {
-        let around: WithoutItems = serde_json::from_slice(&self.around).map_err(WireError::Json)?;
+        let rest: WithoutItems = serde_json::from_slice(&self.outside).map_err(WireError::Json)?;
         // Items that were not found would pass for items that are gone.
-        let unfound = around.items.is_some_and(|items| !items.is_empty());
-        if unfound || !self.around.trim_ascii_start().starts_with(b"{") {
-            return Err(WireError::BrokenOff);
+        let has_unparsed_items = rest.items.is_some_and(|items| !items.is_empty());
+        if has_unparsed_items || !self.outside.trim_ascii_start().starts_with(b"{") {
+            return Err(WireError::Truncated);
         }
-        Ok(around.metadata)
+        Ok(rest.metadata)
     }
 
-    fn look(&mut self, byte: u8) -> Result<Option<Bytes>, WireError> {
+    fn scan_byte(&mut self, byte: u8) -> Result<Option<Bytes>, WireError> {
         if self.in_string {
             self.in_string = byte != b'"' || self.escaped;
             self.escaped = byte == b'\\' && !self.escaped;
             return Ok(None);
         }
         match (self.place, byte) {
-            (Place::Item | Place::Behind, b',' | b']') if self.depth == BETWEEN => return self.cut(byte),
-            (Place::Behind, byte) if !byte.is_ascii_whitespace() => return Err(WireError::BrokenOff),
+            (Place::Item | Place::AfterItem, b',' | b']') if self.depth == ITEM_DEPTH => {
+                return self.finish_item(byte);
+            }
+            (Place::AfterItem, byte) if !byte.is_ascii_whitespace() => return Err(WireError::Truncated),
             (_, b'"') => self.in_string = true,
             (_, b'{' | b'[') => self.depth += 1,
-            (_, b'}' | b']') => self.depth = self.depth.checked_sub(1).ok_or(WireError::BrokenOff)?,
+            (_, b'}' | b']') => self.depth = self.depth.checked_sub(1).ok_or(WireError::Truncated)?,
             _ => {}
         }
         match (self.place, byte) {
-            (Place::Around, b'[') if self.depth == BETWEEN => {
-                self.keep()?;
-                if opens_items(&self.around) {
+            (Place::Outside, b'[') if self.depth == ITEM_DEPTH => {
+                self.keep_outside()?;
+                if opens_items(&self.outside) {
                     self.place = Place::Item;
                 }
             }
-            (Place::Item, b'}' | b']') if self.depth == BETWEEN => self.place = Place::Behind,
-            (Place::Item, b'}' | b']') if self.depth < BETWEEN => return Err(WireError::BrokenOff),
+            (Place::Item, b'}' | b']') if self.depth == ITEM_DEPTH => self.place = Place::AfterItem,
+            (Place::Item, b'}' | b']') if self.depth < ITEM_DEPTH => return Err(WireError::Truncated),
             _ => {}
         }
         Ok(None)
     }
 
     /// At the comma behind an item, or at the end of all.
-    fn cut(&mut self, byte: u8) -> Result<Option<Bytes>, WireError> {
-        let taken = self.arrived.take().freeze();
+    fn finish_item(&mut self, byte: u8) -> Result<Option<Bytes>, WireError> {
+        let taken = self.buffer.take_scanned().freeze();
         let item = taken.strip_suffix(&[byte]).unwrap_or_default().trim_ascii();
         if byte == b']' {
             self.depth -= 1;
-            self.place = Place::Around;
-            self.around.push(byte);
-            if item.is_empty() && !self.any {
+            self.place = Place::Outside;
+            self.outside.push(byte);
+            if item.is_empty() && !self.has_items {
                 return Ok(None);
             }
         } else {
             self.place = Place::Item;
         }
         if !item.starts_with(b"{") {
-            return Err(WireError::BrokenOff);
+            return Err(WireError::Truncated);
         }
-        self.any = true;
+        self.has_items = true;
         Ok(Some(taken.slice_ref(item)))
     }
 
     /// Keeps what stands around the items.
-    fn keep(&mut self) -> Result<(), WireError> {
-        let more = self.arrived.take();
-        self.around.extend_from_slice(&more);
-        let length = self.around.len();
-        if length > LARGEST_OBJECT { Err(WireError::TooLarge(length)) } else { Ok(()) }
+    fn keep_outside(&mut self) -> Result<(), WireError> {
+        let more = self.buffer.take_scanned();
+        self.outside.extend_from_slice(&more);
+        let length = self.outside.len();
+        if length > MAX_OBJECT_SIZE { Err(WireError::TooLarge(length)) } else { Ok(()) }
     }
 }
 
@@ -201,14 +203,14 @@ mod tests {
     use super::*;
 
     fn read(body: &[u8], cut: usize) -> Result<(Vec<String>, ListMeta, usize), WireError> {
-        let (mut items, mut found) = (Items::default(), Vec::new());
+        let (mut items, mut read_items) = (Items::default(), Vec::new());
         for chunk in body.chunks(cut) {
             items.push(chunk);
             while let Some(item) = items.next()? {
-                found.push(String::from_utf8(item.to_vec()).unwrap());
+                read_items.push(String::from_utf8(item.to_vec()).unwrap());
             }
         }
-        Ok((found, items.end()?, items.arrived.looks))
+        Ok((read_items, items.end()?, items.buffer.bytes_scanned))
     }
 
     /// The strings that brackets, quotes and commas may hide in.
@@ -251,7 +253,7 @@ mod tests {
             prop_assert_eq!((metadata.resource_version.as_str(), metadata.r#continue.as_str()), ("7", "c"));
             prop_assert_eq!(looks, body.len());
 
-            let mut lines = Arrived::default();
+            let mut lines = ScanBuffer::default();
             let mut count = 0;
             for chunk in body.as_bytes().chunks(cut) {
                 lines.push(chunk);
@@ -259,7 +261,7 @@ mod tests {
                     count += 1;
                 }
             }
-            prop_assert_eq!((count, lines.looks), (body.matches('\n').count(), body.len()));
+            prop_assert_eq!((count, lines.bytes_scanned), (body.matches('\n').count(), body.len()));
         }
     }
 
@@ -303,7 +305,7 @@ mod tests {
                 items.next().err()
             });
             assert!(matches!(refused, Some(WireError::TooLarge(_))), "{begins}");
-            assert!(items.arrived.bytes.len() <= LARGEST_OBJECT + (2 << 20));
+            assert!(items.buffer.bytes.len() <= MAX_OBJECT_SIZE + (2 << 20));
         }
     }
 }

@@ -42,12 +42,12 @@ pub use messages::{
 };
 pub use meta::{MapKey, ObjectMeta, OnlyMeta, OwnerReference, Presence};
 pub use placement::{
-    Container, NodeRoom, NodeRoomSpec, NodeRoomStatus, PodNeeds, PodNeedsSpec, Quantity, Resources,
-    Responder, Volume, VolumeSource,
+    Container, NodeAllocatable, NodeAllocatableSpec, NodeAllocatableStatus, PodNeeds, PodNeedsSpec, Quantity,
+    Resources, Responder, Volume, VolumeSource,
 };
 pub use policy::{
-    Budget, BudgetSpec, BudgetStatus, Condition, IntOrString, LabelRequirement, LabelSelector, ResourceList,
-    ResourceOf, Workload, WorkloadSpec,
+    ApiResource, ApiResourceList, Budget, BudgetSpec, BudgetStatus, Condition, IntOrString, LabelRequirement,
+    LabelSelector, Workload, WorkloadSpec,
 };
 pub use renewal::Renewal;
 pub use storage::{

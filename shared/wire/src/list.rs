@@ -8,7 +8,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use prost::Message;
 
 use super::codec::{Encoding, MAGIC, Raw};
-use super::error::{LARGEST_OBJECT, WireError};
+use super::error::{MAX_OBJECT_SIZE, WireError};
 use super::json::Items;
 use super::meta::ListMeta;
 
@@ -69,7 +69,7 @@ impl List {
         };
         let whole = matches!(self.place, Place::After | Place::List(0)) && self.buffer.is_empty();
         if item.is_none() && self.ended && self.encoding == Encoding::Protobuf && !whole {
-            return Err(WireError::BrokenOff);
+            return Err(WireError::Truncated);
         }
         Ok(item)
     }
@@ -110,7 +110,7 @@ impl List {
                     if head.field == 2 {
                         // A second list would count in place of the first for other readers.
                         if self.place == Place::After || head.is_number {
-                            return Err(WireError::BrokenOff);
+                            return Err(WireError::Truncated);
                         }
                         self.buffer.advance(head.size);
                         self.place = Place::List(head.length);
@@ -118,13 +118,13 @@ impl List {
                         return Ok(None);
                     }
                 }
-                Place::List(left) => {
+                Place::List(remaining) => {
                     let Some(head) = Head::read(&self.buffer)? else { return Ok(None) };
                     let Some(value) = self.take_field(&head)? else { return Ok(None) };
                     let taken = head.size + head.length;
-                    self.place = Place::List(left.checked_sub(taken).ok_or(WireError::BrokenOff)?);
+                    self.place = Place::List(remaining.checked_sub(taken).ok_or(WireError::Truncated)?);
                     match head.field {
-                        1 | 2 if head.is_number => return Err(WireError::BrokenOff),
+                        1 | 2 if head.is_number => return Err(WireError::Truncated),
                         // Of a message that comes twice the later fields count, as everywhere in protobuf.
                         1 => self.metadata.merge(value).map_err(WireError::Protobuf)?,
                         2 => return Ok(Some(Raw::new(self.encoding, value))),
@@ -137,7 +137,7 @@ impl List {
 
     /// Takes a whole field, if it has arrived, and gives back its value.
     fn take_field(&mut self, head: &Head) -> Result<Option<Bytes>, WireError> {
-        if head.length > LARGEST_OBJECT {
+        if head.length > MAX_OBJECT_SIZE {
             return Err(WireError::TooLarge(head.length));
         }
         if self.buffer.len() < head.size + head.length {
@@ -164,7 +164,7 @@ impl Head {
         let Some((tag, tag_size)) = varint(bytes)? else { return Ok(None) };
         let field = tag >> 3;
         if field == 0 || tag > u64::from(u32::MAX) {
-            return Err(WireError::BrokenOff);
+            return Err(WireError::Truncated);
         }
         let rest = bytes.get(tag_size..).unwrap_or_default();
         let Some((number, number_size)) = varint(rest)? else { return Ok(None) };
@@ -175,7 +175,7 @@ impl Head {
                 Ok(Some(Self { field, size: tag_size + number_size, length, is_number: false }))
             }
             // `runtime.Unknown` and lists have no fields of other types.
-            _ => Err(WireError::BrokenOff),
+            _ => Err(WireError::Truncated),
         }
     }
 }
@@ -186,14 +186,14 @@ fn varint(bytes: &[u8]) -> Result<Option<(u64, usize)>, WireError> {
     for (at, byte) in bytes.iter().take(10).enumerate() {
         // Of the tenth digit one bit fits.
         if at == 9 && *byte > 1 {
-            return Err(WireError::BrokenOff);
+            return Err(WireError::Truncated);
         }
         value |= u64::from(byte & 0x7F) << (7 * at);
         if byte & 0x80 == 0 {
             return Ok(Some((value, at + 1)));
         }
     }
-    if bytes.len() >= 10 { Err(WireError::BrokenOff) } else { Ok(None) }
+    if bytes.len() >= 10 { Err(WireError::Truncated) } else { Ok(None) }
 }
 
 #[cfg(test)]

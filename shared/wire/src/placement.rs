@@ -95,19 +95,19 @@ message! {
 
 message! {
     /// A node as a scheduler sees it.
-    NodeRoom {
+    NodeAllocatable {
         /// Its metadata.
         metadata: Option<ObjectMeta> = [message, optional, tag = "1"];
         /// What was asked for.
-        spec: Option<NodeRoomSpec> = [message, optional, tag = "2"];
+        spec: Option<NodeAllocatableSpec> = [message, optional, tag = "2"];
         /// What was reported.
-        status: Option<NodeRoomStatus> = [message, optional, tag = "3"];
+        status: Option<NodeAllocatableStatus> = [message, optional, tag = "3"];
     }
 }
 
 message! {
     /// `node.spec`.
-    NodeRoomSpec {
+    NodeAllocatableSpec {
         /// It is cordoned.
         unschedulable: bool = [bool, tag = "4"];
         /// Its taints.
@@ -117,7 +117,7 @@ message! {
 
 message! {
     /// `node.status`.
-    NodeRoomStatus {
+    NodeAllocatableStatus {
         /// What pods may ask for in all.
         allocatable: BTreeMap<String, Quantity> = [btree_map = "string, message", tag = "2"] serde[deserialize_with = "null_is_empty_map"];
     }
@@ -199,8 +199,8 @@ mod tests {
             "spec": { "unschedulable": true, "taints": [{ "key": "k", "value": "v", "effect": "NoSchedule" }] },
             "status": { "allocatable": { "cpu": "8", "memory": "32Gi", "pods": "110" } },
         });
-        let read: NodeRoom = serde_json::from_value(object).unwrap();
-        assert_eq!(NodeRoom::decode(read.encode_to_vec().as_slice()).unwrap(), read);
+        let read: NodeAllocatable = serde_json::from_value(object).unwrap();
+        assert_eq!(NodeAllocatable::decode(read.encode_to_vec().as_slice()).unwrap(), read);
         assert_eq!(read.status.unwrap().allocatable["pods"].text.as_deref(), Some("110"));
         assert_eq!(read.spec.unwrap().taints[0].effect.as_deref(), Some("NoSchedule"));
     }

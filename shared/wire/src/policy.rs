@@ -114,15 +114,15 @@ message! {
 
 message! {
     /// What a group and version has: `APIResourceList`.
-    ResourceList {
+    ApiResourceList {
         /// The resources and their subresources.
-        resources: Vec<ResourceOf> = [message, repeated, tag = "2"] serde[deserialize_with = "null_is_empty"];
+        resources: Vec<ApiResource> = [message, repeated, tag = "2"] serde[deserialize_with = "null_is_empty"];
     }
 }
 
 message! {
     /// One resource or subresource.
-    ResourceOf {
+    ApiResource {
         /// Its plural, and behind a slash its subresource.
         name: Option<String> = [string, optional, tag = "1"];
         /// The kind of its objects.

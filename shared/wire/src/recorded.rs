@@ -10,29 +10,29 @@ use super::*;
 /// What an object says, and the JSON pointers of what it says nothing of: absent, empty, zero or false, which Go writes
 /// into protobuf and leaves out of JSON.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Said {
-    words: Vec<(String, String)>,
-    pub(super) nothing: Vec<String>,
+pub(super) struct DecodedFields {
+    values: Vec<(String, String)>,
+    pub(super) blank: Vec<String>,
 }
 
-impl Said {
-    pub(super) fn read(&mut self, value: &Value, at: &str) {
+impl DecodedFields {
+    pub(super) fn collect(&mut self, value: &Value, at: &str) {
         match value {
             Value::Object(fields) => {
                 for (key, value) in fields {
-                    self.read(value, &format!("{at}/{key}"));
+                    self.collect(value, &format!("{at}/{key}"));
                 }
             }
             Value::Array(items) if !items.is_empty() => {
                 for (number, value) in items.iter().enumerate() {
-                    self.read(value, &format!("{at}/{number}"));
+                    self.collect(value, &format!("{at}/{number}"));
                 }
             }
-            Value::Null | Value::Array(_) | Value::Bool(false) => self.nothing.push(at.to_owned()),
-            Value::String(text) if text.is_empty() => self.nothing.push(at.to_owned()),
-            Value::Number(number) if number.as_i64() == Some(0) => self.nothing.push(at.to_owned()),
+            Value::Null | Value::Array(_) | Value::Bool(false) => self.blank.push(at.to_owned()),
+            Value::String(text) if text.is_empty() => self.blank.push(at.to_owned()),
+            Value::Number(number) if number.as_i64() == Some(0) => self.blank.push(at.to_owned()),
             Value::String(_) | Value::Number(_) | Value::Bool(true) => {
-                self.words.push((at.to_owned(), value.to_string()));
+                self.values.push((at.to_owned(), value.to_string()));
             }
         }
     }
@@ -43,16 +43,16 @@ fn recorded<T: Decode + Serialize>(protobuf: &'static [u8], json: &'static [u8])
     let decode =
         |encoding, bytes| Raw::from_body(encoding, Bytes::from_static(bytes)).unwrap().decode::<T>().unwrap();
     let [protobuf, json] = [decode(Encoding::Protobuf, protobuf), decode(Encoding::Json, json)];
-    let said = |read: &T| {
-        let mut said = Said::default();
-        said.read(&serde_json::to_value(read).unwrap(), "");
+    let decoded_fields = |read: &T| {
+        let mut said = DecodedFields::default();
+        said.collect(&serde_json::to_value(read).unwrap(), "");
         said
     };
-    let mut all = said(&protobuf);
-    assert_eq!(all, said(&json));
+    let mut all = decoded_fields(&protobuf);
+    assert_eq!(all, decoded_fields(&json));
     // Of annotations only the keys are kept.
-    all.nothing.retain(|at| !at.starts_with("/metadata/annotations/"));
-    (protobuf, all.nothing)
+    all.blank.retain(|at| !at.starts_with("/metadata/annotations/"));
+    (protobuf, all.blank)
 }
 
 macro_rules! recorded {
@@ -65,11 +65,11 @@ macro_rules! recorded {
 }
 
 /// What an object that is not deleted does not say.
-const LIVES: &str = "/metadata/deletionGracePeriodSeconds /metadata/deletionTimestamp";
+const NOT_DELETED: &str = "/metadata/deletionGracePeriodSeconds /metadata/deletionTimestamp";
 
 /// What each recorded object does not say. Of a field that we declare there is at least one object that has it.
 fn blanks() -> [(&'static str, String); 19] {
-    let (lives, no_place) = (LIVES, "/metadata/generation /metadata/namespace");
+    let (lives, no_place) = (NOT_DELETED, "/metadata/generation /metadata/namespace");
     let sources = "/spec/volumes/0/ephemeral /spec/volumes/1/persistentVolumeClaim /spec/volumes/2/ephemeral \
         /spec/volumes/2/persistentVolumeClaim";
     // Those that the API server adds for taints of lost nodes.
@@ -139,7 +139,7 @@ fn what_a_real_api_server_sent_says_the_same_in_both_encodings_and_leaves_nothin
         ("busy", recorded!(Pod, "busy").1),
         ("pod, to a scheduler", recorded!(PodNeeds, "pod").1),
         ("node", recorded!(Node, "node").1),
-        ("node, to a scheduler", recorded!(NodeRoom, "node").1),
+        ("node, to a scheduler", recorded!(NodeAllocatable, "node").1),
         ("lease", recorded!(Lease, "lease").1),
         ("budget", recorded!(Budget, "budget").1),
         ("most", recorded!(Budget, "most").1),
@@ -152,7 +152,7 @@ fn what_a_real_api_server_sent_says_the_same_in_both_encodings_and_leaves_nothin
         ("attachment", recorded!(VolumeAttachment, "attachment").1),
         ("csidriver", recorded!(CsiDriver, "csidriver").1),
         ("status", recorded!(Status, "status").1),
-        ("resources", recorded!(ResourceList, "resources").1),
+        ("resources", recorded!(ApiResourceList, "resources").1),
     ];
     let seen = seen.map(|(name, blanks)| (name, blanks.join(" ")));
     assert_eq!(seen, blanks());
@@ -164,7 +164,7 @@ fn what_a_real_api_server_sent_says_the_same_in_both_encodings_and_leaves_nothin
 fn what_an_api_server_with_evictions_sent_says_the_same_in_both_encodings_and_leaves_nothing_out() {
     let new_pod = |group: &str, responders: &str| {
         format!(
-            "{LIVES} /metadata/finalizers /metadata/ownerReferences /spec/containers/0/restartPolicy /spec/ephemeralContainers \
+            "{NOT_DELETED} /metadata/finalizers /metadata/ownerReferences /spec/containers/0/restartPolicy /spec/ephemeralContainers \
              {responders}/spec/initContainers /spec/nodeName /spec/schedulingGates {group}/spec/tolerations/0/value \
              /spec/tolerations/1/value /spec/volumes /status/conditions /status/containerStatuses \
              /status/ephemeralContainerStatuses /status/initContainerStatuses /status/observedGeneration /status/reason"

@@ -69,27 +69,27 @@ impl Raw {
             return None;
         }
         let (mut meta, mut spec) = (None, None);
-        fields(self.bytes(), |tag, value| match tag {
-            1 => once(&mut meta, value.bytes()?),
-            2 => once(&mut spec, value.bytes()?),
+        for_each_field(self.bytes(), |tag, value| match tag {
+            1 => set_once(&mut meta, value.bytes()?),
+            2 => set_once(&mut spec, value.bytes()?),
             _ => Some(()),
         })?;
-        let (name, uid, resource_version) = metadata(meta?)?;
-        let (renew_time, lease_duration_seconds) = times(spec?)?;
+        let (name, uid, resource_version) = parse_metadata(meta?)?;
+        let (renew_time, lease_duration_seconds) = parse_spec(spec?)?;
         Some(Renewal { name, uid, resource_version, renew_time, lease_duration_seconds })
     }
 }
 
-fn metadata(bytes: &[u8]) -> Option<(&str, &str, &str)> {
+fn parse_metadata(bytes: &[u8]) -> Option<(&str, &str, &str)> {
     let (mut name, mut uid, mut version) = (None, None, None);
-    fields(bytes, |tag, value| match tag {
-        1 => once(&mut name, value.text()?),
-        5 => once(&mut uid, value.text()?),
-        6 => once(&mut version, value.text()?),
-        LABELS => only(value, &[], &[1, 2]),
-        ANNOTATIONS => only(value, &[], &[1]),
-        OWNERS => only(value, &[6], &[1, 3, 4, 5]),
-        _ if META_TIMES.contains(&tag) => only(value, &[1, 2], &[]),
+    for_each_field(bytes, |tag, value| match tag {
+        1 => set_once(&mut name, value.text()?),
+        5 => set_once(&mut uid, value.text()?),
+        6 => set_once(&mut version, value.text()?),
+        LABELS => check_fields(value, &[], &[1, 2]),
+        ANNOTATIONS => check_fields(value, &[], &[1]),
+        OWNERS => check_fields(value, &[6], &[1, 3, 4, 5]),
+        _ if META_TIMES.contains(&tag) => check_fields(value, &[1, 2], &[]),
         _ if META_NUMBERS.contains(&tag) => value.number().map(drop),
         _ if META_TEXTS.contains(&tag) => value.text().map(drop),
         _ => Some(()),
@@ -97,24 +97,24 @@ fn metadata(bytes: &[u8]) -> Option<(&str, &str, &str)> {
     Some((name?, uid?, version?))
 }
 
-fn times(bytes: &[u8]) -> Option<(Option<Time>, Option<i32>)> {
+fn parse_spec(bytes: &[u8]) -> Option<(Option<Time>, Option<i32>)> {
     let (mut renewed, mut duration) = (None, None);
-    fields(bytes, |tag, value| match tag {
+    for_each_field(bytes, |tag, value| match tag {
         1 => value.text().map(drop),
-        2 => once(&mut duration, as_i32(value)?),
-        3 => only(value, &[1, 2], &[]),
-        4 => once(&mut renewed, time(value.bytes()?)?),
+        2 => set_once(&mut duration, as_i32(value)?),
+        3 => check_fields(value, &[1, 2], &[]),
+        4 => set_once(&mut renewed, parse_time(value.bytes()?)?),
         5 => value.number().map(drop),
         _ => Some(()),
     })?;
     Some((renewed, duration))
 }
 
-fn time(bytes: &[u8]) -> Option<Time> {
+fn parse_time(bytes: &[u8]) -> Option<Time> {
     let (mut seconds, mut nanos) = (None, None);
-    fields(bytes, |tag, value| match tag {
-        1 => once(&mut seconds, value.number()?.cast_signed()),
-        2 => once(&mut nanos, as_i32(value)?),
+    for_each_field(bytes, |tag, value| match tag {
+        1 => set_once(&mut seconds, value.number()?.cast_signed()),
+        2 => set_once(&mut nanos, as_i32(value)?),
         _ => Some(()),
     })?;
     Some(Time { seconds, nanos })
@@ -127,13 +127,13 @@ fn as_i32(value: Value<'_>) -> Option<i32> {
 }
 
 /// Puts in what must not be there yet.
-fn once<T>(place: &mut Option<T>, value: T) -> Option<()> {
+fn set_once<T>(place: &mut Option<T>, value: T) -> Option<()> {
     place.replace(value).is_none().then_some(())
 }
 
 /// Whether this is a message in which these fields are numbers and those are texts, where they are.
-fn only(value: Value<'_>, numbers: &[u32], texts: &[u32]) -> Option<()> {
-    fields(value.bytes()?, |tag, value| match tag {
+fn check_fields(value: Value<'_>, numbers: &[u32], texts: &[u32]) -> Option<()> {
+    for_each_field(value.bytes()?, |tag, value| match tag {
         _ if numbers.contains(&tag) => value.number().map(drop),
         _ if texts.contains(&tag) => value.text().map(drop),
         _ => Some(()),
@@ -141,7 +141,7 @@ fn only(value: Value<'_>, numbers: &[u32], texts: &[u32]) -> Option<()> {
 }
 
 /// Gives out each field of a message. `None`: it is none, or `each` did not want to go on.
-fn fields<'a>(mut bytes: &'a [u8], mut each: impl FnMut(u32, Value<'a>) -> Option<()>) -> Option<()> {
+fn for_each_field<'a>(mut bytes: &'a [u8], mut each: impl FnMut(u32, Value<'a>) -> Option<()>) -> Option<()> {
     while !bytes.is_empty() {
         let key = u32::try_from(varint(&mut bytes)?).ok()?;
         let value = match key & 7 {

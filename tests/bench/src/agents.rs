@@ -170,7 +170,7 @@ fn first(at: usize) -> Record {
 
 /// What the agent sends, and what it takes of the answer.
 async fn write(client: &Client, node: &str, record: &Record, over: Option<&Version>) -> Result<Version> {
-    let body = lease::written((NAMESPACE, node), record, None, None, over);
+    let body = lease::encode((NAMESPACE, node), record, None, None, over);
     let (method, path) = match over {
         Some(_) => ("PUT", format!("{LEASES}/{}", lease_name(node))),
         None => ("POST", LEASES.to_owned()),
@@ -182,7 +182,7 @@ async fn write(client: &Client, node: &str, record: &Record, over: Option<&Versi
     let status = answer.status();
     let bytes = answer.into_body().collect().await?.to_bytes();
     anyhow::ensure!(status.is_success(), "{method} {path}: {status}: {}", String::from_utf8_lossy(&bytes));
-    lease::read(&bytes).map(|seen| seen.version).map_err(anyhow::Error::msg)
+    lease::parse(&bytes).map(|seen| seen.version).map_err(anyhow::Error::msg)
 }
 
 #[cfg(test)]

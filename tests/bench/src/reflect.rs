@@ -1,4 +1,4 @@
-//! Two contenders that are no products. Each follows what pod-safety follows for the collection of pods: pods, nodes and the Leases of nodes.
+//! Two contenders that are no products. Each follows what pod-safety follows for the collection of pods, nodes and the Leases of nodes.
 //!
 //! - `kube-runtime`: as an engineer who knows it makes it. Streaming lists, types with the fields that the duty needs and no more
 //!   metadata than that, `DeserializeGuard` for each object, a store for each kind, and a `Controller` that reconciles pods.

@@ -2,7 +2,9 @@
 //! judge; the adversary delays, loses and reorders.
 
 use pod_safety_model::{Mono, Pod};
-use pod_safety_proof::{AgentRead, Claim, Force, Mark, PodVersion, fits, pods_ended};
+use pod_safety_proof::{
+    AgentRead, Claim, ForceDeleteRequest, Mark, PodVersion, check_claim, verify_pods_ended,
+};
 use pod_safety_wire::{Encoding, Raw};
 use stateright::{Model, Property};
 
@@ -277,7 +279,7 @@ impl State {
     fn pod(&self, world: &Agents) -> Pod {
         let mut pod = objects::pod(&self.cached, SEEN, 1, 1);
         if world.plant == Some(Bug::KubeletNotAsked) {
-            pod.observed = pod.generation;
+            pod.observed_generation = pod.generation;
         }
         pod
     }
@@ -287,7 +289,7 @@ impl State {
             Step::Delivers => self.cached = self.pod,
             Step::Claims if self.claimed.is_none() => {
                 let pod = self.pod(world);
-                fits(&force(&pod), Some(&pod)).ok()?;
+                check_claim(&force(&pod), Some(&pod)).ok()?;
                 self.claimed = Some(self.cached.version);
                 if world.plant != Some(Bug::ReadsFirst) {
                     self.read = None;
@@ -317,7 +319,7 @@ impl State {
         self.claimed = None;
         let pod = self.pod(world);
         let force = force(&pod);
-        let version = fits(&force, Some(&pod)).ok()?;
+        let version = check_claim(&force, Some(&pod)).ok()?;
         let agent = agent_read(&read)?;
         let marked = |(generation, epoch, round): (u8, u8, u8)| {
             let epoch = if world.plant == Some(Bug::AnyEpoch) { read.epoch } else { epoch };
@@ -330,9 +332,9 @@ impl State {
         } else {
             kept
         };
-        if pods_ended(&force, Some(&pod), kept.as_ref(), &agent).is_ok() {
+        if verify_pods_ended(&force, Some(&pod), kept.as_ref(), &agent).is_ok() {
             self.proved = Some(self.cached.version);
-        } else if !kept.is_some_and(|kept| kept.serves(&version, &agent)) {
+        } else if !kept.is_some_and(|kept| kept.matches(&version, &agent)) {
             let generation = u8::try_from(version.generation).ok()?;
             self.mark = Some((generation, read.epoch, read.round));
         }
@@ -340,13 +342,13 @@ impl State {
     }
 }
 
-fn force(pod: &Pod) -> Force {
-    Force::new(pod, Claim::PodsEnded { node: NODE.into() })
+fn force(pod: &Pod) -> ForceDeleteRequest {
+    ForceDeleteRequest::new(pod, Claim::PodsEnded { node: NODE.into() })
 }
 
 fn mark(version: &PodVersion, generation: u8, read: &Report) -> Option<Mark> {
     let version = PodVersion { generation: i64::from(generation), ..version.clone() };
-    Some(Mark::of(version, &agent_read(read)?))
+    Some(Mark::new(version, &agent_read(read)?))
 }
 
 /// The Lease as the API server would answer with it.
@@ -357,5 +359,5 @@ fn agent_read(report: &Report) -> Option<AgentRead> {
         r#"{{"metadata":{{"annotations":{{"watchdog.pod-safety.dev/epoch":"{epoch}","watchdog.pod-safety.dev/round":"{round}","watchdog.pod-safety.dev/pods-looked":"{looked}","watchdog.pod-safety.dev/pods-ended":"{ended}"}}}},"spec":{{}}}}"#
     );
     let raw = Raw::from_body(Encoding::Json, text.into()).ok()?;
-    AgentRead::of(Mono::default(), &raw).ok()?
+    AgentRead::decode(Mono::default(), &raw).ok()?
 }

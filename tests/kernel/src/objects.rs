@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use pod_safety_model::{Deletion, Labels, Mono, Phase, Pod, PodKey, Says, Tolerations, Uid, Uncommon};
+use pod_safety_model::{
+    ConditionState, Deletion, Labels, Mono, Phase, Pod, PodKey, Tolerations, Uid, Uncommon,
+};
 use pod_safety_wire::{Encoding, Raw};
 
 use crate::world::{FenceEvidence, Lease, Node, PodObject, Seen};
@@ -97,7 +99,7 @@ pub(crate) fn pod(object: &PodObject, seen: Seen, seconds: u64, grace: u64) -> P
         at: 1,
         grace: i64::try_from(grace).ok(),
         first_seen: mono(seen.deletion, seconds),
-        known_to_kubelet: seen.known,
+        kubelet_may_know: seen.known,
     });
     let generation = if object.deleted { 2 } else { 1 };
     let mut pod = Pod {
@@ -106,16 +108,16 @@ pub(crate) fn pod(object: &PodObject, seen: Seen, seconds: u64, grace: u64) -> P
         generation,
         created: 0,
         node: object.node().map(Arc::from),
-        bound: 0,
+        bound_at: 0,
         phase: if object.failed { Phase::Failed } else { Phase::Running },
         evicted: false,
-        observed: i64::from(object.observed),
-        running: u16::from(object.running),
+        observed_generation: i64::from(object.observed),
+        running_containers: u16::from(object.running),
         container_states: u32::from(object.running),
         worker_may_be_busy: object.busy && i64::from(object.observed) < generation,
         mirror: false,
         ready: false,
-        unreachable: Says::default(),
+        unreachable: ConditionState::default(),
         labels: Labels::default(),
         tolerations: Tolerations::default(),
         gated: false,
@@ -123,10 +125,10 @@ pub(crate) fn pod(object: &PodObject, seen: Seen, seconds: u64, grace: u64) -> P
         controller: None,
         uncommon: None,
         first_seen: at,
-        arrived: at,
-        turned_ready: None,
+        placed_at: at,
+        became_ready: None,
     };
-    pod.set(Uncommon { deletion, ..Uncommon::default() });
+    pod.set_uncommon(Uncommon { deletion, ..Uncommon::default() });
     pod
 }
 

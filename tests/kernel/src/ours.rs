@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use pod_safety_model::{Incarnation, Mono};
-use pod_safety_proof::{Evidence, Liveness, PodVersion, Renewal, Sign, SignOfLife, Witness};
+use pod_safety_proof::{AbsenceRead, Evidence, LastHeartbeat, Liveness, PodVersion, Renewal, ReportKind};
 
 use crate::objects;
 use crate::search::Scope;
@@ -197,7 +197,7 @@ impl Ours {
     pub(crate) fn wrote(&mut self, before: &PodObject, after: &PodObject) {
         let seen = Seen { deletion: 0, known: false };
         let (before, after) = (objects::pod(before, seen, 1, 1), objects::pod(after, seen, 1, 1));
-        self.pod_reported |= after.was_reported_by_its_kubelet(&before);
+        self.pod_reported |= after.was_updated_by_kubelet(&before);
     }
 }
 
@@ -281,7 +281,7 @@ fn leases(world: &mut World, now: u8, scope: &Scope) -> Option<()> {
 pub(crate) struct View<'a> {
     ours: &'a Ours,
     scope: &'a Scope,
-    witness: Option<Witness>,
+    witness: Option<AbsenceRead>,
 }
 
 impl<'a> View<'a> {
@@ -297,15 +297,15 @@ impl Liveness for View<'_> {
         true
     }
 
-    fn first_read(&self, _node: &str) -> Option<&Witness> {
+    fn first_read(&self, _node: &str) -> Option<&AbsenceRead> {
         self.witness.as_ref()
     }
 
-    fn last_sign_of_life(&self, _node: &str) -> Option<SignOfLife> {
-        let lease = self.ours.renewed_at.map(|at| (at, Sign::LeaseRenewed));
-        let report = self.ours.reported_at.map(|at| (at, Sign::PodReported));
+    fn last_heartbeat(&self, _node: &str) -> Option<LastHeartbeat> {
+        let lease = self.ours.renewed_at.map(|at| (at, ReportKind::LeaseRenewed));
+        let report = self.ours.reported_at.map(|at| (at, ReportKind::PodReported));
         let last = lease.into_iter().chain(report).max_by_key(|(at, _)| *at);
-        last.map(|(at, sign)| SignOfLife { sign, at: self.scope.mono(at) })
+        last.map(|(at, sign)| LastHeartbeat { kind: sign, at: self.scope.mono(at) })
     }
 
     fn lease(&self, _node: &str) -> Option<Option<Timestamp>> {
@@ -325,8 +325,8 @@ impl Liveness for View<'_> {
         Some(Renewal { at: self.scope.mono(self.ours.renewed_at?), renewed })
     }
 
-    fn fell_silent_before_its_node_went(&self, node: &str) -> bool {
-        let sign = self.last_sign_of_life(node).map(|sign| sign.at);
+    fn unreachable_before_node_deleted(&self, node: &str) -> bool {
+        let sign = self.last_heartbeat(node).map(|sign| sign.at);
         let before = self.ours.absence.and_then(|absence| absence.before);
         before.is_some_and(|before| {
             let at = sign.map_or(self.scope.mono(before.at), |sign| sign.max(self.scope.mono(before.at)));

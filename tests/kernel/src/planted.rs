@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use pod_safety_model::Mono;
-use pod_safety_proof::{Liveness, Renewal, SignOfLife, Witness};
+use pod_safety_proof::{AbsenceRead, LastHeartbeat, Liveness, Renewal};
 
 use crate::ours::View;
 use crate::search::{Plant, Scope};
@@ -19,11 +19,11 @@ impl Liveness for Planted<'_> {
     fn is_current(&self, now: Mono) -> bool {
         self.0.is_current(now)
     }
-    fn first_read(&self, node: &str) -> Option<&Witness> {
+    fn first_read(&self, node: &str) -> Option<&AbsenceRead> {
         self.0.first_read(node)
     }
-    fn last_sign_of_life(&self, node: &str) -> Option<SignOfLife> {
-        self.0.last_sign_of_life(node)
+    fn last_heartbeat(&self, node: &str) -> Option<LastHeartbeat> {
+        self.0.last_heartbeat(node)
     }
     fn lease(&self, node: &str) -> Option<Option<Timestamp>> {
         self.0.lease(node)
@@ -34,8 +34,8 @@ impl Liveness for Planted<'_> {
     fn renewal(&self, node: &str) -> Option<Renewal> {
         self.0.renewal(node).filter(|_| !self.1.has(Plant::NoLease))
     }
-    fn fell_silent_before_its_node_went(&self, node: &str) -> bool {
-        self.1.has(Plant::NoSignal) || self.0.fell_silent_before_its_node_went(node)
+    fn unreachable_before_node_deleted(&self, node: &str) -> bool {
+        self.1.has(Plant::NoSignal) || self.0.unreachable_before_node_deleted(node)
     }
     fn reports_deletions(&self, node: &str) -> bool {
         self.0.reports_deletions(node)

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pod_safety_model::Mono;
-use pod_safety_proof::{Look, Witness};
+use pod_safety_proof::{AbsenceRead, QuorumRead};
 
 use crate::objects;
 use crate::ours::{self, FirstRead, Ours};
@@ -147,10 +147,10 @@ impl Scope {
     }
 
     /// The first read, made by the kernel from the bytes of its answers.
-    pub(crate) fn witness(&self, first: &FirstRead) -> Option<Witness> {
+    pub(crate) fn witness(&self, first: &FirstRead) -> Option<AbsenceRead> {
         let lease = first.lease.and_then(|lease| objects::lease(&lease, self.lease_seconds));
         let times = (self.mono(first.asked), self.mono(first.answered));
-        Witness::of(Look::of(objects::NODE, times, None, lease.as_ref()).ok()?)
+        AbsenceRead::from_read(QuorumRead::decode(objects::NODE, times, None, lease.as_ref()).ok()?)
     }
 
     pub(crate) fn begin(&self, begin: Begin) -> World {

@@ -1,10 +1,10 @@
 //! What our process does: it reads, has the kernel judge, and sends what the kernel's acts ask for.
 
 use jiff::Timestamp;
-use pod_safety_model::{Grade, KindOfEvidence, Mono, Pod};
+use pod_safety_model::{FenceEvidenceKind, Grade, Mono, Pod};
 use pod_safety_proof::{
-    Claim, EvidenceKind, EvidenceRead, Force, ForceDelete, Look, Next, Permit, PodVersion, Refusal, Request,
-    Shown, Verb, check,
+    Claim, DeviceCheck, EvidenceKind, EvidenceRead, ForceDelete, ForceDeleteRequest, Next, Permit,
+    PodVersion, QuorumRead, Refusal, Request, Verb, check,
 };
 use pod_safety_wire::{ObjectMeta, Raw};
 use serde_json::Value;
@@ -80,12 +80,12 @@ fn first(world: &mut World, now: Mono, scope: &Scope) -> Option<Option<FirstRead
     let witness = world.ours.absence?.witness;
     let quarantine =
         if scope.has(Plant::NoQuarantine) { std::time::Duration::ZERO } else { scope.quarantine() };
-    let said = pod_safety_proof::first_read(NODE, quarantine, &view(world, scope), now);
+    let said = pod_safety_proof::check_quarantine(NODE, quarantine, &view(world, scope), now);
     match said {
         Ok(_) => Some(witness),
         Err(Refusal::NoWitness) => Some(None),
         Err(refusal) => {
-            if refusal.refutes_witness() {
+            if refusal.refutes_absence() {
                 refute(world);
                 return Some(None);
             }
@@ -126,7 +126,7 @@ pub(crate) fn judge(world: &mut World, scope: &Scope) -> Option<()> {
     let (node, lease) = (node?, lease?);
     let now = scope.mono(world.now);
     let raws = raws(world, node, lease, scope);
-    let look = Look::of(NODE, (scope.mono(asked), now), raws.0.as_ref(), raws.1.as_ref()).ok()?;
+    let look = QuorumRead::decode(NODE, (scope.mono(asked), now), raws.0.as_ref(), raws.1.as_ref()).ok()?;
     world.ours.reads = None;
     if claimed.is_some() {
         (world.ours.found, world.ours.claimed) = (None, claimed);
@@ -144,11 +144,11 @@ pub(crate) fn judge(world: &mut World, scope: &Scope) -> Option<()> {
     let quarantine =
         if scope.has(Plant::NoQuarantine) { std::time::Duration::ZERO } else { scope.quarantine() };
     let judged = scope.witness(&first).map(|first| {
-        pod_safety_proof::node_gone(&NODE.into(), &first, &look, quarantine, &view(world, scope), now)
+        pod_safety_proof::verify_node_gone(&NODE.into(), &first, &look, quarantine, &view(world, scope), now)
     });
     match judged? {
         Ok(found) => world.ours.found = Some(Held::new(found)),
-        Err(refusal) if refusal.refutes_witness() => refute(world),
+        Err(refusal) if refusal.refutes_absence() => refute(world),
         Err(_) => {}
     }
     Some(())
@@ -178,22 +178,22 @@ fn raws(
 }
 
 /// What the device shows, if it says off.
-const fn shown_kind(world: &World, scope: &Scope) -> KindOfEvidence {
+const fn shown_kind(world: &World, scope: &Scope) -> FenceEvidenceKind {
     match (scope.of_provider, world.left.boots) {
-        (false, _) => KindOfEvidence::PowerOff,
-        (true, 0) => KindOfEvidence::InstanceGone,
-        (true, _) => KindOfEvidence::InstanceStopped,
+        (false, _) => FenceEvidenceKind::PowerOff,
+        (true, 0) => FenceEvidenceKind::InstanceGone,
+        (true, _) => FenceEvidenceKind::InstanceStopped,
     }
 }
 
-fn fenced(world: &mut World, look: &Look, scope: &Scope) -> Option<()> {
+fn fenced(world: &mut World, look: &QuorumRead, scope: &Scope) -> Option<()> {
     let evidence = world.evidence?;
     let wall = Timestamp::UNIX_EPOCH;
-    let read = EvidenceRead::of("e", &objects::evidence(&evidence, scope.of_provider)?, wall).ok()?;
+    let read = EvidenceRead::decode("e", &objects::evidence(&evidence, scope.of_provider)?, wall).ok()?;
     let shown = world.ours.shown.take();
     let kind = shown_kind(world, scope);
-    let shown = shown.map(|tick| Shown { kind, asked_at: scope.mono(tick) });
-    let judged = pod_safety_proof::fenced(&read, shown, look, Grade::Asserted, &view(world, scope));
+    let shown = shown.map(|tick| DeviceCheck { kind, requested_at: scope.mono(tick) });
+    let judged = pod_safety_proof::verify_fenced(&read, shown, look, Grade::Asserted, &view(world, scope));
     world.ours.found = judged.ok().map(Held::new);
     Some(())
 }
@@ -218,18 +218,18 @@ pub(crate) fn release(world: &mut World, claimed: Claimed, scope: &Scope) -> Opt
         pod.worker_may_be_busy = false;
     }
     if scope.has(Plant::PhaseAlone) {
-        pod.running = 0;
+        pod.running_containers = 0;
     }
     let now = scope.mono(world.now);
     let now = match &world.ours.found {
         Some(found) if scope.has(Plant::NoExpiry) => {
-            found.0.expires().before(std::time::Duration::from_nanos(1))
+            found.0.expires().saturating_sub(std::time::Duration::from_nanos(1))
         }
         _ => now,
     };
-    let force = Force::new(&pod, claimed.claim());
+    let force = ForceDeleteRequest::new(&pod, claimed.claim());
     let found = world.ours.found.as_ref().map(|found| &*found.0);
-    let evidence = pod_safety_proof::pod(&force, Some(&pod), found, &view(world, scope), now).ok()?;
+    let evidence = pod_safety_proof::verify_pod(&force, Some(&pod), found, &view(world, scope), now).ok()?;
     let held = Held::new(evidence.copied());
     let force = ForceDelete::new(evidence);
     send(world, &force, &pod, &held, scope)
@@ -330,7 +330,7 @@ pub(crate) fn remove(world: &mut World, scope: &Scope) -> Option<()> {
     let pod = objects::pod(&pod.object, pod.seen, scope.tick, 1);
     let text = (u32::from(answer?) + 100 * (number_of(&pod))).to_string();
     let meta = ObjectMeta { resource_version: Some(text), ..ObjectMeta::default() };
-    let Ok(Next::Delete(force)) = ForceDelete::new(evidence.0.copied()).answered(&meta) else { return None };
+    let Ok(Next::Delete(force)) = ForceDelete::new(evidence.0.copied()).advance(&meta) else { return None };
     send(world, &force, &pod, &evidence, scope)
 }
 

@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use pod_safety_model::{
-    Deletion, Grade, KindOfEvidence, Labels, Mono, OUT_OF_SERVICE_TAINT, Phase, Pod, PodKey, Says,
-    Tolerations, Uid, Uncommon,
+    ConditionState, Deletion, FenceEvidenceKind, Grade, Labels, Mono, OUT_OF_SERVICE_TAINT, Phase, Pod,
+    PodKey, Tolerations, Uid, Uncommon,
 };
 use pod_safety_proof::{
-    Claim, EvidenceRead, Force, ForceDelete, LeaseVersion, Liveness, Look, Next, NodeEvidence, Permit,
-    Refusal, Renewal, Request, Shown, SignOfLife, Verb, WholeNode, Witness, break_volume, check, fenced,
-    out_of_service, pod,
+    AbsenceRead, Claim, DeviceCheck, EvidenceRead, ForceDelete, ForceDeleteRequest, LastHeartbeat,
+    LeaseVersion, Liveness, Next, NodeEvidence, Permit, QuorumRead, Refusal, Renewal, Request, Verb,
+    WholeNode, break_volume, check, taint_out_of_service, verify_fenced, verify_pod,
 };
-use pod_safety_proof::{FencedBy, HolderFacts, volume};
+use pod_safety_proof::{HolderFacts, ReleaseBasis, verify_volume};
 use pod_safety_wire::{Encoding, ObjectMeta, Raw};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -25,10 +25,10 @@ impl Liveness for Nothing {
     fn is_current(&self, _now: Mono) -> bool {
         true
     }
-    fn first_read(&self, _node: &str) -> Option<&Witness> {
+    fn first_read(&self, _node: &str) -> Option<&AbsenceRead> {
         None
     }
-    fn last_sign_of_life(&self, _node: &str) -> Option<SignOfLife> {
+    fn last_heartbeat(&self, _node: &str) -> Option<LastHeartbeat> {
         None
     }
     fn lease(&self, _node: &str) -> Option<Option<Timestamp>> {
@@ -40,7 +40,7 @@ impl Liveness for Nothing {
     fn renewal(&self, _node: &str) -> Option<Renewal> {
         None
     }
-    fn fell_silent_before_its_node_went(&self, _node: &str) -> bool {
+    fn unreachable_before_node_deleted(&self, _node: &str) -> bool {
         false
     }
     fn reports_deletions(&self, _node: &str) -> bool {
@@ -62,11 +62,11 @@ prop_compose! {
         running in 0_u16..2, deleted in any::<bool>(), busy in any::<bool>()) -> Pod {
         let key = PodKey { namespace: "ns".into(), name: name.as_str().into(), uid: Uid::new(&uid).unwrap() };
         let mut pod = Pod { key, rv: rv.to_string().parse().unwrap(), generation, created: 0, node: bound.then(|| "a".into()),
-            bound: 0, phase, evicted: false, observed: 0, running, container_states: 0, worker_may_be_busy: busy, mirror: false, ready: false, unreachable: Says::default(),
+            bound_at: 0, phase, evicted: false, observed_generation: 0, running_containers: running, container_states: 0, worker_may_be_busy: busy, mirror: false, ready: false, unreachable: ConditionState::default(),
             labels: Labels::default(), tolerations: Tolerations::default(), gated: false, unschedulable: false, controller: None,
-            uncommon: None, first_seen: at(0), arrived: at(0), turned_ready: None };
-        let deletion = deleted.then_some(Deletion { at: 0, grace: Some(30), first_seen: at(0), known_to_kubelet: false });
-        pod.set(Uncommon { deletion, ..Uncommon::default() });
+            uncommon: None, first_seen: at(0), placed_at: at(0), became_ready: None };
+        let deletion = deleted.then_some(Deletion { at: 0, grace: Some(30), first_seen: at(0), kubelet_may_know: false });
+        pod.set_uncommon(Uncommon { deletion, ..Uncommon::default() });
         pod
     }
 }
@@ -87,19 +87,19 @@ fn claims() -> impl Strategy<Value = Claim> {
 struct Doubt {
     node: (u8, u8, bool),
     evidence: (u8, u8, bool),
-    kind: KindOfEvidence,
-    shown: Option<KindOfEvidence>,
+    kind: FenceEvidenceKind,
+    shown: Option<FenceEvidenceKind>,
 }
 
 fn doubts() -> impl Strategy<Value = Doubt> {
     let kinds = || {
         prop::sample::select(vec![
-            KindOfEvidence::PowerOff,
-            KindOfEvidence::InstanceStopped,
-            KindOfEvidence::InstanceGone,
-            KindOfEvidence::WatchdogLease,
-            KindOfEvidence::Remediated,
-            KindOfEvidence::StorageFenced,
+            FenceEvidenceKind::PowerOff,
+            FenceEvidenceKind::InstanceStopped,
+            FenceEvidenceKind::InstanceGone,
+            FenceEvidenceKind::WatchdogLease,
+            FenceEvidenceKind::Remediated,
+            FenceEvidenceKind::StorageFenced,
         ])
     };
     let incarnation = || (0_u8..2, 0_u8..3, prop::bool::weighted(0.3));
@@ -135,17 +135,17 @@ fn judged_by(doubt: &Doubt, answered: u64, shown: u64) -> Result<NodeEvidence, R
     if invalidated {
         object["status"] = json!({ "invalidated": {} });
     }
-    let read = EvidenceRead::of("e", &raw(&object), Timestamp::UNIX_EPOCH).unwrap();
-    let look = Look::of("a", (at(100), at(answered)), Some(&raw(&node(doubt))), None).unwrap();
-    let shown = doubt.shown.map(|kind| Shown { kind, asked_at: at(shown) });
-    fenced(&read, shown, &look, Grade::Asserted, &Nothing)
+    let read = EvidenceRead::decode("e", &raw(&object), Timestamp::UNIX_EPOCH).unwrap();
+    let look = QuorumRead::decode("a", (at(100), at(answered)), Some(&raw(&node(doubt))), None).unwrap();
+    let shown = doubt.shown.map(|kind| DeviceCheck { kind, requested_at: at(shown) });
+    verify_fenced(&read, shown, &look, Grade::Asserted, &Nothing)
 }
 
 /// A kubelet that reports after its Node was read, while the devices are asked, would go unheard.
 #[test]
 fn devices_that_are_asked_after_the_node_prove_nothing() {
     let (node, evidence) = ((1, 1, false), (1, 1, false));
-    let kind = KindOfEvidence::PowerOff;
+    let kind = FenceEvidenceKind::PowerOff;
     let doubt = Doubt { node, evidence, kind, shown: Some(kind) };
     assert!(judged_by(&doubt, 102, 100).is_ok());
     for shown in [101, 103] {
@@ -194,10 +194,10 @@ proptest! {
 
     #[test]
     fn what_releases_a_pod_is_about_that_pod(subject in pods(), other in pods(), is_other in any::<bool>(), claim in claims(), doubt in doubts(), answer in 1_u64..99) {
-        let force = Force::new(&subject, claim.clone());
+        let force = ForceDeleteRequest::new(&subject, claim.clone());
         let found = judged(&doubt);
         let cached = if is_other { &other } else { &subject };
-        let evidence = pod(&force, Some(cached), found.as_ref(), &Nothing, at(101));
+        let evidence = verify_pod(&force, Some(cached), found.as_ref(), &Nothing, at(101));
         let Ok(evidence) = evidence else { return Ok(()) };
         prop_assert_eq!((&cached.key, cached.rv), (&subject.key, subject.rv));
         if let Claim::Fenced { node, .. } = &claim {
@@ -206,15 +206,15 @@ proptest! {
             prop_assert!((uid, booted) == (about, about_boot) && booted != 0 && !ready && !invalidated);
             // What is off may be called a stopped instance since, and that a terminated one. Nothing says less than before.
             let weight = |kind| match kind {
-                KindOfEvidence::PowerOff => Some(0),
-                KindOfEvidence::InstanceStopped => Some(1),
-                KindOfEvidence::InstanceGone => Some(2),
+                FenceEvidenceKind::PowerOff => Some(0),
+                FenceEvidenceKind::InstanceStopped => Some(1),
+                FenceEvidenceKind::InstanceGone => Some(2),
                 _ => None,
             };
             let shown = doubt.shown.unwrap();
             let more = weight(shown).zip(weight(doubt.kind)).is_some_and(|(shown, said)| shown > said);
             prop_assert!(more || shown == doubt.kind, "{shown:?} {:?}", doubt.kind);
-            prop_assert!(doubt.kind != KindOfEvidence::StorageFenced);
+            prop_assert!(doubt.kind != FenceEvidenceKind::StorageFenced);
             prop_assert!(evidence.expires() <= at(102));
         }
         let (uid, path) = (subject.key.uid.to_string(), format!("/api/v1/namespaces/ns/pods/{}", subject.key.name));
@@ -226,7 +226,7 @@ proptest! {
             prop_assert_eq!(&body["status"]["phase"], "Failed");
             version = answer.to_string();
             let meta = ObjectMeta { resource_version: Some(version.clone()), ..ObjectMeta::default() };
-            let Ok(Next::Delete(next)) = act.answered(&meta) else { panic!("no DELETE follows") };
+            let Ok(Next::Delete(next)) = act.advance(&meta) else { panic!("no DELETE follows") };
             act = next;
         }
         let (verb, sent_to, body) = exactly_this_passes(act.request(Timestamp::UNIX_EPOCH), &uid, &version)?;
@@ -239,7 +239,7 @@ proptest! {
         let Some(found) = judged(&then) else { return Ok(()) };
         let object = node(&now);
         let about = found.subject().clone();
-        let act = out_of_service(found, &WholeNode::new("a", &object), "v", Timestamp::UNIX_EPOCH);
+        let act = taint_out_of_service(found, &WholeNode::new("a", &object), "v", Timestamp::UNIX_EPOCH);
         let Ok((request, expires)) = act else { return Ok(()) };
         prop_assert_eq!((about.uid, about.boot_id), (format!("u{}", now.node.0), boot(now.node.1)));
         prop_assert!(!now.node.2 && expires <= at(102));
@@ -253,8 +253,8 @@ proptest! {
         let identity = format!("a/u{}/{}/-", taken.0, boot(taken.1));
         let holder = pod_safety_model::Holder::parse(&identity).unwrap();
         let lease = LeaseVersion { volume: "pv".into(), uid: Uid::new("l").unwrap(), rv: rv.to_string().parse().unwrap() };
-        let by = FencedBy::Evidence { proof: "e".into(), newest: Default::default() };
-        let evidence = volume(lease, &holder, &by, &HolderFacts::Fenced(&found));
+        let by = ReleaseBasis::Evidence { proof: "e".into(), newest: Default::default() };
+        let evidence = verify_volume(lease, &holder, &by, &HolderFacts::Fenced(&found));
         let Ok(evidence) = evidence else { return Ok(()) };
         prop_assert_eq!(taken, (doubt.evidence.0, doubt.evidence.1));
         let (request, _) = break_volume(evidence, 3, None, json!({ "metadata": {}, "spec": {} }));

@@ -1,11 +1,11 @@
 //! What the cache believes comes from the API server: nobody outside can tell it otherwise.
 
-use pod_safety_shared::authority::Witness;
+use pod_safety_shared::authority::AbsenceRead;
 use pod_safety_shared::cache::Cache;
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::model::Pod;
 
-fn teach(cache: &Cache, witness: Witness) {
+fn teach(cache: &Cache, witness: AbsenceRead) {
     //~v E0599 no method named `witnessed` found for reference `&pod_safety_shared::cache::Cache` in the current scope
     cache.witnessed("node", witness);
     //~v E0624 method `begin_list` is private

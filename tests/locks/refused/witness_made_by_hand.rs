@@ -1,11 +1,11 @@
 //! A first read that nobody made proves nothing: a witness has no constructor outside of tests.
 
-use pod_safety_shared::authority::Witness;
+use pod_safety_shared::authority::AbsenceRead;
 use pod_safety_shared::clock::Mono;
 
 fn main() {
     //~v E0599 no function or associated item named `for_decide_tests` found for struct `pod_safety_shared::authority::Witness` in the current scope
-    let _ = Witness::for_decide_tests(Mono::default());
+    let _ = AbsenceRead::for_decide_tests(Mono::default());
     //~v cannot construct `pod_safety_shared::authority::Witness` with struct literal syntax due to private fields
-    let _ = Witness { asked_at: Mono::default() };
+    let _ = AbsenceRead { asked_at: Mono::default() };
 }

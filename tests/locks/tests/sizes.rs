@@ -16,8 +16,8 @@ const CRATE_MOST: usize = 6_000;
 
 /// What makes evidence of fencing. The rest of `shared/fence` proves nothing: it evicts, tells people, and looks while nothing is wrong.
 const FENCED: &[&str] = &[
-    "shared/fence/src/acting.rs",
-    "shared/fence/src/asking.rs",
+    "shared/fence/src/step_context.rs",
+    "shared/fence/src/prepare.rs",
     "shared/fence/src/contradict.rs",
     "shared/fence/src/corroborate.rs",
     "shared/fence/src/evidence.rs",
@@ -25,10 +25,10 @@ const FENCED: &[&str] = &[
     "shared/fence/src/identity.rs",
     "shared/fence/src/incident.rs",
     "shared/fence/src/instance.rs",
-    "shared/fence/src/judge.rs",
-    "shared/fence/src/judge/",
-    "shared/fence/src/looks.rs",
-    "shared/fence/src/mark.rs",
+    "shared/fence/src/aggregate.rs",
+    "shared/fence/src/aggregate/",
+    "shared/fence/src/status_check.rs",
+    "shared/fence/src/taint.rs",
     "shared/fence/src/names.rs",
     "shared/fence/src/objects.rs",
     "shared/fence/src/objects/",
@@ -37,10 +37,10 @@ const FENCED: &[&str] = &[
     "shared/fence/src/secrets.rs",
     "shared/fence/src/step.rs",
     "shared/fence/src/storage.rs",
-    "shared/fence/src/twice.rs",
-    "shared/fence/src/wanted.rs",
+    "shared/fence/src/confirm.rs",
+    "shared/fence/src/actions.rs",
     "shared/fence/src/watchdog.rs",
-    "shared/fence/src/witness.rs",
+    "shared/fence/src/quorum_read.rs",
     "devices/src/",
 ];
 
@@ -49,12 +49,12 @@ const EVIDENCE: [(&str, &[&str]); 7] = [
     ("`NeverScheduled`, `KubeletTerminated`", &[]),
     (
         "`NodeGone`",
-        &["shared/cache/src/absence.rs", "shared/cache/src/heartbeat.rs", "shared/fence/src/witness.rs"],
+        &["shared/cache/src/absence.rs", "shared/cache/src/heartbeat.rs", "shared/fence/src/quorum_read.rs"],
     ),
     (
         "`PodsEnded`",
         &[
-            "shared/src/authority/verify/ended.rs",
+            "shared/src/authority/verify/pods_ended.rs",
             "shared/cache/src/watchdogs.rs",
             "controllers/agent/src/",
             "shared/watchdog/src/",
@@ -62,7 +62,11 @@ const EVIDENCE: [(&str, &[&str]); 7] = [
     ),
     (
         "`Confirmed`",
-        &["shared/fence/src/witness.rs", "shared/fence/src/evidence.rs", "shared/src/authority/people.rs"],
+        &[
+            "shared/fence/src/quorum_read.rs",
+            "shared/fence/src/evidence.rs",
+            "shared/src/authority/operator_requests.rs",
+        ],
     ),
     (
         "`PowerOff`, `Decommissioned`, `InstanceStopped`, `InstanceGone`, `WatchdogLease`, `Remediated`",
@@ -72,7 +76,7 @@ const EVIDENCE: [(&str, &[&str]); 7] = [
     (
         "the break of a volume's Lease, by detachment",
         &[
-            "shared/fence/src/witness.rs",
+            "shared/fence/src/quorum_read.rs",
             "shared/src/authority/verify/volumes.rs",
             "shared/src/authority/volume.rs",
             "shared/cache/src/volumes.rs",

@@ -21,7 +21,7 @@ const PATHS: [&str; 20] = [
     "shared/proof/src/judge.rs",
     "shared/proof/src/refusal.rs",
     "shared/proof/src/shape.rs",
-    "shared/proof/src/silence.rs",
+    "shared/proof/src/lease_age.rs",
     "shared/proof/src/volume.rs",
     "shared/src/authority/act.rs",
     "shared/src/authority/delete.rs",
@@ -29,8 +29,8 @@ const PATHS: [&str; 20] = [
     "shared/src/authority/verify/volumes.rs",
     "shared/src/authority/volume.rs",
     "shared/fence/src/evidence.rs",
-    "shared/fence/src/mark.rs",
-    "shared/fence/src/witness.rs",
+    "shared/fence/src/taint.rs",
+    "shared/fence/src/quorum_read.rs",
     "shared/leader/src/send.rs",
 ];
 

@@ -90,7 +90,7 @@ fn wait(device: &Device) -> Option<f64> {
         pause: Duration::ZERO,
         pings_on_close: device.pings_on_close,
     };
-    bound.wait().map(|wait| wait.as_secs_f64())
+    bound.wait_time().map(|wait| wait.as_secs_f64())
 }
 
 #[derive(Default)]
@@ -131,7 +131,7 @@ async fn look_at_leases(client: Client, book: Arc<Mutex<Book>>) {
                 let name = lease_name(&machine.name());
                 let lease = list.items.iter().find(|lease| lease.metadata.name.as_ref() == Some(&name));
                 if let Some(annotations) = lease.and_then(|lease| lease.metadata.annotations.as_ref())
-                    && let Ok(record) = Record::read(annotations)
+                    && let Ok(record) = Record::from_annotations(annotations)
                 {
                     book.of.entry(machine.name()).or_default().sees(&record, since);
                 }

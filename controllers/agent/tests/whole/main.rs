@@ -107,7 +107,7 @@ impl Rig {
     }
 
     /// What the keeper was told since it was last asked.
-    fn told(&mut self) -> Vec<u8> {
+    fn read_keeper(&mut self) -> Vec<u8> {
         let mut words = vec![0; 4096];
         let length = self.keeper.read(&mut words).unwrap_or(0);
         words.truncate(length);
@@ -135,7 +135,8 @@ impl Rig {
     async fn until_armed(&mut self) {
         self.until("a second grant", |rig| {
             let store = rig.server.store.lock().unwrap();
-            store.says("state") == "Armed" && store.says("round").parse::<u64>().is_ok_and(|round| round > 1)
+            store.annotation("state") == "Armed"
+                && store.annotation("round").parse::<u64>().is_ok_and(|round| round > 1)
         })
         .await;
     }
@@ -184,9 +185,9 @@ fn a_pet_follows_each_acknowledged_grant() {
         };
         assert_eq!(states[..2], ["Unarmed", "Armed"]);
         let grants = rig.server.store.lock().unwrap().writes.len();
-        let pets = rig.told().len();
+        let pets = rig.read_keeper().len();
         assert!(pets <= grants, "{pets} pets, {grants} grants");
-        assert_eq!(rig.server.store.lock().unwrap().says("node-uid"), "7a1c");
+        assert_eq!(rig.server.store.lock().unwrap().annotation("node-uid"), "7a1c");
         let status =
             fs::read_to_string(format!("/proc/{}/status", rig.agent.as_ref().unwrap().id())).unwrap();
         println!("{}", status.lines().filter(|line| line.starts_with("Vm")).collect::<Vec<_>>().join("; "));
@@ -203,16 +204,16 @@ fn an_outage_of_the_api_server_ends_the_pods_and_not_the_machine() {
         rig.until("the end of the pod", Rig::reap).await;
         assert!(rig.at("run/closed").exists(), "no kubelet starts");
         rig.until("the proof", |rig| rig.log().contains("Ended:")).await;
-        rig.told();
+        rig.read_keeper();
         let mut pets = 0;
         let mut more = |rig: &mut Rig| {
-            pets += rig.told().len();
+            pets += rig.read_keeper().len();
             pets > 3
         };
         rig.until("pets without a grant", &mut more).await;
         rig.server.store.lock().unwrap().away = false;
         rig.until("the gate to open", |rig| !rig.at("run/closed").exists()).await;
-        let epoch = rig.server.store.lock().unwrap().says("epoch");
+        let epoch = rig.server.store.lock().unwrap().annotation("epoch");
         assert!(!epoch.ends_with("-0"), "a new epoch: {epoch}");
     });
 }
@@ -224,17 +225,17 @@ fn what_was_revoked_is_ended_and_nothing_is_petted_until_then() {
         // Its cgroup is not seen to be empty, whatever is ended.
         rig.server.store.lock().unwrap().set("state", "Revoked");
         rig.until("the end", |rig| rig.log().contains("Ending:")).await;
-        rig.told();
+        rig.read_keeper();
         rig.until("what is left", |rig| rig.log().contains("has not ended")).await;
         tokio::time::sleep(Duration::from_secs(3)).await;
-        assert_eq!(rig.told(), b"", "pets without a proof:\n{}", rig.log());
+        assert_eq!(rig.read_keeper(), b"", "pets without a proof:\n{}", rig.log());
         rig.until("the end of the pod", Rig::reap).await;
         // The pet of the proof, and no other: the watchdog resets the machine.
         rig.until("the reset", |rig| rig.log().contains("Fenced:")).await;
-        rig.told();
+        rig.read_keeper();
         let survived = |rig: &Rig| fs::read_to_string(rig.at("record/survived")).unwrap_or_default();
         rig.until("what it survives", |rig| survived(rig).lines().count() > 8).await;
-        assert_eq!(rig.told(), b"", "pets:\n{}", rig.log());
+        assert_eq!(rig.read_keeper(), b"", "pets:\n{}", rig.log());
         assert!(rig.at("run/closed").exists(), "no kubelet starts");
         // The next boot says it.
         rig.agent.take().unwrap().kill().unwrap();
@@ -245,9 +246,9 @@ fn what_was_revoked_is_ended_and_nothing_is_petted_until_then() {
         rig.start();
         rig.until_armed().await;
         let store = rig.server.store.lock().unwrap();
-        assert_eq!(store.says("boot-id"), "b0000000-0000-4000-8000-000000000002");
-        assert_eq!(store.says("earlier-boot-id"), "b0000000-0000-4000-8000-000000000001");
-        assert_eq!(store.says("earlier-boot-survived-milliseconds").parse::<u64>().unwrap(), last);
+        assert_eq!(store.annotation("boot-id"), "b0000000-0000-4000-8000-000000000002");
+        assert_eq!(store.annotation("earlier-boot-id"), "b0000000-0000-4000-8000-000000000001");
+        assert_eq!(store.annotation("earlier-boot-survived-milliseconds").parse::<u64>().unwrap(), last);
     });
 }
 
@@ -265,10 +266,10 @@ fn attack_a_lease_that_another_client_wrote_ends_the_pods() {
 fn a_lost_answer_is_no_lost_grant() {
     with_rig(&[], async |rig| {
         rig.until_armed().await;
-        let before: u64 = rig.server.store.lock().unwrap().says("round").parse().unwrap();
+        let before: u64 = rig.server.store.lock().unwrap().annotation("round").parse().unwrap();
         rig.server.store.lock().unwrap().loses = 1;
         rig.until("later grants", |rig| {
-            rig.server.store.lock().unwrap().says("round").parse::<u64>().unwrap() > before + 3
+            rig.server.store.lock().unwrap().annotation("round").parse::<u64>().unwrap() > before + 3
         })
         .await;
         assert!(!rig.reap() && !rig.log().contains("Ending:"), "{}", rig.log());
@@ -279,15 +280,15 @@ fn a_lost_answer_is_no_lost_grant() {
 fn an_orderly_end_takes_the_promise_back_before_the_device_stops() {
     with_rig(&[], async |rig| {
         rig.until_armed().await;
-        rig.told();
+        rig.read_keeper();
         terminate(rig.agent.as_ref().unwrap());
         rig.until("the end of the agent", |rig| {
             let ended = rig.agent.as_mut().unwrap().try_wait().unwrap();
             ended.is_some_and(|status| status.success())
         })
         .await;
-        assert_eq!(rig.server.store.lock().unwrap().says("state"), "Disarmed");
-        assert_eq!(rig.told().last(), Some(&b'V'), "stopped");
+        assert_eq!(rig.server.store.lock().unwrap().annotation("state"), "Disarmed");
+        assert_eq!(rig.read_keeper().last(), Some(&b'V'), "stopped");
         assert!(!rig.reap(), "the pod runs");
     });
 }
@@ -301,7 +302,7 @@ fn an_agent_that_is_killed_and_started_without_an_api_server_ends_the_pods() {
         let mut agent = rig.agent.take().unwrap();
         agent.kill().unwrap();
         agent.wait().unwrap();
-        rig.told();
+        rig.read_keeper();
         rig.start();
         rig.until("the end of the pod", Rig::reap).await;
         rig.until("the proof", |rig| rig.log().contains("Ended:")).await;
@@ -311,7 +312,7 @@ fn an_agent_that_is_killed_and_started_without_an_api_server_ends_the_pods() {
             opened < log.rfind("Ending:") || opened > log.rfind("Ended:"),
             "it was opened before:\n{log}"
         );
-        rig.until("a pet", |rig| !rig.told().is_empty()).await;
+        rig.until("a pet", |rig| !rig.read_keeper().is_empty()).await;
     });
 }
 
@@ -319,12 +320,12 @@ fn an_agent_that_is_killed_and_started_without_an_api_server_ends_the_pods() {
 fn an_agent_that_is_killed_and_started_again_goes_on_by_a_grant() {
     with_rig(&[], async |rig| {
         rig.until_armed().await;
-        let epoch = rig.server.store.lock().unwrap().says("epoch");
+        let epoch = rig.server.store.lock().unwrap().annotation("epoch");
         let mut agent = rig.agent.take().unwrap();
         agent.kill().unwrap();
         agent.wait().unwrap();
         rig.start();
-        rig.until("another epoch", |rig| rig.server.store.lock().unwrap().says("epoch") != epoch).await;
+        rig.until("another epoch", |rig| rig.server.store.lock().unwrap().annotation("epoch") != epoch).await;
         rig.until_armed().await;
         assert!(!rig.reap() && !rig.log().contains("Ending:"), "{}", rig.log());
     });

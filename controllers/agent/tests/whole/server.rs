@@ -24,7 +24,7 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    pub(crate) fn says(&self, field: &str) -> String {
+    pub(crate) fn annotation(&self, field: &str) -> String {
         let name = format!("watchdog.pod-safety.dev/{field}");
         let lease = self.lease.clone().unwrap_or_default();
         lease["metadata"]["annotations"][name].as_str().unwrap_or_default().to_owned()

@@ -3,57 +3,67 @@
 use std::collections::BTreeSet;
 
 use anyhow::Context;
-use pod_safety_doctor::{self as checks, Component, Installation, Objects, Others, Seen, Symptom};
+use pod_safety_doctor::{
+    self as checks, Component, ForeignControllers, Installation, Objects, ObservedComponents, Symptom,
+};
 use pod_safety_shared::client::ApiError;
 use pod_safety_shared::record::error_chain;
 use serde_json::Value;
 
 use super::is_renewed;
 use crate::cluster::Session;
-use crate::explain::OURS;
+use crate::explain::OWN_LABEL;
 
 /// The components that the chart knows.
-const KNOWN: &str = include_str!("../../../../charts/pod-safety/files/node-deleters.yaml");
+const COMPONENTS: &str = include_str!("../../../../charts/pod-safety/files/node-deleters.yaml");
 
 /// So many Nodes are looked at: Cluster API annotates all of its own.
-const NODES: usize = 20;
+const MAX_NODES: usize = 20;
 
 /// Whether every component that deletes Nodes here may delete those that do not report, and which known controllers are refused.
-pub(super) async fn check(session: &Session, installation: &Installation) -> anyhow::Result<Vec<Symptom>> {
-    let known: Vec<Component> =
-        serde_saphyr::from_str(KNOWN).context("reading the components that delete Nodes")?;
-    Ok(match look(session, &known).await {
-        Ok(others) => others.symptoms(&known, installation),
-        Err(error) => Others::not_checked(&error_chain(&error)),
+pub(super) async fn check_deleters(
+    session: &Session,
+    installation: &Installation,
+) -> anyhow::Result<Vec<Symptom>> {
+    let components: Vec<Component> =
+        serde_saphyr::from_str(COMPONENTS).context("reading the components that delete Nodes")?;
+    Ok(match read_components(session, &components).await {
+        Ok(others) => others.check(&components, installation),
+        Err(error) => ForeignControllers::not_checked(&error_chain(&error)),
     })
 }
 
-async fn look(session: &Session, known: &[Component]) -> Result<Others, ApiError> {
+async fn read_components(
+    session: &Session,
+    components: &[Component],
+) -> Result<ForeignControllers, ApiError> {
     const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";
-    let policies = listed(session, &format!("{ADMISSION}/validatingadmissionpolicies?{OURS}")).await?;
-    let bindings = listed(session, &format!("{ADMISSION}/validatingadmissionpolicybindings?{OURS}")).await?;
-    let devices = listed(session, "/apis/pod-safety.dev/v1alpha1/fencedevices").await?;
-    let fences = listed(session, "/apis/pod-safety.dev/v1alpha1/fencepolicies").await?;
-    let mut workloads = listed(session, "/apis/apps/v1/deployments").await?;
-    workloads.extend(listed(session, "/apis/apps/v1/daemonsets").await?);
-    let nodes = listed(session, &format!("/api/v1/nodes?limit={NODES}")).await?;
+    let policies =
+        list_or_empty(session, &format!("{ADMISSION}/validatingadmissionpolicies?{OWN_LABEL}")).await?;
+    let bindings =
+        list_or_empty(session, &format!("{ADMISSION}/validatingadmissionpolicybindings?{OWN_LABEL}")).await?;
+    let devices = list_or_empty(session, "/apis/pod-safety.dev/v1alpha1/fencedevices").await?;
+    let fences = list_or_empty(session, "/apis/pod-safety.dev/v1alpha1/fencepolicies").await?;
+    let mut workloads = list_or_empty(session, "/apis/apps/v1/deployments").await?;
+    workloads.extend(list_or_empty(session, "/apis/apps/v1/daemonsets").await?);
+    let nodes = list_or_empty(session, &format!("/api/v1/nodes?limit={MAX_NODES}")).await?;
     let mut leases = BTreeSet::new();
-    for lease in known.iter().filter_map(|component| component.lease.as_deref()) {
+    for lease in components.iter().filter_map(|component| component.lease.as_deref()) {
         if is_renewed(session, lease).await {
             leases.insert(lease.to_owned());
         }
     }
     let mut objects = Objects::new();
-    let seen = Seen { workloads, leases, nodes };
-    for path in checks::to_read(&seen) {
+    let seen = ObservedComponents { workloads, leases, nodes };
+    for path in checks::paths_to_read(&seen) {
         let answer = session.get_opt(&path).await;
         objects.insert(path, answer.map_err(|error| error_chain(&error)));
     }
-    Ok(Others { policies, bindings, devices, fences, seen, objects })
+    Ok(ForeignControllers { policies, bindings, devices, fences, observed: seen, objects })
 }
 
 /// A cluster that does not have the kind has none of it.
-async fn listed(session: &Session, path: &str) -> Result<Vec<Value>, ApiError> {
+async fn list_or_empty(session: &Session, path: &str) -> Result<Vec<Value>, ApiError> {
     match session.items(path).await {
         Err(error) if error.is_not_found() => Ok(Vec::new()),
         answer => answer,
@@ -66,9 +76,9 @@ mod tests {
 
     #[test]
     fn the_components_of_the_chart_can_be_read_and_can_be_found() {
-        let known: Vec<Component> = serde_saphyr::from_str(KNOWN).unwrap();
-        assert!(known.len() >= 5, "{known:?}");
-        for component in &known {
+        let components: Vec<Component> = serde_saphyr::from_str(COMPONENTS).unwrap();
+        assert!(components.len() >= 5, "{components:?}");
+        for component in &components {
             let found_by = component.names.len()
                 + usize::from(component.lease.is_some())
                 + usize::from(component.nodes.is_some());

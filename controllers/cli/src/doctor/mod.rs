@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use clap::Args as ClapArgs;
-use pod_safety_doctor::{self as checks, Duties, Health, Installation, Kcm, Leads, Symptom};
-use pod_safety_explain::{Paused, Verdict as OfBudget, explain};
+use pod_safety_doctor::{self as checks, Duties, Health, Installation, Kcm, Leader, Symptom};
+use pod_safety_explain::{BudgetVerdict as OfBudget, Paused, explain_budget};
 use pod_safety_print::{Paint, Tone};
 use pod_safety_process::registry::Name;
 use pod_safety_shared::api::crds;
@@ -27,12 +27,12 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::cluster::{ConnectArgs, PrintArgs, Session};
-use super::explain::{Look, OURS, evictions};
-use super::{API_VERSION, Exit, clean, plural};
-pub(crate) use account::{say_why, silent_because};
+use super::explain::{ClusterSnapshot, OWN_LABEL, evictions};
+use super::{API_VERSION, Exit, pluralize, sanitize};
+pub(crate) use account::{describe_unresponsive, print_reason};
 
 /// What is needed to say that a budget never allows an eviction.
-const OF_BUDGETS: [Kind; 6] = [
+const BUDGET_KINDS: [Kind; 6] = [
     Kind::Budgets,
     Kind::Pods,
     Kind::Deployments,
@@ -65,20 +65,20 @@ struct Document<'a> {
 impl Args {
     pub(super) fn main(self) -> anyhow::Result<Exit> {
         let cluster = self.cluster.clone();
-        cluster.reach("doctor", async |session| self.run(session).await)
+        cluster.with_session("doctor", async |session| self.run(session).await)
     }
 
     async fn run(self, session: Session) -> anyhow::Result<Exit> {
         let symptoms = examine(&session).await?;
         let paint = self.print.paint();
-        let document = Document::of(&symptoms, session.target());
-        self.print.output.print(&document, || session.headed(&page(&symptoms, paint)))?;
-        let exit = match Verdict::of(&symptoms) {
+        let document = Document::new(&symptoms, session.target());
+        self.print.output.print(&document, || session.with_header(&page(&symptoms, paint)))?;
+        let exit = match Verdict::from_symptoms(&symptoms) {
             Verdict::Fine => Exit::Fine,
             Verdict::Unknown => Exit::Unknown,
             Verdict::Problems => Exit::Blocked,
         };
-        Ok(self.print.ends(exit))
+        Ok(self.print.final_exit(exit))
     }
 }
 
@@ -94,7 +94,7 @@ enum Verdict {
 }
 
 impl Verdict {
-    fn of(symptoms: &[Symptom]) -> Self {
+    fn from_symptoms(symptoms: &[Symptom]) -> Self {
         let any = |health: Health| symptoms.iter().any(|symptom| symptom.health == health);
         match (any(Health::Problem), any(Health::Unknown)) {
             (true, _) => Self::Problems,
@@ -105,54 +105,56 @@ impl Verdict {
 }
 
 impl<'a> Document<'a> {
-    fn of(checks: &'a [Symptom], cluster: &'a Target) -> Self {
-        let verdict = Verdict::of(checks);
+    fn new(checks: &'a [Symptom], cluster: &'a Target) -> Self {
+        let verdict = Verdict::from_symptoms(checks);
         Self { api_version: API_VERSION, kind: "Diagnosis", verdict, cluster, checks }
     }
 }
 
 /// What was found, for people and for programs.
-pub(super) async fn diagnosis(session: &Session) -> anyhow::Result<(String, Value)> {
+pub(super) async fn diagnose(session: &Session) -> anyhow::Result<(String, Value)> {
     let symptoms = examine(session).await?;
-    let document = serde_json::to_value(Document::of(&symptoms, session.target()))?;
-    Ok((session.headed(&page(&symptoms, Paint::plain())), document))
+    let document = serde_json::to_value(Document::new(&symptoms, session.target()))?;
+    Ok((session.with_header(&page(&symptoms, Paint::plain())), document))
 }
 
 /// Every check.
 async fn examine(session: &Session) -> anyhow::Result<Vec<Symptom>> {
-    let mut look = Look::at(session, None).await?;
-    look.ask_policies(session).await;
-    look.ask_pauses(session, None).await;
-    let server = session.connection.server().await?;
+    let mut snapshot = ClusterSnapshot::read(session, None).await?;
+    snapshot.read_policies(session).await;
+    snapshot.read_pauses(session, None).await;
+    let server = session.connection.server_info().await?;
     // Of this machine, whose clock is one of those that are compared.
     let own = session.env.clock.wall();
-    let wall = look.wall;
+    let wall = snapshot.wall;
     let installation = installation(session).await;
-    let leads = look.lease.as_ref().and_then(|lease| leads(&look, lease));
-    let mut symptoms = vec![checks::version(&server.version)];
-    symptoms.extend(look.scene(|scene| {
+    let leads = snapshot.lease.as_ref().and_then(|lease| find_leader(&snapshot, lease));
+    let mut symptoms = vec![checks::check_version(&server.version)];
+    symptoms.extend(snapshot.with_context(|scene| {
         let nodes_are_known = scene.has_all(&[Kind::Nodes, Kind::NodeLeases]);
-        let mut all = checks::clocks(&scene.view, nodes_are_known, server.date, own);
-        all.push(checks::leader(scene.running, wall, &installation));
+        let mut all = checks::check_clocks(&scene.view, nodes_are_known, server.date, own);
+        all.push(checks::check_leader(scene.running, wall, &installation));
         all
     }));
-    symptoms.extend(custom_kinds(session).await);
-    symptoms.extend(account::check(session, &look, leads.as_ref()).await);
-    symptoms.push(checks::policies(look.policies, wall, &installation));
-    symptoms.extend(deleters::check(session, &installation).await?);
-    let ours = look.controllers.clone();
-    let duties = Duties { mode: look.running.mode, ours: &ours, installation: &installation };
-    symptoms.extend(checks::kube_controller_manager(&kcm(session).await, duties));
-    symptoms.extend(undone(session, &look, leads.as_ref(), duties).await);
-    symptoms.extend(look.scene(|scene| {
+    symptoms.extend(check_custom_kinds(session).await);
+    symptoms.extend(account::check_account(session, &snapshot, leads.as_ref()).await);
+    symptoms.push(checks::check_admission_policies(snapshot.policies, wall, &installation));
+    symptoms.extend(deleters::check_deleters(session, &installation).await?);
+    let controllers = snapshot.controllers.clone();
+    let duties =
+        Duties { mode: snapshot.running.mode, controllers: &controllers, installation: &installation };
+    symptoms.extend(checks::check_kcm(&read_kcm(session).await, duties));
+    symptoms.extend(check_duties(session, &snapshot, leads.as_ref(), duties).await);
+    symptoms.extend(snapshot.with_context(|scene| {
         let mut all = Vec::new();
-        if ours.contains(&Name::Fencing) {
-            all.extend(checks::devices(&scene.view, scene.unread, &Paused::all(scene), wall));
-            all.extend(checks::agents(&scene.view, &look.pods));
+        if controllers.contains(&Name::Fencing) {
+            all.extend(checks::check_devices(&scene.view, scene.unread, &Paused::list(scene), wall));
+            all.extend(checks::check_agents(&scene.view, &snapshot.pods));
         }
-        all.push(if scene.has_all(&OF_BUDGETS) {
-            let never = |budget: &&Budget| explain(budget, &scene.view, scene.now).verdict == OfBudget::Never;
-            checks::budgets(&scene.view.budgets().filter(never).collect::<Vec<_>>())
+        all.push(if scene.has_all(&BUDGET_KINDS) {
+            let never =
+                |budget: &&Budget| explain_budget(budget, &scene.view, scene.now).verdict == OfBudget::Never;
+            checks::check_budgets(&scene.view.budgets().filter(never).collect::<Vec<_>>())
         } else {
             checks::not_checked(
                 "PodDisruptionBudgets",
@@ -162,50 +164,55 @@ async fn examine(session: &Session) -> anyhow::Result<Vec<Symptom>> {
         all
     }));
     symptoms.push(match session.items("/apis/apps/v1/statefulsets").await {
-        Ok(sets) => checks::graceless(&sets),
+        Ok(sets) => checks::check_grace_periods(&sets),
         Err(error) => checks::not_checked(
             "GracePeriods",
             &format!("StatefulSets could not be listed: {}", error_chain(&error)),
         ),
     });
-    match evictions::left(session, wall).await {
-        Ok(left) => symptoms.extend(left.iter().map(checks::left_behind)),
-        Err(sentence) => symptoms.push(checks::unread("EvictionRequests", sentence)),
+    match evictions::read_abandoned(session, wall).await {
+        Ok(abandoned) => symptoms.extend(abandoned.iter().map(checks::abandoned_request)),
+        Err(sentence) => symptoms.push(checks::unreadable("EvictionRequests", sentence)),
     }
-    symptoms.extend(look.missing().into_iter().map(|sentence| checks::unread("YourRBAC", sentence)));
-    Ok(checks::of_cluster(&server.version, symptoms))
+    symptoms.extend(snapshot.missing().into_iter().map(|sentence| checks::unreadable("YourRBAC", sentence)));
+    Ok(checks::adapt_to_simulation(&server.version, symptoms))
 }
 
 /// Of the chart, by the labels of its Deployment.
 async fn installation(session: &Session) -> Installation {
-    let deployments = session.items(&format!("/apis/apps/v1/deployments?{OURS}")).await;
-    deployments.map(|all| Installation::of(&all)).unwrap_or_default()
+    let deployments = session.items(&format!("/apis/apps/v1/deployments?{OWN_LABEL}")).await;
+    deployments.map(|all| Installation::from_deployments(&all)).unwrap_or_default()
 }
 
 /// Who leads. One that does not say under which account it runs may be a pod of ours.
-fn leads(look: &Look, lease: &Value) -> Option<Leads> {
-    let leads = Leads::of(lease)?;
-    let is_pod = look.running.leader_node.is_some();
-    let of_pod = is_pod.then(|| look.account.clone());
-    Some(Leads { user: leads.user.or(of_pod), ..leads })
+fn find_leader(snapshot: &ClusterSnapshot, lease: &Value) -> Option<Leader> {
+    let leads = Leader::from_lease(lease)?;
+    let is_pod = snapshot.running.leader_node.is_some();
+    let of_pod = is_pod.then(|| snapshot.account.clone());
+    Some(Leader { user: leads.user.or(of_pod), ..leads })
 }
 
 /// What nobody does, by what is left undone.
-async fn undone(session: &Session, look: &Look, leads: Option<&Leads>, duties: Duties<'_>) -> Vec<Symptom> {
-    let mut all = look.scene(|scene| {
+async fn check_duties(
+    session: &Session,
+    snapshot: &ClusterSnapshot,
+    leader: Option<&Leader>,
+    duties: Duties<'_>,
+) -> Vec<Symptom> {
+    let mut all = snapshot.with_context(|scene| {
         let mut all = Vec::new();
         match scene.has_all(&[Kind::Nodes]) {
-            true => all.extend(checks::node_lifecycle(&scene.view, look.wall, duties)),
+            true => all.extend(checks::check_node_lifecycle(&scene.view, snapshot.wall, duties)),
             false => all.push(checks::not_checked("NodeLifecycle", "nodes could not be listed")),
         }
         match scene.has_all(&[Kind::Nodes, Kind::Pods]) {
-            true => all.extend(checks::taint_eviction(&scene.view, look.wall, duties)),
+            true => all.extend(checks::check_taint_eviction(&scene.view, snapshot.wall, duties)),
             false => all.push(checks::not_checked("TaintEviction", "nodes or pods could not be listed")),
         }
         all
     });
     match session.items("/apis/policy/v1/poddisruptionbudgets").await {
-        Ok(budgets) => all.extend(checks::budget_statuses(&budgets, leads, look.wall, duties)),
+        Ok(budgets) => all.extend(checks::check_budget_statuses(&budgets, leader, snapshot.wall, duties)),
         Err(error) => {
             let why = format!("their statuses could not be listed: {}", error_chain(&error));
             all.push(checks::not_checked("PodDisruptionBudgets", &why));
@@ -215,20 +222,20 @@ async fn undone(session: &Session, look: &Look, leads: Option<&Leads>, duties: D
 }
 
 /// Our kinds, as the cluster has them.
-async fn custom_kinds(session: &Session) -> Vec<Symptom> {
-    let ours = crds();
+async fn check_custom_kinds(session: &Session) -> Vec<Symptom> {
+    let expected = crds();
     let mut there: BTreeMap<String, Result<Option<Value>, String>> = BTreeMap::new();
-    for crd in &ours {
+    for crd in &expected {
         let name = crd["metadata"]["name"].as_str().unwrap_or_default();
         let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}");
         let answer = session.get_opt(&path).await;
         there.insert(name.to_owned(), answer.map_err(|error| error_chain(&error)));
     }
-    checks::crds(&ours, |name| there.get(name).cloned().unwrap_or(Ok(None)))
+    checks::check_crds(&expected, |name| there.get(name).cloned().unwrap_or(Ok(None)))
 }
 
 /// kube-controller-manager, as far as it can be seen.
-async fn kcm(session: &Session) -> Kcm {
+async fn read_kcm(session: &Session) -> Kcm {
     let pods = session
         .items("/api/v1/namespaces/kube-system/pods?labelSelector=component=kube-controller-manager")
         .await;
@@ -240,14 +247,14 @@ async fn kcm(session: &Session) -> Kcm {
     };
     match pods {
         Ok(pods) if !pods.is_empty() => Kcm::Arguments(pods.iter().map(arguments).collect()),
-        _ => Kcm::Hidden { leads: is_renewed(session, "kube-controller-manager").await },
+        _ => Kcm::Hidden { is_leading: is_renewed(session, "kube-controller-manager").await },
     }
 }
 
 /// Whether a Lease of kube-system was renewed within a minute.
 async fn is_renewed(session: &Session, name: &str) -> bool {
     let path = format!("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{name}");
-    let lease = session.whole(&path).await;
+    let lease = session.get_raw(&path).await;
     let wall = session.env.clock.wall();
     lease.is_ok_and(|lease| {
         let renewed = lease
@@ -268,12 +275,12 @@ fn page(symptoms: &[Symptom], paint: Paint) -> String {
             Health::Unknown | Health::Attention => Tone::Attention,
             Health::Problem => Tone::Bad,
         };
-        text.push_str(&paint.marked(tone, &format!("{check}: {what}")));
+        text.push_str(&paint.with_mark(tone, &format!("{check}: {what}")));
         if !why.is_empty() {
             let _infallible = writeln!(text, "{}", paint.wrap(&format!("    why   {why}"), 10));
         }
         if !remedy.is_empty() {
-            let _infallible = writeln!(text, "    do    {}", clean::line(remedy));
+            let _infallible = writeln!(text, "    do    {}", sanitize::line(remedy));
         }
     }
     let of = |health: Health| symptoms.iter().filter(|symptom| symptom.health == health).count();
@@ -281,7 +288,7 @@ fn page(symptoms: &[Symptom], paint: Paint) -> String {
     let _infallible = writeln!(
         text,
         "\n{} to fix, {attention} to know, {unknown} not checked, {} fine. Nothing was changed.",
-        plural(problems, "thing"),
+        pluralize(problems, "thing"),
         of(Health::Fine)
     );
     text

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use pod_safety_process::registry::Name;
-use pod_safety_shared::authority::Right;
-use pod_safety_shared::drive::Mode;
+use pod_safety_shared::authority::AccessRight;
+use pod_safety_shared::controller_loop::Mode;
 use serde::Deserialize;
 
 use crate::manifests::RBAC;
@@ -54,7 +54,7 @@ fn documents() -> Vec<Document> {
 }
 
 /// What a process in this mode with these controllers needs.
-pub(super) fn needed(mode: Mode, controllers: &[Name]) -> Vec<Right> {
+pub(super) fn required_rights(mode: Mode, controllers: &[Name]) -> Vec<AccessRight> {
     let all = documents();
     let bound = |role: &Document| {
         let by = |one: &Document| {
@@ -64,7 +64,7 @@ pub(super) fn needed(mode: Mode, controllers: &[Name]) -> Vec<Right> {
         };
         all.iter().any(by)
     };
-    let wanted = |role: &&Document| match role.metadata.annotations.get(NEEDED_FOR).map(String::as_str) {
+    let is_required = |role: &&Document| match role.metadata.annotations.get(NEEDED_FOR).map(String::as_str) {
         Some("replace") => mode == Mode::Replace && controllers.contains(&Name::Disruption),
         Some("fencing") => controllers.contains(&Name::Fencing),
         // Without it traces lack the force deletes of the last leader, and nothing else is missing.
@@ -78,19 +78,20 @@ pub(super) fn needed(mode: Mode, controllers: &[Name]) -> Vec<Right> {
     for role in all
         .iter()
         .filter(|role| bound(role))
-        .filter(wanted)
+        .filter(is_required)
         .filter(|role| role.metadata.namespace != "pod-safety")
     {
         for rule in &role.rules {
-            rights.extend(of(rule, &role.metadata.namespace));
+            rights.extend(rights_of_rule(rule, &role.metadata.namespace));
         }
     }
-    let reads =
-        |right: &Right| matches!(right.verb.as_str(), "get" | "list" | "watch") || right.resource == "events";
+    let reads = |right: &AccessRight| {
+        matches!(right.verb.as_str(), "get" | "list" | "watch") || right.resource == "events"
+    };
     rights.into_iter().filter(|right| mode != Mode::Observe || reads(right)).collect()
 }
 
-fn of<'a>(rule: &'a Rule, namespace: &'a str) -> impl Iterator<Item = Right> + 'a {
+fn rights_of_rule<'a>(rule: &'a Rule, namespace: &'a str) -> impl Iterator<Item = AccessRight> + 'a {
     let names =
         if rule.resource_names.is_empty() { vec![String::new()] } else { rule.resource_names.clone() };
     let resources =
@@ -99,7 +100,7 @@ fn of<'a>(rule: &'a Rule, namespace: &'a str) -> impl Iterator<Item = Right> + '
         let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
         let (names, namespace) = (names.clone(), namespace.to_owned());
         rule.verbs.iter().flat_map(move |verb| {
-            let right = Right {
+            let right = AccessRight {
                 verb: verb.clone(),
                 group: group.clone(),
                 resource: resource.to_owned(),
@@ -107,7 +108,7 @@ fn of<'a>(rule: &'a Rule, namespace: &'a str) -> impl Iterator<Item = Right> + '
                 namespace: namespace.clone(),
                 name: String::new(),
             };
-            names.clone().into_iter().map(move |name| Right { name, ..right.clone() })
+            names.clone().into_iter().map(move |name| AccessRight { name, ..right.clone() })
         })
     })
 }
@@ -124,7 +125,7 @@ mod tests {
     #[test]
     fn what_is_needed_depends_on_what_runs() {
         let words = |mode, controllers: &[Name]| -> Vec<String> {
-            needed(mode, controllers).iter().map(ToString::to_string).collect()
+            required_rights(mode, controllers).iter().map(ToString::to_string).collect()
         };
         let all = words(Mode::Replace, Name::ALL);
         for right in [

@@ -7,9 +7,9 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
-use pod_safety_drain::{Action, Asker, Consent, Line, Outcome, Row, Tone, Work};
+use pod_safety_drain::{Action, Consent, DrainProgress, EvictionRequester, Line, Outcome, Row, Tone};
 use pod_safety_shared::authority::{
-    Cordoned, Evicted, Eviction, NotEvicted, cordon, cordon_as_read, evict, evict_as_read,
+    Cordoned, Evicted, Eviction, NotEvicted, cordon, cordon_read_node, evict, evict_read_pod,
 };
 use pod_safety_shared::client::ApiError;
 use pod_safety_shared::clock::Mono;
@@ -17,53 +17,53 @@ use pod_safety_shared::model::{PodKey, Uid};
 use pod_safety_shared::record::error_chain;
 use tokio::sync::Semaphore;
 
-use super::look::Look;
-use super::said::Said;
+use super::output::DrainOutput;
+use super::snapshot::DrainSnapshot;
 use crate::Exit;
 use crate::cluster::Session;
-use crate::helped::{Named, NotThere};
+use crate::error_hints::{NotFound, ResourceKind};
 
 /// How often it is looked which pods are there still. Their graces are seconds.
-const LOOK_EACH: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// So long after the first eviction it is looked first; then ever more rarely.
-const FIRST_LOOK: Duration = Duration::from_millis(250);
+const FIRST_POLL: Duration = Duration::from_millis(250);
 
 /// So many evictions are under way together: a few requests of a person beside the hundreds that an API server takes.
 pub(super) const EVICTIONS: usize = 64;
 
 /// The shortest pause between two rounds.
-const BREATH: Duration = Duration::from_millis(50);
+const MIN_PAUSE: Duration = Duration::from_millis(50);
 
 /// After a failure that may pass.
 const AFTER_TROUBLE: Duration = Duration::from_secs(2);
 
 /// How long a drain that ends looks for what is left.
-const LAST_LOOK: Duration = Duration::from_secs(3);
+const FINAL_POLL_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Without `--timeout`.
-const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
+const NO_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Whether a failed read may succeed the next time: a drain outlives the restart of
 /// an API server.
-fn passes(error: &anyhow::Error) -> bool {
+fn is_transient(error: &anyhow::Error) -> bool {
     let api = error.chain().find_map(|cause| cause.downcast_ref::<ApiError>());
-    api.is_some_and(|error| error.outcome_unknown() || error.code() == Some(429))
+    api.is_some_and(|error| error.is_outcome_unknown() || error.code() == Some(429))
 }
 
 /// What every node of one `drain --apply` is drained with.
 pub(super) struct Apply {
     pub(super) session: Session,
     pub(super) consent: Consent,
-    pub(super) look: Look,
+    pub(super) snapshot: DrainSnapshot,
     pub(super) timeout: Option<Duration>,
-    pub(super) said: Said,
+    pub(super) output: DrainOutput,
     /// Turns of evictions, of all nodes.
     pub(super) evictions: Semaphore,
     /// Who requests evictions, where that is possible.
-    pub(super) asker: Option<Asker>,
+    pub(super) requester: Option<EvictionRequester>,
     /// On some node nobody answered requests: the nodes after it are drained directly at once.
-    pub(super) directly: AtomicBool,
+    pub(super) evict_directly: AtomicBool,
 }
 
 /// How the drain of a node ended.
@@ -71,7 +71,7 @@ pub(super) struct Apply {
 pub(crate) struct Drained {
     pub(crate) exit: Exit,
     /// So many pods came to the node meanwhile, and stay.
-    pub(crate) came: usize,
+    pub(crate) late_pods: usize,
 }
 
 /// One of the nodes.
@@ -84,15 +84,17 @@ impl OneNode<'_> {
     /// Cordons it.
     pub(super) async fn cordon(&self) -> anyhow::Result<()> {
         let Session { connection, env } = &self.apply.session;
-        let deadline = env.now() + FOR_EVER;
-        let cordoned = match self.apply.look.node(self.node) {
-            Some(read) => cordon_as_read(connection, self.node, &read, deadline).await,
+        let deadline = env.now() + NO_TIMEOUT;
+        let cordoned = match self.apply.snapshot.node(self.node) {
+            Some(read) => cordon_read_node(connection, self.node, &read, deadline).await,
             None => cordon(connection, self.node, deadline).await,
         };
         match cordoned.context("cordoning the node")? {
-            Cordoned::Now => self.say(Tone::Good, format!("node/{} cordoned", self.node)),
-            Cordoned::Already => self.say(Tone::Good, format!("node/{} was cordoned already", self.node)),
-            Cordoned::NoNode => bail!(NotThere::new(Named::Node, None, self.node)),
+            Cordoned::Now => self.print_message(Tone::Good, format!("node/{} cordoned", self.node)),
+            Cordoned::Already => {
+                self.print_message(Tone::Good, format!("node/{} was cordoned already", self.node))
+            }
+            Cordoned::NoNode => bail!(NotFound::new(ResourceKind::Node, None, self.node)),
         }
     }
 
@@ -105,13 +107,13 @@ impl OneNode<'_> {
     ) -> anyhow::Result<Drained> {
         let env = &self.apply.session.env;
         let began = env.now();
-        let up = env.clock.sleep_until(began + self.apply.timeout.unwrap_or(FOR_EVER));
-        let asks = self.apply.asker.is_some() && !self.apply.directly.load(Ordering::Relaxed);
-        let mut work = if asks { Work::by_requests() } else { Work::default() };
+        let up = env.clock.sleep_until(began + self.apply.timeout.unwrap_or(NO_TIMEOUT));
+        let asks = self.apply.requester.is_some() && !self.apply.evict_directly.load(Ordering::Relaxed);
+        let mut work = if asks { DrainProgress::with_requests() } else { DrainProgress::default() };
         let done = tokio::select! {
             biased;
-            exit = stopped => Ok(Drained { exit, came: 0 }),
-            () = up => Ok(Drained { exit: Exit::TimedOut, came: 0 }),
+            exit = stopped => Ok(Drained { exit, late_pods: 0 }),
+            () = up => Ok(Drained { exit: Exit::TimedOut, late_pods: 0 }),
             done = self.drain(&mut work, sent) => done,
         };
         // What went wrong is said by whoever called us; that the node is cordoned by us.
@@ -122,92 +124,97 @@ impl OneNode<'_> {
 
     /// Evicts each pod that is there when the node is cordoned, and waits until they are gone. A pod that comes later is
     /// told of; it is evicted only if the scheduler had not heard of the cordon when it sent the pod.
-    async fn drain(&self, work: &mut Work, sent: &BTreeSet<Uid>) -> anyhow::Result<Drained> {
-        let look = &self.apply.look;
-        self.again().await?;
-        let plan = look.plan(self.node, &self.apply.consent);
-        work.take(&plan.rows, self.apply.session.env.now());
-        let mut returns = look.comes_back(&plan);
+    async fn drain(&self, work: &mut DrainProgress, sent: &BTreeSet<Uid>) -> anyhow::Result<Drained> {
+        let snapshot = &self.apply.snapshot;
+        self.reread().await?;
+        let plan = snapshot.plan(self.node, &self.apply.consent);
+        work.add_rows(&plan.rows, self.apply.session.env.now());
+        let mut returns = snapshot.may_come_back(&plan);
         loop {
-            if !self.rounds(work).await? {
-                let there = self.again().await?;
-                self.tell_all(work.seen(&there))?;
+            if !self.evict_until_done(work).await? {
+                let there = self.reread().await?;
+                self.print_lines(work.record_present(&there))?;
             }
-            let plan = look.plan(self.node, &self.apply.consent);
-            let known = work.all();
+            let plan = snapshot.plan(self.node, &self.apply.consent);
+            let existing = work.uids();
             let stays = |row: &Row| matches!(row.action, Action::Stay | Action::Ending);
-            let new = |row: &&Row| !stays(row) && !known.contains(&row.pod.uid);
+            let new = |row: &&Row| !stays(row) && !existing.contains(&row.pod.uid);
             let new: Vec<Row> = plan.rows.iter().filter(new).cloned().collect();
-            let was_sent = |row: &&Row| sent.contains(&row.pod.uid) && !look.tolerates_cordon(&row.pod.uid);
+            let was_sent =
+                |row: &&Row| sent.contains(&row.pod.uid) && !snapshot.tolerates_cordon(&row.pod.uid);
             let late: Vec<&Row> = new.iter().filter(was_sent).collect();
             if !late.is_empty() {
-                work.take(late, self.apply.session.env.now());
+                work.add_rows(late, self.apply.session.env.now());
                 continue;
             }
             if new.is_empty() && std::mem::take(&mut returns) {
                 // Its controller and the scheduler take a moment.
-                self.apply.session.env.sleep(LOOK_EACH).await;
+                self.apply.session.env.sleep(POLL_INTERVAL).await;
                 continue;
             }
-            if let Some(asker) = self.apply.asker {
+            if let Some(asker) = self.apply.requester {
                 let Session { connection, env } = &self.apply.session;
-                asker.tidy(connection, env, self.node, work).await;
+                asker.delete_completed(connection, env, self.node, work).await;
             }
             for row in &new {
-                self.tell(&Work::came(row, self.node, look.tolerates_cordon(&row.pod.uid)))?;
+                self.print_line(&DrainProgress::describe_late_pod(
+                    row,
+                    self.node,
+                    snapshot.tolerates_cordon(&row.pod.uid),
+                ))?;
             }
             let exit = match work.outcome() {
                 Outcome::Gone => Exit::Fine,
-                Outcome::Left => Exit::Blocked,
+                Outcome::Incomplete => Exit::Blocked,
                 Outcome::Refused => Exit::Refused,
             };
-            return Ok(Drained { exit, came: new.len() });
+            return Ok(Drained { exit, late_pods: new.len() });
         }
     }
 
     /// Reads the node's pods, however long the API server is in trouble.
-    async fn again(&self) -> anyhow::Result<BTreeSet<Uid>> {
+    async fn reread(&self) -> anyhow::Result<BTreeSet<Uid>> {
         loop {
-            match self.apply.look.again(&self.apply.session, self.node).await {
-                Err(error) if passes(&error) => self.trouble(&error).await?,
+            match self.apply.snapshot.reread_pods(&self.apply.session, self.node).await {
+                Err(error) if is_transient(&error) => self.report_trouble(&error).await?,
                 there => return there,
             }
         }
     }
 
     /// Evicts and waits until everything that was taken on is gone or given up. Gives back whether the node was read since.
-    async fn rounds(&self, work: &mut Work) -> anyhow::Result<bool> {
+    async fn evict_until_done(&self, work: &mut DrainProgress) -> anyhow::Result<bool> {
         let env = &self.apply.session.env;
-        let (mut pause, mut look_at, mut is_read) = (FIRST_LOOK, None, false);
+        let (mut pause, mut look_at, mut is_read) = (FIRST_POLL, None, false);
         let mut sent = FuturesUnordered::new();
         while !work.is_over() {
-            if let Some(asker) = self.apply.asker.filter(|_| work.sends_requests()) {
-                let lines = asker.round(&self.apply.session.connection, env, self.node, work).await;
-                self.apply.directly.fetch_or(!work.sends_requests(), Ordering::Relaxed);
-                self.tell_all(lines)?;
+            if let Some(asker) = self.apply.requester.filter(|_| work.sends_requests()) {
+                let lines = asker.run_round(&self.apply.session.connection, env, self.node, work).await;
+                self.apply.evict_directly.fetch_or(!work.sends_requests(), Ordering::Relaxed);
+                self.print_lines(lines)?;
             }
             for (index, pod) in work.due(env.now()) {
-                work.asked(index);
+                work.mark_sent(index);
                 sent.push(async move { (index, self.evict(pod).await) });
             }
-            let look = work.ends().then(|| *look_at.get_or_insert(env.now() + pause));
-            if look.is_some_and(|at| env.now() >= at) {
-                let there = self.again().await?;
-                self.tell_all(work.seen(&there))?;
-                (is_read, pause) = (true, (pause * 3 / 2).min(LOOK_EACH));
+            let poll_at = work.has_terminating().then(|| *look_at.get_or_insert(env.now() + pause));
+            if poll_at.is_some_and(|at| env.now() >= at) {
+                let there = self.reread().await?;
+                self.print_lines(work.record_present(&there))?;
+                (is_read, pause) = (true, (pause * 3 / 2).min(POLL_INTERVAL));
                 look_at = None;
                 continue;
             }
-            self.apply.said.show(self.node, work.count())?;
+            self.apply.output.show_progress(self.node, work.count())?;
             let asks = work.next_request(env.now());
-            let next = work.next_due().into_iter().chain(look).chain(asks).min();
-            let next = next.unwrap_or(env.now() + LOOK_EACH);
-            let breath: Mono = env.now() + BREATH;
+            let next = work.next_due().into_iter().chain(poll_at).chain(asks).min();
+            let next = next.unwrap_or(env.now() + POLL_INTERVAL);
+            let breath: Mono = env.now() + MIN_PAUSE;
             tokio::select! {
                 biased;
                 Some((index, answer)) = sent.next() => {
                     is_read = false;
-                    self.tell_all(work.answered(index, &answer, env.now()))?;
+                    self.print_lines(work.record_answer(index, &answer, env.now()))?;
                 }
                 () = env.clock.sleep_until(next.max(breath)) => {}
             }
@@ -217,81 +224,86 @@ impl OneNode<'_> {
 
     /// One eviction, of a pod that was listed just now or is read again.
     async fn evict(&self, pod: PodKey) -> Result<Evicted, NotEvicted> {
-        let Apply { session: Session { connection, env }, look, evictions, .. } = self.apply;
+        let Apply { session: Session { connection, env }, snapshot: look, evictions, .. } = self.apply;
         // It is never closed.
         let _turn = evictions.acquire().await.ok();
-        let (listed, deadline) = (look.listed(&pod.uid, env.now()), env.now() + FOR_EVER);
+        let (listed, deadline) = (look.listed(&pod.uid, env.now()), env.now() + NO_TIMEOUT);
         let eviction = Eviction { pod, dry_run: false };
         match listed {
-            Some(read) => evict_as_read(connection, env, &eviction, &read, deadline).await,
+            Some(read) => evict_read_pod(connection, env, &eviction, &read, deadline).await,
             None => evict(connection, env, &eviction, deadline).await,
         }
     }
 
     /// The API server is in trouble: says so, and gives it time.
-    async fn trouble(&self, error: &anyhow::Error) -> anyhow::Result<()> {
+    async fn report_trouble(&self, error: &anyhow::Error) -> anyhow::Result<()> {
         let text = format!("waits for the API server: {}", error_chain(error.as_ref()));
-        self.say(Tone::Attention, text)?;
+        self.print_message(Tone::Attention, text)?;
         self.apply.session.env.sleep(AFTER_TROUBLE).await;
         Ok(())
     }
 
     /// How it ended, and what is left as it is: what is said to exist was read now.
-    async fn report(&self, work: &mut Work, exit: Exit, began: Mono) -> anyhow::Result<Exit> {
-        let Apply { session, look, .. } = self.apply;
+    async fn report(&self, work: &mut DrainProgress, exit: Exit, began: Mono) -> anyhow::Result<Exit> {
+        let Apply { session, snapshot: look, .. } = self.apply;
         let env = &session.env;
         let mut seen = true;
-        if exit != Exit::Fine && work.count().gone < work.count().all {
+        if exit != Exit::Fine && work.count().gone < work.count().total {
             let there = tokio::select! {
                 biased;
-                there = look.again(session, self.node) => there.ok(),
-                () = env.sleep(LAST_LOOK) => None,
+                there = look.reread_pods(session, self.node) => there.ok(),
+                () = env.sleep(FINAL_POLL_TIMEOUT) => None,
             };
             seen = there.is_some();
-            self.tell_all(work.seen(&there.unwrap_or_else(|| work.all())))?;
+            self.print_lines(work.record_present(&there.unwrap_or_else(|| work.uids())))?;
         }
         let count = work.count();
         let seconds = env.now().since(began).as_secs();
-        let is_done = count.all > 0 && count.gone == count.all;
+        let is_done = count.total > 0 && count.gone == count.total;
         if exit == Exit::Fine || is_done {
-            self.say(Tone::Good, format!("node/{} drained: {} gone in {seconds}s", self.node, count.gone))?;
+            self.print_message(
+                Tone::Good,
+                format!("node/{} drained: {} gone in {seconds}s", self.node, count.gone),
+            )?;
             return Ok(Exit::Fine);
         }
-        self.tell_all(work.left(seen))?;
-        let (how, left) = (ended_how(exit), count.all - count.gone);
-        let text =
-            format!("node/{} not drained{how} after {seconds}s: {} gone, {left} left", self.node, count.gone);
-        self.say(Tone::Bad, text)?;
+        self.print_lines(work.describe_remaining(seen))?;
+        let (how, remaining) = (describe_exit(exit), count.total - count.gone);
+        let text = format!(
+            "node/{} not drained{how} after {seconds}s: {} gone, {remaining} left",
+            self.node, count.gone
+        );
+        self.print_message(Tone::Bad, text)?;
         let text = format!(
             "node/{0} stays cordoned. The same command continues; to undo: kubectl uncordon {0}",
             self.node
         );
-        self.say(Tone::Attention, text)?;
+        self.print_message(Tone::Attention, text)?;
         if work.is_requested() {
             let text = format!(
                 "what is requested goes on without this command; to withdraw it: pod-safety drain {} --withdraw",
                 self.node
             );
-            self.say(Tone::Attention, text)?;
+            self.print_message(Tone::Attention, text)?;
         }
         Ok(exit)
     }
 
-    fn say(&self, tone: Tone, text: String) -> anyhow::Result<()> {
-        self.tell(&Line { tone, text })
+    fn print_message(&self, tone: Tone, text: String) -> anyhow::Result<()> {
+        self.print_line(&Line { tone, text })
     }
 
-    fn tell_all(&self, lines: impl IntoIterator<Item = Line>) -> anyhow::Result<()> {
-        lines.into_iter().try_for_each(|line| self.tell(&line))
+    fn print_lines(&self, lines: impl IntoIterator<Item = Line>) -> anyhow::Result<()> {
+        lines.into_iter().try_for_each(|line| self.print_line(&line))
     }
 
-    fn tell(&self, line: &Line) -> anyhow::Result<()> {
-        self.apply.said.tell(self.node, line, self.apply.session.env.clock.wall())
+    fn print_line(&self, line: &Line) -> anyhow::Result<()> {
+        self.apply.output.print_line(self.node, line, self.apply.session.env.clock.wall())
     }
 }
 
 /// Why it ended before everything was gone.
-const fn ended_how(exit: Exit) -> &'static str {
+const fn describe_exit(exit: Exit) -> &'static str {
     match exit {
         Exit::TimedOut => ", the time is up",
         Exit::Interrupted => ", stopped",

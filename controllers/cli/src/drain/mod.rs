@@ -8,20 +8,20 @@
 //! | `said` | what is said meanwhile |
 
 mod apply;
-pub(super) mod look;
 mod nodes;
-mod said;
+mod output;
+pub(super) mod snapshot;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::{Args as ClapArgs, ValueEnum};
-use pod_safety_drain::{Asker, Consent, Plan};
-use pod_safety_print::drains::{self as page, Live};
+use pod_safety_drain::{Consent, EvictionRequester, Plan};
+use pod_safety_print::drains::{self as page, ProgressOutput};
 use pod_safety_print::{Color, Paint};
-use pod_safety_shared::authority::Right;
-use pod_safety_shared::authority::people::requests;
+use pod_safety_shared::authority::AccessRight;
+use pod_safety_shared::authority::operator_requests::eviction_requests;
 use pod_safety_shared::model::Kind;
 use tokio::sync::Semaphore;
 
@@ -29,7 +29,7 @@ use super::cluster::{ConnectArgs, Output, Session, name, node_name};
 use super::terminal;
 use super::{Exit, duration};
 pub(crate) use apply::Drained;
-use look::Look;
+use snapshot::DrainSnapshot;
 
 #[derive(Debug, ClapArgs)]
 #[command(after_help = crate::exit::help("drain"))]
@@ -110,31 +110,32 @@ pub(super) enum Requests {
 
 impl Requests {
     /// Who requests evictions on this API server, if somebody does.
-    pub(super) async fn asker(
+    pub(super) async fn requester(
         self,
         session: &Session,
         requester: &'static str,
-    ) -> anyhow::Result<Option<Asker>> {
+    ) -> anyhow::Result<Option<EvictionRequester>> {
         if self == Self::Never {
             return Ok(None);
         }
-        let served = requests::served(&session.connection).await.context("asking for EvictionRequests")?;
+        let served =
+            eviction_requests::is_served(&session.connection).await.context("asking for EvictionRequests")?;
         if self == Self::Always && !served {
             bail!(
                 "--requests=always: this API server has no EvictionRequests (lifecycle.k8s.io/v1alpha1, Kubernetes 1.37 with the feature gate EvictionRequestAPI). Leave the flag out to evict directly"
             );
         }
-        Ok(served.then_some(Asker { requester, only: self == Self::Always }))
+        Ok(served.then_some(EvictionRequester { requester, requests_only: self == Self::Always }))
     }
 }
 
 impl ConsentArgs {
-    pub(super) async fn asker(
+    pub(super) async fn requester(
         &self,
         session: &Session,
         requester: &'static str,
-    ) -> anyhow::Result<Option<Asker>> {
-        self.requests.asker(session, requester).await
+    ) -> anyhow::Result<Option<EvictionRequester>> {
+        self.requests.requester(session, requester).await
     }
 
     pub(super) fn consent(&self) -> Consent {
@@ -155,33 +156,35 @@ fn pod_name(text: &str) -> Result<(String, String), String> {
 impl Args {
     pub(super) fn main(self) -> anyhow::Result<Exit> {
         let cluster = self.cluster.clone();
-        cluster.reach("drain", async |session| self.run(session).await)
+        cluster.with_session("drain", async |session| self.run(session).await)
     }
 
     async fn run(self, session: Session) -> anyhow::Result<Exit> {
-        let (paint, consent) = (terminal::of_stdout(self.color), self.consent.consent());
+        let (paint, consent) = (terminal::for_stdout(self.color), self.consent.consent());
         if self.apply {
-            return self.carry_out(session, consent, paint).await;
+            return self.run_apply(session, consent, paint).await;
         }
-        let nodes = self.chosen(&session).await?;
+        let nodes = self.select_nodes(&session).await?;
         if self.withdraw {
             return withdraw(&session, &nodes).await;
         }
-        let asker = self.consent.asker(&session, requests::DRAIN).await?;
-        let look = Look::at(&session, &nodes).await?;
-        look.say_what_is_not_there(&nodes, &consent);
-        let (plans, missing) = plans(&session, &look, &nodes, &consent, asker).await;
-        let page = || session.headed(&page::page(&plans, &missing, &page::next(&plans), paint));
+        let asker = self.consent.requester(&session, eviction_requests::DRAIN).await?;
+        let snapshot = DrainSnapshot::read(&session, &nodes).await?;
+        snapshot.warn_missing_pods(&nodes, &consent);
+        let (plans, missing) = build_plans(&session, &snapshot, &nodes, &consent, asker).await;
+        let page = || session.with_header(&page::page(&plans, &missing, &page::describe_next(&plans), paint));
         match plans.as_slice() {
-            [plan] => self.output.print(&page::Document::of(plan, &missing, session.target()), page)?,
-            _ => self.output.print(&page::List::of(&plans, &missing, session.target()), page)?,
+            [plan] => {
+                self.output.print(&page::Document::from_plan(plan, &missing, session.target()), page)?
+            }
+            _ => self.output.print(&page::List::from_plans(&plans, &missing, session.target()), page)?,
         }
-        Ok(exit_of(&plans))
+        Ok(exit_for(&plans))
     }
 
     /// The nodes by their names, each once.
-    async fn chosen(&self, session: &Session) -> anyhow::Result<Vec<String>> {
-        if let Some(chosen) = session.selected(Kind::Nodes, self.selector.as_deref()).await? {
+    async fn select_nodes(&self, session: &Session) -> anyhow::Result<Vec<String>> {
+        if let Some(chosen) = session.select_by_labels(Kind::Nodes, self.selector.as_deref()).await? {
             if chosen.is_empty() {
                 bail!("no node has these labels: kubectl get nodes --show-labels");
             }
@@ -191,18 +194,26 @@ impl Args {
         Ok(self.nodes.iter().filter(|node| seen.insert(*node)).cloned().collect())
     }
 
-    async fn carry_out(self, session: Session, consent: Consent, paint: Paint) -> anyhow::Result<Exit> {
-        let nodes = self.chosen(&session).await?;
-        let asker = self.consent.asker(&session, requests::DRAIN).await?;
-        let look = Look::near(&session, &nodes).await?;
-        look.say_what_is_not_there(&nodes, &consent);
-        let plans: Vec<Plan> = nodes.iter().map(|node| look.plan(node, &consent)).collect();
+    async fn run_apply(self, session: Session, consent: Consent, paint: Paint) -> anyhow::Result<Exit> {
+        let nodes = self.select_nodes(&session).await?;
+        let asker = self.consent.requester(&session, eviction_requests::DRAIN).await?;
+        let snapshot = DrainSnapshot::read_for_apply(&session, &nodes).await?;
+        snapshot.warn_missing_pods(&nodes, &consent);
+        let plans: Vec<Plan> = nodes.iter().map(|node| snapshot.plan(node, &consent)).collect();
         session.announce();
-        look.may_apply(&session, &plans).await?;
-        let said = said::Said::of(Live::of_stdout(paint), paint, nodes.len());
+        snapshot.check_rights(&session, &plans).await?;
+        let output = output::DrainOutput::new(ProgressOutput::for_stdout(paint), paint, nodes.len());
         let (timeout, evictions) = (self.timeout, Semaphore::new(apply::EVICTIONS));
-        let apply =
-            apply::Apply { session, consent, look, timeout, said, evictions, asker, directly: false.into() };
+        let apply = apply::Apply {
+            session,
+            consent,
+            snapshot,
+            timeout,
+            output,
+            evictions,
+            requester: asker,
+            evict_directly: false.into(),
+        };
         let Drained { exit, .. } = apply.run(&plans, self.parallel.into(), self.try_anyway).await?;
         if exit == Exit::Fine {
             let which = self.selector.map_or_else(|| nodes.join(" "), |labels| format!("-l {labels:?}"));
@@ -218,7 +229,7 @@ async fn withdraw(session: &Session, nodes: &[String]) -> anyhow::Result<Exit> {
     for node in nodes {
         let done = pod_safety_drain::withdraw(&session.connection, &session.env, node);
         let done = done.await.with_context(|| format!("withdrawing the requests for node {node}"))?;
-        super::print(&format!("node/{node} {}\n", page::withdrawn(&done)))?;
+        super::print(&format!("node/{node} {}\n", page::describe_withdrawn(&done)))?;
     }
     super::print(&format!(
         "Nodes that are cordoned stay so; to undo: kubectl uncordon {}\n",
@@ -228,61 +239,69 @@ async fn withdraw(session: &Session, nodes: &[String]) -> anyhow::Result<Exit> {
 }
 
 /// The plans by what was read, with the API server's answers. Gives back which rights are missing, too.
-async fn plans(
+async fn build_plans(
     session: &Session,
-    look: &Look,
+    snapshot: &DrainSnapshot,
     nodes: &[String],
     consent: &Consent,
-    asker: Option<Asker>,
-) -> (Vec<Plan>, Vec<Right>) {
+    requester: Option<EvictionRequester>,
+) -> (Vec<Plan>, Vec<AccessRight>) {
     let (mut plans, mut missing) = (Vec::new(), Vec::new());
     for node in nodes {
-        let mut plan = look.plan(node, consent);
-        plan.requests = asker.is_some();
-        missing = look.ask(session, &mut plan).await;
+        let mut plan = snapshot.plan(node, consent);
+        plan.requests = requester.is_some();
+        missing = snapshot.run_dry_runs(session, &mut plan).await;
         plans.push(plan);
     }
-    look.place(&mut plans);
+    snapshot.place(&mut plans);
     (plans, missing)
 }
 
 /// Prints the plan for a node, below the name of its cluster, for `maintain --dry-run`.
-pub(super) async fn show(
+pub(super) async fn print_plan(
     session: &Session,
     node: &str,
     args: &ConsentArgs,
     paint: Paint,
 ) -> anyhow::Result<Exit> {
     let (nodes, consent) = ([node.to_owned()], args.consent());
-    let asker = args.asker(session, requests::MAINTAIN).await?;
-    let look = Look::at(session, &nodes).await?;
-    look.say_what_is_not_there(&nodes, &consent);
-    let (plans, missing) = plans(session, &look, &nodes, &consent, asker).await;
-    let next = plans.first().map(page::next_of_maintenance).unwrap_or_default();
+    let asker = args.requester(session, eviction_requests::MAINTAIN).await?;
+    let snapshot = DrainSnapshot::read(session, &nodes).await?;
+    snapshot.warn_missing_pods(&nodes, &consent);
+    let (plans, missing) = build_plans(session, &snapshot, &nodes, &consent, asker).await;
+    let next = plans.first().map(page::describe_next_maintenance).unwrap_or_default();
     super::print(&page::page(&plans, &missing, &next, paint))?;
-    Ok(exit_of(&plans))
+    Ok(exit_for(&plans))
 }
 
 /// Carries a plan out, as with `--apply`.
 pub(super) async fn apply(
     session: &Session,
-    look: Look,
+    snapshot: DrainSnapshot,
     args: &ConsentArgs,
     paint: Paint,
     timeout: Duration,
     plan: Plan,
 ) -> anyhow::Result<Drained> {
-    let said = said::Said::of(Live::of_stdout(paint), paint, 1);
+    let output = output::DrainOutput::new(ProgressOutput::for_stdout(paint), paint, 1);
     let (timeout, evictions) = (Some(timeout), Semaphore::new(apply::EVICTIONS));
-    let asker = args.asker(session, requests::MAINTAIN).await?;
+    let asker = args.requester(session, eviction_requests::MAINTAIN).await?;
     let (session, consent) = (session.clone(), args.consent());
-    let apply =
-        apply::Apply { session, consent, look, timeout, said, evictions, asker, directly: false.into() };
+    let apply = apply::Apply {
+        session,
+        consent,
+        snapshot,
+        timeout,
+        output,
+        evictions,
+        requester: asker,
+        evict_directly: false.into(),
+    };
     apply.run(&[plan], 1, false).await
 }
 
 /// What plans say to a script.
-fn exit_of(plans: &[Plan]) -> Exit {
+fn exit_for(plans: &[Plan]) -> Exit {
     match (plans.iter().any(Plan::is_unsafe), plans.iter().all(Plan::is_clear)) {
         (true, _) => Exit::Refused,
         (false, false) => Exit::Blocked,
@@ -305,23 +324,23 @@ mod tests {
     #[test]
     fn bug_a_plan_with_a_pod_that_must_not_go_for_safety_ended_as_one_that_blocks() {
         let world = World::listed();
-        world.apply(Kind::Pods, &pod("db-0").on("n").owned("apps/v1", "StatefulSet", "db"), at(0));
+        world.apply(Kind::Pods, &pod("db-0").on("n").owned_by("apps/v1", "StatefulSet", "db"), at(0));
         let needs = BTreeMap::from([(Uid::new("uid-db-0").unwrap(), Needs::default())]);
         let guard = world.read();
         let (daemon_sets, view) = (BTreeMap::new(), guard.view());
         let cluster = Cluster {
             view,
             needs: &needs,
-            rooms: &[],
+            capacities: &[],
             daemon_sets: &daemon_sets,
             budgets_unread: false,
             now: at(60),
         };
         let mut plans = [plan("n", &cluster, &Consent::default())];
-        plans[0].heard(0, &Ok(Evicted::Ends { grace: 30 }));
+        plans[0].record_dry_run(0, &Ok(Evicted::Terminates { grace: 30 }));
         place(&mut plans, &cluster);
-        assert_eq!(exit_of(&plans), Exit::Blocked, "it fits on no other node");
-        plans[0].heard(0, &Err(NotEvicted::Unsafe));
-        assert_eq!(exit_of(&plans), Exit::Refused);
+        assert_eq!(exit_for(&plans), Exit::Blocked, "it fits on no other node");
+        plans[0].record_dry_run(0, &Err(NotEvicted::Unsafe));
+        assert_eq!(exit_for(&plans), Exit::Refused);
     }
 }

@@ -13,15 +13,15 @@ use pod_safety_shared::record::error_chain;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::apply::{Apply, Drained, OneNode};
-use crate::{Exit, clean, plural, print, say};
+use crate::{Exit, pluralize, print, print_stderr, sanitize};
 
 /// So many nodes are cordoned at a time.
-const TOGETHER: usize = 8;
+const MAX_CONCURRENT_CORDONS: usize = 8;
 
 /// Ends when a person or a supervisor stops the command.
 type Stopped = Shared<BoxFuture<'static, Exit>>;
 
-fn stopped() -> anyhow::Result<Stopped> {
+fn stop_signal() -> anyhow::Result<Stopped> {
     let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
     let stopped = async move {
@@ -41,18 +41,18 @@ impl Apply {
         &self,
         plans: &[Plan],
         parallel: usize,
-        all_the_same: bool,
+        try_anyway: bool,
     ) -> anyhow::Result<Drained> {
-        let stops: Vec<&Plan> = plans.iter().filter(|plan| plan.stops(all_the_same)).collect();
+        let stops: Vec<&Plan> = plans.iter().filter(|plan| plan.must_not_start(try_anyway)).collect();
         if !stops.is_empty() {
-            return Ok(Drained { exit: self.refuse(&stops)?, came: 0 });
+            return Ok(Drained { exit: self.refuse(&stops)?, late_pods: 0 });
         }
-        let stopped = stopped()?;
+        let stopped = stop_signal()?;
         let began = self.session.env.now();
         let all: Vec<OneNode<'_>> =
             plans.iter().map(|plan| OneNode { apply: self, node: &plan.node }).collect();
         let Some((cordoned, sent)) = self.cordon(&all, stopped.clone()).await? else {
-            return Ok(Drained { exit: Exit::Interrupted, came: 0 });
+            return Ok(Drained { exit: Exit::Interrupted, late_pods: 0 });
         };
         let (sent, stopped) = (&sent, &stopped);
         let drains = stream::iter(all.iter().zip(cordoned)).map(|(one, cordoned)| async move {
@@ -61,7 +61,7 @@ impl Apply {
                 Ok(()) if stopped.peek().is_some() => Ok(None),
                 Ok(()) => one.run(sent, stopped.clone()).await.map(Some),
             };
-            self.said.over(one.node, matches!(ended, Ok(Some(Drained { exit: Exit::Fine, .. }))));
+            self.output.finish_node(one.node, matches!(ended, Ok(Some(Drained { exit: Exit::Fine, .. }))));
             (one.node, ended)
         });
         let ends: Vec<_> = drains.buffer_unordered(parallel).collect().await;
@@ -75,15 +75,16 @@ impl Apply {
         stopped: Stopped,
     ) -> anyhow::Result<Option<(Vec<anyhow::Result<()>>, BTreeSet<Uid>)>> {
         let cordons = async {
-            let all: Vec<_> = stream::iter(all).map(OneNode::cordon).buffered(TOGETHER).collect().await;
+            let all: Vec<_> =
+                stream::iter(all).map(OneNode::cordon).buffered(MAX_CONCURRENT_CORDONS).collect().await;
             // Without them a pod that the scheduler had sent already is told of, and stays.
-            (all, self.look.unbound(&self.session).await.unwrap_or_default())
+            (all, self.snapshot.read_unbound(&self.session).await.unwrap_or_default())
         };
         tokio::select! {
             biased;
             _ = stopped => {
                 let text = "stopped while nodes were being cordoned: no pod was evicted; kubectl get nodes shows which are";
-                self.said.all(false, text, self.session.env.clock.wall())?;
+                self.output.print_summary(false, text, self.session.env.clock.wall())?;
                 Ok(None)
             }
             done = cordons => Ok(Some(done)),
@@ -92,19 +93,19 @@ impl Apply {
 
     /// Says why nothing is begun, and what to do.
     fn refuse(&self, stops: &[&Plan]) -> anyhow::Result<Exit> {
-        let mut text = self.said.live.clear().to_owned();
+        let mut text = self.output.live.clear().to_owned();
         for plan in stops {
-            let is_in_the_way = |row: &&Row| matches!(row.action, Action::Unagreed | Action::Unsafe);
+            let is_in_the_way = |row: &&Row| matches!(row.action, Action::NeedsConsent | Action::Unsafe);
             let rows: Vec<_> = plan.rows.iter().filter(is_in_the_way).cloned().collect();
-            text.push_str(&format!("Plan for {}: {}.\n", plan.node, page::summary(&plan.summary())));
+            text.push_str(&format!("Plan for {}: {}.\n", plan.node, page::summary(&plan.summarize())));
             if plan.unreadable > 0 {
                 text.push_str("Some pods of this cluster cannot be read, and may be on this node.\n");
             }
             if !rows.is_empty() {
-                text.push_str(&page::table(&rows, self.said.paint));
+                text.push_str(&page::table(&rows, self.output.paint));
             }
         }
-        text.push_str(&self.said.paint.lines(&page::not_begun(stops)));
+        text.push_str(&self.output.paint.wrap_page(&page::describe_not_started(stops)));
         print(&text).context("writing to stdout")?;
         let is_unsafe = stops.iter().any(|plan| plan.is_unsafe());
         Ok(if is_unsafe { Exit::Refused } else { Exit::Blocked })
@@ -121,39 +122,42 @@ impl Apply {
         for (node, ended) in ends {
             let exit = match ended {
                 Ok(Some(drained)) => {
-                    came += drained.came;
+                    came += drained.late_pods;
                     drained.exit
                 }
                 Ok(None) => Exit::Interrupted,
                 Err(error) if all == 1 => return Err(error),
                 Err(error) => {
-                    say(&clean::line(&format!("pod-safety: node {node}: {}", error_chain(error.as_ref()))));
+                    print_stderr(&sanitize::line(&format!(
+                        "pod-safety: node {node}: {}",
+                        error_chain(error.as_ref())
+                    )));
                     Exit::Interrupted
                 }
             };
             if exit != Exit::Fine {
                 left.push(node);
             }
-            worst = worse(worst, exit);
+            worst = worst_of(worst, exit);
         }
         if all > 1 {
             left.sort_unstable();
             let done = all - left.len();
-            let mut text = format!("{done} of {} drained in {seconds}s", plural(all, "node"));
+            let mut text = format!("{done} of {} drained in {seconds}s", pluralize(all, "node"));
             if !left.is_empty() {
                 text.push_str(&format!(
                     ". Not drained: {}. What was cordoned stays so; the same command continues",
                     left.join(" ")
                 ));
             }
-            self.said.all(left.is_empty(), &text, self.session.env.clock.wall())?;
+            self.output.print_summary(left.is_empty(), &text, self.session.env.clock.wall())?;
         }
-        Ok(Drained { exit: worst, came })
+        Ok(Drained { exit: worst, late_pods: came })
     }
 }
 
 /// Of two ends the one that says more: an error or Ctrl-C, safety, what blocks, the time.
-const fn worse(one: Exit, other: Exit) -> Exit {
+const fn worst_of(one: Exit, other: Exit) -> Exit {
     const fn rank(exit: Exit) -> u8 {
         match exit {
             Exit::Interrupted => 5,
@@ -199,8 +203,8 @@ mod tests {
             (&[Blocked, Refused], Refused),
             (&[Interrupted, Refused], Interrupted),
         ] {
-            let worst = ends.iter().copied().fold(Fine, worse);
-            let reversed = ends.iter().rev().copied().fold(Fine, worse);
+            let worst = ends.iter().copied().fold(Fine, worst_of);
+            let reversed = ends.iter().rev().copied().fold(Fine, worst_of);
             assert_eq!((worst, reversed), (wanted, wanted), "{ends:?}");
         }
     }

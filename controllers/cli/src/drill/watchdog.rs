@@ -7,13 +7,13 @@
 use std::time::Duration;
 
 use pod_safety_shared::api::DeviceDriver;
-use pod_safety_shared::authority::people::{self, Device, Examined, Promise, Watchdog};
+use pod_safety_shared::authority::operator_requests::{self, Device, Examined, Watchdog, WatchdogGrant};
 use pod_safety_shared::clock::Mono;
 
 use super::super::cluster::Session;
-use super::super::consent::consents;
-use super::super::{Exit, clean, print, say};
-use super::{Args, LOOK_EACH, devices_of, unfit};
+use super::super::consent::prompt;
+use super::super::{Exit, print, print_stderr, sanitize};
+use super::{Args, POLL_INTERVAL, devices_of, reason_not_fit};
 
 /// What has to be typed before the node's name.
 const PHRASE: &str = "reset";
@@ -26,18 +26,18 @@ impl Args {
     ) -> anyhow::Result<Exit> {
         let Session { connection, env } = session;
         let node = &self.node;
-        let device = match device_of(session, examined).await? {
+        let device = match watchdog_device(session, examined).await? {
             Ok(device) => device,
             Err(why) => return refuse(&why),
         };
-        if let Some(why) = unfit(session, examined, false).await? {
+        if let Some(why) = reason_not_fit(session, examined, false).await? {
             return refuse(&why);
         }
-        let promise = people::promise(connection, &device.named, &examined.node).await?;
-        let promise = promise.filter(|promise| promise.stands);
+        let promise = operator_requests::read_grant(connection, &device.named, &examined.node).await?;
+        let promise = promise.filter(|promise| promise.is_armed);
         let (promise, watchdog) = match promise.and_then(|promise| Some((promise.clone(), promise.watchdog?)))
         {
-            Some((_, Watchdog { useless: Some(why), drilled, .. })) => {
+            Some((_, Watchdog { unfit_reason: Some(why), drilled, .. })) => {
                 return refuse(&format!("the promise of {} never counts: {why}", drilled.identity));
             }
             Some(found) => found,
@@ -50,29 +50,29 @@ impl Args {
         };
         let Watchdog { drilled, timeout, .. } = &watchdog;
         let page = || page(node, &watchdog);
-        if !consents(&format!("{PHRASE} {node}"), self.confirm.as_deref(), page)? {
+        if !prompt(&format!("{PHRASE} {node}"), self.confirm.as_deref(), page)? {
             return Ok(Exit::Refused);
         }
-        people::revoke(connection, &device.named, node, &promise).await?;
+        operator_requests::revoke(connection, &device.named, node, &promise).await?;
         print("The grant is revoked. Waiting until the machine has been reset and its agent is back.\n")?;
         let ends = env.now() + self.timeout.unwrap_or(Duration::from_mins(15));
         let Some(next) = next_boot(session, examined, &device, &promise, ends).await? else {
-            say(&format!(
+            print_stderr(&format!(
                 "pod-safety: node {node} has not booted again. If it still runs, its watchdog does not reset it: the promise is worth nothing"
             ));
             return Ok(Exit::TimedOut);
         };
         let tick = device.spec.watchdog_lease.as_ref().map_or(0, |spec| spec.tick_seconds);
         let limit = *timeout + Duration::from_secs(tick.into());
-        match judged(&promise, &next, limit) {
-            Ok(words) => {
-                people::has_passed(connection, &device, drilled).await?;
-                let line = format!("{words}. FenceDevice {} accepts it now", device.named);
-                print(&format!("{}\n", clean::line(&line)))?;
+        match judge_reset(&promise, &next, limit) {
+            Ok(result) => {
+                operator_requests::record_drill(connection, &device, drilled).await?;
+                let line = format!("{result}. FenceDevice {} accepts it now", device.named);
+                print(&format!("{}\n", sanitize::line(&line)))?;
                 Ok(Exit::Fine)
             }
             Err(words) => {
-                say(&format!("pod-safety: {words}. Nothing was recorded"));
+                print_stderr(&format!("pod-safety: {words}. Nothing was recorded"));
                 Ok(Exit::Blocked)
             }
         }
@@ -88,15 +88,15 @@ fn page(node: &str, Watchdog { drilled, class, timeout, .. }: &Watchdog) -> Stri
 }
 
 fn refuse(why: &str) -> anyhow::Result<Exit> {
-    say(&format!("pod-safety: {why}. Nothing was done"));
+    print_stderr(&format!("pod-safety: {why}. Nothing was done"));
     Ok(Exit::Refused)
 }
 
 /// The device of the node's policy that rests on its agent.
-async fn device_of(session: &Session, examined: &Examined) -> anyhow::Result<Result<Device, String>> {
+async fn watchdog_device(session: &Session, examined: &Examined) -> anyhow::Result<Result<Device, String>> {
     let all = devices_of(session, examined).await?;
-    let mut found = all.into_iter().filter(|device| device.spec.driver == DeviceDriver::WatchdogLease);
-    Ok(found.next().ok_or_else(|| {
+    let mut devices = all.into_iter().filter(|device| device.spec.driver == DeviceDriver::WatchdogLease);
+    Ok(devices.next().ok_or_else(|| {
         format!(
             "no level of the FencePolicy of node {} names a FenceDevice with the driver WatchdogLease",
             examined.node.name
@@ -109,22 +109,22 @@ async fn next_boot(
     session: &Session,
     examined: &Examined,
     device: &Device,
-    before: &Promise,
+    before: &WatchdogGrant,
     ends: Mono,
-) -> anyhow::Result<Option<Promise>> {
+) -> anyhow::Result<Option<WatchdogGrant>> {
     let Session { connection, env } = session;
     loop {
-        let promise = people::promise(connection, &device.named, &examined.node).await?;
+        let promise = operator_requests::read_grant(connection, &device.named, &examined.node).await?;
         match promise.filter(|promise| promise.boot_id != before.boot_id) {
             Some(promise) => return Ok(Some(promise)),
             None if env.now() >= ends => return Ok(None),
-            None => env.sleep(LOOK_EACH).await,
+            None => env.sleep(POLL_INTERVAL).await,
         }
     }
 }
 
 /// Whether the boot before was reset on time.
-fn judged(before: &Promise, after: &Promise, limit: Duration) -> Result<String, String> {
+fn judge_reset(before: &WatchdogGrant, after: &WatchdogGrant, limit: Duration) -> Result<String, String> {
     let survived = after.survived.as_ref().filter(|(boot, _)| *boot == before.boot_id);
     let Some((_, survived)) = survived else {
         return Err(
@@ -132,10 +132,10 @@ fn judged(before: &Promise, after: &Promise, limit: Duration) -> Result<String, 
                 .to_owned(),
         );
     };
-    let words = format!(
+    let message = format!(
         "it was reset {:.2} s after its last pet; up to {:.0} s are allowed",
         survived.as_secs_f64(),
         limit.as_secs_f64()
     );
-    if *survived <= limit { Ok(words) } else { Err(words) }
+    if *survived <= limit { Ok(message) } else { Err(message) }
 }

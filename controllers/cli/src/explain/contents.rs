@@ -9,19 +9,19 @@ use pod_safety_shared::record::error_chain;
 use serde_json::Value;
 
 use crate::cluster::Session;
-use crate::helped::{Named, NotThere};
+use crate::error_hints::{NotFound, ResourceKind};
 
 /// How many kinds are listed at a time.
-const AT_ONCE: usize = 8;
+const MAX_CONCURRENT_LISTS: usize = 8;
 
 /// So many objects of a kind are read: whoever holds a namespace is rarely behind a hundred others.
 const PAGE: usize = 100;
 
 /// The namespace and what is in it.
 pub(super) async fn read(session: &Session, name: &str) -> anyhow::Result<(Value, Contents)> {
-    let namespace = match session.whole(&format!("/api/v1/namespaces/{name}")).await {
+    let namespace = match session.get_raw(&format!("/api/v1/namespaces/{name}")).await {
         Ok(namespace) => namespace,
-        Err(error) if error.is_not_found() => bail!(NotThere::new(Named::Namespace, None, name)),
+        Err(error) if error.is_not_found() => bail!(NotFound::new(ResourceKind::Namespace, None, name)),
         Err(error) => return Err(error).context("reading the namespace"),
     };
     let mut contents = Contents::default();
@@ -33,8 +33,8 @@ pub(super) async fn read(session: &Session, name: &str) -> anyhow::Result<(Value
     }
     let mut kinds = Vec::new();
     for version in versions(session).await? {
-        match session.whole(&version).await {
-            Ok(list) => kinds.extend(listed(&version, &list)),
+        match session.get_raw(&version).await {
+            Ok(list) => kinds.extend(listable_kinds(&version, &list)),
             Err(error) if !is_of_service(&version, &contents) => {
                 contents.unlisted.push((version, error_chain(&error)))
             }
@@ -46,10 +46,12 @@ pub(super) async fn read(session: &Session, name: &str) -> anyhow::Result<(Value
         let path = format!("{base}/namespaces/{name}/{plural}?limit={PAGE}");
         (resource, session.items(&path).await)
     });
-    let lists: Vec<_> = lists.buffer_unordered(AT_ONCE).collect().await;
+    let lists: Vec<_> = lists.buffer_unordered(MAX_CONCURRENT_LISTS).collect().await;
     for (resource, items) in lists {
         match items {
-            Ok(items) => contents.objects.extend(items.iter().filter_map(|one| Content::of(&resource, one))),
+            Ok(items) => {
+                contents.objects.extend(items.iter().filter_map(|one| Content::from_object(&resource, one)))
+            }
             Err(ApiError::Refused { code: 404 | 405, .. }) => {}
             Err(error) => contents.unlisted.push((resource, error_chain(&error))),
         }
@@ -61,7 +63,7 @@ pub(super) async fn read(session: &Session, name: &str) -> anyhow::Result<(Value
 
 /// The groups, each in the version that it prefers: objects are the same in all of them.
 async fn versions(session: &Session) -> anyhow::Result<Vec<String>> {
-    let groups = session.whole("/apis").await.context("asking which resources the API server has")?;
+    let groups = session.get_raw("/apis").await.context("asking which resources the API server has")?;
     let groups = groups["groups"].as_array().cloned().unwrap_or_default();
     let preferred = groups.iter().filter_map(|group| group["preferredVersion"]["groupVersion"].as_str());
     Ok(std::iter::once("/api/v1".to_owned())
@@ -70,7 +72,7 @@ async fn versions(session: &Session) -> anyhow::Result<Vec<String>> {
 }
 
 /// The kinds of a group whose objects lie in namespaces and can be listed: base path, name for `kubectl`, plural.
-fn listed(base: &str, list: &Value) -> Vec<(String, String, String)> {
+fn listable_kinds(base: &str, list: &Value) -> Vec<(String, String, String)> {
     let group = base.strip_prefix("/apis/").and_then(|version| version.split('/').next()).unwrap_or_default();
     let can_list =
         |one: &&Value| one["verbs"].as_array().is_some_and(|verbs| verbs.iter().any(|verb| verb == "list"));
@@ -120,7 +122,7 @@ mod tests {
             { "name": "priorityclasses", "namespaced": false, "verbs": ["list"] },
         ] });
         let names: Vec<String> =
-            listed("/apis/apps/v1", &list).into_iter().map(|(_, name, _)| name).collect();
+            listable_kinds("/apis/apps/v1", &list).into_iter().map(|(_, name, _)| name).collect();
         assert_eq!(names, ["deployments.apps"]);
     }
 
@@ -128,9 +130,9 @@ mod tests {
     fn a_service_that_does_not_answer_is_named_once() {
         let service = json!({ "metadata": { "name": "v1beta1.metrics.example.io" }, "status": { "conditions": [
             { "type": "Available", "status": "False", "message": "no endpoints" }] } });
-        let found = unavailable(&service).unwrap();
-        assert_eq!(found.1, "no endpoints");
-        let contents = Contents { services: vec![found], ..Contents::default() };
+        let service_and_reason = unavailable(&service).unwrap();
+        assert_eq!(service_and_reason.1, "no endpoints");
+        let contents = Contents { services: vec![service_and_reason], ..Contents::default() };
         assert!(is_of_service("/apis/metrics.example.io/v1beta1", &contents));
         assert!(!is_of_service("/apis/apps/v1", &contents));
     }

@@ -11,8 +11,8 @@
 
 mod contents;
 pub(crate) mod evictions;
-mod look;
 mod pdb;
+mod snapshot;
 mod timeline;
 mod volume;
 
@@ -21,7 +21,7 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use clap::Args as ClapArgs;
 use pod_safety_explain::{
-    Answer, Scene, Standing, explain_namespace, explain_node, explain_pod, explain_set,
+    Answer, ExplainContext, Verdict, explain_namespace, explain_node, explain_pod, explain_set,
 };
 use pod_safety_print::Paint;
 use pod_safety_print::answers::{Document, page, sentence};
@@ -30,10 +30,10 @@ use pod_safety_shared::model::{Kind, Phase, Pod, Readiness};
 
 use super::Exit;
 use super::cluster::{ConnectArgs, Output, PrintArgs, Session, name};
-use super::helped::{Named, NotThere};
-use super::watch::{Shown, WatchArgs};
-pub(super) use look::{Look, OURS, our_pods, refusal};
-pub(super) use timeline::{DAY, TimelineArgs, Told};
+use super::error_hints::{NotFound, ResourceKind};
+use super::watch::{Rendered, WatchArgs};
+pub(super) use snapshot::{ClusterSnapshot, OWN_LABEL, describe_refusal, own_pods};
+pub(super) use timeline::{DAY, Timeline, TimelineArgs};
 
 /// What `-n` means here.
 const NAMESPACE: &str =
@@ -75,7 +75,7 @@ pub struct Args {
 
 /// Of which kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
+enum SubjectKind {
     Pod,
     Node,
     Set,
@@ -92,7 +92,7 @@ enum What {
 /// What was named: a kind, with the name or without it, or a name alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Subject {
-    Kind(What, Option<String>),
+    Kind(SubjectKind, Option<String>),
     Name(String),
 }
 
@@ -103,12 +103,12 @@ const KINDS: &str =
 impl Subject {
     fn parse(text: &str) -> Result<Self, String> {
         match text.split_once('/') {
-            Some((kind, of)) => match What::of(kind) {
-                Some(what @ What::Eviction) => Ok(Self::Kind(what, Some(place(of)?))),
+            Some((kind, of)) => match SubjectKind::from_alias(kind) {
+                Some(what @ SubjectKind::Eviction) => Ok(Self::Kind(what, Some(place(of)?))),
                 Some(what) => Ok(Self::Kind(what, Some(name(of)?))),
                 None => Err(format!("allowed is {KINDS}")),
             },
-            None => match What::of(text) {
+            None => match SubjectKind::from_alias(text) {
                 Some(what) => Ok(Self::Kind(what, None)),
                 None => name(text).map(Self::Name),
             },
@@ -116,11 +116,13 @@ impl Subject {
     }
 
     /// With the name that stands behind it. None as the kind: it is a node or a pod.
-    fn with(self, name: Option<String>) -> Result<(Option<What>, Option<String>), BadUse> {
+    fn with_name(self, name: Option<String>) -> Result<(Option<SubjectKind>, Option<String>), UsageError> {
         match (self, name) {
-            (Self::Kind(what, Some(one)), Some(other)) => Err(BadUse::TwoNames(what.word(), one, other)),
+            (Self::Kind(what, Some(one)), Some(other)) => {
+                Err(UsageError::TwoNames(what.kind_name(), one, other))
+            }
             (Self::Kind(what, one), other) => Ok((Some(what), one.or(other))),
-            (Self::Name(kind), Some(_)) => Err(BadUse::NoKind(kind)),
+            (Self::Name(kind), Some(_)) => Err(UsageError::NoKind(kind)),
             (Self::Name(one), None) => Ok((None, Some(one))),
         }
     }
@@ -134,8 +136,8 @@ fn place(text: &str) -> Result<String, String> {
     }
 }
 
-impl What {
-    fn of(kind: &str) -> Option<Self> {
+impl SubjectKind {
+    fn from_alias(kind: &str) -> Option<Self> {
         Some(match kind {
             "pod" | "pods" | "po" => Self::Pod,
             "node" | "nodes" | "no" => Self::Node,
@@ -150,7 +152,7 @@ impl What {
         })
     }
 
-    const fn word(self) -> &'static str {
+    const fn kind_name(self) -> &'static str {
         match self {
             Self::Pod => "pod",
             Self::Node => "node",
@@ -167,7 +169,7 @@ impl What {
 
 /// Names that do not fit together.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum BadUse {
+pub(super) enum UsageError {
     /// `pod/a b`.
     #[error("one name is enough: {0}/{1} or {0} {2}")]
     TwoNames(&'static str, String, String),
@@ -209,7 +211,7 @@ pub struct ResolveArgs {
 
 fn namespace_kind(text: &str) -> Result<Subject, String> {
     match Subject::parse(text) {
-        Ok(found @ Subject::Kind(What::Namespace, _)) => Ok(found),
+        Ok(found @ Subject::Kind(SubjectKind::Namespace, _)) => Ok(found),
         Ok(_) | Err(_) => Err("allowed is namespace (ns)".to_owned()),
     }
 }
@@ -225,21 +227,25 @@ impl ResolveArgs {
 
 impl Args {
     pub(super) fn main(self) -> anyhow::Result<Exit> {
-        let (what, name) = self.what.clone().with(self.name.clone())?;
-        if (self.selector.is_some() || self.all_namespaces) && (what != Some(What::Pdb) || name.is_some()) {
-            bail!(BadUse::NoList);
+        let (what, name) = self.what.clone().with_name(self.name.clone())?;
+        if (self.selector.is_some() || self.all_namespaces)
+            && (what != Some(SubjectKind::Pdb) || name.is_some())
+        {
+            bail!(UsageError::NoList);
         }
         let cluster = self.cluster.clone();
-        if what == Some(What::Pdb) {
+        if what == Some(SubjectKind::Pdb) {
             return cluster
-                .reach("explain pdb", async |session| pdb::explain_pdb(&session, self, name).await);
+                .with_session("explain pdb", async |session| pdb::explain_pdb(&session, self, name).await);
         }
-        let Some(name) = name else { bail!(BadUse::NoName(what.map_or("object", What::word))) };
-        if name.contains('/') && what != Some(What::Eviction) {
-            bail!(BadUse::Place(name));
+        let Some(name) = name else {
+            bail!(UsageError::NoName(what.map_or("object", SubjectKind::kind_name)))
+        };
+        if name.contains('/') && what != Some(SubjectKind::Eviction) {
+            bail!(UsageError::Place(name));
         }
         let command = if self.steps { "resolve" } else { "explain" };
-        cluster.reach(command, async |session| {
+        cluster.with_session(command, async |session| {
             let what = match what {
                 Some(what) => what,
                 None => node_or_pod(&session, self.cluster.namespace.as_deref(), &name).await?,
@@ -248,101 +254,106 @@ impl Args {
         })
     }
 
-    async fn run(self, session: Session, what: What, name: String) -> anyhow::Result<Exit> {
+    async fn run(self, session: Session, what: SubjectKind, name: String) -> anyhow::Result<Exit> {
         let paint = self.print.paint();
         let ask = async || {
-            let answer = answer(&session, what, &name, self.cluster.namespace.as_deref(), self.steps).await?;
-            let document = Document::of(&answer, session.target());
-            let people = || session.headed(&page(&answer, self.print.output == Output::Wide, paint));
-            let text = self.print.output.text(&document, people)?;
-            let line = format!("{} {}", answer.object, sentence(&answer.verdict));
-            let exit = match answer.verdict.standing {
-                Standing::Free | Standing::Waiting | Standing::Released => Exit::Fine,
-                Standing::Unknown => Exit::Unknown,
-                Standing::Blocked => Exit::Blocked,
+            let answer =
+                explain_object(&session, what, &name, self.cluster.namespace.as_deref(), self.steps).await?;
+            let document = Document::new(&answer, session.target());
+            let render = || session.with_header(&page(&answer, self.print.output == Output::Wide, paint));
+            let text = self.print.output.text(&document, render)?;
+            let line = format!("{} {}", answer.object, sentence(&answer.judgement));
+            let exit = match answer.judgement.verdict {
+                Verdict::Free | Verdict::Waiting | Verdict::Released => Exit::Fine,
+                Verdict::Unknown => Exit::Unknown,
+                Verdict::Blocked => Exit::Blocked,
             };
-            Ok(Shown { text, line, exit: self.print.ends(exit) })
+            Ok(Rendered { text, line, exit: self.print.final_exit(exit) })
         };
-        self.watch.show(&session.env, self.print.output, ask).await
+        self.watch.render_loop(&session.env, self.print.output, ask).await
     }
 }
 
 /// The answer for programs, to who asks in words: as the page of `ui` does.
-pub(super) async fn asked(
+pub(super) async fn explain_json(
     session: &Session,
     kind: &str,
     namespace: Option<&str>,
     named: &str,
 ) -> anyhow::Result<serde_json::Value> {
     // All of it becomes part of URLs.
-    let what = What::of(kind).with_context(|| format!("{kind}: allowed is {KINDS}"))?;
+    let what = SubjectKind::from_alias(kind).with_context(|| format!("{kind}: allowed is {KINDS}"))?;
     let named = name(named).map_err(anyhow::Error::msg)?;
     let namespace = namespace.map(name).transpose().map_err(anyhow::Error::msg)?;
-    let answer = answer(session, what, &named, namespace.as_deref(), false).await?;
-    Ok(serde_json::to_value(Document::of(&answer, session.target()))?)
+    let answer = explain_object(session, what, &named, namespace.as_deref(), false).await?;
+    Ok(serde_json::to_value(Document::new(&answer, session.target()))?)
 }
 
 /// The answer for people and for programs, of what `status` names.
-pub(super) async fn asked_text(
+pub(super) async fn explain_text(
     session: &Session,
     kind: &str,
     namespace: Option<&str>,
     name: &str,
 ) -> anyhow::Result<(String, serde_json::Value)> {
-    let what = What::of(kind).with_context(|| format!("{kind}: allowed is {KINDS}"))?;
-    let answer = answer(session, what, name, namespace, false).await?;
-    let document = serde_json::to_value(Document::of(&answer, session.target()))?;
-    Ok((session.headed(&page(&answer, true, Paint::plain())), document))
+    let what = SubjectKind::from_alias(kind).with_context(|| format!("{kind}: allowed is {KINDS}"))?;
+    let answer = explain_object(session, what, name, namespace, false).await?;
+    let document = serde_json::to_value(Document::new(&answer, session.target()))?;
+    Ok((session.with_header(&page(&answer, true, Paint::plain())), document))
 }
 
 /// What a name alone means: a node, else a pod.
-async fn node_or_pod(session: &Session, namespace: Option<&str>, name: &str) -> anyhow::Result<What> {
-    match session.whole(&format!("/api/v1/nodes/{name}")).await {
+async fn node_or_pod(session: &Session, namespace: Option<&str>, name: &str) -> anyhow::Result<SubjectKind> {
+    match session.get_raw(&format!("/api/v1/nodes/{name}")).await {
         Err(error) if error.is_not_found() => {}
-        Ok(_) | Err(_) => return Ok(What::Node),
+        Ok(_) | Err(_) => return Ok(SubjectKind::Node),
     }
     let path = Kind::Pods.path_in(namespace);
     let pods = session.items(&format!("{path}?fieldSelector=metadata.name={name}&limit=1")).await;
     if pods.is_ok_and(|pods| pods.is_empty()) {
-        bail!(NotThere::new(Named::Node, None, name).and(&format!(", and no pod {name} either")));
+        bail!(
+            NotFound::new(ResourceKind::Node, None, name).with_detail(&format!(", and no pod {name} either"))
+        );
     }
-    Ok(What::Pod)
+    Ok(SubjectKind::Pod)
 }
 
 /// The answer about one object, by what may be read now.
-async fn answer(
+async fn explain_object(
     session: &Session,
-    what: What,
+    what: SubjectKind,
     name: &str,
     given: Option<&str>,
     steps: bool,
 ) -> anyhow::Result<Answer> {
     let own = session.connection.default_namespace();
     let namespace = given.unwrap_or(own);
-    if matches!(what, What::Volume | What::Claim | What::PersistentVolume) {
+    if matches!(what, SubjectKind::Volume | SubjectKind::Claim | SubjectKind::PersistentVolume) {
         return volume::answer(session, what, name, given).await;
     }
-    if what == What::Eviction {
+    if what == SubjectKind::Eviction {
         return evictions::answer(session, namespace, name).await;
     }
-    let mut look = Look::at(session, Some(namespace)).await?;
+    let mut snapshot = ClusterSnapshot::read(session, Some(namespace)).await?;
     let mut answer = match what {
-        What::Pod => {
-            let pod = found(&look, given, own, name)?;
-            of_pod(session, &mut look, &pod).await
+        SubjectKind::Pod => {
+            let pod = find_pod(&snapshot, given, own, name)?;
+            answer_for_pod(session, &mut snapshot, &pod).await
         }
-        What::Node => {
-            look.hear(session, "default", "Node", name).await;
-            look.ask_pauses(session, Some(name)).await;
+        SubjectKind::Node => {
+            snapshot.read_events(session, "default", "Node", name).await;
+            snapshot.read_pauses(session, Some(name)).await;
             // Of one that is well nobody asks what it holds.
-            let is_well = |scene: &Scene<'_>| matches!(scene.view.node(name), Lookup::Known(node) if node.readiness == Readiness::Ready);
-            if !look.scene(is_well) {
-                look.ask_attachments(session).await;
+            let is_well = |ctx: &ExplainContext<'_>| matches!(ctx.view.node(name), Lookup::Known(node) if node.readiness == Readiness::Ready);
+            if !snapshot.with_context(is_well) {
+                snapshot.read_attachments(session).await;
             }
-            let node = look.scene(|scene| explain_node(&Arc::from(name), scene));
+            let node = snapshot.with_context(|scene| explain_node(&Arc::from(name), scene));
             let Some(answer) = node else {
-                match look.pods_unread() {
-                    None => bail!(NotThere::new(Named::Node, None, name).and(", and no pod names it")),
+                match snapshot.pods_unread() {
+                    None => bail!(
+                        NotFound::new(ResourceKind::Node, None, name).with_detail(", and no pod names it")
+                    ),
                     Some((why, _)) => {
                         bail!("there is no node {name}; it is not known whether a pod names it. {why}")
                     }
@@ -350,47 +361,51 @@ async fn answer(
             };
             answer
         }
-        What::Set => {
-            let set = look.set(session, namespace, name).await?;
-            look.hear_all(session, namespace).await;
+        SubjectKind::Set => {
+            let set = snapshot.read_set(session, namespace, name).await?;
+            snapshot.read_namespace_events(session, namespace).await;
             let begins = |pod: &Pod| *pod.key.namespace == *namespace && pod.phase == Phase::Pending;
-            if look.scene(|scene| scene.view.all_pods().any(begins)) {
-                look.ask_attachments(session).await;
+            if snapshot.with_context(|scene| scene.view.all_pods().any(begins)) {
+                snapshot.read_attachments(session).await;
             }
-            look.scene(|scene| explain_set(&set, scene))
+            snapshot.with_context(|scene| explain_set(&set, scene))
         }
-        What::Namespace => {
+        SubjectKind::Namespace => {
             let (namespace, contents) = contents::read(session, name).await?;
-            look.scene(|scene| explain_namespace(&namespace, &contents, steps, scene))
+            snapshot.with_context(|scene| explain_namespace(&namespace, &contents, steps, scene))
         }
-        What::Volume | What::Claim | What::PersistentVolume | What::Pdb | What::Eviction => {
-            bail!("a {} is explained otherwise", what.word())
+        SubjectKind::Volume
+        | SubjectKind::Claim
+        | SubjectKind::PersistentVolume
+        | SubjectKind::Pdb
+        | SubjectKind::Eviction => {
+            bail!("a {} is explained otherwise", what.kind_name())
         }
     };
-    answer.missing.extend(look.missing());
+    answer.missing.extend(snapshot.missing());
     Ok(answer)
 }
 
 /// The answer about a pod.
-async fn of_pod(session: &Session, look: &mut Look, pod: &Pod) -> Answer {
-    look.hear(session, &pod.key.namespace, "Pod", &pod.key.name).await;
-    look.ask_successor(session, &pod.key.namespace, &pod.key.name).await;
+async fn answer_for_pod(session: &Session, snapshot: &mut ClusterSnapshot, pod: &Pod) -> Answer {
+    snapshot.read_events(session, &pod.key.namespace, "Pod", &pod.key.name).await;
+    snapshot.read_successor(session, &pod.key.namespace, &pod.key.name).await;
     // Who may delete it is said of those that end, who holds its volume of those that begin.
     if pod.deletion.is_some() {
-        look.ask_policies(session).await;
+        snapshot.read_policies(session).await;
     } else if pod.phase == Phase::Pending {
-        look.ask_attachments(session).await;
+        snapshot.read_attachments(session).await;
     }
-    let mut answer = look.scene(|scene| explain_pod(pod, scene));
-    evictions::note(session, look, pod, &mut answer).await;
+    let mut answer = snapshot.with_context(|scene| explain_pod(pod, scene));
+    evictions::add_note(session, snapshot, pod, &mut answer).await;
     answer
 }
 
 /// The pod of this name: in the namespace that was given, in the usual one, or in the only one that has it. That there is
 /// none is said only of namespaces that were read.
-fn found(look: &Look, given: Option<&str>, own: &str, name: &str) -> anyhow::Result<Pod> {
-    let unread = look.pods_unread();
-    look.scene(|scene| {
+fn find_pod(snapshot: &ClusterSnapshot, given: Option<&str>, own: &str, name: &str) -> anyhow::Result<Pod> {
+    let unread = snapshot.pods_unread();
+    snapshot.with_context(|scene| {
         let mut all: Vec<&Pod> = scene.view.all_pods().filter(|pod| *pod.key.name == *name).collect();
         all.sort_by_key(|pod| pod.key.clone());
         let within = |namespace: &str| all.iter().find(|pod| *pod.key.namespace == *namespace).copied();
@@ -399,14 +414,14 @@ fn found(look: &Look, given: Option<&str>, own: &str, name: &str) -> anyhow::Res
                 Some((why, only)) if *only != Some(namespace) => anyhow::anyhow!(
                     "it is not known whether there is a pod {name} in namespace {namespace}. {why}"
                 ),
-                Some(_) | None => NotThere::new(Named::Pod, Some(namespace), name).into(),
+                Some(_) | None => NotFound::new(ResourceKind::Pod, Some(namespace), name).into(),
             }),
             (None, []) => match &unread {
                 Some((why, Some(only))) => {
                     bail!("there is no pod {name} in namespace {only}; it is not known whether another namespace has one. {why}")
                 }
                 Some((why, None)) => bail!("it is not known whether there is a pod {name}. {why}"),
-                None => bail!(NotThere::new(Named::Pod, None, name).and(" in any namespace")),
+                None => bail!(NotFound::new(ResourceKind::Pod, None, name).with_detail(" in any namespace")),
             },
             (None, [one]) => Ok((*one).clone()),
             (None, several) => match within(own) {

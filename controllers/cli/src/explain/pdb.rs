@@ -1,16 +1,16 @@
 //! `pod-safety explain pdb`.
 
 use anyhow::bail;
-use pod_safety_explain::{Explained, Verdict, explain};
+use pod_safety_explain::{BudgetExplanation, BudgetVerdict, explain_budget};
 use pod_safety_print::budgets::{self, Document};
 use pod_safety_shared::cache::Snapshot;
 use pod_safety_shared::model::{Budget, Kind};
 
 use super::Args;
 use crate::Exit;
-use crate::cluster::{Chosen, PrintArgs, Session};
-use crate::helped::{Named, NotThere};
-use crate::watch::Shown;
+use crate::cluster::{PrintArgs, SelectedObjects, Session};
+use crate::error_hints::{NotFound, ResourceKind};
+use crate::watch::Rendered;
 
 /// What an explanation of budgets reads.
 const KINDS: [Kind; 6] = [
@@ -28,32 +28,32 @@ pub(super) async fn explain_pdb(session: &Session, args: Args, name: Option<Stri
     let own = || session.connection.default_namespace().to_owned();
     let namespace = cluster.namespace.or_else(|| name.is_some().then(own));
     let ask = async || {
-        let chosen = session.selected(Kind::Budgets, selector.as_deref()).await?;
-        look(session, namespace.as_deref(), name.as_deref(), chosen.as_ref(), &print).await
+        let chosen = session.select_by_labels(Kind::Budgets, selector.as_deref()).await?;
+        read_budgets(session, namespace.as_deref(), name.as_deref(), chosen.as_ref(), &print).await
     };
-    watch.show(&session.env, print.output, ask).await
+    watch.render_loop(&session.env, print.output, ask).await
 }
 
-async fn look(
+async fn read_budgets(
     session: &Session,
     namespace: Option<&str>,
     name: Option<&str>,
-    chosen: Option<&Chosen>,
+    selected: Option<&SelectedObjects>,
     print: &PrintArgs,
-) -> anyhow::Result<Shown> {
+) -> anyhow::Result<Rendered> {
     let nothing = &mut |_: Kind, _: &_| {};
     let snapshot = Snapshot::read(&session.connection, &session.env, &KINDS, namespace, nothing).await?;
-    let wanted = |budget: &&Budget| {
+    let is_selected = |budget: &&Budget| {
         let key = || (budget.key.namespace.to_string(), budget.key.name.to_string());
         name.is_none_or(|name| *name == *budget.key.name)
-            && chosen.is_none_or(|chosen| chosen.contains(&key()))
+            && selected.is_none_or(|chosen| chosen.contains(&key()))
     };
-    session.ask_scales(&snapshot, |view| view.budgets().filter(wanted).collect()).await;
+    session.query_scales(&snapshot, |view| view.budgets().filter(is_selected).collect()).await;
     let guard = snapshot.view();
     let view = guard.view();
-    let budgets = view.budgets().filter(wanted);
-    let mut explained: Vec<Explained<'_>> =
-        budgets.map(|budget| explain(budget, &view, snapshot.at())).collect();
+    let budgets = view.budgets().filter(is_selected);
+    let mut explained: Vec<BudgetExplanation<'_>> =
+        budgets.map(|budget| explain_budget(budget, &view, snapshot.at())).collect();
     explained.sort_by(|one, other| one.budget.key.cmp(&other.budget.key));
     let (_, unreadable) = view.count(Kind::Budgets);
     let (paint, output) = (print.paint(), print.output);
@@ -63,34 +63,34 @@ async fn look(
                 0 => String::new(),
                 count => format!(" ({count} PodDisruptionBudgets there cannot be read)"),
             };
-            bail!(NotThere::new(Named::Pdb, namespace, name).and(&unread))
+            bail!(NotFound::new(ResourceKind::Pdb, namespace, name).with_detail(&unread))
         }
         (Some(_), [one, ..]) => {
-            let document = Document::of(one, session.target());
-            output.text(&document, || session.headed(&budgets::page(one, paint)))?
+            let document = Document::new(one, session.target());
+            output.text(&document, || session.with_header(&budgets::page(one, paint)))?
         }
         (None, all) => {
-            let list = budgets::List::of(all, unreadable, session.target());
-            output.text(&list, || session.headed(&budgets::table(all, unreadable, paint)))?
+            let list = budgets::List::new(all, unreadable, session.target());
+            output.text(&list, || session.with_header(&budgets::table(all, unreadable, paint)))?
         }
     };
-    let blocked: Vec<&Explained<'_>> = explained.iter().filter(|one| blocks(&one.verdict)).collect();
-    let words = blocked.iter().map(|one| format!("pdb/{} {}", one.budget.key, one.verdict.reason()));
-    let line = match words.collect::<Vec<_>>().join(", ") {
+    let blocked: Vec<&BudgetExplanation<'_>> = explained.iter().filter(|one| blocks(&one.verdict)).collect();
+    let lines = blocked.iter().map(|one| format!("pdb/{} {}", one.budget.key, one.verdict.reason()));
+    let line = match lines.collect::<Vec<_>>().join(", ") {
         none if none.is_empty() => "no PodDisruptionBudget blocks".to_owned(),
         some => some,
     };
-    Ok(Shown { text, line, exit: print.exit(!blocked.is_empty()) })
+    Ok(Rendered { text, line, exit: print.exit_for(!blocked.is_empty()) })
 }
 
 /// Whether evictions are refused because of it.
-const fn blocks(verdict: &Verdict) -> bool {
+const fn blocks(verdict: &BudgetVerdict) -> bool {
     match verdict {
-        Verdict::Allows(_) | Verdict::SelectsNothing | Verdict::Ignored(_) => false,
-        Verdict::NoneNow
-        | Verdict::Processing
-        | Verdict::SyncFailed(_)
-        | Verdict::Overlaps(_)
-        | Verdict::Never => true,
+        BudgetVerdict::Allows(_) | BudgetVerdict::SelectsNothing | BudgetVerdict::Ignored(_) => false,
+        BudgetVerdict::NoneNow
+        | BudgetVerdict::Processing
+        | BudgetVerdict::SyncFailed(_)
+        | BudgetVerdict::Overlaps(_)
+        | BudgetVerdict::Never => true,
     }
 }

@@ -8,27 +8,27 @@ use pod_safety_shared::testing::objects::BOOT;
 use std::sync::Arc;
 
 use super::*;
-use crate::called::commands;
-use crate::staged::{self as stage, Stage};
+use crate::fixture::{self as stage, Fixture};
+use crate::invocation::commands;
 use pod_safety_explain::{
     Content, Contents, Moment, Policies, explain_namespace, explain_node, explain_pod, explain_set,
 };
 use pod_safety_shared::client::Target;
-use pod_safety_shared::drive::Mode;
+use pod_safety_shared::controller_loop::Mode;
 use pod_safety_shared::model::{Kind, Uid};
-use pod_safety_shared::testing::writes_anew;
+use pod_safety_shared::testing::should_rewrite;
 use serde_json::json;
 
-impl Stage {
+impl Fixture {
     fn pod(&self, name: &str) -> Answer {
-        self.scene(|scene| {
+        self.with_context(|scene| {
             let pod = scene.view.pod(&Uid::new(&format!("uid-{name}")).unwrap()).unwrap();
             explain_pod(pod, scene)
         })
     }
 
     fn node(&self, name: &str) -> Answer {
-        self.scene(|scene| explain_node(&Arc::from(name), scene).unwrap())
+        self.with_context(|scene| explain_node(&Arc::from(name), scene).unwrap())
     }
 }
 
@@ -40,7 +40,7 @@ fn reads(name: &str, answer: &Answer) {
 fn is_golden(name: &str, text: &str) {
     let path = format!("{}/src/explain/golden/{name}.txt", env!("CARGO_MANIFEST_DIR"));
     let golden = std::fs::read_to_string(&path).unwrap_or_default();
-    if writes_anew("POD_SAFETY_WRITE_GOLDEN") {
+    if should_rewrite("POD_SAFETY_WRITE_GOLDEN") {
         std::fs::write(&path, text).unwrap();
     }
     assert_eq!(text, golden, "{path}: run it once with POD_SAFETY_WRITE_GOLDEN=1 and look at the difference");
@@ -48,29 +48,29 @@ fn is_golden(name: &str, text: &str) {
 
 #[test]
 fn a_lost_node_without_a_device_holds_its_pod() {
-    let stage = Stage::lost();
-    reads("lost-pod", &stage.pod("orders-1"));
-    reads("lost-node", &stage.node("worker-b1"));
+    let fixture = Fixture::with_lost_node();
+    reads("lost-pod", &fixture.pod("orders-1"));
+    reads("lost-node", &fixture.node("worker-b1"));
 }
 
 #[test]
 fn a_lost_node_whose_device_does_not_answer_is_tried_again() {
-    let stage = Stage::lost();
-    stage.policy("Asserted");
-    stage.fence("Fencing", &[("2026-11-21T10:22:30Z", Some("timeout: no answer from 10.0.8.21"))]);
-    reads("lost-node-device-silent", &stage.node("worker-b1"));
-    reads("lost-pod-device-silent", &stage.pod("orders-1"));
+    let fixture = Fixture::with_lost_node();
+    fixture.policy("Asserted");
+    fixture.fence("Fencing", &[("2026-11-21T10:22:30Z", Some("timeout: no answer from 10.0.8.21"))]);
+    reads("lost-node-device-silent", &fixture.node("worker-b1"));
+    reads("lost-pod-device-silent", &fixture.pod("orders-1"));
 }
 
 /// `explain node` gave the words of a drill that was left behind as those of the incident.
 #[test]
 fn bug_a_drill_that_was_left_behind_is_no_part_of_the_incident() {
-    let stage = Stage::lost();
-    stage.policy("Asserted");
-    stage.fence("Fencing", &[("2026-11-21T10:22:30Z", Some("timeout: no answer from 10.0.8.21"))]);
-    let without = stage.node("worker-b1");
-    stage.dry_run(true);
-    let mut with = stage.node("worker-b1");
+    let fixture = Fixture::with_lost_node();
+    fixture.policy("Asserted");
+    fixture.fence("Fencing", &[("2026-11-21T10:22:30Z", Some("timeout: no answer from 10.0.8.21"))]);
+    let without = fixture.node("worker-b1");
+    fixture.dry_run(true);
+    let mut with = fixture.node("worker-b1");
     let marked = |one: &Moment| one.what.starts_with("dry run: ");
     assert_eq!(with.history.iter().filter(|one| marked(one)).count(), 1, "{:?}", with.history);
     with.history.retain(|one| !marked(one));
@@ -79,23 +79,23 @@ fn bug_a_drill_that_was_left_behind_is_no_part_of_the_incident() {
 
 #[test]
 fn an_incident_that_is_a_dry_run_is_called_one() {
-    let stage = Stage::lost();
-    stage.policy("Asserted");
-    stage.dry_run(false);
-    let answer = stage.node("worker-b1");
-    assert_eq!((answer.verdict.standing, answer.verdict.reason), (Standing::Blocked, "DryRun"));
+    let fixture = Fixture::with_lost_node();
+    fixture.policy("Asserted");
+    fixture.dry_run(false);
+    let answer = fixture.node("worker-b1");
+    assert_eq!((answer.judgement.verdict, answer.judgement.reason), (Verdict::Blocked, "DryRun"));
     reads("dry-run-node", &answer);
-    reads("dry-run-pod", &stage.pod("orders-1"));
+    reads("dry-run-pod", &fixture.pod("orders-1"));
 }
 
 #[test]
 fn a_node_that_nobody_could_switch_off_needs_a_person() {
-    let stage = Stage::lost();
-    stage.policy("Asserted");
+    let fixture = Fixture::with_lost_node();
+    fixture.policy("Asserted");
     let tries = ["10:15:10", "10:16:10", "10:17:10"].map(|time| format!("2026-11-21T{time}Z"));
     let tries: Vec<_> = tries.iter().map(|at| (at.as_str(), Some("login failed"))).collect();
-    stage.fence("AwaitingOperator", &tries);
-    reads("awaits-operator", &stage.node("worker-b1"));
+    fixture.fence("AwaitingOperator", &tries);
+    reads("awaits-operator", &fixture.node("worker-b1"));
 }
 
 fn offers(answer: &Answer) -> Option<usize> {
@@ -105,22 +105,22 @@ fn offers(answer: &Answer) -> Option<usize> {
 /// The only sensible step is to start it by hand, and it was to be confirmed a second time.
 #[test]
 fn bug_a_machine_that_is_proved_off_was_to_be_confirmed_again() {
-    let stage = Stage::lost();
-    stage.policy("Asserted");
-    stage.proof("Asserted", BOOT);
-    stage.not_switched_on();
-    let answer = stage.node("worker-b1");
-    assert_eq!((answer.verdict.standing, offers(&answer)), (Standing::Blocked, None));
+    let fixture = Fixture::with_lost_node();
+    fixture.policy("Asserted");
+    fixture.add_evidence("Asserted", BOOT);
+    fixture.not_switched_on();
+    let answer = fixture.node("worker-b1");
+    assert_eq!((answer.judgement.verdict, offers(&answer)), (Verdict::Blocked, None));
     reads("awaits-operator-proved", &answer);
 }
 
 /// Of what is done without a person, nothing is asked of one.
 #[test]
 fn a_node_that_is_fenced_in_ten_seconds_is_waited_for() {
-    let stage = Stage::lost();
-    stage.policy_after(550, None);
-    let (node, pod) = (stage.node("worker-b1"), stage.pod("orders-1"));
-    assert_eq!((node.verdict.standing, pod.verdict.standing), (Standing::Waiting, Standing::Waiting));
+    let fixture = Fixture::with_lost_node();
+    fixture.policy_after(550, None);
+    let (node, pod) = (fixture.node("worker-b1"), fixture.pod("orders-1"));
+    assert_eq!((node.judgement.verdict, pod.judgement.verdict), (Verdict::Waiting, Verdict::Waiting));
     assert!(node.next[0].when.starts_with("Wait") && pod.next[0].when.starts_with("Wait"), "{node:?}");
     assert_eq!((offers(&node), offers(&pod)), (Some(node.next.len() - 1), None));
     reads("fenced-soon-node", &node);
@@ -129,10 +129,10 @@ fn a_node_that_is_fenced_in_ten_seconds_is_waited_for() {
 
 #[test]
 fn what_fencing_lacks_is_the_first_thing_to_do() {
-    let stage = Stage::lost();
-    stage.policy_after(60, Some("Secret pod-safety/bmc does not exist"));
+    let fixture = Fixture::with_lost_node();
+    fixture.policy_after(60, Some("Secret pod-safety/bmc does not exist"));
     for node in ["worker-b1", "worker-a1"] {
-        let first = stage.node(node).next[0].clone();
+        let first = fixture.node(node).next[0].clone();
         let says = "Fencing cannot switch this node off: device fence/ipmi-b1: Secret pod-safety/bmc does not exist. Correct that, then test it";
         assert_eq!(first.when, says);
         assert_eq!(first.command, format!("pod-safety devices test --target {node}"));
@@ -142,10 +142,10 @@ fn what_fencing_lacks_is_the_first_thing_to_do() {
 /// Where rather pod-safety is cut off, a confirmation was the second thing on offer.
 #[test]
 fn bug_a_confirmation_was_offered_first_where_most_nodes_seem_lost() {
-    let stage = Stage::lost();
-    stage.policy("Asserted");
-    stage.outage();
-    for answer in [stage.node("worker-b1"), stage.pod("orders-1")] {
+    let fixture = Fixture::with_lost_node();
+    fixture.policy("Asserted");
+    fixture.outage();
+    for answer in [fixture.node("worker-b1"), fixture.pod("orders-1")] {
         assert!(answer.next[0].when.contains("Find out first who is cut off"), "{answer:?}");
         assert_eq!(offers(&answer), Some(answer.next.len() - 1), "{answer:?}");
     }
@@ -154,10 +154,10 @@ fn bug_a_confirmation_was_offered_first_where_most_nodes_seem_lost() {
 /// The last status check is older than what the incident found.
 #[test]
 fn bug_a_machine_that_was_found_off_was_said_to_be_on() {
-    let stage = Stage::lost();
-    stage.policy("Asserted");
-    stage.fence("Fenced", &[("2026-11-21T10:22:50Z", None)]);
-    let signals = stage.node("worker-b1").signals;
+    let fixture = Fixture::with_lost_node();
+    fixture.policy("Asserted");
+    fixture.fence("Fenced", &[("2026-11-21T10:22:50Z", None)]);
+    let signals = fixture.node("worker-b1").signals;
     assert!(signals.iter().any(|one| one.detail == "power Off 15s ago"), "{signals:?}");
 }
 
@@ -165,92 +165,92 @@ fn bug_a_machine_that_was_found_off_was_said_to_be_on() {
 #[test]
 fn bug_what_was_said_of_the_pod_before_was_said_of_the_pod_that_runs() {
     for (name, is_ready) in [("starts-again", false), ("runs-again", true)] {
-        let mut stage = Stage::lost();
-        stage.is_back(is_ready);
-        let answer = stage.pod("orders-1");
-        assert!(!answer.verdict.message.contains("unreachable"), "{answer:?}");
+        let mut fixture = Fixture::with_lost_node();
+        fixture.set_recovered(is_ready);
+        let answer = fixture.pod("orders-1");
+        assert!(!answer.judgement.message.contains("unreachable"), "{answer:?}");
         reads(name, &answer);
     }
 }
 
 #[test]
 fn a_node_that_is_proved_off_releases_its_pods() {
-    let stage = Stage::lost();
-    stage.policy("Verified");
-    stage.fence("Fenced", &[("2026-11-21T10:22:30Z", None)]);
-    stage.proof("PowerOff", BOOT);
-    let answer = stage.pod("orders-1");
-    assert_eq!((answer.verdict.standing, answer.verdict.reason), (Standing::Released, "Proved"));
+    let fixture = Fixture::with_lost_node();
+    fixture.policy("Verified");
+    fixture.fence("Fenced", &[("2026-11-21T10:22:30Z", None)]);
+    fixture.add_evidence("PowerOff", BOOT);
+    let answer = fixture.pod("orders-1");
+    assert_eq!((answer.judgement.verdict, answer.judgement.reason), (Verdict::Released, "Proved"));
     reads("fenced-pod", &answer);
-    reads("fenced-node", &stage.node("worker-b1"));
+    reads("fenced-node", &fixture.node("worker-b1"));
 }
 
 /// The policy force-delete asks for a reason in an annotation where the pod's replacement takes over its identity, and only
 /// there.
 #[test]
 fn bug_people_were_told_to_annotate_pods_of_which_the_policy_asks_no_annotation() {
-    let stage = Stage::lost();
+    let fixture = Fixture::with_lost_node();
     for (name, api, kind) in
         [("pg-1", "postgresql.cnpg.io/v1", "Cluster"), ("web-1", "apps/v1", "ReplicaSet")]
     {
-        stage.pod_with(name, "worker-b1", |pod| {
+        fixture.pod_with(name, "worker-b1", |pod| {
             stage::terminating(pod);
             let owner = &mut pod["metadata"]["ownerReferences"][0];
             (owner["apiVersion"], owner["kind"]) = (json!(api), json!(kind));
         });
     }
     let asks =
-        |pod: &str| stage.pod(pod).actors.iter().any(|actor| format!("{actor:?}").contains("break-glass"));
+        |pod: &str| fixture.pod(pod).actors.iter().any(|actor| format!("{actor:?}").contains("break-glass"));
     assert!(asks("orders-1") && asks("pg-1") && !asks("web-1"));
 }
 
 #[test]
 fn a_persons_word_is_not_enough_where_the_policy_wants_more() {
-    let stage = Stage::lost();
-    stage.policy("Verified");
-    stage.proof("Asserted", BOOT);
-    let answer = stage.pod("orders-1");
-    assert_eq!(answer.verdict.reason, "NoEvidence", "as pod_gc decides");
+    let fixture = Fixture::with_lost_node();
+    fixture.policy("Verified");
+    fixture.add_evidence("Asserted", BOOT);
+    let answer = fixture.pod("orders-1");
+    assert_eq!(answer.judgement.reason, "NoEvidence", "as pod_gc decides");
     reads("word-not-enough", &answer);
 }
 
 #[test]
 fn proof_of_an_earlier_life_proves_nothing_of_this_one() {
-    let stage = Stage::lost();
-    stage.proof("Asserted", "b0000000-0000-4000-8000-000000000000");
-    reads("earlier-life", &stage.pod("orders-1"));
+    let fixture = Fixture::with_lost_node();
+    fixture.add_evidence("Asserted", "b0000000-0000-4000-8000-000000000000");
+    reads("earlier-life", &fixture.pod("orders-1"));
 }
 
 #[test]
 fn proof_is_of_no_use_while_nobody_acts_on_it() {
-    let mut stage = Stage::lost();
-    stage.proof("Asserted", BOOT);
-    stage.running.mode = Some(Mode::Observe);
-    reads("observed-only", &stage.pod("orders-1"));
-    stage.running = pod_safety_explain::Running::default();
-    assert_eq!(stage.pod("orders-1").verdict.reason, "NoLeader");
+    let mut fixture = Fixture::with_lost_node();
+    fixture.add_evidence("Asserted", BOOT);
+    fixture.running.mode = Some(Mode::Observe);
+    reads("observed-only", &fixture.pod("orders-1"));
+    fixture.running = pod_safety_explain::Running::default();
+    assert_eq!(fixture.pod("orders-1").judgement.reason, "NoLeader");
 }
 
 #[test]
 fn evidence_and_its_end_are_part_of_the_story() {
-    let stage = Stage::lost();
-    stage.proof_since("2026-11-21T10:21:00Z", Some(("2026-11-21T10:22:00Z", "wrong plug")));
-    let history = stage.node("worker-b1").history;
-    let told: Vec<String> =
+    let fixture = Fixture::with_lost_node();
+    fixture.add_confirmation("2026-11-21T10:21:00Z", Some(("2026-11-21T10:22:00Z", "wrong plug")));
+    let history = fixture.node("worker-b1").history;
+    let moments: Vec<String> =
         history.iter().map(|one| format!("{:.0} {} {}", one.at, one.what, one.detail)).collect();
-    let wanted = [
+    let expected = [
         "2026-11-21T10:21:00Z evidence that worker-b1 is off anna@example.com: PDU port 14 off, ticket 8123",
         "2026-11-21T10:22:00Z evidence that worker-b1 is off was invalidated wrong plug",
     ];
-    assert_eq!(told.get(told.len() - 2..).unwrap(), wanted);
+    assert_eq!(moments.get(moments.len() - 2..).unwrap(), expected);
 }
 
 #[test]
 fn a_pause_is_told_with_who_and_why_and_what_ends_it() {
-    let mut stage = Stage::lost();
-    stage.paused();
-    reads("paused-node", &stage.node("worker-b2"));
-    let by_policy = stage.node("worker-b1");
+    let mut fixture = Fixture::with_lost_node();
+    fixture.paused();
+    reads("paused-node", &fixture.node("worker-b2"));
+    let by_policy = fixture.node("worker-b1");
     assert!(
         by_policy.notes.iter().any(|note| note.contains("rack b moves, by anna 20m00s ago")),
         "{by_policy:?}"
@@ -259,118 +259,118 @@ fn a_pause_is_told_with_who_and_why_and_what_ends_it() {
 
 #[test]
 fn a_taint_that_nobody_proved_releases_nothing() {
-    let stage = Stage::lost();
-    stage.out_of_service();
-    reads("out-of-service-unproved", &stage.pod("orders-1"));
+    let fixture = Fixture::with_lost_node();
+    fixture.out_of_service();
+    reads("out-of-service-unproved", &fixture.pod("orders-1"));
 }
 
 #[test]
 fn the_pods_of_a_node_that_is_gone_wait_for_its_kubelet_to_be_silent() {
-    let stage = Stage::lost();
-    stage.node_gone();
-    reads("node-gone", &stage.pod("orders-1"));
-    stage.kubelet_lives();
-    reads("node-gone-kubelet-lives", &stage.node("worker-b1"));
+    let fixture = Fixture::with_lost_node();
+    fixture.node_gone();
+    reads("node-gone", &fixture.pod("orders-1"));
+    fixture.kubelet_reports();
+    reads("node-gone-kubelet-lives", &fixture.node("worker-b1"));
 }
 
 #[test]
 fn a_foreign_finalizer_is_named() {
-    let stage = Stage::well();
-    stage.pod_with("db-0", "worker-a1", |pod| {
+    let fixture = Fixture::healthy();
+    fixture.pod_with("db-0", "worker-a1", |pod| {
         pod["metadata"]["finalizers"] = json!(["backup.example.com/hold"]);
         pod["metadata"]["deletionTimestamp"] = json!("2026-11-21T10:20:25Z");
         pod["metadata"]["deletionGracePeriodSeconds"] = json!(0);
         pod["status"] = json!({ "phase": "Succeeded" });
     });
-    reads("foreign-finalizer", &stage.pod("db-0"));
+    reads("foreign-finalizer", &fixture.pod("db-0"));
 }
 
 #[test]
 fn a_pod_that_its_kubelet_does_not_end_is_told_apart_from_a_lost_one() {
-    let stage = Stage::well();
-    stage.pod_with("db-0", "worker-a1", stage::terminating);
-    reads("kubelet-does-not-end-it", &stage.pod("db-0"));
+    let fixture = Fixture::healthy();
+    fixture.pod_with("db-0", "worker-a1", stage::terminating);
+    reads("kubelet-does-not-end-it", &fixture.pod("db-0"));
 }
 
 #[test]
 fn a_volume_that_another_node_holds_is_named_with_that_node() {
-    let mut stage = Stage::lost();
-    stage.pod_with("cache-0", "worker-a1", |pod| pod["status"] = json!({ "phase": "Pending" }));
-    stage.said(
+    let mut fixture = Fixture::with_lost_node();
+    fixture.pod_with("cache-0", "worker-a1", |pod| pod["status"] = json!({ "phase": "Pending" }));
+    fixture.add_event(
         "pod/shop/cache-0",
         "FailedAttachVolume",
         "Multi-Attach error for volume \"pvc-1\" Volume is already exclusively attached to one node and can't be attached to another",
     );
-    stage.attached("pvc-1", "worker-b1", None);
-    reads("multi-attach", &stage.pod("cache-0"));
+    fixture.attached("pvc-1", "worker-b1", None);
+    reads("multi-attach", &fixture.pod("cache-0"));
 }
 
 #[test]
 fn a_pod_that_tolerates_its_taint_is_told_for_how_long() {
-    let stage = Stage::lost();
-    stage.pod_with("web-1", "worker-b1", |pod| {
+    let fixture = Fixture::with_lost_node();
+    fixture.pod_with("web-1", "worker-b1", |pod| {
         pod["spec"]["tolerations"] = json!([{ "key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 600 }]);
     });
-    let answer = stage.pod("web-1");
-    assert_eq!(answer.verdict.standing, Standing::Waiting);
+    let answer = fixture.pod("web-1");
+    assert_eq!(answer.judgement.verdict, Verdict::Waiting);
     reads("tolerated", &answer);
 }
 
 #[test]
 fn a_statefulset_is_explained_identity_by_identity() {
-    let stage = Stage::lost();
-    stage.pod_with("orders-0", "worker-a1", stage::ready);
-    let answer = stage.scene(|scene| explain_set(&stage::set("orders", 3), scene));
+    let fixture = Fixture::with_lost_node();
+    fixture.pod_with("orders-0", "worker-a1", stage::ready);
+    let answer = fixture.with_context(|scene| explain_set(&stage::set("orders", 3), scene));
     reads("statefulset", &answer);
 }
 
 #[test]
 fn a_webhook_that_is_down_is_named() {
-    let mut stage = Stage::well();
-    stage.said(
+    let mut fixture = Fixture::healthy();
+    fixture.add_event(
         "statefulset/shop/orders",
         "FailedCreate",
         "create Pod orders-0 in StatefulSet orders failed error: Internal error occurred: failed calling webhook \"inject.example.com\": connection refused",
     );
-    let answer = stage.scene(|scene| explain_set(&stage::set("orders", 2), scene));
-    assert_eq!(answer.verdict.reason, "PodsRefused");
+    let answer = fixture.with_context(|scene| explain_set(&stage::set("orders", 2), scene));
+    assert_eq!(answer.judgement.reason, "PodsRefused");
     reads("webhook-down", &answer);
 }
 
 #[test]
 fn a_phase_that_somebody_else_wrote_is_not_believed() {
-    let mut stage = Stage::well();
-    stage.pod_with("job-0", "worker-a1", |pod| {
+    let mut fixture = Fixture::healthy();
+    fixture.pod_with("job-0", "worker-a1", |pod| {
         pod["status"]["phase"] = json!("Failed");
         pod["status"]["containerStatuses"] = json!([{ "state": { "running": {} } }]);
     });
-    stage.settings.pod_gc.terminated_threshold = Some(1);
-    stage.pod_with("job-1", "worker-a1", |pod| pod["status"] = json!({ "phase": "Succeeded" }));
-    reads("terminal-but-running", &stage.pod("job-0"));
+    fixture.settings.pod_gc.terminated_threshold = Some(1);
+    fixture.pod_with("job-1", "worker-a1", |pod| pod["status"] = json!({ "phase": "Succeeded" }));
+    reads("terminal-but-running", &fixture.pod("job-0"));
 }
 
 #[test]
 fn who_may_not_read_nodes_gets_the_word_of_whoever_leads() {
-    let mut stage = Stage::without(&[Kind::Nodes, Kind::NodeLeases]);
-    stage.pod_with("orders-1", "worker-b1", stage::terminating);
-    stage.said("pod/shop/orders-1", "ForceDeleteHeld", "node worker-b1 is not heard");
-    stage.policies = Policies::Unread;
-    let mut answer = stage.pod("orders-1");
-    assert_eq!(answer.verdict.reason, "ForceDeleteHeld");
+    let mut fixture = Fixture::without_nodes(&[Kind::Nodes, Kind::NodeLeases]);
+    fixture.pod_with("orders-1", "worker-b1", stage::terminating);
+    fixture.add_event("pod/shop/orders-1", "ForceDeleteHeld", "node worker-b1 is not heard");
+    fixture.policies = Policies::Unread;
+    let mut answer = fixture.pod("orders-1");
+    assert_eq!(answer.judgement.reason, "ForceDeleteHeld");
     answer.missing = vec!["You may not list nodes: it is not known whether nodes are Ready.".to_owned()];
     reads("without-rights", &answer);
 }
 
 #[test]
 fn a_pod_that_is_well_has_nothing_to_explain() {
-    let stage = Stage::well();
-    stage.pod_with("web-0", "worker-a1", stage::ready);
-    reads("well", &stage.pod("web-0"));
+    let fixture = Fixture::healthy();
+    fixture.pod_with("web-0", "worker-a1", stage::ready);
+    reads("well", &fixture.pod("web-0"));
 }
 
 #[test]
 fn a_namespace_is_held_by_what_is_named() {
-    let stage = Stage::lost();
+    let fixture = Fixture::with_lost_node();
     let namespace = json!({ "metadata": { "name": "shop", "deletionTimestamp": "2026-11-19T06:00:00Z" }, "status": { "conditions": [
         { "type": "NamespaceContentRemaining", "status": "True", "message": "Some resources are remaining: pods. has 1 resource instances" }] } });
     let content = |resource: &str, name: &str, finalizers: &[&str]| Content {
@@ -389,9 +389,9 @@ fn a_namespace_is_held_by_what_is_named() {
         services: vec![("v1beta1.metrics.example.io".to_owned(), "no endpoints".to_owned())],
         unlisted: Vec::new(),
     };
-    let answer = stage.scene(|scene| explain_namespace(&namespace, &contents, false, scene));
+    let answer = fixture.with_context(|scene| explain_namespace(&namespace, &contents, false, scene));
     reads("namespace", &answer);
-    let steps = stage.scene(|scene| explain_namespace(&namespace, &contents, true, scene));
+    let steps = fixture.with_context(|scene| explain_namespace(&namespace, &contents, true, scene));
     assert!(steps.next.iter().any(|next| !next.safe && next.command.contains("finalizers")), "{steps:?}");
     assert!(answer.next.iter().all(|next| next.safe));
     reads("resolve-namespace", &steps);
@@ -400,8 +400,8 @@ fn a_namespace_is_held_by_what_is_named() {
 /// A command is never broken, and colour is not needed to read it.
 #[test]
 fn a_terminal_of_forty_columns_is_wide_enough() {
-    let stage = Stage::lost();
-    let text = page(&stage.pod("orders-1"), false, Paint::plain().within(40, commands()));
+    let fixture = Fixture::with_lost_node();
+    let text = page(&fixture.pod("orders-1"), false, Paint::plain().with_columns(40, commands()));
     for line in text.lines() {
         let text = line.trim_start().trim_start_matches('(');
         let commands = text.starts_with("pod-safety ") || text.starts_with("kubectl ");
@@ -414,8 +414,8 @@ fn a_terminal_of_forty_columns_is_wide_enough() {
 
 #[test]
 fn programs_get_the_same_in_words_that_do_not_change() {
-    let stage = Stage::lost();
-    let document = serde_json::to_value(Document::of(&stage.pod("orders-1"), &Target::default())).unwrap();
+    let fixture = Fixture::with_lost_node();
+    let document = serde_json::to_value(Document::new(&fixture.pod("orders-1"), &Target::default())).unwrap();
     assert_eq!(document["kind"], "PodExplanation");
     assert_eq!((&document["verdict"], &document["reason"]), (&json!("Blocked"), &json!("NoEvidence")));
     assert_eq!(document["evidence"][0]["type"], "KubeletReported");

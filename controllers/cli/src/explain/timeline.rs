@@ -5,33 +5,35 @@ use std::time::Duration;
 use anyhow::bail;
 use clap::Args as ClapArgs;
 use jiff::{SignedDuration, Timestamp};
-use pod_safety_explain::{Answer, Moment, since, span, timeline};
-use pod_safety_print::answers::{are_dated, clock};
+use pod_safety_explain::{Answer, Moment, elapsed, format_duration, timeline};
+use pod_safety_print::answers::{format_time, span_days};
 use pod_safety_print::{Paint, Tone};
 use pod_safety_shared::client::Target;
 use serde::Serialize;
 
-use super::{BadUse, Look, NAMESPACE, Subject, What, answer, name, node_or_pod};
+use super::{
+    ClusterSnapshot, NAMESPACE, Subject, SubjectKind, UsageError, explain_object, name, node_or_pod,
+};
 use crate::cluster::{ConnectArgs, PrintArgs, Session};
-use crate::watch::{Shown, WatchArgs};
+use crate::watch::{Rendered, WatchArgs};
 use crate::{API_VERSION, Exit, duration};
 
 /// So far it is looked back if nothing is named.
 pub(crate) const DAY: Duration = Duration::from_hours(24);
 
 /// Objects tell of what is long past, Events of an hour.
-const LONGEST: Duration = Duration::from_hours(720);
+const MAX_SINCE: Duration = Duration::from_hours(720);
 
 fn since_when(text: &str) -> Result<Duration, String> {
     duration::between(
         text,
         Duration::from_secs(1),
-        LONGEST,
+        MAX_SINCE,
         "allowed is 1s to 720h, written such as 30m or 3h",
     )
 }
 
-fn before(at: Timestamp, since: Duration) -> Timestamp {
+fn cutoff(at: Timestamp, since: Duration) -> Timestamp {
     let since = SignedDuration::try_from(since).unwrap_or(SignedDuration::MAX);
     at.saturating_sub(since).unwrap_or(Timestamp::MIN)
 }
@@ -88,14 +90,16 @@ impl TimelineArgs {
     pub(crate) fn main(self) -> anyhow::Result<Exit> {
         let cluster = self.cluster.clone();
         let Some(what) = self.what.clone() else {
-            return cluster.reach("timeline", async |session| self.run(session, None).await);
+            return cluster.with_session("timeline", async |session| self.run(session, None).await);
         };
-        let (what, name) = what.with(self.name.clone())?;
-        if let Some(other) = what.filter(|what| !matches!(what, What::Pod | What::Node)) {
-            bail!(BadUse::NoTimeline(other.word()));
+        let (what, name) = what.with_name(self.name.clone())?;
+        if let Some(other) = what.filter(|what| !matches!(what, SubjectKind::Pod | SubjectKind::Node)) {
+            bail!(UsageError::NoTimeline(other.kind_name()));
         }
-        let Some(name) = name else { bail!(BadUse::NoName(what.map_or("object", What::word))) };
-        cluster.reach("timeline", async |session| {
+        let Some(name) = name else {
+            bail!(UsageError::NoName(what.map_or("object", SubjectKind::kind_name)))
+        };
+        cluster.with_session("timeline", async |session| {
             let what = match what {
                 Some(what) => what,
                 None => node_or_pod(&session, self.cluster.namespace.as_deref(), &name).await?,
@@ -104,41 +108,42 @@ impl TimelineArgs {
         })
     }
 
-    async fn run(self, session: Session, of: Option<(What, String)>) -> anyhow::Result<Exit> {
+    async fn run(self, session: Session, of: Option<(SubjectKind, String)>) -> anyhow::Result<Exit> {
         let paint = self.print.paint();
         let ask = async || {
-            let told = match &of {
+            let timeline = match &of {
                 Some((what, name)) => {
                     let namespace = self.cluster.namespace.as_deref();
-                    let mut told = Told::of(answer(&session, *what, name, namespace, false).await?);
+                    let mut timeline =
+                        Timeline::from_answer(explain_object(&session, *what, name, namespace, false).await?);
                     if let Some(since) = self.since {
-                        let (session, _version) = session.by_its_clock().await;
-                        let from = before(session.env.clock.wall(), since);
-                        told.history.retain(|moment| moment.at >= from);
+                        let (session, _version) = session.with_server_clock().await;
+                        let from = cutoff(session.env.clock.wall(), since);
+                        timeline.history.retain(|moment| moment.at >= from);
                     }
-                    told
+                    timeline
                 }
-                None => Told::of_all(&session, self.since.unwrap_or(DAY)).await?,
+                None => Timeline::read_cluster(&session, self.since.unwrap_or(DAY)).await?,
             };
-            let people = || session.headed(&told.text(paint));
-            let text = self.print.output.text(&told.document(session.target()), people)?;
-            let exit = if told.missing.is_empty() { Exit::Fine } else { Exit::Unknown };
-            Ok(Shown { text, line: told.line(), exit })
+            let render = || session.with_header(&timeline.text(paint));
+            let text = self.print.output.text(&timeline.document(session.target()), render)?;
+            let exit = if timeline.missing.is_empty() { Exit::Fine } else { Exit::Unknown };
+            Ok(Rendered { text, line: timeline.line(), exit })
         };
-        self.watch.show(&session.env, self.print.output, ask).await
+        self.watch.render_loop(&session.env, self.print.output, ask).await
     }
 }
 
 /// What happened, and to what.
-pub(crate) struct Told {
+pub(crate) struct Timeline {
     object: String,
     history: Vec<Moment>,
     missing: Vec<String>,
 }
 
-impl Told {
+impl Timeline {
     /// Of one object, with what became of those that had its name before.
-    fn of(answer: Answer) -> Self {
+    fn from_answer(answer: Answer) -> Self {
         let Answer { object, before, history, missing, .. } = answer;
         let mut history: Vec<Moment> =
             before.map(|before| before.history).unwrap_or_default().into_iter().chain(history).collect();
@@ -147,14 +152,15 @@ impl Told {
     }
 
     /// What happened in the whole cluster in so much time.
-    pub(crate) async fn of_all(session: &Session, within: Duration) -> anyhow::Result<Self> {
-        let mut look = Look::at(session, Some(session.connection.default_namespace())).await?;
-        look.hear_everywhere(session).await;
-        look.ask_successors(session).await;
-        look.ask_pauses(session, None).await;
-        let since = before(look.wall, within);
-        let history = look.scene(|scene| timeline(since, scene));
-        Ok(Self { object: "cluster".to_owned(), history, missing: look.missing() })
+    pub(crate) async fn read_cluster(session: &Session, within: Duration) -> anyhow::Result<Self> {
+        let mut snapshot =
+            ClusterSnapshot::read(session, Some(session.connection.default_namespace())).await?;
+        snapshot.read_all_events(session).await;
+        snapshot.read_successors(session).await;
+        snapshot.read_pauses(session, None).await;
+        let since = cutoff(snapshot.wall, within);
+        let history = snapshot.with_context(|scene| timeline(since, scene));
+        Ok(Self { object: "cluster".to_owned(), history, missing: snapshot.missing() })
     }
 
     /// The same for programs.
@@ -187,7 +193,7 @@ impl Told {
 fn steps(moments: &[Moment]) -> Vec<Step<'_>> {
     let before = std::iter::once(None).chain(moments.iter().map(Some));
     let after = |(moment, before): (&Moment, Option<&Moment>)| {
-        before.map_or(0, |before| since(before.at, moment.at).as_secs())
+        before.map_or(0, |before| elapsed(before.at, moment.at).as_secs())
     };
     moments
         .iter()
@@ -197,22 +203,22 @@ fn steps(moments: &[Moment]) -> Vec<Step<'_>> {
 }
 
 fn total(moments: &[Moment]) -> Duration {
-    moments.first().zip(moments.last()).map_or(Duration::ZERO, |(first, last)| since(first.at, last.at))
+    moments.first().zip(moments.last()).map_or(Duration::ZERO, |(first, last)| elapsed(first.at, last.at))
 }
 
 fn page(moments: &[Moment], missing: &[String], paint: Paint) -> String {
     if moments.is_empty() {
         return "Nothing is known about it. Events are kept for an hour.\n".to_owned();
     }
-    let dated = are_dated(moments);
+    let dated = span_days(moments);
     let several = moments.iter().any(|moment| !moment.object.is_empty());
     let row = |step: &Step<'_>| {
         let after = match step.after_seconds {
             0 => String::new(),
-            seconds => format!("+{}", span(Duration::from_secs(seconds))),
+            seconds => format!("+{}", format_duration(Duration::from_secs(seconds))),
         };
         let Moment { at, object, what, detail } = step.moment;
-        let mut cells = vec![clock(*at, dated), after, object.clone(), what.clone(), detail.clone()];
+        let mut cells = vec![format_time(*at, dated), after, object.clone(), what.clone(), detail.clone()];
         if !several {
             cells.remove(2);
         }
@@ -224,9 +230,9 @@ fn page(moments: &[Moment], missing: &[String], paint: Paint) -> String {
         false => &["TIME (UTC)", "AFTER", "WHAT", ""],
     };
     let mut text = paint.table(head, &rows);
-    text.push_str(&format!("{} in all\n", span(total(moments))));
+    text.push_str(&format!("{} in all\n", format_duration(total(moments))));
     for missing in missing {
-        text.push_str(&paint.marked(Tone::Attention, missing));
+        text.push_str(&paint.with_mark(Tone::Attention, missing));
     }
     text
 }
@@ -238,20 +244,20 @@ mod tests {
     use pod_safety_explain::explain_node;
 
     use super::*;
-    use crate::staged::Stage;
+    use crate::fixture::Fixture;
 
     #[test]
     fn the_whole_cluster_is_told_with_what_it_happened_to_and_nothing_that_is_long_past() {
-        let mut stage = Stage::lost();
-        stage.policy("Asserted");
-        stage.fence("Fenced", &[("2026-11-21T10:15:10Z", None)]);
-        stage.said("node/worker-a1", "FreeDiskSpaceFailed", "no space left");
-        let told = |since: &str| {
+        let mut fixture = Fixture::with_lost_node();
+        fixture.policy("Asserted");
+        fixture.fence("Fenced", &[("2026-11-21T10:15:10Z", None)]);
+        fixture.add_event("node/worker-a1", "FreeDiskSpaceFailed", "no space left");
+        let timeline_since = |since: &str| {
             let since = since.parse().unwrap();
-            stage.scene(|scene| timeline(since, scene))
+            fixture.with_context(|scene| timeline(since, scene))
         };
         assert_eq!(
-            page(&told("2026-11-20T10:23:05Z"), &[], Paint::plain()),
+            page(&timeline_since("2026-11-20T10:23:05Z"), &[], Paint::plain()),
             "TIME (UTC)  AFTER   OBJECT             WHAT
 10:14:05            node/worker-b1     last heartbeat of worker-b1
 10:14:55    +50s    node/worker-b1     worker-b1 counts as lost     50s after its last heartbeat
@@ -264,19 +270,19 @@ mod tests {
 8m35s in all
 "
         );
-        assert!(told("2026-11-21T10:23:05Z").is_empty());
+        assert!(timeline_since("2026-11-21T10:23:05Z").is_empty());
     }
 
     /// It ended with the removal of the old pod, and its deletion was not told any more.
     #[test]
     fn bug_the_timeline_ended_before_the_pod_was_back() {
-        let mut stage = Stage::lost();
-        stage.is_back(true);
+        let mut fixture = Fixture::with_lost_node();
+        fixture.set_recovered(true);
         let since = "2026-11-20T10:23:05Z".parse().unwrap();
-        let text = page(&stage.scene(|scene| timeline(since, scene)), &[], Paint::plain());
-        let told = stage.scene(|scene| {
+        let text = page(&fixture.with_context(|scene| timeline(since, scene)), &[], Paint::plain());
+        let moments = fixture.with_context(|scene| {
             let pod = scene.view.all_pods().find(|pod| *pod.key.name == *"orders-1").unwrap();
-            Told::of(pod_safety_explain::explain_pod(pod, scene))
+            Timeline::from_answer(pod_safety_explain::explain_pod(pod, scene))
         });
         assert_eq!(text, "TIME (UTC)  AFTER   OBJECT             WHAT
 10:14:05            node/worker-b1     last heartbeat of worker-b1
@@ -290,7 +296,7 @@ mod tests {
 10:22:45    +8s     pod/shop/orders-1  Ready on worker-a1           orders-1 was away for 8m40s
 8m40s in all
 ");
-        assert_eq!(told.text(Paint::plain()), "TIME (UTC)  AFTER   WHAT
+        assert_eq!(moments.text(Paint::plain()), "TIME (UTC)  AFTER   WHAT
 10:14:05            last heartbeat of worker-b1
 10:14:55    +50s    worker-b1 counts as lost     50s after its last heartbeat
 10:14:55            worker-b1 is tainted         node.kubernetes.io/unreachable:NoExecute
@@ -306,16 +312,16 @@ mod tests {
 
     #[test]
     fn what_an_incident_tells_is_not_told_again_by_events() {
-        let mut stage = Stage::lost();
-        stage.policy("Asserted");
-        stage.said("node/worker-b1", "FenceAttempted", "Switching it off");
-        let told = |stage: &Stage| {
-            let answer = stage.scene(|scene| explain_node(&Arc::from("worker-b1"), scene)).unwrap();
+        let mut fixture = Fixture::with_lost_node();
+        fixture.policy("Asserted");
+        fixture.add_event("node/worker-b1", "FenceAttempted", "Switching it off");
+        let repeats = |fixture: &Fixture| {
+            let answer = fixture.with_context(|scene| explain_node(&Arc::from("worker-b1"), scene)).unwrap();
             answer.history.iter().any(|one| one.what == "FenceAttempted")
         };
-        assert!(told(&stage), "there is no incident");
-        stage.fence("Fenced", &[("2026-11-21T10:15:10Z", None)]);
-        assert!(!told(&stage));
+        assert!(repeats(&fixture), "there is no incident");
+        fixture.fence("Fenced", &[("2026-11-21T10:15:10Z", None)]);
+        assert!(!repeats(&fixture));
     }
 
     #[test]
@@ -328,10 +334,10 @@ mod tests {
 
     #[test]
     fn what_happened_is_told_in_order_with_its_durations() {
-        let stage = Stage::lost();
-        stage.policy("Asserted");
-        stage.fence("Fenced", &[("2026-11-21T10:15:10Z", None)]);
-        let answer = stage.scene(|scene| explain_node(&Arc::from("worker-b1"), scene)).unwrap();
+        let fixture = Fixture::with_lost_node();
+        fixture.policy("Asserted");
+        fixture.fence("Fenced", &[("2026-11-21T10:15:10Z", None)]);
+        let answer = fixture.with_context(|scene| explain_node(&Arc::from("worker-b1"), scene)).unwrap();
         let text = page(&answer.history, &[], Paint::plain());
         assert_eq!(
             text,

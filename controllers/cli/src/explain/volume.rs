@@ -3,55 +3,56 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context, bail};
-use pod_safety_explain::{Answer, Volume, explain_volume, text};
+use pod_safety_explain::{Answer, Volume, explain_volume, str_at};
 use pod_safety_shared::client::ApiError;
-use pod_safety_shared::model::{Kind, VOLUME_LEASES};
+use pod_safety_shared::model::{Kind, VOLUME_LEASE_NAMESPACE};
 use serde_json::Value;
 
-use super::look::refusal;
-use super::{Look, What};
+use super::snapshot::describe_refusal;
+use super::{ClusterSnapshot, SubjectKind};
 use crate::cluster::Session;
-use crate::helped::{Named, NotThere};
+use crate::error_hints::{NotFound, ResourceKind};
 
 /// So many nodes are asked whether they have it mounted: of a volume for one node at a time there are one or two.
-const NODES: usize = 20;
+const MAX_NODES: usize = 20;
 
 /// The answer about one volume.
 pub(super) async fn answer(
     session: &Session,
-    what: What,
+    what: SubjectKind,
     name: &str,
     given: Option<&str>,
 ) -> anyhow::Result<Answer> {
-    let (mut volume, mut refused) = named(session, what, name, given).await?;
+    let (mut volume, mut refused) = find_volume(session, what, name, given).await?;
     let own = session.connection.default_namespace();
-    let namespace = volume.claim.as_ref().map_or(own, |claim| text(claim, "/metadata/namespace")).to_owned();
-    let mut look = Look::at(session, Some(&namespace)).await?;
-    look.hear_all(session, &namespace).await;
-    let attachments_are_known = look.ask_attachments(session).await;
-    let held = look.scene(|scene| {
-        let of_it = scene.attachments.iter().filter(|one| one.volume == volume.name());
+    let namespace =
+        volume.claim.as_ref().map_or(own, |claim| str_at(claim, "/metadata/namespace")).to_owned();
+    let mut snapshot = ClusterSnapshot::read(session, Some(&namespace)).await?;
+    snapshot.read_namespace_events(session, &namespace).await;
+    let attachments_are_known = snapshot.read_attachments(session).await;
+    let held = snapshot.with_context(|scene| {
+        let of_it = scene.attachments.iter().filter(|one| one.volume == volume.volume_name());
         of_it.map(|one| one.node.clone()).collect::<Vec<_>>()
     });
-    around(session, &mut volume, &namespace, held, &mut refused).await;
-    volume.lease = owner(session, volume.name(), &mut refused).await;
-    let mut answer = look.scene(|scene| explain_volume(&volume, scene));
+    read_users(session, &mut volume, &namespace, held, &mut refused).await;
+    volume.lease = read_lease(session, volume.volume_name(), &mut refused).await;
+    let mut answer = snapshot.with_context(|scene| explain_volume(&volume, scene));
     if !attachments_are_known || !refused.is_empty() {
-        answer.verdict.doubt();
+        answer.judgement.mark_incomplete();
     }
     answer.missing.extend(refused);
-    answer.missing.extend(look.missing());
+    answer.missing.extend(snapshot.missing());
     Ok(answer)
 }
 
 /// Whose it is, where the volume guard runs.
-async fn owner(session: &Session, name: &str, refused: &mut Vec<String>) -> Option<Value> {
+async fn read_lease(session: &Session, name: &str, refused: &mut Vec<String>) -> Option<Value> {
     if name.is_empty() {
         return None;
     }
     let path = format!("{}/{name}", Kind::VolumeLeases.path());
     session.get_opt(&path).await.unwrap_or_else(|error| {
-        let refusal = refusal(&error, &format!("get leases in namespace {VOLUME_LEASES}"));
+        let refusal = describe_refusal(&error, &format!("get leases in namespace {VOLUME_LEASE_NAMESPACE}"));
         refused
             .push(format!("{refusal}: it is not known which node the volume guard recorded as its owner."));
         None
@@ -59,25 +60,26 @@ async fn owner(session: &Session, name: &str, refused: &mut Vec<String>) -> Opti
 }
 
 /// The claim and the volume of this name, and what could not be read of them.
-async fn named(
+async fn find_volume(
     session: &Session,
-    what: What,
+    what: SubjectKind,
     name: &str,
     given: Option<&str>,
 ) -> anyhow::Result<(Volume, Vec<String>)> {
     let mut refused = Vec::new();
     let claim = match what {
-        What::PersistentVolume => None,
+        SubjectKind::PersistentVolume => None,
         _ => claim(session, name, given, &mut refused).await?,
     };
-    let mut asked = |answer: Result<Option<Value>, ApiError>| {
+    let mut or_refused = |answer: Result<Option<Value>, ApiError>| {
         answer.unwrap_or_else(|error| {
-            let refusal = refusal(&error, "get persistentvolumes");
+            let refusal = describe_refusal(&error, "get persistentvolumes");
             refused.push(format!("{refusal}: it is not known which driver attaches it."));
             None
         })
     };
-    let volume = if what == What::Claim { None } else { asked(session.get_opt(&volume_path(name)).await) };
+    let volume =
+        if what == SubjectKind::Claim { None } else { or_refused(session.get_opt(&volume_path(name)).await) };
     match (claim, volume) {
         (Some(_), Some(_)) => {
             bail!(
@@ -85,34 +87,38 @@ async fn named(
             )
         }
         (Some(claim), None) => {
-            let bound = text(&claim, "/spec/volumeName").to_owned();
+            let bound = str_at(&claim, "/spec/volumeName").to_owned();
             let volume =
-                if bound.is_empty() { None } else { asked(session.get_opt(&volume_path(&bound)).await) };
+                if bound.is_empty() { None } else { or_refused(session.get_opt(&volume_path(&bound)).await) };
             Ok((Volume { claim: Some(claim), volume, ..Volume::default() }, refused))
         }
         (None, Some(volume)) => {
             let (namespace, name) =
-                (text(&volume, "/spec/claimRef/namespace"), text(&volume, "/spec/claimRef/name"));
+                (str_at(&volume, "/spec/claimRef/namespace"), str_at(&volume, "/spec/claimRef/name"));
             let claim = match name {
                 "" => None,
                 name => session.get_opt(&claim_path(namespace, name)).await.context("reading its claim")?,
             };
             // A claim of the same name that came later is another one.
-            let uid = text(&volume, "/spec/claimRef/uid").to_owned();
-            let claim = claim.filter(|claim| text(claim, "/metadata/uid") == uid);
+            let uid = str_at(&volume, "/spec/claimRef/uid").to_owned();
+            let claim = claim.filter(|claim| str_at(claim, "/metadata/uid") == uid);
             Ok((Volume { claim, volume: Some(volume), ..Volume::default() }, refused))
         }
         (None, None) if !refused.is_empty() => {
-            bail!("it is not known whether there is a {} {name}. {}", what.word(), refused.join(" "))
+            bail!("it is not known whether there is a {} {name}. {}", what.kind_name(), refused.join(" "))
         }
         (None, None) => {
             let within = if given.is_none() { " in any namespace" } else { "" }.to_owned();
             match what {
-                What::PersistentVolume => bail!(NotThere::new(Named::PersistentVolume, None, name)),
-                What::Claim => bail!(NotThere::new(Named::Claim, given, name).and(&within)),
+                SubjectKind::PersistentVolume => {
+                    bail!(NotFound::new(ResourceKind::PersistentVolume, None, name))
+                }
+                SubjectKind::Claim => {
+                    bail!(NotFound::new(ResourceKind::Claim, given, name).with_detail(&within))
+                }
                 _ => {
                     let more = format!("{within}, and no PersistentVolume {name}");
-                    bail!(NotThere::new(Named::Claim, given, name).and(&more))
+                    bail!(NotFound::new(ResourceKind::Claim, given, name).with_detail(&more))
                 }
             }
         }
@@ -135,21 +141,21 @@ async fn claim(
     refused: &mut Vec<String>,
 ) -> anyhow::Result<Option<Value>> {
     let own = session.connection.default_namespace();
-    let found = session.get_opt(&claim_path(given.unwrap_or(own), name)).await;
+    let result = session.get_opt(&claim_path(given.unwrap_or(own), name)).await;
     if given.is_some() {
-        return found.context("reading the claim");
+        return result.context("reading the claim");
     }
-    if let Ok(Some(claim)) = found {
+    if let Ok(Some(claim)) = result {
         return Ok(Some(claim));
     }
     let everywhere = format!("/api/v1/persistentvolumeclaims?fieldSelector=metadata.name={name}");
     let mut all = session.items(&everywhere).await.unwrap_or_else(|error| {
-        let refusal = refusal(&error, "list persistentvolumeclaims in all namespaces");
+        let refusal = describe_refusal(&error, "list persistentvolumeclaims in all namespaces");
         refused.push(format!("{refusal}: it is not known whether another namespace has one."));
         Vec::new()
     });
     if all.len() > 1 {
-        let namespaces: Vec<&str> = all.iter().map(|one| text(one, "/metadata/namespace")).collect();
+        let namespaces: Vec<&str> = all.iter().map(|one| str_at(one, "/metadata/namespace")).collect();
         bail!(
             "{} claims are named {name}, in the namespaces {}. Choose one with -n",
             all.len(),
@@ -160,7 +166,7 @@ async fn claim(
 }
 
 /// Who uses it, and what nodes say of it.
-async fn around(
+async fn read_users(
     session: &Session,
     volume: &mut Volume,
     namespace: &str,
@@ -170,15 +176,15 @@ async fn around(
     match session.items(&format!("/api/v1/namespaces/{namespace}/pods")).await {
         Ok(pods) => volume.pods = Some(pods),
         Err(error) => {
-            let refusal = refusal(&error, &format!("list pods in namespace {namespace}"));
+            let refusal = describe_refusal(&error, &format!("list pods in namespace {namespace}"));
             refused.push(format!("{refusal}: it is not known which pods use it."));
         }
     }
     let using = volume.pods.iter().flatten().filter(|pod| volume.is_used_by(pod));
-    let on = using.map(|pod| text(pod, "/spec/nodeName").to_owned());
+    let on = using.map(|pod| str_at(pod, "/spec/nodeName").to_owned());
     let names: BTreeSet<String> = held.into_iter().chain(on).filter(|name| !name.is_empty()).collect();
-    for name in names.into_iter().take(NODES) {
-        if let Ok(node) = session.whole(&format!("/api/v1/nodes/{name}")).await {
+    for name in names.into_iter().take(MAX_NODES) {
+        if let Ok(node) = session.get_raw(&format!("/api/v1/nodes/{name}")).await {
             volume.nodes.push(node);
         }
     }

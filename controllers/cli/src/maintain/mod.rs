@@ -16,10 +16,10 @@ use std::time::Duration;
 use clap::Args as ClapArgs;
 use pod_safety_print::{Color, Paint};
 use pod_safety_shared::api::{Incarnation, Pause};
-use pod_safety_shared::authority::people::{self, Lifecycle, Scope};
+use pod_safety_shared::authority::operator_requests::{self, LifecycleCondition, Scope};
 
 use super::cluster::{ConnectArgs, Session, node_name};
-use super::confirm_down::{reason, refused};
+use super::confirm_down::{map_refusal, reason};
 use super::drain::ConsentArgs;
 use super::terminal;
 use super::{Exit, duration};
@@ -70,12 +70,12 @@ pub struct Args {
 }
 
 /// What both halves work with.
-struct Work {
+struct Maintenance {
     session: Session,
     args: Args,
     paint: Paint,
     /// Who asked for it, and why, as conditions say it.
-    words: String,
+    message: String,
     by: String,
     reason: String,
 }
@@ -83,32 +83,37 @@ struct Work {
 impl Args {
     pub(super) fn main(self) -> anyhow::Result<Exit> {
         let cluster = self.cluster.clone();
-        refused(cluster.reach("maintain", async |session| self.run(session).await))
+        map_refusal(cluster.with_session("maintain", async |session| self.run(session).await))
     }
 
     async fn run(self, session: Session) -> anyhow::Result<Exit> {
         session.announce();
-        let by = people::whoami(&session.connection).await?;
+        let by = operator_requests::whoami(&session.connection).await?;
         let reason = self.reason.clone().unwrap_or_default();
-        let (paint, words) = (terminal::of_stdout(self.color), format!("{reason} (by {by})"));
-        let work = Work { session, args: self, paint, words, by, reason };
+        let (paint, message) = (terminal::for_stdout(self.color), format!("{reason} (by {by})"));
+        let work = Maintenance { session, args: self, paint, message, by, reason };
         if work.args.finish { finish::finish(&work).await } else { begin::begin(&work).await }
     }
 }
 
-impl Work {
+impl Maintenance {
     /// Says this of the node: which of the conditions hold.
-    async fn report(
+    async fn set_conditions(
         &self,
         node: &Incarnation,
         now: &[(&'static str, bool, &'static str)],
     ) -> anyhow::Result<()> {
         let conditions: Vec<_> = now
             .iter()
-            .map(|(kind, holds, reason)| Lifecycle { kind, holds: *holds, reason, message: &self.words })
+            .map(|(kind, holds, reason)| LifecycleCondition {
+                kind,
+                is_true: *holds,
+                reason,
+                message: &self.message,
+            })
             .collect();
         let Session { connection, env } = &self.session;
-        Ok(people::report(connection, node, env.clock.wall(), &conditions).await?)
+        Ok(operator_requests::write_conditions(connection, node, env.clock.wall(), &conditions).await?)
     }
 
     fn scope(&self) -> Scope {

@@ -11,7 +11,7 @@ The fields of each `spec` of the API `pod-safety.dev/v1alpha1`. `kubectl explain
 ";
 
 /// Whose fields are not listed: what Kubernetes itself defines, and what only pod-safety writes, into a FenceEvidence.
-const KNOWN: [&str; 5] = ["conditions", "corroborated", "nodeSelector", "samples", "storage"];
+const UNLISTED_FIELDS: [&str; 5] = ["conditions", "corroborated", "nodeSelector", "samples", "storage"];
 
 /// The whole page.
 pub(super) fn page(crds: &[Value]) -> String {
@@ -20,19 +20,19 @@ pub(super) fn page(crds: &[Value]) -> String {
 }
 
 /// The fields of an object, and where its lines are: they stand on the page once.
-type Seen = Vec<(Value, String)>;
+type SeenFields = Vec<(Value, String)>;
 
-fn section(crd: &Value, seen: &mut Seen) -> String {
+fn section(crd: &Value, seen: &mut SeenFields) -> String {
     let (names, version) = (&crd["spec"]["names"], &crd["spec"]["versions"][0]);
     let schema = &version["schema"]["openAPIV3Schema"];
     let (mut rows, mut rules) = (Vec::new(), Vec::new());
     fields(&schema["properties"]["spec"], "spec", &mut rows, seen);
     collect_rules(schema, &mut rules);
-    let (kind, scope) = (words(&names["kind"]), words(&crd["spec"]["scope"]));
+    let (kind, scope) = (text_of(&names["kind"]), text_of(&crd["spec"]["scope"]));
     seen.iter_mut()
         .filter(|(_, at)| at.ends_with('`'))
         .for_each(|(_, at)| at.push_str(&format!(" of {kind}")));
-    let about = description(&schema["properties"]["spec"]);
+    let about = describe(&schema["properties"]["spec"]);
     let short = texts(&names["shortNames"], "").join("`, `");
     let columns = match texts(&version["additionalPrinterColumns"], "name").as_slice() {
         [] => String::new(),
@@ -47,7 +47,7 @@ fn section(crd: &Value, seen: &mut Seen) -> String {
 }
 
 /// One line for each field below `schema`, those of its own fields included.
-fn fields(schema: &Value, path: &str, rows: &mut Vec<String>, seen: &mut Seen) {
+fn fields(schema: &Value, path: &str, rows: &mut Vec<String>, seen: &mut SeenFields) {
     let required = texts(&schema["required"], "");
     for (name, field) in schema["properties"].as_object().into_iter().flatten() {
         let path = format!("{path}.{name}");
@@ -60,10 +60,10 @@ fn fields(schema: &Value, path: &str, rows: &mut Vec<String>, seen: &mut Seen) {
         let own = &inner["properties"];
         let shown = seen.iter().find(|(one, _)| own.is_object() && one == own).map(|(_, at)| at.clone());
         let more = shown.as_ref().map(|at| format!(" Fields as in {at}.")).unwrap_or_default();
-        let said = [cell(field), more].concat();
-        let said = if said.is_empty() { said } else { format!(": {}", said.trim_start()) };
-        rows.push(format!("- `{path}` ({}{must}){said}\n", kind(field)));
-        if shown.is_none() && !KNOWN.contains(&name.as_str()) {
+        let text = [cell(field), more].concat();
+        let text = if text.is_empty() { text } else { format!(": {}", text.trim_start()) };
+        rows.push(format!("- `{path}` ({}{must}){text}\n", kind(field)));
+        if shown.is_none() && !UNLISTED_FIELDS.contains(&name.as_str()) {
             if own.is_object() {
                 seen.push((own.clone(), format!("`{below}`")));
             }
@@ -98,20 +98,20 @@ fn cell(field: &Value) -> String {
         Value::String(text) => Some(format!("Default: `{text}`.")),
         scalar => Some(format!("Default: `{scalar}`.")),
     };
-    let said = [
-        Some(description(field)).filter(|said| !said.is_empty()),
+    let parts = [
+        Some(describe(field)).filter(|said| !said.is_empty()),
         one_of(field).or_else(|| one_of(&field["items"])),
         range,
         most.map(|most| format!("At most {most}.")),
         default,
     ];
-    said.into_iter().flatten().collect::<Vec<_>>().join(" ")
+    parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
 /// In one line, without what Markdown would read as HTML.
-fn description(schema: &Value) -> String {
-    let said = words(&schema["description"]).split_whitespace().collect::<Vec<_>>().join(" ");
-    said.replace('<', "&lt;")
+fn describe(schema: &Value) -> String {
+    let text = text_of(&schema["description"]).split_whitespace().collect::<Vec<_>>().join(" ");
+    text.replace('<', "&lt;")
 }
 
 fn collect_rules(schema: &Value, rules: &mut Vec<String>) {
@@ -130,9 +130,9 @@ fn collect_rules(schema: &Value, rules: &mut Vec<String>) {
 /// The texts of a list, or the texts of that name in its objects.
 fn texts(list: &Value, name: &str) -> Vec<String> {
     let list = list.as_array().into_iter().flatten();
-    list.map(|item| words(if name.is_empty() { item } else { &item[name] }).to_owned()).collect()
+    list.map(|item| text_of(if name.is_empty() { item } else { &item[name] }).to_owned()).collect()
 }
 
-fn words(value: &Value) -> &str {
+fn text_of(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }

@@ -24,12 +24,12 @@ use pod_safety_shared::record::error_chain;
 use serde_json::{Value, json};
 
 use super::cluster::{ConnectArgs, Output, Session};
-use super::explain::{DAY, Told, asked_text, our_pods};
-use super::status::Seen;
-use super::{Exit, clean, doctor, plural, print};
+use super::explain::{DAY, Timeline, explain_text, own_pods};
+use super::status::StatusReport;
+use super::{Exit, doctor, pluralize, print, sanitize};
 
 /// So many things are explained, one after another: in a storm the first ones say as much as all.
-const EXPLAINED: usize = 20;
+const MAX_EXPLAINED: usize = 20;
 
 /// Lists of objects, and their files.
 const OBJECTS: [(&str, &str); 13] = [
@@ -90,7 +90,7 @@ impl Folder {
             }
             let mut file =
                 std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
-            file.write_all(clean::page(&redact::text(text)).as_bytes())
+            file.write_all(sanitize::page(&redact::redact_text(text)).as_bytes())
         };
         match write() {
             Ok(()) => self.files.push(name.to_owned()),
@@ -99,7 +99,7 @@ impl Folder {
     }
 
     /// Text for people, and a document for programs; or that neither could be had.
-    fn put(&mut self, name: &str, said: anyhow::Result<(String, Value)>) {
+    fn write_both(&mut self, name: &str, said: anyhow::Result<(String, Value)>) {
         match said {
             Ok((text, document)) => {
                 self.write(&format!("{name}.txt"), &text);
@@ -113,49 +113,49 @@ impl Folder {
 impl Args {
     pub(super) fn main(self) -> anyhow::Result<Exit> {
         let cluster = self.cluster.clone();
-        cluster.reach("report", async |session| self.run(session).await)
+        cluster.with_session("report", async |session| self.run(session).await)
     }
 
     async fn run(self, session: Session) -> anyhow::Result<Exit> {
         let at = session.env.clock.wall();
         // Who cannot speak to the cluster at all is told so, and gets no empty folder.
-        let seen = Seen::by(&session).await?;
+        let seen = StatusReport::read(&session).await?;
         let name = format!("pod-safety-report-{}", format!("{at:.0}").replace(':', "-"));
         let mut folder = Folder::new(self.into.unwrap_or_else(|| PathBuf::from(name)))?;
-        folder.put("status", Ok((seen.text(Paint::plain()), json!(seen.document()))));
-        folder.put("doctor", doctor::diagnosis(&session).await);
-        let told = Told::of_all(&session, DAY).await;
-        folder.put(
+        folder.write_both("status", Ok((seen.text(Paint::plain()), json!(seen.document()))));
+        folder.write_both("doctor", doctor::diagnose(&session).await);
+        let timeline = Timeline::read_cluster(&session, DAY).await;
+        folder.write_both(
             "timeline",
-            told.map(|told| (told.text(Paint::plain()), json!(told.document(session.target())))),
+            timeline.map(|told| (told.text(Paint::plain()), json!(told.document(session.target())))),
         );
-        for (kind, namespace, name) in seen.subjects().into_iter().take(EXPLAINED) {
+        for (kind, namespace, name) in seen.subjects().into_iter().take(MAX_EXPLAINED) {
             let file = match &namespace {
                 Some(namespace) => format!("explain/{kind}-{namespace}-{name}"),
                 None => format!("explain/{kind}-{name}"),
             };
-            let answer = asked_text(&session, kind, namespace.as_deref(), &name).await;
-            folder.put(&file, answer);
+            let answer = explain_text(&session, kind, namespace.as_deref(), &name).await;
+            folder.write_both(&file, answer);
         }
-        objects(&session, &mut folder).await;
-        pods(&session, &mut folder, self.log_lines).await;
+        write_objects(&session, &mut folder).await;
+        write_pods(&session, &mut folder, self.log_lines).await;
         let readme = readme(&folder, session.target(), &seen.server, at);
         folder.write("README.md", &readme);
-        print(&parting(&folder, session.target()))?;
+        print(&closing_note(&folder, session.target()))?;
         Ok(if folder.missing.is_empty() { Exit::Fine } else { Exit::Unknown })
     }
 }
 
-async fn objects(session: &Session, folder: &mut Folder) {
+async fn write_objects(session: &Session, folder: &mut Folder) {
     for (name, path) in OBJECTS {
         match session.items(path).await {
-            Ok(items) => list(folder, name, items, redact::object),
+            Ok(items) => write_list(folder, name, items, redact::redact_object),
             Err(error) => folder.missing.push(format!("objects/{name}: {}", error_chain(&error))),
         }
     }
 }
 
-fn list(folder: &mut Folder, name: &str, mut items: Vec<Value>, redact: fn(&mut Value)) {
+fn write_list(folder: &mut Folder, name: &str, mut items: Vec<Value>, redact: fn(&mut Value)) {
     items.iter_mut().for_each(redact);
     let document = json!({ "apiVersion": "v1", "kind": "List", "items": items });
     match Output::Yaml.text(&document, String::new) {
@@ -165,22 +165,22 @@ fn list(folder: &mut Folder, name: &str, mut items: Vec<Value>, redact: fn(&mut 
 }
 
 /// Our own pods, and what they say; and those that were asked to end.
-async fn pods(session: &Session, folder: &mut Folder, log_lines: u32) {
+async fn write_pods(session: &Session, folder: &mut Folder, log_lines: u32) {
     match session.items("/api/v1/pods").await {
         Ok(mut all) => {
             all.retain(|pod| !pod["metadata"]["deletionTimestamp"].is_null());
-            list(folder, "terminating-pods", all, redact::pod);
+            write_list(folder, "terminating-pods", all, redact::redact_pod);
         }
         Err(error) => folder.missing.push(format!("objects/terminating-pods: {}", error_chain(&error))),
     }
-    let ours = match our_pods(session).await {
-        Ok(ours) => ours,
+    let own = match own_pods(session).await {
+        Ok(own) => own,
         Err(error) => {
             folder.missing.push(format!("logs: {}", error_chain(&error)));
             return;
         }
     };
-    for pod in &ours {
+    for pod in &own {
         let text = |field: &str| pod["metadata"][field].as_str().unwrap_or_default();
         let (namespace, name) = (text("namespace"), text("name"));
         let file = format!("{namespace}-{name}");
@@ -191,7 +191,7 @@ async fn pods(session: &Session, folder: &mut Folder, log_lines: u32) {
             let path = format!(
                 "/api/v1/namespaces/{namespace}/pods/{name}/log?tailLines={log_lines}&timestamps=true&previous={previous}"
             );
-            match session.connection.text(&path).await {
+            match session.connection.read_text(&path).await {
                 Ok(log) => folder.write(&format!("logs/{file}.log"), &log),
                 // Most have no life before this one.
                 Err(_) if previous => {}
@@ -199,12 +199,12 @@ async fn pods(session: &Session, folder: &mut Folder, log_lines: u32) {
             }
         }
     }
-    list(folder, "pods-of-pod-safety", ours, redact::our_pod);
+    write_list(folder, "pods-of-pod-safety", own, redact::redact_own_pod);
 }
 
 fn readme(folder: &Folder, target: &Target, server: &str, at: jiff::Timestamp) -> String {
     let server = if server.is_empty() { "of a version that could not be read" } else { server };
-    let server = clean::line(server);
+    let server = sanitize::line(server);
     let mut text = format!(
         "# Report of pod-safety {}\n\nMade at {at:.0} of a cluster {server} ({target}). Begin with `status.txt`.\n\n\
         Removed: Secrets and ConfigMaps (never read), values of parameters of fence devices, everything of pods except names,\n\
@@ -217,7 +217,7 @@ fn readme(folder: &Folder, target: &Target, server: &str, at: jiff::Timestamp) -
     }
     text.push_str("\n## Not in it\n\n");
     for missing in &folder.missing {
-        let _infallible = writeln!(text, "- {}", clean::line(missing));
+        let _infallible = writeln!(text, "- {}", sanitize::line(missing));
     }
     if folder.missing.is_empty() {
         text.push_str("Everything could be read.\n");
@@ -226,7 +226,7 @@ fn readme(folder: &Folder, target: &Target, server: &str, at: jiff::Timestamp) -
 }
 
 /// What is to be done with it.
-fn parting(folder: &Folder, target: &Target) -> String {
+fn closing_note(folder: &Folder, target: &Target) -> String {
     let Folder { path, files, missing } = folder;
     let path = path.display();
     let name = Path::new(&path.to_string())
@@ -234,7 +234,7 @@ fn parting(folder: &Folder, target: &Target) -> String {
         .map_or(String::new(), |name| name.to_string_lossy().into_owned());
     let refused = match missing.len() {
         0 => String::new(),
-        count => format!(" {} could not be read: its README.md lists them.", plural(count, "part")),
+        count => format!(" {} could not be read: its README.md lists them.", pluralize(count, "part")),
     };
     format!(
         "Cluster: {target}\n{} files in {path}.{refused} Review them, then pack them:\n    tar -czf {name}.tar.gz {path}\n",

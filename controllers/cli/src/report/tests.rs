@@ -12,9 +12,12 @@ fn nothing_gets_into_the_folder_that_a_login_stands_in() {
     use std::os::unix::fs::PermissionsExt as _;
 
     let (path, mut folder) = new();
-    folder.put("status", Ok(("https://a:hunter2@h".to_owned(), json!({ "message": "password=hunter2" }))));
+    folder.write_both(
+        "status",
+        Ok(("https://a:hunter2@h".to_owned(), json!({ "message": "password=hunter2" }))),
+    );
     let node = json!({ "metadata": { "annotations": { "x": "hunter2" } } });
-    list(&mut folder, "nodes", vec![node], redact::object);
+    write_list(&mut folder, "nodes", vec![node], redact::redact_object);
     folder.write("logs/a.log", "Bearer hunter2\n");
     for file in &folder.files {
         let text = std::fs::read_to_string(path.join(file)).unwrap();
@@ -31,15 +34,15 @@ fn nothing_gets_into_the_folder_that_a_login_stands_in() {
 #[test]
 fn what_could_not_be_read_is_named_and_the_rest_is_written() {
     let (path, mut folder) = new();
-    folder.put("doctor", Err(anyhow::anyhow!("the API server answered 403")));
+    folder.write_both("doctor", Err(anyhow::anyhow!("the API server answered 403")));
     folder.write("status.txt", "x\n");
     let text = readme(&folder, &Target::default(), "v1.37.2", "2026-11-21T10:23:05Z".parse().unwrap());
     for says in ["cluster v1.37.2", "- status.txt", "## Not in it\n\n- doctor: the API server answered 403\n"]
     {
         assert!(text.contains(says), "{says}: {text}");
     }
-    let said = parting(&folder, &Target::default());
-    assert!(said.contains("1 part could not be read") && said.contains("    tar -czf "), "{said}");
+    let closing = closing_note(&folder, &Target::default());
+    assert!(closing.contains("1 part could not be read") && closing.contains("    tar -czf "), "{closing}");
     std::fs::remove_dir_all(path).unwrap();
 }
 

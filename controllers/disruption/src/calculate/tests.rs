@@ -6,27 +6,27 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn budget(wanted: Wanted) -> Budget {
+fn budget(wanted: BudgetLimit) -> Budget {
     Budget {
         key: BudgetKey { namespace: "ns".into(), name: "budget".into(), uid: Uid::new("b").unwrap() },
         rv: "1".parse().unwrap(),
         generation: 3,
         selector: Ok(Some(Selector::default())),
-        wanted,
-        unhealthy: UnhealthyPolicy::default(),
+        limit: wanted,
+        unhealthy_policy: UnhealthyPolicy::default(),
         status: BudgetStatus::default(),
     }
 }
 
 fn min(amount: Amount) -> Budget {
-    budget(Wanted::MinAvailable(amount))
+    budget(BudgetLimit::MinAvailable(amount))
 }
 
 fn max(amount: Amount) -> Budget {
-    budget(Wanted::MaxUnavailable(amount))
+    budget(BudgetLimit::MaxUnavailable(amount))
 }
 
-fn of(owner: &str, replicas: i32) -> Owner {
+fn scaled_by(owner: &str, replicas: i32) -> Owner {
     Owner::Scaled(Uid::new(owner).unwrap(), replicas)
 }
 
@@ -37,7 +37,7 @@ fn member(name: &str, owner: Owner) -> Member {
 
 /// So many ready pods of one controller that wants so many.
 fn ready(count: usize, replicas: i32) -> Vec<Member> {
-    (0..count).map(|number| member(&format!("p{number}"), of("rs", replicas))).collect()
+    (0..count).map(|number| member(&format!("p{number}"), scaled_by("rs", replicas))).collect()
 }
 
 fn numbers(budget: &Budget, members: &[Member]) -> [i32; 4] {
@@ -50,10 +50,10 @@ fn numbers(budget: &Budget, members: &[Member]) -> [i32; 4] {
 fn expected_desired_healthy_and_allowed_are_as_kcm_has_them() {
     let (pods, percent) = (Amount::Pods, Amount::Percent);
     let naked =
-        |count: usize| (0..count).map(|number| member(&format!("n{number}"), Owner::Nobody)).collect();
-    let two_owners = || [ready(3, 4), vec![member("q", of("other", 6))]].concat();
+        |count: usize| (0..count).map(|number| member(&format!("n{number}"), Owner::NoController)).collect();
+    let two_owners = || [ready(3, 4), vec![member("q", scaled_by("other", 6))]].concat();
     let cases: Vec<(&str, Budget, Vec<Member>, [i32; 4])> = vec![
-        ("nothing wanted", budget(Wanted::Nothing), ready(3, 3), [0, 0, 3, 0]),
+        ("nothing wanted", budget(BudgetLimit::Unset), ready(3, 3), [0, 0, 3, 0]),
         ("no pods", min(pods(1)), vec![], [0, 1, 0, 0]),
         ("an integer counts naked pods", min(pods(1)), naked(2), [2, 1, 2, 1]),
         ("an integer above what is there", min(pods(5)), ready(3, 3), [3, 5, 3, 0]),
@@ -84,7 +84,8 @@ fn a_pod_is_healthy_if_it_is_ready_and_nobody_asked_it_to_end() {
 
 #[test]
 fn the_condition_says_whether_evictions_are_let_through() {
-    let told = |budget: &Budget| calculate(budget, &ready(3, 3), at(0)).unwrap().status.allowed.unwrap();
+    let told =
+        |budget: &Budget| calculate(budget, &ready(3, 3), at(0)).unwrap().status.allowed_condition.unwrap();
     let yes = told(&max(Amount::Pods(1)));
     assert_eq!(
         (&*yes.status, &*yes.reason, &*yes.message, yes.observed_generation),
@@ -97,7 +98,7 @@ fn the_condition_says_whether_evictions_are_let_through() {
 /// The eviction of this pod was let through; this process saw it in that second.
 fn evicted(mut budget: Budget, name: &str, seen: u64, pod: Option<&str>) -> Budget {
     let pod = pod.map(|uid| Uid::new(uid).unwrap());
-    budget.status.disrupted.insert(name.into(), Disrupted { at: 1_000, first_seen: at(seen), pod });
+    budget.status.disrupted.insert(name.into(), DisruptedPod { at: 1_000, first_seen: at(seen), pod });
     budget
 }
 
@@ -128,16 +129,16 @@ fn an_entry_goes_with_its_pod() {
     let budget = evicted(evicted(max(Amount::Pods(2)), "gone", 1_000, Some("gone")), "p0", 1_000, Some("p0"));
     let mut members = ready(3, 3);
     members[0].terminating = true;
-    let found = calculate(&budget, &members, at(1_001)).unwrap();
-    assert!(found.status.disrupted.is_empty() && found.not_deleted.is_empty());
-    assert_eq!(found.status.current_healthy, 2);
+    let result = calculate(&budget, &members, at(1_001)).unwrap();
+    assert!(result.status.disrupted.is_empty() && result.not_deleted.is_empty());
+    assert_eq!(result.status.current_healthy, 2);
 }
 
 #[test]
 fn w_dc6_the_successor_of_an_evicted_pod_counts() {
     let allowed = |budget: &Budget, members: &[Member]| {
-        let found = calculate(budget, members, at(1_002)).unwrap();
-        (found.status.disruptions_allowed, found.status.disrupted.len())
+        let result = calculate(budget, members, at(1_002)).unwrap();
+        (result.status.disruptions_allowed, result.status.disrupted.len())
     };
     let mut members = ready(3, 3);
     let seen = evicted(max(Amount::Pods(1)), "p0", 1_000, Some("p0"));
@@ -156,9 +157,9 @@ fn w_dc5_one_odd_pod_does_not_blind_a_budget() {
     let mut members = ready(3, 3);
     members.push(member("job-pod", Owner::Unscaled("Job/j".into())));
     for budget in [max(Amount::Pods(1)), min(Amount::Percent(60))] {
-        let found = calculate(&budget, &members, at(0)).unwrap();
-        assert_eq!((found.status.expected_pods, found.status.current_healthy), (3, 3));
-        assert_eq!(found.odd, [("job-pod".into(), "Job/j".into())]);
+        let result = calculate(&budget, &members, at(0)).unwrap();
+        assert_eq!((result.status.expected_pods, result.status.current_healthy), (3, 3));
+        assert_eq!(result.unscaled_pods, [("job-pod".into(), "Job/j".into())]);
     }
     assert_eq!(numbers(&min(Amount::Pods(1)), &members), [4, 1, 4, 3], "an integer asks for no owner");
 }
@@ -167,17 +168,21 @@ fn w_dc5_one_odd_pod_does_not_blind_a_budget() {
 fn what_cannot_be_calculated_lets_nothing_through_and_says_why() {
     let bad = Requirement::expression("k", "Near", &[]).unwrap_err();
     assert!(matches!(bad, BadSelector::Operator { .. }));
-    let mut unreadable = budget(Wanted::Nothing);
+    let mut unreadable = budget(BudgetLimit::Unset);
     unreadable.selector = Err(bad);
-    let amount = Wanted::Unreadable("maxUnavailable", Amount::parse("many").unwrap_err());
+    let amount = BudgetLimit::Unreadable("maxUnavailable", Amount::parse("many").unwrap_err());
     let unknown = [member("p", Owner::Unknown("GET scale: timed out".into()))];
-    let three = [member("p", of("set", 3))];
+    let three = [member("p", scaled_by("set", 3))];
     let cases: [(Budget, &[Member], &str); 5] = [
         (unreadable, &[], "spec.selector: matchExpressions of key \"k\": operator \"Near\""),
         (budget(amount), &[], "spec.maxUnavailable: \"many\" is neither a number nor a percentage"),
-        (budget(Wanted::MinAvailable(Amount::Pods(-2))), &[], "spec.minAvailable: it comes to -2 of 0 pods"),
         (
-            budget(Wanted::MinAvailable(Amount::Percent(-99))),
+            budget(BudgetLimit::MinAvailable(Amount::Pods(-2))),
+            &[],
+            "spec.minAvailable: it comes to -2 of 0 pods",
+        ),
+        (
+            budget(BudgetLimit::MinAvailable(Amount::Percent(-99))),
             &three,
             "spec.minAvailable: it comes to -2 of 3 pods",
         ),
@@ -189,8 +194,8 @@ fn what_cannot_be_calculated_lets_nothing_through_and_says_why() {
         budget.generation = 2;
         budget.status.disruptions_allowed = 2;
         let why = calculate(&budget, members, at(0)).unwrap_err();
-        let status = fail_safe(&budget, &why);
-        let allowed = status.allowed.unwrap();
+        let status = fail_safe_status(&budget, &why);
+        let allowed = status.allowed_condition.unwrap();
         assert!(allowed.message.starts_with(says), "{}", allowed.message);
         assert_eq!((&*allowed.status, &*allowed.reason), ("False", "SyncFailed"));
         assert_eq!((status.disruptions_allowed, status.current_healthy), (0, 7));
@@ -200,8 +205,8 @@ fn what_cannot_be_calculated_lets_nothing_through_and_says_why() {
 
 fn any_member() -> impl Strategy<Value = Member> {
     let owner = prop_oneof![
-        Just(Owner::Nobody),
-        (0..3_u8, 0..9_i32).prop_map(|(uid, replicas)| of(&format!("o{uid}"), replicas)),
+        Just(Owner::NoController),
+        (0..3_u8, 0..9_i32).prop_map(|(uid, replicas)| scaled_by(&format!("o{uid}"), replicas)),
         Just(Owner::Unscaled("Job/j".into())),
     ];
     ("[a-e]", 0..400_i64, any::<bool>(), any::<bool>(), owner).prop_map(
@@ -219,9 +224,9 @@ fn any_member() -> impl Strategy<Value = Member> {
 fn any_budget() -> impl Strategy<Value = Budget> {
     let amount = prop_oneof![(0..9_i32).prop_map(Amount::Pods), (0..=100_i32).prop_map(Amount::Percent)];
     let wanted = (any::<bool>(), amount).prop_map(|(min, amount)| {
-        if min { Wanted::MinAvailable(amount) } else { Wanted::MaxUnavailable(amount) }
+        if min { BudgetLimit::MinAvailable(amount) } else { BudgetLimit::MaxUnavailable(amount) }
     });
-    let entry = (0..400_i64, 0..400_u64, any::<Option<bool>>()).prop_map(|(time, seen, pod)| Disrupted {
+    let entry = (0..400_i64, 0..400_u64, any::<Option<bool>>()).prop_map(|(time, seen, pod)| DisruptedPod {
         at: time,
         first_seen: at(seen),
         pod: pod.map(|one| Uid::new(if one { "a1" } else { "b2" }).unwrap()),

@@ -16,8 +16,8 @@ fn wall() -> Timestamp {
 
 fn with(mode: Mode, check: impl FnOnce(Duties<'_>) -> Option<Symptom>) -> Option<(Health, String, String)> {
     let installation = Installation::default();
-    let found = check(Duties { mode: Some(mode), ours: ALL, installation: &installation })?;
-    Some((found.health, found.what, found.remedy))
+    let symptom = check(Duties { mode: Some(mode), controllers: ALL, installation: &installation })?;
+    Some((symptom.health, symptom.what, symptom.remedy))
 }
 
 /// A kind cluster without node lifecycle scheduled nothing, and no command noticed.
@@ -45,9 +45,9 @@ fn bug_ready_nodes_that_keep_the_taint_not_ready_were_called_fine() {
             at(0),
         );
         let guard = world.read();
-        let said = with(Mode::Guard, |duties| node_lifecycle(&guard.view(), wall(), duties));
-        assert_eq!(said.as_ref().map(|said| said.0), found, "{ready} {since} {taints}: {said:?}");
-        if let Some((Health::Problem, what, remedy)) = said {
+        let symptom = with(Mode::Guard, |duties| check_node_lifecycle(&guard.view(), wall(), duties));
+        assert_eq!(symptom.as_ref().map(|said| said.0), found, "{ready} {since} {taints}: {symptom:?}");
+        if let Some((Health::Problem, what, remedy)) = symptom {
             assert!(what.contains("1 of 1 Ready node") && what.ends_with(": a"), "{what}");
             assert!(
                 remedy.contains("-node-lifecycle-controller") && remedy.contains(" --set mode=replace"),
@@ -88,15 +88,15 @@ fn bug_pod_disruption_budgets_that_nobody_looks_at_were_called_fine() {
         ("a controller says that it fails", failing, Health::Fine),
         ("deleted", going, Health::Fine),
     ] {
-        let said = with(Mode::Guard, |duties| budget_statuses(&[one], None, wall(), duties).pop());
-        assert_eq!(said.as_ref().map(|said| said.0), Some(health), "{what}: {said:?}");
+        let symptom = with(Mode::Guard, |duties| check_budget_statuses(&[one], None, wall(), duties).pop());
+        assert_eq!(symptom.as_ref().map(|said| said.0), Some(health), "{what}: {symptom:?}");
     }
-    assert_eq!(with(Mode::Guard, |duties| budget_statuses(&[], None, wall(), duties).pop()), None);
+    assert_eq!(with(Mode::Guard, |duties| check_budget_statuses(&[], None, wall(), duties).pop()), None);
 }
 
 #[test]
 fn a_kube_controller_manager_that_writes_statuses_beside_the_leader_is_found() {
-    let leads = Leads { holder: "p_1".to_owned(), user: None, since: "2026-11-21T09:00:00Z".parse().ok() };
+    let leads = Leader { holder: "p_1".to_owned(), user: None, since: "2026-11-21T09:00:00Z".parse().ok() };
     for (kcm_wrote, mode, health) in [
         ("09:30:00", Mode::Replace, Health::Problem),
         ("09:00:30", Mode::Replace, Health::Fine),
@@ -108,8 +108,8 @@ fn a_kube_controller_manager_that_writes_statuses_beside_the_leader_is_found() {
             entry("pod-safety", Some("status"), "09:59:00"),
             entry("kube-controller-manager", Some("status"), kcm_wrote)
         ]);
-        let said = with(mode, |duties| budget_statuses(&[one], Some(&leads), wall(), duties).pop());
-        let (found, what, _) = said.unwrap();
+        let symptom = with(mode, |duties| check_budget_statuses(&[one], Some(&leads), wall(), duties).pop());
+        let (found, what, _) = symptom.unwrap();
         assert_eq!(found, health, "{kcm_wrote} {mode:?}: {what}");
         assert!(what.contains("kube-controller-manager"), "{what}");
     }
@@ -137,25 +137,26 @@ fn pods_that_should_have_left_a_tainted_node_long_ago_are_found() {
             at(0),
         );
         let guard = world.read();
-        let said = with(Mode::Replace, |duties| taint_eviction(&guard.view(), wall(), duties)).unwrap();
-        assert_eq!(said.0, health, "{tolerations}: {said:?}");
+        let symptom =
+            with(Mode::Replace, |duties| check_taint_eviction(&guard.view(), wall(), duties)).unwrap();
+        assert_eq!(symptom.0, health, "{tolerations}: {symptom:?}");
     }
     let world = World::listed();
     world.apply(Kind::Nodes, &node("a").ready("True"), at(0));
-    assert_eq!(with(Mode::Guard, |duties| taint_eviction(&world.read().view(), wall(), duties)), None);
+    assert_eq!(with(Mode::Guard, |duties| check_taint_eviction(&world.read().view(), wall(), duties)), None);
 }
 
 #[test]
 fn what_to_do_depends_on_whose_duty_it_is() {
     let installation = Installation::default();
-    let duties = |mode, ours| Duties { mode, ours, installation: &installation };
+    let duties = |mode, ours| Duties { mode, controllers: ours, installation: &installation };
     for (mode, ours, says) in [
         (Some(Mode::Replace), ALL, "kubectl logs --namespace pod-safety"),
         (Some(Mode::Replace), &[Name::PodGc][..], "--set controllers.taintEviction.enabled=true"),
         (Some(Mode::Guard), ALL, "remove -taint-eviction-controller from --controllers"),
         (None, &[], "--set mode=replace"),
     ] {
-        let said = duties(mode, ours).remedy(Name::TaintEviction);
-        assert!(said.contains(says), "{mode:?} {ours:?}: {said}");
+        let remedy = duties(mode, ours).remedy(Name::TaintEviction);
+        assert!(remedy.contains(says), "{mode:?} {ours:?}: {remedy}");
     }
 }

@@ -39,12 +39,12 @@ fn an_amount_is_what_it_says() {
         let Some(read) = thousandths(&text) else { return };
         let (number, suffix) = parts(&text).unwrap_or_else(|| panic!("{text:?} is read as {read}"));
         let factor = factor(suffix).unwrap_or_else(|| panic!("{text:?} is read as {read}"));
-        let wanted = number.parse::<f64>().unwrap() * factor * 1000.0;
+        let expected = number.parse::<f64>().unwrap() * factor * 1000.0;
         #[expect(clippy::cast_precision_loss, reason = "compared to nine digits")]
-        let apart = read as f64 - wanted;
+        let apart = read as f64 - expected;
         assert!(
-            apart >= -1e-9 * wanted.abs() - 1e-6 && apart <= 1.0 + 1e-9 * wanted.abs(),
-            "{text:?}: {read}, {wanted}"
+            apart >= -1e-9 * expected.abs() - 1e-6 && apart <= 1.0 + 1e-9 * expected.abs(),
+            "{text:?}: {read}, {expected}"
         );
     });
 }

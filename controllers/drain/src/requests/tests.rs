@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use pod_safety_shared::authority::people::requests::DRAIN;
+use pod_safety_shared::authority::operator_requests::eviction_requests::DRAIN;
 use pod_safety_shared::model::PodKey;
 use pod_safety_shared::testing::connection;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::plan::Way;
+use crate::plan::EvictionMethod;
 use crate::work::tests::planned;
 
 const ALL: &str = "/apis/lifecycle.k8s.io/v1alpha1/evictionrequests";
@@ -29,11 +29,11 @@ struct Server {
 }
 
 impl Server {
-    fn of(acts: impl Fn(&mut Value, u64) + Send + Sync + 'static) -> Arc<Self> {
-        Self::that_refuses(("", "", 0), acts)
+    fn with_actions(acts: impl Fn(&mut Value, u64) + Send + Sync + 'static) -> Arc<Self> {
+        Self::refusing(("", "", 0), acts)
     }
 
-    fn that_refuses(
+    fn refusing(
         refuses: (&'static str, &'static str, u16),
         acts: impl Fn(&mut Value, u64) + Send + Sync + 'static,
     ) -> Arc<Self> {
@@ -43,11 +43,11 @@ impl Server {
 
     fn connection(self: &Arc<Self>) -> Connection {
         let (server, began) = (Arc::clone(self), self.env.now());
-        let says = move |method: &str, path: &str, body: &[u8]| server.says(method, path, body, began);
+        let says = move |method: &str, path: &str, body: &[u8]| server.respond(method, path, body, began);
         connection(&self.env, Arc::new(says))
     }
 
-    fn says(
+    fn respond(
         &self,
         method: &str,
         path: &str,
@@ -107,40 +107,45 @@ fn observe(request: &mut Value) {
     request["status"]["observedGeneration"] = json!(1);
 }
 
-fn work() -> Work {
-    let mut work = Work::by_requests();
-    work.take(&planned(&[("db-0", "db"), ("web-0", "web")]).rows, Env::real(1).now());
+fn work() -> DrainProgress {
+    let mut work = DrainProgress::with_requests();
+    work.add_rows(&planned(&[("db-0", "db"), ("web-0", "web")]).rows, Env::real(1).now());
     work
 }
 
 /// Rounds for so many seconds; gives back what was said.
-async fn drive(server: &Arc<Server>, asker: Asker, work: &mut Work, seconds: u64) -> Vec<String> {
+async fn run_rounds(
+    server: &Arc<Server>,
+    asker: EvictionRequester,
+    work: &mut DrainProgress,
+    seconds: u64,
+) -> Vec<String> {
     let (connection, env) = (server.connection(), &server.env);
     let (ends, mut said) = (env.now() + Duration::from_secs(seconds), Vec::new());
     while env.now() < ends {
-        said.extend(asker.round(&connection, env, "n", work).await.into_iter().map(|line| line.text));
+        said.extend(asker.run_round(&connection, env, "n", work).await.into_iter().map(|line| line.text));
         env.sleep(Duration::from_millis(500)).await;
     }
     said
 }
 
-const ASKER: Asker = Asker { requester: DRAIN, only: false };
+const REQUESTER: EvictionRequester = EvictionRequester { requester: DRAIN, requests_only: false };
 
-fn due(work: &Work, server: &Server) -> Vec<String> {
+fn due(work: &DrainProgress, server: &Server) -> Vec<String> {
     work.due(server.env.now()).iter().map(|(_, pod): &(usize, PodKey)| pod.name.to_string()).collect()
 }
 
 /// Without controllers a request stays Pending for ever, without an error.
 #[tokio::test(start_paused = true)]
 async fn where_nobody_answers_requests_are_withdrawn_and_pods_are_evicted_directly() {
-    let (server, mut work) = (Server::of(|_, _| ()), work());
-    let said = drive(&server, ASKER, &mut work, 9).await;
-    assert_eq!(said, ["pod/ns/db-0 eviction requested", "pod/ns/web-0 eviction requested"]);
+    let (server, mut work) = (Server::with_actions(|_, _| ()), work());
+    let lines = run_rounds(&server, REQUESTER, &mut work, 9).await;
+    assert_eq!(lines, ["pod/ns/db-0 eviction requested", "pod/ns/web-0 eviction requested"]);
     assert_eq!((due(&work, &server).len(), work.is_over()), (0, false), "they wait for an answer");
     assert_eq!(server.writes(), ["POST Eviction", "POST Eviction"]);
-    let said = drive(&server, ASKER, &mut work, 5).await;
-    assert_eq!(said.len(), 1, "{said:?}");
-    assert!(said[0].starts_with("no controller answers EvictionRequests within 10s"), "{said:?}");
+    let lines = run_rounds(&server, REQUESTER, &mut work, 5).await;
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(lines[0].starts_with("no controller answers EvictionRequests within 10s"), "{lines:?}");
     assert_eq!(due(&work, &server), ["db-0", "web-0"]);
     let mut writes = server.writes();
     writes.sort();
@@ -151,10 +156,11 @@ async fn where_nobody_answers_requests_are_withdrawn_and_pods_are_evicted_direct
 
 #[tokio::test(start_paused = true)]
 async fn with_requests_always_nothing_is_evicted_directly_and_that_is_said_once() {
-    let (server, mut work) = (Server::of(|_, _| ()), work());
-    let said = drive(&server, Asker { only: true, ..ASKER }, &mut work, 60).await;
-    assert_eq!(said.len(), 3, "{said:?}");
-    assert!(said[2].starts_with("no controller answers EvictionRequests: kubectl get"), "{said:?}");
+    let (server, mut work) = (Server::with_actions(|_, _| ()), work());
+    let lines =
+        run_rounds(&server, EvictionRequester { requests_only: true, ..REQUESTER }, &mut work, 60).await;
+    assert_eq!(lines.len(), 3, "{lines:?}");
+    assert!(lines[2].starts_with("no controller answers EvictionRequests: kubectl get"), "{lines:?}");
     assert_eq!((due(&work, &server).len(), work.is_requested()), (0, true));
 }
 
@@ -165,9 +171,9 @@ async fn without_the_rights_pods_are_evicted_directly() {
         (("GET", ALL, 403), "evictions are not requested, and pods are evicted directly"),
         (("POST", "/apis/lifecycle", 403), "evicted directly: it was not requested"),
     ] {
-        let (server, mut work) = (Server::that_refuses(refuses, |_, _| ()), work());
-        let said = drive(&server, ASKER, &mut work, 1).await;
-        assert!(said.iter().all(|line| line.contains(says)) && !said.is_empty(), "{said:?}");
+        let (server, mut work) = (Server::refusing(refuses, |_, _| ()), work());
+        let lines = run_rounds(&server, REQUESTER, &mut work, 1).await;
+        assert!(lines.iter().all(|line| line.contains(says)) && !lines.is_empty(), "{lines:?}");
         assert_eq!(due(&work, &server), ["db-0", "web-0"], "{says}");
     }
 }
@@ -176,9 +182,9 @@ async fn without_the_rights_pods_are_evicted_directly() {
 #[tokio::test(start_paused = true)]
 async fn trouble_with_the_api_server_is_no_reason_to_evict_directly() {
     for refuses in [("GET", ALL, 500), ("POST", "/apis/lifecycle", 503), ("POST", "/apis/lifecycle", 429)] {
-        let (server, mut work) = (Server::that_refuses(refuses, |_, _| ()), work());
-        let said = drive(&server, ASKER, &mut work, 20).await;
-        assert!(said.iter().all(|line| line.contains("waits")), "{said:?}");
+        let (server, mut work) = (Server::refusing(refuses, |_, _| ()), work());
+        let lines = run_rounds(&server, REQUESTER, &mut work, 20).await;
+        assert!(lines.iter().all(|line| line.contains("waits")), "{lines:?}");
         assert_eq!((due(&work, &server).len(), work.is_over()), (0, false), "{refuses:?}");
     }
 }
@@ -187,12 +193,12 @@ async fn trouble_with_the_api_server_is_no_reason_to_evict_directly() {
 #[tokio::test(start_paused = true)]
 async fn attack_a_request_that_says_evicted_is_no_evidence() {
     for reason in ["PodTerminal", "PodDeleted"] {
-        let server = Server::of(move |request, _| {
+        let server = Server::with_actions(move |request, _| {
             observe(request);
             condition(request, "TargetEvicted", reason);
         });
         let mut work = work();
-        drive(&server, ASKER, &mut work, 4).await;
+        run_rounds(&server, REQUESTER, &mut work, 4).await;
         assert_eq!(
             due(&work, &server),
             ["db-0", "web-0"],
@@ -244,28 +250,28 @@ async fn what_came_of_a_request_decides_what_becomes_of_its_pod() {
         ("answered", |_| (), "eviction requested", false, false),
     ];
     for (name, becomes, says, direct, stopped) in cases {
-        let server = Server::of(move |request, seconds| {
+        let server = Server::with_actions(move |request, seconds| {
             observe(request);
             if seconds >= 1 {
                 becomes(request);
             }
         });
         let mut work = work();
-        let said = drive(&server, ASKER, &mut work, 12).await;
-        assert!(said.last().is_some_and(|line| line.contains(says)), "{name}: {said:?}");
+        let lines = run_rounds(&server, REQUESTER, &mut work, 12).await;
+        assert!(lines.last().is_some_and(|line| line.contains(says)), "{name}: {lines:?}");
         assert_eq!((due(&work, &server).len() == 2, work.is_over()), (direct, stopped), "{name}");
-        assert!(said.len() <= 4, "{name}: each news is told once: {said:?}");
+        assert!(lines.len() <= 4, "{name}: each news is told once: {lines:?}");
     }
 }
 
 /// A gang, a DaemonSet: the API evicts none of them by request.
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_requested_is_evicted_directly_beside_what_is() {
-    let server = Server::of(|request, _| observe(request));
-    let (mut plan, mut work) = (planned(&[("db-0", "db"), ("web-0", "web")]), Work::by_requests());
-    plan.rows[0].way = Way::Direct("a member of a gang");
-    work.take(&plan.rows, server.env.now());
-    drive(&server, ASKER, &mut work, 12).await;
+    let server = Server::with_actions(|request, _| observe(request));
+    let (mut plan, mut work) = (planned(&[("db-0", "db"), ("web-0", "web")]), DrainProgress::with_requests());
+    plan.rows[0].method = EvictionMethod::Direct("a member of a gang");
+    work.add_rows(&plan.rows, server.env.now());
+    run_rounds(&server, REQUESTER, &mut work, 12).await;
     assert_eq!(due(&work, &server), [plan.rows[0].pod.name.to_string()]);
     assert_eq!(server.requests.lock().len(), 1);
 }
@@ -276,13 +282,13 @@ async fn requests_are_withdrawn_and_deleted_when_responders_could_see_it() {
     for (name, answers, took, unrecorded) in
         [("at once", Some(0), 0..2, 0), ("after a while", Some(10), 10..13, 0), ("never", None, 30..33, 2)]
     {
-        let server = Server::of(move |request, seconds| {
+        let server = Server::with_actions(move |request, seconds| {
             observe(request);
             if request["spec"]["intent"] == "Withdrawn" && answers.is_some_and(|after| seconds >= after) {
                 condition(request, "Failed", "CanceledDueToNoRequesters");
             }
         });
-        drive(&server, ASKER, &mut work(), 1).await;
+        run_rounds(&server, REQUESTER, &mut work(), 1).await;
         server.writes();
         let (connection, began) = (server.connection(), server.env.now());
         let done = withdraw(&connection, &server.env, "n").await.unwrap();
@@ -291,25 +297,25 @@ async fn requests_are_withdrawn_and_deleted_when_responders_could_see_it() {
         assert!(took.contains(&server.env.now().since(began).as_secs()), "{name}");
         assert_eq!(server.writes(), ["PATCH Withdrawn", "PATCH Withdrawn", "DELETE", "DELETE"], "{name}");
     }
-    let none = withdraw(&Server::of(|_, _| ()).connection(), &Env::real(1), "n").await.unwrap();
+    let none = withdraw(&Server::with_actions(|_, _| ()).connection(), &Env::real(1), "n").await.unwrap();
     assert_eq!(none, Withdrawn::default());
 }
 
 /// Those of pods that stay, and of other requesters, stay too.
 #[tokio::test(start_paused = true)]
 async fn requests_that_are_done_are_deleted_when_that_is_recorded() {
-    let server = Server::of(|request, seconds| {
+    let server = Server::with_actions(|request, seconds| {
         observe(request);
         if seconds >= 3 && request["spec"]["target"]["pod"]["name"] == "db-0" {
             condition(request, "TargetEvicted", "PodDeleted");
         }
     });
     let mut work = work();
-    drive(&server, ASKER, &mut work, 1).await;
-    let left = work.all().into_iter().filter(|uid| uid.to_string() == "uid-web-0").collect();
-    work.seen(&left);
+    run_rounds(&server, REQUESTER, &mut work, 1).await;
+    let remaining = work.uids().into_iter().filter(|uid| uid.to_string() == "uid-web-0").collect();
+    work.record_present(&remaining);
     let (connection, began) = (server.connection(), server.env.now());
-    ASKER.tidy(&connection, &server.env, "n", &work).await;
+    REQUESTER.delete_completed(&connection, &server.env, "n", &work).await;
     assert_eq!(server.env.now().since(began).as_secs(), 3, "its last responder has a moment to report");
     let names: Vec<String> = server.requests.lock().keys().cloned().collect();
     assert_eq!(names, ["pod-safety-drain-uid-web-0"]);
@@ -350,11 +356,14 @@ fn the_active_responder_is_named_with_its_own_words() {
         report["startTime"] = json!("2026-11-21T10:00:00Z");
         let eviction = serde_json::from_value(json!({ "spec": { "target": { "pod": { "uid": "uid-web-0" } } },
             "status": { "targetResponders": [{ "name": name, "priority": 1, "state": "Active" }], "responders": [report] } })).unwrap();
-        let mut work = Work::by_requests();
+        let mut work = DrainProgress::with_requests();
         let plan = planned(&[("web-0", "web")]);
-        work.take(&plan.rows, now);
-        work.was_requested(&plan.rows[0].pod.uid, &Ok(()), false, now);
-        let said = work.hear(std::slice::from_ref(&request), &[eviction], now);
-        assert_eq!(said.iter().map(|line| &*line.text).collect::<Vec<_>>(), [format!("pod/ns/web-0 {says}")]);
+        work.add_rows(&plan.rows, now);
+        work.record_request(&plan.rows[0].pod.uid, &Ok(()), false, now);
+        let lines = work.apply_requests(std::slice::from_ref(&request), &[eviction], now);
+        assert_eq!(
+            lines.iter().map(|line| &*line.text).collect::<Vec<_>>(),
+            [format!("pod/ns/web-0 {says}")]
+        );
     }
 }

@@ -10,7 +10,7 @@ fn place(plan: &Plan, name: &str) -> (Option<Place>, bool) {
 #[test]
 fn bug_a_pod_whose_daemon_set_does_not_exist_was_said_to_be_recreated() {
     let cases = [
-        ("apps/v1", DaemonSet::There, "Stay d: DaemonSet/log would recreate it at once"),
+        ("apps/v1", DaemonSet::Exists, "Stay d: DaemonSet/log would recreate it at once"),
         (
             "apps/v1",
             DaemonSet::Absent,
@@ -25,15 +25,15 @@ fn bug_a_pod_whose_daemon_set_does_not_exist_was_said_to_be_recreated() {
         ("v1", DaemonSet::Absent, "Evict 1 d: no PodDisruptionBudget"),
     ];
     for (group, found, said) in cases {
-        let mut scene = scene();
-        scene.pod(&pod("a", "d").owned(group, "DaemonSet", "log"));
-        scene.daemon_sets.insert(Uid::new("uid-log").unwrap(), found.clone());
-        says(&scene.plan(), &[said]);
+        let mut fixture = fixture();
+        fixture.pod(&pod("a", "d").owned_by(group, "DaemonSet", "log"));
+        fixture.daemon_sets.insert(Uid::new("uid-log").unwrap(), found.clone());
+        assert_lines(&fixture.plan(), &[said]);
         if found == DaemonSet::Absent && group == "apps/v1" {
-            assert!(scene.plan().stops(true), "a person must agree");
-            let plan = scene.plan_with(&Consent { evict_unmanaged: true, ..Consent::default() });
-            says(&plan, &["Evict 1 d: no PodDisruptionBudget"]);
-            assert_eq!(plan.rows[0].place, Some(Place::NotAgain));
+            assert!(fixture.plan().must_not_start(true), "a person must agree");
+            let plan = fixture.plan_with(&Consent { evict_unmanaged: true, ..Consent::default() });
+            assert_lines(&plan, &["Evict 1 d: no PodDisruptionBudget"]);
+            assert_eq!(plan.rows[0].place, Some(Place::NotRecreated));
         }
     }
 }
@@ -45,11 +45,11 @@ fn bug_the_plan_did_not_say_that_a_pod_comes_back() {
         json!([{ "key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule" }]);
     let other = json!([{ "key": "gpu", "operator": "Exists" }]);
     let (here, elsewhere) = (json!({ "disk": "ssd" }), json!({ "disk": "hdd" }));
-    let mut scene = scene();
-    scene.node(&node("n").set("/metadata/labels", here.clone()));
-    scene.rooms.remove(0);
+    let mut fixture = fixture();
+    fixture.node(&node("n").set("/metadata/labels", here.clone()));
+    fixture.capacities.remove(0);
     let mut pod = |name: &str, tolerates: &Value, selects: &Value| {
-        scene.pod(
+        fixture.pod(
             &replica("a", name)
                 .set("/spec/tolerations", tolerates.clone())
                 .set("/spec/nodeSelector", selects.clone()),
@@ -59,51 +59,56 @@ fn bug_the_plan_did_not_say_that_a_pod_comes_back() {
     pod("a-1", &cordon, &here);
     pod("a-2", &other, &here);
     pod("a-3", &everything, &elsewhere);
-    let plan = scene.plan();
+    let plan = fixture.plan();
     let nowhere = Some(Place::Nowhere("there is no other node".to_owned()));
-    assert_eq!(place(&plan, "a-0"), (Some(Place::Back), true));
-    assert_eq!(place(&plan, "a-1"), (Some(Place::Back), true));
+    assert_eq!(place(&plan, "a-0"), (Some(Place::SameNode), true));
+    assert_eq!(place(&plan, "a-1"), (Some(Place::SameNode), true));
     assert_eq!(place(&plan, "a-2"), (nowhere.clone(), false));
     assert_eq!(place(&plan, "a-3"), (nowhere, false));
-    assert_eq!(plan.summary(), Summary { nowhere: 2, back: 2, ..Summary::default() });
-    scene.node(&node("m").set("/metadata/labels", here));
-    let plan = scene.plan();
+    assert_eq!(plan.summarize(), Summary { nowhere: 2, back: 2, ..Summary::default() });
+    fixture.node(&node("m").set("/metadata/labels", here));
+    let plan = fixture.plan();
     assert!(matches!(place(&plan, "a-0"), (Some(Place::Node { .. }), true)), "it may go to either");
-    assert!(!plan.is_clear() && !plan.stops(false));
+    assert!(!plan.is_clear() && !plan.must_not_start(false));
 }
 
 #[test]
 fn bug_a_drain_did_not_begin_while_somebody_may_change_what_blocks() {
-    let mut scene = scene();
-    scene.application("never", 1, &json!({ "minAvailable": 1 }), [2, 1, 1, 1, 0]);
-    assert!(!scene.plan().stops(false) && !scene.plan().is_clear());
-    scene.pod(&pod("a", "lies").phase("Failed").owned("apps/v1", "StatefulSet", "a"));
-    let plan = scene.plan();
-    assert!(!plan.stops(false) && plan.is_unsafe(), "the other pod is tried");
+    let mut fixture = fixture();
+    fixture.application("never", 1, &json!({ "minAvailable": 1 }), [2, 1, 1, 1, 0]);
+    assert!(!fixture.plan().must_not_start(false) && !fixture.plan().is_clear());
+    fixture.pod(&pod("a", "lies").phase("Failed").owned_by("apps/v1", "StatefulSet", "a"));
+    let plan = fixture.plan();
+    assert!(!plan.must_not_start(false) && plan.is_unsafe(), "the other pod is tried");
     let skip = [("ns".to_owned(), "lies".to_owned())].into();
-    assert!(!scene.plan_with(&Consent { skip, ..Consent::default() }).is_unsafe());
+    assert!(!fixture.plan_with(&Consent { skip, ..Consent::default() }).is_unsafe());
 }
 
 #[test]
 fn nothing_is_begun_where_no_pod_may_go_or_one_may_be_missing() {
-    let mut unsafe_ = scene();
+    let mut unsafe_ = fixture();
     unsafe_.pod(&pod("a", "lies").phase("Failed"));
-    let unreadable = scene();
+    let unreadable = fixture();
     let bad = pod("a", "x").set("/metadata/resourceVersion", json!(null));
     unreadable.world.apply(Kind::Pods, &bad, at(0));
-    let mut unagreed = scene();
+    let mut unagreed = fixture();
     unagreed.pod(&pod("a", "naked"));
     for (scene, all_the_same) in [(unsafe_, false), (unreadable, false), (unagreed, true)] {
         let plan = scene.plan();
-        assert_eq!((plan.stops(false), plan.stops(true)), (true, all_the_same), "{:?}", lines(&plan));
+        assert_eq!(
+            (plan.must_not_start(false), plan.must_not_start(true)),
+            (true, all_the_same),
+            "{:?}",
+            lines(&plan)
+        );
     }
-    assert!(!scene().plan().stops(false));
+    assert!(!fixture().plan().must_not_start(false));
 }
 
 #[test]
 fn budgets_that_may_not_be_read_are_not_none() {
-    let mut scene = scene();
-    scene.replica("a", "a-0");
-    scene.budgets_unread = true;
-    says(&scene.plan(), &["Evict 1 a-0: which PodDisruptionBudgets select it is not known"]);
+    let mut fixture = fixture();
+    fixture.replica("a", "a-0");
+    fixture.budgets_unread = true;
+    assert_lines(&fixture.plan(), &["Evict 1 a-0: which PodDisruptionBudgets select it is not known"]);
 }

@@ -4,12 +4,12 @@ use super::*;
 
 /// Where the pod `a-0` with this spec goes beside a node `other` that offers this much.
 fn place(allocatable: &Value, spec: &Value) -> Place {
-    let mut scene = scene();
-    scene.node(&node("other").set("/status/allocatable", allocatable.clone()));
+    let mut fixture = fixture();
+    fixture.node(&node("other").set("/status/allocatable", allocatable.clone()));
     let mut object = replica("a", "a-0");
     spec.as_object().unwrap().iter().for_each(|(key, value)| object["spec"][key] = value.clone());
-    scene.pod(&object);
-    scene.plan().rows[0].place.clone().unwrap()
+    fixture.pod(&object);
+    fixture.plan().rows[0].place.clone().unwrap()
 }
 
 fn requests(all: &[Value]) -> Value {
@@ -34,31 +34,31 @@ fn a_pod_fits_to_the_last_thousandth_of_cpu_and_byte_of_memory() {
         (requests(&[json!({ "memory": "2Gi" }), json!({ "memory": "2Gi" })]), None),
         (requests(&[json!({ "memory": "2Gi" }), json!({ "memory": "3Gi" })]), Some("too little memory")),
     ] {
-        let wanted = match why {
-            None => Place::Node { name: "other".to_owned(), unseen: false },
+        let expected = match why {
+            None => Place::Node { name: "other".to_owned(), unchecked: false },
             Some(why) => Place::Nowhere(format!("0 of 1 other nodes: 1 {why}")),
         };
-        assert_eq!(place(&offers, &asks), wanted, "{asks}");
+        assert_eq!(place(&offers, &asks), expected, "{asks}");
     }
 }
 
 /// Each was said to go to the other node, which is cordoned too.
 #[test]
 fn bug_pods_of_nodes_that_are_drained_together_were_to_go_to_each_other() {
-    let mut scene = scene();
+    let mut fixture = fixture();
     let offers = json!({ "cpu": "1", "memory": "4Gi", "pods": "10" });
     for name in ["m", "other"] {
-        scene.node(&node(name).set("/status/allocatable", offers.clone()));
+        fixture.node(&node(name).set("/status/allocatable", offers.clone()));
     }
     for (name, on) in [("a-0", "n"), ("a-1", "m")] {
         let containers = requests(&[json!({ "cpu": "1" })])["containers"].clone();
-        scene.pod(&replica("a", name).set("/spec/containers", containers).set("/spec/nodeName", json!(on)));
+        fixture.pod(&replica("a", name).set("/spec/containers", containers).set("/spec/nodeName", json!(on)));
     }
     let places = |nodes: &[&str]| -> Vec<Option<Place>> {
-        let plans = scene.plans(nodes, &Consent::default());
+        let plans = fixture.plans(nodes, &Consent::default());
         plans.iter().map(|plan| plan.rows[0].place.clone()).collect()
     };
-    let other = Some(Place::Node { name: "other".to_owned(), unseen: false });
+    let other = Some(Place::Node { name: "other".to_owned(), unchecked: false });
     // There is room for one of them.
     let nowhere = Some(Place::Nowhere("0 of 1 other nodes: 1 too little cpu".to_owned()));
     assert_eq!(places(&["n", "m"]), [other.clone(), nowhere]);
@@ -67,7 +67,7 @@ fn bug_pods_of_nodes_that_are_drained_together_were_to_go_to_each_other() {
 
 #[test]
 fn what_runs_there_and_what_goes_there_takes_its_room() {
-    for (runs, asks, wanted) in [
+    for (runs, asks, expected) in [
         ([json!({ "cpu": "1" })].as_slice(), json!({ "cpu": "2" }), true),
         (&[json!({ "cpu": "2" })], json!({ "cpu": "2" }), false),
         (&[json!({ "memory": "1Gi" })], json!({ "memory": "3Gi" }), true),
@@ -75,35 +75,35 @@ fn what_runs_there_and_what_goes_there_takes_its_room() {
         (&[json!({}), json!({})], json!({}), true),
         (&[json!({}), json!({}), json!({})], json!({}), false),
     ] {
-        let mut scene = scene();
+        let mut fixture = fixture();
         let offers = json!({ "cpu": "3", "memory": "4Gi", "pods": "3" });
-        scene.node(&node("other").set("/status/allocatable", offers));
+        fixture.node(&node("other").set("/status/allocatable", offers));
         let made = |name: &str, asks: &Value| {
             replica("a", name)
                 .set("/spec/containers", requests(std::slice::from_ref(asks))["containers"].clone())
         };
         for (number, one) in runs.iter().enumerate() {
-            scene.pod(&made(&format!("b-{number}"), one).on("other"));
+            fixture.pod(&made(&format!("b-{number}"), one).on("other"));
         }
         let done = made("done", &json!({ "cpu": "3" })).on("other");
-        scene.pod(&done.set("/status", json!({ "phase": "Succeeded" })));
-        scene.pod(&made("a-0", &asks));
-        let place = scene.plan().rows[0].place.clone().unwrap();
-        assert_eq!(fits(&place), wanted, "{asks} beside {runs:?}: {place:?}");
+        fixture.pod(&done.set("/status", json!({ "phase": "Succeeded" })));
+        fixture.pod(&made("a-0", &asks));
+        let place = fixture.plan().rows[0].place.clone().unwrap();
+        assert_eq!(fits(&place), expected, "{asks} beside {runs:?}: {place:?}");
     }
 }
 
 #[test]
 fn a_node_takes_as_many_pods_as_it_says_and_110_if_it_does_not() {
     for (says, taken) in [(Some("1"), 1), (Some("2"), 2), (None, 110)] {
-        let mut scene = scene();
+        let mut fixture = fixture();
         let mut offers = json!({ "cpu": "300", "memory": "400Gi" });
         if let Some(says) = says {
             offers["pods"] = json!(says);
         }
-        scene.node(&node("other").set("/status/allocatable", offers));
-        (0..120).for_each(|number| scene.replica("a", &format!("a-{number:03}")));
-        let rows = scene.plan().rows;
+        fixture.node(&node("other").set("/status/allocatable", offers));
+        (0..120).for_each(|number| fixture.replica("a", &format!("a-{number:03}")));
+        let rows = fixture.plan().rows;
         let there = rows.iter().filter(|row| fits(row.place.as_ref().unwrap())).count();
         assert_eq!(there, taken, "{says:?}");
     }
@@ -126,11 +126,11 @@ fn a_toleration_bears_a_taint_of_its_effect_key_and_value() {
         (json!({ "key": "gpu", "operator": "Exists", "effect": "NoExecute" }), false),
         (json!({ "key": "gpu", "operator": "Gt", "value": "big" }), false),
     ] {
-        let mut scene = scene();
+        let mut fixture = fixture();
         let taint = json!([{ "key": "gpu", "value": "big", "effect": "NoSchedule" }]);
-        scene.node(&node("other").set("/spec/taints", taint));
-        scene.pod(&replica("a", "a-0").set("/spec/tolerations", json!([toleration])));
-        let place = scene.plan().rows[0].place.clone().unwrap();
+        fixture.node(&node("other").set("/spec/taints", taint));
+        fixture.pod(&replica("a", "a-0").set("/spec/tolerations", json!([toleration])));
+        let place = fixture.plan().rows[0].place.clone().unwrap();
         assert_eq!(fits(&place), bears, "{toleration}: {place:?}");
     }
 }
@@ -145,15 +145,19 @@ fn rules_and_claims_that_are_not_looked_at_are_said() {
         (json!({ "volumes": [{ "name": "v", "persistentVolumeClaim": { "claimName": "c" } }] }), true),
         (requests(&[json!({ "cpu": "much" })]), true),
     ] {
-        assert_eq!(place(&offers, &spec), Place::Node { name: "other".to_owned(), unseen }, "{spec}");
+        assert_eq!(
+            place(&offers, &spec),
+            Place::Node { name: "other".to_owned(), unchecked: unseen },
+            "{spec}"
+        );
     }
 }
 
 #[test]
 fn without_another_node_that_is_said() {
-    let mut scene = scene();
-    scene.replica("a", "a-0");
-    let place = scene.plan().rows[0].place.clone().unwrap();
+    let mut fixture = fixture();
+    fixture.replica("a", "a-0");
+    let place = fixture.plan().rows[0].place.clone().unwrap();
     assert_eq!(place, Place::Nowhere("there is no other node".to_owned()));
 }
 

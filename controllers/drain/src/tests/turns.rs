@@ -8,21 +8,24 @@ fn steps(plan: &Plan) -> Vec<Option<u32>> {
 
 #[test]
 fn as_many_pods_go_in_each_turn_as_their_budget_allows_at_a_time() {
-    let mut scene = scene();
-    scene.application("db", 7, &json!({ "maxUnavailable": 2 }), [2, 7, 5, 7, 2]);
-    let plan = scene.plan();
+    let mut fixture = fixture();
+    fixture.application("db", 7, &json!({ "maxUnavailable": 2 }), [2, 7, 5, 7, 2]);
+    let plan = fixture.plan();
     assert_eq!(steps(&plan), [1, 1, 2, 2, 3, 3, 4].map(Some));
-    assert_eq!(plan.rows[0].why, "pdb pdb-db: 7 healthy - 5 needed = 2 at a time");
-    assert_eq!(plan.summary(), Summary { nowhere: 7, ..Summary::default() });
+    assert_eq!(plan.rows[0].message, "pdb pdb-db: 7 healthy - 5 needed = 2 at a time");
+    assert_eq!(plan.summarize(), Summary { nowhere: 7, ..Summary::default() });
 }
 
 #[test]
 fn a_budget_that_allows_less_now_than_with_all_healthy_says_both() {
-    let mut scene = scene();
-    scene.application("db", 7, &json!({ "maxUnavailable": 2 }), [2, 6, 5, 7, 1]);
-    let plan = scene.plan();
+    let mut fixture = fixture();
+    fixture.application("db", 7, &json!({ "maxUnavailable": 2 }), [2, 6, 5, 7, 1]);
+    let plan = fixture.plan();
     assert_eq!(steps(&plan), [1, 2, 2, 3, 3, 4, 4].map(Some));
-    assert_eq!(plan.rows[0].why, "pdb pdb-db: 6 healthy - 5 needed = 1 now, 2 at a time with all healthy");
+    assert_eq!(
+        plan.rows[0].message,
+        "pdb pdb-db: 6 healthy - 5 needed = 1 now, 2 at a time with all healthy"
+    );
 }
 
 #[test]
@@ -36,12 +39,12 @@ fn what_the_api_server_refuses_is_waited_for_where_asking_again_may_help_and_blo
         (NotEvicted::Unreadable("w".to_owned()), Action::Blocked),
         (NotEvicted::Unsafe, Action::Unsafe),
     ];
-    for (answer, wanted) in answers {
-        let mut scene = scene();
-        scene.replica("a", "a-0");
-        let mut plan = scene.plan();
+    for (answer, expected) in answers {
+        let mut fixture = fixture();
+        fixture.replica("a", "a-0");
+        let mut plan = fixture.plan();
         let says = answer.to_string();
-        plan.heard(0, &Err(answer));
-        assert_eq!(plan.rows[0].action, wanted, "{says}");
+        plan.record_dry_run(0, &Err(answer));
+        assert_eq!(plan.rows[0].action, expected, "{says}");
     }
 }

@@ -6,13 +6,13 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use pod_safety_shared::authority::people::requests::{EvictionOfPod, EvictionRequest};
+use pod_safety_shared::authority::operator_requests::eviction_requests::{EvictionOfPod, EvictionRequest};
 use pod_safety_shared::client::ApiError;
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::model::{PodKey, Uid};
 use pod_safety_shared::record::error_chain;
 
-use super::{Item, Line, State, Tone, Work};
+use super::{DrainProgress, Item, Line, State, Tone};
 
 /// Somebody who answers requests has looked at one within it.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
@@ -22,19 +22,19 @@ const LATE: Duration = Duration::from_secs(60);
 
 /// How requests of a drain stand.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Requests {
+pub(super) struct RequestState {
     /// Evictions are requested.
     pub(super) are_sent: bool,
     /// A controller has looked at one.
     is_answered: bool,
     /// That nobody answers was said.
-    is_told: bool,
+    is_reported: bool,
     /// They are read again, not before then.
     next: Option<Mono>,
 }
 
 /// What becomes of a pod whose request was read.
-enum Becomes {
+enum NextStep {
     /// Its request stands; what is said of it.
     Stays(Option<String>),
     /// It is read and evicted directly, if it is there.
@@ -43,11 +43,11 @@ enum Becomes {
     Stops(&'static str),
 }
 
-impl Work {
+impl DrainProgress {
     /// One that requests evictions where that is possible.
     #[must_use]
-    pub fn by_requests() -> Self {
-        Self { requests: Requests { are_sent: true, ..Requests::default() }, ..Self::default() }
+    pub fn with_requests() -> Self {
+        Self { requests: RequestState { are_sent: true, ..RequestState::default() }, ..Self::default() }
     }
 
     /// Whether evictions are requested; not any more where nobody answers, or where requests cannot be read.
@@ -58,11 +58,11 @@ impl Work {
 
     /// The pods whose evictions are to be requested now.
     #[must_use]
-    pub fn to_request(&self, now: Mono) -> Vec<PodKey> {
+    pub fn pods_to_request(&self, now: Mono) -> Vec<PodKey> {
         if self.requests.next.is_some_and(|next| now < next) {
             return Vec::new();
         }
-        let waits = |item: &&Item| item.by_request && matches!(item.state, State::Waits(_));
+        let waits = |item: &&Item| item.by_request && matches!(item.state, State::Pending(_));
         self.items.iter().filter(waits).map(|item| item.pod.clone()).collect()
     }
 
@@ -75,17 +75,17 @@ impl Work {
     /// When requests are sent or read next; `None`: none stands.
     #[must_use]
     pub fn next_request(&self, now: Mono) -> Option<Mono> {
-        let waits = self.items.iter().any(|item| item.by_request && matches!(item.state, State::Waits(_)));
+        let waits = self.items.iter().any(|item| item.by_request && matches!(item.state, State::Pending(_)));
         (waits || self.is_requested()).then(|| self.requests.next.unwrap_or(now))
     }
 
     /// Requests are sent or read again so much later.
-    pub fn requests_rest(&mut self, until: Mono) {
+    pub fn defer_requests(&mut self, until: Mono) {
         self.requests.next = Some(until);
     }
 
     /// A request was sent. Gives back a line about it.
-    pub fn was_requested(
+    pub fn record_request(
         &mut self,
         pod: &Uid,
         sent: &Result<(), ApiError>,
@@ -93,12 +93,12 @@ impl Work {
         now: Mono,
     ) -> Option<Line> {
         let item = self.items.iter_mut().find(|item| item.pod.uid == *pod)?;
-        let (tone, said) = match sent {
+        let (tone, message) = match sent {
             Ok(()) => {
                 item.state = State::Requested(now, false);
                 (Tone::Good, "eviction requested".to_owned())
             }
-            Err(error) if error.outcome_unknown() || error.code() == Some(429) => {
+            Err(error) if error.is_outcome_unknown() || error.code() == Some(429) => {
                 (Tone::Attention, format!("waits: its eviction was not requested: {}", error_chain(error)))
             }
             Err(error) if only => {
@@ -110,16 +110,16 @@ impl Work {
                 (Tone::Attention, format!("evicted directly: it was not requested: {}", error_chain(error)))
             }
         };
-        item.says(tone, said)
+        item.update_message(tone, message)
     }
 
     /// Nothing more is requested: what was requested, or was to be, is evicted directly.
-    pub fn go_directly(&mut self, now: Mono) {
+    pub fn switch_to_direct(&mut self, now: Mono) {
         self.requests.are_sent = false;
         for item in self.items.iter_mut().filter(|item| item.by_request) {
             item.by_request = false;
             if matches!(item.state, State::Requested(..)) {
-                item.state = State::Waits(now);
+                item.state = State::Pending(now);
             }
         }
     }
@@ -132,13 +132,13 @@ impl Work {
     }
 
     /// Whether that is still to be said; from now on it is not.
-    pub fn tells_that_nobody_answers(&mut self) -> bool {
-        !std::mem::replace(&mut self.requests.is_told, true)
+    pub fn take_unanswered_notice(&mut self) -> bool {
+        !std::mem::replace(&mut self.requests.is_reported, true)
     }
 
     /// The requests of this requester, and the Evictions that follow from them, as they were read now. Gives back a line for each
     /// pod of which there is something new to say.
-    pub fn hear(
+    pub fn apply_requests(
         &mut self,
         requests: &[EvictionRequest],
         evictions: &[EvictionOfPod],
@@ -153,15 +153,17 @@ impl Work {
             answered |= observed;
             item.state = State::Requested(at, observed);
             let of_pod = |one: &&EvictionOfPod| one.spec.target.pod.uid == uid;
-            let line = match becomes(request, evictions.iter().filter(of_pod), now.since(at)) {
-                Becomes::Stays(said) => said.and_then(|said| item.says(Tone::Attention, said)),
-                Becomes::Direct(said) => {
-                    (item.state, item.by_request) = (State::Waits(now), false);
-                    said.and_then(|said| item.says(Tone::Attention, said))
+            let line = match next_step(request, evictions.iter().filter(of_pod), now.since(at)) {
+                NextStep::Stays(message) => {
+                    message.and_then(|said| item.update_message(Tone::Attention, said))
                 }
-                Becomes::Stops(why) => {
+                NextStep::Direct(said) => {
+                    (item.state, item.by_request) = (State::Pending(now), false);
+                    said.and_then(|said| item.update_message(Tone::Attention, said))
+                }
+                NextStep::Stops(why) => {
                     item.state = State::Stopped(false);
-                    item.says(Tone::Bad, format!("not evicted: {why}"))
+                    item.update_message(Tone::Bad, format!("not evicted: {why}"))
                 }
             };
             lines.extend(line);
@@ -172,7 +174,7 @@ impl Work {
 
     /// The pods that are gone.
     #[must_use]
-    pub fn gone(&self) -> BTreeSet<String> {
+    pub fn gone_pods(&self) -> BTreeSet<String> {
         let gone = self.items.iter().filter(|item| item.state == State::Gone);
         gone.map(|item| item.pod.uid.to_string()).collect()
     }
@@ -180,45 +182,46 @@ impl Work {
 
 impl Item {
     /// A line, if it says something new.
-    fn says(&mut self, tone: Tone, said: String) -> Option<Line> {
-        let text = (said != self.said).then(|| format!("pod/{} {said}", self.pod));
-        self.said = said;
+    fn update_message(&mut self, tone: Tone, message: String) -> Option<Line> {
+        let text = (message != self.last_message).then(|| format!("pod/{} {message}", self.pod));
+        self.last_message = message;
         text.map(|text| Line { tone, text })
     }
 }
 
 /// What becomes of a pod by its request; `for_so_long` it was sent.
-fn becomes<'a>(
+fn next_step<'a>(
     request: Option<&EvictionRequest>,
     evictions: impl Iterator<Item = &'a EvictionOfPod>,
-    for_so_long: Duration,
-) -> Becomes {
-    let Some(request) = request else { return Becomes::Stops("its EvictionRequest was deleted") };
-    if request.evicted().is_some() {
-        return Becomes::Direct(None);
+    elapsed: Duration,
+) -> NextStep {
+    let Some(request) = request else { return NextStep::Stops("its EvictionRequest was deleted") };
+    if request.evicted_condition().is_some() {
+        return NextStep::Direct(None);
     }
-    if !request.asks() {
-        return Becomes::Stops("its EvictionRequest was withdrawn");
+    if !request.is_active() {
+        return NextStep::Stops("its EvictionRequest was withdrawn");
     }
-    match request.failed() {
+    match request.failed_condition() {
         Some(failed) if failed.reason == "EvictionInvalid" => {
-            return Becomes::Direct(Some(format!(
+            return NextStep::Direct(Some(format!(
                 "evicted directly: its EvictionRequest is invalid: {}",
                 failed.message
             )));
         }
         Some(failed) if failed.reason == "NoFurtherResponder" => {
-            let said = "waits: every responder is done and the pod is still there; a new Eviction follows";
-            return Becomes::Stays(Some(said.to_owned()));
+            let message = "waits: every responder is done and the pod is still there; a new Eviction follows";
+            return NextStep::Stays(Some(message.to_owned()));
         }
         Some(_) | None => {}
     }
-    if !request.is_observed() && for_so_long >= LATE {
-        let said = "waits: no controller has looked at its EvictionRequest for a minute";
-        return Becomes::Stays(Some(said.to_owned()));
+    if !request.is_observed() && elapsed >= LATE {
+        let message = "waits: no controller has looked at its EvictionRequest for a minute";
+        return NextStep::Stays(Some(message.to_owned()));
     }
-    let mut active = evictions.filter(|one| one.failed().is_none()).filter_map(EvictionOfPod::active);
-    Becomes::Stays(active.next().map(|(turn, report)| {
+    let mut active =
+        evictions.filter(|one| one.failed_condition().is_none()).filter_map(EvictionOfPod::active_responder);
+    NextStep::Stays(active.next().map(|(turn, report)| {
         let who = turn.title();
         match (&*report.message, report.heartbeat_time) {
             ("", None) => {

@@ -16,7 +16,7 @@ pub(crate) fn planned(names: &[(&str, &str)]) -> Plan {
     let world = World::listed();
     let mut needs = BTreeMap::new();
     for (name, app) in names {
-        let pod = pod(name).on("n").ready("True").owned("apps/v1", "StatefulSet", app);
+        let pod = pod(name).on("n").ready("True").owned_by("apps/v1", "StatefulSet", app);
         world.apply(Kind::Pods, &pod.labels(json!({ "app": app })), at(0));
         needs.insert(Uid::new(&format!("uid-{name}")).unwrap(), Needs::default());
     }
@@ -27,7 +27,7 @@ pub(crate) fn planned(names: &[(&str, &str)]) -> Plan {
     let cluster = Cluster {
         view: guard.view(),
         needs: &needs,
-        rooms: &[],
+        capacities: &[],
         daemon_sets: &BTreeMap::new(),
         budgets_unread: false,
         now: at(60),
@@ -35,19 +35,24 @@ pub(crate) fn planned(names: &[(&str, &str)]) -> Plan {
     plan("n", &cluster, &Consent::default())
 }
 
-fn work() -> Work {
-    let mut work = Work::default();
-    work.take(&planned(&[("db-0", "db"), ("db-1", "db"), ("web-0", "web")]).rows, at(0));
+fn work() -> DrainProgress {
+    let mut work = DrainProgress::default();
+    work.add_rows(&planned(&[("db-0", "db"), ("db-1", "db"), ("web-0", "web")]).rows, at(0));
     work
 }
 
-fn due(work: &Work, seconds: u64) -> Vec<String> {
+fn due(work: &DrainProgress, seconds: u64) -> Vec<String> {
     work.due(at(seconds)).iter().map(|(_, pod)| pod.name.to_string()).collect()
 }
 
-fn answer(work: &mut Work, name: &str, answer: &Result<Evicted, NotEvicted>, seconds: u64) -> Option<String> {
+fn answer(
+    work: &mut DrainProgress,
+    name: &str,
+    answer: &Result<Evicted, NotEvicted>,
+    seconds: u64,
+) -> Option<String> {
     let index = work.items.iter().position(|item| &*item.pod.name == name).unwrap();
-    work.answered(index, answer, at(seconds)).map(|line| line.text)
+    work.record_answer(index, answer, at(seconds)).map(|line| line.text)
 }
 
 fn texts(lines: Vec<Line>) -> Vec<String> {
@@ -58,7 +63,7 @@ fn blocked(retry_after: Option<Duration>) -> Result<Evicted, NotEvicted> {
     Err(NotEvicted::Blocked { why: "b needs 1 and has 1".to_owned(), retry_after })
 }
 
-const ENDS: Result<Evicted, NotEvicted> = Ok(Evicted::Ends { grace: 7 });
+const ENDS: Result<Evicted, NotEvicted> = Ok(Evicted::Terminates { grace: 7 });
 
 #[test]
 fn of_one_budget_one_pod_is_tried_at_a_time() {
@@ -106,13 +111,13 @@ fn it_is_done_when_pods_are_gone_and_not_when_they_were_told() {
     for name in ["db-0", "db-1", "web-0"] {
         answer(&mut work, name, &ENDS, 0);
     }
-    assert!(work.ends() && work.next_due().is_none());
+    assert!(work.has_terminating() && work.next_due().is_none());
     let there = ["uid-db-1", "uid-other"].iter().filter_map(|uid| Uid::new(uid)).collect();
-    assert_eq!(texts(work.seen(&there)), ["pod/ns/db-0 gone", "pod/ns/web-0 gone"]);
-    assert!(work.ends());
-    assert_eq!(texts(work.seen(&BTreeSet::new())), ["pod/ns/db-1 gone"]);
-    assert_eq!(work.count(), Count { all: 3, gone: 3, ..Count::default() });
-    assert!(!work.ends() && work.left(true).is_empty());
+    assert_eq!(texts(work.record_present(&there)), ["pod/ns/db-0 gone", "pod/ns/web-0 gone"]);
+    assert!(work.has_terminating());
+    assert_eq!(texts(work.record_present(&BTreeSet::new())), ["pod/ns/db-1 gone"]);
+    assert_eq!(work.count(), Count { total: 3, gone: 3, ..Count::default() });
+    assert!(!work.has_terminating() && work.describe_remaining(true).is_empty());
 }
 
 /// A second look at the node must neither forget nor begin again.
@@ -126,15 +131,15 @@ fn what_was_given_up_is_not_taken_on_again() {
         causes: Vec::new(),
         retry_after: None,
     };
-    let said = answer(&mut work, "web-0", &Err(NotEvicted::Failed(forbidden)), 0).unwrap();
-    assert!(said.starts_with("pod/ns/web-0 not evicted: the API server does not evict it"), "{said}");
+    let line = answer(&mut work, "web-0", &Err(NotEvicted::Failed(forbidden)), 0).unwrap();
+    assert!(line.starts_with("pod/ns/web-0 not evicted: the API server does not evict it"), "{line}");
     answer(&mut work, "db-0", &ENDS, 0);
-    assert_eq!(work.outcome(), Outcome::Left);
+    assert_eq!(work.outcome(), Outcome::Incomplete);
     let again = [("db-0", "db"), ("db-1", "db"), ("web-0", "web")];
-    work.take(&planned(&again).rows, at(1));
-    assert_eq!(work.count(), Count { all: 3, ending: 1, waiting: 1, stopped: 1, ..Count::default() });
-    work.take(&planned(&[("late-0", "late")]).rows, at(1));
-    assert_eq!(work.left(true).len(), 4);
+    work.add_rows(&planned(&again).rows, at(1));
+    assert_eq!(work.count(), Count { total: 3, ending: 1, waiting: 1, stopped: 1, ..Count::default() });
+    work.add_rows(&planned(&[("late-0", "late")]).rows, at(1));
+    assert_eq!(work.describe_remaining(true).len(), 4);
 }
 
 #[test]
@@ -150,18 +155,18 @@ fn a_refusal_for_safety_is_remembered() {
 fn bug_what_fails_without_an_end_is_given_up_after_a_minute() {
     let fails = || Err(NotEvicted::WebhookFails { name: "w".to_owned(), why: "500".to_owned() });
     let mut work = work();
-    let said = answer(&mut work, "web-0", &fails(), 0).unwrap();
+    let line = answer(&mut work, "web-0", &fails(), 0).unwrap();
     let why = "the API server asks the admission webhook w first, and that fails: 500";
-    assert_eq!(said, format!("pod/ns/web-0 waits, tried for 60s: {why}"));
+    assert_eq!(line, format!("pod/ns/web-0 waits, tried for 60s: {why}"));
     assert_eq!(answer(&mut work, "web-0", &fails(), 40), None);
     // Another answer in between, and the minute begins anew.
     answer(&mut work, "web-0", &blocked(None), 50);
     answer(&mut work, "web-0", &fails(), 61);
     answer(&mut work, "web-0", &fails(), 120);
     assert_eq!(work.count().waiting, 3);
-    let said = answer(&mut work, "web-0", &fails(), 121).unwrap();
-    assert_eq!(said, format!("pod/ns/web-0 not evicted, after 60s of trying: {why}"));
-    assert_eq!(work.outcome(), Outcome::Left);
+    let line = answer(&mut work, "web-0", &fails(), 121).unwrap();
+    assert_eq!(line, format!("pod/ns/web-0 not evicted, after 60s of trying: {why}"));
+    assert_eq!(work.outcome(), Outcome::Incomplete);
 }
 
 /// A pod whose eviction a webhook keeps for half a minute held up the drain of the others.
@@ -169,7 +174,7 @@ fn bug_what_fails_without_an_end_is_given_up_after_a_minute() {
 fn bug_an_eviction_under_way_holds_up_those_of_its_budget_alone() {
     let mut work = work();
     let first = work.due(at(0));
-    work.asked(first[0].0);
+    work.mark_sent(first[0].0);
     assert_eq!(due(&work, 0), ["web-0"]);
     assert!(!work.is_over());
     answer(&mut work, "db-0", &blocked(None), 0);
@@ -182,23 +187,26 @@ fn bug_a_pod_that_was_given_up_was_said_to_exist_after_it_had_gone() {
     let mut work = work();
     answer(&mut work, "web-0", &Err(NotEvicted::Unreadable("no".to_owned())), 0);
     let there = ["uid-db-0", "uid-db-1"].iter().filter_map(|uid| Uid::new(uid)).collect();
-    assert_eq!(texts(work.seen(&there)), ["pod/ns/web-0 gone"]);
+    assert_eq!(texts(work.record_present(&there)), ["pod/ns/web-0 gone"]);
     assert_eq!(work.outcome(), Outcome::Gone);
-    assert_eq!(texts(work.left(false))[0], "pod/ns/db-0 existed when it was read last: not tried yet");
+    assert_eq!(
+        texts(work.describe_remaining(false))[0],
+        "pod/ns/db-0 existed when it was read last: not tried yet"
+    );
 }
 
 /// The API server takes no eviction there, and deletes the pod itself.
 #[test]
 fn bug_a_pod_of_a_namespace_that_ends_was_given_up() {
     let mut work = work();
-    let ends = Err(NotEvicted::NamespaceEnds { why: "namespace ns is being terminated".to_owned() });
-    let said = answer(&mut work, "web-0", &ends, 0).unwrap();
-    assert_eq!(said, "pod/ns/web-0 waits: namespace ns is being terminated");
+    let ends = Err(NotEvicted::NamespaceTerminating { why: "namespace ns is being terminated".to_owned() });
+    let line = answer(&mut work, "web-0", &ends, 0).unwrap();
+    assert_eq!(line, "pod/ns/web-0 waits: namespace ns is being terminated");
     answer(&mut work, "db-0", &ENDS, 0);
     answer(&mut work, "db-1", &ENDS, 0);
     assert_eq!(due(&work, 2), ["web-0"]);
-    answer(&mut work, "web-0", &Ok(Evicted::Ending), 2);
-    assert!(work.ends());
+    answer(&mut work, "web-0", &Ok(Evicted::AlreadyTerminating), 2);
+    assert!(work.has_terminating());
 }
 
 /// Whoever stops a drain must know what goes on without it.
@@ -207,10 +215,10 @@ fn what_is_under_way_at_the_end_is_said() {
     let mut work = work();
     answer(&mut work, "web-0", &ENDS, 0);
     for (index, _) in work.due(at(0)) {
-        work.asked(index);
+        work.mark_sent(index);
     }
     assert_eq!(
-        texts(work.left(true)),
+        texts(work.describe_remaining(true)),
         [
             "pod/ns/db-0 still exists: its eviction was in progress, so it may terminate",
             "pod/ns/web-0 still exists: evicted, terminates within 7s",
@@ -220,6 +228,10 @@ fn what_is_under_way_at_the_end_is_said() {
     answer(&mut work, "db-0", &blocked(None), 0);
     answer(&mut work, "db-0", &Err(NotEvicted::Unsafe), 1);
     let bad = |line: &Line| line.tone == Tone::Bad;
-    assert_eq!(work.left(true).iter().map(bad).collect::<Vec<_>>(), [true, false, false]);
-    assert!(work.left(true)[0].text.contains("not evicted: its phase says"), "{:?}", work.left(true));
+    assert_eq!(work.describe_remaining(true).iter().map(bad).collect::<Vec<_>>(), [true, false, false]);
+    assert!(
+        work.describe_remaining(true)[0].text.contains("not evicted: its phase says"),
+        "{:?}",
+        work.describe_remaining(true)
+    );
 }

@@ -1,9 +1,9 @@
 //! Which holds have an Event, and what the metrics count.
 
 use pod_safety_shared::authority::Outcome;
-use pod_safety_shared::drive::Controller as _;
+use pod_safety_shared::controller_loop::Controller as _;
 use pod_safety_shared::events::EventType::Warning;
-use pod_safety_shared::testing::{assert_events, page};
+use pod_safety_shared::testing::{assert_events, metrics_text};
 
 use super::*;
 
@@ -28,15 +28,17 @@ fn holds_that_do_not_pass_by_themselves_have_an_event() {
 fn ended_evictions_are_counted_by_reason_once_they_are_written() {
     let registry = prometheus::Registry::new();
     let controller = EvictionController::new(&registry).unwrap();
-    let world =
-        world(&[asked(), (Kind::Evictions, going(&[(APP, 10_000, "Active"), (EVICTOR, 100, "Inactive")]))]);
-    for intent in decided(&world, 9).intents {
+    let world = world(&[
+        request_object(),
+        (Kind::Evictions, active_eviction(&[(APP, 10_000, "Active"), (EVICTOR, 100, "Inactive")])),
+    ]);
+    for intent in decide_at(&world, 9).intents {
         let Intent::Update(update) = intent else { panic!("{intent:?}") };
         for outcome in [Outcome::Changed, Outcome::Written] {
-            controller.updated(&update, &outcome, Mono::default());
+            controller.update_completed(&update, &outcome, Mono::default());
         }
     }
-    let page = page(&registry);
+    let page = metrics_text(&registry);
     for line in [
         r#"pod_safety_evictions_ended_total{reason="PodDeleted"} 1"#,
         r#"pod_safety_evictions_ended_total{reason="NoFurtherResponder"} 0"#,

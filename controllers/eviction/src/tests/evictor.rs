@@ -1,24 +1,27 @@
 //! The imperative evictor.
 
 use super::*;
-use crate::attempts;
+use crate::parse_attempts;
 
 fn turn() -> Obj {
-    going(&[(EVICTOR, 100, "Active")])
+    active_eviction(&[(EVICTOR, 100, "Active")])
 }
 
 fn with_message(message: &str, heartbeat: u64) -> Obj {
-    let one = reports(turn(), 0, "heartbeatTime", &json!(stamp(heartbeat)));
+    let one = reports(turn(), 0, "heartbeatTime", &json!(timestamp(heartbeat)));
     reports(one, 0, "message", &json!(message))
 }
 
 fn refused(reason: &str, count: u32, last: u64, pause: u64) -> String {
-    format!("{reason}: no (attempts={count}, last={}, retryAfter={pause}s)", stamp(last))
+    format!("{reason}: no (attempts={count}, last={}, retryAfter={pause}s)", timestamp(last))
 }
 
 /// What the evictor does, the request's own status apart.
 fn acts(pod: Obj, eviction: Obj, second: u64) -> Vec<String> {
-    let all = words(&decided(&world(&[(Kind::Pods, pod), asked(), (Kind::Evictions, eviction)]), second));
+    let all = describe(&decide_at(
+        &world(&[(Kind::Pods, pod), request_object(), (Kind::Evictions, eviction)]),
+        second,
+    ));
     all.into_iter().filter(|word| !word.starts_with("r at ")).collect()
 }
 
@@ -30,7 +33,7 @@ fn it_evicts_and_leaves_alone_what_it_should() {
         ("any pod", pod("p"), vec!["evict, attempt 1".to_owned()]),
         (
             "of a DaemonSet",
-            pod("p").owned("apps/v1", "DaemonSet", "d"),
+            pod("p").owned_by("apps/v1", "DaemonSet", "d"),
             says(
                 "the pod belongs to a DaemonSet, which would replace it on the same node: it is not evicted",
                 " and is done",
@@ -62,14 +65,14 @@ fn it_evicts_and_leaves_alone_what_it_should() {
 /// It counts as completed, not as interrupted.
 #[test]
 fn it_reports_that_the_pod_is_gone_before_the_eviction_ends() {
-    let gone = world(&[asked(), (Kind::Evictions, turn())]);
-    let said = words(&decided(&gone, 1));
+    let gone = world(&[request_object(), (Kind::Evictions, turn())]);
+    let said = describe(&decide_at(&gone, 1));
     assert!(
         said.iter().any(|word| word.ends_with("says \"the pod does not exist any more\" and is done")),
         "{said:?}"
     );
-    gone.apply(Kind::Evictions, &reports(turn(), 0, "completionTime", &json!(stamp(1))), at(2));
-    let said = words(&decided(&gone, 2));
+    gone.apply(Kind::Evictions, &reports(turn(), 0, "completionTime", &json!(timestamp(1))), at(2));
+    let said = describe(&decide_at(&gone, 2));
     assert!(
         said.iter().any(|word| word.contains("evictor Completed; ") && word.contains("True/PodDeleted")),
         "{said:?}"
@@ -118,12 +121,12 @@ fn a_message_of_somebody_else_counts_no_attempts() {
         "x (attempts=1, last=never, retryAfter=1s)",
         "x (attempts=-1, last=2026-01-01T00:00:00Z, retryAfter=1s)",
     ] {
-        assert_eq!(attempts(message), None, "{message}");
+        assert_eq!(parse_attempts(message), None, "{message}");
     }
-    let made = attempts(&refused("BudgetBlocks", 7, 60, 10)).unwrap();
+    let made = parse_attempts(&refused("BudgetBlocks", 7, 60, 10)).unwrap();
     assert_eq!(
         (made.count, made.last, made.retry_after.as_secs(), made.by_budget),
-        (7, BEGINS + 60, 10, true)
+        (7, START_SECONDS + 60, 10, true)
     );
 }
 
@@ -144,7 +147,7 @@ fn of_pod(name: &str, began: u64) -> (Kind, Obj) {
         .set("/metadata/name", json!(format!("pod-1-{name}")))
         .uid(&format!("uid-e-{name}"));
     let one = one.set("/metadata/ownerReferences/0/uid", json!(format!("uid-r-{name}")));
-    (Kind::Evictions, reports(one, 0, "startTime", &json!(stamp(began))))
+    (Kind::Evictions, reports(one, 0, "startTime", &json!(timestamp(began))))
 }
 
 fn asks_for(name: &str) -> (Kind, Obj) {
@@ -163,9 +166,10 @@ fn a_budget_that_opens_is_not_waited_for() {
         [("BudgetBlocks", 1, true), ("BudgetBlocks", 0, false), ("WebhookFails", 1, false)]
     {
         let said = with_message(&refused(reason, 5, 60, 1), 60);
-        let objects = [member("p"), allows(allowed), asked(), (Kind::Evictions, said)];
-        let evicts =
-            |second| words(&decided(&world(&objects), second)).iter().any(|word| word.starts_with("evict"));
+        let objects = [member("p"), allows(allowed), request_object(), (Kind::Evictions, said)];
+        let evicts = |second| {
+            describe(&decide_at(&world(&objects), second)).iter().any(|word| word.starts_with("evict"))
+        };
         assert_eq!((evicts(64), evicts(65)), (false, soon), "{reason} {allowed}");
     }
 }
@@ -188,7 +192,7 @@ fn pods_of_one_budget_have_their_turns_one_after_another() {
     };
     let waits = "other pods of PodDisruptionBudget b are evicted first";
     for (allowed, evicted) in [(0, false), (1, false), (2, false), (3, true)] {
-        let said = words(&decided(&world(&others(allowed)), 9));
+        let said = describe(&decide_at(&world(&others(allowed)), 9));
         assert_eq!(said.iter().any(|word| word.starts_with("evict")), evicted, "{allowed}: {said:?}");
         assert_eq!(said.iter().any(|word| word.contains(waits)), !evicted, "{allowed}: {said:?}");
     }
@@ -198,5 +202,5 @@ fn pods_of_one_budget_have_their_turns_one_after_another() {
         let (_, one) = of_pod(name, 1);
         world.apply(Kind::Evictions, &reports(one, 0, "message", &json!(refused("Failed", 1, 8, 0))), at(8));
     }
-    assert!(words(&decided(&world, 9)).iter().any(|word| word.starts_with("evict")));
+    assert!(describe(&decide_at(&world, 9)).iter().any(|word| word.starts_with("evict")));
 }

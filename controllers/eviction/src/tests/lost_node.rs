@@ -6,8 +6,8 @@ use super::*;
 
 /// The pod on node `n`, with its Eviction in the turn of the responder for lost nodes.
 fn scene(node: Option<Obj>, fences: &[Obj], policies: &[Obj]) -> World {
-    let turn = going(&[(LOST_NODE_RESPONDER, 20_000, "Active"), (EVICTOR, 100, "Inactive")]);
-    let world = world(&[(Kind::Pods, pod("p").on("n")), asked(), (Kind::Evictions, turn)]);
+    let turn = active_eviction(&[(LOST_NODE_RESPONDER, 20_000, "Active"), (EVICTOR, 100, "Inactive")]);
+    let world = world(&[(Kind::Pods, pod("p").on("n")), request_object(), (Kind::Evictions, turn)]);
     node.into_iter().for_each(|node| world.apply(Kind::Nodes, &node, at(0)));
     fences.iter().for_each(|fence| world.apply(Kind::NodeFences, fence, at(0)));
     policies.iter().for_each(|policy| world.apply(Kind::FencePolicies, policy, at(0)));
@@ -21,7 +21,7 @@ fn fence(phase: &str) -> Obj {
 }
 
 fn says(world: &World, second: u64) -> Option<(String, bool)> {
-    let said = words(&decided(world, second)).into_iter().find(|word| word.contains("says"))?;
+    let said = describe(&decide_at(world, second)).into_iter().find(|word| word.contains("says"))?;
     let (_, message) = said.split_once(" says ")?;
     Some((
         message.trim_end_matches(" and is done").trim_matches('"').to_owned(),
@@ -80,7 +80,7 @@ fn it_is_done_when_the_node_reports_or_nothing_fences_it() {
 #[test]
 fn the_key_of_a_node_decides_for_its_pods() {
     let world = scene(Some(node("n").boot(BOOT).ready("True")), &[], &[]);
-    world.hear(at(1));
+    world.confirm_all(at(1));
     let decision = decide(&Key::Node("n".into()), &world.read().view(), at(1));
-    assert!(words(&decision).iter().any(|word| word.contains("node n reports")), "{decision:?}");
+    assert!(describe(&decision).iter().any(|word| word.contains("node n reports")), "{decision:?}");
 }

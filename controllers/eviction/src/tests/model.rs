@@ -4,7 +4,7 @@
 
 use proptest::prelude::*;
 
-use pod_safety_shared::authority::Check;
+use pod_safety_shared::authority::Precondition;
 use pod_safety_shared::model::{IMPERATIVE_EVICTOR, ResponderState, Uid};
 
 use super::port::{is_true, validate};
@@ -135,22 +135,22 @@ impl Cluster {
         self.pod.as_ref().is_some_and(|pod| pod["status"]["phase"] == "Failed")
     }
 
-    fn holds(&self, check: &Check) -> bool {
+    fn holds(&self, check: &Precondition) -> bool {
         match check {
-            Check::Nothing => true,
-            Check::PodGone => self.pod.is_none(),
-            Check::PodTerminal => self.terminal(),
-            Check::PodLeft => self.pod.is_some() && !self.terminal(),
-            Check::NotRequested => !self.requests.iter().any(asks),
-            Check::Duplicate { uid, .. } => {
+            Precondition::Nothing => true,
+            Precondition::PodGone => self.pod.is_none(),
+            Precondition::PodTerminal => self.terminal(),
+            Precondition::PodRunning => self.pod.is_some() && !self.terminal(),
+            Precondition::NotRequested => !self.requests.iter().any(asks),
+            Precondition::Duplicate { uid, .. } => {
                 self.evictions.iter().any(|one| text(one, "uid") == uid.to_string() && !is_final(one))
             }
         }
     }
 
     fn act(&mut self) -> Result<(), TestCaseError> {
-        self.world.hear(self.now());
-        self.world.wall(BEGINS + i64::try_from(self.second).unwrap(), self.now());
+        self.world.confirm_all(self.now());
+        self.world.set_wall_time(START_SECONDS + i64::try_from(self.second).unwrap(), self.now());
         let decision = decide(&Key::Target(target()), &self.world.read().view(), self.now());
         for intent in decision.intents {
             let Intent::Update(Update::Eviction(update)) = intent else { continue };
@@ -164,7 +164,7 @@ impl Cluster {
             EvictionChange::Create { number, owners, labels } => {
                 self.create(*number, owners.len(), labels.len())
             }
-            EvictionChange::Request { observed, stand } => {
+            EvictionChange::Request { observed, conditions: stand } => {
                 let stand = stand.clone();
                 self.request(update, *observed, stand.as_deref());
                 Ok(())
@@ -172,13 +172,13 @@ impl Cluster {
             EvictionChange::Refuse { observed, .. } => {
                 // A quorum read finds the pod gone, and no Eviction of it.
                 if self.pod.is_none() && self.evictions.is_empty() {
-                    let stated = |holds, reason: &str| Stated {
-                        holds,
+                    let stated = |holds, reason: &str| ConditionChange {
+                        is_true: holds,
                         reason: reason.to_owned(),
                         message: String::new(),
                         transition: true,
                     };
-                    let stand = Stand {
+                    let stand = ConditionChanges {
                         failed: stated(true, "EvictionInvalid"),
                         evicted: stated(false, "EvictionFailed"),
                     };
@@ -207,14 +207,14 @@ impl Cluster {
         let owned = eviction(&name, "p")
             .uid(&format!("uid-{name}-{}", self.version))
             .labels(json!({ "app.kubernetes.io/managed-by": "pod-safety" }));
-        let stamped = owned.set("/metadata/creationTimestamp", json!(stamp(self.second))).0;
+        let stamped = owned.set("/metadata/creationTimestamp", json!(timestamp(self.second))).0;
         let made = self.next(stamped);
         self.evictions.push(made);
         Ok(())
     }
 
-    fn request(&mut self, update: &EvictionUpdate, observed: i64, stand: Option<&Stand>) {
-        let (uid, rv, now) = (update.uid.to_string(), update.rv.to_string(), stamp(self.second));
+    fn request(&mut self, update: &EvictionUpdate, observed: i64, stand: Option<&ConditionChanges>) {
+        let (uid, rv, now) = (update.uid.to_string(), update.rv.to_string(), timestamp(self.second));
         let Some(at) = self
             .requests
             .iter()
@@ -240,7 +240,7 @@ impl Cluster {
             return Ok(());
         };
         let mut written = self.evictions[at].clone();
-        let now = stamp(self.second);
+        let now = timestamp(self.second);
         match change {
             EvictionChange::Status(change) => {
                 if !self.holds(&change.check) {
@@ -272,7 +272,7 @@ impl Cluster {
             _ => {}
         }
         let before = &self.evictions[at]["status"];
-        let taken = validate(before, &written["status"], BEGINS + i64::try_from(self.second).unwrap());
+        let taken = validate(before, &written["status"], START_SECONDS + i64::try_from(self.second).unwrap());
         prop_assert!(taken.is_ok(), "{change:?}\n{before}\n{}: {taken:?}", written["status"]);
         self.invariants(before.clone(), &written["status"])?;
         self.evictions[at] = self.next(written);
@@ -342,13 +342,13 @@ impl Cluster {
             return;
         };
         let mut written = self.evictions[at].clone();
-        let (name, now) = (active(&written).unwrap().to_owned(), stamp(self.second));
+        let (name, now) = (active(&written).unwrap().to_owned(), timestamp(self.second));
         let field = if done { "completionTime" } else { "heartbeatTime" };
         merge(&mut written["status"]["responders"], "name", json!({ "name": name, field: now }));
         if validate(
             &self.evictions[at]["status"],
             &written["status"],
-            BEGINS + i64::try_from(self.second).unwrap(),
+            START_SECONDS + i64::try_from(self.second).unwrap(),
         )
         .is_ok()
         {
@@ -358,7 +358,7 @@ impl Cluster {
 
     fn foreign(&mut self) {
         let name = format!("foreign-{}", self.version);
-        let one = eviction(&name, "p").set("/metadata/creationTimestamp", json!(stamp(self.second)));
+        let one = eviction(&name, "p").set("/metadata/creationTimestamp", json!(timestamp(self.second)));
         let one = self.next(one.0);
         self.evictions.push(one);
     }
@@ -373,9 +373,9 @@ fn is_active(eviction: &Value, name: &str) -> bool {
     active(eviction) == Some(name)
 }
 
-fn conditions(status: &mut Value, stand: &Stand, now: &str) {
+fn conditions(status: &mut Value, stand: &ConditionChanges, now: &str) {
     for (kind, stated) in [("Failed", &stand.failed), ("TargetEvicted", &stand.evicted)] {
-        let word = if stated.holds { "True" } else { "False" };
+        let word = if stated.is_true { "True" } else { "False" };
         let mut entry =
             json!({ "type": kind, "status": word, "reason": stated.reason, "message": stated.message });
         if stated.transition {
@@ -405,7 +405,7 @@ fn status(status: &mut Value, change: &StatusChange, now: &str) {
     for one in &change.requesters {
         merge(&mut status["requesters"], "name", json!({ "name": one.name, "intent": one.intent.name() }));
     }
-    if let Some(stand) = &change.stand {
+    if let Some(stand) = &change.conditions {
         conditions(status, stand, now);
     }
 }

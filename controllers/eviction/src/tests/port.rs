@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use pod_safety_shared::model::{IMPERATIVE_EVICTOR, turn};
+use pod_safety_shared::model::{IMPERATIVE_EVICTOR, compare_turns};
 use pod_safety_shared::wire::Time;
 use serde_json::Value;
 
@@ -56,7 +56,7 @@ pub(super) fn validate(old: &Value, new: &Value, now: i64) -> Result<(), String>
 fn sorted(status: &Value) -> Vec<&Value> {
     let mut all: Vec<&Value> = list(status, "targetResponders").iter().collect();
     let key = |one: &Value| i32::try_from(one["priority"].as_i64().unwrap()).unwrap();
-    all.sort_by(|one, other| turn((name(one), key(one)), (name(other), key(other))));
+    all.sort_by(|one, other| compare_turns((name(one), key(one)), (name(other), key(other))));
     all
 }
 

@@ -4,12 +4,12 @@ use super::*;
 
 fn three(states: [&'static str; 3]) -> Obj {
     let [app, other, evictor] = states;
-    going(&[(APP, 10_000, app), ("example.com/other", 5_000, other), (EVICTOR, 100, evictor)])
+    active_eviction(&[(APP, 10_000, app), ("example.com/other", 5_000, other), (EVICTOR, 100, evictor)])
 }
 
 /// What is written to the Eviction, apart from who asks.
 fn of_eviction(objects: &[(Kind, Obj)], second: u64) -> Vec<String> {
-    let all = words(&decided(&world(objects), second));
+    let all = describe(&decide_at(&world(objects), second));
     let own = all.into_iter().filter(|word| word.starts_with("pod-1-p: "));
     own.map(|word| {
         word.replace("; example.com/asks asks for Eviction", "")
@@ -22,8 +22,11 @@ fn of_eviction(objects: &[(Kind, Obj)], second: u64) -> Vec<String> {
 fn responders_begin_by_their_names_alone_and_the_first_is_active() {
     let asks = json!([{ "name": "b.com/low", "priority": 1_000 }, { "name": APP, "priority": 10_000 }]);
     let bare = eviction("pod-1-p", "p");
-    let objects =
-        [(Kind::Pods, pod("p").set("/spec/evictionResponders", asks)), asked(), (Kind::Evictions, bare)];
+    let objects = [
+        (Kind::Pods, pod("p").set("/spec/evictionResponders", asks)),
+        request_object(),
+        (Kind::Evictions, bare),
+    ];
     assert_eq!(
         of_eviction(&objects, 1),
         [
@@ -35,20 +38,21 @@ fn responders_begin_by_their_names_alone_and_the_first_is_active() {
 
 #[test]
 fn an_eviction_goes_on_and_ends_by_the_rules() {
-    let done = json!(stamp(60));
+    let done = json!(timestamp(60));
     let active = || three(["Active", "Inactive", "Inactive"]);
     let last = || three(["Completed", "Interrupted", "Active"]);
     let reported = |one: Obj, number| reports(one, number, "completionTime", &done);
-    let on = |one: Obj| vec![there(), asked(), (Kind::Evictions, one)];
-    let gone = |one: Obj| vec![asked(), (Kind::Evictions, one)];
-    let ended = |one: Obj| vec![(Kind::Pods, pod("p").ended()), asked(), (Kind::Evictions, one)];
-    let alone = |one: Obj| vec![there(), (Kind::Evictions, one)];
+    let on = |one: Obj| vec![running_pod(), request_object(), (Kind::Evictions, one)];
+    let gone = |one: Obj| vec![request_object(), (Kind::Evictions, one)];
+    let ended =
+        |one: Obj| vec![(Kind::Pods, pod("p").terminated()), request_object(), (Kind::Evictions, one)];
+    let alone = |one: Obj| vec![running_pod(), (Kind::Evictions, one)];
     let succeeded = "Failed=False/Succeeded TargetEvicted=True";
     type Case<'a> = (&'a str, Objects, u64, Vec<String>);
     let cases: Vec<Case<'_>> = vec![
         ("silent", on(active()), 1_199, vec![]),
         ("silent for 20 minutes", on(active()), 1_200, vec!["pod-1-p: example.com/app Interrupted; example.com/other Active; example.com/other starts".to_owned()]),
-        ("reported in between", on(reports(active(), 0, "heartbeatTime", &json!(stamp(600)))), 1_200, vec![]),
+        ("reported in between", on(reports(active(), 0, "heartbeatTime", &json!(timestamp(600)))), 1_200, vec![]),
         ("done", on(reported(active(), 0)), 61, vec!["pod-1-p: example.com/app Completed; example.com/other Active; example.com/other starts".to_owned()]),
         ("the last one is done, and the pod is there", on(reported(last(), 2)), 61, vec![format!("pod-1-p: {EVICTOR} Completed; Failed=True/NoFurtherResponder TargetEvicted=False/EvictionFailed; if PodLeft")]),
         ("the pod is gone, since this process began", gone(active()), 4, vec![]),
@@ -67,11 +71,11 @@ fn an_eviction_goes_on_and_ends_by_the_rules() {
 /// A new leader, or a clock that is ahead: its own twenty minutes count from when it saw the last sign.
 #[test]
 fn a_deadline_is_over_by_our_own_clock_too() {
-    let world = world(&[there(), asked()]);
-    world.hear(at(1_000));
+    let world = world(&[running_pod(), request_object()]);
+    world.confirm_all(at(1_000));
     world.apply(Kind::Evictions, &three(["Active", "Inactive", "Inactive"]), at(1_000));
     let interrupted =
-        |second| words(&decided(&world, second)).iter().any(|word| word.contains("Interrupted"));
+        |second| describe(&decide_at(&world, second)).iter().any(|word| word.contains("Interrupted"));
     assert!(!interrupted(2_199) && interrupted(2_200));
 }
 
@@ -80,14 +84,15 @@ fn a_deadline_is_over_by_our_own_clock_too() {
 #[test]
 fn attack_a_tenant_that_reports_for_responders_before_their_turn_stops_the_chain() {
     for field in ["completionTime", "startTime", "heartbeatTime"] {
-        let forged = reports(three(["Active", "Inactive", "Inactive"]), 1, field, &json!(stamp(0)));
-        let forged = reports(forged, 0, "completionTime", &json!(stamp(0)));
-        let objects = [there(), asked(), (Kind::Evictions, forged.clone())];
-        assert_eq!(held(&decided(&world(&objects), 61)), ["ResponderPrefilled"], "{field}");
+        let forged = reports(three(["Active", "Inactive", "Inactive"]), 1, field, &json!(timestamp(0)));
+        let forged = reports(forged, 0, "completionTime", &json!(timestamp(0)));
+        let objects = [running_pod(), request_object(), (Kind::Evictions, forged.clone())];
+        assert_eq!(held(&decide_at(&world(&objects), 61)), ["ResponderPrefilled"], "{field}");
         assert_eq!(of_eviction(&objects, 61), Vec::<String>::new(), "{field}");
         // It can still be withdrawn, and ends with its pod.
         assert!(
-            of_eviction(&[there(), (Kind::Evictions, forged)], 61)[0].contains("CanceledDueToNoRequesters")
+            of_eviction(&[running_pod(), (Kind::Evictions, forged)], 61)[0]
+                .contains("CanceledDueToNoRequesters")
         );
     }
 }
@@ -95,14 +100,14 @@ fn attack_a_tenant_that_reports_for_responders_before_their_turn_stops_the_chain
 /// An unreadable request may ask.
 #[test]
 fn nothing_is_canceled_while_a_request_cannot_be_read() {
-    let world = world(&[there(), (Kind::Evictions, three(["Active", "Inactive", "Inactive"]))]);
+    let world = world(&[running_pod(), (Kind::Evictions, three(["Active", "Inactive", "Inactive"]))]);
     let raw = json!({ "metadata": { "name": "r", "namespace": "ns", "uid": "uid-r" } }).to_string();
     let raw =
         pod_safety_shared::wire::Raw::from_body(pod_safety_shared::wire::Encoding::Json, raw.into()).unwrap();
-    world.receive(Kind::EvictionRequests, &raw, at(1));
-    let decision = decided(&world, 1);
+    world.apply_wire(Kind::EvictionRequests, &raw, at(1));
+    let decision = decide_at(&world, 1);
     assert_eq!(held(&decision), ["RequestsUnreadable"]);
-    assert!(!words(&decision).iter().any(|word| word.contains("Failed=True")));
+    assert!(!describe(&decision).iter().any(|word| word.contains("Failed=True")));
 }
 
 /// Rule 11: those who do so no more are withdrawn, and of more than a hundred they are not named.
@@ -112,7 +117,7 @@ fn a_hundred_requesters_are_named_and_those_who_ask_come_first() {
         .map(|number| json!({ "name": format!("past.com/{number:0>3}"), "intent": "Withdrawn" }))
         .collect();
     let one = three(["Active", "Inactive", "Inactive"]).set("/status/requesters", past);
-    let all = words(&decided(&world(&[there(), asked(), (Kind::Evictions, one)]), 1));
+    let all = describe(&decide_at(&world(&[running_pod(), request_object(), (Kind::Evictions, one)]), 1));
     let said: Vec<&String> = all.iter().filter(|word| word.starts_with("pod-1-p: ")).collect();
     assert!(said[0].starts_with("pod-1-p: example.com/asks asks for Eviction; past.com/000"), "{said:?}");
     assert!(said[0].ends_with("; without past.com/099"), "{said:?}");

@@ -16,30 +16,34 @@ fn a_request_gets_an_eviction_or_is_refused() {
     let (requests, pods) = (Kind::EvictionRequests, Kind::Pods);
     let group = json!({ "podGroupName": "g" });
     let withdrawn = || eviction_request("r", "p", "example.com/asks").set("/spec/intent", json!("Withdrawn"));
-    let deleted = || asked().1.set("/metadata/deletionTimestamp", json!(stamp(1)));
+    let deleted = || request_object().1.set("/metadata/deletionTimestamp", json!(timestamp(1)));
     let create = "create 1 of r with example.com/asks=requester";
     let awaits = format!("r at 1: {AWAITS}");
     type Case<'a> = (&'a str, Objects, Vec<&'a str>);
     let cases: Vec<Case<'_>> = vec![
-        ("it asks for a pod that is there", vec![there(), asked()], vec![&awaits, create]),
-        ("no pod", vec![asked()], vec!["r at 1: refused"]),
-        ("another pod of the name", vec![(pods, pod("p").uid("uid-q")), asked()], vec!["r at 1: refused"]),
+        ("it asks for a pod that is there", vec![running_pod(), request_object()], vec![&awaits, create]),
+        ("no pod", vec![request_object()], vec!["r at 1: refused"]),
+        (
+            "another pod of the name",
+            vec![(pods, pod("p").uid("uid-q")), request_object()],
+            vec!["r at 1: refused"],
+        ),
         (
             "a pod of another name",
-            vec![there(), (requests, asked().1.set("/spec/target/pod/name", json!("q")))],
+            vec![running_pod(), (requests, request_object().1.set("/spec/target/pod/name", json!("q")))],
             vec!["r at 1: refused"],
         ),
         (
             "of a group",
-            vec![(pods, pod("p").set("/spec/schedulingGroup", group)), asked()],
+            vec![(pods, pod("p").set("/spec/schedulingGroup", group)), request_object()],
             vec!["r at 1: refused"],
         ),
-        ("withdrawn", vec![there(), (requests, withdrawn())], vec![&awaits]),
-        ("deleted with a finalizer", vec![there(), (requests, deleted())], vec![&awaits]),
-        ("already invalid", vec![there(), (requests, invalid("r"))], vec![]),
+        ("withdrawn", vec![running_pod(), (requests, withdrawn())], vec![&awaits]),
+        ("deleted with a finalizer", vec![running_pod(), (requests, deleted())], vec![&awaits]),
+        ("already invalid", vec![running_pod(), (requests, invalid("r"))], vec![]),
         (
             "two of one requester",
-            vec![there(), asked(), (requests, eviction_request("s", "p", "example.com/asks"))],
+            vec![running_pod(), request_object(), (requests, eviction_request("s", "p", "example.com/asks"))],
             vec![
                 &awaits,
                 "s at 1: Failed=False/AwaitingEviction TargetEvicted=False/AwaitingEviction",
@@ -48,60 +52,60 @@ fn a_request_gets_an_eviction_or_is_refused() {
         ),
     ];
     for (sentence, objects, wanted) in cases {
-        assert_eq!(words(&decided(&world(&objects), 1)), wanted, "{sentence}");
+        assert_eq!(describe(&decide_at(&world(&objects), 1)), wanted, "{sentence}");
     }
 }
 
 /// It was written once, and is seen again: nothing more is written.
 #[test]
 fn a_request_that_says_what_it_should_is_left_alone() {
-    let of_it = going(&[(EVICTOR, 100, "Active")]);
-    let request = asked().1.set("/status", json!({ "observedGeneration": 1, "conditions": [] }));
+    let of_it = active_eviction(&[(EVICTOR, 100, "Active")]);
+    let request = request_object().1.set("/status", json!({ "observedGeneration": 1, "conditions": [] }));
     let request = request.verdict("Failed", "False", "AwaitingEviction").verdict(
         "TargetEvicted",
         "False",
         "AwaitingEviction",
     );
     let unsaid = |object: Obj| {
-        object.but(|object| {
+        object.modify(|object| {
             for condition in object["status"]["conditions"].as_array_mut().unwrap() {
                 condition["message"] = json!("");
             }
         })
     };
     let world = world(&[
-        there(),
+        running_pod(),
         (Kind::EvictionRequests, unsaid(request.clone())),
         (Kind::Evictions, unsaid(of_it)),
     ]);
-    assert_eq!(words(&decided(&world, 1)), ["evict, attempt 1"]);
+    assert_eq!(describe(&decide_at(&world, 1)), ["evict, attempt 1"]);
     let changed = unsaid(request).set("/metadata/generation", json!(2));
     world.apply(Kind::EvictionRequests, &changed, at(2));
-    assert_eq!(words(&decided(&world, 2)), ["r at 2: as before", "evict, attempt 1"]);
+    assert_eq!(describe(&decide_at(&world, 2)), ["r at 2: as before", "evict, attempt 1"]);
 }
 
 /// A request of an ended Eviction gets a new one; how soon depends on how it ended.
 #[test]
 fn after_a_failed_eviction_the_next_one_comes() {
     let ended = |name: &str, reason: &str| {
-        let one = going(&[(EVICTOR, 100, "Completed")])
+        let one = active_eviction(&[(EVICTOR, 100, "Completed")])
             .set("/metadata/name", json!(name))
             .uid(&format!("uid-{name}"));
         one.verdict("Failed", "True", reason).verdict("TargetEvicted", "False", "EvictionFailed")
     };
     let evictions = |names: &[&str], reason: &str| -> Vec<(Kind, Obj)> {
         let failed = names.iter().map(|name| (Kind::Evictions, ended(name, reason)));
-        [there(), asked()].into_iter().chain(failed).collect()
+        [running_pod(), request_object()].into_iter().chain(failed).collect()
     };
     let created = |objects: &[(Kind, Obj)], second: u64| -> Option<String> {
-        words(&decided(&world(objects), second)).into_iter().find(|word| word.starts_with("create"))
+        describe(&decide_at(&world(objects), second)).into_iter().find(|word| word.starts_with("create"))
     };
     let second = || Some("create 2 of r with example.com/asks=requester".to_owned());
     let canceled = evictions(&["pod-1-p"], "CanceledDueToNoRequesters");
     assert_eq!(created(&canceled, 1), second(), "at once");
     let vain = evictions(&["pod-1-p"], "NoFurtherResponder");
     assert_eq!((created(&vain, 19), created(&vain, 20)), (None, second()));
-    assert_eq!(held(&decided(&world(&vain), 19)), ["NoFurtherResponder"]);
+    assert_eq!(held(&decide_at(&world(&vain), 19)), ["NoFurtherResponder"]);
     let twice = evictions(&["pod-1-p", "pod-2-p"], "NoFurtherResponder");
     assert!(created(&twice, 39).is_none() && created(&twice, 40).is_some());
     // Of more than three only the name tells how many there were.
@@ -112,51 +116,53 @@ fn after_a_failed_eviction_the_next_one_comes() {
 /// While the pods of the cache are old nothing is refused by them.
 #[test]
 fn what_cannot_be_read_or_believed_is_not_absent() {
-    let unlisted = World::listed_but(&[Kind::Pods]);
-    unlisted.apply(Kind::EvictionRequests, &asked().1, at(0));
-    assert_eq!(held(&decided(&unlisted, 1)), ["NotSynced"]);
-    let stale = world(&[asked()]);
-    stale.hear_of(&[Kind::EvictionRequests], at(200));
+    let unlisted = World::listed_except(&[Kind::Pods]);
+    unlisted.apply(Kind::EvictionRequests, &request_object().1, at(0));
+    assert_eq!(held(&decide_at(&unlisted, 1)), ["NotSynced"]);
+    let stale = world(&[request_object()]);
+    stale.confirm_kinds(&[Kind::EvictionRequests], at(200));
     let decision = decide(&Key::Target(target()), &stale.read().view(), at(200));
-    assert_eq!((held(&decision), words(&decision).len()), (vec!["Stale"], 0));
-    let broken = world(&[asked()]);
+    assert_eq!((held(&decision), describe(&decision).len()), (vec!["Stale"], 0));
+    let broken = world(&[request_object()]);
     let raw = json!({ "metadata": { "name": "p", "namespace": "ns", "uid": "uid-p" } }).to_string();
     let raw =
         pod_safety_shared::wire::Raw::from_body(pod_safety_shared::wire::Encoding::Json, raw.into()).unwrap();
-    broken.receive(Kind::Pods, &raw, at(1));
-    let decision = decided(&broken, 1);
-    assert_eq!((held(&decision), words(&decision).len()), (vec!["PodUnreadable"], 0));
+    broken.apply_wire(Kind::Pods, &raw, at(1));
+    let decision = decide_at(&broken, 1);
+    assert_eq!((held(&decision), describe(&decision).len()), (vec!["PodUnreadable"], 0));
 }
 
 #[test]
 fn the_oldest_eviction_goes_on_and_the_others_are_duplicates() {
-    let older = going(&[(EVICTOR, 100, "Active")]).set("/metadata/creationTimestamp", json!(stamp(1)));
+    let older =
+        active_eviction(&[(EVICTOR, 100, "Active")]).set("/metadata/creationTimestamp", json!(timestamp(1)));
     let younger = eviction("other", "p")
         .responders(&[(EVICTOR, 100, "Active")])
-        .set("/metadata/creationTimestamp", json!(stamp(2)));
-    let world = world(&[there(), asked(), (Kind::Evictions, older), (Kind::Evictions, younger)]);
-    let said = words(&decided(&world, 3));
-    let wanted = "other: imperative-eviction.k8s.io/evictor Canceled; Failed=True/EvictionInvalid (Active Eviction already exists for the same target.) TargetEvicted=False/EvictionFailed; if Duplicate { of: \"pod-1-p\", uid: uid-pod-1-p }";
-    assert!(said.iter().any(|word| word == wanted), "{said:#?}");
+        .set("/metadata/creationTimestamp", json!(timestamp(2)));
+    let world =
+        world(&[running_pod(), request_object(), (Kind::Evictions, older), (Kind::Evictions, younger)]);
+    let said = describe(&decide_at(&world, 3));
+    let expected = "other: imperative-eviction.k8s.io/evictor Canceled; Failed=True/EvictionInvalid (Active Eviction already exists for the same target.) TargetEvicted=False/EvictionFailed; if Duplicate { of: \"pod-1-p\", uid: uid-pod-1-p }";
+    assert!(said.iter().any(|word| word == expected), "{said:#?}");
 }
 
 #[test]
 fn of_failed_evictions_of_ours_the_newest_three_stay() {
     let failed = |number: u32, ours: bool| {
         let name = format!("pod-{number}-p");
-        let one = going(&[(EVICTOR, 100, "Canceled")])
+        let one = active_eviction(&[(EVICTOR, 100, "Canceled")])
             .set("/metadata/name", json!(name))
             .uid(&format!("uid-{name}"));
-        let one = one.set("/metadata/creationTimestamp", json!(stamp(number))).verdict(
+        let one = one.set("/metadata/creationTimestamp", json!(timestamp(number))).verdict(
             "Failed",
             "True",
             "CanceledDueToNoRequesters",
         );
         (Kind::Evictions, if ours { one } else { one.labels(json!({})) })
     };
-    let withdrawn = (Kind::EvictionRequests, asked().1.set("/spec/intent", json!("Withdrawn")));
+    let withdrawn = (Kind::EvictionRequests, request_object().1.set("/spec/intent", json!("Withdrawn")));
     let all = [
-        there(),
+        running_pod(),
         withdrawn,
         failed(1, true),
         failed(2, false),
@@ -164,7 +170,7 @@ fn of_failed_evictions_of_ours_the_newest_three_stay() {
         failed(4, true),
         failed(5, true),
     ];
-    let said = words(&decided(&world(&all), 9));
+    let said = describe(&decide_at(&world(&all), 9));
     assert_eq!(
         said.iter().filter(|word| word.starts_with("collect")).collect::<Vec<_>>(),
         ["collect pod-1-p"]
@@ -175,12 +181,12 @@ fn of_failed_evictions_of_ours_the_newest_three_stay() {
 fn labels_and_owners_follow_requests_and_responders() {
     let second = eviction_request("s", "p", APP).uid("uid-s");
     let world = world(&[
-        there(),
-        asked(),
+        running_pod(),
+        request_object(),
         (Kind::EvictionRequests, second),
-        (Kind::Evictions, going(&[(APP, 10_000, "Active"), (EVICTOR, 100, "Inactive")])),
+        (Kind::Evictions, active_eviction(&[(APP, 10_000, "Active"), (EVICTOR, 100, "Inactive")])),
     ]);
-    let said = words(&decided(&world, 1));
+    let said = describe(&decide_at(&world, 1));
     // First the status says who asks, then the labels do.
     assert!(
         said.iter()
@@ -188,18 +194,18 @@ fn labels_and_owners_follow_requests_and_responders() {
                 == "pod-1-p: example.com/app asks for Eviction; example.com/asks asks for Eviction"),
         "{said:#?}"
     );
-    let known = going(&[(APP, 10_000, "Active"), (EVICTOR, 100, "Inactive")]).set(
+    let known = active_eviction(&[(APP, 10_000, "Active"), (EVICTOR, 100, "Inactive")]).set(
         "/status/requesters",
         json!([{ "name": APP, "intent": "Eviction" }, { "name": "example.com/asks", "intent": "Eviction" }]),
     );
     world.apply(Kind::Evictions, &known, at(1));
-    let said = words(&decided(&world, 2));
+    let said = describe(&decide_at(&world, 2));
     assert!(
         said.iter().any(|word| word == "mark pod-1-p: s example.com/app=requester-responder"),
         "{said:#?}"
     );
     world.remove(Kind::EvictionRequests, "uid-r", at(3));
-    let said = words(&decided(&world, 3));
+    let said = describe(&decide_at(&world, 3));
     assert!(said.iter().any(|word| word.ends_with("example.com/asks asks for Withdrawn")), "{said:#?}");
 }
 
@@ -211,8 +217,8 @@ fn where_another_controller_writes_states_nothing_is_done() {
         [("evictionrequest-controller", vec!["AnotherController"], 0), ("kubectl-edit", vec![], 3)]
     {
         let managed = json!([{ "manager": manager, "fieldsV1": fields }]);
-        let of_it = going(&[(EVICTOR, 100, "Active")]).set("/metadata/managedFields", managed);
-        let decision = decided(&world(&[there(), asked(), (Kind::Evictions, of_it)]), 1);
-        assert_eq!((held(&decision), words(&decision).is_empty()), (reasons, writes == 0), "{manager}");
+        let of_it = active_eviction(&[(EVICTOR, 100, "Active")]).set("/metadata/managedFields", managed);
+        let decision = decide_at(&world(&[running_pod(), request_object(), (Kind::Evictions, of_it)]), 1);
+        assert_eq!((held(&decision), describe(&decision).is_empty()), (reasons, writes == 0), "{manager}");
     }
 }

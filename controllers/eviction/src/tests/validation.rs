@@ -6,11 +6,12 @@ use super::*;
 /// A few of `TestValidateEvictionStatusUpdate`; the model check exercises all of them.
 #[test]
 fn the_port_refuses_what_the_api_server_refuses() {
-    let of =
-        |states: [&str; 2]| going(&[(APP, 10_000, states[0]), (EVICTOR, 100, states[1])]).0["status"].clone();
+    let of = |states: [&str; 2]| {
+        active_eviction(&[(APP, 10_000, states[0]), (EVICTOR, 100, states[1])]).0["status"].clone()
+    };
     let begun = of(["Active", "Inactive"]);
     let done = |mut status: Value| {
-        status["responders"][0]["completionTime"] = json!(stamp(60));
+        status["responders"][0]["completionTime"] = json!(timestamp(60));
         status
     };
     let failed = |mut status: Value| {
@@ -31,7 +32,7 @@ fn the_port_refuses_what_the_api_server_refuses() {
         ("completed without a report", &begun, of(["Completed", "Active"]), 60, false),
     ];
     for (sentence, old, new, second, accepted) in cases {
-        let found = validate(old, &new, BEGINS + second);
-        assert_eq!(found.is_ok(), accepted, "{sentence}: {found:?}");
+        let result = validate(old, &new, START_SECONDS + second);
+        assert_eq!(result.is_ok(), accepted, "{sentence}: {result:?}");
     }
 }

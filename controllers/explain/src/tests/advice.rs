@@ -2,8 +2,8 @@
 
 use pod_safety_disruption::{Config, DELETION_TIMEOUT, Decision, Key, decide};
 use pod_safety_shared::authority::{Intent, Update};
-use pod_safety_shared::drive::HoldReason as _;
-use pod_safety_shared::model::{Amount, BudgetStatus, Wanted};
+use pod_safety_shared::controller_loop::HoldReason as _;
+use pod_safety_shared::model::{Amount, BudgetLimit, BudgetStatus};
 use pod_safety_shared::testing::objects::Obj;
 use proptest::prelude::*;
 
@@ -11,7 +11,7 @@ use super::*;
 
 /// What stands behind the pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Behind {
+enum Controller {
     StatefulSet,
     /// A custom resource whose scale counts pods, or pairs of them.
     Fleet,
@@ -30,20 +30,22 @@ struct Drawn {
 }
 
 #[derive(Clone, Debug)]
-struct Stage {
-    behind: Behind,
+struct Fixture {
+    controller: Controller,
     replicas: i32,
     pods: Vec<Drawn>,
-    wanted: Wanted,
+    wanted: BudgetLimit,
 }
 
-impl Stage {
+impl Fixture {
     fn pod(&self, index: usize, drawn: Drawn) -> Obj {
         let pod = pod(if drawn.selected { "db" } else { "replica" }, &format!("db-{index}"));
-        let pod = match self.behind {
-            Behind::StatefulSet => pod.owned("apps/v1", "StatefulSet", "db"),
-            Behind::Fleet | Behind::Pairs | Behind::Unscaled => pod.owned("example.com/v1", "Fleet", "db"),
-            Behind::Nobody => pod,
+        let pod = match self.controller {
+            Controller::StatefulSet => pod.owned_by("apps/v1", "StatefulSet", "db"),
+            Controller::Fleet | Controller::Pairs | Controller::Unscaled => {
+                pod.owned_by("example.com/v1", "Fleet", "db")
+            }
+            Controller::Nobody => pod,
         };
         match (drawn.terminated, drawn.ready) {
             (true, _) => not_ready(pod).set("/status", json!({ "phase": "Succeeded" })),
@@ -56,15 +58,15 @@ impl Stage {
         let world = World::listed();
         for (index, drawn) in self.pods.iter().enumerate() {
             world.apply(Kind::Pods, &self.pod(index, *drawn), at(0));
-            let said = match self.behind {
-                Behind::Fleet | Behind::Pairs => Scale::Replicas(self.replicas),
-                Behind::StatefulSet | Behind::Unscaled | Behind::Nobody => Scale::None,
+            let replicas = match self.controller {
+                Controller::Fleet | Controller::Pairs => Scale::Replicas(self.replicas),
+                Controller::StatefulSet | Controller::Unscaled | Controller::Nobody => Scale::None,
             };
-            if self.behind != Behind::Nobody && self.behind != Behind::StatefulSet {
-                world.scale(&format!("uid-db-{index}"), Ok(said), at(60));
+            if self.controller != Controller::Nobody && self.controller != Controller::StatefulSet {
+                world.set_scale(&format!("uid-db-{index}"), Ok(replicas), at(60));
             }
         }
-        if self.behind == Behind::StatefulSet {
+        if self.controller == Controller::StatefulSet {
             stateful_set(&world, "db", self.replicas);
         }
         let of = |amount: &Amount| match amount {
@@ -72,9 +74,9 @@ impl Stage {
             Amount::Percent(_) => json!(amount.to_string()),
         };
         let spec = match &self.wanted {
-            Wanted::MaxUnavailable(amount) => json!({ "maxUnavailable": of(amount) }),
-            Wanted::MinAvailable(amount) => json!({ "minAvailable": of(amount) }),
-            Wanted::Nothing | Wanted::Unreadable(..) => json!({}),
+            BudgetLimit::MaxUnavailable(amount) => json!({ "maxUnavailable": of(amount) }),
+            BudgetLimit::MinAvailable(amount) => json!({ "minAvailable": of(amount) }),
+            BudgetLimit::Unset | BudgetLimit::Unreadable(..) => json!({}),
         };
         let numbers = [
             2,
@@ -84,23 +86,24 @@ impl Stage {
             status.disruptions_allowed,
         ];
         world.apply(Kind::Budgets, &budget("b", "db", &spec, numbers.map(i64::from)), at(0));
-        world.hear(at(60));
+        world.confirm_all(at(60));
         world
     }
 
     /// As if everything had been waited for: every pod that its controller wants is there and Ready.
-    fn well(&self) -> Self {
+    fn all_healthy(&self) -> Self {
         let mut well = self.clone();
         well.pods.iter_mut().for_each(|pod| pod.ready = true);
         let live = well.pods.iter().filter(|pod| !pod.terminated).count();
-        let is_scaled = matches!(self.behind, Behind::StatefulSet | Behind::Fleet | Behind::Pairs);
-        let wanted = if is_scaled { usize::try_from(self.replicas).unwrap() } else { 0 };
+        let is_scaled =
+            matches!(self.controller, Controller::StatefulSet | Controller::Fleet | Controller::Pairs);
+        let expected_pods = if is_scaled { usize::try_from(self.replicas).unwrap() } else { 0 };
         let more = Drawn { selected: true, ready: true, terminated: false };
-        well.pods.extend(std::iter::repeat_n(more, wanted.saturating_sub(live)));
+        well.pods.extend(std::iter::repeat_n(more, expected_pods.saturating_sub(live)));
         well
     }
 
-    fn decided(&self, status: &BudgetStatus) -> Decision {
+    fn decide(&self, status: &BudgetStatus) -> Decision {
         let world = self.world(status);
         let guard = world.read();
         decide(
@@ -118,8 +121,8 @@ impl Stage {
             Intent::Update(Update::Budget { status, .. }) => Some(*status),
             _ => None,
         };
-        let asked = BudgetStatus { current_healthy: 99, ..never };
-        self.decided(&asked).intents.into_iter().find_map(written).unwrap()
+        let initial = BudgetStatus { current_healthy: 99, ..never };
+        self.decide(&initial).intents.into_iter().find_map(written).unwrap()
     }
 }
 
@@ -130,16 +133,18 @@ fn amounts() -> impl Strategy<Value = Amount> {
     ]
 }
 
-fn stages() -> impl Strategy<Value = Stage> {
+fn fixtures() -> impl Strategy<Value = Fixture> {
     let behind = prop::sample::select(vec![
-        Behind::StatefulSet,
-        Behind::Fleet,
-        Behind::Pairs,
-        Behind::Unscaled,
-        Behind::Nobody,
+        Controller::StatefulSet,
+        Controller::Fleet,
+        Controller::Pairs,
+        Controller::Unscaled,
+        Controller::Nobody,
     ]);
-    let wanted =
-        prop_oneof![amounts().prop_map(Wanted::MinAvailable), amounts().prop_map(Wanted::MaxUnavailable)];
+    let wanted = prop_oneof![
+        amounts().prop_map(BudgetLimit::MinAvailable),
+        amounts().prop_map(BudgetLimit::MaxUnavailable)
+    ];
     let drawn = (prop::bool::weighted(0.7), prop::bool::weighted(0.7), prop::bool::weighted(0.15))
         .prop_map(|(selected, ready, terminated)| Drawn { selected, ready, terminated });
     (behind, 0..5, prop::collection::vec(drawn, 1..6), wanted).prop_map(
@@ -147,38 +152,38 @@ fn stages() -> impl Strategy<Value = Stage> {
             pods[0].selected = true;
             // Of a controller that counts pods there are not more than it wants.
             match behind {
-                Behind::StatefulSet | Behind::Fleet => {
+                Controller::StatefulSet | Controller::Fleet => {
                     pods.truncate(usize::try_from(replicas).unwrap().max(1))
                 }
-                Behind::Pairs | Behind::Unscaled | Behind::Nobody => {}
+                Controller::Pairs | Controller::Unscaled | Controller::Nobody => {}
             }
-            Stage { behind, replicas, pods, wanted }
+            Fixture { controller: behind, replicas, pods, wanted }
         },
     )
 }
 
 proptest! {
     #[test]
-    fn after_advice_is_followed_as_many_evictions_are_allowed_as_were_promised(stage in stages()) {
+    fn after_advice_is_followed_as_many_evictions_are_allowed_as_were_promised(stage in fixtures()) {
         let status = stage.status();
         let world = stage.world(&status);
         let guard = world.read();
         let view = guard.view();
-        let explained = explain(budget_of(&view, "b"), &view, at(60));
+        let explained = explain_budget(budget_of(&view, "b"), &view, at(60));
         let ceiling = explained.arithmetic.ceiling.unwrap();
         prop_assert!(status.disruptions_allowed <= ceiling, "now {} at best {ceiling}", status.disruptions_allowed);
-        prop_assert_eq!(stage.well().status().disruptions_allowed, ceiling, "at best");
-        let held = stage.decided(&status).holds.iter().any(|(_, hold)| hold.reason() == "DisruptionsNeverAllowed");
-        prop_assert_eq!(held, explained.verdict == Verdict::Never, "{:?}", explained.verdict);
-        for way in &explained.ways {
+        prop_assert_eq!(stage.all_healthy().status().disruptions_allowed, ceiling, "at best");
+        let held = stage.decide(&status).holds.iter().any(|(_, hold)| hold.reason() == "DisruptionsNeverAllowed");
+        prop_assert_eq!(held, explained.verdict == BudgetVerdict::Never, "{:?}", explained.verdict);
+        for way in &explained.remediations {
             let (followed, promised) = match &way.allows {
                 None => continue,
-                Some(Promise::Spec(wanted, promised)) => {
-                    (Stage { wanted: wanted.clone(), ..stage.clone() }, promised)
+                Some(PredictedAllowance::Spec(wanted, promised)) => {
+                    (Fixture { wanted: wanted.clone(), ..stage.clone() }, promised)
                 }
-                Some(Promise::Scale(replicas, promised)) => (Stage { replicas: *replicas, ..stage.clone() }, promised),
+                Some(PredictedAllowance::Scale(replicas, promised)) => (Fixture { replicas: *replicas, ..stage.clone() }, promised),
             };
-            let allowed = followed.well().status().disruptions_allowed;
+            let allowed = followed.all_healthy().status().disruptions_allowed;
             prop_assert!(*promised > 0 && allowed == *promised, "{way:?}: {allowed}");
         }
     }
@@ -188,15 +193,15 @@ proptest! {
 #[test]
 fn bug_a_budget_that_selects_one_of_three_pods_was_said_to_allow_two_with_all_healthy() {
     let drawn = |selected| Drawn { selected, ready: true, terminated: false };
-    let stage = |wanted| Stage {
-        behind: Behind::StatefulSet,
+    let fixture = |wanted| Fixture {
+        controller: Controller::StatefulSet,
         replicas: 3,
         pods: vec![drawn(true), drawn(false), drawn(false)],
         wanted,
     };
-    let primary = stage(Wanted::MinAvailable(Amount::Pods(1)));
+    let primary = fixture(BudgetLimit::MinAvailable(Amount::Pods(1)));
     let world = primary.world(&primary.status());
-    let (verdict, sum, _, ways) = told(&world, "b");
+    let (verdict, sum, _, ways) = summarize(&world, "b");
     assert_eq!((&*verdict, &*sum), ("Never", "1 healthy - 1 needed = 0"));
     assert_eq!(
         ways,
@@ -207,7 +212,7 @@ fn bug_a_budget_that_selects_one_of_three_pods_was_said_to_allow_two_with_all_he
         ]
     );
     let guard = world.read();
-    let explained = explain(budget_of(&guard.view(), "b"), &guard.view(), at(60));
+    let explained = explain_budget(budget_of(&guard.view(), "b"), &guard.view(), at(60));
     assert_eq!(explained.limit(), "it selects 1 of 3 pods");
 }
 
@@ -215,9 +220,9 @@ fn bug_a_budget_that_selects_one_of_three_pods_was_said_to_allow_two_with_all_he
 #[test]
 fn bug_a_pod_without_a_scale_was_to_get_a_budget_that_never_allows_either() {
     let drawn = Drawn { selected: true, ready: true, terminated: false };
-    let wanted = Wanted::MinAvailable(Amount::Pods(1));
-    let stage = Stage { behind: Behind::Unscaled, replicas: 0, pods: vec![drawn], wanted };
-    let (verdict, _, _, ways) = told(&stage.world(&stage.status()), "b");
+    let wanted = BudgetLimit::MinAvailable(Amount::Pods(1));
+    let fixture = Fixture { controller: Controller::Unscaled, replicas: 0, pods: vec![drawn], wanted };
+    let (verdict, _, _, ways) = summarize(&fixture.world(&fixture.status()), "b");
     assert_eq!(
         (&*verdict, &*ways[0]),
         ("Never", "minAvailable: 0 in place of minAvailable: 1 => 1 at a time, and none runs meanwhile")

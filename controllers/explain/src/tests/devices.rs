@@ -10,7 +10,7 @@ fn state(conditions: &[(&str, &str)], checked: i64) -> &'static str {
     let condition = |(kind, status): &(&str, &str)| json!({ "type": kind, "status": status, "reason": "Test", "message": "", "lastTransitionTime": "2026-11-21T10:22:50Z" });
     let conditions: Vec<_> = conditions.iter().map(condition).collect();
     let device = named("bmc")
-        .within("fence")
+        .in_namespace("fence")
         .set("/metadata/generation", json!(2))
         .set("/spec", json!({ "driver": "Agent", "agent": "fence_ipmilan", "nodeSelector": {} }))
         .set("/status", json!({ "observedGeneration": checked, "conditions": conditions }));

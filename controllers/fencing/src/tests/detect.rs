@@ -6,72 +6,72 @@ use super::*;
 
 #[test]
 fn a_node_is_lost_when_it_was_not_heard_for_the_time_of_its_policy_and_to_the_second() {
-    let mut stage = Stage::new(&["n", "m", "k"]);
-    stage.until(20);
-    stage.loses("n");
-    stage.until(79);
-    let early = stage.decided("n");
-    assert_eq!((words(&early), early.recheck_at), (vec![], Some(pod_safety_shared::testing::at(80))));
-    stage.until(80);
-    assert_eq!(stage.words("n"), ["open by p"]);
-    let decision = stage.decided("n");
+    let mut stage = Fixture::new(&["n", "m", "k"]);
+    stage.advance_to(20);
+    stage.lose_node("n");
+    stage.advance_to(79);
+    let early = stage.decide("n");
+    assert_eq!((describe(&early), early.requeue_at), (vec![], Some(pod_safety_shared::testing::at(80))));
+    stage.advance_to(80);
+    assert_eq!(stage.describe("n"), ["open by p"]);
+    let decision = stage.decide("n");
     let Some(Step::Open(spec)) = step(&decision) else { panic!("{decision:?}") };
     assert_eq!(spec.node, stage.incarnation("n"));
     assert_eq!(
         spec.trigger.reason, "its kubelet has not reported for 60 s (unhealthy.silentSeconds: 60)",
         "with its numbers"
     );
-    assert!(stage.words("m").is_empty() && stage.decided("m").recheck_at.is_none(), "the others are well");
+    assert!(stage.describe("m").is_empty() && stage.decide("m").requeue_at.is_none(), "the others are well");
 }
 
 #[test]
 fn who_is_called_ready_is_not_lost_however_silent() {
-    let mut stage = Stage::new(&["n", "m", "k"]);
+    let mut stage = Fixture::new(&["n", "m", "k"]);
     stage.alive.remove("n");
-    stage.until(200);
-    assert_eq!(stage.decided("n"), Decision::default());
+    stage.advance_to(200);
+    assert_eq!(stage.decide("n"), Decision::default());
 }
 
 #[test]
 fn a_kubelet_that_says_not_ready_is_lost_only_where_the_policy_says_after_how_long() {
-    let mut stage = Stage::new(&["n", "m", "k"]);
-    stage.says("n", "False");
-    stage.until(100);
-    assert!(stage.words("n").is_empty(), "it lives");
+    let mut stage = Fixture::new(&["n", "m", "k"]);
+    stage.set_ready("n", "False");
+    stage.advance_to(100);
+    assert!(stage.describe("n").is_empty(), "it lives");
     stage.policy(|policy| policy.unhealthy.not_ready_seconds = Some(120));
-    assert!(stage.words("n").is_empty());
-    stage.until(120);
-    assert_eq!(stage.words("n"), ["open by p"]);
-    stage.says("n", "Unknown");
-    assert!(stage.words("n").is_empty(), "nobody says so: that is no reason");
-    stage.until(300);
-    assert!(stage.words("n").is_empty(), "nor is it after as long");
+    assert!(stage.describe("n").is_empty());
+    stage.advance_to(120);
+    assert_eq!(stage.describe("n"), ["open by p"]);
+    stage.set_ready("n", "Unknown");
+    assert!(stage.describe("n").is_empty(), "nobody says so: that is no reason");
+    stage.advance_to(300);
+    assert!(stage.describe("n").is_empty(), "nor is it after as long");
 }
 
 #[test]
 fn when_says_whether_a_lost_node_is_fenced() {
-    let pods = |stage: &mut Stage, change: fn(&mut Value)| stage.pod("db-0", "n", change);
+    let pods = |stage: &mut Fixture, change: fn(&mut Value)| stage.pod("db-0", "n", change);
     let stateless: fn(&mut Value) = |pod| {
-        Stage::terminating(pod);
+        Fixture::terminating(pod);
         pod["metadata"]["ownerReferences"][0]["kind"] = json!("ReplicaSet");
     };
     let finalized: fn(&mut Value) = |pod| {
-        Stage::terminating(pod);
+        Fixture::terminating(pod);
         pod["metadata"]["deletionGracePeriodSeconds"] = json!(0);
         pod["metadata"]["finalizers"] = json!(["example.com/a"]);
     };
     for (when, change, wanted, says) in [
         (When::Always, None, "open by p", "always"),
-        (When::Manual, Some(Stage::terminating as fn(&mut Value)), "", "a person asks"),
+        (When::Manual, Some(Fixture::terminating as fn(&mut Value)), "", "a person asks"),
         (When::Needed, None, "?FenceNotNeeded", "nobody waits"),
         (When::Needed, Some(|_: &mut Value| {}), "?FenceNotNeeded", "its pod was not asked to end"),
         (When::Needed, Some(stateless), "?FenceNotNeeded", "a ReplicaSet replaces its pods anyway"),
         (When::Needed, Some(finalized), "?FenceNotNeeded", "who waits for finalizers has ended"),
-        (When::Needed, Some(Stage::terminating), "open by p", "a StatefulSet waits"),
+        (When::Needed, Some(Fixture::terminating), "open by p", "a StatefulSet waits"),
     ] {
-        let mut stage = Stage::lost_with(|stage| change.into_iter().for_each(|change| pods(stage, change)));
+        let mut stage = Fixture::lost_with(|stage| change.into_iter().for_each(|change| pods(stage, change)));
         stage.policy(|policy| policy.when = when);
-        assert_eq!(stage.words("n").join(" "), wanted, "{when:?}: {says}");
+        assert_eq!(stage.describe("n").join(" "), wanted, "{when:?}: {says}");
     }
 }
 
@@ -79,13 +79,13 @@ fn when_says_whether_a_lost_node_is_fenced() {
 #[test]
 fn attack_a_pod_that_came_after_the_loss_needs_no_machine_powered_off() {
     for (after, wanted) in [(0, "open by p"), (30, "open by p"), (70, "?FenceNotNeeded")] {
-        let mut stage = Stage::new(&["n", "m", "k", "l", "o"]);
+        let mut stage = Fixture::new(&["n", "m", "k", "l", "o"]);
         stage.policy(|policy| policy.when = When::Needed);
-        stage.loses("n");
-        stage.until(after);
-        stage.pod("late-0", "n", Stage::terminating);
-        stage.until(70);
-        assert_eq!(stage.words("n").join(" "), wanted, "bound after {after} s");
+        stage.lose_node("n");
+        stage.advance_to(after);
+        stage.pod("late-0", "n", Fixture::terminating);
+        stage.advance_to(70);
+        assert_eq!(stage.describe("n").join(" "), wanted, "bound after {after} s");
     }
 }
 
@@ -93,9 +93,9 @@ fn attack_a_pod_that_came_after_the_loss_needs_no_machine_powered_off() {
 #[test]
 fn a_policy_says_which_further_kinds_need_their_nodes_fenced() {
     for (kinds, wanted) in [(&["Job", "ReplicaSet"][..], "open by p"), (&["Job"], "?FenceNotNeeded")] {
-        let mut stage = Stage::lost_with(|stage| {
+        let mut stage = Fixture::lost_with(|stage| {
             stage.pod("web-1", "n", |pod| {
-                Stage::terminating(pod);
+                Fixture::terminating(pod);
                 pod["metadata"]["ownerReferences"][0]["kind"] = json!("ReplicaSet");
             });
         });
@@ -103,7 +103,7 @@ fn a_policy_says_which_further_kinds_need_their_nodes_fenced() {
             policy.when = When::Needed;
             policy.needed_by_kinds = kinds.iter().map(|&kind| kind.to_owned()).collect();
         });
-        assert_eq!(stage.words("n").join(" "), wanted, "{kinds:?}");
+        assert_eq!(stage.describe("n").join(" "), wanted, "{kinds:?}");
     }
 }
 
@@ -114,62 +114,62 @@ fn bug_a_node_that_held_the_volume_of_a_deployments_pod_was_never_fenced() {
         ("n/uid-n/b0000000-0000-4000-8000-00000000000a/-", "open by p"),
         ("m/uid-m/b0000000-0000-4000-8000-00000000000b/-", "?FenceNotNeeded"),
     ] {
-        let mut stage = Stage::lost_with(|stage| {
+        let mut stage = Fixture::lost_with(|stage| {
             stage.volume_of_another("web-1");
             let lease = pod_safety_shared::testing::objects::volume_lease("v", Some(holder));
             stage.world.put(Kind::VolumeLeases, lease, stage.mono());
             stage.pod("web-1", "n", |pod| {
-                Stage::terminating(pod);
+                Fixture::terminating(pod);
                 pod["metadata"]["ownerReferences"][0]["kind"] = json!("ReplicaSet");
-                *pod = pod_safety_shared::testing::objects::Obj(pod.take()).using("c").0;
+                *pod = pod_safety_shared::testing::objects::Obj(pod.take()).using_claim("c").0;
             });
         });
         stage.policy(|policy| policy.when = When::Needed);
-        assert_eq!(stage.words("n").join(" "), wanted, "held by {holder}");
+        assert_eq!(stage.describe("n").join(" "), wanted, "held by {holder}");
     }
 }
 
 #[test]
 fn a_dry_run_opens_an_incident_that_is_one() {
-    let mut stage = Stage::lost();
+    let mut stage = Fixture::lost();
     stage.policy(|policy| policy.mode = PolicyMode::DryRun);
     assert_eq!(stage.act("n"), ["open by p, dry"]);
 }
 
 #[test]
 fn of_several_policies_the_one_with_the_highest_priority_counts() {
-    let mut stage = Stage::lost();
+    let mut stage = Fixture::lost();
     stage.another_policy("q", |policy| {
         policy.priority = 1;
         policy.when = When::Manual;
     });
-    assert!(stage.words("n").is_empty());
+    assert!(stage.describe("n").is_empty());
 }
 
 #[test]
 fn who_does_not_say_his_boot_id_as_a_uuid_is_not_fenced() {
     for info in [json!({}), json!({ "bootID": "5" })] {
-        let mut stage = Stage::lost();
+        let mut stage = Fixture::lost();
         stage.change("n", |node| node["status"]["nodeInfo"] = info);
-        assert_eq!(stage.words("n"), ["?NoBootId"]);
+        assert_eq!(stage.describe("n"), ["?NoBootId"]);
     }
 }
 
 #[test]
 fn observing_says_what_would_be_begun() {
-    let mut stage = Stage::lost();
+    let mut stage = Fixture::lost();
     stage.config.mode = Mode::Observe;
-    assert_eq!(stage.words("n"), ["?WouldFence"]);
+    assert_eq!(stage.describe("n"), ["?WouldFence"]);
     assert!(
-        stage.sentence("n").contains("It would be fenced by the FencePolicy p"),
+        stage.hold_message("n").contains("It would be fenced by the FencePolicy p"),
         "{}",
-        stage.sentence("n")
+        stage.hold_message("n")
     );
 }
 
 #[test]
 fn an_incident_is_there_once_for_each_life() {
-    let mut stage = Stage::lost();
+    let mut stage = Fixture::lost();
     assert_eq!(stage.act("n"), ["open by p"]);
     let words = stage.act("n");
     assert_eq!(words, ["off 1 by bmc"], "the next step, not another incident");
@@ -177,51 +177,51 @@ fn an_incident_is_there_once_for_each_life() {
 
 #[test]
 fn one_that_was_called_off_begins_anew_when_the_node_is_lost_again_unless_a_person_did() {
-    let mut stage = Stage::at(Phase::Cancelled, |status| status.rounds = 2);
-    assert_eq!(stage.words("n"), ["write Pending"]);
+    let mut stage = Fixture::at(Phase::Cancelled, |status| status.rounds = 2);
+    assert_eq!(stage.describe("n"), ["write Pending"]);
     stage.act("n");
     let (_, status) = stage.only();
     assert_eq!((status.rounds, status.message.contains("lost again")), (0, true), "{status:?}");
 
-    let mut stage = Stage::at(Phase::Cancelled, |_| ());
+    let mut stage = Fixture::at(Phase::Cancelled, |_| ());
     stage.edit(|spec, _| spec.cancelled = true);
-    assert_eq!(stage.words("n"), ["?FenceOver"]);
-    let stage = Stage::at(Phase::Superseded, |_| ());
-    assert_eq!(stage.words("n"), ["?FenceOver"]);
+    assert_eq!(stage.describe("n"), ["?FenceOver"]);
+    let stage = Fixture::at(Phase::Superseded, |_| ());
+    assert_eq!(stage.describe("n"), ["?FenceOver"]);
 }
 
 #[test]
 fn nothing_begins_while_some_of_our_own_objects_cannot_be_read() {
-    let stage = Stage::lost();
+    let stage = Fixture::lost();
     let odd = named("odd").set("/metadata/resourceVersion", json!("x")).set("/spec", json!(stage.policy));
     stage.world.apply(Kind::FencePolicies, &odd, stage.mono());
-    assert_eq!(stage.words("n"), ["?FencingUnreadable"]);
+    assert_eq!(stage.describe("n"), ["?FencingUnreadable"]);
     assert!(
-        stage.sentence("n").starts_with("1 of the fencepolicies cannot be read"),
+        stage.hold_message("n").starts_with("1 of the fencepolicies cannot be read"),
         "{}",
-        stage.sentence("n")
+        stage.hold_message("n")
     );
 }
 
 #[test]
 fn nothing_is_decided_from_what_may_be_old_or_was_not_listed_and_nobody_hears_of_it_who_does_not_fence() {
-    let stage = Stage::lost();
+    let stage = Fixture::lost();
     let late = stage.mono() + pod_safety_shared::cache::STALE_AFTER + std::time::Duration::from_secs(1);
     let key = Key::Node("n".into());
     let stale = decide(&key, &stage.world.read().view(), late, &stage.config);
-    assert_eq!(words(&stale), ["?Stale"]);
+    assert_eq!(describe(&stale), ["?Stale"]);
 
     let world = pod_safety_shared::testing::World::default();
     let nobody = decide(&key, &world.read().view(), late, &stage.config);
     assert_eq!(nobody, Decision::default());
     world.put(Kind::FencePolicies, named("p").set("/spec", json!(stage.policy)), stage.mono());
-    assert_eq!(words(&decide(&key, &world.read().view(), late, &stage.config)), ["?NotSynced"]);
+    assert_eq!(describe(&decide(&key, &world.read().view(), late, &stage.config)), ["?NotSynced"]);
 }
 
 #[test]
 fn a_node_that_cannot_be_read_is_not_missing() {
-    let stage = Stage::at(Phase::Pending, |_| ());
+    let stage = Fixture::at(Phase::Pending, |_| ());
     let odd = named("n").uid("other").set("/metadata/resourceVersion", json!("x"));
     stage.world.apply(Kind::Nodes, &odd, stage.mono());
-    assert_eq!(stage.words("n"), ["?NodeUnreadable"]);
+    assert_eq!(stage.describe("n"), ["?NodeUnreadable"]);
 }

@@ -8,43 +8,43 @@ fn manual(device: &mut Value) {
 
 #[test]
 fn a_level_that_is_a_persons_asks_at_once_and_says_the_command() {
-    let mut stage = Stage::at(Phase::Pending, |_| ());
+    let mut stage = Fixture::at(Phase::Pending, |_| ());
     stage.device("hands", manual);
     stage.policy(|policy| policy.levels = vec![level("hands", 2)]);
     assert_eq!(stage.act("n"), ["write AwaitingOperator"]);
     let message = stage.only().1.message;
     assert!(message.contains("pod-safety confirm-down n"), "{message}");
     assert!(stage.only().1.attempts.is_empty(), "nobody was asked to switch anything");
-    assert_eq!(stage.words("n"), ["?AwaitingOperator"]);
-    stage.word("n", "word", true);
+    assert_eq!(stage.describe("n"), ["?AwaitingOperator"]);
+    stage.confirmation("n", "word", true);
     assert_eq!(stage.act("n"), ["write Fenced"]);
 }
 
 #[test]
 fn a_person_is_asked_when_the_levels_before_failed_and_never_to_switch_it_on() {
-    let mut stage = Stage::at(Phase::Pending, |_| ());
+    let mut stage = Fixture::at(Phase::Pending, |_| ());
     stage.device("hands", manual);
     stage.policy(|policy| {
         policy.levels = vec![level("bmc", 1), level("hands", 1)];
         policy.recovery = Recovery::PowerOn;
     });
     assert_eq!(stage.act("n"), ["off 1 by bmc"]);
-    stage.seen("On");
-    stage.wait(60);
+    stage.set_power("On");
+    stage.advance(60);
     assert_eq!(stage.act("n"), ["write AwaitingOperator"]);
-    stage.word("n", "word", true);
+    stage.confirmation("n", "word", true);
     assert_eq!(stage.act("n"), ["write Fenced"]);
     assert_eq!(stage.act("n"), ["taint"]);
-    stage.wait(20);
+    stage.advance(20);
     assert_eq!(stage.act("n"), ["on 2 by bmc"], "the first level that can");
-    let mut alone = Stage::at(Phase::Fenced, |status| {
+    let mut alone = Fixture::at(Phase::Fenced, |status| {
         (status.tainted, status.evidence) = (true, Some("word".to_owned()));
     });
     alone.device("hands", manual);
     alone.policy(|policy| (policy.levels, policy.recovery) = (vec![level("hands", 1)], Recovery::PowerOn));
-    alone.word("n", "word", true);
-    alone.wait(20);
-    assert_eq!(alone.words("n"), ["?NoDevices"]);
+    alone.confirmation("n", "word", true);
+    alone.advance(20);
+    assert_eq!(alone.describe("n"), ["?NoDevices"]);
 }
 
 fn by(driver: &str) -> impl Fn(&mut Value) + use<'_> {
@@ -66,37 +66,37 @@ fn by(driver: &str) -> impl Fn(&mut Value) + use<'_> {
 
 #[test]
 fn the_word_of_another_remediator_is_not_asked_for_where_only_what_was_verified_counts() {
-    let mut stage = Stage::at(Phase::Pending, |_| ());
+    let mut stage = Fixture::at(Phase::Pending, |_| ());
     stage.device("far", by("External"));
     stage.policy(|policy| policy.levels = vec![level("far", 1)]);
-    assert_eq!(stage.words("n"), ["off 1 by far"]);
+    assert_eq!(stage.describe("n"), ["off 1 by far"]);
     stage.policy(|policy| policy.minimum_evidence = Grade::Verified);
-    assert_eq!(stage.words("n"), ["write Pending", "?NoDevices"]);
-    assert!(stage.sentence("n").contains("minimumEvidence is Verified"), "{}", stage.sentence("n"));
+    assert_eq!(stage.describe("n"), ["write Pending", "?NoDevices"]);
+    assert!(stage.hold_message("n").contains("minimumEvidence is Verified"), "{}", stage.hold_message("n"));
     stage.policy(|policy| policy.levels = vec![level("far", 1), level("bmc", 1)]);
     assert_eq!(stage.act("n"), ["off 1 by bmc"], "the next level can");
 }
 
 #[test]
 fn fencing_the_storage_alone_ends_nothing_that_runs() {
-    let mut stage = Stage::at(Phase::Pending, |_| ());
+    let mut stage = Fixture::at(Phase::Pending, |_| ());
     stage.device("rbd", by("NetworkFence"));
     stage.policy(|policy| policy.levels = vec![level("rbd", 1)]);
-    assert_eq!(stage.words("n"), ["write Pending", "?NoDevices"]);
-    assert!(stage.sentence("n").contains("storage only"), "{}", stage.sentence("n"));
+    assert_eq!(stage.describe("n"), ["write Pending", "?NoDevices"]);
+    assert!(stage.hold_message("n").contains("storage only"), "{}", stage.hold_message("n"));
     stage.policy(|policy| policy.levels[0].devices.extend(level("bmc", 1).devices));
     assert_eq!(stage.act("n"), ["off 1 by rbd+bmc"]);
-    stage.seen("Off");
+    stage.set_power("Off");
     assert_eq!(stage.act("n"), ["prove"]);
     stage.policy(|policy| policy.recovery = Recovery::PowerOn);
     assert_eq!(stage.act("n"), ["taint"]);
-    stage.wait(20);
+    stage.advance(20);
     assert_eq!(stage.act("n"), ["on 2 by bmc"], "what is fenced is lifted when the node is back");
 }
 
 /// The last attempt was seen to have fenced storage.
-fn seen_fenced(stage: &mut Stage) {
-    stage.seen("Off");
+fn seen_fenced(stage: &mut Fixture) {
+    stage.set_power("Off");
     let sample = Sample { driver: Some(DeviceDriver::NetworkFence), power: Power::Off, ..Sample::default() };
     stage.edit(|_, status| {
         let verified = status.attempts.last_mut().unwrap().verified.as_mut().unwrap();
@@ -105,8 +105,8 @@ fn seen_fenced(stage: &mut Stage) {
 }
 
 /// Storage is the first level, and a volume guard runs.
-fn of_storage(second: &[&str]) -> Stage {
-    let mut stage = Stage::at(Phase::Pending, |_| ());
+fn of_storage(second: &[&str]) -> Fixture {
+    let mut stage = Fixture::at(Phase::Pending, |_| ());
     stage.config.guards_volumes = true;
     stage.device("rbd", by("NetworkFence"));
     let levels = ["rbd"].iter().chain(second).map(|name| level(name, 1)).collect();
@@ -123,14 +123,14 @@ fn storage_that_is_fenced_is_evidence_about_volumes_and_the_next_level_is_tried(
     assert_eq!(stage.only().1.phase, Phase::Fencing);
     assert_eq!(stage.only().1.evidence, None, "of pods nothing is proved");
     assert_eq!(stage.act("n"), ["off 2 by bmc"]);
-    stage.seen("On");
-    stage.wait(60);
+    stage.set_power("On");
+    stage.advance(60);
     assert_eq!(stage.act("n"), ["off 3 by bmc"], "in the next round the storage is not fenced again");
-    stage.seen("Off");
+    stage.set_power("Off");
     assert_eq!(stage.act("n"), ["prove"]);
     assert_eq!(stage.act("n"), ["taint"]);
     stage.policy(|policy| policy.recovery = Recovery::PowerOn);
-    stage.wait(20);
+    stage.advance(20);
     assert_eq!(stage.act("n"), ["on 4 by bmc"]);
 }
 
@@ -144,7 +144,7 @@ fn without_a_level_that_ends_what_runs_people_are_told_what_frees_the_pods() {
         message.contains("its processes may still run") && message.contains("confirm-down n"),
         "{message}"
     );
-    stage.proof("n", "word", KindOfEvidence::Asserted);
+    stage.evidence("n", "word", FenceEvidenceKind::Asserted);
     assert_eq!(stage.act("n"), ["write Fenced"], "a person's word frees them");
 }
 
@@ -154,15 +154,15 @@ fn storage_is_lifted_when_nothing_there_uses_what_was_given_to_others() {
     let mut stage = of_storage(&["bmc"]);
     assert_eq!(stage.act("n"), ["prove-storage"]);
     stage.edit(|spec, _| spec.cancelled = true);
-    assert_eq!(stage.words("n"), ["?AwaitingNodeReady"], "it is not heard: what runs there would write");
-    stage.pod("db-0", "n", Stage::terminating);
+    assert_eq!(stage.describe("n"), ["?AwaitingNodeReady"], "it is not heard: what runs there would write");
+    stage.pod("db-0", "n", Fixture::terminating);
     let boot = stage.incarnation("n").boot_id;
-    stage.comes_back("n", &boot);
-    assert_eq!(stage.words("n"), ["?WaitsForPods"]);
-    stage.gone(Kind::Pods, "db-0");
+    stage.reboot("n", &boot);
+    assert_eq!(stage.describe("n"), ["?WaitsForPods"]);
+    stage.delete(Kind::Pods, "db-0");
     stage.volume_of_another("db-1");
-    assert_eq!(stage.words("n"), ["?WaitsForPods"], "nobody asked it to end, and its volume is another's");
-    stage.gone(Kind::Pods, "db-1");
+    assert_eq!(stage.describe("n"), ["?WaitsForPods"], "nobody asked it to end, and its volume is another's");
+    stage.delete(Kind::Pods, "db-1");
     assert_eq!(stage.act("n"), ["write Cancelled"]);
 }
 
@@ -170,10 +170,10 @@ fn storage_is_lifted_when_nothing_there_uses_what_was_given_to_others() {
 fn a_machine_that_booted_keeps_its_storage_fenced_until_its_old_pods_are_gone() {
     let mut stage = of_storage(&["bmc"]);
     assert_eq!(stage.act("n"), ["prove-storage"]);
-    stage.pod("db-0", "n", Stage::terminating);
-    stage.comes_back("n", "b0000000-0000-4000-8000-000000000002");
-    assert_eq!(stage.words("n"), ["?WaitsForPods"]);
-    stage.gone(Kind::Pods, "db-0");
+    stage.pod("db-0", "n", Fixture::terminating);
+    stage.reboot("n", "b0000000-0000-4000-8000-000000000002");
+    assert_eq!(stage.describe("n"), ["?WaitsForPods"]);
+    stage.delete(Kind::Pods, "db-0");
     assert_eq!(stage.act("n"), ["write Superseded"]);
 }
 
@@ -183,12 +183,12 @@ fn storage_that_was_lifted_is_fenced_anew_when_the_node_is_lost_again() {
     assert_eq!(stage.act("n"), ["prove-storage"]);
     let proof = stage.only().1.attempts[0].evidence.clone().unwrap();
     let boot = stage.incarnation("n").boot_id;
-    stage.comes_back("n", &boot);
+    stage.reboot("n", &boot);
     assert_eq!(stage.act("n"), ["write Cancelled"]);
     // As the authority does before it lifts it.
-    stage.invalidates(&proof);
-    stage.loses("n");
-    stage.wait(120);
+    stage.invalidate(&proof);
+    stage.lose_node("n");
+    stage.advance(120);
     assert_eq!(stage.act("n"), ["write Pending"]);
     assert_eq!(stage.act("n"), ["off 2 by rbd"]);
     seen_fenced(&mut stage);
@@ -199,33 +199,36 @@ fn storage_that_was_lifted_is_fenced_anew_when_the_node_is_lost_again() {
 #[test]
 fn a_machine_that_is_gone_is_not_switched_on_and_its_incident_ends_with_its_node() {
     let fenced = |driver, kind| {
-        let mut stage = Stage::at(Phase::Fenced, |status| {
+        let mut stage = Fixture::at(Phase::Fenced, |status| {
             (status.tainted, status.evidence) = (true, Some("gone".to_owned()));
             let verified = Verified { power: Power::Off, ..Verified::default() };
             let devices = level("machine", 1).devices;
             let verified = Some(verified);
             status.attempts =
-                vec![Attempt { id: 1, act: SwitchTo::Off, devices, verified, ..Attempt::default() }];
+                vec![Attempt { id: 1, act: DesiredPower::Off, devices, verified, ..Attempt::default() }];
         });
         stage.device("machine", by(driver));
         stage.policy(|policy| {
             (policy.levels, policy.recovery) = (vec![level("machine", 1)], Recovery::PowerOn);
         });
-        stage.proof("n", "gone", kind);
-        stage.wait(20);
+        stage.evidence("n", "gone", kind);
+        stage.advance(20);
         stage
     };
     // The driver of an instance could switch it on; there is none any more.
     for (driver, kind) in
-        [("Machine", KindOfEvidence::Decommissioned), ("Redfish", KindOfEvidence::InstanceGone)]
+        [("Machine", FenceEvidenceKind::Decommissioned), ("Redfish", FenceEvidenceKind::InstanceGone)]
     {
-        assert_eq!(fenced(driver, kind).words("n"), ["?MachinePoweredOff"], "{kind:?}");
+        assert_eq!(fenced(driver, kind).describe("n"), ["?MachinePoweredOff"], "{kind:?}");
         let mut gone = fenced(driver, kind);
-        gone.gone(Kind::Nodes, "n");
+        gone.delete(Kind::Nodes, "n");
         assert_eq!(gone.act("n"), ["write Done"], "{kind:?}");
     }
-    assert_eq!(fenced("WatchdogLease", KindOfEvidence::WatchdogLease).words("n"), ["?AwaitingNodeReady"]);
-    let on = fenced("Redfish", KindOfEvidence::InstanceStopped).act("n");
+    assert_eq!(
+        fenced("WatchdogLease", FenceEvidenceKind::WatchdogLease).describe("n"),
+        ["?AwaitingNodeReady"]
+    );
+    let on = fenced("Redfish", FenceEvidenceKind::InstanceStopped).act("n");
     assert!(on.len() == 1 && on[0].starts_with("on "), "{on:?}");
 }
 
@@ -233,18 +236,18 @@ fn a_machine_that_is_gone_is_not_switched_on_and_its_incident_ends_with_its_node
 #[test]
 fn a_provider_is_looked_at_when_this_boot_has_been_known_for_as_long_as_its_copies_may_be_behind() {
     for (agent, waits) in [("fence_aws", true), ("fence_ipmilan", false)] {
-        let mut stage = Stage::at(Phase::Pending, |_| ());
+        let mut stage = Fixture::at(Phase::Pending, |_| ());
         stage.device("bmc", |device| {
             (device["spec"]["driver"], device["spec"]["agent"]) = (json!("Agent"), json!(agent));
         });
         assert_eq!(stage.act("n"), ["off 1 by bmc"], "{agent}");
-        stage.answered("it is stopping");
+        stage.set_outcome("it is stopping");
         if waits {
-            assert_eq!(stage.words("n"), ["?ProviderBehind"]);
-            stage.until(299);
-            assert_eq!(stage.words("n"), ["?ProviderBehind"]);
-            stage.until(300);
+            assert_eq!(stage.describe("n"), ["?ProviderBehind"]);
+            stage.advance_to(299);
+            assert_eq!(stage.describe("n"), ["?ProviderBehind"]);
+            stage.advance_to(300);
         }
-        assert_eq!(stage.words("n"), ["look"], "{agent}");
+        assert_eq!(stage.describe("n"), ["look"], "{agent}");
     }
 }

@@ -3,12 +3,12 @@
 use super::*;
 use crate::holds::Hold;
 
-fn pending() -> Stage {
-    Stage::at(Phase::Pending, |_| ())
+fn pending() -> Fixture {
+    Fixture::at(Phase::Pending, |_| ())
 }
 
 /// Evidence as it lies in the API, about this life of `n`, changed so.
-fn evidence(stage: &Stage, change: impl FnOnce(&mut Value)) {
+fn evidence(stage: &Fixture, change: impl FnOnce(&mut Value)) {
     let node = stage.incarnation("n");
     let mut proof = json!({
         "metadata": { "name": "e", "uid": "uid-e", "resourceVersion": "400" },
@@ -54,17 +54,17 @@ fn evidence_about_a_node_that_is_gone_counts_for_its_life_and_as_its_policy_asks
         ),
     ];
     for (says, change, wanted, counts) in rows {
-        let mut stage = Stage::at(Phase::AwaitingOperator, |_| ());
+        let mut stage = Fixture::at(Phase::AwaitingOperator, |_| ());
         stage.policy(|policy| policy.minimum_evidence = wanted);
         of_last_renewal(&stage, change);
-        stage.gone(Kind::Nodes, "n");
+        stage.delete(Kind::Nodes, "n");
         let word = if counts { "write Fenced" } else { "?AwaitingOperator" };
-        assert_eq!(stage.words("n"), [word], "{says}");
+        assert_eq!(stage.describe("n"), [word], "{says}");
     }
 }
 
 /// Evidence that names the last renewal of the Lease of `n`.
-fn of_last_renewal(stage: &Stage, change: impl FnOnce(&mut Value)) {
+fn of_last_renewal(stage: &Fixture, change: impl FnOnce(&mut Value)) {
     let renewed = stage.renewed("n");
     evidence(stage, |proof| {
         proof["spec"]["leaseRenewed"] = json!(renewed);
@@ -76,24 +76,24 @@ fn of_last_renewal(stage: &Stage, change: impl FnOnce(&mut Value)) {
 #[test]
 fn bug_evidence_about_a_node_that_is_gone_held_though_its_kubelet_was_heard_or_a_policy_unreadable() {
     let stage = || {
-        let mut stage = Stage::at(Phase::AwaitingOperator, |_| ());
+        let mut stage = Fixture::at(Phase::AwaitingOperator, |_| ());
         stage.policy(|policy| policy.minimum_evidence = Grade::Asserted);
         stage
     };
     let mut heard = stage();
     of_last_renewal(&heard, |_| ());
-    heard.wait(1);
-    heard.beat("n");
-    heard.gone(Kind::Nodes, "n");
-    assert_eq!(heard.words("n"), ["?AwaitingOperator"], "its kubelet renewed its Lease since");
+    heard.advance(1);
+    heard.heartbeat("n");
+    heard.delete(Kind::Nodes, "n");
+    assert_eq!(heard.describe("n"), ["?AwaitingOperator"], "its kubelet renewed its Lease since");
     let mut unreadable = stage();
     of_last_renewal(&unreadable, |_| ());
-    unreadable.gone(Kind::Nodes, "n");
+    unreadable.delete(Kind::Nodes, "n");
     // Without a resourceVersion it is undecodable.
     let policy = json!({ "metadata": { "name": "q", "uid": "uid-q" }, "spec": { "levels": [] } });
     unreadable.world.apply(Kind::FencePolicies, &policy, unreadable.mono());
     assert_eq!(
-        unreadable.words("n"),
+        unreadable.describe("n"),
         ["?AwaitingOperator"],
         "the policy that cannot be read may ask for verified evidence"
     );
@@ -103,19 +103,19 @@ fn bug_evidence_about_a_node_that_is_gone_held_though_its_kubelet_was_heard_or_a
 #[test]
 fn a_lease_that_was_renewed_is_a_sign_of_life_only_if_that_came_after_the_evidence() {
     let fenced = |renewed: Option<String>| {
-        let mut stage = Stage::at(Phase::Fenced, |status| {
+        let mut stage = Fixture::at(Phase::Fenced, |status| {
             (status.evidence, status.tainted) = (Some("e".to_owned()), true);
         });
-        stage.wait(5);
+        stage.advance(5);
         evidence(&stage, |proof| proof["spec"]["leaseRenewed"] = json!(renewed));
         stage
     };
-    let doubted = |stage: &Stage| stage.words("n").contains(&"?SignOfLife".to_owned());
-    let last = Stage::at(Phase::Fenced, |_| ()).renewed("n");
+    let doubted = |stage: &Fixture| stage.describe("n").contains(&"?SignOfLife".to_owned());
+    let last = Fixture::at(Phase::Fenced, |_| ()).renewed("n");
     let mut stage = fenced(Some(last.clone()));
     assert!(!doubted(&stage), "the stamp that was there is no sign");
-    stage.wait(1);
-    stage.beat("n");
+    stage.advance(1);
+    stage.heartbeat("n");
     assert!(doubted(&stage), "a later one is");
     assert!(
         doubted(&fenced(Some("2025-12-31T23:59:59Z".to_owned()))),
@@ -127,62 +127,62 @@ fn a_lease_that_was_renewed_is_a_sign_of_life_only_if_that_came_after_the_eviden
     );
     let mut stage = fenced(None);
     assert!(!doubted(&stage), "what was heard before is no sign");
-    stage.beat("n");
+    stage.heartbeat("n");
     assert!(!doubted(&stage), "nor is what was heard in the same moment");
-    stage.wait(1);
-    stage.beat("n");
+    stage.advance(1);
+    stage.heartbeat("n");
     assert!(doubted(&stage));
 }
 
 /// A report that was there when the evidence was first seen says nothing against it.
 #[test]
 fn that_a_node_says_ready_is_a_sign_of_life_only_if_it_said_so_after_the_evidence() {
-    let mut stage = Stage::at(Phase::Fenced, |status| {
+    let mut stage = Fixture::at(Phase::Fenced, |status| {
         (status.evidence, status.tainted) = (Some("e".to_owned()), true);
     });
-    stage.says("n", "True");
+    stage.set_ready("n", "True");
     let renewed = stage.renewed("n");
     evidence(&stage, |proof| proof["spec"]["leaseRenewed"] = json!(renewed));
-    let doubted = |stage: &Stage| stage.words("n").contains(&"?SignOfLife".to_owned());
+    let doubted = |stage: &Fixture| stage.describe("n").contains(&"?SignOfLife".to_owned());
     assert!(!doubted(&stage), "in the same moment");
-    stage.wait(1);
+    stage.advance(1);
     assert!(!doubted(&stage));
-    stage.says("n", "False");
+    stage.set_ready("n", "False");
     assert!(!doubted(&stage), "who says that it is not well is not well");
-    stage.says("n", "True");
+    stage.set_ready("n", "True");
     assert!(doubted(&stage));
 }
 
 #[test]
 fn a_node_that_was_just_heard_is_left_alone_for_the_time_of_its_policy_and_to_the_second() {
     let mut stage = pending();
-    stage.comes_back("n", "b0000000-0000-4000-8000-00000000000a");
+    stage.reboot("n", "b0000000-0000-4000-8000-00000000000a");
     stage.alive.remove("n");
-    stage.wait(59);
-    assert_eq!(stage.words("n"), ["write Cancelled"]);
-    stage.wait(1);
-    assert_eq!(stage.words("n"), ["off 1 by bmc"], "that it is called Ready is old");
+    stage.advance(59);
+    assert_eq!(stage.describe("n"), ["write Cancelled"]);
+    stage.advance(1);
+    assert_eq!(stage.describe("n"), ["off 1 by bmc"], "that it is called Ready is old");
 }
 
 #[test]
 fn a_pod_that_waits_for_its_finalizers_does_not_keep_a_machine_off() {
-    let mut stage = Stage::at(Phase::Fenced, |status| {
+    let mut stage = Fixture::at(Phase::Fenced, |status| {
         (status.evidence, status.tainted) = (Some("e".to_owned()), true);
     });
     stage.policy(|policy| policy.recovery = Recovery::PowerOn);
     let renewed = stage.renewed("n");
     evidence(&stage, |proof| proof["spec"]["leaseRenewed"] = json!(renewed));
-    stage.wait(10);
-    stage.pod("db-0", "n", Stage::terminating);
-    assert_eq!(stage.words("n"), ["?WaitsForPods"]);
+    stage.advance(10);
+    stage.pod("db-0", "n", Fixture::terminating);
+    assert_eq!(stage.describe("n"), ["?WaitsForPods"]);
     stage.pod("db-0", "n", |pod| {
-        Stage::terminating(pod);
+        Fixture::terminating(pod);
         pod["metadata"]["deletionGracePeriodSeconds"] = json!(0);
         pod["metadata"]["finalizers"] = json!(["example.com/a"]);
     });
-    assert_eq!(stage.words("n"), ["on 1 by bmc"]);
+    assert_eq!(stage.describe("n"), ["on 1 by bmc"]);
     stage.pod("db-0", "n", |_| ());
-    assert_eq!(stage.words("n"), ["on 1 by bmc"], "nobody asked it to end");
+    assert_eq!(stage.describe("n"), ["on 1 by bmc"], "nobody asked it to end");
 }
 
 /// The attempts of earlier acts do not count for this one.
@@ -195,40 +195,40 @@ fn what_was_tried_to_switch_it_on_is_no_attempt_to_switch_it_off() {
         verified: Some(Verified { power: power.parse().unwrap(), ..Verified::default() }),
         ..Attempt::default()
     };
-    let mut stage = Stage::at(Phase::Fencing, |status| {
+    let mut stage = Fixture::at(Phase::Fencing, |status| {
         status.attempts = vec![attempt(1, "off", "On"), attempt(2, "on", "Off")];
     });
     stage.policy(|policy| policy.rounds = 1);
     assert_eq!(
-        stage.words("n"),
+        stage.describe("n"),
         ["off 3 by bmc"],
         "its last act was no shot that failed: no pause, and its level is fresh"
     );
-    let mut stage = Stage::at(Phase::Recovering, |status| {
+    let mut stage = Fixture::at(Phase::Recovering, |status| {
         (status.evidence, status.tainted) = (Some("e".to_owned()), true);
         status.attempts = vec![attempt(1, "on", "On"), attempt(2, "off", "On")];
     });
     stage.policy(|policy| policy.recovery = Recovery::PowerOn);
     let renewed = stage.renewed("n");
     evidence(&stage, |proof| proof["spec"]["leaseRenewed"] = json!(renewed));
-    stage.wait(10);
-    assert_eq!(stage.words("n"), ["on 3 by bmc"], "a look at a shot says nothing of switching on");
+    stage.advance(10);
+    assert_eq!(stage.describe("n"), ["on 3 by bmc"], "a look at a shot says nothing of switching on");
 }
 
 /// By which devices a machine is switched on that somebody else switched off.
 #[test]
 fn a_machine_that_a_person_switched_off_is_switched_on_by_the_first_level_that_can() {
     let driver = |name: &'static str, driver: &'static str| {
-        move |stage: &mut Stage| stage.device(name, |device| device["spec"]["driver"] = json!(driver))
+        move |stage: &mut Fixture| stage.device(name, |device| device["spec"]["driver"] = json!(driver))
     };
-    type Change = Box<dyn Fn(&mut Stage)>;
+    type Change = Box<dyn Fn(&mut Fixture)>;
     let rows: [(&str, Vec<Change>, &str); 5] = [
         ("both can", vec![], "on 1 by first"),
         ("the first is a person's", vec![Box::new(driver("first", "Manual"))], "on 1 by second"),
         ("the first is a Machine", vec![Box::new(driver("first", "Machine"))], "on 1 by second"),
         (
             "the first is gone",
-            vec![Box::new(|stage: &mut Stage| stage.gone(Kind::FenceDevices, "first"))],
+            vec![Box::new(|stage: &mut Fixture| stage.delete(Kind::FenceDevices, "first"))],
             "on 1 by second",
         ),
         (
@@ -238,7 +238,7 @@ fn a_machine_that_a_person_switched_off_is_switched_on_by_the_first_level_that_c
         ),
     ];
     for (says, changes, wanted) in rows {
-        let mut stage = Stage::at(Phase::Fenced, |status| {
+        let mut stage = Fixture::at(Phase::Fenced, |status| {
             (status.evidence, status.tainted) = (Some("e".to_owned()), true);
         });
         ["first", "second"].iter().for_each(|name| stage.device(name, |_| ()));
@@ -249,8 +249,8 @@ fn a_machine_that_a_person_switched_off_is_switched_on_by_the_first_level_that_c
         changes.iter().for_each(|change| change(&mut stage));
         let renewed = stage.renewed("n");
         evidence(&stage, |proof| proof["spec"]["leaseRenewed"] = json!(renewed));
-        stage.wait(10);
-        assert_eq!(stage.words("n"), [wanted], "{says}");
+        stage.advance(10);
+        assert_eq!(stage.describe("n"), [wanted], "{says}");
     }
 }
 
@@ -259,14 +259,14 @@ fn a_machine_that_a_person_switched_off_is_switched_on_by_the_first_level_that_c
 #[expect(clippy::too_many_lines, reason = "a table")]
 fn storage_is_lifted_when_no_pod_there_uses_a_volume_that_is_anothers() {
     let fenced = || {
-        let mut stage = Stage::at(Phase::Fencing, |status| {
+        let mut stage = Fixture::at(Phase::Fencing, |status| {
             let sample =
                 Sample { driver: Some(DeviceDriver::NetworkFence), power: Power::Off, ..Sample::default() };
             let verified =
                 Verified { power: Power::Off, samples: vec![sample.clone(), sample], ..Verified::default() };
             status.attempts = vec![Attempt {
                 id: 1,
-                act: SwitchTo::Off,
+                act: DesiredPower::Off,
                 devices: level("rbd", 1).devices,
                 verified: Some(verified),
                 evidence: Some("s".to_owned()),
@@ -274,10 +274,10 @@ fn storage_is_lifted_when_no_pod_there_uses_a_volume_that_is_anothers() {
             }];
         });
         stage.config.guards_volumes = true;
-        stage.comes_back("n", "b0000000-0000-4000-8000-00000000000a");
+        stage.reboot("n", "b0000000-0000-4000-8000-00000000000a");
         stage
     };
-    type Change = fn(&mut Stage);
+    type Change = fn(&mut Fixture);
     let rows: [(&str, Change, &str); 6] = [
         ("nothing runs there", |_| (), "write Cancelled"),
         ("its volume is another's", |stage| stage.volume_of_another("db-1"), "?WaitsForPods"),
@@ -307,7 +307,7 @@ fn storage_is_lifted_when_no_pod_there_uses_a_volume_that_is_anothers() {
             "its claim is gone, and a guard watches claims",
             |stage| {
                 stage.volume_of_another("db-1");
-                stage.gone(Kind::Claims, "c");
+                stage.delete(Kind::Claims, "c");
             },
             "write Cancelled",
         ),
@@ -315,7 +315,7 @@ fn storage_is_lifted_when_no_pod_there_uses_a_volume_that_is_anothers() {
             "its claim is gone, and nobody watches claims",
             |stage| {
                 stage.volume_of_another("db-1");
-                stage.gone(Kind::Claims, "c");
+                stage.delete(Kind::Claims, "c");
                 stage.config.guards_volumes = false;
             },
             "?WaitsForPods",
@@ -324,7 +324,7 @@ fn storage_is_lifted_when_no_pod_there_uses_a_volume_that_is_anothers() {
     for (says, change, wanted) in rows {
         let mut stage = fenced();
         change(&mut stage);
-        assert_eq!(stage.words("n"), [wanted], "{says}");
+        assert_eq!(stage.describe("n"), [wanted], "{says}");
     }
 }
 
@@ -333,20 +333,20 @@ fn of_more_attempts_than_are_kept_the_one_that_fenced_storage_stays() {
     let failed = Verified { power: Power::On, ..Verified::default() };
     let sample = Sample { driver: Some(DeviceDriver::NetworkFence), power: Power::Off, ..Sample::default() };
     let fenced = Verified { power: Power::Off, samples: vec![sample.clone(), sample], ..Verified::default() };
-    let mut stage = Stage::at(Phase::Fencing, |status| {
+    let mut stage = Fixture::at(Phase::Fencing, |status| {
         let attempt = |id| Attempt {
             id,
-            act: SwitchTo::Off,
+            act: DesiredPower::Off,
             verified: Some(if id == 11 { fenced.clone() } else { failed.clone() }),
             ..Attempt::default()
         };
         status.attempts = (11..31).map(attempt).collect();
     });
-    stage.wait(60);
+    stage.advance(60);
     assert_eq!(stage.act("n"), ["off 31 by bmc"]);
     let ids: Vec<u32> = stage.only().1.attempts.iter().map(|attempt| attempt.id).collect();
-    let wanted: Vec<u32> = [11].into_iter().chain(13..=31).collect();
-    assert_eq!(ids, wanted, "what is in force is lifted by what stands there");
+    let expected: Vec<u32> = [11].into_iter().chain(13..=31).collect();
+    assert_eq!(ids, expected, "what is in force is lifted by what stands there");
 }
 
 #[test]
@@ -357,7 +357,7 @@ fn of_two_incidents_of_one_life_the_one_without_its_name_is_the_duplicate_whatev
         let first = pod_safety_shared::authority::incident_name(&spec.node);
         let object = json!({ "metadata": { "name": other, "uid": "uid-other", "resourceVersion": "7" }, "spec": spec, "status": status });
         stage.world.apply(Kind::NodeFences, &object, stage.mono());
-        let decision = stage.decided("n");
+        let decision = stage.decide("n");
         let Hold::DuplicateFence { fence, first: counts, .. } = &decision.holds[0].1 else {
             panic!("{decision:?}")
         };
@@ -380,14 +380,14 @@ fn a_sign_of_life_is_kept_by_a_gate_of_that_name_that_holds_and_by_no_other() {
         (gate("SignOfLife", false), "write Fenced"),
         (gate("Paused", true), "write Fenced"),
     ] {
-        let mut stage = Stage::at(Phase::Fenced, |status| {
+        let mut stage = Fixture::at(Phase::Fenced, |status| {
             (status.evidence, status.tainted, status.gates) =
                 (Some("e".to_owned()), true, vec![kept.clone()]);
         });
         let renewed = stage.renewed("n");
         evidence(&stage, |proof| proof["spec"]["leaseRenewed"] = json!(renewed));
-        stage.wait(60);
-        stage.beat("n");
-        assert_eq!(stage.words("n")[0], word, "{kept:?}");
+        stage.advance(60);
+        stage.heartbeat("n");
+        assert_eq!(stage.describe("n")[0], word, "{kept:?}");
     }
 }

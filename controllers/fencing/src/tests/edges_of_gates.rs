@@ -1,16 +1,16 @@
 //! Rows about gates that mutants showed to be missing.
 
-use super::stage::boot_of;
+use super::fixture::boot_of;
 use super::*;
 use crate::holds::Hold;
 
-fn pending() -> Stage {
-    Stage::at(Phase::Pending, |_| ())
+fn pending() -> Fixture {
+    Fixture::at(Phase::Pending, |_| ())
 }
 
 /// The gates that are closed, by the holds, without the write that shows them.
-fn closed(stage: &Stage, node: &str) -> Vec<String> {
-    stage.words(node).into_iter().filter(|word| word.starts_with('?')).collect()
+fn closed(stage: &Fixture, node: &str) -> Vec<String> {
+    stage.describe(node).into_iter().filter(|word| word.starts_with('?')).collect()
 }
 
 const NONE: [&str; 0] = [];
@@ -18,8 +18,8 @@ const NONE: [&str; 0] = [];
 /// Two that wait for one place; `m` comes before `n` by its name. What is changed of `m`, and whether `n` may begin then.
 #[test]
 fn who_cannot_begin_keeps_nobody_waiting_and_who_can_does() {
-    type Change = fn(&mut Stage);
-    let edit = |stage: &mut Stage, change: fn(&mut Value)| {
+    type Change = fn(&mut Fixture);
+    let edit = |stage: &mut Fixture, change: fn(&mut Value)| {
         let name = pod_safety_shared::authority::incident_name(&stage.incarnation("m"));
         let (spec, status) = stage.fences[&name].clone();
         let mut object = json!({
@@ -51,8 +51,8 @@ fn who_cannot_begin_keeps_nobody_waiting_and_who_can_does() {
             |_| (),
             true,
         ),
-        ("its kubelet reports again", |stage| stage.comes_back("m", boot_of("m")), |_| (), true),
-        ("its node is gone", |stage| stage.gone(Kind::Nodes, "m"), |_| (), false),
+        ("its kubelet reports again", |stage| stage.reboot("m", boot_of("m")), |_| (), true),
+        ("its node is gone", |stage| stage.delete(Kind::Nodes, "m"), |_| (), false),
         (
             "its node cannot be read",
             |stage| {
@@ -64,28 +64,28 @@ fn who_cannot_begin_keeps_nobody_waiting_and_who_can_does() {
         ),
     ];
     for (says, change, of_fence, may) in rows {
-        let mut stage = Stage::new(&["n", "m", "a", "b", "c", "d", "e"]);
+        let mut stage = Fixture::new(&["n", "m", "a", "b", "c", "d", "e"]);
         stage.policy(|policy| policy.brakes.max_concurrent = 1);
-        ["n", "m"].iter().for_each(|name| stage.loses(name));
-        stage.until(70);
+        ["n", "m"].iter().for_each(|name| stage.lose_node(name));
+        stage.advance_to(70);
         stage.fence("n", Trigger::Detected, NodeFenceStatus::default());
         stage.fence("m", Trigger::Detected, NodeFenceStatus::default());
         edit(&mut stage, of_fence);
         change(&mut stage);
-        let wanted: &[&str] = if may { &NONE } else { &["?Concurrency"] };
-        assert_eq!(closed(&stage, "n"), wanted, "{says}");
+        let expected: &[&str] = if may { &NONE } else { &["?Concurrency"] };
+        assert_eq!(closed(&stage, "n"), expected, "{says}");
     }
 }
 
 #[test]
 fn a_higher_priority_goes_first_whatever_its_age() {
-    let mut stage = Stage::new(&["n", "m", "a", "b", "c", "d", "e"]);
+    let mut stage = Fixture::new(&["n", "m", "a", "b", "c", "d", "e"]);
     stage.policy(|policy| policy.brakes.max_concurrent = 1);
     stage.another_policy("q", |policy| policy.priority = 5);
-    ["n", "m"].iter().for_each(|name| stage.loses(name));
-    stage.until(70);
+    ["n", "m"].iter().for_each(|name| stage.lose_node(name));
+    stage.advance_to(70);
     stage.fence("m", Trigger::Detected, NodeFenceStatus::default());
-    stage.wait(1);
+    stage.advance(1);
     stage.fence("n", Trigger::Detected, NodeFenceStatus::default());
     assert_eq!(closed(&stage, "n"), ["?Concurrency"]);
     let name = pod_safety_shared::authority::incident_name(&stage.incarnation("n"));
@@ -111,25 +111,25 @@ fn those_that_are_being_fenced_and_those_that_go_before_it_are_counted_together(
         (2, 0, 2, false),
         (0, 2, 2, false),
     ] {
-        let mut stage = Stage::new(&["n", "a", "b", "c", "d", "e", "f", "g", "h", "i", "j"]);
+        let mut stage = Fixture::new(&["n", "a", "b", "c", "d", "e", "f", "g", "h", "i", "j"]);
         stage.policy(|policy| policy.brakes.max_concurrent = most);
         let others = ["a", "b", "c", "d"];
-        ["n"].iter().chain(&others[..fencing + waiting]).for_each(|name| stage.loses(name));
-        stage.until(70);
+        ["n"].iter().chain(&others[..fencing + waiting]).for_each(|name| stage.lose_node(name));
+        stage.advance_to(70);
         for (number, name) in others[..fencing + waiting].iter().enumerate() {
             let phase = if number < fencing { Phase::Fencing } else { Phase::Pending };
             stage.fence(name, Trigger::Detected, NodeFenceStatus { phase, ..NodeFenceStatus::default() });
         }
         stage.fence("n", Trigger::Detected, NodeFenceStatus::default());
-        let wanted: &[&str] = if may { &NONE } else { &["?Concurrency"] };
-        assert_eq!(closed(&stage, "n"), wanted, "{fencing} and {waiting}, {most} may be");
+        let expected: &[&str] = if may { &NONE } else { &["?Concurrency"] };
+        assert_eq!(closed(&stage, "n"), expected, "{fencing} and {waiting}, {most} may be");
     }
 }
 
 /// What another incident must have done for the next one to wait, and until when.
 #[test]
 fn a_cooldown_follows_an_attempt_of_another_incident_that_has_left_pending() {
-    let shot = || vec![Attempt { id: 1, act: SwitchTo::Off, ..Attempt::default() }];
+    let shot = || vec![Attempt { id: 1, act: DesiredPower::Off, ..Attempt::default() }];
     for (says, phase, attempts, holds) in [
         ("it was shot", Phase::Done, shot(), true),
         ("it is being shot", Phase::Fencing, shot(), true),
@@ -141,26 +141,26 @@ fn a_cooldown_follows_an_attempt_of_another_incident_that_has_left_pending() {
         stage.policy(|policy| policy.brakes.cooldown_seconds = 60);
         stage.fence("m", Trigger::Person, NodeFenceStatus { phase, attempts, ..NodeFenceStatus::default() });
         assert_eq!(closed(&stage, "n").contains(&"?Cooldown".to_owned()), holds, "{says}");
-        stage.wait(59);
+        stage.advance(59);
         assert_eq!(closed(&stage, "n").contains(&"?Cooldown".to_owned()), holds, "{says}");
-        stage.wait(1);
+        stage.advance(1);
         assert!(!closed(&stage, "n").contains(&"?Cooldown".to_owned()), "{says}: a minute later");
     }
 }
 
 #[test]
 fn a_cooldown_counts_from_the_last_of_several_incidents_that_were_attempted() {
-    let attempts = vec![Attempt { id: 1, act: SwitchTo::Off, ..Attempt::default() }];
+    let attempts = vec![Attempt { id: 1, act: DesiredPower::Off, ..Attempt::default() }];
     let shot = NodeFenceStatus { phase: Phase::Done, attempts, ..NodeFenceStatus::default() };
     for [first, second] in [["m", "k"], ["k", "m"]] {
         let mut stage = pending();
         stage.policy(|policy| policy.brakes.cooldown_seconds = 60);
         stage.fence(first, Trigger::Person, shot.clone());
-        stage.wait(50);
+        stage.advance(50);
         stage.fence(second, Trigger::Person, shot.clone());
-        stage.wait(59);
+        stage.advance(59);
         assert_eq!(closed(&stage, "n"), ["?Cooldown"], "{second} a minute ago, less a second");
-        stage.wait(1);
+        stage.advance(1);
         assert_eq!(closed(&stage, "n"), NONE, "a minute after {second}");
     }
 }
@@ -196,7 +196,7 @@ fn of_the_control_plane_more_than_half_must_be_left_without_it() {
     ] {
         for of_etcd in [false, true] {
             let names = ["n", "m", "k", "l", "o", "w0", "w1", "w2", "w3", "w4"];
-            let mut stage = Stage::new(&names);
+            let mut stage = Fixture::new(&names);
             stage.policy(|policy| policy.brakes.max_unhealthy_percent = 100);
             for name in &names[..of] {
                 if of_etcd {
@@ -207,14 +207,14 @@ fn of_the_control_plane_more_than_half_must_be_left_without_it() {
                     });
                 }
             }
-            names[..=others_lost].iter().for_each(|name| stage.loses(name));
-            stage.until(70);
+            names[..=others_lost].iter().for_each(|name| stage.lose_node(name));
+            stage.advance_to(70);
             stage.fence("n", Trigger::Detected, NodeFenceStatus::default());
             let gate = if of_etcd { "?EtcdQuorum" } else { "?ControlPlane" };
-            let wanted: &[&str] = if may { &NONE } else { &[gate] };
-            assert_eq!(closed(&stage, "n"), wanted, "{others_lost} others of {of} are lost");
+            let expected: &[&str] = if may { &NONE } else { &[gate] };
+            assert_eq!(closed(&stage, "n"), expected, "{others_lost} others of {of} are lost");
             if !may {
-                let sentence = stage.decided("n").holds[0].1.to_string();
+                let sentence = stage.decide("n").holds[0].1.to_string();
                 assert!(sentence.contains(&format!("only {} of {of} ", of - 1 - others_lost)), "{sentence}");
             }
         }
@@ -248,8 +248,8 @@ fn a_member_of_etcd_is_in_kube_system_has_both_labels_and_has_not_ended_and_coun
             });
         }
         // Alone it has no quorum without itself.
-        let wanted: &[&str] = if is_member { &["?EtcdQuorum"] } else { &NONE };
-        assert_eq!(closed(&stage, "n"), wanted, "{says}");
+        let expected: &[&str] = if is_member { &["?EtcdQuorum"] } else { &NONE };
+        assert_eq!(closed(&stage, "n"), expected, "{says}");
     }
     let mut stage = pending();
     stage.etcd(&["n", "m", "k"]);
@@ -271,8 +271,8 @@ fn a_budget_can_spare_the_pods_of_a_node_to_the_last_one() {
             stage.well("ns", &format!("db-{number}"), "n", &json!({ "app": "db" }));
         }
         stage.budget(healthy, needed);
-        let wanted: &[&str] = if holds { &["?Collateral"] } else { &NONE };
-        assert_eq!(closed(&stage, "n"), wanted, "{here} here of {healthy}, {needed} needed");
+        let expected: &[&str] = if holds { &["?Collateral"] } else { &NONE };
+        assert_eq!(closed(&stage, "n"), expected, "{here} here of {healthy}, {needed} needed");
     }
 }
 
@@ -282,23 +282,23 @@ fn while_budgets_cannot_be_read_a_node_is_not_fenced_until_their_time_is_over() 
     let odd = json!({ "metadata": { "namespace": "ns", "name": "odd", "uid": "uid-odd", "resourceVersion": "x" }, "spec": {} });
     stage.world.apply(Kind::Budgets, &odd, stage.mono());
     assert_eq!(closed(&stage, "n"), ["?Collateral"]);
-    let decision = stage.decided("n");
+    let decision = stage.decide("n");
     assert!(matches!(decision.holds[0].1, Hold::BudgetsUnread { .. }), "{decision:?}");
-    stage.wait(300);
+    stage.advance(300);
     assert_eq!(closed(&stage, "n"), NONE);
 }
 
 #[test]
 fn a_node_that_is_called_ready_counts_as_lost_when_it_was_silent_for_the_time_of_the_policy_and_to_the_second()
  {
-    let mut stage = Stage::new(&["n", "m"]);
-    stage.loses("n");
-    stage.until(70);
+    let mut stage = Fixture::new(&["n", "m"]);
+    stage.lose_node("n");
+    stage.advance_to(70);
     stage.alive.remove("m");
     stage.fence("n", Trigger::Detected, NodeFenceStatus::default());
-    stage.until(129);
+    stage.advance_to(129);
     assert_eq!(closed(&stage, "n"), NONE, "one of two is lost");
-    stage.until(130);
+    stage.advance_to(130);
     assert_eq!(closed(&stage, "n"), ["?LargeOutage"], "nobody is heard");
 }
 
@@ -306,10 +306,10 @@ fn a_node_that_is_called_ready_counts_as_lost_when_it_was_silent_for_the_time_of
 #[test]
 fn who_goes_before_an_incident_is_not_counted_while_its_place_is_taken_or_another_gate_is_closed() {
     let three = || {
-        let mut stage = Stage::new(&["n", "a", "b", "c", "d", "e", "f", "g", "h", "i"]);
+        let mut stage = Fixture::new(&["n", "a", "b", "c", "d", "e", "f", "g", "h", "i"]);
         stage.policy(|policy| policy.brakes.max_concurrent = 1);
-        ["n", "a", "b"].iter().for_each(|name| stage.loses(name));
-        stage.until(70);
+        ["n", "a", "b"].iter().for_each(|name| stage.lose_node(name));
+        stage.advance_to(70);
         stage.fence("a", Trigger::Detected, NodeFenceStatus::default());
         stage.fence("n", Trigger::Detected, NodeFenceStatus::default());
         stage
@@ -318,7 +318,7 @@ fn who_goes_before_an_incident_is_not_counted_while_its_place_is_taken_or_anothe
     let fencing = NodeFenceStatus { phase: Phase::Fencing, ..NodeFenceStatus::default() };
     stage.fence("b", Trigger::Detected, fencing);
     assert_eq!(closed(&stage, "n"), ["?Concurrency"]);
-    let sentence = stage.sentence("n");
+    let sentence = stage.hold_message("n");
     assert!(sentence.starts_with("nodes being fenced: 1; ahead of this one: 0"), "{sentence}");
     let mut stage = three();
     stage.change("n", |node| node["metadata"]["annotations"]["pod-safety.dev/pause-fencing"] = json!(""));

@@ -4,13 +4,13 @@ use pod_safety_shared::testing::objects::named;
 
 use super::*;
 
-fn pending() -> Stage {
-    Stage::at(Phase::Pending, |_| ())
+fn pending() -> Fixture {
+    Fixture::at(Phase::Pending, |_| ())
 }
 
 /// The gates that are closed, by the holds, without the write that shows them.
-fn closed(stage: &Stage) -> Vec<String> {
-    stage.words("n").into_iter().filter(|word| word.starts_with('?')).collect()
+fn closed(stage: &Fixture) -> Vec<String> {
+    stage.describe("n").into_iter().filter(|word| word.starts_with('?')).collect()
 }
 
 #[test]
@@ -32,7 +32,7 @@ fn in_phase(phase: Phase) -> NodeFenceStatus {
 }
 
 /// A gate, what closes it, and what it then says.
-type Row = (&'static str, fn(&mut Stage), &'static str);
+type Row = (&'static str, fn(&mut Fixture), &'static str);
 
 #[test]
 fn each_gate_holds_with_its_numbers_and_is_shown_once() {
@@ -50,14 +50,14 @@ fn each_gate_holds_with_its_numbers_and_is_shown_once() {
         ("SelfNode", |stage| stage.runs_on("n"), "this process runs on node n"),
         (
             "NoDevices",
-            |stage| stage.gone(Kind::FenceDevices, "bmc"),
+            |stage| stage.delete(Kind::FenceDevices, "bmc"),
             "level bmc: device fencing/bmc does not exist",
         ),
         (
             "Concurrency",
             |stage| {
                 stage.policy(|policy| policy.brakes.max_concurrent = 1);
-                stage.loses("m");
+                stage.lose_node("m");
                 stage.fence("m", Trigger::Detected, in_phase(Phase::Fencing));
             },
             "nodes being fenced: 1; ahead of this one: 0; at most 1 at a time",
@@ -75,10 +75,10 @@ fn each_gate_holds_with_its_numbers_and_is_shown_once() {
     for (gate, close, numbers) in rows {
         let mut stage = pending();
         close(&mut stage);
-        assert_eq!(stage.words("n"), ["write Pending".to_owned(), format!("?{gate}")], "{gate}");
-        assert!(stage.sentence("n").contains(numbers), "{gate}: {}", stage.sentence("n"));
-        assert!(stage.decided("n").recheck_at.is_some(), "{gate}: asked again");
-        let decision = stage.decided("n");
+        assert_eq!(stage.describe("n"), ["write Pending".to_owned(), format!("?{gate}")], "{gate}");
+        assert!(stage.hold_message("n").contains(numbers), "{gate}: {}", stage.hold_message("n"));
+        assert!(stage.decide("n").requeue_at.is_some(), "{gate}: asked again");
+        let decision = stage.decide("n");
         let shown = status(step(&decision).unwrap()).unwrap();
         let held: Vec<_> = shown.gates.iter().filter(|one| one.holds).collect();
         assert_eq!(held.len(), 1, "{gate}");
@@ -93,39 +93,39 @@ fn a_gate_that_is_shown_is_not_written_again_though_its_numbers_move() {
     let mut stage = pending();
     stage.lose(&["m", "k"]);
     assert_eq!(stage.act("n"), ["write Pending", "?LargeOutage"]);
-    assert_eq!(stage.words("n"), ["?LargeOutage"]);
-    stage.loses("l");
-    assert_eq!(stage.words("n"), ["?LargeOutage"]);
+    assert_eq!(stage.describe("n"), ["?LargeOutage"]);
+    stage.lose_node("l");
+    assert_eq!(stage.describe("n"), ["?LargeOutage"]);
     stage.policy(|policy| policy.paused = Some("x".to_owned()));
     assert_eq!(stage.act("n"), ["write Pending", "?Paused", "?LargeOutage"], "another one is news");
     stage.policy(|policy| policy.paused = None);
     for name in ["m", "k", "l"] {
-        stage.comes_back(name, super::stage::boot_of(name));
+        stage.reboot(name, super::fixture::boot_of(name));
     }
     assert_eq!(stage.act("n"), ["off 1 by bmc"]);
 }
 
 #[test]
 fn one_of_two_nodes_may_be_lost_and_silent_ones_count_though_called_ready() {
-    let mut stage = Stage::new(&["n", "m"]);
-    stage.loses("n");
-    stage.until(70);
+    let mut stage = Fixture::new(&["n", "m"]);
+    stage.lose_node("n");
+    stage.advance_to(70);
     stage.fence("n", Trigger::Detected, NodeFenceStatus::default());
-    assert_eq!(stage.words("n"), ["off 1 by bmc"]);
+    assert_eq!(stage.describe("n"), ["off 1 by bmc"]);
     stage.alive.remove("m");
-    stage.until(140);
+    stage.advance_to(140);
     assert_eq!(closed(&stage), ["?LargeOutage"], "nobody is heard: rather we are deaf");
 }
 
 #[test]
 fn a_zone_in_trouble_holds_from_three_lost_nodes_on() {
     let zoned = |lost: &[&str]| {
-        let mut stage = Stage::new(&["n", "m", "k", "l", "a", "b", "c", "d", "e", "f"]);
+        let mut stage = Fixture::new(&["n", "m", "k", "l", "a", "b", "c", "d", "e", "f"]);
         for name in ["n", "m", "k", "l"] {
             stage.change(name, |node| node["metadata"]["labels"]["topology.kubernetes.io/zone"] = json!("z"));
         }
         stage.lose(lost);
-        stage.until(70);
+        stage.advance_to(70);
         stage.policy(|policy| policy.brakes.max_unhealthy_zone_percent = 55);
         stage.fence("n", Trigger::Detected, NodeFenceStatus::default());
         stage
@@ -133,7 +133,7 @@ fn a_zone_in_trouble_holds_from_three_lost_nodes_on() {
     assert!(closed(&zoned(&["n", "m"])).is_empty(), "two of four: half");
     let three = zoned(&["n", "m", "k"]);
     assert_eq!(closed(&three), ["?ZoneInTrouble"]);
-    assert!(three.sentence("n").contains("3 of 4 nodes of zone z are not ready, more than 55 %"));
+    assert!(three.hold_message("n").contains("3 of 4 nodes of zone z are not ready, more than 55 %"));
     let mut stage = zoned(&["n", "m", "k"]);
     stage.policy(|policy| policy.brakes.max_unhealthy_zone_percent = 75);
     assert!(closed(&stage).is_empty());
@@ -150,13 +150,13 @@ fn the_control_plane_keeps_its_quorum_or_is_left_alone() {
         assert_eq!(!closed(&with(count)).is_empty(), holds, "{count} nodes of the control plane");
     }
     let mut stage = with(3);
-    stage.loses("m");
-    stage.until(72);
+    stage.lose_node("m");
+    stage.advance_to(72);
     assert_eq!(closed(&stage), ["?ControlPlane"], "one of three is not more than half");
     let mut stage = with(5);
     stage.policy(|policy| policy.brakes.control_plane = pod_safety_shared::api::ControlPlane::Never);
     assert_eq!(closed(&stage), ["?ControlPlane"]);
-    assert!(stage.sentence("n").contains("never fences such nodes"));
+    assert!(stage.hold_message("n").contains("never fences such nodes"));
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn a_level_is_used_if_all_its_devices_can_be() {
         stage.device("pdu", |_| ());
         stage.policy(|policy| policy.levels.push(level("pdu", 1)));
         let used = if can { "off 1 by bmc" } else { "off 1 by pdu" };
-        assert_eq!(stage.words("n"), [used], "{says}: or the next level");
+        assert_eq!(stage.describe("n"), [used], "{says}: or the next level");
         stage.policy(|policy| {
             let devices = policy.levels.iter().flat_map(|level| level.devices.clone()).collect();
             policy.levels =
@@ -214,26 +214,26 @@ fn a_level_is_used_if_all_its_devices_can_be() {
 #[test]
 fn of_two_that_wait_one_begins_by_priority_then_by_age_then_by_name() {
     let two = |concurrent: u32| {
-        let mut stage = Stage::new(&["n", "m", "a", "b", "c", "d", "e"]);
+        let mut stage = Fixture::new(&["n", "m", "a", "b", "c", "d", "e"]);
         stage.policy(|policy| policy.brakes.max_concurrent = concurrent);
         stage.lose(&["n", "m"]);
-        stage.until(70);
+        stage.advance_to(70);
         stage.fence("n", Trigger::Detected, NodeFenceStatus::default());
         stage
     };
     let mut stage = two(1);
     stage.fence("m", Trigger::Detected, NodeFenceStatus::default());
-    assert_eq!(stage.words("m"), ["off 1 by bmc"], "of one age the first by name");
-    assert_eq!(stage.words("n"), ["write Pending", "?Concurrency"]);
+    assert_eq!(stage.describe("m"), ["off 1 by bmc"], "of one age the first by name");
+    assert_eq!(stage.describe("n"), ["write Pending", "?Concurrency"]);
     let mut stage = two(1);
-    stage.wait(1);
+    stage.advance(1);
     stage.fence("m", Trigger::Detected, NodeFenceStatus::default());
-    assert_eq!((stage.words("n").len(), stage.words("m").len()), (1, 2), "who came first");
+    assert_eq!((stage.describe("n").len(), stage.describe("m").len()), (1, 2), "who came first");
     stage.leave_alone("n");
-    assert_eq!(stage.words("m"), ["off 1 by bmc"], "who is held back himself keeps nobody waiting");
+    assert_eq!(stage.describe("m"), ["off 1 by bmc"], "who is held back himself keeps nobody waiting");
     let mut stage = two(2);
     stage.fence("m", Trigger::Detected, NodeFenceStatus::default());
-    assert_eq!((stage.words("n").len(), stage.words("m").len()), (1, 1), "both may");
+    assert_eq!((stage.describe("n").len(), stage.describe("m").len()), (1, 1), "both may");
 }
 
 #[test]
@@ -243,16 +243,16 @@ fn a_dry_run_says_what_it_would_do_and_does_not_and_keeps_nobody_waiting() {
     assert_eq!(stage.act("n"), ["write Pending", "?DryRun"]);
     let (_, status) = stage.only();
     assert_eq!(status.message, "dry run: node n would be fenced by the level bmc with fencing/bmc");
-    assert_eq!(stage.words("n"), ["?DryRun"], "written once");
+    assert_eq!(stage.describe("n"), ["?DryRun"], "written once");
     stage.runs_on("n");
-    assert_eq!(stage.words("n"), ["write Pending", "?SelfNode"], "its gates are those of a real one");
-    stage.proof("n", "by-hand", KindOfEvidence::Asserted);
-    assert_eq!(stage.words("n"), ["write Pending", "?SelfNode"], "and it stays what it is");
+    assert_eq!(stage.describe("n"), ["write Pending", "?SelfNode"], "its gates are those of a real one");
+    stage.evidence("n", "by-hand", FenceEvidenceKind::Asserted);
+    assert_eq!(stage.describe("n"), ["write Pending", "?SelfNode"], "and it stays what it is");
     stage.policy(|policy| policy.brakes.max_concurrent = 1);
-    stage.loses("m");
-    stage.wait(70);
+    stage.lose_node("m");
+    stage.advance(70);
     stage.fence("m", Trigger::Detected, NodeFenceStatus::default());
-    assert_eq!(stage.words("m"), ["off 1 by bmc"]);
+    assert_eq!(stage.describe("m"), ["off 1 by bmc"]);
 }
 
 #[test]
@@ -262,10 +262,10 @@ fn a_budget_is_waited_for_until_its_time_is_over_and_for_pods_that_are_well_alon
     assert_eq!(closed(&stage), [""; 0], "it can spare one");
     stage.budget(2, 2);
     assert_eq!(closed(&stage), ["?Collateral"]);
-    stage.wait(299);
+    stage.advance(299);
     assert_eq!(closed(&stage), ["?Collateral"]);
-    stage.wait(1);
-    assert_eq!(stage.words("n"), ["off 1 by bmc"], "a budget keeps no broken node for ever");
+    stage.advance(1);
+    assert_eq!(stage.describe("n"), ["off 1 by bmc"], "a budget keeps no broken node for ever");
     let mut stage = pending();
     stage.budget(2, 2);
     stage.pod("db-0", "n", |pod| pod["metadata"]["labels"] = json!({ "app": "db" }));
@@ -283,11 +283,11 @@ fn a_member_of_etcd_goes_if_more_than_half_are_left_on_nodes_that_are_well() {
     let mut stage = pending();
     stage.etcd(&["n", "m", "k"]);
     assert_eq!(closed(&stage), [""; 0], "two of three");
-    stage.loses("k");
+    stage.lose_node("k");
     assert_eq!(closed(&stage), ["?EtcdQuorum"], "one of them is called Ready on a node that is lost");
     let mut stage = pending();
     stage.etcd(&["m", "k"]);
-    stage.loses("k");
+    stage.lose_node("k");
     assert_eq!(closed(&stage), [""; 0], "no member runs there");
 }
 
@@ -313,30 +313,30 @@ fn gates_that_are_open_show_what_they_come_to() {
 
 #[test]
 fn without_rehearsals_only_the_incident_is_decided_about() {
-    let mut stage = Stage::lost();
-    stage.config.rehearsals = false;
-    stage.rehearsal("n");
+    let mut stage = Fixture::lost();
+    stage.config.include_dry_runs = false;
+    stage.dry_run_incident("n");
     assert_eq!(stage.act("n"), ["open by p"]);
-    assert_eq!(stage.words("n"), ["off 1 by bmc"]);
+    assert_eq!(stage.describe("n"), ["off 1 by bmc"]);
 }
 
 /// Whoever had looked at the plan of a node, and left that lying, had it never fenced.
 #[test]
 fn bug_a_dry_run_that_somebody_left_lying_kept_a_lost_node_from_being_fenced() {
-    let mut stage = Stage::lost();
-    stage.rehearsal("n");
-    assert_eq!(stage.words("n"), ["write Pending", "?DryRun"], "the plan");
+    let mut stage = Fixture::lost();
+    stage.dry_run_incident("n");
+    assert_eq!(stage.describe("n"), ["write Pending", "?DryRun"], "the plan");
     assert_eq!(stage.act("n")[1..], ["?DryRun"]);
-    let mut stage = Stage::lost();
-    let name = stage.rehearsal("n");
+    let mut stage = Fixture::lost();
+    let name = stage.dry_run_incident("n");
     let planned = NodeFenceStatus::default();
     assert_eq!(planned.phase, Phase::Pending);
     // What is wanted of it is written already.
-    let shown = stage.decided("n");
+    let shown = stage.decide("n");
     let target = step(&shown).unwrap().target().unwrap().clone();
     let object = named(&name).set("/spec", json!(*target.spec)).set("/status", json!(*target.status));
     stage.world.put(Kind::NodeFences, object, stage.mono());
-    assert_eq!(stage.words("n"), ["open by p", "?DryRun"], "the node is lost all the same");
+    assert_eq!(stage.describe("n"), ["open by p", "?DryRun"], "the node is lost all the same");
     stage.act("n");
-    assert_eq!(stage.words("n"), ["off 1 by bmc", "?DryRun"], "and they are not one about the same");
+    assert_eq!(stage.describe("n"), ["off 1 by bmc", "?DryRun"], "and they are not one about the same");
 }

@@ -2,31 +2,31 @@
 
 use std::time::Duration;
 
-use pod_safety_shared::authority::{Past, Update, incident_name};
-use pod_safety_shared::testing::objects::{BEGINS, Obj, named};
+use pod_safety_shared::authority::{FinishedObject, Update, incident_name};
+use pod_safety_shared::testing::objects::{Obj, START_SECONDS, named};
 
 use super::*;
 
 const DAY: Duration = Duration::from_hours(24);
 const SECOND: Duration = Duration::from_secs(1);
 /// Of an object that was created when 1970 began.
-const AGE: Duration = Duration::from_secs(BEGINS.unsigned_abs());
+const AGE: Duration = Duration::from_secs(START_SECONDS.unsigned_abs());
 
 /// An incident of `n` that is over, with its evidence, both of the year 1970, and another boot since.
-fn over() -> Stage {
-    let mut stage = Stage::new(&["n", "m"]);
+fn over() -> Fixture {
+    let mut stage = Fixture::new(&["n", "m"]);
     stage.config.history = Some(DAY * 90);
     stage.fence("n", Trigger::Detected, NodeFenceStatus { phase: Phase::Done, ..NodeFenceStatus::default() });
-    stage.proof("n", "e", KindOfEvidence::PowerOff);
-    stage.comes_back("n", "b0000000-0000-4000-8000-000000000002");
-    stage.world.wall(BEGINS, stage.mono());
+    stage.evidence("n", "e", FenceEvidenceKind::PowerOff);
+    stage.reboot("n", "b0000000-0000-4000-8000-000000000002");
+    stage.world.set_wall_time(START_SECONDS, stage.mono());
     stage
 }
 
-fn forgotten(stage: &Stage) -> Vec<&'static str> {
-    let intents = stage.decided("n").intents;
+fn forgotten(stage: &Fixture) -> Vec<&'static str> {
+    let intents = stage.decide("n").intents;
     let kinds = intents.iter().filter_map(|intent| match intent {
-        Intent::Update(Update::Forget(Past { kind, .. })) => Some(kind.resource()),
+        Intent::Update(Update::DeleteFinished(FinishedObject { kind, .. })) => Some(kind.resource()),
         _ => None,
     });
     kinds.collect()
@@ -36,25 +36,25 @@ const BOTH: [&str; 2] = ["nodefences", "fenceevidences"];
 
 #[test]
 fn an_incident_and_its_evidence_go_when_they_are_over_and_old_and_about_a_life_that_has_ended() {
-    type Change = fn(&mut Stage);
+    type Change = fn(&mut Fixture);
     let cases: [(&str, Change, &[&str]); 15] = [
         ("the machine has booted since", |_| (), &BOTH),
         ("they are as old as they are kept", |stage| stage.config.history = Some(AGE), &[]),
         ("they are a second older", |stage| stage.config.history = Some(AGE - SECOND), &BOTH),
-        ("nothing was proved", |stage| stage.gone(Kind::FenceEvidences, "e"), &["nodefences"]),
+        ("nothing was proved", |stage| stage.delete(Kind::FenceEvidences, "e"), &["nodefences"]),
         (
             "its evidence alone is left, and it is the life of now",
             |stage| {
                 let incident = incident_name(&stage.only().0.node);
-                stage.gone(Kind::NodeFences, &incident);
-                stage.comes_back("n", "b0000000-0000-4000-8000-00000000000a");
+                stage.delete(Kind::NodeFences, &incident);
+                stage.reboot("n", "b0000000-0000-4000-8000-00000000000a");
             },
             &[],
         ),
-        ("its Node is gone, and no pod is bound to it", |stage| stage.gone(Kind::Nodes, "n"), &BOTH),
+        ("its Node is gone, and no pod is bound to it", |stage| stage.delete(Kind::Nodes, "n"), &BOTH),
         ("they are kept for ever", |stage| stage.config.history = None, &[]),
         ("only observed", |stage| stage.config.mode = Mode::Observe, &[]),
-        ("it is the life of now", |stage| stage.comes_back("n", "b0000000-0000-4000-8000-00000000000a"), &[]),
+        ("it is the life of now", |stage| stage.reboot("n", "b0000000-0000-4000-8000-00000000000a"), &[]),
         (
             "the node does not say its boot id",
             |stage| stage.change("n", |node| node["status"]["nodeInfo"] = json!({})),
@@ -64,7 +64,7 @@ fn an_incident_and_its_evidence_go_when_they_are_over_and_old_and_about_a_life_t
             "a pod is bound to the Node that is gone",
             |stage| {
                 stage.pod("db-0", "n", |_| ());
-                stage.gone(Kind::Nodes, "n");
+                stage.delete(Kind::Nodes, "n");
             },
             &[],
         ),
@@ -84,7 +84,7 @@ fn an_incident_and_its_evidence_go_when_they_are_over_and_old_and_about_a_life_t
         (
             "its last attempt is of yesterday",
             |stage| {
-                let at = pod_safety_shared::testing::objects::stamp(-86_400);
+                let at = pod_safety_shared::testing::objects::timestamp(-86_400);
                 stage.edit(|_, status| status.attempts.push(Attempt { at, ..Attempt::default() }));
             },
             &[],
@@ -110,7 +110,7 @@ fn one_that_cannot_be_read_keeps_all() {
 #[test]
 fn a_clock_that_jumps_ahead_makes_nothing_old() {
     let stage = over();
-    let young = |at: i64| pod_safety_shared::testing::objects::stamp(at);
+    let young = |at: i64| pod_safety_shared::testing::objects::timestamp(at);
     let (spec, status) = stage.only();
     let name = incident_name(&spec.node);
     let fence = named(&name).set("/spec", json!(spec)).set("/status", json!(status));
@@ -119,6 +119,6 @@ fn a_clock_that_jumps_ahead_makes_nothing_old() {
         fence.set("/metadata/creationTimestamp", json!(young(0))),
         stage.mono(),
     );
-    stage.world.wall(BEGINS + 365 * 86_400, stage.mono());
+    stage.world.set_wall_time(START_SECONDS + 365 * 86_400, stage.mono());
     assert!(!forgotten(&stage).contains(&"nodefences"));
 }

@@ -6,30 +6,30 @@ use pod_safety_shared::api::{ActTime, Brakes, ControlPlane, Timeouts, Unhealthy}
 use super::*;
 
 /// Fenced and released, with the machine off, and to be switched on again.
-fn fenced() -> Stage {
-    let mut stage = Stage::at(Phase::Pending, |_| ());
+fn fenced() -> Fixture {
+    let mut stage = Fixture::at(Phase::Pending, |_| ());
     stage.policy(|policy| policy.recovery = Recovery::PowerOn);
     stage.act("n");
-    stage.answered("done");
-    stage.seen("Off");
+    stage.set_outcome("done");
+    stage.set_power("Off");
     assert_eq!(stage.act("n"), ["prove"]);
     assert_eq!(stage.act("n"), ["taint"]);
     stage
 }
 
 /// From which second on these are the words; before, they are others.
-fn from(stage: &mut Stage, second: u64, before: &[&str], then: &[&str]) {
+fn from(stage: &mut Fixture, second: u64, before: &[&str], then: &[&str]) {
     let began = stage.now;
-    stage.wait(second - 1);
-    assert_eq!(stage.words("n"), before, "{} s later", second - 1);
-    stage.wait(1);
-    assert_eq!(stage.words("n"), then, "{} s later", stage.now - began);
+    stage.advance(second - 1);
+    assert_eq!(stage.describe("n"), before, "{} s later", second - 1);
+    stage.advance(1);
+    assert_eq!(stage.describe("n"), then, "{} s later", stage.now - began);
 }
 
 /// A device is told to stop within its 60 s by a clock of its own; two seconds more are for the difference of the clocks.
 #[test]
 fn an_order_may_land_for_two_seconds_longer_than_its_device_may_take() {
-    let mut stage = Stage::at(Phase::Pending, |_| ());
+    let mut stage = Fixture::at(Phase::Pending, |_| ());
     stage.act("n");
     from(&mut stage, 62, &["?AttemptUnderWay"], &["look"]);
 }
@@ -44,7 +44,7 @@ fn a_machine_stays_off_for_ten_seconds_after_its_taint() {
 #[test]
 fn a_sign_of_life_is_a_contradiction_after_half_a_minute() {
     let mut stage = fenced();
-    stage.beat("n");
+    stage.heartbeat("n");
     assert_eq!(stage.act("n"), ["write Fenced", "?SignOfLife"]);
     from(&mut stage, 30, &["?SignOfLife"], &["contradict"]);
 }
@@ -53,13 +53,13 @@ fn a_sign_of_life_is_a_contradiction_after_half_a_minute() {
 #[test]
 fn a_machine_that_was_seen_on_has_five_minutes_to_boot_and_is_switched_on_three_times() {
     let mut stage = fenced();
-    stage.wait(10);
+    stage.advance(10);
     for attempt in [2, 3, 4] {
         assert_eq!(stage.act("n"), [format!("on {attempt} by bmc")]);
-        stage.seen("On");
-        stage.wait(299);
-        assert_eq!(stage.words("n"), ["?AwaitingNodeReady"]);
-        stage.wait(1);
+        stage.set_power("On");
+        stage.advance(299);
+        assert_eq!(stage.describe("n"), ["?AwaitingNodeReady"]);
+        stage.advance(1);
     }
     assert_eq!(stage.act("n"), ["write AwaitingOperator"]);
 }
@@ -67,11 +67,11 @@ fn a_machine_that_was_seen_on_has_five_minutes_to_boot_and_is_switched_on_three_
 /// A device that is busy, or locked after wrong logins, is not helped by haste: 5 s, doubled up to a minute.
 #[test]
 fn pauses_between_attempts_are_five_seconds_doubled_up_to_a_minute() {
-    let mut stage = Stage::at(Phase::Pending, |_| ());
+    let mut stage = Fixture::at(Phase::Pending, |_| ());
     stage.policy(|policy| policy.levels = vec![level("bmc", 10)]);
     stage.act("n");
     for (attempt, pause) in (2_u32..).zip([5, 10, 20, 40, 60, 60]) {
-        stage.seen("On");
+        stage.set_power("On");
         from(&mut stage, pause, &["?RetryBackoff"], &[&format!("off {attempt} by bmc")]);
         stage.act("n");
     }
@@ -80,7 +80,7 @@ fn pauses_between_attempts_are_five_seconds_doubled_up_to_a_minute() {
 /// Other remediators take their taint away within a minute after their node is Ready; twice that is no accident.
 #[test]
 fn a_taint_that_nobody_takes_away_is_said_after_two_minutes() {
-    let mut stage = Stage::new(&["n", "m", "k"]);
+    let mut stage = Fixture::new(&["n", "m", "k"]);
     let taint = json!([{ "key": "node.kubernetes.io/out-of-service", "value": "x", "effect": "NoExecute" }]);
     stage.change("n", |node| node["spec"]["taints"] = taint);
     from(&mut stage, 120, &[], &["?StaleTaint"]);
@@ -89,16 +89,16 @@ fn a_taint_that_nobody_takes_away_is_said_after_two_minutes() {
 /// So many nodes are lost of so many; with the brakes as they are by default.
 fn lost(lost: usize, of: usize, zone: impl Fn(usize) -> &'static str) -> Vec<String> {
     let names: Vec<String> = (0..of).map(|number| format!("n{number}")).collect();
-    let mut stage = Stage::new(&names.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut stage = Fixture::new(&names.iter().map(String::as_str).collect::<Vec<_>>());
     stage.policy(|policy| policy.brakes = Brakes::default());
     for (number, name) in names.iter().enumerate() {
         let zone = zone(number);
         stage.change(name, |node| node["metadata"]["labels"]["topology.kubernetes.io/zone"] = json!(zone));
     }
-    names[..lost].iter().for_each(|name| stage.loses(name));
-    stage.until(70);
+    names[..lost].iter().for_each(|name| stage.lose_node(name));
+    stage.advance_to(70);
     stage.fence("n0", Trigger::Detected, NodeFenceStatus::default());
-    stage.words("n0")
+    stage.describe("n0")
 }
 
 /// One of two is half of them, and says nothing; of two lost ones of four, one half, rather we are cut off than they.
@@ -168,9 +168,9 @@ fn the_brakes_of_a_policy_that_says_nothing() {
 #[test]
 fn a_node_is_lost_after_a_minute_and_a_device_has_a_minute_to_switch() {
     let (conditions, flapping) = (Vec::new(), None);
-    let wanted =
+    let expected =
         Unhealthy { silent_seconds: 60, not_ready_seconds: None, conditions, flapping, drain_seconds: 300 };
-    assert_eq!(Unhealthy::default(), wanted);
+    assert_eq!(Unhealthy::default(), expected);
     assert_eq!(
         Timeouts::default(),
         Timeouts { power_off: ActTime(60), power_on: ActTime(60), status: ActTime(20) }
@@ -180,5 +180,5 @@ fn a_node_is_lost_after_a_minute_and_a_device_has_a_minute_to_switch() {
 /// A status must stay far below the megabyte that etcd takes; of an attempt a person wants to see the last few rounds.
 #[test]
 fn twenty_attempts_are_kept() {
-    assert_eq!(Attempt::KEPT, 20);
+    assert_eq!(Attempt::MAX_ATTEMPTS, 20);
 }

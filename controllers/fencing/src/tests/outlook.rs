@@ -8,9 +8,9 @@ use super::*;
 /// back.
 #[test]
 fn bug_a_second_confirmation_was_advised_where_the_machine_is_proved_off() {
-    let mut stage = Stage::at(Phase::AwaitingOperator, |status| status.message = "why".to_owned());
-    let says = |stage: &Stage, words: &str| {
-        let sentence = stage.sentence("n");
+    let mut stage = Fixture::at(Phase::AwaitingOperator, |status| status.message = "why".to_owned());
+    let says = |stage: &Fixture, words: &str| {
+        let sentence = stage.hold_message("n");
         assert!(
             sentence.starts_with("node n needs a person: why. ") && sentence.contains(words),
             "{sentence}"
@@ -18,14 +18,14 @@ fn bug_a_second_confirmation_was_advised_where_the_machine_is_proved_off() {
         sentence.contains("confirm-down")
     };
     assert!(says(&stage, "Only if you or a person you spoke to saw that the machine is powered off"));
-    stage.proof("n", "e", KindOfEvidence::Asserted);
+    stage.evidence("n", "e", FenceEvidenceKind::Asserted);
     stage.edit(|_, status| status.evidence = Some("e".to_owned()));
     assert!(!says(&stage, "It is proved off and needs no confirmation. Start it by hand"));
-    stage.invalidates("e");
+    stage.invalidate("e");
     assert!(!says(&stage, "Find out whether the machine runs"));
 }
 
-fn of(stage: &Stage) -> Option<Outlook> {
+fn of(stage: &Fixture) -> Option<Outlook> {
     let guard = stage.world.read();
     let Lookup::Known(node) = guard.view().node("n") else { panic!("no node") };
     outlook(node, &guard.view(), stage.mono(), &stage.config)
@@ -33,15 +33,15 @@ fn of(stage: &Stage) -> Option<Outlook> {
 
 #[test]
 fn the_outlook_says_when_a_lost_node_is_switched_off_or_what_is_in_the_way() {
-    let mut stage = Stage::new(&["n", "m", "k", "l", "o"]);
+    let mut stage = Fixture::new(&["n", "m", "k", "l", "o"]);
     assert_eq!(of(&stage), None, "it is well");
-    stage.loses("n");
-    stage.until(55);
+    stage.lose_node("n");
+    stage.advance_to(55);
     let Some(Outlook::SwitchesOff { at, policy }) = of(&stage) else { panic!("{:?}", of(&stage)) };
     let began = stage.now;
-    while stage.words("n") != ["open by p"] {
-        stage.wait(1);
-        assert!(stage.now < began + 60, "{:?}", stage.words("n"));
+    while stage.describe("n") != ["open by p"] {
+        stage.advance(1);
+        assert!(stage.now < began + 60, "{:?}", stage.describe("n"));
     }
     assert_eq!((at, &*policy), (stage.mono(), "p"), "as it is decided then");
     stage.policy(|policy| policy.paused = Some("rack 7 moves".to_owned()));
@@ -54,17 +54,17 @@ fn the_outlook_says_when_a_lost_node_is_switched_off_or_what_is_in_the_way() {
 
 #[test]
 fn a_policy_can_fence_no_node_when_its_devices_say_so_of_all() {
-    let lacking = |stage: &Stage| {
+    let lacking = |stage: &Fixture| {
         let guard = stage.world.read();
         let policy = guard.view().policies().next().unwrap();
-        lacks_for_all(policy, &guard.view())
+        why_none_fenceable(policy, &guard.view())
     };
     let not_ready = |device: &mut serde_json::Value| {
         device["status"]["conditions"] = json!([{ "type": "Ready", "status": "False", "reason": "TargetsUnreachable",
             "message": "Secret fencing/bmc does not exist", "lastTransitionTime": "t" }]);
         device["status"]["observedGeneration"] = json!(1);
     };
-    let mut stage = Stage::new(&["n", "m"]);
+    let mut stage = Fixture::new(&["n", "m"]);
     assert_eq!(lacking(&stage), None);
     stage.device("bmc", not_ready);
     assert_eq!(lacking(&stage).as_deref(), Some("device fencing/bmc: Secret fencing/bmc does not exist"));

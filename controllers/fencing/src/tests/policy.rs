@@ -5,21 +5,21 @@ use pod_safety_shared::model::Uid;
 
 use super::*;
 
-fn reviewed(stage: &Stage) -> Option<FencePolicyStatus> {
+fn reviewed(stage: &Fixture) -> Option<FencePolicyStatus> {
     reviewed_of(stage, "p")
 }
 
-fn reviewed_of(stage: &Stage, name: &str) -> Option<FencePolicyStatus> {
+fn reviewed_of(stage: &Fixture, name: &str) -> Option<FencePolicyStatus> {
     let key = Key::Policy(Uid::new(&format!("uid-{name}")).unwrap());
     let decision = decide(&key, &stage.world.read().view(), stage.mono(), &stage.config);
-    assert!(decision.recheck_at.is_some(), "nodes are counted again");
+    assert!(decision.requeue_at.is_some(), "nodes are counted again");
     decision.intents.into_iter().next().map(|intent| match intent {
         Intent::Review(review) if *review.name == *name => review.status,
         other => panic!("{other:?}"),
     })
 }
 
-fn ready_device(stage: &mut Stage, change: impl FnOnce(&mut Value)) {
+fn ready_device(stage: &mut Fixture, change: impl FnOnce(&mut Value)) {
     stage.device("bmc", |device| {
         device["status"]["conditions"] = json!([{ "type": "Ready", "status": "True", "reason": "AllTargetsReachable",
             "message": "3 nodes", "lastTransitionTime": "t" }]);
@@ -28,7 +28,7 @@ fn ready_device(stage: &mut Stage, change: impl FnOnce(&mut Value)) {
 }
 
 /// Status and reason of Ready, and how many nodes have the policy.
-fn ready(stage: &Stage) -> (String, u32) {
+fn ready(stage: &Fixture) -> (String, u32) {
     let status = reviewed(stage).unwrap();
     let ready = &status.conditions[0];
     (format!("{} {}", ready.status, ready.reason), status.nodes)
@@ -48,7 +48,7 @@ fn a_policy_is_ready_only_if_it_would_act_and_has_nodes() {
         ("a device is missing", |policy| policy.levels.push(level("pdu", 1)), ("False DeviceUnusable", 3)),
     ];
     for (sentence, change, (expected, nodes)) in rows {
-        let mut stage = Stage::new(&["n", "m", "k"]);
+        let mut stage = Fixture::new(&["n", "m", "k"]);
         ready_device(&mut stage, |_| ());
         stage.policy(change);
         assert_eq!(ready(&stage), (expected.to_owned(), nodes), "{sentence}");
@@ -89,7 +89,7 @@ fn what_is_not_known_of_a_device_is_not_ready() {
         ),
     ];
     for (sentence, change, expected) in rows {
-        let mut stage = Stage::new(&["n", "m", "k"]);
+        let mut stage = Fixture::new(&["n", "m", "k"]);
         ready_device(&mut stage, change);
         assert_eq!(ready(&stage), (expected.to_owned(), 3), "{sentence}");
     }
@@ -97,7 +97,7 @@ fn what_is_not_known_of_a_device_is_not_ready() {
 
 #[test]
 fn what_is_written_already_is_not_written_again() {
-    let mut stage = Stage::new(&["n", "m"]);
+    let mut stage = Fixture::new(&["n", "m"]);
     ready_device(&mut stage, |_| ());
     let mut status = reviewed(&stage).unwrap();
     status.conditions[0].last_transition_time = "2026-01-01T00:00:00Z".to_owned();
@@ -114,7 +114,7 @@ fn what_is_written_already_is_not_written_again() {
 /// A policy that another one overrules has no node, though its selector chooses them all.
 #[test]
 fn a_policy_that_another_one_overrules_has_no_node() {
-    let mut stage = Stage::new(&["n"]);
+    let mut stage = Fixture::new(&["n"]);
     ready_device(&mut stage, |_| ());
     let other = FencePolicySpec { priority: 5, ..stage.policy.clone() };
     stage.other_policy("q", &other);

@@ -6,8 +6,8 @@ use pod_safety_shared::testing::objects::named;
 use super::*;
 
 /// Its first attempt was begun in second 70.
-fn begun() -> Stage {
-    let mut stage = Stage::at(Phase::Pending, |_| ());
+fn begun() -> Fixture {
+    let mut stage = Fixture::at(Phase::Pending, |_| ());
     stage.device("pdu", |_| ());
     stage.policy(|policy| policy.levels.push(level("pdu", 1)));
     assert_eq!(stage.act("n"), ["off 1 by bmc"]);
@@ -17,18 +17,18 @@ fn begun() -> Stage {
 /// An attempt after which the machine was seen on.
 fn failed(id: u32) -> Attempt {
     let verified = Some(Verified { power: Power::On, ..Verified::default() });
-    Attempt { id, act: SwitchTo::Off, verified, ..Attempt::default() }
+    Attempt { id, act: DesiredPower::Off, verified, ..Attempt::default() }
 }
 
 #[test]
 fn from_suspicion_to_evidence_in_order() {
-    let mut stage = Stage::lost();
+    let mut stage = Fixture::lost();
     assert_eq!(stage.act("n"), ["open by p"]);
     assert_eq!(stage.act("n"), ["off 1 by bmc"]);
     assert_eq!(stage.act("n"), ["?AttemptUnderWay"]);
-    stage.answered("timed out");
-    assert_eq!(stage.words("n"), ["look"], "what was answered is a hint");
-    stage.seen("Off");
+    stage.set_outcome("timed out");
+    assert_eq!(stage.describe("n"), ["look"], "what was answered is a hint");
+    stage.set_power("Off");
     assert_eq!(stage.act("n"), ["prove"]);
     let (spec, status) = stage.only();
     let proof = pod_safety_shared::authority::incident_name(&spec.node);
@@ -40,17 +40,17 @@ fn from_suspicion_to_evidence_in_order() {
 #[test]
 fn s5_an_intent_without_an_outcome_is_waited_for_from_when_it_was_first_seen_and_then_looked_at() {
     let mut stage = begun();
-    let waits = stage.decided("n");
+    let waits = stage.decide("n");
     assert_eq!(
-        (words(&waits), waits.recheck_at),
+        (describe(&waits), waits.requeue_at),
         (vec!["?AttemptUnderWay".to_owned()], Some(at(70 + 60 + 2)))
     );
-    stage.until(131);
-    assert_eq!(stage.words("n"), ["?AttemptUnderWay"]);
-    stage.until(132);
-    assert_eq!(stage.words("n"), ["look"]);
+    stage.advance_to(131);
+    assert_eq!(stage.describe("n"), ["?AttemptUnderWay"]);
+    stage.advance_to(132);
+    assert_eq!(stage.describe("n"), ["look"]);
     stage.edit(|_, status| status.message = "another process saw it later".to_owned());
-    assert_eq!(stage.words("n"), ["?AttemptUnderWay"], "a restart only lengthens");
+    assert_eq!(stage.describe("n"), ["?AttemptUnderWay"], "a restart only lengthens");
 }
 
 #[test]
@@ -60,11 +60,11 @@ fn what_failed_is_tried_again_by_the_same_level_then_by_the_next_then_anew_then_
     let mut history = Vec::new();
     let mut pauses = Vec::new();
     loop {
-        stage.answered("no");
-        stage.seen("On");
+        stage.set_outcome("no");
+        stage.set_power("On");
         let began = stage.now;
-        while stage.words("n") == ["?RetryBackoff"] {
-            stage.wait(1);
+        while stage.describe("n") == ["?RetryBackoff"] {
+            stage.advance(1);
         }
         pauses.push(stage.now - began);
         let words = stage.act("n");
@@ -73,7 +73,7 @@ fn what_failed_is_tried_again_by_the_same_level_then_by_the_next_then_anew_then_
             break;
         }
     }
-    let wanted = [
+    let expected = [
         "off 2 by bmc",
         "off 3 by pdu",
         "off 4 by bmc",
@@ -81,20 +81,20 @@ fn what_failed_is_tried_again_by_the_same_level_then_by_the_next_then_anew_then_
         "off 6 by pdu",
         "write AwaitingOperator",
     ];
-    assert_eq!(history, wanted, "bmc twice, pdu once, two rounds");
+    assert_eq!(history, expected, "bmc twice, pdu once, two rounds");
     assert_eq!(pauses, [5, 10, 20, 40, 60, 60]);
     assert_eq!(
         stage.only().1.message,
         "all levels failed 2 times: level bmc: bmc says On; level pdu: bmc says On"
     );
-    assert_eq!(stage.words("n"), ["?AwaitingOperator"]);
-    assert!(stage.sentence("n").contains("node n needs a person: all levels failed 2 times"));
+    assert_eq!(stage.describe("n"), ["?AwaitingOperator"]);
+    assert!(stage.hold_message("n").contains("node n needs a person: all levels failed 2 times"));
 }
 
 #[test]
 fn one_level_of_three_attempts_is_tried_three_times_a_round_and_more_attempts_than_are_kept_end_too() {
     for (attempts, rounds, tries) in [(3, 2, 6), (1, 3, 3), (10, 1, 10)] {
-        let mut stage = Stage::at(Phase::Pending, |_| ());
+        let mut stage = Fixture::at(Phase::Pending, |_| ());
         stage.policy(|policy| {
             policy.levels = vec![level("bmc", attempts)];
             policy.rounds = rounds;
@@ -103,197 +103,197 @@ fn one_level_of_three_attempts_is_tried_three_times_a_round_and_more_attempts_th
         while stage.only().1.phase != Phase::AwaitingOperator {
             if stage.act("n")[0].starts_with("off") {
                 tried += 1;
-                stage.seen("On");
+                stage.set_power("On");
             }
-            stage.wait(60);
+            stage.advance(60);
         }
         assert_eq!(tried, tries, "{attempts} attempts, {rounds} rounds");
     }
-    let mut stage = Stage::at(Phase::Fencing, |status| {
+    let mut stage = Fixture::at(Phase::Fencing, |status| {
         status.attempts = (11..31).map(failed).collect();
         status.rounds = 2;
     });
     stage.policy(|policy| policy.levels = vec![level("bmc", 9)]);
-    stage.wait(60);
-    assert_eq!(stage.words("n"), ["write AwaitingOperator"], "of more than are kept each is the last");
+    stage.advance(60);
+    assert_eq!(stage.describe("n"), ["write AwaitingOperator"], "of more than are kept each is the last");
 }
 
 #[test]
 fn only_the_last_attempts_are_kept_and_their_numbers_go_on() {
-    let mut stage = Stage::at(Phase::Fencing, |status| status.attempts = (11..31).map(failed).collect());
-    stage.wait(60);
+    let mut stage = Fixture::at(Phase::Fencing, |status| status.attempts = (11..31).map(failed).collect());
+    stage.advance(60);
     assert_eq!(stage.act("n"), ["off 31 by bmc"]);
     let attempts = stage.only().1.attempts;
-    assert_eq!((attempts.len(), attempts[0].id), (Attempt::KEPT, 12));
+    assert_eq!((attempts.len(), attempts[0].id), (Attempt::MAX_ATTEMPTS, 12));
 }
 
 #[test]
 fn a_further_attempt_goes_through_the_gates_once_more_but_has_its_turn() {
     let failed = || {
         let mut stage = begun();
-        stage.seen("On");
-        stage.wait(10);
+        stage.set_power("On");
+        stage.advance(10);
         stage
     };
     let mut stage = failed();
     stage.policy(|policy| (policy.brakes.max_concurrent, policy.brakes.cooldown_seconds) = (1, 600));
     let other = NodeFenceStatus { phase: Phase::Fencing, ..NodeFenceStatus::default() };
     stage.fence("m", Trigger::Person, other);
-    assert_eq!(stage.words("n"), ["off 2 by bmc"]);
+    assert_eq!(stage.describe("n"), ["off 2 by bmc"]);
     for (close, gate) in [
-        ((|stage| stage.runs_on("n")) as fn(&mut Stage), "?SelfNode"),
+        ((|stage| stage.runs_on("n")) as fn(&mut Fixture), "?SelfNode"),
         (|stage| stage.policy(|policy| policy.paused = Some("x".to_owned())), "?Paused"),
         (|stage| stage.lose(&["m", "k", "l"]), "?LargeOutage"),
     ] {
         let mut stage = failed();
         close(&mut stage);
         assert_eq!(stage.act("n"), ["write Fencing", gate]);
-        assert_eq!(stage.words("n"), [gate]);
+        assert_eq!(stage.describe("n"), [gate]);
     }
     let mut stage = failed();
     stage.policy(|policy| policy.mode = PolicyMode::DryRun);
-    assert_eq!(stage.words("n"), ["?DryRun"]);
+    assert_eq!(stage.describe("n"), ["?DryRun"]);
 }
 
 #[test]
 fn whoever_is_heard_again_is_left_alone_unless_a_person_asked_for_it_or_something_may_still_land() {
-    let back = |mut stage: Stage| {
-        stage.comes_back("n", "b0000000-0000-4000-8000-00000000000a");
+    let back = |mut stage: Fixture| {
+        stage.reboot("n", "b0000000-0000-4000-8000-00000000000a");
         stage
     };
-    assert_eq!(back(Stage::at(Phase::Pending, |_| ())).words("n"), ["write Cancelled"]);
-    assert_eq!(back(begun()).words("n"), ["?AttemptUnderWay"], "the shot may still land");
+    assert_eq!(back(Fixture::at(Phase::Pending, |_| ())).describe("n"), ["write Cancelled"]);
+    assert_eq!(back(begun()).describe("n"), ["?AttemptUnderWay"], "the shot may still land");
     let mut stage = back(begun());
-    stage.seen("On");
-    assert_eq!(stage.words("n"), ["write Cancelled"]);
+    stage.set_power("On");
+    assert_eq!(stage.describe("n"), ["write Cancelled"]);
     let asked_for = |phase| {
-        let mut stage = Stage::new(&["n", "m", "k"]);
+        let mut stage = Fixture::new(&["n", "m", "k"]);
         stage.fence("n", Trigger::Person, NodeFenceStatus { phase, ..NodeFenceStatus::default() });
         stage
     };
-    assert_eq!(asked_for(Phase::Pending).words("n"), ["off 1 by bmc"]);
-    assert_eq!(back(Stage::at(Phase::AwaitingOperator, |_| ())).words("n"), ["write Cancelled"]);
-    assert_eq!(asked_for(Phase::AwaitingOperator).words("n"), ["?AwaitingOperator"]);
+    assert_eq!(asked_for(Phase::Pending).describe("n"), ["off 1 by bmc"]);
+    assert_eq!(back(Fixture::at(Phase::AwaitingOperator, |_| ())).describe("n"), ["write Cancelled"]);
+    assert_eq!(asked_for(Phase::AwaitingOperator).describe("n"), ["?AwaitingOperator"]);
 }
 
 #[test]
 fn who_cancels_ends_it_before_the_next_attempt_and_not_in_the_middle_of_one() {
-    let cancelled = |mut stage: Stage| {
+    let cancelled = |mut stage: Fixture| {
         stage.edit(|spec, _| spec.cancelled = true);
         stage
     };
-    assert_eq!(cancelled(Stage::at(Phase::Pending, |_| ())).words("n"), ["write Cancelled"]);
+    assert_eq!(cancelled(Fixture::at(Phase::Pending, |_| ())).describe("n"), ["write Cancelled"]);
     let mut stage = cancelled(begun());
-    assert_eq!(stage.words("n"), ["?AttemptUnderWay"]);
-    stage.answered("done");
-    assert_eq!(stage.words("n"), ["look"]);
-    stage.seen("On");
-    assert_eq!(stage.words("n"), ["write Cancelled"]);
-    stage.seen("Off");
-    assert_eq!(stage.words("n"), ["prove"], "it landed: that is a fact");
+    assert_eq!(stage.describe("n"), ["?AttemptUnderWay"]);
+    stage.set_outcome("done");
+    assert_eq!(stage.describe("n"), ["look"]);
+    stage.set_power("On");
+    assert_eq!(stage.describe("n"), ["write Cancelled"]);
+    stage.set_power("Off");
+    assert_eq!(stage.describe("n"), ["prove"], "it landed: that is a fact");
 }
 
 #[test]
 fn another_life_before_evidence_ends_the_incident_when_nothing_can_land_any_more() {
     for phase in [Phase::Pending, Phase::AwaitingOperator] {
-        let mut stage = Stage::at(phase, |_| ());
-        stage.comes_back("n", "b0000000-0000-4000-8000-000000000002");
-        assert_eq!(stage.words("n"), ["write Superseded"], "{phase:?}");
+        let mut stage = Fixture::at(phase, |_| ());
+        stage.reboot("n", "b0000000-0000-4000-8000-000000000002");
+        assert_eq!(stage.describe("n"), ["write Superseded"], "{phase:?}");
     }
     let mut stage = begun();
-    stage.comes_back("n", "b0000000-0000-4000-8000-000000000002");
-    assert_eq!(stage.words("n"), ["?AttemptUnderWay"]);
-    stage.until(132);
+    stage.reboot("n", "b0000000-0000-4000-8000-000000000002");
+    assert_eq!(stage.describe("n"), ["?AttemptUnderWay"]);
+    stage.advance_to(132);
     assert_eq!(stage.act("n"), ["write Superseded"]);
-    assert!(stage.words("n").is_empty(), "it is well");
-    let mut stage = Stage::at(Phase::Pending, |_| ());
+    assert!(stage.describe("n").is_empty(), "it is well");
+    let mut stage = Fixture::at(Phase::Pending, |_| ());
     stage.change("n", |node| node["metadata"]["uid"] = json!("uid-anew"));
     stage.world.remove(Kind::Nodes, "uid-n", stage.mono());
-    assert_eq!(stage.words("n")[0], "write Superseded", "a Node created anew");
+    assert_eq!(stage.describe("n")[0], "write Superseded", "a Node created anew");
 }
 
 #[test]
 fn a_node_whose_object_is_gone_is_fenced_by_what_is_known_of_it() {
-    let mut stage = Stage::at(Phase::Pending, |_| ());
-    stage.gone(Kind::Nodes, "n");
+    let mut stage = Fixture::at(Phase::Pending, |_| ());
+    stage.delete(Kind::Nodes, "n");
     assert_eq!(stage.act("n"), ["off 1 by bmc"]);
-    stage.seen("Off");
+    stage.set_power("Off");
     assert_eq!(stage.act("n"), ["prove"]);
-    stage.wait(20);
-    assert_eq!(stage.words("n"), ["?MachinePoweredOff"], "there is nothing to taint");
+    stage.advance(20);
+    assert_eq!(stage.describe("n"), ["?MachinePoweredOff"], "there is nothing to taint");
 }
 
 #[test]
 fn evidence_of_a_person_or_of_before_a_crash_is_adopted_in_every_phase_before_fenced() {
-    let waits = |stage: &mut Stage| stage.proof("n", "by-hand", KindOfEvidence::Asserted);
+    let waits = |stage: &mut Fixture| stage.evidence("n", "by-hand", FenceEvidenceKind::Asserted);
     for phase in [Phase::Pending, Phase::Fencing, Phase::AwaitingOperator] {
-        let mut stage = Stage::at(phase, |_| ());
+        let mut stage = Fixture::at(phase, |_| ());
         stage.runs_on("n");
         waits(&mut stage);
         assert_eq!(stage.act("n"), ["write Fenced"], "{phase:?}");
         assert_eq!(stage.only().1.evidence.as_deref(), Some("by-hand"));
     }
-    let mut stage = Stage::at(Phase::AwaitingOperator, |_| ());
+    let mut stage = Fixture::at(Phase::AwaitingOperator, |_| ());
     stage.policy(|policy| policy.minimum_evidence = Grade::Verified);
     waits(&mut stage);
-    assert_eq!(stage.words("n"), ["?AwaitingOperator"], "its policy wants more");
+    assert_eq!(stage.describe("n"), ["?AwaitingOperator"], "its policy wants more");
     stage.policy(|policy| policy.minimum_evidence = Grade::Asserted);
-    stage.invalidates("by-hand");
-    assert_eq!(stage.words("n"), ["?AwaitingOperator"], "it is not believed");
-    let mut stage = Stage::at(Phase::Pending, |_| ());
+    stage.invalidate("by-hand");
+    assert_eq!(stage.describe("n"), ["?AwaitingOperator"], "it is not believed");
+    let mut stage = Fixture::at(Phase::Pending, |_| ());
     stage.edit(|spec, _| spec.trigger.kind = Trigger::Person);
-    stage.comes_back("n", "b0000000-0000-4000-8000-00000000000a");
+    stage.reboot("n", "b0000000-0000-4000-8000-00000000000a");
     waits(&mut stage);
-    assert_eq!(stage.words("n"), ["?NodeStillReady"], "of who is Ready nothing is believed");
+    assert_eq!(stage.describe("n"), ["?NodeStillReady"], "of who is Ready nothing is believed");
 }
 
 /// C2: the word of an earlier loss of the same life ended the fencing of the next one.
 #[test]
 fn a_word_that_was_given_before_the_kubelet_was_heard_again_is_not_adopted() {
-    let mut stage = Stage::at(Phase::Pending, |_| ());
-    stage.proof("n", "by-hand", KindOfEvidence::Asserted);
-    stage.beat("n");
+    let mut stage = Fixture::at(Phase::Pending, |_| ());
+    stage.evidence("n", "by-hand", FenceEvidenceKind::Asserted);
+    stage.heartbeat("n");
     assert_eq!(stage.act("n"), ["off 1 by bmc"]);
 }
 
 #[test]
 fn an_incident_without_its_policy_waits_and_says_so() {
-    let mut stage = Stage::at(Phase::Pending, |_| ());
-    stage.gone(Kind::FencePolicies, "p");
-    assert_eq!(stage.words("n"), ["?NoPolicy"]);
+    let mut stage = Fixture::at(Phase::Pending, |_| ());
+    stage.delete(Kind::FencePolicies, "p");
+    assert_eq!(stage.describe("n"), ["?NoPolicy"]);
 }
 
 #[test]
 fn of_two_incidents_of_one_life_that_counts_whose_name_says_which() {
-    let mut stage = Stage::at(Phase::Pending, |_| ());
+    let mut stage = Fixture::at(Phase::Pending, |_| ());
     let (spec, status) = stage.only();
     let object = named("a").set("/spec", json!(spec)).set("/status", json!(status));
     stage.world.put(Kind::NodeFences, object, stage.mono());
-    assert_eq!(stage.words("n"), ["off 1 by bmc", "?DuplicateFence"]);
+    assert_eq!(stage.describe("n"), ["off 1 by bmc", "?DuplicateFence"]);
     stage.runs_on("n");
-    assert_eq!(stage.words("n"), ["write Pending", "?DuplicateFence", "?SelfNode"]);
+    assert_eq!(stage.describe("n"), ["write Pending", "?DuplicateFence", "?SelfNode"]);
 }
 
 #[test]
 fn one_that_is_being_deleted_is_as_good_as_gone() {
-    let mut stage = Stage::at(Phase::Pending, |_| ());
+    let mut stage = Fixture::at(Phase::Pending, |_| ());
     let (spec, status) = stage.only();
     let name = pod_safety_shared::authority::incident_name(&spec.node);
     let object = named(&name).terminating().set("/spec", json!(spec)).set("/status", json!(status));
     stage.world.put(Kind::NodeFences, object, stage.mono());
-    assert!(stage.words("n").is_empty(), "and its name is not free yet");
-    stage.gone(Kind::NodeFences, &name);
+    assert!(stage.describe("n").is_empty(), "and its name is not free yet");
+    stage.delete(Kind::NodeFences, &name);
     stage.fences.clear();
-    assert_eq!(stage.words("n"), ["open by p"]);
+    assert_eq!(stage.describe("n"), ["open by p"]);
 }
 
 #[test]
 fn evidence_that_was_withdrawn_is_not_given_again() {
     let mut stage = begun();
-    stage.seen("Off");
+    stage.set_power("Off");
     let name = pod_safety_shared::authority::incident_name(&stage.incarnation("n"));
-    stage.proof("n", &name, KindOfEvidence::Asserted);
-    stage.invalidates(&name);
+    stage.evidence("n", &name, FenceEvidenceKind::Asserted);
+    stage.invalidate(&name);
     assert_eq!(stage.act("n"), ["write AwaitingOperator"]);
     assert!(stage.only().1.message.contains("was invalidated: wrong"));
 }

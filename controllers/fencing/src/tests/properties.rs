@@ -59,7 +59,7 @@ impl Sketch {
     fn attempts(&self) -> Vec<Attempt> {
         let attempt = |(id, (off, outcome, verified)): (u32, &(bool, bool, usize))| Attempt {
             id,
-            act: if *off { SwitchTo::Off } else { SwitchTo::On },
+            act: if *off { DesiredPower::Off } else { DesiredPower::On },
             within_seconds: 60,
             devices: level("bmc", 1).devices,
             outcome: outcome.then(|| "said".to_owned()),
@@ -71,14 +71,14 @@ impl Sketch {
         (1..).zip(&self.attempts).map(attempt).collect()
     }
 
-    fn stage(&self) -> Stage {
-        let mut stage = Stage::lost();
+    fn stage(&self) -> Fixture {
+        let mut stage = Fixture::lost();
         stage.policy(|policy| {
             policy.paused = self.paused.then(|| "x".to_owned());
             policy.recovery = if self.power_on { Recovery::PowerOn } else { Recovery::Hold };
         });
         if self.pod {
-            stage.pod("db-0", "n", Stage::terminating);
+            stage.pod("db-0", "n", Fixture::terminating);
         }
         if self.ours {
             stage.runs_on("n");
@@ -94,25 +94,25 @@ impl Sketch {
         stage.edit(|spec, _| (spec.cancelled, spec.dry_run) = (self.cancelled, self.dry));
         match self.proof {
             0 => {}
-            3 => stage.proof("m", "e", KindOfEvidence::PowerOff),
-            _ => stage.proof("n", "e", KindOfEvidence::PowerOff),
+            3 => stage.evidence("m", "e", FenceEvidenceKind::PowerOff),
+            _ => stage.evidence("n", "e", FenceEvidenceKind::PowerOff),
         }
         if self.proof == 2 {
-            stage.invalidates("e");
+            stage.invalidate("e");
         }
         match self.machine {
             0 => {}
-            1 => stage.comes_back("n", "b0000000-0000-4000-8000-00000000000a"),
-            2 => stage.comes_back("n", "b0000000-0000-4000-8000-000000000002"),
+            1 => stage.reboot("n", "b0000000-0000-4000-8000-00000000000a"),
+            2 => stage.reboot("n", "b0000000-0000-4000-8000-000000000002"),
             3 => stage.change("n", |node| {
                 node["status"]["nodeInfo"]["bootID"] = json!("b0000000-0000-4000-8000-000000000002")
             }),
-            _ => stage.gone(Kind::Nodes, "n"),
+            _ => stage.delete(Kind::Nodes, "n"),
         }
         if self.storm {
             stage.lose(&["m", "k", "l"]);
         }
-        stage.wait(self.later);
+        stage.advance(self.later);
         stage
     }
 }
@@ -123,8 +123,8 @@ proptest! {
     #[test]
     fn no_step_without_what_it_rests_on(sketch in sketch()) {
         let stage = sketch.stage();
-        let decision = stage.decided("n");
-        prop_assert_eq!(&decision, &stage.decided("n"), "pure");
+        let decision = stage.decide("n");
+        prop_assert_eq!(&decision, &stage.decide("n"), "pure");
         let taken: Vec<&Step> = step(&decision).into_iter().collect();
         let live = !Phase::ALL[sketch.phase].is_over();
         let says = !taken.is_empty() || !decision.holds.is_empty();
@@ -141,10 +141,10 @@ proptest! {
                     prop_assert!(!under_way, "what was begun may still land");
                     prop_assert!(matches!(sketch.machine, 0 | 1 | 4), "another life");
                     prop_assert!(sketch.machine != 1 || sketch.person, "it is well");
-                    prop_assert_eq!(target.status.attempts.last().unwrap().act, SwitchTo::Off);
+                    prop_assert_eq!(target.status.attempts.last().unwrap().act, DesiredPower::Off);
                 }
                 Step::Attempt(target) => {
-                    prop_assert_eq!(target.status.attempts.last().unwrap().act, SwitchTo::On);
+                    prop_assert_eq!(target.status.attempts.last().unwrap().act, DesiredPower::On);
                     prop_assert!(!sketch.pod && proved && sketch.named && !under_way && sketch.power_on);
                     prop_assert!(!sketch.paused && !sketch.cancelled && !sketch.dry && same_life);
                 }
@@ -184,11 +184,11 @@ proptest! {
     fn writes_come_to_an_end(sketch in sketch()) {
         let mut stage = sketch.stage();
         for _write in 0..8 {
-            match step(&stage.decided("n")) {
+            match step(&stage.decide("n")) {
                 Some(Step::Write(_)) => drop(stage.act("n")),
                 _ => return Ok(()),
             }
         }
-        prop_assert!(false, "still writing: {:?}", stage.decided("n"));
+        prop_assert!(false, "still writing: {:?}", stage.decide("n"));
     }
 }

@@ -1,31 +1,31 @@
 //! From evidence to a node that is back.
 
-use super::stage::own;
+use super::fixture::own;
 use super::*;
 use pod_safety_shared::testing::objects::NEXT_BOOT;
 
 /// Fenced by its first attempt, evidence and taint included, with a pod that was asked to end.
-fn fenced() -> Stage {
-    let mut stage = Stage::at(Phase::Pending, |_| ());
-    stage.pod("db-0", "n", Stage::terminating);
+fn fenced() -> Fixture {
+    let mut stage = Fixture::at(Phase::Pending, |_| ());
+    stage.pod("db-0", "n", Fixture::terminating);
     assert_eq!(stage.act("n"), ["off 1 by bmc"]);
-    stage.answered("done");
-    stage.seen("Off");
+    stage.set_outcome("done");
+    stage.set_power("Off");
     assert_eq!(stage.act("n"), ["prove"]);
     assert_eq!(stage.act("n"), ["taint"]);
     stage
 }
 
 /// As [`fenced`], released, and to be switched on again.
-fn released() -> Stage {
+fn released() -> Fixture {
     let mut stage = fenced();
     stage.policy(|policy| policy.recovery = Recovery::PowerOn);
-    stage.gone(Kind::Pods, "db-0");
-    stage.wait(10);
+    stage.delete(Kind::Pods, "db-0");
+    stage.advance(10);
     stage
 }
 
-fn on() -> Stage {
+fn on() -> Fixture {
     let mut stage = released();
     assert_eq!(stage.act("n"), ["on 2 by bmc"]);
     stage
@@ -35,94 +35,97 @@ fn on() -> Stage {
 fn the_machine_stays_off_until_its_pods_are_released_and_then_as_the_policy_says() {
     let mut stage = fenced();
     stage.policy(|policy| policy.recovery = Recovery::PowerOn);
-    stage.wait(60);
-    assert_eq!(stage.words("n"), ["?WaitsForPods"]);
-    assert!(stage.sentence("n").contains("Still terminating: 1"), "{}", stage.sentence("n"));
-    stage.gone(Kind::Pods, "db-0");
-    assert_eq!(stage.words("n"), ["on 2 by bmc"]);
+    stage.advance(60);
+    assert_eq!(stage.describe("n"), ["?WaitsForPods"]);
+    assert!(stage.hold_message("n").contains("Still terminating: 1"), "{}", stage.hold_message("n"));
+    stage.delete(Kind::Pods, "db-0");
+    assert_eq!(stage.describe("n"), ["on 2 by bmc"]);
     stage.policy(|policy| policy.recovery = Recovery::Hold);
-    assert_eq!(stage.words("n"), ["?MachinePoweredOff"]);
+    assert_eq!(stage.describe("n"), ["?MachinePoweredOff"]);
     let mut early = fenced();
     early.policy(|policy| policy.recovery = Recovery::PowerOn);
-    early.gone(Kind::Pods, "db-0");
-    assert_eq!(early.words("n"), ["?WaitsForPods"], "the taint asks pods to end: not at once");
+    early.delete(Kind::Pods, "db-0");
+    assert_eq!(early.describe("n"), ["?WaitsForPods"], "the taint asks pods to end: not at once");
 }
 
 #[test]
 fn the_pause_before_a_machine_is_switched_on_counts_from_the_taint() {
-    let mut stage = Stage::at(Phase::Pending, |_| ());
+    let mut stage = Fixture::at(Phase::Pending, |_| ());
     stage.policy(|policy| policy.recovery = Recovery::PowerOn);
     assert_eq!(stage.act("n"), ["off 1 by bmc"]);
-    stage.wait(30);
-    stage.answered("done");
-    stage.seen("Off");
+    stage.advance(30);
+    stage.set_outcome("done");
+    stage.set_power("Off");
     assert_eq!(stage.act("n"), ["prove"]);
     assert_eq!(stage.act("n"), ["taint"]);
-    assert_eq!(stage.words("n"), ["?WaitsForPods"], "the taint asks pods to end: not at once");
-    stage.wait(10);
-    assert_eq!(stage.words("n"), ["on 2 by bmc"]);
+    assert_eq!(stage.describe("n"), ["?WaitsForPods"], "the taint asks pods to end: not at once");
+    stage.advance(10);
+    assert_eq!(stage.describe("n"), ["on 2 by bmc"]);
 }
 
 #[test]
 fn nothing_is_switched_on_by_who_is_paused_cancelled_or_without_devices() {
     for (change, word) in [
-        ((|stage| stage.policy(|policy| policy.paused = Some("x".to_owned()))) as fn(&mut Stage), "?Paused"),
+        (
+            (|stage| stage.policy(|policy| policy.paused = Some("x".to_owned()))) as fn(&mut Fixture),
+            "?Paused",
+        ),
         (|stage| stage.leave_alone("n"), "?FencingSuspended"),
         (|stage| stage.edit(|spec, _| spec.cancelled = true), "?MachinePoweredOff"),
         (|stage| stage.edit(|spec, _| spec.keep_off = true), "?MachinePoweredOff"),
-        (|stage| stage.gone(Kind::FenceDevices, "bmc"), "?NoDevices"),
+        (|stage| stage.delete(Kind::FenceDevices, "bmc"), "?NoDevices"),
     ] {
         let mut stage = released();
         change(&mut stage);
-        stage.wait(10);
-        assert_eq!(stage.words("n"), [word]);
+        stage.advance(10);
+        assert_eq!(stage.describe("n"), [word]);
     }
 }
 
 #[test]
 fn s13_nothing_is_switched_on_while_something_begun_before_may_still_land() {
-    let mut stage = Stage::at(Phase::Pending, |_| ());
+    let mut stage = Fixture::at(Phase::Pending, |_| ());
     stage.policy(|policy| policy.recovery = Recovery::PowerOn);
     assert_eq!(stage.act("n"), ["off 1 by bmc"]);
-    stage.word("n", "by-hand", true);
+    stage.confirmation("n", "by-hand", true);
     assert_eq!(stage.act("n"), ["write Fenced"]);
     assert_eq!(stage.act("n"), ["taint"]);
-    stage.wait(60);
-    assert_eq!(stage.words("n"), ["?AttemptUnderWay"]);
-    stage.wait(2);
-    assert_eq!(stage.words("n"), ["on 2 by bmc"]);
+    stage.advance(60);
+    assert_eq!(stage.describe("n"), ["?AttemptUnderWay"]);
+    stage.advance(2);
+    assert_eq!(stage.describe("n"), ["on 2 by bmc"]);
 }
 
 /// Ten seconds after a technician had confirmed that a machine is off, it was switched on, and nothing had said so.
 #[test]
 fn bug_a_machine_that_a_person_confirmed_down_stays_off_unless_they_said_otherwise() {
-    let mut stage = Stage::at(Phase::Pending, |_| ());
+    let mut stage = Fixture::at(Phase::Pending, |_| ());
     stage.policy(|policy| policy.recovery = Recovery::PowerOn);
-    stage.word("n", "by-hand", false);
+    stage.confirmation("n", "by-hand", false);
     assert_eq!(stage.act("n"), ["write Fenced"]);
     assert_eq!(stage.act("n"), ["taint"]);
-    stage.wait(60);
-    assert_eq!(stage.words("n"), ["?MachinePoweredOff"]);
-    stage.word("n", "and-on", true);
-    assert_eq!(stage.words("n"), ["?MachinePoweredOff"], "of the same second");
-    stage.invalidates("by-hand");
+    stage.advance(60);
+    assert_eq!(stage.describe("n"), ["?MachinePoweredOff"]);
+    stage.confirmation("n", "and-on", true);
+    assert_eq!(stage.describe("n"), ["?MachinePoweredOff"], "of the same second");
+    stage.invalidate("by-hand");
     assert_eq!(stage.act("n"), ["write Fenced"]);
-    stage.wait(20);
-    assert_eq!(stage.words("n"), ["on 1 by bmc"], "the last word that holds counts");
+    stage.advance(20);
+    assert_eq!(stage.describe("n"), ["on 1 by bmc"], "the last word that holds counts");
     let mut fenced = released();
-    fenced.word("n", "hands-in-it", false);
-    assert_eq!(fenced.words("n"), ["?MachinePoweredOff"], "also where a device proved it off");
+    fenced.confirmation("n", "hands-in-it", false);
+    assert_eq!(fenced.describe("n"), ["?MachinePoweredOff"], "also where a device proved it off");
 }
 
 #[test]
 fn of_several_words_of_people_the_last_decides_whether_the_machine_is_switched_on() {
     for (later, wanted) in [(true, "on 1 by bmc"), (false, "?MachinePoweredOff")] {
-        let mut stage = Stage::at(Phase::Pending, |_| ());
+        let mut stage = Fixture::at(Phase::Pending, |_| ());
         stage.policy(|policy| policy.recovery = Recovery::PowerOn);
         for (name, power_on, created) in
             [("first", !later, "2026-01-01T00:00:10Z"), ("last", later, "2026-01-01T00:00:20Z")]
         {
-            stage.word("n", name, power_on);
+            stage.confirmation("n", name, power_on);
             let (spec, status) = stage.proofs[name].clone();
             let object = own(name).set("/spec", json!(spec)).set("/status", json!(status));
             let object = object.set("/metadata/creationTimestamp", json!(created)).rv(50);
@@ -130,74 +133,74 @@ fn of_several_words_of_people_the_last_decides_whether_the_machine_is_switched_o
         }
         assert_eq!(stage.act("n"), ["write Fenced"]);
         assert_eq!(stage.act("n"), ["taint"]);
-        stage.wait(60);
-        assert_eq!(stage.words("n"), [wanted]);
+        stage.advance(60);
+        assert_eq!(stage.describe("n"), [wanted]);
     }
 }
 
 #[test]
 fn switched_on_and_back_with_another_boot_it_is_done_and_our_taint_goes() {
     let mut stage = on();
-    assert_eq!(stage.words("n"), ["?AttemptUnderWay"]);
-    stage.answered("done");
-    assert_eq!(stage.words("n"), ["look"]);
-    stage.seen("On");
-    assert_eq!(stage.words("n"), ["?AwaitingNodeReady"]);
-    stage.comes_back("n", NEXT_BOOT);
-    stage.says("n", "False");
-    assert_eq!(stage.words("n"), ["?AwaitingNodeReady"], "not Ready yet");
-    stage.comes_back("n", NEXT_BOOT);
+    assert_eq!(stage.describe("n"), ["?AttemptUnderWay"]);
+    stage.set_outcome("done");
+    assert_eq!(stage.describe("n"), ["look"]);
+    stage.set_power("On");
+    assert_eq!(stage.describe("n"), ["?AwaitingNodeReady"]);
+    stage.reboot("n", NEXT_BOOT);
+    stage.set_ready("n", "False");
+    assert_eq!(stage.describe("n"), ["?AwaitingNodeReady"], "not Ready yet");
+    stage.reboot("n", NEXT_BOOT);
     assert_eq!(stage.act("n"), ["untaint"]);
     let (_, status) = stage.only();
     assert_eq!((status.phase, status.tainted), (Phase::Done, false));
-    assert!(stage.words("n").is_empty());
+    assert!(stage.describe("n").is_empty());
 }
 
 #[test]
 fn who_comes_back_by_himself_ends_his_old_pods_first() {
     let mut stage = fenced();
-    stage.comes_back("n", NEXT_BOOT);
+    stage.reboot("n", NEXT_BOOT);
     assert_eq!(stage.act("n"), ["untaint"], "nothing proves this boot over");
-    assert_eq!(stage.words("n"), ["?WaitsForPods"]);
-    stage.gone(Kind::Pods, "db-0");
-    assert_eq!(stage.words("n"), ["write Done"], "nothing of ours is on it");
+    assert_eq!(stage.describe("n"), ["?WaitsForPods"]);
+    stage.delete(Kind::Pods, "db-0");
+    assert_eq!(stage.describe("n"), ["write Done"], "nothing of ours is on it");
 }
 
 #[test]
 fn what_cannot_be_switched_on_is_tried_three_times() {
     let mut stage = on();
     for attempt in [3, 4] {
-        stage.seen("Off");
-        assert_eq!(stage.words("n"), ["?RetryBackoff"]);
-        stage.wait(20);
+        stage.set_power("Off");
+        assert_eq!(stage.describe("n"), ["?RetryBackoff"]);
+        stage.advance(20);
         assert_eq!(stage.act("n"), [format!("on {attempt} by bmc")]);
     }
-    stage.seen("Unknown");
-    stage.wait(60);
+    stage.set_power("Unknown");
+    stage.advance(60);
     assert_eq!(stage.act("n"), ["write AwaitingOperator"]);
-    assert_eq!(stage.words("n"), ["?AwaitingOperator"], "the evidence holds, and is not taken anew");
-    stage.comes_back("n", NEXT_BOOT);
-    assert_eq!(stage.words("n"), ["untaint"]);
+    assert_eq!(stage.describe("n"), ["?AwaitingOperator"], "the evidence holds, and is not taken anew");
+    stage.reboot("n", NEXT_BOOT);
+    assert_eq!(stage.describe("n"), ["untaint"]);
 }
 
 #[test]
 fn a_further_try_waits_for_pods_that_came_meanwhile() {
     let mut stage = on();
-    stage.seen("Off");
-    stage.pod("db-1", "n", Stage::terminating);
-    stage.wait(60);
-    assert_eq!(stage.words("n"), ["?WaitsForPods"]);
+    stage.set_power("Off");
+    stage.pod("db-1", "n", Fixture::terminating);
+    stage.advance(60);
+    assert_eq!(stage.describe("n"), ["?WaitsForPods"]);
 }
 
 #[test]
 fn without_evidence_that_holds_nothing_goes_on() {
-    let mut stage = Stage::at(Phase::Fenced, |status| status.evidence = Some("lost".to_owned()));
-    assert_eq!(stage.words("n"), ["?EvidenceMissing"]);
-    stage.proof("m", "lost", KindOfEvidence::Asserted);
-    assert_eq!(stage.words("n"), ["?EvidenceMissing"], "it is about another node");
+    let mut stage = Fixture::at(Phase::Fenced, |status| status.evidence = Some("lost".to_owned()));
+    assert_eq!(stage.describe("n"), ["?EvidenceMissing"]);
+    stage.evidence("m", "lost", FenceEvidenceKind::Asserted);
+    assert_eq!(stage.describe("n"), ["?EvidenceMissing"], "it is about another node");
     let mut stage = fenced();
     let name = stage.only().1.evidence.unwrap();
-    stage.invalidates(&name);
+    stage.invalidate(&name);
     assert_eq!(stage.act("n"), ["withdraw"]);
     assert!(stage.only().1.message.ends_with("was invalidated: wrong"));
 }
@@ -208,12 +211,12 @@ fn the_taint_of_a_word_that_has_expired_goes() {
     let mut stage = fenced();
     stage.edit(|_, status| status.tainted = true);
     let name = stage.only().1.evidence.unwrap();
-    stage.expires(&name);
+    stage.expire(&name);
     assert_eq!(stage.act("n"), ["withdraw"]);
     let (_, status) = stage.only();
     assert_eq!((status.phase, status.tainted), (Phase::AwaitingOperator, false));
     assert!(status.message.ends_with("confirm again if it is still true"), "{}", status.message);
-    stage.proof("n", "by-hand", KindOfEvidence::Asserted);
+    stage.evidence("n", "by-hand", FenceEvidenceKind::Asserted);
     assert_eq!(stage.act("n"), ["write Fenced"], "it was confirmed anew");
 }
 
@@ -223,7 +226,7 @@ fn bug_the_taint_of_a_word_stayed_when_the_policy_asked_for_verified_evidence() 
     let mut stage = fenced();
     stage.edit(|_, status| status.tainted = true);
     let name = stage.only().1.evidence.unwrap();
-    stage.proof("n", &name, KindOfEvidence::Asserted);
+    stage.evidence("n", &name, FenceEvidenceKind::Asserted);
     assert!(!stage.act("n").contains(&"withdraw".to_owned()), "a word is enough");
     stage.policy(|policy| policy.minimum_evidence = Grade::Verified);
     assert_eq!(stage.act("n"), ["withdraw"]);
@@ -231,7 +234,7 @@ fn bug_the_taint_of_a_word_stayed_when_the_policy_asked_for_verified_evidence() 
     assert_eq!((status.phase, status.tainted), (Phase::AwaitingOperator, false));
     assert!(status.message.contains("requires verified evidence"), "{}", status.message);
     stage.policy(|policy| policy.minimum_evidence = Grade::Asserted);
-    stage.proof("n", "by-hand", KindOfEvidence::Asserted);
+    stage.evidence("n", "by-hand", FenceEvidenceKind::Asserted);
     assert_eq!(stage.act("n"), ["write Fenced"], "it was confirmed anew");
 }
 
@@ -241,17 +244,17 @@ fn bug_the_taint_of_evidence_that_was_withdrawn_stayed_on_the_node() {
     let mut stage = fenced();
     stage.edit(|_, status| status.tainted = true);
     let name = stage.only().1.evidence.unwrap();
-    stage.invalidates(&name);
+    stage.invalidate(&name);
     assert_eq!(stage.act("n"), ["withdraw"]);
     let (_, status) = stage.only();
     assert_eq!((status.phase, status.tainted), (Phase::AwaitingOperator, false));
     assert!(status.message.ends_with("was invalidated: wrong"), "{}", status.message);
-    assert_eq!(stage.words("n"), ["?AwaitingOperator"], "once");
+    assert_eq!(stage.describe("n"), ["?AwaitingOperator"], "once");
     // It was withdrawn while a person was waited for, because it could not be switched on.
     stage.edit(|_, status| status.tainted = true);
-    assert_eq!(stage.words("n"), ["withdraw"]);
+    assert_eq!(stage.describe("n"), ["withdraw"]);
     // Somebody else's word holds.
-    stage.proof("n", "by-hand", KindOfEvidence::Asserted);
+    stage.evidence("n", "by-hand", FenceEvidenceKind::Asserted);
     assert_eq!(stage.act("n"), ["write Fenced"]);
     let (_, status) = stage.only();
     assert_eq!(
@@ -263,40 +266,41 @@ fn bug_the_taint_of_evidence_that_was_withdrawn_stayed_on_the_node() {
 
 #[test]
 fn a_node_that_nobody_has_missed_yet_is_tainted_when_it_is() {
-    let mut stage = Stage::new(&["n", "m", "k"]);
+    let mut stage = Fixture::new(&["n", "m", "k"]);
     stage.fence("n", Trigger::Person, NodeFenceStatus::default());
     assert_eq!(stage.act("n"), ["off 1 by bmc"]);
     stage.alive.remove("n");
-    stage.wait(10);
-    stage.seen("Off");
+    stage.advance(10);
+    stage.set_power("Off");
     assert_eq!(stage.act("n"), ["prove"]);
-    stage.wait(30);
-    assert_eq!(stage.words("n"), ["?NodeStillReady"], "that it is called Ready is old");
-    stage.says("n", "Unknown");
-    assert_eq!(stage.words("n"), ["taint"]);
+    stage.advance(30);
+    assert_eq!(stage.describe("n"), ["?NodeStillReady"], "that it is called Ready is old");
+    stage.set_ready("n", "Unknown");
+    assert_eq!(stage.describe("n"), ["taint"]);
 }
 
 #[test]
 fn a_kubelet_that_lives_in_the_same_boot_contradicts_the_evidence_within_half_a_minute() {
-    type Sign = fn(&mut Stage);
-    let (renews, reports): (Sign, Sign) = (|stage| stage.beat("n"), |stage| stage.says("n", "True"));
+    type Sign = fn(&mut Fixture);
+    let (renews, reports): (Sign, Sign) =
+        (|stage| stage.heartbeat("n"), |stage| stage.set_ready("n", "True"));
     let rows = [(fenced(), renews, "its Lease was renewed"), (on(), reports, "it reports that it is Ready")];
     for (mut stage, sign, words) in rows {
         let phase = stage.only().1.phase.name();
-        stage.wait(1);
+        stage.advance(1);
         sign(&mut stage);
         assert_eq!(stage.act("n"), [&format!("write {phase}"), "?SignOfLife"]);
-        assert_eq!(stage.words("n"), ["?SignOfLife"]);
-        assert!(stage.sentence("n").contains(words), "{}", stage.sentence("n"));
-        stage.wait(29);
-        assert_eq!(stage.words("n"), ["?SignOfLife"]);
-        stage.wait(1);
+        assert_eq!(stage.describe("n"), ["?SignOfLife"]);
+        assert!(stage.hold_message("n").contains(words), "{}", stage.hold_message("n"));
+        stage.advance(29);
+        assert_eq!(stage.describe("n"), ["?SignOfLife"]);
+        stage.advance(1);
         assert_eq!(stage.act("n"), ["contradict"]);
         let (_, status) = stage.only();
         assert_eq!((status.phase, status.tainted, status.gates.len()), (Phase::AwaitingOperator, false, 0));
-        assert_eq!(stage.words("n"), ["?AwaitingOperator"]);
-        stage.comes_back("n", "b0000000-0000-4000-8000-00000000000a");
-        assert_eq!(stage.words("n"), ["?AwaitingOperator"], "a person finds out which machine it was");
+        assert_eq!(stage.describe("n"), ["?AwaitingOperator"]);
+        stage.reboot("n", "b0000000-0000-4000-8000-00000000000a");
+        assert_eq!(stage.describe("n"), ["?AwaitingOperator"], "a person finds out which machine it was");
     }
 }
 
@@ -305,19 +309,19 @@ fn a_kubelet_that_lives_in_the_same_boot_contradicts_the_evidence_within_half_a_
 #[test]
 fn bug_a_machine_that_was_switched_on_and_could_not_say_that_it_booted_contradicted_its_devices() {
     let mut stage = on();
-    stage.wait(10);
-    stage.seen("On");
-    stage.wait(1);
-    stage.beat("n");
+    stage.advance(10);
+    stage.set_power("On");
+    stage.advance(1);
+    stage.heartbeat("n");
     assert_eq!(stage.act("n"), ["write Recovering", "?SignOfLife"]);
-    stage.wait(299);
+    stage.advance(299);
     assert_eq!(
-        stage.words("n"),
+        stage.describe("n"),
         ["?SignOfLife"],
         "it was told on: its kubelet may not have said its boot yet"
     );
-    stage.wait(1);
-    assert_eq!(stage.words("n"), ["contradict"], "it had as long as a boot may take");
+    stage.advance(1);
+    assert_eq!(stage.describe("n"), ["contradict"], "it had as long as a boot may take");
 }
 
 /// Seed 19678: the word that the incident rested on had expired, and the devices lost their trust by what a newer word knew of.
@@ -326,14 +330,14 @@ fn bug_evidence_that_was_over_was_contradicted_though_a_newer_word_holds() {
     let mut stage = fenced();
     stage.edit(|_, status| status.tainted = true);
     let name = stage.only().1.evidence.unwrap();
-    stage.expires(&name);
-    stage.wait(1);
-    stage.beat("n");
-    stage.wait(20);
-    stage.proof("n", "by-hand", KindOfEvidence::Asserted);
+    stage.expire(&name);
+    stage.advance(1);
+    stage.heartbeat("n");
+    stage.advance(20);
+    stage.evidence("n", "by-hand", FenceEvidenceKind::Asserted);
     for phase in [Phase::Fenced, Phase::Recovering, Phase::AwaitingOperator] {
         stage.edit(|_, status| status.phase = phase);
-        assert_eq!(stage.words("n"), ["write Fenced"], "{phase:?}");
+        assert_eq!(stage.describe("n"), ["write Fenced"], "{phase:?}");
     }
     assert_eq!(stage.act("n"), ["write Fenced"]);
     assert_eq!(stage.only().1.evidence.as_deref(), Some("by-hand"));
@@ -342,22 +346,22 @@ fn bug_evidence_that_was_over_was_contradicted_though_a_newer_word_holds() {
 /// Seed 22210: one confirmation was contradicted, and the out-of-service taint went although a second one holds.
 #[test]
 fn bug_a_contradiction_took_away_the_taint_although_other_evidence_about_this_life_holds() {
-    type Change = fn(&mut Stage);
+    type Change = fn(&mut Fixture);
     let rows: [(&str, Change, bool); 4] = [
         ("a second confirmation, given after the renewal", |_| (), true),
-        ("one that was withdrawn", |stage| stage.invalidates("by-hand"), false),
-        ("one that is older than the last renewal", |stage| stage.beat("n"), false),
-        ("one of a node that says that it is Ready", |stage| stage.says("n", "True"), false),
+        ("one that was withdrawn", |stage| stage.invalidate("by-hand"), false),
+        ("one that is older than the last renewal", |stage| stage.heartbeat("n"), false),
+        ("one of a node that says that it is Ready", |stage| stage.set_ready("n", "True"), false),
     ];
     for (what, change, keeps) in rows {
         let mut stage = fenced();
         stage.edit(|_, status| status.tainted = true);
-        stage.wait(1);
-        stage.beat("n");
+        stage.advance(1);
+        stage.heartbeat("n");
         assert_eq!(stage.act("n"), ["write Fenced", "?SignOfLife"]);
-        stage.wait(20);
-        stage.proof("n", "by-hand", KindOfEvidence::Asserted);
-        stage.wait(10);
+        stage.advance(20);
+        stage.evidence("n", "by-hand", FenceEvidenceKind::Asserted);
+        stage.advance(10);
         change(&mut stage);
         assert_eq!(stage.act("n"), ["contradict"], "{what}");
         assert_eq!(stage.only().1.tainted, keeps, "{what}");
@@ -374,19 +378,19 @@ fn bug_a_contradiction_took_away_the_taint_although_other_evidence_about_this_li
 fn bug_a_machine_that_went_off_again_after_it_was_seen_on_was_waited_for_for_ever() {
     let mut stage = on();
     for number in [3, 4] {
-        stage.wait(10);
-        stage.seen("On");
-        stage.wait(299);
-        assert_eq!(stage.words("n"), ["?AwaitingNodeReady"]);
-        stage.wait(1);
+        stage.advance(10);
+        stage.set_power("On");
+        stage.advance(299);
+        assert_eq!(stage.describe("n"), ["?AwaitingNodeReady"]);
+        stage.advance(1);
         assert_eq!(stage.act("n"), [format!("on {number} by bmc")]);
     }
-    stage.wait(10);
-    stage.seen("On");
-    stage.wait(300);
+    stage.advance(10);
+    stage.set_power("On");
+    stage.advance(300);
     assert_eq!(stage.act("n"), ["write AwaitingOperator"]);
     assert!(stage.only().1.message.contains("switched on 3 times"), "{}", stage.only().1.message);
-    stage.comes_back("n", NEXT_BOOT);
+    stage.reboot("n", NEXT_BOOT);
     assert_eq!(stage.act("n"), ["untaint"], "late is not never");
 }
 
@@ -396,84 +400,84 @@ fn bug_a_machine_that_went_off_again_after_it_was_seen_on_was_waited_for_for_eve
 fn bug_a_node_that_was_heard_while_a_person_was_waited_for_contradicted_nothing() {
     let mut stage = on();
     stage.edit(|_, status| status.phase = Phase::AwaitingOperator);
-    assert_eq!(stage.words("n"), ["?AwaitingOperator"]);
-    stage.wait(1);
-    stage.beat("n");
+    assert_eq!(stage.describe("n"), ["?AwaitingOperator"]);
+    stage.advance(1);
+    stage.heartbeat("n");
     assert_eq!(stage.act("n"), ["write AwaitingOperator", "?SignOfLife"]);
-    stage.wait(30);
+    stage.advance(30);
     assert_eq!(stage.act("n"), ["contradict"]);
     let (_, status) = stage.only();
     assert_eq!((status.phase, status.tainted), (Phase::AwaitingOperator, false));
-    assert_eq!(stage.words("n"), ["?AwaitingOperator"]);
+    assert_eq!(stage.describe("n"), ["?AwaitingOperator"]);
 }
 
 #[test]
 fn a_kubelet_that_boots_renews_its_lease_before_it_says_so_and_contradicts_nothing() {
     let mut stage = fenced();
-    stage.gone(Kind::Pods, "db-0");
-    stage.wait(600);
-    stage.beat("n");
+    stage.delete(Kind::Pods, "db-0");
+    stage.advance(600);
+    stage.heartbeat("n");
     assert_eq!(stage.act("n"), ["write Fenced", "?SignOfLife"]);
-    stage.wait(5);
-    stage.comes_back("n", NEXT_BOOT);
+    stage.advance(5);
+    stage.reboot("n", NEXT_BOOT);
     assert_eq!(stage.act("n"), ["untaint"]);
 }
 
 #[test]
 fn a_kubelet_that_says_ready_or_registers_anew_without_a_boot_is_a_sign_of_life() {
     let mut stage = fenced();
-    stage.wait(1);
-    stage.says("n", "True");
-    assert_eq!(stage.words("n"), ["write Fenced", "?SignOfLife"]);
-    stage.says("n", "Unknown");
-    assert!(!stage.words("n").contains(&"?SignOfLife".to_owned()));
+    stage.advance(1);
+    stage.set_ready("n", "True");
+    assert_eq!(stage.describe("n"), ["write Fenced", "?SignOfLife"]);
+    stage.set_ready("n", "Unknown");
+    assert!(!stage.describe("n").contains(&"?SignOfLife".to_owned()));
     stage.world.remove(Kind::Nodes, "uid-n", stage.mono());
     stage.change("n", |node| node["metadata"]["uid"] = json!("uid-anew"));
-    assert_eq!(stage.words("n")[..2], ["write Fenced", "?SignOfLife"]);
+    assert_eq!(stage.describe("n")[..2], ["write Fenced", "?SignOfLife"]);
 }
 
 /// Machines of one image count the same numbers of boots: a new one contradicted true evidence about the one before.
 #[test]
 fn bug_a_machine_with_an_equal_number_of_boots_had_a_device_distrusted() {
     let mut stage = fenced();
-    stage.wait(1);
+    stage.advance(1);
     stage.world.remove(Kind::Nodes, "uid-n", stage.mono());
     stage.change("n", |node| {
         node["metadata"]["uid"] = json!("uid-anew");
         node["status"]["nodeInfo"]["bootID"] = json!("5");
     });
-    assert!(!stage.words("n").contains(&"?SignOfLife".to_owned()), "{:?}", stage.words("n"));
+    assert!(!stage.describe("n").contains(&"?SignOfLife".to_owned()), "{:?}", stage.describe("n"));
 }
 
 #[test]
 fn a_sign_that_is_gone_is_forgotten() {
     let mut stage = fenced();
-    stage.says("n", "True");
-    stage.wait(1);
-    stage.says("n", "True");
+    stage.set_ready("n", "True");
+    stage.advance(1);
+    stage.set_ready("n", "True");
     assert_eq!(stage.act("n"), ["write Fenced", "?SignOfLife"]);
-    stage.says("n", "Unknown");
+    stage.set_ready("n", "Unknown");
     assert_eq!(stage.act("n"), ["write Fenced"]);
-    assert_eq!(stage.words("n"), ["?WaitsForPods"]);
+    assert_eq!(stage.describe("n"), ["?WaitsForPods"]);
 }
 
 #[test]
 fn a_new_life_that_is_lost_too_is_an_incident_of_its_own_and_waits_for_what_may_still_land() {
     let mut stage = released();
-    stage.wait(600);
+    stage.advance(600);
     assert_eq!(stage.act("n"), ["on 2 by bmc"]);
     stage.change("n", |node| node["status"]["nodeInfo"]["bootID"] = json!(NEXT_BOOT));
-    assert_eq!(stage.words("n"), ["?AwaitingNodeReady", "?AttemptUnderWay"]);
-    stage.wait(62);
+    assert_eq!(stage.describe("n"), ["?AwaitingNodeReady", "?AttemptUnderWay"]);
+    stage.advance(62);
     assert_eq!(stage.act("n"), ["open by p", "?AwaitingNodeReady"]);
-    assert_eq!(stage.words("n"), ["off 1 by bmc", "?AwaitingNodeReady"]);
+    assert_eq!(stage.describe("n"), ["off 1 by bmc", "?AwaitingNodeReady"]);
 }
 
 /// The Node was deleted while its machine was fenced, and its Lease went with it. A tenant with `pods/status` calls a pod of their own Ready.
 #[test]
 fn attack_a_tenant_that_calls_its_pod_ready_has_a_device_distrusted() {
     let mut stage = fenced();
-    let evil = |stage: &mut Stage, ready: &str| {
+    let evil = |stage: &mut Fixture, ready: &str| {
         stage.pod("evil", "n", |pod| {
             pod["metadata"]["namespace"] = json!("tenant");
             pod["metadata"]["ownerReferences"] = json!([]);
@@ -484,13 +488,13 @@ fn attack_a_tenant_that_calls_its_pod_ready_has_a_device_distrusted() {
     let name = stage.only().1.evidence.unwrap();
     let (mut spec, status) = stage.proofs[&name].clone();
     spec.lease_renewed = None;
-    stage.put_proof(&name, spec, status);
+    stage.put_evidence(&name, spec, status);
     stage.world.remove(Kind::Nodes, "uid-n", stage.mono());
-    stage.gone(Kind::NodeLeases, "n");
-    stage.wait(5);
+    stage.delete(Kind::NodeLeases, "n");
+    stage.advance(5);
     evil(&mut stage, "True");
     stage.act("n");
-    stage.wait(31);
+    stage.advance(31);
     let acts = stage.act("n");
     assert!(
         !acts.contains(&"contradict".to_owned()),
@@ -502,10 +506,10 @@ fn attack_a_tenant_that_calls_its_pod_ready_has_a_device_distrusted() {
 #[test]
 fn attack_a_pod_of_the_new_boot_that_does_not_end_keeps_the_taint_on_the_node() {
     let mut stage = on();
-    stage.answered("done");
-    stage.seen("On");
-    stage.comes_back("n", NEXT_BOOT);
-    stage.wait(1);
+    stage.set_outcome("done");
+    stage.set_power("On");
+    stage.reboot("n", NEXT_BOOT);
+    stage.advance(1);
     stage.pod("evil", "n", |pod| {
         pod["metadata"]["namespace"] = json!("tenant");
         pod["metadata"]["ownerReferences"] = json!([]);
@@ -513,7 +517,7 @@ fn attack_a_pod_of_the_new_boot_that_does_not_end_keeps_the_taint_on_the_node() 
         pod["metadata"]["deletionGracePeriodSeconds"] = json!(2_000_000_000);
         pod["status"]["conditions"] = json!([{ "type": "Ready", "status": "True" }]);
     });
-    stage.wait(86_400);
+    stage.advance(86_400);
     assert_eq!(stage.act("n"), ["untaint"]);
     assert_eq!(stage.only().1.phase, Phase::Done, "a pod of the former boot would be waited for");
 }

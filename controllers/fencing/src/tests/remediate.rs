@@ -5,15 +5,15 @@ use pod_safety_shared::api::{NODE_NAME_ANNOTATION, TIMED_OUT_ANNOTATION};
 use super::*;
 
 /// Five nodes of which `n` is lost; nothing is fenced but by somebody's wish, and there is one.
-fn asked() -> Stage {
-    let mut stage = Stage::lost();
+fn asked() -> Fixture {
+    let mut stage = Fixture::lost();
     stage.policy(|policy| policy.when = When::Manual);
     stage.remediation("n", |_| ());
     stage
 }
 
 /// Its incident is open.
-fn opened() -> Stage {
+fn opened() -> Fixture {
     let mut stage = asked();
     assert_eq!(stage.act("n"), ["keep"]);
     assert_eq!(stage.act("n"), ["say True/Unknown Fencing"]);
@@ -36,14 +36,14 @@ fn from_the_wish_to_success_its_name_is_written_before_the_incident_begins() {
     let name = stage.fences.keys().next().cloned();
     assert_eq!(stage.remediations["n"]["status"]["fence"].as_str(), name.as_deref());
     assert!(stage.act("n")[0].starts_with("off 1 by bmc"));
-    stage.answered("done");
-    stage.seen("Off");
+    stage.set_outcome("done");
+    stage.set_power("Off");
     assert_eq!(stage.act("n")[0], "prove");
     assert_eq!(stage.act("n"), ["taint", "say False/True Fenced"]);
-    stage.wait(20);
+    stage.advance(20);
     stage.act("n");
     assert_eq!(
-        stage.words("n"),
+        stage.describe("n"),
         ["?MachinePoweredOff"],
         "said once: {:?}",
         stage.remediations["n"]["status"]
@@ -54,25 +54,25 @@ fn from_the_wish_to_success_its_name_is_written_before_the_incident_begins() {
 fn bug_a_node_that_came_back_is_not_fenced_anew_while_the_wish_is_still_there() {
     let mut stage = opened();
     stage.edit(|_, status| status.phase = Phase::Done);
-    stage.comes_back("n", "b0000000-0000-4000-8000-000000000002");
-    stage.wait(5);
+    stage.reboot("n", "b0000000-0000-4000-8000-000000000002");
+    stage.advance(5);
     assert_eq!(stage.act("n"), ["say False/True Fenced"]);
-    assert_eq!(stage.words("n"), [""; 0]);
-    stage.loses("n");
-    stage.wait(100);
-    assert_eq!(stage.words("n"), [""; 0], "the wish was about the life before");
+    assert_eq!(stage.describe("n"), [""; 0]);
+    stage.lose_node("n");
+    stage.advance(100);
+    assert_eq!(stage.describe("n"), [""; 0], "the wish was about the life before");
 }
 
 #[test]
 fn a_node_may_be_well_to_whom_asks_and_is_left_when_nobody_asks_any_more() {
     let mut stage = opened();
-    stage.comes_back("n", "b0000000-0000-4000-8000-00000000000a");
-    stage.wait(5);
-    assert!(stage.words("n")[0].starts_with("off 1 by bmc"), "who asked knows better");
+    stage.reboot("n", "b0000000-0000-4000-8000-00000000000a");
+    stage.advance(5);
+    assert!(stage.describe("n")[0].starts_with("off 1 by bmc"), "who asked knows better");
     stage.remediation("n", deleted);
     assert_eq!(stage.act("n"), ["write Cancelled"], "the finalizer stays until that is so");
     assert_eq!(stage.act("n"), ["let go"]);
-    assert_eq!(stage.words("n"), [""; 0]);
+    assert_eq!(stage.describe("n"), [""; 0]);
 }
 
 #[test]
@@ -80,11 +80,11 @@ fn what_is_under_way_is_waited_for_before_it_is_let_go() {
     let mut stage = opened();
     assert!(stage.act("n")[0].starts_with("off 1"));
     stage.remediation("n", deleted);
-    assert_eq!(stage.words("n"), ["?AttemptUnderWay"]);
-    stage.answered("no");
-    stage.seen("On");
+    assert_eq!(stage.describe("n"), ["?AttemptUnderWay"]);
+    stage.set_outcome("no");
+    stage.set_power("On");
     assert_eq!(stage.act("n"), ["write Cancelled"]);
-    assert_eq!(stage.words("n"), ["let go"]);
+    assert_eq!(stage.describe("n"), ["let go"]);
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn a_second_wish_in_the_same_life_begins_the_incident_anew() {
     stage.remediation("n", deleted);
     assert_eq!(stage.act("n"), ["write Cancelled"]);
     assert_eq!(stage.act("n"), ["let go"]);
-    stage.gone(Kind::Remediations, "n");
+    stage.delete(Kind::Remediations, "n");
     stage.remediations.clear();
     stage.remediation("n-7xk2p", |object| {
         object["metadata"]["annotations"] = json!({ NODE_NAME_ANNOTATION: "n" });
@@ -101,19 +101,19 @@ fn a_second_wish_in_the_same_life_begins_the_incident_anew() {
     assert_eq!(stage.act("n"), ["keep"]);
     assert_eq!(stage.act("n"), ["say True/Unknown Fencing"]);
     assert_eq!(stage.act("n"), ["write Pending"]);
-    assert!(stage.words("n")[0].starts_with("off 1 by bmc"), "{:?}", stage.words("n"));
+    assert!(stage.describe("n")[0].starts_with("off 1 by bmc"), "{:?}", stage.describe("n"));
 }
 
 #[test]
 fn it_goes_though_the_node_is_gone() {
     let mut stage = opened();
-    stage.gone(Kind::Nodes, "n");
+    stage.delete(Kind::Nodes, "n");
     stage.remediation("n", deleted);
     assert_eq!(stage.act("n"), ["write Cancelled"]);
     assert_eq!(stage.act("n"), ["let go"]);
     let mut never = asked();
     assert_eq!(never.act("n"), ["keep"]);
-    never.gone(Kind::Nodes, "n");
+    never.delete(Kind::Nodes, "n");
     assert_eq!(never.act("n"), ["say False/False NodeNotFound"]);
     never.remediation("n", deleted);
     assert_eq!(never.act("n"), ["let go"]);
@@ -136,14 +136,14 @@ fn who_is_told_that_its_time_is_over_begins_no_attempt_and_keeps_evidence() {
         two.act("n");
     }
     two.remediation("n", over);
-    let words = two.words("n");
+    let words = two.describe("n");
     assert!(words[0].starts_with("off 1 by bmc"), "one still waits for it: {words:?}");
     let mut shot = opened();
     assert!(shot.act("n")[0].starts_with("off 1"));
-    shot.answered("done");
+    shot.set_outcome("done");
     shot.remediation("n", over);
-    assert_eq!(shot.words("n"), ["look", "say False/False TimedOut"]);
-    shot.seen("Off");
+    assert_eq!(shot.describe("n"), ["look", "say False/False TimedOut"]);
+    shot.set_power("Off");
     assert_eq!(shot.act("n")[0], "prove", "what was found stays found");
     assert_eq!(shot.act("n"), ["taint", "say False/True Fenced"]);
 }
@@ -162,12 +162,12 @@ fn what_cannot_begin_says_why_at_once_so_that_others_try() {
     assert_eq!(unsaid.act("n"), ["say False/False NoBootId"]);
     unsaid.config.mode = Mode::Observe;
     unsaid.remediation("n", deleted);
-    assert_eq!(unsaid.words("n"), [""; 0], "who only observes answers nobody");
+    assert_eq!(unsaid.describe("n"), [""; 0], "who only observes answers nobody");
 }
 
 #[test]
 fn an_incident_that_was_there_is_followed_and_not_called_off_with_the_wish() {
-    let mut stage = Stage::at(Phase::Pending, |_| ());
+    let mut stage = Fixture::at(Phase::Pending, |_| ());
     stage.remediation("n", |_| ());
     assert!(stage.act("n").contains(&"keep".to_owned()));
     assert!(stage.act("n").contains(&"say True/Unknown Fencing".to_owned()));

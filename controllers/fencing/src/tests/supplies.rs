@@ -3,7 +3,7 @@
 use super::*;
 
 /// One level, `both`, with the devices `left` and `right`.
-fn two_supplies(stage: &mut Stage) {
+fn two_supplies(stage: &mut Fixture) {
     stage.device("left", |device| {
         device["spec"]["timeouts"] = json!({ "powerOff": "40s", "powerOn": "90s", "status": "20s" })
     });
@@ -18,21 +18,21 @@ fn two_supplies(stage: &mut Stage) {
     });
 }
 
-fn pending() -> Stage {
-    let mut stage = Stage::at(Phase::Pending, |_| ());
+fn pending() -> Fixture {
+    let mut stage = Fixture::at(Phase::Pending, |_| ());
     two_supplies(&mut stage);
     stage
 }
 
 /// Switched off at both, proved and tainted; its pods are gone.
-fn released() -> Stage {
+fn released() -> Fixture {
     let mut stage = pending();
     assert_eq!(stage.act("n"), ["off 1 by left+right"]);
-    stage.answered("done");
-    stage.seen("Off");
+    stage.set_outcome("done");
+    stage.set_power("Off");
     assert_eq!(stage.act("n"), ["prove"]);
     assert_eq!(stage.act("n"), ["taint"]);
-    stage.wait(10);
+    stage.advance(10);
     stage
 }
 
@@ -45,10 +45,10 @@ fn both_are_switched_off_in_one_attempt_that_may_take_as_long_as_the_slower_one(
         stage.only().1.message,
         "switching it off by the level both with fencing/left and fencing/right"
     );
-    stage.wait(71);
-    assert_eq!(stage.words("n"), ["?AttemptUnderWay"], "the slower one may still answer");
-    stage.wait(1);
-    assert_eq!(stage.words("n"), ["look"]);
+    stage.advance(71);
+    assert_eq!(stage.describe("n"), ["?AttemptUnderWay"], "the slower one may still answer");
+    stage.advance(1);
+    assert_eq!(stage.describe("n"), ["look"]);
 }
 
 #[test]
@@ -64,27 +64,27 @@ fn the_machine_is_off_only_when_both_say_so_and_else_both_are_asked_again() {
     for one_says in ["On", "Unknown"] {
         let mut stage = pending();
         stage.act("n");
-        stage.answered("fencing/left: done; fencing/right: failed");
-        stage.seen(one_says);
-        assert_eq!(stage.words("n"), ["?RetryBackoff"], "one of them: {one_says}");
-        stage.wait(5);
+        stage.set_outcome("fencing/left: done; fencing/right: failed");
+        stage.set_power(one_says);
+        assert_eq!(stage.describe("n"), ["?RetryBackoff"], "one of them: {one_says}");
+        stage.advance(5);
         assert_eq!(stage.act("n"), ["off 2 by left+right"], "one of them: {one_says}");
-        stage.seen(one_says);
-        stage.wait(60);
+        stage.set_power(one_says);
+        stage.advance(60);
         assert_eq!(stage.act("n"), ["off 3 by left+right"], "in the next round");
         assert_eq!(stage.only().1.evidence, None, "half of a machine is no evidence");
     }
     let mut stage = pending();
     stage.act("n");
-    stage.seen("Off");
-    assert_eq!(stage.words("n"), ["prove"]);
+    stage.set_power("Off");
+    assert_eq!(stage.describe("n"), ["prove"]);
 }
 
 #[test]
 fn one_that_cannot_be_used_closes_the_level_whichever_of_the_two_it_is() {
-    type Change = fn(&mut Stage, &str);
+    type Change = fn(&mut Fixture, &str);
     let changes: [(&str, Change); 3] = [
-        ("does not exist", |stage, name| stage.gone(Kind::FenceDevices, name)),
+        ("does not exist", |stage, name| stage.delete(Kind::FenceDevices, name)),
         ("is not trusted", |stage, name| {
             stage.device(name, |device| {
                 device["status"]["conditions"] = json!([
@@ -102,8 +102,8 @@ fn one_that_cannot_be_used_closes_the_level_whichever_of_the_two_it_is() {
         for name in ["left", "right"] {
             let mut stage = pending();
             change(&mut stage, name);
-            assert_eq!(stage.words("n"), ["write Pending", "?NoDevices"], "{name} {why}");
-            let sentence = stage.sentence("n");
+            assert_eq!(stage.describe("n"), ["write Pending", "?NoDevices"], "{name} {why}");
+            let sentence = stage.hold_message("n");
             assert!(sentence.contains(&format!("level both: device fencing/{name} {why}")), "{sentence}");
         }
     }
@@ -114,8 +114,8 @@ fn recovery_switches_both_on_and_waits_as_long_as_the_slower_one_may_take() {
     let mut stage = released();
     assert_eq!(stage.act("n"), ["on 2 by left+right"]);
     assert_eq!(stage.only().1.attempts[1].within_seconds, 90);
-    stage.seen("Off");
-    stage.wait(10);
+    stage.set_power("Off");
+    stage.advance(10);
     assert_eq!(stage.act("n"), ["on 3 by left+right"], "one of them did not come on: both are told again");
 }
 
@@ -123,9 +123,9 @@ fn recovery_switches_both_on_and_waits_as_long_as_the_slower_one_may_take() {
 fn one_supply_alone_is_not_switched_on() {
     for name in ["left", "right"] {
         let mut stage = released();
-        stage.gone(Kind::FenceDevices, name);
-        assert_eq!(stage.words("n"), ["?NoDevices"], "{name} is gone");
-        let sentence = stage.sentence("n");
+        stage.delete(Kind::FenceDevices, name);
+        assert_eq!(stage.describe("n"), ["?NoDevices"], "{name} is gone");
+        let sentence = stage.hold_message("n");
         assert!(sentence.contains(&format!("device fencing/{name} does not exist")), "{sentence}");
     }
 }
@@ -133,9 +133,9 @@ fn one_supply_alone_is_not_switched_on() {
 #[test]
 fn a_sign_of_life_takes_the_evidence_back_that_rests_on_both() {
     let mut stage = released();
-    stage.beat("n");
+    stage.heartbeat("n");
     assert_eq!(stage.act("n"), ["write Fenced", "?SignOfLife"]);
-    stage.wait(30);
+    stage.advance(30);
     assert_eq!(stage.act("n"), ["contradict"]);
 }
 
@@ -158,9 +158,9 @@ fn of_a_level_with_another_remediator_in_it_the_word_is_not_enough_where_only_wh
             let template = json!({ "apiVersion": "g/v1", "kind": "ATemplate", "name": "a" });
             device["spec"]["external"] = json!({ "templateRef": template });
         });
-        assert_eq!(stage.words("n"), ["off 1 by left+right"], "{name}");
+        assert_eq!(stage.describe("n"), ["off 1 by left+right"], "{name}");
         stage.policy(|policy| policy.minimum_evidence = Grade::Verified);
-        assert_eq!(stage.words("n"), ["write Pending", "?NoDevices"], "{name}");
+        assert_eq!(stage.describe("n"), ["write Pending", "?NoDevices"], "{name}");
     }
 }
 

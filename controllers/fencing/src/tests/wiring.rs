@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::holds::Hold;
-use pod_safety_shared::authority::{Monitor, incident_name};
+use pod_safety_shared::authority::{MonitorRequest, incident_name};
 use pod_safety_shared::cache::Change;
-use pod_safety_shared::drive::{Controller, HoldReason as _, Subject};
+use pod_safety_shared::controller_loop::{Controller, HoldReason as _, Subject};
 use pod_safety_shared::model::Uid;
 
 use super::*;
@@ -22,24 +22,24 @@ fn it_wakes_for_what_matters_and_a_policy_or_a_device_wakes_everything() {
     let controller = Fencing::new(config(), &prometheus::Registry::new()).unwrap();
     let marked = |change: &Change<'_>| {
         let mut keys = Vec::new();
-        controller.touched(change, &mut |key| keys.push(key));
+        controller.keys_for(change, &mut |key| keys.push(key));
         keys
     };
     let (name, node): (Arc<str>, Key) = ("n".into(), Key::Node("n".into()));
-    assert!(marked(&Change::Heartbeat { name: &name, awaited: false }).is_empty());
+    assert!(marked(&Change::Heartbeat { name: &name, relevant: false }).is_empty());
     for change in [
-        Change::Heartbeat { name: &name, awaited: true },
+        Change::Heartbeat { name: &name, relevant: true },
         Change::Node { name: &name, taints: false, readiness: true },
         Change::Fencing { node: Some(&name) },
     ] {
         assert_eq!(marked(&change), std::slice::from_ref(&node), "{change:?}");
-        assert!(!controller.touches_all(&change));
+        assert!(!controller.affects_all(&change));
     }
-    assert!(controller.touches_all(&Change::Fencing { node: None }));
+    assert!(controller.affects_all(&Change::Fencing { node: None }));
 
-    let mut stage = Stage::at(Phase::Pending, |_| ());
+    let mut stage = Fixture::at(Phase::Pending, |_| ());
     stage.pod("db-0", "n", |_| ());
-    stage.pod("db-1", "n", Stage::terminating);
+    stage.pod("db-1", "n", Fixture::terminating);
     let guard = stage.world.read();
     let pod = |name: &str| guard.view().pod(&Uid::new(&format!("uid-{name}")).unwrap()).unwrap();
     let (lives, ends) = (pod("db-0"), pod("db-1"));
@@ -48,27 +48,27 @@ fn it_wakes_for_what_matters_and_a_policy_or_a_device_wakes_everything() {
     assert_eq!(marked(&Change::Pod { before: Some(lives), after: Some(ends) }), std::slice::from_ref(&node));
     assert_eq!(marked(&Change::Pod { before: Some(ends), after: None }), std::slice::from_ref(&node));
     let mut all = Vec::new();
-    controller.all(&guard.view(), &mut |key| all.push(key));
+    controller.list_keys(&guard.view(), &mut |key| all.push(key));
     assert!(all.contains(&node) && all.contains(&Key::Device(Uid::new("uid-bmc").unwrap())), "{all:?}");
 }
 
 #[test]
 fn it_acts_beside_kcm_and_in_its_place_and_every_reason_is_announced() {
     let controller = Fencing::new(config(), &prometheus::Registry::new()).unwrap();
-    let acts = [Mode::Observe, Mode::Guard, Mode::Replace].map(|mode| controller.acts(mode));
+    let acts = [Mode::Observe, Mode::Guard, Mode::Replace].map(|mode| controller.acts_in(mode));
     assert_eq!(acts, [false, true, true]);
     for gate in super::super::gates::NAMES {
-        assert!(Hold::words().contains(&gate), "{gate}");
+        assert!(Hold::reason_names().contains(&gate), "{gate}");
     }
     for reason in ["AwaitingOperator", "WaitsForPods", "AttemptUnderWay", "SignOfLife", "NotSynced"] {
-        assert!(Hold::words().contains(&reason), "{reason}");
+        assert!(Hold::reason_names().contains(&reason), "{reason}");
     }
 }
 
 #[test]
 fn what_needs_a_person_is_told_at_the_node() {
-    let stage = Stage::at(Phase::AwaitingOperator, |status| status.message = "all was tried".to_owned());
-    let decision = stage.decided("n");
+    let stage = Fixture::at(Phase::AwaitingOperator, |status| status.message = "all was tried".to_owned());
+    let decision = stage.decide("n");
     let (subject, hold) = &decision.holds[0];
     assert_eq!(*subject, Subject::Fencing { node: "n".into(), uid: Uid::new("uid-n").unwrap() });
     assert_eq!(hold.event().map(|(_, reason)| reason), Some("FencingHeld"));
@@ -85,7 +85,7 @@ fn bug_a_node_that_came_back_as_it_should_was_warned_of() {
     assert_eq!(sign.event(), None);
 }
 
-fn monitored(stage: &Stage) -> Option<Monitor> {
+fn monitored(stage: &Fixture) -> Option<MonitorRequest> {
     let key = Key::Device(Uid::new("uid-bmc").unwrap());
     let decision = decide(&key, &stage.world.read().view(), stage.mono(), &stage.config);
     decision.intents.into_iter().next().map(|intent| match intent {
@@ -97,12 +97,12 @@ fn monitored(stage: &Stage) -> Option<Monitor> {
 /// The simulator found it: from the second look on nothing changed, so it seemed due for ever.
 #[test]
 fn bug_a_device_that_chooses_no_node_was_due_without_end() {
-    let mut stage = Stage::new(&["n"]);
+    let mut stage = Fixture::new(&["n"]);
     stage.device("bmc", |device| {
         device["spec"]["nodeSelector"] = json!({ "matchLabels": { "rack": "none" } });
         device["status"]["targets"] = json!([]);
     });
-    stage.until(1_000);
+    stage.advance_to(1_000);
     assert_eq!(monitored(&stage), None);
     stage.change("n", |node| node["metadata"]["labels"]["rack"] = json!("none"));
     assert!(monitored(&stage).is_some(), "somebody is there, and it is due");
@@ -111,16 +111,16 @@ fn bug_a_device_that_chooses_no_node_was_due_without_end() {
 /// A FenceDevice that is applied before its nodes join said `NoNodes` for up to `monitorSeconds` after they had.
 #[test]
 fn bug_a_device_said_that_it_has_no_nodes_for_minutes_after_one_had_joined() {
-    let mut stage = Stage::new(&["n"]);
+    let mut stage = Fixture::new(&["n"]);
     let of_rack_7 = |device: &mut Value| {
         device["spec"]["nodeSelector"] = json!({ "matchLabels": { "rack": "7" } });
         device["status"]["targets"] = json!([]);
     };
     stage.device("bmc", of_rack_7);
-    stage.wait(20);
+    stage.advance(20);
     let key = Key::Device(Uid::new("uid-bmc").unwrap());
     let decision = decide(&key, &stage.world.read().view(), stage.mono(), &stage.config);
-    assert_eq!(decision.recheck_at, Some(stage.mono() + Duration::from_secs(60)));
+    assert_eq!(decision.requeue_at, Some(stage.mono() + Duration::from_secs(60)));
     stage.change("n", |node| node["metadata"]["labels"]["rack"] = json!("7"));
     assert!(monitored(&stage).is_some());
     stage.device("bmc", |device| {
@@ -132,12 +132,12 @@ fn bug_a_device_said_that_it_has_no_nodes_for_minutes_after_one_had_joined() {
 
 #[test]
 fn a_device_is_looked_through_when_it_is_new_or_changed_and_then_from_time_to_time() {
-    let mut stage = Stage::new(&["n", "m", "k"]);
+    let mut stage = Fixture::new(&["n", "m", "k"]);
     assert_eq!(monitored(&stage), None);
-    stage.until(299);
+    stage.advance_to(299);
     assert_eq!(monitored(&stage), None);
-    stage.until(300);
-    let names = |monitor: Option<Monitor>| {
+    stage.advance_to(300);
+    let names = |monitor: Option<MonitorRequest>| {
         monitor.unwrap().nodes.iter().map(|name| name.to_string()).collect::<Vec<_>>()
     };
     assert_eq!(names(monitored(&stage)), ["k", "m", "n"]);
@@ -149,7 +149,7 @@ fn a_device_is_looked_through_when_it_is_new_or_changed_and_then_from_time_to_ti
         device["metadata"]["generation"] = json!(2);
     });
     assert_eq!(names(monitored(&stage)), ["m"], "its spec is new");
-    stage.gone(Kind::FenceDevices, "bmc");
+    stage.delete(Kind::FenceDevices, "bmc");
     assert_eq!(monitored(&stage), None);
 }
 
@@ -160,17 +160,17 @@ fn the_agent_of_a_node_that_may_be_lost_is_looked_at_before_the_node_counts_as_l
         device["spec"]["driver"] = json!("WatchdogLease");
         device["spec"]["watchdogLease"] = json!({});
     };
-    let mut stage = Stage::new(&["n", "m"]);
+    let mut stage = Fixture::new(&["n", "m"]);
     stage.device("bmc", agents);
     let key = Key::Device(Uid::new("uid-bmc").unwrap());
     let decision = decide(&key, &stage.world.read().view(), stage.mono(), &stage.config);
-    assert_eq!(decision.recheck_at, Some(stage.mono() + Duration::from_secs(5)));
+    assert_eq!(decision.requeue_at, Some(stage.mono() + Duration::from_secs(5)));
     stage.lose(&["n", "m"]);
     let mut looked = Vec::new();
     for second in 1..60 {
-        stage.until(second);
+        stage.advance_to(second);
         if let Some(monitor) = monitored(&stage) {
-            assert!(!monitor.whole && monitor.nodes == [Arc::from("m"), Arc::from("n")], "{monitor:?}");
+            assert!(!monitor.is_complete && monitor.nodes == [Arc::from("m"), Arc::from("n")], "{monitor:?}");
             looked.push(second);
             // What was seen is in its status.
             stage.device("bmc", |device| {
@@ -180,16 +180,16 @@ fn the_agent_of_a_node_that_may_be_lost_is_looked_at_before_the_node_counts_as_l
         }
     }
     assert_eq!(looked, [15, 20], "twice, and not again while they stay lost");
-    let mut switch = Stage::new(&["n"]);
+    let mut switch = Fixture::new(&["n"]);
     switch.lose(&["n"]);
-    switch.until(16);
+    switch.advance_to(16);
     assert_eq!(monitored(&switch), None, "a switch tells nothing earlier");
 }
 
 #[test]
 fn a_person_has_a_device_looked_at_now_once_and_at_one_node_if_that_is_meant() {
-    let mut stage = Stage::new(&["n", "m", "k"]);
-    let asks = |stage: &mut Stage, test: &str, tested: Option<&str>| {
+    let mut stage = Fixture::new(&["n", "m", "k"]);
+    let asks = |stage: &mut Fixture, test: &str, tested: Option<&str>| {
         stage.device("bmc", |device| {
             device["metadata"]["annotations"] = json!({ "pod-safety.dev/test": test });
             device["status"]["tested"] = json!(tested);
@@ -198,41 +198,41 @@ fn a_person_has_a_device_looked_at_now_once_and_at_one_node_if_that_is_meant() {
         monitored(stage)
     };
     let all = asks(&mut stage, "first", None).unwrap();
-    assert_eq!((all.nodes.len(), all.whole, all.test.as_deref()), (3, true, Some("first")));
+    assert_eq!((all.nodes.len(), all.is_complete, all.test.as_deref()), (3, true, Some("first")));
     assert_eq!(asks(&mut stage, "first", Some("first")), None, "it was answered");
     let one = asks(&mut stage, "second m", Some("first")).unwrap();
-    assert_eq!((one.nodes, one.whole), (vec![Arc::from("m")], false));
+    assert_eq!((one.nodes, one.is_complete), (vec![Arc::from("m")], false));
     assert_eq!(one.test.as_deref(), Some("second m"));
     let none = asks(&mut stage, "third x", None).unwrap();
-    assert_eq!((none.nodes.len(), none.whole), (0, false), "a node that is not there is answered, too");
+    assert_eq!((none.nodes.len(), none.is_complete), (0, false), "a node that is not there is answered, too");
     stage.device("bmc", |device| {
         device["metadata"]["annotations"] = json!({ "pod-safety.dev/test": "fourth m" });
         device["metadata"]["generation"] = json!(2);
     });
     let due = monitored(&stage).unwrap();
-    assert_eq!((due.nodes.len(), due.whole), (3, true), "all are due, and that answers it");
+    assert_eq!((due.nodes.len(), due.is_complete), (3, true), "all are due, and that answers it");
 }
 
 #[test]
 fn the_metrics_show_incidents_by_phase_and_how_long_proof_took_and_which_devices_do_not_tell() {
     let registry = prometheus::Registry::new();
     let controller = Fencing::new(config(), &registry).unwrap();
-    let mut stage = Stage::at(Phase::Pending, |_| ());
+    let mut stage = Fixture::at(Phase::Pending, |_| ());
     stage.device("bmc", |device| {
         device["status"]["targets"] =
             json!([{ "node": "n", "power": "Unknown", "problem": "LoginDenied" }, { "node": "m", "power": "On" }]);
     });
     let decide =
-        |stage: &Stage| controller.decide(&Key::Node("n".into()), &stage.world.read().view(), stage.mono());
+        |stage: &Fixture| controller.decide(&Key::Node("n".into()), &stage.world.read().view(), stage.mono());
     decide(&stage);
     assert_eq!(stage.act("n"), ["off 1 by bmc"]);
     decide(&stage);
-    stage.seen("Off");
-    stage.wait(20);
+    stage.set_power("Off");
+    stage.advance(20);
     assert_eq!(stage.act("n"), ["prove"]);
     decide(&stage);
     decide(&stage);
-    controller.all(&stage.world.read().view(), &mut |_| {});
+    controller.list_keys(&stage.world.read().view(), &mut |_| {});
     let page = page(&registry);
     for line in [
         "pod_safety_fences{phase=\"Fenced\"} 1",
@@ -253,8 +253,8 @@ fn the_metrics_show_incidents_by_phase_and_how_long_proof_took_and_which_devices
 fn bug_an_incident_that_was_deleted_was_counted_until_something_else_changed() {
     let registry = prometheus::Registry::new();
     let controller = Fencing::new(config(), &registry).unwrap();
-    let mut stage = Stage::at(Phase::AwaitingOperator, |_| ());
-    let shown = |stage: &Stage| {
+    let mut stage = Fixture::at(Phase::AwaitingOperator, |_| ());
+    let shown = |stage: &Fixture| {
         controller.decide(&Key::Node("n".into()), &stage.world.read().view(), stage.mono());
         let page = page(&registry);
         page.lines()
@@ -264,6 +264,6 @@ fn bug_an_incident_that_was_deleted_was_counted_until_something_else_changed() {
     };
     assert_eq!(shown(&stage), "pod_safety_fences{phase=\"AwaitingOperator\"} 1");
     let name = incident_name(&stage.incarnation("n"));
-    stage.gone(Kind::NodeFences, &name);
+    stage.delete(Kind::NodeFences, &name);
     assert_eq!(shown(&stage), "pod_safety_fences{phase=\"AwaitingOperator\"} 0");
 }

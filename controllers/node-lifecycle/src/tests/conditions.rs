@@ -11,7 +11,7 @@ fn check(config: &Config, rows: &str) {
         else {
             panic!("{row}")
         };
-        let mut stage = Stage::new(config.clone(), &["n", "other"]);
+        let mut stage = Fixture::new(config.clone(), &["n", "other"]);
         stage.change("n", |node| {
             let conditions = pairs(conditions, '=').map(|(kind, status)| condition(kind, status, 0));
             let node = with(node, "/status/conditions", conditions.collect());
@@ -23,7 +23,7 @@ fn check(config: &Config, rows: &str) {
             let node = with(node, "/spec/taints", taints.collect());
             pairs(more, '=').fold(node, |node, (pointer, value)| with(node, pointer, value.parse().unwrap()))
         });
-        assert_eq!(stage.words("n"), wants.split_terminator(", ").collect::<Vec<_>>(), "{sentence}");
+        assert_eq!(stage.describe("n"), wants.split_terminator(", ").collect::<Vec<_>>(), "{sentence}");
     }
 }
 
@@ -105,15 +105,15 @@ fn nl_1_the_old_labels_have_the_values_of_the_new_ones() {
             "beta.kubernetes.io/os=linux beta.kubernetes.io/arch=amd64",
         ),
     ] {
-        let mut stage = Stage::new(config(), &["n"]);
+        let mut stage = Fixture::new(config(), &["n"]);
         for (key, value) in pairs(labels, '=') {
             stage.change("n", |node| {
                 with(node, &format!("/metadata/labels/{}", key.replace('/', "~1")), json!(value))
             });
         }
-        assert_eq!(stage.words("n"), wants.split_whitespace().collect::<Vec<_>>(), "{sentence}");
+        assert_eq!(stage.describe("n"), wants.split_whitespace().collect::<Vec<_>>(), "{sentence}");
         stage.act("n");
-        assert!(stage.words("n").is_empty(), "{sentence}: it is done");
+        assert!(stage.describe("n").is_empty(), "{sentence}: it is done");
     }
 }
 
@@ -133,12 +133,12 @@ fn our_condition_says_who_is_cut_off_and_who_is_back_and_nothing_of_those_that_n
         ",
     );
     for config in [guard(), config()] {
-        let mut stage = Stage::new(config, &["n", "other"]);
+        let mut stage = Fixture::new(config, &["n", "other"]);
         stage.report("n", "Unknown");
         assert!(stage.act("n").contains(&"cut off".to_owned()));
         stage.report("n", "True");
         assert!(stage.act("n").contains(&"back".to_owned()));
-        assert!(stage.words("n").is_empty());
+        assert!(stage.describe("n").is_empty());
     }
 }
 

@@ -9,8 +9,8 @@ use super::*;
 const LOST: &[&str] = &["silent", "cut off", "+unreachable:NoSchedule"];
 
 /// One node, alone in its cluster, whose kubelet is silent from the beginning; this process leads since then.
-fn alone(led_since: Option<u64>) -> Stage {
-    let mut stage = Stage::new(Config { led_since: led_since.map(at), ..config() }, &["n0"]);
+fn alone(led_since: Option<u64>) -> Fixture {
+    let mut stage = Fixture::new(Config { led_since: led_since.map(at), ..config() }, &["n0"]);
     stage.alive.clear();
     stage
 }
@@ -22,7 +22,7 @@ fn an_api_server_is_silent_when_it_has_not_spoken_for_more_than_fifteen_seconds_
         let mut stage = alone(Some(0));
         stage.until(spoke_last);
         stage.deaf_until(now);
-        let words = stage.words("n0");
+        let words = stage.describe("n0");
         if is_lost {
             assert_eq!(words, LOST, "it spoke at {spoke_last}, and it is {now}");
         } else {
@@ -38,7 +38,7 @@ fn a_new_leader_waits_for_kubelets_when_the_api_server_has_not_spoken_for_more_t
         let mut stage = alone(Some(48));
         stage.until(50);
         stage.deaf_until(now);
-        assert_eq!(stage.words("n0") == LOST, is_lost, "at {now}: {:?}", stage.words("n0"));
+        assert_eq!(stage.describe("n0") == LOST, is_lost, "at {now}: {:?}", stage.describe("n0"));
     }
 }
 
@@ -49,13 +49,13 @@ fn a_leader_of_after_a_silence_waits_for_two_renewals_of_its_own() {
     for (led_since, lost_at) in [(30, 80), (60, 80), (70, 90), (79, 99), (80, 80), (85, 85)] {
         let mut stage = alone(Some(led_since));
         stage.deaf_until(60);
-        stage.world.hear(stage.mono());
+        stage.world.confirm_all(stage.mono());
         stage.until(lost_at - 1);
         if lost_at > led_since {
-            assert!(stage.words("n0").is_empty(), "who leads since {led_since} waits until {lost_at}");
+            assert!(stage.describe("n0").is_empty(), "who leads since {led_since} waits until {lost_at}");
         }
         stage.until(lost_at);
-        assert_eq!(stage.words("n0"), LOST, "who leads since {led_since} waits until {lost_at}");
+        assert_eq!(stage.describe("n0"), LOST, "who leads since {led_since} waits until {lost_at}");
     }
 }
 
@@ -63,68 +63,72 @@ fn a_leader_of_after_a_silence_waits_for_two_renewals_of_its_own() {
 fn who_leads_nobody_finds_a_node_lost_while_the_api_server_speaks() {
     let mut stage = alone(None);
     stage.until(49);
-    assert!(stage.words("n0").is_empty());
+    assert!(stage.describe("n0").is_empty());
     stage.until(50);
-    assert_eq!(stage.words("n0"), LOST);
+    assert_eq!(stage.describe("n0"), LOST);
 }
 
 /// A node that never says how it is: from its birth, unless something was heard of it since.
 #[test]
 fn a_node_that_lost_its_condition_or_has_a_lease_has_the_startup_grace_from_when_it_was_heard() {
     let bare = |born: u64| {
-        let node = with(Stage::node("new", "", 0), "/status", json!({ "conditions": [] }));
-        with(node, "/metadata/creationTimestamp", json!(stage::stamp(born)))
+        let node = with(Fixture::node("new", "", 0), "/status", json!({ "conditions": [] }));
+        with(node, "/metadata/creationTimestamp", json!(fixture::timestamp(born)))
     };
-    let mut lost_it = Stage::new(config(), &["m0", "m1", "m2"]);
-    lost_it.put(Stage::node("new", "True", 0));
+    let mut lost_it = Fixture::new(config(), &["m0", "m1", "m2"]);
+    lost_it.put(Fixture::node("new", "True", 0));
     lost_it.until(30);
     lost_it.put(bare(0));
     lost_it.until(89);
-    assert!(lost_it.words("new").is_empty(), "seen to lose its condition, without a Lease");
+    assert!(lost_it.describe("new").is_empty(), "seen to lose its condition, without a Lease");
     lost_it.until(90);
-    assert_eq!(lost_it.words("new"), LOST);
+    assert_eq!(lost_it.describe("new"), LOST);
 
-    let mut leased = Stage::new(config(), &["m0", "m1", "m2"]);
-    leased.beat("new");
+    let mut leased = Fixture::new(config(), &["m0", "m1", "m2"]);
+    leased.heartbeat("new");
     leased.until(30);
     leased.put(bare(10));
     leased.until(89);
-    assert!(leased.words("new").is_empty(), "with a Lease that was there before it");
+    assert!(leased.describe("new").is_empty(), "with a Lease that was there before it");
     leased.until(90);
-    assert_eq!(leased.words("new"), LOST);
+    assert_eq!(leased.describe("new"), LOST);
 
-    let mut born = Stage::new(config(), &["m0", "m1", "m2"]);
+    let mut born = Fixture::new(config(), &["m0", "m1", "m2"]);
     born.until(30);
     born.put(bare(10));
     born.until(69);
-    assert!(born.words("new").is_empty(), "from its birth");
+    assert!(born.describe("new").is_empty(), "from its birth");
     born.until(70);
-    assert_eq!(born.words("new"), LOST);
+    assert_eq!(born.describe("new"), LOST);
 }
 
 /// Nodes of one zone, of which the first is not ready since the API server speaks again after a silence.
 #[test]
 fn who_was_lost_with_all_others_is_given_up_when_kubelets_have_had_the_time_to_come_back() {
     let after = |ready: &str, first_seen: u64, spoke: u64| {
-        let mut stage = Stage::new(config(), &["a1", "a2", "a3", "a4"]);
+        let mut stage = Fixture::new(config(), &["a1", "a2", "a3", "a4"]);
         stage.deaf_until(first_seen);
-        stage.put(Stage::node("a0", "True", 0));
+        stage.put(Fixture::node("a0", "True", 0));
         stage.deaf_until(spoke);
-        stage.world.hear(stage.mono());
+        stage.world.confirm_all(stage.mono());
         for name in ["a0", "a1", "a2", "a3", "a4"] {
-            stage.beat(name);
+            stage.heartbeat(name);
         }
         stage.report("a0", ready);
         stage
     };
     let queued = |seconds: u64| format!("EvictionQueued 0 {seconds}s");
     let mut stage = after("Unknown", 0, 60);
-    assert_eq!(stage.words("a0").last().unwrap(), &queued(35), "15 s until silence counts, and two renewals");
+    assert_eq!(
+        stage.describe("a0").last().unwrap(),
+        &queued(35),
+        "15 s until silence counts, and two renewals"
+    );
     stage.until(94);
-    assert_eq!(stage.words("a0").last().unwrap(), &queued(1));
+    assert_eq!(stage.describe("a0").last().unwrap(), &queued(1));
     stage.until(95);
-    assert_eq!(stage.words("a0").last().unwrap(), "+unreachable:NoExecute");
-    let given_up = |stage: Stage| stage.words("a0").last().unwrap().ends_with(":NoExecute");
+    assert_eq!(stage.describe("a0").last().unwrap(), "+unreachable:NoExecute");
+    let given_up = |stage: Fixture| stage.describe("a0").last().unwrap().ends_with(":NoExecute");
     assert!(given_up(after("False", 0, 60)), "whose kubelet says so is not lost with the others");
     assert!(!given_up(after("Unknown", 0, 16)));
     assert!(given_up(after("Unknown", 1, 16)), "the process is as young as the silence: it knows of none");
@@ -142,7 +146,7 @@ fn a_pod_speaks_for_itself_only_when_it_turned_ready_after_its_node_was_lost() {
         })
     };
     for (turned, speaks) in [(9, false), (10, false), (11, true)] {
-        let mut stage = Stage::new(config(), &["n", "m"]);
+        let mut stage = Fixture::new(config(), &["n", "m"]);
         stage.world.apply(Kind::Pods, &pod("False", 7), stage.mono());
         for second in 1..=11 {
             stage.until(second);
@@ -161,12 +165,12 @@ fn a_pod_speaks_for_itself_only_when_it_turned_ready_after_its_node_was_lost() {
 
 #[test]
 fn a_node_that_asks_not_to_be_counted_is_given_up_alone_and_nobody_says_that_it_is_us() {
-    let mut stage = Stage::new(config(), &["n0"]);
+    let mut stage = Fixture::new(config(), &["n0"]);
     stage.change("n0", |node| {
         with(node, "/metadata/labels/node.kubernetes.io~1exclude-disruption", json!(""))
     });
     stage.report("n0", "Unknown");
-    let words = stage.words("n0");
+    let words = stage.describe("n0");
     assert!(words.contains(&"+unreachable:NoExecute".to_owned()), "{words:?}");
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::holds::Hold;
-use pod_safety_shared::drive::{FORCE_DELETE_HELD, NodeUnreadable};
+use pod_safety_shared::controller_loop::{FORCE_DELETE_HELD, NodeUnreadable};
 use pod_safety_shared::events::EventType::Warning;
 use pod_safety_shared::testing::assert_events;
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use pod_safety_shared::testing::at;
 
-use super::super::silence::two_renewals;
-use super::super::zones::{State, state};
+use super::super::heartbeat::two_renewals;
+use super::super::zones::{ZoneState, zone_state};
 use super::*;
 use pod_safety_shared::cache::ZoneCount;
 
@@ -13,7 +13,7 @@ use pod_safety_shared::cache::ZoneCount;
 /// a mark that keeps new pods away and ends none.
 #[test]
 fn a_node_may_be_silent_for_50_seconds_a_new_one_for_60_and_is_suspected_after_25() {
-    let config = Config::of_kcm();
+    let config = Config::kcm_defaults();
     let seconds =
         [config.monitor_grace, config.startup_grace, config.suspect_after].map(|span| span.as_secs());
     assert_eq!(seconds, [50, 60, 25]);
@@ -24,10 +24,10 @@ fn a_node_may_be_silent_for_50_seconds_a_new_one_for_60_and_is_suspected_after_2
 /// trouble, and a zone is when 55 % of it and at least three are lost.
 #[test]
 fn nodes_are_given_up_as_fast_as_kcm_does() {
-    let rates = Config::of_kcm().rates;
+    let rates = Config::kcm_defaults().rates;
     assert_eq!(rates, Rates { normal: 0.1, disrupted: 0.01, large: 50, unhealthy: 0.55 });
-    let of = |ready, not_ready| state(ZoneCount { ready, not_ready, excluded: 0 }, &rates);
-    assert_eq!((of(1, 2), of(2, 3), of(3, 3)), (State::Normal, State::Partial, State::Normal));
+    let of = |ready, not_ready| zone_state(ZoneCount { ready, not_ready, excluded: 0 }, &rates);
+    assert_eq!((of(1, 2), of(2, 3), of(3, 3)), (ZoneState::Normal, ZoneState::Partial, ZoneState::Normal));
 }
 
 /// Of the five renewals that fit into the grace two are waited for: one alone may be late by chance.
@@ -44,17 +44,17 @@ fn a_majority_of_three_or_more_is_doubted_for_two_seconds() {
         [(2, 2, false), (3, 1, false), (3, 2, true), (4, 2, false), (4, 3, true), (5, 2, false)]
     {
         let names: Vec<String> = (0..of).map(|number| format!("n{number}")).collect();
-        let mut stage = Stage::new(config(), &names.iter().map(String::as_str).collect::<Vec<_>>());
+        let mut stage = Fixture::new(config(), &names.iter().map(String::as_str).collect::<Vec<_>>());
         for name in &names[..lost] {
             stage.alive.remove(name);
         }
         stage.until(50);
-        let words = stage.words("n0");
+        let words = stage.describe("n0");
         assert_eq!(words == [format!("LargeOutage {lost}/{of}")], is_doubted, "{lost} of {of}: {words:?}");
         if is_doubted {
-            assert_eq!(stage.decided("n0").recheck_at, Some(at(52)), "{lost} of {of}");
+            assert_eq!(stage.decide("n0").requeue_at, Some(at(52)), "{lost} of {of}");
             stage.until(52);
-            assert_eq!(stage.words("n0")[0], "silent", "{lost} of {of}");
+            assert_eq!(stage.describe("n0")[0], "silent", "{lost} of {of}");
         }
     }
 }

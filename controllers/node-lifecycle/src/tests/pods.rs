@@ -8,12 +8,12 @@ fn pod(ready: &str, since: Option<u64>) -> Value {
         "metadata": { "namespace": "ns", "name": "p", "uid": "uid-p", "resourceVersion": "7", "generation": 4 },
         "spec": { "nodeName": "n" },
         "status": { "phase": "Running", "conditions": [
-            { "type": "Ready", "status": ready, "lastTransitionTime": since.map(stage::stamp) }] },
+            { "type": "Ready", "status": ready, "lastTransitionTime": since.map(fixture::timestamp) }] },
     })
 }
 
 fn terminating(pod: Value) -> Value {
-    let pod = with(pod, "/metadata/deletionTimestamp", json!(stage::stamp(30)));
+    let pod = with(pod, "/metadata/deletionTimestamp", json!(fixture::timestamp(30)));
     with(pod, "/metadata/deletionGracePeriodSeconds", json!(30))
 }
 
@@ -23,9 +23,9 @@ fn unreachable(pod: Value, status: &str) -> Value {
 
 /// What is decided about the pod while its node says this since second 100.
 fn decided(config: &Config, ready: Option<&str>, pod: &Value) -> Vec<&'static str> {
-    let mut stage = Stage::new(config.clone(), &["other"]);
+    let mut stage = Fixture::new(config.clone(), &["other"]);
     let conditions: Vec<Value> = ready.map(|ready| condition("Ready", ready, 100)).into_iter().collect();
-    stage.put(with(Stage::node("n", "", 0), "/status/conditions", json!(conditions)));
+    stage.put(with(Fixture::node("n", "", 0), "/status/conditions", json!(conditions)));
     stage.world.apply(Kind::Pods, pod, stage.mono());
     let decision = decide(&Key::Pods("n".into()), &stage.world.read().view(), stage.mono(), config);
     assert!(decision.holds.is_empty() && decision.intents.len() < 2);
@@ -126,9 +126,9 @@ fn a_pod_that_ends_on_a_node_that_is_cut_off_says_so_in_both_modes() {
 
 #[test]
 fn w_nl_3_whoever_begins_marks_the_pods_that_another_left_ready() {
-    let mut stage = Stage::new(config(), &["n", "other"]);
+    let mut stage = Fixture::new(config(), &["n", "other"]);
     stage.report("n", "Unknown");
-    stage.begin_anew();
+    stage.restart();
     stage.world.apply(Kind::Pods, &pod("True", Some(0)), stage.mono());
     let decision = decide(&Key::Pods("n".into()), &stage.world.read().view(), stage.mono(), &stage.config);
     assert_eq!(decision.intents.len(), 1, "the state counts, and no transition");
@@ -138,16 +138,16 @@ fn w_nl_3_whoever_begins_marks_the_pods_that_another_left_ready() {
 /// not ready once a second until then (seed 1661 of the campaign).
 #[test]
 fn bug_a_kubelet_that_calls_its_pods_ready_before_its_node_is_not_contradicted() {
-    let mut stage = Stage::new(config(), &["n", "other"]);
+    let mut stage = Fixture::new(config(), &["n", "other"]);
     stage.report("n", "Unknown");
     let mut rv = 7;
-    let mut says = |stage: &Stage, ready: &str| {
+    let mut says = |stage: &Fixture, ready: &str| {
         rv += 1;
         let pod = with(pod(ready, Some(0)), "/metadata/resourceVersion", json!(rv.to_string()));
         stage.world.apply(Kind::Pods, &pod, stage.mono());
         let decision =
             decide(&Key::Pods("n".into()), &stage.world.read().view(), stage.mono(), &stage.config);
-        (decision.intents.len(), decision.recheck_at)
+        (decision.intents.len(), decision.requeue_at)
     };
     assert_eq!(says(&stage, "True"), (1, None), "it was ready before: nobody speaks for it");
     assert_eq!(says(&stage, "False"), (0, None), "as we called it");
@@ -162,14 +162,14 @@ fn bug_a_kubelet_that_calls_its_pods_ready_before_its_node_is_not_contradicted()
 
 #[test]
 fn pods_of_a_node_that_is_gone_or_cannot_be_read_are_left_alone() {
-    let stage = Stage::new(config(), &["other"]);
+    let stage = Fixture::new(config(), &["other"]);
     stage.world.apply(Kind::Pods, &pod("True", Some(0)), stage.mono());
     let decided =
         |key: &str| decide(&Key::Pods(key.into()), &stage.world.read().view(), stage.mono(), &stage.config);
     assert_eq!(decided("n"), Decision::default());
-    let broken = with(Stage::node("n", "Unknown", 0), "/metadata/resourceVersion", json!("x"));
+    let broken = with(Fixture::node("n", "Unknown", 0), "/metadata/resourceVersion", json!("x"));
     stage.world.apply(Kind::Nodes, &broken, stage.mono());
-    assert_eq!(words(&decided("n")), ["NodeUnreadable"]);
+    assert_eq!(describe(&decided("n")), ["NodeUnreadable"]);
     stage.world.remove(Kind::Pods, "uid-p", stage.mono());
     assert_eq!(decided("n"), Decision::default());
 }

@@ -38,13 +38,13 @@ fn name(zone: usize, node: usize) -> String {
     format!("{}{node}", ZONES[zone])
 }
 
-fn cluster() -> Stage {
-    let mut stage = Stage::new(config(), &[]);
+fn cluster() -> Fixture {
+    let mut stage = Fixture::new(config(), &[]);
     for (zone, of) in ZONES.iter().enumerate() {
         for node in 0..OF_A_ZONE {
             let name = name(zone, node);
-            stage.put(Stage::in_zone(Stage::node(&name, "True", 0), of));
-            stage.beat(&name);
+            stage.put(Fixture::in_zone(Fixture::node(&name, "True", 0), of));
+            stage.heartbeat(&name);
             stage.alive.insert(name);
         }
     }
@@ -53,7 +53,7 @@ fn cluster() -> Stage {
 
 /// A history, and what was seen of it.
 struct History {
-    stage: Stage,
+    stage: Fixture,
     /// When a node of a zone was last given up, and which.
     given_up: BTreeMap<char, (u64, String)>,
 }
@@ -66,7 +66,7 @@ impl History {
             Step::Reports(zone, node, ready) => {
                 let name = name(*zone, *node);
                 self.stage.report(&name, if *ready { "True" } else { "False" });
-                self.stage.beat(&name);
+                self.stage.heartbeat(&name);
                 self.stage.alive.insert(name);
             }
             Step::Cordons(zone, node) => {
@@ -74,9 +74,9 @@ impl History {
             }
             Step::Begins => {
                 let settled = self.settled();
-                self.stage.begin_anew();
+                self.stage.restart();
                 for (name, before) in settled {
-                    let after = self.stage.words(&name);
+                    let after = self.stage.describe(&name);
                     prop_assert!(
                         without_turns(&before) == without_turns(&after),
                         "{name} at {now}: {before:?}, {after:?}"
@@ -95,7 +95,7 @@ impl History {
     fn settled(&self) -> Vec<(String, Vec<String>)> {
         let lost = |node: &Value| node["status"]["conditions"][0]["status"] == "Unknown";
         let names = self.stage.nodes.iter().filter(|(_, node)| lost(node)).map(|(name, _)| name.clone());
-        names.map(|name| (name.clone(), self.stage.words(&name))).collect()
+        names.map(|name| (name.clone(), self.stage.describe(&name))).collect()
     }
 
     fn second(&mut self) -> Result<(), TestCaseError> {
@@ -116,7 +116,7 @@ impl History {
                 let early = last.as_ref().is_some_and(|(last, _)| second - last < 10);
                 prop_assert!(!early, "{name} at {second} after {last:?}");
             }
-            let again = self.stage.words(&name);
+            let again = self.stage.describe(&name);
             prop_assert!(
                 !again.iter().any(|word| word.contains(['+', '-'])),
                 "{name}: {words:?}, then {again:?}"

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use pod_safety_shared::authority::Outcome;
 use pod_safety_shared::cache::Change;
-use pod_safety_shared::drive::{Controller, HoldReason as _};
+use pod_safety_shared::controller_loop::{Controller, HoldReason as _};
 use pod_safety_shared::lease::Leadership;
-use pod_safety_shared::model::{Pod, Says, Uid};
+use pod_safety_shared::model::{ConditionState, Pod, Uid};
 use pod_safety_shared::testing::at;
 
 use super::*;
@@ -20,16 +20,17 @@ fn page(registry: &prometheus::Registry) -> Vec<String> {
 
 #[test]
 fn it_wakes_for_what_matters_and_a_heartbeat_wakes_only_who_waits_for_it() {
-    let controller = NodeLifecycle::new(config(), Leadership::alone(), &prometheus::Registry::new()).unwrap();
+    let controller =
+        NodeLifecycle::new(config(), Leadership::always(), &prometheus::Registry::new()).unwrap();
     let marked = |change: &Change<'_>| {
         let mut keys = Vec::new();
-        controller.touched(change, &mut |key| keys.push(key));
+        controller.keys_for(change, &mut |key| keys.push(key));
         keys
     };
     let name: Arc<str> = "n".into();
     let (node, pods) = (Key::Node("n".into()), Key::Pods("n".into()));
-    assert!(marked(&Change::Heartbeat { name: &name, awaited: false }).is_empty());
-    assert_eq!(marked(&Change::Heartbeat { name: &name, awaited: true }), std::slice::from_ref(&node));
+    assert!(marked(&Change::Heartbeat { name: &name, relevant: false }).is_empty());
+    assert_eq!(marked(&Change::Heartbeat { name: &name, relevant: true }), std::slice::from_ref(&node));
     assert_eq!(
         marked(&Change::Node { name: &name, taints: true, readiness: false }),
         std::slice::from_ref(&node)
@@ -37,7 +38,7 @@ fn it_wakes_for_what_matters_and_a_heartbeat_wakes_only_who_waits_for_it() {
     let both = [node.clone(), pods.clone()];
     assert_eq!(marked(&Change::Node { name: &name, taints: false, readiness: true }), both);
 
-    let stage = Stage::new(config(), &["n"]);
+    let stage = Fixture::new(config(), &["n"]);
     let pod = json!({ "metadata": { "namespace": "ns", "name": "p", "uid": "uid-p", "resourceVersion": "7" },
         "spec": { "nodeName": "n" }, "status": { "phase": "Running" } });
     stage.world.apply(Kind::Pods, &pod, stage.mono());
@@ -48,20 +49,21 @@ fn it_wakes_for_what_matters_and_a_heartbeat_wakes_only_who_waits_for_it() {
         change(&mut pod);
         marked(&Change::Pod { before: Some(known), after: Some(&pod) }).len()
     };
-    assert_eq!(other(|pod| pod.running = 1), 0, "noise");
+    assert_eq!(other(|pod| pod.running_containers = 1), 0, "noise");
     assert_eq!(other(|pod| pod.ready = true), 1);
-    assert_eq!(other(|pod| pod.unreachable = Says::True), 1);
+    assert_eq!(other(|pod| pod.unreachable = ConditionState::True), 1);
     assert_eq!(marked(&Change::Pod { before: None, after: Some(known) }), std::slice::from_ref(&pods));
     assert!(marked(&Change::Pod { before: Some(known), after: None }).is_empty());
     let mut all = Vec::new();
-    controller.all(&guard.view(), &mut |key| all.push(key));
+    controller.list_keys(&guard.view(), &mut |key| all.push(key));
     assert_eq!(all, [node, pods]);
 }
 
 #[test]
 fn it_acts_beside_kcm_and_in_its_place_and_only_looks_in_observe_mode() {
-    let controller = NodeLifecycle::new(config(), Leadership::alone(), &prometheus::Registry::new()).unwrap();
-    let acts = [Mode::Observe, Mode::Guard, Mode::Replace].map(|mode| controller.acts(mode));
+    let controller =
+        NodeLifecycle::new(config(), Leadership::always(), &prometheus::Registry::new()).unwrap();
+    let acts = [Mode::Observe, Mode::Guard, Mode::Replace].map(|mode| controller.acts_in(mode));
     assert_eq!(acts, [false, true, true]);
     for reason in [
         "LargeOutage",
@@ -72,38 +74,38 @@ fn it_acts_beside_kcm_and_in_its_place_and_only_looks_in_observe_mode() {
         "NotSynced",
         "Stale",
     ] {
-        assert!(Hold::words().contains(&reason));
+        assert!(Hold::reason_names().contains(&reason));
     }
 }
 
 #[test]
 fn nl_8_kcms_metrics_and_how_late_a_node_was_found_lost() {
     let registry = prometheus::Registry::new();
-    let controller = NodeLifecycle::new(config(), Leadership::alone(), &registry).unwrap();
-    let mut stage = Stage::new(config(), &["n", "m", "k"]);
+    let controller = NodeLifecycle::new(config(), Leadership::always(), &registry).unwrap();
+    let mut stage = Fixture::new(config(), &["n", "m", "k"]);
     for name in ["n", "m", "k"] {
-        stage.change(name, |node| Stage::in_zone(node, "z"));
+        stage.change(name, |node| Fixture::in_zone(node, "z"));
     }
     stage.alive.remove("n");
     stage.until(50);
-    let decide = |stage: &Stage, name: &str| {
+    let decide = |stage: &Fixture, name: &str| {
         let guard = stage.world.read();
         let decision = controller.decide(&Key::Node(name.into()), &guard.view(), stage.mono());
         Update::Node(Box::new(update(&decision).unwrap().clone()))
     };
     let lost = decide(&stage, "n");
-    controller.updated(&lost, &Outcome::Changed, at(51));
+    controller.update_completed(&lost, &Outcome::Changed, at(51));
     let lost = decide(&stage, "n");
-    controller.updated(&lost, &Outcome::Written, at(50) + std::time::Duration::from_millis(125));
+    controller.update_completed(&lost, &Outcome::Written, at(50) + std::time::Duration::from_millis(125));
     stage.act("n");
     let given_up = decide(&stage, "n");
-    controller.updated(&given_up, &Outcome::Written, at(51));
+    controller.update_completed(&given_up, &Outcome::Written, at(51));
     stage.world.remove(Kind::Nodes, "uid-m", stage.mono());
     stage.world.remove(Kind::Nodes, "uid-k", stage.mono());
-    controller.all(&stage.world.read().view(), &mut |_| {});
+    controller.list_keys(&stage.world.read().view(), &mut |_| {});
     stage.world.remove(Kind::Nodes, "uid-n", stage.mono());
     let before = page(&registry);
-    controller.all(&stage.world.read().view(), &mut |_| {});
+    controller.list_keys(&stage.world.read().view(), &mut |_| {});
     let after = page(&registry);
     let has = |page: &[String], lines: &[&str]| {
         for line in lines {
@@ -138,15 +140,15 @@ fn nl_8_kcms_metrics_and_how_late_a_node_was_found_lost() {
 #[test]
 fn attack_a_node_that_changes_its_zone_without_end_makes_no_metrics_without_end() {
     let registry = prometheus::Registry::new();
-    let controller = NodeLifecycle::new(config(), Leadership::alone(), &registry).unwrap();
-    let mut stage = Stage::new(config(), &["n", "m", "k"]);
+    let controller = NodeLifecycle::new(config(), Leadership::always(), &registry).unwrap();
+    let mut stage = Fixture::new(config(), &["n", "m", "k"]);
     for turn in 0..1_000 {
-        stage.change("n", |node| Stage::in_zone(node, &format!("z{turn}")));
+        stage.change("n", |node| Fixture::in_zone(node, &format!("z{turn}")));
         let guard = stage.world.read();
         let _ = controller.decide(&Key::Node("n".into()), &guard.view(), stage.mono());
         drop(guard);
     }
-    controller.all(&stage.world.read().view(), &mut |_| {});
+    controller.list_keys(&stage.world.read().view(), &mut |_| {});
     let page = page(&registry);
     let series = page.iter().filter(|line| line.contains("zone=")).count();
     assert!(series < 1_100, "{series} series after 1,000 changes of one label of one node");

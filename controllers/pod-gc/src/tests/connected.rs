@@ -1,7 +1,7 @@
 //! Pods of a missing node whose kubelet was active until its Node was deleted: it may still run them, so they are deleted
 //! gracefully first.
 
-use super::super::decide::REGISTERS_WITHIN;
+use super::super::decide::REGISTRATION_GRACE;
 use super::*;
 
 /// The pod `web-0` of a missing node. The cache has no heartbeat of its kubelet. The first quorum read is of second 1.
@@ -10,8 +10,8 @@ fn connected() -> World {
     world.apply(Kind::Nodes, &node("gone"), at(0));
     world.apply(Kind::Pods, &alive(), at(0));
     world.remove(Kind::Nodes, "uid-gone", at(0));
-    world.witness("gone", at(1));
-    world.hear(at(100));
+    world.record_absence_read("gone", at(1));
+    world.confirm_all(at(100));
     world
 }
 
@@ -32,8 +32,8 @@ const REMOVE: &str = "remove web-0 because NodeGone";
 #[test]
 fn at_the_end_of_the_quarantine_they_are_deleted_gracefully() {
     let world = connected();
-    assert_eq!(reasons(&about(&world, "gone", QUARANTINE)), ["Quarantine"]);
-    assert_eq!(asked(&about(&world, "gone", 1 + QUARANTINE)), [END]);
+    assert_eq!(hold_reasons(&describe_node(&world, "gone", QUARANTINE)), ["Quarantine"]);
+    assert_eq!(describe(&describe_node(&world, "gone", 1 + QUARANTINE)), [END]);
 }
 
 /// C7: the kubelet renews a Lease that outlived the Node, and does not register again. Nothing would ever have ended its
@@ -43,16 +43,16 @@ fn bug_the_pods_of_a_kubelet_that_renews_without_a_node_waited_for_ever() {
     let world = connected();
     let renew = |second: u64| {
         world.apply(Kind::NodeLeases, &lease("gone", second), at(second));
-        world.hear(at(second));
+        world.confirm_all(at(second));
     };
     renew(10);
-    for second in (20..REGISTERS_WITHIN.as_secs()).step_by(10) {
+    for second in (20..REGISTRATION_GRACE.as_secs()).step_by(10) {
         renew(second);
-        let waits = about(&world, "gone", second);
-        assert_eq!((asked(&waits), reasons(&waits)), (vec![], vec!["KubeletAlive"]), "at {second}");
+        let waits = describe_node(&world, "gone", second);
+        assert_eq!((describe(&waits), hold_reasons(&waits)), (vec![], vec!["KubeletAlive"]), "at {second}");
     }
-    renew(REGISTERS_WITHIN.as_secs());
-    assert_eq!(asked(&about(&world, "gone", REGISTERS_WITHIN.as_secs())), [END]);
+    renew(REGISTRATION_GRACE.as_secs());
+    assert_eq!(describe(&describe_node(&world, "gone", REGISTRATION_GRACE.as_secs())), [END]);
 }
 
 /// Its last sign was a report on a pod, so the Lease that it renewed before was forgotten: anybody who writes a pod's status could
@@ -65,9 +65,9 @@ fn bug_a_kubelet_that_renews_and_reports_on_a_pod_had_no_five_minutes() {
             world.apply(Kind::NodeLeases, &lease("gone", 35), at(35));
         }
         world.apply(Kind::Pods, &alive().rv(11).ready("True"), at(38));
-        let decision = about(&world, "gone", 1 + QUARANTINE);
-        assert_eq!(reasons(&decision), ["KubeletAlive"], "renews: {renews}");
-        assert_eq!(asked(&decision).concat(), expected, "renews: {renews}");
+        let decision = describe_node(&world, "gone", 1 + QUARANTINE);
+        assert_eq!(hold_reasons(&decision), ["KubeletAlive"], "renews: {renews}");
+        assert_eq!(describe(&decision).concat(), expected, "renews: {renews}");
     }
 }
 
@@ -76,14 +76,14 @@ fn bug_a_kubelet_that_renews_and_reports_on_a_pod_had_no_five_minutes() {
 fn without_an_answer_they_are_removed_a_quarantine_after_a_first_read_that_follows_the_signal() {
     let world = connected();
     world.apply(Kind::Pods, &dying(3_600), at(42));
-    let waiting = about(&world, "gone", 42);
+    let waiting = describe_node(&world, "gone", 42);
     assert_eq!(
-        (asked(&waiting), reasons(&waiting)),
+        (describe(&waiting), hold_reasons(&waiting)),
         (vec!["ask for gone".to_owned()], vec!["AwaitsKubelet"])
     );
-    world.witness("gone", at(43));
-    assert_eq!(reasons(&about(&world, "gone", 60)), ["Quarantine"]);
-    assert_eq!(asked(&about(&world, "gone", 43 + QUARANTINE)), [REMOVE]);
+    world.record_absence_read("gone", at(43));
+    assert_eq!(hold_reasons(&describe_node(&world, "gone", 60)), ["Quarantine"]);
+    assert_eq!(describe(&describe_node(&world, "gone", 43 + QUARANTINE)), [REMOVE]);
 }
 
 #[test]
@@ -91,20 +91,20 @@ fn a_kubelet_that_answers_ends_them_itself_and_gets_their_grace_for_it() {
     let world = connected();
     world.apply(Kind::Pods, &dying(120), at(42));
     world.apply(Kind::Pods, &dying(120).observed(4).rv(21), at(44));
-    let answered = about(&world, "gone", 45);
-    assert_eq!((asked(&answered), reasons(&answered)), (vec![], vec!["KubeletAlive"]));
+    let answered = describe_node(&world, "gone", 45);
+    assert_eq!((describe(&answered), hold_reasons(&answered)), (vec![], vec!["KubeletAlive"]));
     // It has said nothing for a quarantine, and need not: the grace of the pod is not over.
-    assert_eq!(asked(&about(&world, "gone", 44 + QUARANTINE)), ["ask for gone"]);
-    world.witness("gone", at(85));
-    world.hear(at(250));
+    assert_eq!(describe(&describe_node(&world, "gone", 44 + QUARANTINE)), ["ask for gone"]);
+    world.record_absence_read("gone", at(85));
+    world.confirm_all(at(250));
     for now in [125, 161] {
-        let waiting = about(&world, "gone", now);
-        assert_eq!((asked(&waiting), reasons(&waiting)), (vec![], vec!["AwaitsKubelet"]), "at {now}");
+        let waiting = describe_node(&world, "gone", now);
+        assert_eq!((describe(&waiting), hold_reasons(&waiting)), (vec![], vec!["AwaitsKubelet"]), "at {now}");
     }
-    assert_eq!(asked(&about(&world, "gone", 162)), ["ask for gone"]);
-    world.witness("gone", at(163));
+    assert_eq!(describe(&describe_node(&world, "gone", 162)), ["ask for gone"]);
+    world.record_absence_read("gone", at(163));
     assert_eq!(
-        asked(&about(&world, "gone", 163 + QUARANTINE)),
+        describe(&describe_node(&world, "gone", 163 + QUARANTINE)),
         [REMOVE],
         "it was cut off while it ended them"
     );
@@ -115,14 +115,14 @@ fn a_kubelet_that_answers_ends_them_itself_and_gets_their_grace_for_it() {
 fn a_kubelet_that_cannot_answer_gets_the_grace_of_its_pods() {
     let world = World::listed();
     let old = |object: Obj| {
-        object.but(|pod| drop(pod["status"].as_object_mut().unwrap().remove("observedGeneration")))
+        object.modify(|pod| drop(pod["status"].as_object_mut().unwrap().remove("observedGeneration")))
     };
     world.apply(Kind::Pods, &old(alive()), at(0));
-    world.witness("gone", at(1));
+    world.record_absence_read("gone", at(1));
     world.apply(Kind::Pods, &old(dying(120)), at(42));
-    world.hear(at(250));
-    assert_eq!(asked(&about(&world, "gone", 161)), [""; 0]);
-    assert_eq!(asked(&about(&world, "gone", 162)), ["ask for gone"]);
+    world.confirm_all(at(250));
+    assert_eq!(describe(&describe_node(&world, "gone", 161)), [""; 0]);
+    assert_eq!(describe(&describe_node(&world, "gone", 162)), ["ask for gone"]);
 }
 
 /// An attack: a tenant changes the pod, which makes a generation that its kubelet has not reported about yet.
@@ -132,9 +132,9 @@ fn a_tenant_who_changes_a_pod_does_not_make_its_kubelet_unheard() {
     world.apply(Kind::Pods, &dying(120), at(42));
     world.apply(Kind::Pods, &dying(120).observed(4).rv(21), at(44));
     world.apply(Kind::Pods, &dying(120).observed(4).set("/metadata/generation", json!(5)).rv(22), at(50));
-    world.witness("gone", at(85));
-    world.hear(at(140));
-    assert_eq!(asked(&about(&world, "gone", 85 + QUARANTINE)), [""; 0]);
+    world.record_absence_read("gone", at(85));
+    world.confirm_all(at(140));
+    assert_eq!(describe(&describe_node(&world, "gone", 85 + QUARANTINE)), [""; 0]);
 }
 
 /// An attack: pods that are bound to the missing node for ever, so that its other pods stay.
@@ -142,12 +142,15 @@ fn a_tenant_who_changes_a_pod_does_not_make_its_kubelet_unheard() {
 fn a_tenant_who_binds_pods_to_a_missing_node_does_not_hold_the_others_up() {
     let world = connected();
     world.apply(Kind::Pods, &dying(30), at(42));
-    world.witness("gone", at(43));
+    world.record_absence_read("gone", at(43));
     world.apply(Kind::Pods, &pod("new").on("gone"), at(80));
-    let decision = about(&world, "gone", 43 + QUARANTINE);
+    let decision = describe_node(&world, "gone", 43 + QUARANTINE);
     let new = END.replace("web-0", "new");
-    assert!(asked(&decision).contains(&REMOVE.to_owned()) && asked(&decision).contains(&new), "{decision:?}");
-    assert!(!asked(&decision).contains(&"ask for gone".to_owned()), "those who can go go first");
+    assert!(
+        describe(&decision).contains(&REMOVE.to_owned()) && describe(&decision).contains(&new),
+        "{decision:?}"
+    );
+    assert!(!describe(&decision).contains(&"ask for gone".to_owned()), "those who can go go first");
 }
 
 /// A pod that cannot be deleted, because an admission webhook refuses it, delays only itself.
@@ -157,8 +160,8 @@ fn a_pod_that_cannot_be_asked_holds_the_others_up_for_ten_seconds() {
     world.apply(Kind::Pods, &pod("stubborn").on("gone").observed(3), at(0));
     world.apply(Kind::Pods, &dying(30), at(42));
     let stubborn = END.replace("web-0", "stubborn");
-    assert_eq!(asked(&about(&world, "gone", 51)), [&*stubborn]);
-    assert_eq!(asked(&about(&world, "gone", 52)), [&*stubborn, "ask for gone"]);
+    assert_eq!(describe(&describe_node(&world, "gone", 51)), [&*stubborn]);
+    assert_eq!(describe(&describe_node(&world, "gone", 52)), [&*stubborn, "ask for gone"]);
 }
 
 /// The simulator found it: the new first read of a pod that waited began the next quarantine before the others were
@@ -169,12 +172,12 @@ fn bug_a_first_read_for_one_pod_held_up_the_signals_of_the_others() {
     let waits = dying(30).set("/status/observedGeneration", json!(0));
     world.apply(Kind::Pods, &waits, at(42));
     world.apply(Kind::Pods, &pod("other").on("gone").observed(3), at(42));
-    world.witness("gone", at(43));
+    world.record_absence_read("gone", at(43));
     // It had until second 72 to respond, which is later than the read.
     let other = END.replace("web-0", "other");
-    assert_eq!(asked(&about(&world, "gone", 43 + QUARANTINE)), [&*other]);
-    assert_eq!(asked(&about(&world, "gone", 43 + QUARANTINE + 9)), [&*other]);
-    assert_eq!(asked(&about(&world, "gone", 43 + QUARANTINE + 10)), [&*other, "ask for gone"]);
+    assert_eq!(describe(&describe_node(&world, "gone", 43 + QUARANTINE)), [&*other]);
+    assert_eq!(describe(&describe_node(&world, "gone", 43 + QUARANTINE + 9)), [&*other]);
+    assert_eq!(describe(&describe_node(&world, "gone", 43 + QUARANTINE + 10)), [&*other, "ask for gone"]);
 }
 
 /// The pull of an image and a hook `postStart` have no timeout, and their kubelet reports nothing of the pod meanwhile: two copies
@@ -183,18 +186,18 @@ fn bug_a_first_read_for_one_pod_held_up_the_signals_of_the_others() {
 fn bug_a_kubelet_whose_worker_was_busy_was_taken_for_one_that_is_gone() {
     let world = connected();
     world.apply(Kind::Pods, &alive().starting(), at(0));
-    assert_eq!(asked(&about(&world, "gone", 1 + QUARANTINE)), [END]);
+    assert_eq!(describe(&describe_node(&world, "gone", 1 + QUARANTINE)), [END]);
     world.apply(Kind::Pods, &dying(30).starting(), at(42));
-    world.witness("gone", at(43));
-    world.hear(at(10_000));
-    let held = about(&world, "gone", 10_000);
-    assert_eq!((asked(&held), reasons(&held)), (vec![], vec!["WorkerMayBeBusy"]));
+    world.record_absence_read("gone", at(43));
+    world.confirm_all(at(10_000));
+    let held = describe_node(&world, "gone", 10_000);
+    assert_eq!((describe(&held), hold_reasons(&held)), (vec![], vec!["WorkerMayBeBusy"]));
     // It is free, and reports the deletion: the pod has its grace, and what follows is silence.
     world.apply(Kind::Pods, &dying(30).starting().observed(4).rv(21), at(10_001));
-    assert_eq!(reasons(&about(&world, "gone", 10_002)), ["KubeletAlive"]);
-    world.witness("gone", at(10_050));
-    world.hear(at(10_100));
-    assert_eq!(asked(&about(&world, "gone", 10_050 + QUARANTINE)), [REMOVE]);
+    assert_eq!(hold_reasons(&describe_node(&world, "gone", 10_002)), ["KubeletAlive"]);
+    world.record_absence_read("gone", at(10_050));
+    world.confirm_all(at(10_100));
+    assert_eq!(describe(&describe_node(&world, "gone", 10_050 + QUARANTINE)), [REMOVE]);
 }
 
 /// What it has reported cannot show that it restarts a container whose liveness probe failed. That it reports on another pod does.
@@ -206,11 +209,11 @@ fn a_kubelet_that_reports_on_others_is_busy_with_a_pod_that_it_does_not_report_o
         world.apply(Kind::Pods, &dying(30), at(42));
         world.apply(Kind::Pods, &pod("other").on("gone").terminating().observed(4).rv(30), at(second));
         world.remove(Kind::Pods, "uid-other", at(second));
-        world.witness("gone", at(100));
-        world.hear(at(200));
-        let decision = about(&world, "gone", 100 + QUARANTINE);
-        assert_eq!(reasons(&decision), held, "reported at {second}");
-        assert_eq!(asked(&decision).is_empty(), !held.is_empty(), "reported at {second}");
+        world.record_absence_read("gone", at(100));
+        world.confirm_all(at(200));
+        let decision = describe_node(&world, "gone", 100 + QUARANTINE);
+        assert_eq!(hold_reasons(&decision), held, "reported at {second}");
+        assert_eq!(describe(&decision).is_empty(), !held.is_empty(), "reported at {second}");
     }
 }
 
@@ -226,9 +229,13 @@ fn attack_a_tenant_who_writes_observed_generation_shortens_no_grace() {
         world.apply(Kind::Pods, &alive(), at(0));
         world.remove(Kind::Nodes, "uid-gone", at(0));
         world.apply(Kind::Pods, &dying(3_600), at(42));
-        world.witness("gone", at(43));
-        world.hear(at(100));
-        assert_eq!(asked(&about(&world, "gone", 43 + QUARANTINE)) == [REMOVE], removed, "{version}");
+        world.record_absence_read("gone", at(43));
+        world.confirm_all(at(100));
+        assert_eq!(
+            describe(&describe_node(&world, "gone", 43 + QUARANTINE)) == [REMOVE],
+            removed,
+            "{version}"
+        );
     }
 }
 
@@ -239,34 +246,34 @@ fn bug_a_pod_that_others_called_failed_had_no_grace() {
     let world = connected();
     let failed = alive().phase("Failed").set("/spec/terminationGracePeriodSeconds", json!(120));
     world.apply(Kind::Pods, &failed.rv(11), at(20));
-    let waits = about(&world, "gone", 1 + QUARANTINE);
-    assert_eq!((asked(&waits), reasons(&waits)), (vec![], vec!["AwaitsKubelet"]));
-    world.hear(at(300));
-    assert!(asked(&about(&world, "gone", 139)).is_empty(), "its own grace is 120 s");
-    assert_eq!(asked(&about(&world, "gone", 140)), ["ask for gone"]);
-    world.witness("gone", at(141));
-    assert_eq!(asked(&about(&world, "gone", 141 + QUARANTINE)), [REMOVE]);
+    let waits = describe_node(&world, "gone", 1 + QUARANTINE);
+    assert_eq!((describe(&waits), hold_reasons(&waits)), (vec![], vec!["AwaitsKubelet"]));
+    world.confirm_all(at(300));
+    assert!(describe(&describe_node(&world, "gone", 139)).is_empty(), "its own grace is 120 s");
+    assert_eq!(describe(&describe_node(&world, "gone", 140)), ["ask for gone"]);
+    world.record_absence_read("gone", at(141));
+    assert_eq!(describe(&describe_node(&world, "gone", 141 + QUARANTINE)), [REMOVE]);
 }
 
 #[test]
 fn a_pod_that_was_terminating_when_its_node_went_is_not_asked_again() {
     let world = World::listed();
     world.apply(Kind::Pods, &dying(30), at(0));
-    world.witness("gone", at(1));
-    world.hear(at(100));
+    world.record_absence_read("gone", at(1));
+    world.confirm_all(at(100));
     // This process did not see when it was deleted: its kubelet may know, and be ending it.
-    assert_eq!(asked(&about(&world, "gone", 41)), ["ask for gone"]);
-    world.witness("gone", at(42));
-    assert_eq!(asked(&about(&world, "gone", 42 + QUARANTINE)), [REMOVE]);
+    assert_eq!(describe(&describe_node(&world, "gone", 41)), ["ask for gone"]);
+    world.record_absence_read("gone", at(42));
+    assert_eq!(describe(&describe_node(&world, "gone", 42 + QUARANTINE)), [REMOVE]);
 }
 
 #[test]
 fn a_pod_that_has_ended_needs_no_signal() {
     let world = World::listed();
-    world.apply(Kind::Pods, &pod("web-0").on("gone").ended(), at(0));
-    world.witness("gone", at(1));
-    world.hear(at(100));
-    assert_eq!(asked(&about(&world, "gone", 1 + QUARANTINE)), [REMOVE]);
+    world.apply(Kind::Pods, &pod("web-0").on("gone").terminated(), at(0));
+    world.record_absence_read("gone", at(1));
+    world.confirm_all(at(100));
+    assert_eq!(describe(&describe_node(&world, "gone", 1 + QUARANTINE)), [REMOVE]);
 }
 
 /// Its Lease is collected with its Node, and it makes no other: it will not register again by itself, and its pods restart.
@@ -274,16 +281,16 @@ fn a_pod_that_has_ended_needs_no_signal() {
 fn a_kubelet_that_only_reports_on_its_pods_is_asked_to_end_them_after_the_quarantine() {
     let world = connected();
     world.apply(Kind::Pods, &pod("web-0").on("gone").observed(3).rv(11), at(30));
-    let early = about(&world, "gone", 39);
-    assert_eq!((asked(&early), reasons(&early)), (vec![], vec!["KubeletAlive"]));
-    let late = about(&world, "gone", 41);
-    assert_eq!((asked(&late), reasons(&late)), (vec![END.to_owned()], vec!["KubeletAlive"]));
+    let early = describe_node(&world, "gone", 39);
+    assert_eq!((describe(&early), hold_reasons(&early)), (vec![], vec!["KubeletAlive"]));
+    let late = describe_node(&world, "gone", 41);
+    assert_eq!((describe(&late), hold_reasons(&late)), (vec![END.to_owned()], vec!["KubeletAlive"]));
 }
 
 #[test]
 fn one_that_renews_its_lease_may_register_again_and_is_left_alone() {
     let world = connected();
     world.apply(Kind::NodeLeases, &lease("gone", 0), at(35));
-    let alive = about(&world, "gone", 60);
-    assert_eq!((asked(&alive), reasons(&alive)), (vec![], vec!["KubeletAlive"]));
+    let alive = describe_node(&world, "gone", 60);
+    assert_eq!((describe(&alive), hold_reasons(&alive)), (vec![], vec!["KubeletAlive"]));
 }

@@ -5,11 +5,11 @@ use pod_safety_shared::testing::objects::Obj;
 use pod_safety_shared::testing::{World, at};
 use serde_json::json;
 
-use super::{Config, Key, asked, config, decided, evidence, node, on, pod, reasons};
+use super::{Config, Key, config, decide_at, describe, evidence, hold_reasons, node, node_key, pod};
 
 /// A pod that is called Succeeded, with these containers' states by the field of the status.
 fn called_ended(name: &str, statuses: &[(&str, &[&str])]) -> Obj {
-    pod(name).on("n").but(|pod| {
+    pod(name).on("n").modify(|pod| {
         pod["status"] = json!({ "phase": "Succeeded" });
         for (field, states) in statuses {
             let of = |state: &&str| json!({ "name": "c", "state": { *state: {} } });
@@ -23,9 +23,9 @@ fn collected(statuses: &[(&str, &[&str])]) -> Vec<String> {
     world.apply(Kind::Nodes, &node("n").ready("True"), at(0));
     world.apply(Kind::Pods, &called_ended("web-0", statuses), at(0));
     let all = Config { terminated_threshold: Some(0), ..config() };
-    let decision = decided(&world, &Key::Terminated, at(1), &all);
-    let mut words = asked(&decision);
-    words.extend(reasons(&decision).into_iter().map(|reason| format!("?{reason}")));
+    let decision = decide_at(&world, &Key::Terminated, at(1), &all);
+    let mut words = describe(&decision);
+    words.extend(hold_reasons(&decision).into_iter().map(|reason| format!("?{reason}")));
     words
 }
 
@@ -63,8 +63,8 @@ fn whatever_container_is_reported_running_a_terminal_phase_is_not_believed() {
         ),
     ];
     for (says, statuses, runs) in rows {
-        let wanted: &[&str] = if runs { &running } else { &ended };
-        assert_eq!(collected(statuses), wanted, "{says}");
+        let expected: &[&str] = if runs { &running } else { &ended };
+        assert_eq!(collected(statuses), expected, "{says}");
     }
 }
 
@@ -75,11 +75,14 @@ fn a_sidecar_that_was_reported_running_does_not_outlive_its_machine() {
     world.apply(Kind::Nodes, &node("n").boot("b0000000-0000-4000-8000-000000000001"), at(0));
     let sidecar = called_ended("web-0", &[("initContainerStatuses", &["running"])]).terminating();
     world.apply(Kind::Pods, &sidecar, at(0));
-    assert_eq!(reasons(&decided(&world, &on("n"), at(1), &config())), ["NoEvidence"]);
+    assert_eq!(hold_reasons(&decide_at(&world, &node_key("n"), at(1), &config())), ["NoEvidence"]);
     world.apply(
         Kind::FenceEvidences,
         &evidence("e", "n", "b0000000-0000-4000-8000-000000000001", "PowerOff"),
         at(0),
     );
-    assert_eq!(asked(&decided(&world, &on("n"), at(1), &config())), ["remove web-0 because Fenced"]);
+    assert_eq!(
+        describe(&decide_at(&world, &node_key("n"), at(1), &config())),
+        ["remove web-0 because Fenced"]
+    );
 }

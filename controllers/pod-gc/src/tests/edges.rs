@@ -5,7 +5,7 @@ use pod_safety_shared::model::Kind;
 use pod_safety_shared::testing::{World, at};
 use serde_json::{Value, json};
 
-use super::{Config, Key, asked, config, decided, evidence, node, on, orphan, pod, reasons};
+use super::{Config, Key, config, decide_at, describe, evidence, hold_reasons, node, node_key, orphan, pod};
 
 const TAINT: &str = "node.kubernetes.io/out-of-service";
 
@@ -21,17 +21,17 @@ fn a_node_that_cannot_be_read_is_said_only_where_it_has_pods() {
     let world = World::listed();
     let odd = json!({ "metadata": { "name": "n", "uid": "u", "resourceVersion": "x" } });
     world.apply(Kind::Nodes, &odd, at(0));
-    assert_eq!(decided(&world, &on("n"), at(1), &config()), Decision::default());
+    assert_eq!(decide_at(&world, &node_key("n"), at(1), &config()), Decision::default());
     world.apply(Kind::Pods, &pod("web-0").on("n"), at(0));
-    assert_eq!(reasons(&decided(&world, &on("n"), at(1), &config())), ["NodeUnreadable"]);
+    assert_eq!(hold_reasons(&decide_at(&world, &node_key("n"), at(1), &config())), ["NodeUnreadable"]);
 }
 
 #[test]
 fn on_a_node_that_is_not_heard_a_pod_that_waits_for_its_finalizers_waits_for_nothing_else() {
     let world = World::listed();
     world.apply(Kind::Nodes, &node("n"), at(0));
-    world.apply(Kind::Pods, &pod("web-0").on("n").but(finalized), at(0));
-    assert_eq!(decided(&world, &on("n"), at(1), &config()), Decision::default());
+    world.apply(Kind::Pods, &pod("web-0").on("n").modify(finalized), at(0));
+    assert_eq!(decide_at(&world, &node_key("n"), at(1), &config()), Decision::default());
 }
 
 /// A pod of a node that the rules about nodes decide on is theirs alone: it would be asked for twice, for two reasons.
@@ -51,14 +51,14 @@ fn a_terminated_pod_is_its_nodes_where_that_is_out_of_service_or_proved_off_or_n
         let machine = node("n").boot("b0000000-0000-4000-8000-000000000001");
         let machine = taint.map_or(machine.clone(), |taint| machine.tainted_with(taint));
         world.apply(Kind::Nodes, &machine, at(0));
-        let made = pod("web-0").on("n").ended();
+        let made = pod("web-0").on("n").terminated();
         world.apply(Kind::Pods, &*if ends { made.terminating() } else { made }, at(0));
         if is_proved {
             world.apply(Kind::FenceEvidences, &proof, at(0));
         }
         let all = Config { terminated_threshold: Some(0), ..config() };
-        let wanted: &[&str] = if collected { &mine } else { &[] };
-        assert_eq!(asked(&decided(&world, &Key::Terminated, at(1), &all)), wanted, "{says}");
+        let expected: &[&str] = if collected { &mine } else { &[] };
+        assert_eq!(describe(&decide_at(&world, &Key::Terminated, at(1), &all)), expected, "{says}");
     }
     let world = World::listed();
     world.apply(
@@ -66,49 +66,49 @@ fn a_terminated_pod_is_its_nodes_where_that_is_out_of_service_or_proved_off_or_n
         &json!({ "metadata": { "name": "n", "uid": "u", "resourceVersion": "x" } }),
         at(0),
     );
-    world.apply(Kind::Pods, &pod("web-0").on("n").ended(), at(0));
+    world.apply(Kind::Pods, &pod("web-0").on("n").terminated(), at(0));
     let all = Config { terminated_threshold: Some(0), ..config() };
-    assert_eq!(decided(&world, &Key::Terminated, at(1), &all), Decision::default(), "not to be read");
+    assert_eq!(decide_at(&world, &Key::Terminated, at(1), &all), Decision::default(), "not to be read");
 }
 
 #[test]
 fn of_pods_that_wait_for_their_finalizers_a_hundred_are_shown() {
     let world = World::listed();
     for number in 0..110 {
-        let kept = pod(&format!("web-{number}")).on("gone").ended().but(finalized);
+        let kept = pod(&format!("web-{number}")).on("gone").terminated().modify(finalized);
         world.apply(Kind::Pods, &kept, at(0));
     }
-    world.witness("gone", at(1));
-    world.hear(at(50));
-    let decision = decided(&world, &on("gone"), at(50), &config());
+    world.record_absence_read("gone", at(1));
+    world.confirm_all(at(50));
+    let decision = decide_at(&world, &node_key("gone"), at(50), &config());
     assert_eq!((decision.intents.len(), decision.holds.len()), (0, 100));
 }
 
 #[test]
 fn each_rule_needs_what_it_reads_and_nothing_else() {
     let lists = [
-        (on("gone"), &[Kind::Pods, Kind::Nodes, Kind::NodeLeases][..]),
+        (node_key("gone"), &[Kind::Pods, Kind::Nodes, Kind::NodeLeases][..]),
         (Key::Terminated, &[Kind::Pods, Kind::Nodes]),
         (Key::Unscheduled(pod_safety_shared::model::Uid::new("uid-web-0").unwrap()), &[Kind::Pods]),
     ];
     for (key, needs) in lists {
         for left_out in needs {
             let world = World::default();
-            needs.iter().filter(|kind| *kind != left_out).for_each(|kind| world.list(*kind, at(0)));
+            needs.iter().filter(|kind| *kind != left_out).for_each(|kind| world.mark_listed(*kind, at(0)));
             assert_eq!(
-                reasons(&decided(&world, &key, at(1), &config())),
+                hold_reasons(&decide_at(&world, &key, at(1), &config())),
                 ["NotSynced"],
                 "{key:?} without {left_out:?}"
             );
         }
         let world = World::default();
-        needs.iter().for_each(|kind| world.list(*kind, at(0)));
-        assert!(!reasons(&decided(&world, &key, at(1), &config())).contains(&"NotSynced"), "{key:?}");
+        needs.iter().for_each(|kind| world.mark_listed(*kind, at(0)));
+        assert!(!hold_reasons(&decide_at(&world, &key, at(1), &config())).contains(&"NotSynced"), "{key:?}");
     }
 }
 
 #[test]
 fn who_is_missing_and_was_never_watched_is_not_asked_for() {
     let world = orphan();
-    assert_eq!(decided(&world, &on("another"), at(50), &config()), Decision::default());
+    assert_eq!(decide_at(&world, &node_key("another"), at(50), &config()), Decision::default());
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::*;
-use pod_safety_shared::drive::{FORCE_DELETE_HELD, NodeUnreadable};
+use pod_safety_shared::controller_loop::{FORCE_DELETE_HELD, NodeUnreadable};
 use pod_safety_shared::events::EventType::Warning;
 use pod_safety_shared::testing::assert_events;
 
@@ -13,7 +13,7 @@ fn holds_that_do_not_pass_by_themselves_have_an_event() {
     let left = Duration::from_secs(40);
     let told = [
         Hold::NodeUnreadable(NodeUnreadable { node: node(), why: "no version".to_owned() }),
-        Hold::KubeletAlive { node: node(), sign: Sign::LeaseRenewed, ago: left },
+        Hold::KubeletAlive { node: node(), sign: ReportKind::LeaseRenewed, ago: left },
         Hold::WorkerMayBeBusy { node: node() },
         Hold::OutOfServiceWithoutEvidence { node: node() },
         Hold::NoEvidence { node: node() },

@@ -12,7 +12,7 @@ fn proved(ready: &str, boot: &str, kind: &str, change: impl FnOnce(&mut Value)) 
     world.apply(Kind::Nodes, &node("n").ready(ready).boot(BOOT), at(0));
     world.apply(Kind::Pods, &pod("web-0").on("n").running().terminating(), at(0));
     world.apply(Kind::Pods, &pod("web-1").on("n").running(), at(0));
-    world.apply(Kind::FenceEvidences, &evidence("e", "n", boot, kind).but(change), at(0));
+    world.apply(Kind::FenceEvidences, &evidence("e", "n", boot, kind).modify(change), at(0));
     world
 }
 
@@ -31,9 +31,9 @@ fn evidence_about_this_life_of_its_node_frees_a_pod_that_ends_and_no_other() {
         ("Unknown", BOOT, another, "?NoEvidence", "it is about another Node"),
         ("Unknown", BOOT, invalidated, "?NoEvidence", "it is not believed"),
     ] {
-        let decision = about(&proved(ready, boot, "PowerOff", change), "n", 1);
-        let mut words = asked(&decision);
-        words.extend(reasons(&decision).iter().map(|reason| format!("?{reason}")));
+        let decision = describe_node(&proved(ready, boot, "PowerOff", change), "n", 1);
+        let mut words = describe(&decision);
+        words.extend(hold_reasons(&decision).iter().map(|reason| format!("?{reason}")));
         assert_eq!(words.join(" "), wanted, "{ready} {boot}: {says}");
     }
 }
@@ -41,10 +41,10 @@ fn evidence_about_this_life_of_its_node_frees_a_pod_that_ends_and_no_other() {
 #[test]
 fn a_persons_word_counts_where_the_policy_of_the_node_takes_it() {
     let world = proved("Unknown", BOOT, "Asserted", |_| {});
-    assert_eq!(asked(&about(&world, "n", 1)), ["remove web-0 because Fenced"]);
+    assert_eq!(describe(&describe_node(&world, "n", 1)), ["remove web-0 because Fenced"]);
     let policy = named("p").set("/spec", json!({ "levels": [], "minimumEvidence": "Verified" }));
     world.apply(Kind::FencePolicies, &policy, at(0));
-    assert!(asked(&about(&world, "n", 1)).is_empty());
+    assert!(describe(&describe_node(&world, "n", 1)).is_empty());
 }
 
 #[test]
@@ -55,10 +55,10 @@ fn evidence_and_policies_must_both_be_fresh() {
         let world = proved("Unknown", BOOT, "PowerOff", |_| {});
         for kind in kinds.into_iter().chain([Kind::Pods, Kind::Nodes, Kind::NodeLeases]) {
             if kind != stale {
-                world.list(kind, late);
+                world.mark_listed(kind, late);
             }
         }
-        let decision = decided(&world, &on("n"), late, &config());
+        let decision = decide_at(&world, &node_key("n"), late, &config());
         assert!(decision.intents.is_empty(), "{stale:?} are stale: {decision:?}");
     }
 }
@@ -68,20 +68,23 @@ fn without_our_own_kinds_there_is_no_evidence_and_nothing_else_is_held_up() {
     let listed = proved("Unknown", BOOT, "PowerOff", |_| {});
     let late = at(0) + STALE_AFTER + Duration::from_secs(1);
     for kind in [Kind::Pods, Kind::Nodes, Kind::NodeLeases] {
-        listed.list(kind, late);
+        listed.mark_listed(kind, late);
     }
-    let decision = decided(&listed, &on("n"), late, &config());
+    let decision = decide_at(&listed, &node_key("n"), late, &config());
     assert!(decision.intents.is_empty(), "what may be old frees nobody: {decision:?}");
-    assert_eq!(reasons(&decision), ["NoEvidence"]);
+    assert_eq!(hold_reasons(&decision), ["NoEvidence"]);
 
     let world = World::default();
     for kind in [Kind::Pods, Kind::Nodes, Kind::NodeLeases] {
-        world.list(kind, at(0));
+        world.mark_listed(kind, at(0));
     }
     world.apply(Kind::Nodes, &node("n").tainted(), at(0));
     world.apply(Kind::Pods, &pod("web-0").on("n").running().terminating(), at(0));
     let trusting = Config { trust_out_of_service_taint: true, ..config() };
-    assert_eq!(asked(&decided(&world, &on("n"), at(1), &trusting)), ["remove web-0 because OutOfService"]);
+    assert_eq!(
+        describe(&decide_at(&world, &node_key("n"), at(1), &trusting)),
+        ["remove web-0 because OutOfService"]
+    );
 }
 
 /// Evidence was withdrawn, and went on releasing by the taint that had been put on the node for it.
@@ -91,7 +94,7 @@ fn bug_where_taints_are_trusted_our_own_released_pods_after_its_evidence_was_wit
     let machine = node("n").boot(BOOT).tainted().set("/spec/taints/0/value", json!("n-1"));
     world.put(Kind::Nodes, machine, at(0));
     let trusting = Config { trust_out_of_service_taint: true, ..config() };
-    let asked = |world: &World| asked(&decided(world, &on("n"), at(1), &trusting));
+    let asked = |world: &World| describe(&decide_at(world, &node_key("n"), at(1), &trusting));
     assert_eq!(asked(&world), ["remove web-0 because OutOfService"], "somebody else's taint is trusted");
     let life = json!({ "name": "n", "uid": "uid-n", "bootID": BOOT });
     let trigger = json!({ "kind": "Detected", "reason": "r" });
@@ -103,6 +106,6 @@ fn bug_where_taints_are_trusted_our_own_released_pods_after_its_evidence_was_wit
 #[test]
 fn that_storage_is_fenced_frees_no_pod() {
     let covers = |proof: &mut Value| proof["spec"]["storage"] = json!([{ "driver": "d", "className": "c" }]);
-    let decision = about(&proved("Unknown", BOOT, "StorageFenced", covers), "n", 1);
-    assert!(asked(&decision).is_empty(), "{decision:?}");
+    let decision = describe_node(&proved("Unknown", BOOT, "StorageFenced", covers), "n", 1);
+    assert!(describe(&decision).is_empty(), "{decision:?}");
 }

@@ -6,7 +6,7 @@ use pod_safety_shared::testing::objects::Obj;
 use pod_safety_shared::testing::{World, at};
 use serde_json::json;
 
-use super::{Config, asked, config, decided, node, on, pod};
+use super::{Config, config, decide_at, describe, node, node_key, pod};
 
 /// Deleted, with a grace period of 30 s, and its kubelet has reported about this generation.
 fn deleted(generation: i64, observed: i64) -> Obj {
@@ -18,9 +18,9 @@ fn decision(ready: &str, pod: &Obj, second: u64, namespace: Option<&str>) -> Dec
     let world = World::listed();
     world.apply(Kind::Nodes, &node("n").ready(ready), at(0));
     world.apply(Kind::Pods, pod, at(0));
-    world.hear(at(second));
+    world.confirm_all(at(second));
     let config = Config { agent_reports: namespace.map(Into::into), ..config() };
-    decided(&world, &on("n"), at(second), &config)
+    decide_at(&world, &node_key("n"), at(second), &config)
 }
 
 #[test]
@@ -40,12 +40,12 @@ fn the_agent_is_asked_when_the_kubelet_saw_the_deletion_and_had_its_time() {
         ("it was not deleted", "True", pod("db-0").on("n").running().observed(1), 60, ours, &[]),
     ];
     for (says, ready, pod, second, namespace, wanted) in rows {
-        assert_eq!(asked(&decision(ready, &pod, second, namespace)), wanted, "{says}");
+        assert_eq!(describe(&decision(ready, &pod, second, namespace)), wanted, "{says}");
     }
 }
 
 #[test]
 fn it_is_looked_at_again_when_its_time_is_over_and_then_every_ten_seconds() {
-    let again = |second| decision("True", &deleted(2, 2), second, Some("pod-safety")).recheck_at;
+    let again = |second| decision("True", &deleted(2, 2), second, Some("pod-safety")).requeue_at;
     assert_eq!((again(1), again(60)), (Some(at(60)), Some(at(70))));
 }

@@ -1,7 +1,7 @@
 //! Laws that hold for every cluster.
 
 use pod_safety_shared::authority::{Claim, Intent};
-use pod_safety_shared::drive::Controller;
+use pod_safety_shared::controller_loop::Controller;
 use pod_safety_shared::model::Kind;
 use pod_safety_shared::testing::objects::{node, pod};
 use pod_safety_shared::testing::{World, at};
@@ -27,15 +27,15 @@ proptest! {
             if *deleted { made = made.terminating(); }
             world.apply(Kind::Pods, &made, at(0));
         }
-        if silent { world.fell_silent_first("gone"); }
-        if witnessed { world.witness("gone", at(1)); }
-        world.hear(at(now));
+        if silent { world.set_unreachable_before_node_deleted("gone"); }
+        if witnessed { world.record_absence_read("gone", at(1)); }
+        world.confirm_all(at(now));
         let config = Config { trust_out_of_service_taint: trust, ..config() };
         let guard = world.read();
         let view = guard.view();
         let mut keys = Vec::new();
         let collector = PodGc::new(config.clone(), &prometheus::Registry::new()).unwrap();
-        collector.all(&view, &mut |key| keys.push(key));
+        collector.list_keys(&view, &mut |key| keys.push(key));
         for key in keys {
             let decision = decide(&key, &view, at(now), &config);
             prop_assert_eq!(&decision, &decide(&key, &view, at(now), &config), "pure");
@@ -51,14 +51,14 @@ proptest! {
                     Claim::NodeGone { node } => {
                         prop_assert!(pod.node.as_ref() == Some(node) && &**node == "gone");
                         prop_assert!(witnessed && now > QUARANTINE);
-                        let asked = pod.unanswered_from(false).is_some_and(|from| from <= at(1));
-                        prop_assert!(silent || asked && !pod.worker_may_be_busy || pod.is_over());
+                        let asked = pod.report_due_at(false).is_some_and(|from| from <= at(1));
+                        prop_assert!(silent || asked && !pod.worker_may_be_busy || pod.has_terminated());
                     }
                     Claim::OutOfService { node } => prop_assert!(trust && pod.deletion.is_some() && &**node == "there"),
                     Claim::Fenced { node, .. } => prop_assert!(pod.deletion.is_some() && &**node == "there"),
                     Claim::PodsEnded { .. } => prop_assert!(false, "reports of agents are not accepted"),
                     Claim::NeverScheduled => prop_assert!(pod.node.is_none() && pod.deletion.is_some()),
-                    Claim::KubeletTerminated => prop_assert!(pod.phase.is_terminal() && pod.running == 0),
+                    Claim::KubeletTerminated => prop_assert!(pod.phase.is_terminal() && pod.running_containers == 0),
                 }
             }
         }

@@ -3,10 +3,10 @@
 use crate::holds::Decision;
 use pod_safety_shared::model::Kind;
 use pod_safety_shared::testing::objects::{Obj, node, pod};
-use pod_safety_shared::testing::{World, at, reasons};
+use pod_safety_shared::testing::{World, at, hold_reasons};
 use serde_json::json;
 
-use super::{Config, Key, asked, config, decided, orphan};
+use super::{Config, Key, config, decide_at, describe, orphan};
 
 fn made_at(time: &str, pod: Obj) -> Obj {
     pod.set("/metadata/creationTimestamp", json!(time))
@@ -17,9 +17,9 @@ fn terminated_world() -> World {
     world.apply(Kind::Nodes, &node("n").ready("True"), at(0));
     for (name, second) in [("young", 9), ("old", 1), ("b", 5), ("a", 5)] {
         let made = format!("2026-01-01T00:00:0{second}Z");
-        world.apply(Kind::Pods, &made_at(&made, pod(name).on("n").ended()), at(0));
+        world.apply(Kind::Pods, &made_at(&made, pod(name).on("n").terminated()), at(0));
     }
-    let evicted = pod("evicted").on("n").ended().phase("Failed").set("/status/reason", json!("Evicted"));
+    let evicted = pod("evicted").on("n").terminated().phase("Failed").set("/status/reason", json!("Evicted"));
     world.apply(Kind::Pods, &made_at("2026-01-02T00:00:00Z", evicted), at(0));
     world
 }
@@ -36,13 +36,13 @@ fn terminated_pods_above_the_threshold_go_evicted_first_then_oldest_then_by_name
             .map(|name| format!("remove {name} because KubeletTerminated"))
             .collect();
         assert_eq!(
-            asked(&decided(&world, &Key::Terminated, at(1), &with(Some(threshold)))),
+            describe(&decide_at(&world, &Key::Terminated, at(1), &with(Some(threshold)))),
             expected,
             "threshold {threshold}"
         );
     }
     assert_eq!(
-        decided(&world, &Key::Terminated, at(1), &with(None)),
+        decide_at(&world, &Key::Terminated, at(1), &with(None)),
         Decision::default(),
         "0 or less switches it off"
     );
@@ -54,11 +54,11 @@ fn a_pod_that_was_deleted_and_has_volumes_is_left_to_its_kubelet() {
     for (what, change, old) in [("was not deleted", same, 1), ("was deleted", Obj::terminating, 0)] {
         let world = World::listed();
         world.apply(Kind::Nodes, &node("n").ready("True"), at(0));
-        let ended = |name: &str| pod(name).on("n").using("c").ended();
+        let ended = |name: &str| pod(name).on("n").using_claim("c").terminated();
         world.apply(Kind::Pods, &made_at("2026-01-01T00:00:01Z", change(ended("old"))), at(0));
         world.apply(Kind::Pods, &made_at("2026-01-01T00:00:02Z", ended("young")), at(0));
         let config = Config { terminated_threshold: Some(0), ..config() };
-        let asked = asked(&decided(&world, &Key::Terminated, at(1), &config));
+        let asked = describe(&decide_at(&world, &Key::Terminated, at(1), &config));
         let of = |name: &str| asked.iter().filter(|word| word.contains(name)).count();
         assert_eq!((of("old"), of("young")), (old, 1), "the pod {what}: {asked:?}");
     }
@@ -73,12 +73,12 @@ fn a_phase_without_proof_is_held_and_lets_the_others_pass() {
         world.apply(Kind::Pods, &made_at("2025-01-01T00:00:00Z", older), at(0));
     }
     let decision =
-        decided(&world, &Key::Terminated, at(1), &Config { terminated_threshold: Some(5), ..config() });
+        decide_at(&world, &Key::Terminated, at(1), &Config { terminated_threshold: Some(5), ..config() });
     assert_eq!(
-        asked(&decision),
+        describe(&decision),
         ["remove evicted because KubeletTerminated", "remove old because KubeletTerminated"]
     );
-    assert_eq!(reasons(&decision), ["TerminalButRunning", "PhaseUnreadable"]);
+    assert_eq!(hold_reasons(&decision), ["TerminalButRunning", "PhaseUnreadable"]);
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn a_pod_that_is_being_removed_as_an_orphan_is_not_held_as_terminated() {
     for name in ["web-0", "web-1", "web-2"] {
         world.apply(Kind::Pods, &pod(name).on("gone").running().phase("Failed"), at(41));
     }
-    assert_eq!(decided(&world, &Key::Terminated, at(42), &config()), Decision::default());
+    assert_eq!(decide_at(&world, &Key::Terminated, at(42), &config()), Decision::default());
 }
 
 #[test]
@@ -97,10 +97,10 @@ fn bug_an_orphan_between_our_two_writes_pushed_another_pod_over_the_threshold() 
     let failed = pod("orphan").on("gone").running().phase("Failed");
     world.apply(Kind::Pods, &failed, at(1));
     let exactly = Config { terminated_threshold: Some(5), ..config() };
-    assert_eq!(decided(&world, &Key::Terminated, at(2), &exactly), Decision::default());
+    assert_eq!(decide_at(&world, &Key::Terminated, at(2), &exactly), Decision::default());
     let one_less = Config { terminated_threshold: Some(4), ..config() };
     assert_eq!(
-        asked(&decided(&world, &Key::Terminated, at(2), &one_less)),
+        describe(&decide_at(&world, &Key::Terminated, at(2), &one_less)),
         ["remove evicted because KubeletTerminated"]
     );
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pod_safety_shared::cache::Change;
-use pod_safety_shared::drive::Controller as _;
+use pod_safety_shared::controller_loop::Controller as _;
 use pod_safety_shared::model::{Pod, Uid};
 
 use super::super::run::PodGc;
@@ -12,8 +12,8 @@ use super::*;
 fn marked(change: &Change<'_>) -> (bool, Vec<Key>) {
     let controller = PodGc::new(config(), &prometheus::Registry::new()).unwrap();
     let mut keys = Vec::new();
-    controller.touched(change, &mut |key| keys.push(key));
-    (controller.touches_all(change), keys)
+    controller.keys_for(change, &mut |key| keys.push(key));
+    (controller.affects_all(change), keys)
 }
 
 /// C8: a policy that asks for less than before was noticed at the next event of the pod, which may never come.
@@ -23,7 +23,7 @@ fn what_is_fenced_wakes_its_node_and_a_policy_wakes_everything() {
     assert_eq!(marked(&Change::Fencing { node: Some(&name) }), (false, vec![node.clone(), Key::Terminated]));
     assert_eq!(marked(&Change::Node { name: &name, taints: false, readiness: true }), (false, vec![node]));
     assert_eq!(marked(&Change::Fencing { node: None }), (true, Vec::new()));
-    assert_eq!(marked(&Change::Heartbeat { name: &name, awaited: true }), (false, Vec::new()));
+    assert_eq!(marked(&Change::Heartbeat { name: &name, relevant: true }), (false, Vec::new()));
 }
 
 /// The simulator found it: pods of Jobs had ended on a node whose Node was deleted. It registered again, and the pods above

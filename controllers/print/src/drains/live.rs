@@ -5,30 +5,30 @@ use std::io::IsTerminal;
 
 use jiff::Timestamp;
 use pod_safety_drain::{Count, Line, Tone};
-use pod_safety_process::clean::{self, LINE_ANEW as ANEW};
+use pod_safety_process::sanitize::{self, CLEAR_LINE as ANEW};
 
 use crate::{Paint, Tone as Painted};
 
 /// Where it is said.
 #[derive(Clone, Copy, Debug)]
-pub enum Live {
+pub enum ProgressOutput {
     /// To a person who watches.
     Terminal(Paint),
     /// Into a log.
     Pipe,
 }
 
-impl Live {
+impl ProgressOutput {
     /// Where standard output goes.
     #[must_use]
-    pub fn of_stdout(paint: Paint) -> Self {
+    pub fn for_stdout(paint: Paint) -> Self {
         if std::io::stdout().is_terminal() { Self::Terminal(paint) } else { Self::Pipe }
     }
 
     /// A line that stays: for logs with its time.
     #[must_use]
     pub fn line(self, line: &Line, wall: Timestamp) -> String {
-        let text = clean::line(&line.text);
+        let text = sanitize::line(&line.text);
         let tone = match line.tone {
             Tone::Good => Painted::Good,
             Tone::Attention => Painted::Attention,
@@ -52,7 +52,7 @@ impl Live {
     /// The line that is overwritten; logs have none.
     #[must_use]
     pub fn progress(self, nodes: Option<(usize, usize)>, count: Count) -> String {
-        let Count { all, gone, ending, waiting, stopped } = count;
+        let Count { total: all, gone, ending, waiting, stopped } = count;
         match self {
             Self::Terminal(_) => {
                 let stopped = if stopped > 0 { format!(", {stopped} not evicted") } else { String::new() };
@@ -69,21 +69,21 @@ impl Live {
 mod tests {
     use super::*;
 
-    const COUNT: Count = Count { all: 4, gone: 1, ending: 2, waiting: 1, stopped: 0 };
+    const COUNT: Count = Count { total: 4, gone: 1, ending: 2, waiting: 1, stopped: 0 };
 
     fn line(tone: Tone, text: &str) -> Line {
         Line { tone, text: text.to_owned() }
     }
 
     /// What a terminal shows of `text`, which may begin lines anew.
-    fn shown(text: &str) -> Vec<String> {
+    fn rendered(text: &str) -> Vec<String> {
         let shows = |line: &str| line.rsplit(ANEW).next().unwrap_or_default().to_owned();
         text.split('\n').map(shows).collect()
     }
 
     #[test]
     fn on_a_terminal_changes_stand_above_the_one_line_of_progress() {
-        let live = Live::Terminal(Paint::plain());
+        let live = ProgressOutput::Terminal(Paint::plain());
         let text = [
             live.progress(None, COUNT),
             live.line(&line(Tone::Good, "pod/ns/a gone"), Timestamp::UNIX_EPOCH),
@@ -91,7 +91,7 @@ mod tests {
             live.progress(None, Count { gone: 2, ending: 1, waiting: 0, stopped: 1, ..COUNT }),
         ];
         assert_eq!(
-            shown(&text.concat()),
+            rendered(&text.concat()),
             ["✔ pod/ns/a gone", "2 of 4 gone, 1 terminating, 0 waiting, 1 not evicted"]
         );
     }
@@ -99,7 +99,7 @@ mod tests {
     /// The terminal itself writes `^C` where its cursor stands.
     #[test]
     fn after_ctrl_c_nothing_of_the_progress_is_left_and_nothing_counts_as_well() {
-        let live = Live::Terminal(Paint::plain());
+        let live = ProgressOutput::Terminal(Paint::plain());
         let text = [
             live.progress(None, COUNT),
             "^C".to_owned(),
@@ -110,7 +110,7 @@ mod tests {
             live.line(&line(Tone::Bad, "node/n stopped after 2s: 1 gone, 3 left"), Timestamp::UNIX_EPOCH),
         ];
         assert_eq!(
-            shown(&text.concat()),
+            rendered(&text.concat()),
             [
                 "! pod/ns/a still exists: evicted, terminates within 5s",
                 "✖ node/n stopped after 2s: 1 gone, 3 left",
@@ -121,8 +121,8 @@ mod tests {
 
     #[test]
     fn a_log_has_a_time_in_each_line_and_no_progress() {
-        let text = Live::Pipe.line(&line(Tone::Bad, "node/n stopped"), Timestamp::UNIX_EPOCH);
+        let text = ProgressOutput::Pipe.line(&line(Tone::Bad, "node/n stopped"), Timestamp::UNIX_EPOCH);
         assert_eq!(text, "1970-01-01T00:00:00Z node/n stopped\n");
-        assert_eq!(Live::Pipe.progress(None, COUNT), "");
+        assert_eq!(ProgressOutput::Pipe.progress(None, COUNT), "");
     }
 }

@@ -7,18 +7,18 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use pod_safety_drain::{Action, Place, Plan, Row, Summary};
-use pod_safety_explain::plural;
-use pod_safety_process::clean;
-use pod_safety_shared::authority::Right;
+use pod_safety_explain::pluralize;
+use pod_safety_process::sanitize;
+use pod_safety_shared::authority::AccessRight;
 use pod_safety_shared::client::Target;
 use pod_safety_shared::model::BudgetKey;
 use serde::Serialize;
 
 use crate::{API_VERSION, Paint, Tone};
 
-pub use live::Live;
-pub use requests::withdrawn;
-use requests::{RequestItem, asked};
+pub use live::ProgressOutput;
+pub use requests::describe_withdrawn;
+use requests::{RequestItem, describe_requests};
 
 /// A plan for programs. Enums are words; text may change, fields may not.
 #[derive(Debug, Serialize)]
@@ -102,8 +102,8 @@ pub struct List<'a> {
 impl<'a> List<'a> {
     /// Of plans that one command makes.
     #[must_use]
-    pub fn of(plans: &[Plan], missing: &[Right], cluster: &'a Target) -> Self {
-        let items = plans.iter().map(|plan| Document::of(plan, missing, cluster)).collect();
+    pub fn from_plans(plans: &[Plan], missing: &[AccessRight], cluster: &'a Target) -> Self {
+        let items = plans.iter().map(|plan| Document::from_plan(plan, missing, cluster)).collect();
         Self { api_version: API_VERSION, kind: "DrainPlanList", cluster, items }
     }
 }
@@ -111,7 +111,7 @@ impl<'a> List<'a> {
 impl<'a> Document<'a> {
     /// Of one plan.
     #[must_use]
-    pub fn of(plan: &Plan, missing: &[Right], cluster: &'a Target) -> Self {
+    pub fn from_plan(plan: &Plan, missing: &[AccessRight], cluster: &'a Target) -> Self {
         Self {
             api_version: API_VERSION,
             kind: "DrainPlan",
@@ -121,13 +121,13 @@ impl<'a> Document<'a> {
             verdict: if plan.is_clear() { "Clear" } else { "Blocked" },
             unreadable_pods: plan.unreadable,
             missing_rights: missing.iter().map(ToString::to_string).collect(),
-            pods: plan.rows.iter().map(|row| PodItem::of(row, plan.requests)).collect(),
+            pods: plan.rows.iter().map(|row| PodItem::from_row(row, plan.requests)).collect(),
         }
     }
 }
 
 impl PodItem {
-    fn of(row: &Row, requests: bool) -> Self {
+    fn from_row(row: &Row, requests: bool) -> Self {
         Self {
             namespace: row.pod.namespace.to_string(),
             name: row.pod.name.to_string(),
@@ -135,35 +135,35 @@ impl PodItem {
             owner: row.owner.clone(),
             action: row.action.name(),
             reason: row.reason,
-            message: row.why.clone(),
+            message: row.message.clone(),
             rests_on: if row.dry_run.is_some() { "DryRun" } else { "Listed" },
             budget: row.budget.as_ref().map(ToString::to_string),
             step: row.step,
             after: row.after.as_ref().map(ToString::to_string),
             grace_period_seconds: row.grace,
             loses: row.loses,
-            dry_run: row.dry_run.as_ref().map(|said| DryRunItem {
-                passed: said.passed,
-                reason: said.reason,
-                message: said.message.clone(),
+            dry_run: row.dry_run.as_ref().map(|answer| DryRunItem {
+                passed: answer.passed,
+                reason: answer.reason,
+                message: answer.message.clone(),
             }),
-            goes_to: row.place.as_ref().map(PlaceItem::of),
+            goes_to: row.place.as_ref().map(PlaceItem::from_place),
             may_come_back: row.may_come_back,
-            request: (requests && row.is_tried()).then(|| RequestItem::of(&row.way)),
+            request: (requests && row.is_attempted()).then(|| RequestItem::from_method(&row.method)),
         }
     }
 }
 
 impl PlaceItem {
-    fn of(place: &Place) -> Self {
+    fn from_place(place: &Place) -> Self {
         let (node, reason, message) = match place {
-            Place::Node { name, unseen: false } => (Some(name.clone()), "Fits", String::new()),
-            Place::Node { name, unseen: true } => {
-                (Some(name.clone()), "FitsPerhaps", NOT_LOOKED_AT.to_owned())
+            Place::Node { name, unchecked: false } => (Some(name.clone()), "Fits", String::new()),
+            Place::Node { name, unchecked: true } => {
+                (Some(name.clone()), "FitsPerhaps", NOT_CHECKED.to_owned())
             }
             Place::Nowhere(why) => (None, "FitsNowhere", why.clone()),
-            Place::Back => (None, "ComesBack", COMES_BACK.to_owned()),
-            Place::NotAgain => (None, "NotMadeAgain", "nothing recreates it".to_owned()),
+            Place::SameNode => (None, "ComesBack", COMES_BACK.to_owned()),
+            Place::NotRecreated => (None, "NotMadeAgain", "nothing recreates it".to_owned()),
         };
         Self { node, reason, message }
     }
@@ -171,12 +171,13 @@ impl PlaceItem {
 
 const COMES_BACK: &str = "it tolerates the cordon, and fits on no other node";
 
-const NOT_LOOKED_AT: &str = "has affinity, spread or volumes, which were not checked";
+const NOT_CHECKED: &str = "has affinity, spread or volumes, which were not checked";
 
 /// "9 now, 2 after one another, 1 blocked, 2 stay".
 #[must_use]
 pub fn summary(summary: &Summary) -> String {
-    let Summary { now, later, nowhere, back, waiting, blocked, unsafe_, ending, staying } = summary;
+    let Summary { now, later, nowhere, back, waiting_for_budget: waiting, blocked, unsafe_, ending, staying } =
+        summary;
     let parts = [
         (now, "now"),
         (later, "one after another"),
@@ -196,15 +197,15 @@ pub fn summary(summary: &Summary) -> String {
     parts.join(", ")
 }
 
-fn cells(row: &Row, paint: Paint) -> (Tone, Vec<String>) {
+fn row_cells(row: &Row, paint: Paint) -> (Tone, Vec<String>) {
     let lost = row.loses.is_some()
         || row.may_come_back
-        || matches!(row.place, Some(Place::Nowhere(_) | Place::NotAgain));
+        || matches!(row.place, Some(Place::Nowhere(_) | Place::NotRecreated));
     let tone = match row.action {
         Action::Evict if lost => Tone::Attention,
         Action::Evict => Tone::Good,
         Action::Wait | Action::Ending => Tone::Attention,
-        Action::Blocked | Action::Unagreed | Action::Unsafe => Tone::Bad,
+        Action::Blocked | Action::NeedsConsent | Action::Unsafe => Tone::Bad,
         Action::Stay => Tone::Plain,
     };
     let step = match (row.step, tone) {
@@ -212,7 +213,7 @@ fn cells(row: &Row, paint: Paint) -> (Tone, Vec<String>) {
         (Some(step), _) => step.to_string(),
         (None, _) => paint.mark(tone).to_owned(),
     };
-    let mut why = row.why.clone();
+    let mut why = row.message.clone();
     if let Some(after) = &row.after {
         let _infallible = write!(why, ", after {after} is replaced");
     }
@@ -223,10 +224,10 @@ fn cells(row: &Row, paint: Paint) -> (Tone, Vec<String>) {
         let _infallible = write!(why, "; {lost}");
     }
     let place = match &row.place {
-        Some(Place::Node { name, unseen }) => format!("{name}{}", if *unseen { "?" } else { "" }),
+        Some(Place::Node { name, unchecked: unseen }) => format!("{name}{}", if *unseen { "?" } else { "" }),
         Some(Place::Nowhere(why)) => format!("nowhere ({why})"),
-        Some(Place::NotAgain) => "not recreated".to_owned(),
-        Some(Place::Back) => "back here".to_owned(),
+        Some(Place::NotRecreated) => "not recreated".to_owned(),
+        Some(Place::SameNode) => "back here".to_owned(),
         None => "-".to_owned(),
     };
     let grace = if row.grace > 0 { format!("{}s", row.grace) } else { "-".to_owned() };
@@ -237,18 +238,18 @@ fn cells(row: &Row, paint: Paint) -> (Tone, Vec<String>) {
 /// The plan as a table.
 #[must_use]
 pub fn table(rows: &[Row], paint: Paint) -> String {
-    let rows: Vec<_> = rows.iter().map(|row| cells(row, paint)).collect();
+    let rows: Vec<_> = rows.iter().map(|row| row_cells(row, paint)).collect();
     paint.table(&["STEP", "POD", "WHY", "BY", "GOES TO", "GRACE"], &rows)
 }
 
 /// The plans as a page.
 #[must_use]
-pub fn page(plans: &[Plan], missing: &[Right], next: &str, paint: Paint) -> String {
-    let mut text = plans.iter().map(|plan| of_one(plan, paint)).collect::<Vec<_>>().join("\n");
+pub fn page(plans: &[Plan], missing: &[AccessRight], next: &str, paint: Paint) -> String {
+    let mut text = plans.iter().map(|plan| plan_page(plan, paint)).collect::<Vec<_>>().join("\n");
     if !missing.is_empty() {
-        let lacking = lacking(missing);
+        let lacking = describe_missing_rights(missing);
         let line = format!("The plan rests on what you may read: {lacking}.");
-        text.push_str(&paint.marked(Tone::Attention, &line));
+        text.push_str(&paint.with_mark(Tone::Attention, &line));
     }
     let rows = || plans.iter().flat_map(|plan| &plan.rows);
     let mut notes = String::new();
@@ -257,81 +258,81 @@ pub fn page(plans: &[Plan], missing: &[Right], next: &str, paint: Paint) -> Stri
             "\nBY: \"dry run\" is the API server's own answer, \"listed\" is calculated from its objects. ",
         );
         notes.push_str("GOES TO is a fit check of requests, labels and taints");
-        let unseen = |row: &Row| matches!(row.place, Some(Place::Node { unseen: true, .. }));
+        let unseen = |row: &Row| matches!(row.place, Some(Place::Node { unchecked: true, .. }));
         notes.push_str(if rows().any(unseen) { "; \"?\" " } else { ".\n" });
         if rows().any(unseen) {
-            let _infallible = writeln!(notes, "{NOT_LOOKED_AT}.");
+            let _infallible = writeln!(notes, "{NOT_CHECKED}.");
         }
     }
     let _infallible = writeln!(notes, "\nNothing was changed. {next}");
-    text + &paint.lines(&notes)
+    text + &paint.wrap_page(&notes)
 }
 
-fn of_one(plan: &Plan, paint: Paint) -> String {
-    let node = clean::line(&plan.node);
+fn plan_page(plan: &Plan, paint: Paint) -> String {
+    let node = sanitize::line(&plan.node);
     let mut text = match plan.rows.len() {
         0 => format!("Plan for {node}: no pod is on it.\n"),
-        count => format!("Plan for {node}: {}.   {}.\n", plural(count, "pod"), summary(&plan.summary())),
+        count => format!("Plan for {node}: {}.   {}.\n", pluralize(count, "pod"), summary(&plan.summarize())),
     };
     if !plan.node_ready {
         let line = format!(
             "{node} is not Ready: evicted pods stay Terminating until its kubelet reports that they terminated."
         );
-        text.push_str(&paint.marked(Tone::Attention, &line));
+        text.push_str(&paint.with_mark(Tone::Attention, &line));
     }
     if plan.unreadable > 0 {
-        let many = plural(plan.unreadable, "pod");
+        let many = pluralize(plan.unreadable, "pod");
         let line = format!("{many} of this cluster cannot be read, and may be on this node.");
-        text.push_str(&paint.marked(Tone::Bad, &line));
+        text.push_str(&paint.with_mark(Tone::Bad, &line));
     }
     if !plan.rows.is_empty() {
         text.push('\n');
         text.push_str(&table(&plan.rows, paint));
-        text.push_str(&asked(plan, paint));
+        text.push_str(&describe_requests(plan, paint));
     }
     text
 }
 
 /// Rights that are missing, in one sentence.
 #[must_use]
-pub fn lacking(rights: &[Right]) -> String {
-    let words: Vec<String> = rights.iter().map(ToString::to_string).collect();
-    format!("you may not {}", words.join(", "))
+pub fn describe_missing_rights(rights: &[AccessRight]) -> String {
+    let names: Vec<String> = rights.iter().map(ToString::to_string).collect();
+    format!("you may not {}", names.join(", "))
 }
 
 /// What to type next, with --apply.
 #[must_use]
-pub fn next(plans: &[Plan]) -> String {
-    let stops: Vec<&Plan> = plans.iter().filter(|plan| plan.stops(false)).collect();
+pub fn describe_next(plans: &[Plan]) -> String {
+    let stops: Vec<&Plan> = plans.iter().filter(|plan| plan.must_not_start(false)).collect();
     let first = if !stops.is_empty() {
-        to_begin(&stops, "add --apply", "--apply --try-anyway")
+        describe_start(&stops, "add --apply", "--apply --try-anyway")
     } else if rows_of(plans).all(|row| row.action == Action::Stay) {
         return "No pod has to go. --apply only cordons.".to_owned();
     } else {
-        format!("{}To do it: add --apply", no_place(plans, "--apply"))
+        format!("{}To do it: add --apply", describe_no_place(plans, "--apply"))
     };
-    first + &waits(rows_of(plans))
+    first + &describe_waits(rows_of(plans))
 }
 
 /// What to type next where the plan is that of `maintain --dry-run`.
 #[must_use]
-pub fn next_of_maintenance(plan: &Plan) -> String {
+pub fn describe_next_maintenance(plan: &Plan) -> String {
     const REAL: &str = "leave out --dry-run, add --reason TEXT";
     let (plans, of) = (std::slice::from_ref(plan), std::iter::once(plan));
-    let first = if plan.stops(false) {
-        to_begin(&of.collect::<Vec<_>>(), REAL, "drain --apply --try-anyway")
+    let first = if plan.must_not_start(false) {
+        describe_start(&of.collect::<Vec<_>>(), REAL, "drain --apply --try-anyway")
     } else {
-        format!("{}To do it: {REAL}", no_place(plans, "the drain"))
+        format!("{}To do it: {REAL}", describe_no_place(plans, "the drain"))
     };
-    first + &waits(rows_of(plans))
+    first + &describe_waits(rows_of(plans))
 }
 
 /// Why --apply has not begun, and what to type.
 #[must_use]
-pub fn not_begun(stops: &[&Plan]) -> String {
+pub fn describe_not_started(stops: &[&Plan]) -> String {
     format!(
         "Nothing was changed: no node was cordoned. {}\n",
-        to_begin(stops, "repeat the command", "--try-anyway")
+        describe_start(stops, "repeat the command", "--try-anyway")
     )
 }
 
@@ -340,9 +341,9 @@ fn rows_of(plans: &[Plan]) -> impl Iterator<Item = &Row> + Clone {
 }
 
 /// What a person has to decide before anything is changed.
-fn to_begin(stops: &[&Plan], begin: &str, anyway: &str) -> String {
+fn describe_start(stops: &[&Plan], begin: &str, anyway: &str) -> String {
     let unagreed: Vec<&Row> =
-        stops.iter().flat_map(|plan| &plan.rows).filter(|row| row.action == Action::Unagreed).collect();
+        stops.iter().flat_map(|plan| &plan.rows).filter(|row| row.action == Action::NeedsConsent).collect();
     if unagreed.is_empty() {
         let why = if stops.iter().any(|plan| plan.unreadable > 0) {
             "Pods that cannot be read may be there"
@@ -357,8 +358,9 @@ fn to_begin(stops: &[&Plan], begin: &str, anyway: &str) -> String {
         (Some("--delete-emptydir-data"), "evicts what loses its data"),
         (None, ""),
     ] {
-        let of_flag = |row: &&&Row| flag.map_or(row.reason == "Unreadable", |flag| row.why.contains(flag));
-        let skips = skips(unagreed.iter().filter(of_flag).copied());
+        let of_flag =
+            |row: &&&Row| flag.map_or(row.reason == "Unreadable", |flag| row.message.contains(flag));
+        let skips = skip_flags(unagreed.iter().filter(of_flag).copied());
         match flag {
             _ if skips.is_empty() => {}
             Some(flag) => {
@@ -373,44 +375,44 @@ fn to_begin(stops: &[&Plan], begin: &str, anyway: &str) -> String {
 }
 
 /// That it waits for what blocks, and what helps against that.
-fn waits<'a>(rows: impl Iterator<Item = &'a Row> + Clone) -> String {
+fn describe_waits<'a>(rows: impl Iterator<Item = &'a Row> + Clone) -> String {
     let of = |action: Action| rows.clone().filter(move |row| row.action == action);
     let mut text = String::new();
     for (action, what) in [
         (Action::Blocked, "What is blocked is tried until somebody changes what blocks it"),
         (Action::Unsafe, "What is refused for safety stays, and the exit code is 4"),
     ] {
-        let skips = skips(of(action));
+        let skips = skip_flags(of(action));
         if !skips.is_empty() {
             let _infallible = write!(text, "\n{what}. To leave it out: {skips}");
         }
     }
-    text + &ways_out(of(Action::Blocked))
+    text + &describe_remedies(of(Action::Blocked))
 }
 
 /// What becomes of pods that fit on no other node, if there are some.
-fn no_place(plans: &[Plan], evicts: &str) -> String {
-    match plans.iter().map(|plan| plan.summary().nowhere).sum() {
+fn describe_no_place(plans: &[Plan], evicts: &str) -> String {
+    match plans.iter().map(|plan| plan.summarize().nowhere).sum() {
         0 => String::new(),
         count => format!(
             "{} would be Pending after {evicts} until there is room (GOES TO says why): kubectl get nodes shows which are cordoned. ",
-            plural(count, "pod")
+            pluralize(count, "pod")
         ),
     }
 }
 
 /// The flags that leave these out.
-fn skips<'a>(rows: impl Iterator<Item = &'a Row>) -> String {
+fn skip_flags<'a>(rows: impl Iterator<Item = &'a Row>) -> String {
     let skips: Vec<String> = rows.map(|row| format!("--skip {}", row.pod)).collect();
     skips.join(" ")
 }
 
-fn ways_out<'a>(rows: impl Iterator<Item = &'a Row>) -> String {
+fn describe_remedies<'a>(rows: impl Iterator<Item = &'a Row>) -> String {
     let budgets: BTreeSet<_> = rows.filter_map(|row| row.budget.as_ref()).collect();
-    let way = |budget: &BudgetKey| {
+    let remedy = |budget: &BudgetKey| {
         format!("\nWays out: pod-safety explain pdb -n {} {}", budget.namespace, budget.name)
     };
-    budgets.into_iter().map(way).collect()
+    budgets.into_iter().map(remedy).collect()
 }
 
 #[cfg(test)]
@@ -436,19 +438,19 @@ mod tests {
         }
         let needs: BTreeMap<Uid, Needs> = ["uid-db-0", "uid-naked"]
             .iter()
-            .filter_map(|uid| Some((Uid::new(uid)?, Needs::of(wire::PodNeeds::default()))))
+            .filter_map(|uid| Some((Uid::new(uid)?, Needs::from_pod(wire::PodNeeds::default()))))
             .collect();
         let guard = world.read();
         let cluster = Cluster {
             view: guard.view(),
             needs: &needs,
-            rooms: &[],
+            capacities: &[],
             daemon_sets: &BTreeMap::new(),
             budgets_unread: false,
             now: at(60),
         };
         let mut plan = plan("n", &cluster, &Consent::default());
-        plan.heard(0, &Ok(Evicted::Ends { grace: 30 }));
+        plan.record_dry_run(0, &Ok(Evicted::Terminates { grace: 30 }));
         place(std::slice::from_mut(&mut plan), &cluster);
         plan
     }
@@ -456,7 +458,7 @@ mod tests {
     #[test]
     fn a_page_says_what_each_line_rests_on_and_what_to_type_next() {
         assert_eq!(
-            page(&[planned()], &[], &next(&[planned()]), Paint::plain()),
+            page(&[planned()], &[], &describe_next(&[planned()]), Paint::plain()),
             "Plan for n: 2 pods.   1 fits on no other node, 1 blocked.
 ! n is not Ready: evicted pods stay Terminating until its kubelet reports that they terminated.
 
@@ -485,7 +487,8 @@ Nothing was changed. To do it: add --apply with a flag for each pod that needs y
 
     #[test]
     fn programs_get_words_and_no_empty_fields() {
-        let document = serde_json::to_value(Document::of(&planned(), &[], &Target::default())).unwrap();
+        let document =
+            serde_json::to_value(Document::from_plan(&planned(), &[], &Target::default())).unwrap();
         assert_eq!(document["kind"], "DrainPlan");
         assert_eq!(document["verdict"], "Blocked");
         assert_eq!(

@@ -1,8 +1,8 @@
 //! How evictions are requested, in plans and where they are withdrawn.
 
-use pod_safety_drain::{Plan, Row, Way, Withdrawn};
-use pod_safety_explain::{plural, span};
-use pod_safety_process::clean;
+use pod_safety_drain::{EvictionMethod, Plan, Row, Withdrawn};
+use pod_safety_explain::{format_duration, pluralize};
+use pod_safety_process::sanitize;
 use serde::Serialize;
 
 use crate::Paint;
@@ -22,43 +22,43 @@ pub(super) struct RequestItem {
 }
 
 impl RequestItem {
-    pub(super) fn of(way: &Way) -> Self {
-        let (by, reason) = match way {
-            Way::Request(_) => ("EvictionRequest", ""),
-            Way::Direct(why) => ("Eviction", *why),
+    pub(super) fn from_method(method: &EvictionMethod) -> Self {
+        let (by, reason) = match method {
+            EvictionMethod::Request(_) => ("EvictionRequest", ""),
+            EvictionMethod::Direct(why) => ("Eviction", *why),
         };
-        let worst_wait_seconds = way.worst_wait().as_secs();
-        Self { by, reason, responders: way.responders().to_vec(), worst_wait_seconds }
+        let worst_wait_seconds = method.worst_wait().as_secs();
+        Self { by, reason, responders: method.responders().to_vec(), worst_wait_seconds }
     }
 }
 
 /// How evictions are asked for, where they are requested.
-pub(super) fn asked(plan: &Plan, paint: Paint) -> String {
-    let tried: Vec<&Row> = plan.rows.iter().filter(|row| row.is_tried()).collect();
+pub(super) fn describe_requests(plan: &Plan, paint: Paint) -> String {
+    let tried: Vec<&Row> = plan.rows.iter().filter(|row| row.is_attempted()).collect();
     if !plan.requests || tried.is_empty() {
         return String::new();
     }
     let mut text = "\nEvictions are requested (EvictionRequest), and sent directly if no controller answers within 10s.\n".to_owned();
     for row in tried {
-        let line = match &row.way {
-            Way::Direct(why) => format!("  pod/{} is evicted directly: {why}", row.pod),
-            Way::Request(responders) if responders.is_empty() => continue,
-            Way::Request(responders) => format!(
+        let line = match &row.method {
+            EvictionMethod::Direct(why) => format!("  pod/{} is evicted directly: {why}", row.pod),
+            EvictionMethod::Request(responders) if responders.is_empty() => continue,
+            EvictionMethod::Request(responders) => format!(
                 "  pod/{} waits for {}: at most {} while they are silent",
                 row.pod,
                 responders.join(", then "),
-                span(row.way.worst_wait())
+                format_duration(row.method.worst_wait())
             ),
         };
-        text.push_str(&clean::line(&line));
+        text.push_str(&sanitize::line(&line));
         text.push('\n');
     }
-    paint.lines(&text)
+    paint.wrap_page(&text)
 }
 
 /// What was withdrawn of a node.
 #[must_use]
-pub fn withdrawn(done: &Withdrawn) -> String {
+pub fn describe_withdrawn(done: &Withdrawn) -> String {
     if done.pods.is_empty() {
         return "has no EvictionRequest of a drain".to_owned();
     }
@@ -69,6 +69,6 @@ pub fn withdrawn(done: &Withdrawn) -> String {
             ". No controller has recorded that of {count} within 30s, and they are deleted all the same"
         ),
     };
-    let many = plural(pods.len(), "EvictionRequest");
-    clean::line(&format!("{many} withdrawn and deleted: {}{unrecorded}", pods.join(" "))).into_owned()
+    let many = pluralize(pods.len(), "EvictionRequest");
+    sanitize::line(&format!("{many} withdrawn and deleted: {}{unrecorded}", pods.join(" "))).into_owned()
 }

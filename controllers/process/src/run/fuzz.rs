@@ -41,7 +41,7 @@ const WORDS: &[&str] = &[
 #[test]
 fn flags_of_any_form_are_refused_or_make_settings_that_can_work() {
     fuzz!(2_000, |draw| {
-        let command = Alone::command();
+        let command = ArgsOnly::command();
         let flags: Vec<&str> = command.get_arguments().filter_map(clap::Arg::get_long).collect();
         let arguments: Vec<String> = (0..draw.below(5))
             .flat_map(|_| match draw.below(8) {
@@ -51,7 +51,7 @@ fn flags_of_any_form_are_refused_or_make_settings_that_can_work() {
                 _ => vec![format!("--{}={}", draw.word(&flags), draw.word(WORDS))],
             })
             .collect();
-        let Some(config) = settings(&arguments) else { return };
+        let Some(config) = parse_config(&arguments) else { return };
         if let Some(lease) = &config.lease {
             let LeaseConfig { lease_duration, renew_deadline, retry_period, .. } = lease;
             assert!(
@@ -66,8 +66,8 @@ fn flags_of_any_form_are_refused_or_make_settings_that_can_work() {
         }
         assert!(nodes.rates.unhealthy > 0.0 && nodes.rates.unhealthy <= 1.0, "{arguments:?}");
         assert!(config.fencing_namespaces.iter().all(|name| is_kubernetes_name(name)), "{arguments:?}");
-        let twice = registry::wanted(
-            &config.controllers.iter().map(|name| name.ours().to_owned()).collect::<Vec<_>>(),
+        let twice = registry::parse_list(
+            &config.controllers.iter().map(|name| name.as_str().to_owned()).collect::<Vec<_>>(),
         );
         assert_eq!(twice.unwrap(), config.controllers, "{arguments:?}");
     });

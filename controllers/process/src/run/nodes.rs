@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::node_lifecycle::{Config, Rates};
 use clap::Args as ClapArgs;
-use pod_safety_shared::drive::Mode;
+use pod_safety_shared::controller_loop::Mode;
 
 use crate::duration;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::pod_gc::Config;
 use clap::{ArgAction, Args as ClapArgs};
 
-use super::{BadFlags, unless_empty};
+use super::{BadFlags, optional_name};
 use crate::duration;
 
 #[derive(Debug, ClapArgs)]
@@ -65,7 +65,7 @@ impl PodArgs {
                 .filter(|&threshold| threshold > 0),
             quarantine: pod_gc_quarantine,
             trust_out_of_service_taint,
-            agent_reports: unless_empty("agent-reports-from", agent_reports_from)?,
+            agent_reports: optional_name("agent-reports-from", agent_reports_from)?,
         })
     }
 }

@@ -8,7 +8,7 @@ fn a_node_that_cannot_be_read_is_said_only_where_it_has_pods() {
         let world = world(&[], &pods);
         let unreadable = node(&[]).set("/metadata/resourceVersion", json!("x"));
         world.apply(Kind::Nodes, &unreadable, at(1));
-        let decision = decided(&world, 1);
+        let decision = decide_at(&world, 1);
         assert_eq!((decision.intents.len(), decision.holds.len()), (0, holds), "{} pods", pods.len());
     }
 }
@@ -17,9 +17,9 @@ fn a_node_that_cannot_be_read_is_said_only_where_it_has_pods() {
 fn of_two_taints_that_end_at_once_the_first_is_named() {
     let both = [taint("k", Some(0)), taint("l", Some(0))];
     let world = world(&both, &[pod("a", &[bears("k", Some(300)), bears("l", Some(300))])]);
-    let said = decided(&world, 100).holds[0].1.to_string();
+    let said = decide_at(&world, 100).holds[0].1.to_string();
     assert!(said.contains("the taint k:NoExecute"), "{said}");
-    let due = decided(&world, 300);
+    let due = decide_at(&world, 300);
     let [Intent::Delete(delete)] = due.intents.as_slice() else { panic!("{due:?}") };
     assert!(delete.cause.to_string().contains("k:NoExecute"), "{}", delete.cause);
 }

@@ -1,7 +1,7 @@
 //! Which holds have an Event.
 
 use super::*;
-use pod_safety_shared::drive::{FORCE_DELETE_HELD, NodeUnreadable};
+use pod_safety_shared::controller_loop::{FORCE_DELETE_HELD, NodeUnreadable};
 use pod_safety_shared::events::EventType::Warning;
 use pod_safety_shared::testing::assert_events;
 

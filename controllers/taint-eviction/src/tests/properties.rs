@@ -34,7 +34,7 @@ impl Sketch {
     fn pod(&self) -> Obj {
         let tolerations: Vec<Value> =
             self.tolerations.iter().map(|(key, seconds)| bears(KEYS[*key], *seconds)).collect();
-        pod("a", &tolerations).set("/metadata/creationTimestamp", json!(stamp(self.bound)))
+        pod("a", &tolerations).set("/metadata/creationTimestamp", json!(timestamp(self.bound)))
     }
 
     /// When the pod should end, in seconds since the begin of the tests, as said in the
@@ -55,18 +55,18 @@ impl Sketch {
     /// begin of the tests.
     fn deleted(&self, starts: i64, taints: &[Value]) -> Option<i64> {
         let world = World::listed();
-        world.wall(BEGINS + starts, at(0));
+        world.set_wall_time(START_SECONDS + starts, at(0));
         world.apply(Kind::Pods, &self.pod(), at(0));
         world.apply(Kind::Nodes, &node(taints), at(0));
         let mut now = at(0);
         loop {
-            world.hear(now);
+            world.confirm_all(now);
             let decision = decide(&Key("n".into()), &world.read().view(), now);
             if !decision.intents.is_empty() {
                 return Some(starts + i64::try_from(now.since(Mono::default()).as_secs()).unwrap());
             }
             assert!(decision.holds.iter().all(|(_, hold)| matches!(hold, Hold::Tolerated { .. })));
-            now = decision.recheck_at?;
+            now = decision.requeue_at?;
         }
     }
 }
@@ -102,15 +102,15 @@ proptest! {
         sketch in sketch(), jumps in prop::collection::vec((1_u64..60, -9_999_i64..9_999), 0..4), seen in 400_u64..500,
     ) {
         let world = World::listed();
-        world.wall(BEGINS, at(0));
+        world.set_wall_time(START_SECONDS, at(0));
         world.apply(Kind::Pods, &sketch.pod(), at(0));
         for (second, jump) in &jumps {
-            world.wall(BEGINS + i64::try_from(*second).unwrap() + jump, at(*second));
+            world.set_wall_time(START_SECONDS + i64::try_from(*second).unwrap() + jump, at(*second));
         }
         world.apply(Kind::Nodes, &node(&sketch.taints()), at(seen));
         if let Some(ends) = sketch.ends().filter(|ends| *ends > i64::try_from(seen).unwrap()) {
             let before = at(u64::try_from(ends).unwrap() - 1);
-            world.hear(before);
+            world.confirm_all(before);
             let decision = decide(&Key("n".into()), &world.read().view(), before);
             prop_assert!(decision.intents.is_empty(), "{decision:?}");
         }

@@ -9,7 +9,7 @@ use pod_safety_otlp::testing::Collector;
 use pod_safety_shared::clock::Env;
 use pod_safety_shared::lease::Leadership;
 use pod_safety_shared::record::{Action, Journal, Record};
-use pod_safety_shared::testing::{connection, page};
+use pod_safety_shared::testing::{connection, metrics_text};
 use prometheus::Registry;
 
 use super::*;
@@ -45,7 +45,7 @@ impl Leader {
             cache: Arc::clone(world.cache()),
             journal: Arc::clone(&journal),
             connection: api,
-            leadership: Leadership::alone_after(moment(second * 1_000)),
+            leadership: Leadership::always_after(moment(second * 1_000)),
         };
         let metrics = TraceMetrics::register(&registry).unwrap();
         let endpoint = collector.url().parse().unwrap();
@@ -55,7 +55,7 @@ impl Leader {
     }
 
     fn metric(&self, line: &str) -> bool {
-        page(&self.registry).lines().any(|one| one == line)
+        metrics_text(&self.registry).lines().any(|one| one == line)
     }
 }
 
@@ -66,7 +66,7 @@ async fn until(what: &str, holds: impl Fn() -> bool + Sync) {
             env.sleep(Duration::from_millis(10)).await;
         }
     };
-    assert!(env.until(env.now() + SOON, waits).await.is_some(), "waiting until {what}");
+    assert!(env.timeout_at(env.now() + SOON, waits).await.is_some(), "waiting until {what}");
 }
 
 fn names(spans: &[WireSpan]) -> Vec<&str> {
@@ -124,7 +124,7 @@ async fn a_new_leader_goes_on_where_the_last_one_stopped() {
     until("the first tells of the loss", || collector.spans().len() == 7).await;
     let before = collector.spans();
     // It renewed last after all that.
-    let renewed = 1 + Env::real(1).clock.wall().as_second() - BEGINS + 10;
+    let renewed = 1 + Env::real(1).clock.wall().as_second() - START_SECONDS + 10;
     let second = Collector::start(&Env::real(1)).await.unwrap();
     let _second = Leader::after(renewed, &world, &second, std::slice::from_ref(&event));
     Env::real(1).sleep(Duration::from_secs(1)).await;
@@ -142,12 +142,12 @@ async fn a_new_leader_goes_on_where_the_last_one_stopped() {
 #[tokio::test]
 async fn a_collector_that_is_away_gets_everything_when_it_is_back() {
     let (world, collector) = (lost(), Collector::start(&Env::real(1)).await.unwrap());
-    collector.answers(503, Vec::new());
+    collector.set_response(503, Vec::new());
     let leader = Leader::after(0, &world, &collector, &[]);
     until("it was asked again", || collector.heads().len() > 1).await;
     assert!(leader.metric("pod_safety_trace_spans_total{outcome=\"exported\"} 0"));
     assert!(!leader.metric("pod_safety_trace_export_failures_total 0"));
-    collector.answers(200, Vec::new());
+    collector.set_response(200, Vec::new());
     until("all is there", || collector.spans().len() == 6).await;
     assert!(taken(&collector).values().all(|times| times.len() == 1));
 }
@@ -155,10 +155,10 @@ async fn a_collector_that_is_away_gets_everything_when_it_is_back() {
 #[tokio::test]
 async fn what_is_refused_for_good_and_what_is_gone_is_counted() {
     let (world, collector) = (lost(), Collector::start(&Env::real(1)).await.unwrap());
-    collector.answers(400, Vec::new());
+    collector.set_response(400, Vec::new());
     let leader = Leader::after(0, &world, &collector, &[]);
     until("it was refused", || leader.metric("pod_safety_trace_spans_total{outcome=\"rejected\"} 6")).await;
-    collector.answers(503, Vec::new());
+    collector.set_response(503, Vec::new());
     back(&world);
     until("more waits", || collector.heads().len() > 1).await;
     world.remove(Kind::NodeFences, "uid-n-1", at(300));

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use pod_safety_otlp::{LONGEST_TEXT, Value as Said};
+use pod_safety_otlp::{MAX_TEXT_LENGTH, Value as Said};
 
-use super::super::spans::RELEASES;
+use super::super::spans::MAX_RELEASES;
 use super::*;
 
 /// Each span as `parent/name from to`, in milliseconds.
 fn lines(spans: &[Span]) -> Vec<String> {
     let name = |id| spans.iter().find(|span| span.id == id).map_or("?", |span| span.name);
-    let since = |at: Timestamp| at.as_millisecond() - BEGINS * 1_000;
+    let since = |at: Timestamp| at.as_millisecond() - START_SECONDS * 1_000;
     let line = |span: &Span| {
         let parent = span.parent.map_or("-", name);
         format!("{parent}/{} {} {}", span.name, since(span.start), since(span.end))
@@ -21,7 +21,7 @@ fn lines(spans: &[Span]) -> Vec<String> {
 #[test]
 fn an_incident_is_told_from_the_last_report_to_the_return_of_the_node() {
     let world = lost();
-    let during = told(&world, &[release()], &[successor()]);
+    let during = spans_of(&world, &[release()], &[successor()]);
     assert_eq!(
         lines(&during),
         [
@@ -37,7 +37,7 @@ fn an_incident_is_told_from_the_last_report_to_the_return_of_the_node() {
         "the incident is not over: its own span is not there"
     );
     back(&world);
-    let after = told(&world, &[release()], &[successor()]);
+    let after = spans_of(&world, &[release()], &[successor()]);
     assert_eq!(
         lines(&after),
         [
@@ -68,19 +68,19 @@ fn an_incident_that_ends_within_the_second_of_its_last_order_contains_that_order
     let world = lost();
     back(&world);
     let done = json!([{ "type": "Recovered", "status": "True", "reason": "NodeReturned", "message": "",
-        "lastTransitionTime": stamp(117) }]);
+        "lastTransitionTime": timestamp(117) }]);
     let attempts = [attempt(1, "off", 75_000, "Off"), attempt(2, "on", 110_000, "On")];
     world.put(Kind::NodeFences, fence("Done", &attempts, &done), at(205));
-    let told = lines(&told(&world, &[], &[]));
-    assert_eq!(told.last().unwrap(), "-/incident 10000 117250", "{told:?}");
+    let rendered = lines(&spans_of(&world, &[], &[]));
+    assert_eq!(rendered.last().unwrap(), "-/incident 10000 117250", "{rendered:?}");
 }
 
 #[test]
 fn spans_have_the_attributes_that_opentelemetry_names() {
     let world = lost();
     back(&world);
-    let spans = told(&world, &[release()], &[successor()]);
-    let said = |name: &str, key: &str| {
+    let spans = spans_of(&world, &[release()], &[successor()]);
+    let attribute = |name: &str, key: &str| {
         let span = spans.iter().find(|span| span.name == name).unwrap();
         span.attributes.iter().find(|one| one.key == key).map(|one| match &one.value {
             Said::Text(text) => text.clone(),
@@ -103,10 +103,10 @@ fn spans_have_the_attributes_that_opentelemetry_names() {
         ("successor ready", "k8s.pod.uid", "uid-of-the-second"),
         ("successor ready", "k8s.node.name", "m"),
     ] {
-        assert_eq!(said(name, key).as_deref(), Some(value), "{name}: {key}");
+        assert_eq!(attribute(name, key).as_deref(), Some(value), "{name}: {key}");
     }
     let checks = spans.iter().find(|span| span.name == "status checks").unwrap();
-    assert_eq!(checks.moments.iter().map(|one| one.at).collect::<Vec<_>>(), [moment(77_000), moment(82_250)]);
+    assert_eq!(checks.events.iter().map(|one| one.at).collect::<Vec<_>>(), [moment(77_000), moment(82_250)]);
     assert!(spans.iter().all(|span| span.error.is_none()));
 }
 
@@ -117,7 +117,7 @@ fn an_order_that_had_no_effect_is_an_error_and_one_that_was_not_checked_is_no_sp
     open["verified"] = Value::Null;
     let attempts = [attempt(1, "off", 75_000, "Unknown"), open];
     world.put(Kind::NodeFences, fence("Fencing", &attempts, &json!([])), at(96));
-    let spans = told(&world, &[], &[]);
+    let spans = spans_of(&world, &[], &[]);
     let orders: Vec<_> = spans.iter().filter(|span| span.name == "order off").collect();
     assert_eq!(orders.len(), 1);
     assert_eq!(orders[0].error.as_deref(), Some("bmc does not answer"));
@@ -128,16 +128,16 @@ fn a_confirmation_without_a_policy_is_an_incident_too() {
     let world = World::listed();
     world.put(Kind::NodeLeases, objects::lease("n", 10), at(10));
     world.put(Kind::Nodes, node(BOOT, "Unknown", 60), at(60));
-    let word = proof("w", "Asserted", 300).set("/spec/reason", json!("I pulled its plug"));
-    world.put(Kind::FenceEvidences, word, at(300));
+    let confirmation = proof("w", "Asserted", 300).set("/spec/reason", json!("I pulled its plug"));
+    world.put(Kind::FenceEvidences, confirmation, at(300));
     let released = Release { at: moment(301_000), ..release() };
-    let spans = told(&world, std::slice::from_ref(&released), &[]);
+    let spans = spans_of(&world, std::slice::from_ref(&released), &[]);
     assert_eq!(
         lines(&spans),
         ["?/detect 10000 60000", "?/evidence 300000 300000", "?/force delete 300000 301000"]
     );
     world.put(Kind::Nodes, node(NEXT_BOOT, "True", 900), at(900));
-    let spans = told(&world, &[released], &[]);
+    let spans = spans_of(&world, &[released], &[]);
     assert_eq!(lines(&spans).last().map(String::as_str), Some("-/incident 10000 900000"));
 }
 
@@ -146,12 +146,12 @@ fn a_confirmation_without_a_policy_is_an_incident_too() {
 fn what_belongs_to_no_incident_is_not_told() {
     let world = lost();
     let elsewhere = [Release { at: moment(10_000), ..release() }, Release { node: "m".into(), ..release() }];
-    let spans = told(&world, &elsewhere, &[successor()]);
+    let spans = spans_of(&world, &elsewhere, &[successor()]);
     assert!(!spans.iter().any(|span| ["force delete", "successor ready"].contains(&span.name)), "{spans:#?}");
     let world = World::listed();
     let rehearsal = fence("Pending", &[], &json!([])).set("/spec/dryRun", json!(true));
     world.put(Kind::NodeFences, rehearsal, at(70));
-    assert!(Incident::all(&world.read().view(), &[], &[]).is_empty());
+    assert!(Incident::collect(&world.read().view(), &[], &[]).is_empty());
 }
 
 /// Devices, kubelets and persons write texts; a forged status may have any number of attempts.
@@ -177,8 +177,8 @@ fn attack_what_others_write_makes_no_span_large_and_no_trace_long() {
     forged["status"]["message"] = json!(odd);
     world.put(Kind::NodeFences, forged, at(96));
     for number in 0..50 {
-        let word = proof(&format!("w{number}"), "Asserted", 300).set("/spec/reason", json!(odd));
-        world.put(Kind::FenceEvidences, word.set("/spec/by", json!(odd)), at(300));
+        let confirmation = proof(&format!("w{number}"), "Asserted", 300).set("/spec/reason", json!(odd));
+        world.put(Kind::FenceEvidences, confirmation.set("/spec/by", json!(odd)), at(300));
     }
     let many = |number: u32| {
         let pod = PodKey {
@@ -189,14 +189,14 @@ fn attack_what_others_write_makes_no_span_large_and_no_trace_long() {
         Release { pod, message: odd.clone(), ..release() }
     };
     let releases: Vec<Release> = (0..1_000).map(many).collect();
-    let spans = told(&world, &releases, &[]);
-    assert!(spans.len() < 20 * 2 + 16 + RELEASES + 5, "{} spans", spans.len());
-    let fits = |text: &str| text.len() <= LONGEST_TEXT && !text.contains(['\n', '\u{1b}', '\u{202e}']);
+    let spans = spans_of(&world, &releases, &[]);
+    assert!(spans.len() < 20 * 2 + 16 + MAX_RELEASES + 5, "{} spans", spans.len());
+    let fits = |text: &str| text.len() <= MAX_TEXT_LENGTH && !text.contains(['\n', '\u{1b}', '\u{202e}']);
     for span in &spans {
         assert!(
-            span.attributes.len() < 12 && span.moments.len() <= 32 && span.error.as_deref().is_none_or(fits)
+            span.attributes.len() < 12 && span.events.len() <= 32 && span.error.as_deref().is_none_or(fits)
         );
-        for attribute in span.attributes.iter().chain(span.moments.iter().flat_map(|one| &one.attributes)) {
+        for attribute in span.attributes.iter().chain(span.events.iter().flat_map(|one| &one.attributes)) {
             let fits = match &attribute.value {
                 Said::Text(text) => fits(text),
                 Said::Texts(texts) => texts.len() <= 32 && texts.iter().all(|text| fits(text)),
@@ -214,21 +214,21 @@ fn a_release_is_read_from_the_event_that_tells_it() {
         "involvedObject": { "kind": "Pod", "namespace": "shop", "name": "db-0", "uid": "uid-of-the-first" },
         "related": { "apiVersion": "v1", "kind": "Node", "name": "n" },
     });
-    assert_eq!(Release::of_event(&event), Some(release()));
+    assert_eq!(Release::from_event(&event), Some(release()));
     for without in ["/related", "/eventTime", "/involvedObject/uid", "/reason"] {
         let mut other = event.clone();
         *other.pointer_mut(without).unwrap() = Value::Null;
-        assert_eq!(Release::of_event(&other), None, "{without}");
+        assert_eq!(Release::from_event(&other), None, "{without}");
     }
 }
 
 #[test]
 fn a_successor_is_another_pod_that_is_ready() {
     let pod = |uid: &str, ready: &str| {
-        json!({ "metadata": { "uid": uid, "creationTimestamp": stamp(85) }, "spec": { "nodeName": "m" },
-            "status": { "conditions": [{ "type": "Ready", "status": ready, "lastTransitionTime": stamp(99) }] } })
+        json!({ "metadata": { "uid": uid, "creationTimestamp": timestamp(85) }, "spec": { "nodeName": "m" },
+            "status": { "conditions": [{ "type": "Ready", "status": ready, "lastTransitionTime": timestamp(99) }] } })
     };
-    assert_eq!(Successor::of(&pod_key(), &pod("uid-of-the-second", "True")), Some(successor()));
-    assert_eq!(Successor::of(&pod_key(), &pod("uid-of-the-second", "False")), None);
-    assert_eq!(Successor::of(&pod_key(), &pod("uid-of-the-first", "True")), None);
+    assert_eq!(Successor::from_pod(&pod_key(), &pod("uid-of-the-second", "True")), Some(successor()));
+    assert_eq!(Successor::from_pod(&pod_key(), &pod("uid-of-the-second", "False")), None);
+    assert_eq!(Successor::from_pod(&pod_key(), &pod("uid-of-the-first", "True")), None);
 }

@@ -4,14 +4,14 @@ use pod_safety_shared::model::Kind;
 use pod_safety_shared::testing::at;
 use serde_json::json;
 
-use super::stage::{Stage, classes, ended, in_use, not_ready, said};
+use super::fixture::{Fixture, classes, describe, ended, in_use, not_ready};
 
 const A: &str = "a/uid-a/b0000000-0000-4000-8000-000000000001/uid-p";
 const B: &str = "b/uid-b/b0000000-0000-4000-8000-000000000001/uid-q";
 
 /// `v` is attached to `a`, which is not heard; `d` is a driver whose storage excludes.
-fn lost() -> Stage {
-    let mut stage = Stage::new();
+fn lost() -> Fixture {
+    let mut stage = Fixture::new();
     stage.config.backends = classes(&["d"]);
     stage.lease("v", Some(A), false);
     stage
@@ -24,12 +24,12 @@ fn lost() -> Stage {
     stage
 }
 
-fn waits(stage: &mut Stage) {
+fn waits(stage: &mut Fixture) {
     stage.pod("q", Some("b"), "c", |pod| pod["status"] = json!({ "phase": "Pending" }));
 }
 
 /// It was lost, and detached, by whomever.
-fn detached() -> Stage {
+fn detached() -> Fixture {
     let mut stage = lost();
     stage.lease_to_detach("v", Some(A), "a");
     stage.world.remove(Kind::Attachments, "uid-v.a", at(2));
@@ -39,18 +39,18 @@ fn detached() -> Stage {
 #[test]
 fn it_is_held_until_it_is_detached_and_may_be() {
     let mut stage = lost();
-    assert_eq!(stage.v(), ["refuse but to detach from a", "VolumeUnproved"]);
+    assert_eq!(stage.describe_volume(), ["refuse but to detach from a", "VolumeUnproved"]);
     stage.lease_to_detach("v", Some(A), "a");
-    let decision = stage.of_volume("v", 2);
-    assert_eq!(said(&decision), ["VolumeUnproved"], "written once");
+    let decision = stage.decide_volume("v", 2);
+    assert_eq!(describe(&decision), ["VolumeUnproved"], "written once");
     let sentence = decision.holds[0].1.to_string();
     assert!(sentence.contains("it may be detached, and then it is free"), "{sentence}");
     stage.attachment("v", "a", false);
-    assert_eq!(stage.v(), ["VolumeUnproved"], "it is being detached");
+    assert_eq!(stage.describe_volume(), ["VolumeUnproved"], "it is being detached");
     stage.world.remove(Kind::Attachments, "uid-v.a", at(2));
-    assert_eq!(stage.v()[0], "break: detached refused but to detach from a");
+    assert_eq!(stage.describe_volume()[0], "break: detached refused but to detach from a");
     stage.world.remove(Kind::Pods, "uid-p", at(2));
-    assert_eq!(stage.v()[0], "break: detached", "nobody would have it attached there again");
+    assert_eq!(stage.describe_volume()[0], "break: detached", "nobody would have it attached there again");
 }
 
 /// A planted bug: what has no attachment is detached.
@@ -58,11 +58,15 @@ fn it_is_held_until_it_is_detached_and_may_be() {
 fn what_was_never_attached_is_never_detached() {
     let mut stage = lost();
     stage.world.remove(Kind::Attachments, "uid-v.a", at(2));
-    assert_eq!(stage.v(), ["refuse", "VolumeUnproved"]);
+    assert_eq!(stage.describe_volume(), ["refuse", "VolumeUnproved"]);
     stage.lease("v", Some(A), true);
-    assert_eq!(stage.v(), ["VolumeUnproved"]);
+    assert_eq!(stage.describe_volume(), ["VolumeUnproved"]);
     stage.attachment("v", "a", false);
-    assert_eq!(stage.v(), ["refuse but to detach from a", "VolumeUnproved"], "attached after all");
+    assert_eq!(
+        stage.describe_volume(),
+        ["refuse but to detach from a", "VolumeUnproved"],
+        "attached after all"
+    );
 }
 
 /// A planted bug: any driver's, any node's, any life's.
@@ -70,14 +74,14 @@ fn what_was_never_attached_is_never_detached() {
 fn what_others_have_detached_is_not_it() {
     let mut stage = detached();
     stage.config.backends = classes(&["another"]);
-    assert_eq!(stage.v(), ["refuse", "VolumeUnproved"], "the label goes");
+    assert_eq!(stage.describe_volume(), ["refuse", "VolumeUnproved"], "the label goes");
     let mut stage = detached();
     stage.lease_to_detach("v", Some(A), "b");
-    assert_eq!(stage.v(), ["refuse", "VolumeUnproved"], "of b it says that");
+    assert_eq!(stage.describe_volume(), ["refuse", "VolumeUnproved"], "of b it says that");
     let mut stage = detached();
     stage.lease_to_detach("v", Some("a/uid-other/b0000000-0000-4000-8000-000000000001/uid-p"), "a");
     assert_eq!(
-        stage.v()[0],
+        stage.describe_volume()[0],
         "take a/uid-a/b0000000-0000-4000-8000-000000000001/uid-p refused",
         "the same machine under another UID"
     );
@@ -87,26 +91,30 @@ fn what_others_have_detached_is_not_it() {
 fn whoever_is_heard_again_before_keeps_it() {
     let mut stage = detached();
     stage.node("a", in_use);
-    assert_eq!(stage.v(), ["allow"]);
+    assert_eq!(stage.describe_volume(), ["allow"]);
 }
 
 #[test]
 fn its_pods_do_not_get_it_back_and_the_next_owner_does() {
     let mut stage = detached();
     stage.lease_to_detach("v", None, "a");
-    assert_eq!(stage.v(), ["VolumeDetached"], "its last report has it mounted: that is no use");
+    assert_eq!(stage.describe_volume(), ["VolumeDetached"], "its last report has it mounted: that is no use");
     waits(&mut stage);
-    assert_eq!(stage.v(), [format!("take {B} refused but to detach from a")]);
+    assert_eq!(stage.describe_volume(), [format!("take {B} refused but to detach from a")]);
     stage.lease_to_detach("v", Some(B), "a");
-    assert_eq!(stage.v(), ["VolumeDetached"], "attach/detach would give it to the pod on a, too");
+    assert_eq!(
+        stage.describe_volume(),
+        ["VolumeDetached"],
+        "attach/detach would give it to the pod on a, too"
+    );
     stage.attachment("v", "b", true);
-    assert_eq!(stage.v(), ["VolumeDetached"]);
+    assert_eq!(stage.describe_volume(), ["VolumeDetached"]);
     // It is heard: what it reports as mounted has no disk behind it.
     stage.node("a", in_use);
-    assert_eq!(stage.v(), ["VolumeDetached"]);
+    assert_eq!(stage.describe_volume(), ["VolumeDetached"]);
     stage.pod("p", Some("a"), "c", ended);
     stage.world.remove(Kind::Pods, "uid-p", at(2));
-    assert_eq!(stage.v(), ["allow"]);
+    assert_eq!(stage.describe_volume(), ["allow"]);
 }
 
 #[test]
@@ -116,7 +124,7 @@ fn the_next_owner_gives_it_back_and_the_first_one_is_still_kept_from_it() {
     stage.pod("q", Some("b"), "c", |_| ());
     stage.pod("q", Some("b"), "c", ended);
     stage.world.remove(Kind::Pods, "uid-q", at(2));
-    assert_eq!(stage.v(), ["release refused but to detach from a"]);
+    assert_eq!(stage.describe_volume(), ["release refused but to detach from a"]);
 }
 
 /// Somebody, with whatever right, attached it there again: it is where it was.
@@ -126,7 +134,7 @@ fn who_gets_it_back_all_the_same_holds_it() {
     stage.lease_to_detach("v", None, "a");
     stage.attachment("v", "a", true);
     assert_eq!(
-        stage.v(),
+        stage.describe_volume(),
         ["take a/uid-a/b0000000-0000-4000-8000-000000000001/uid-p refused but to detach from a"]
     );
 }
@@ -136,18 +144,18 @@ fn nobody_is_kept_from_what_nobody_asks_for() {
     let mut stage = detached();
     stage.lease_to_detach("v", None, "a");
     stage.world.remove(Kind::Pods, "uid-p", at(2));
-    assert_eq!(stage.v(), ["allow"]);
+    assert_eq!(stage.describe_volume(), ["allow"]);
 }
 
 #[test]
 fn a_pod_behind_the_gate_does_not_wait_for_one_that_lost_its_volume() {
     let mut stage = detached();
     stage.gated("q", "c");
-    assert_eq!(said(&stage.of_pod("q", 2)), ["WaitsForVolume"], "not broken yet");
+    assert_eq!(describe(&stage.decide_pod("q", 2)), ["WaitsForVolume"], "not broken yet");
     stage.lease_to_detach("v", None, "a");
-    assert_eq!(said(&stage.of_pod("q", 2)), ["ungate q"]);
+    assert_eq!(describe(&stage.decide_pod("q", 2)), ["ungate q"]);
     stage.lease("v", None, false);
-    assert_eq!(said(&stage.of_pod("q", 2)), ["WaitsForVolume"], "the pod on a may get it");
+    assert_eq!(describe(&stage.decide_pod("q", 2)), ["WaitsForVolume"], "the pod on a may get it");
 }
 
 #[test]
@@ -158,17 +166,17 @@ fn a_node_that_bears_the_taint_or_has_no_object_is_relieved_the_same() {
             json!([{ "key": "node.kubernetes.io/out-of-service", "effect": "NoExecute" }]);
         in_use(node);
     });
-    assert_eq!(stage.v()[0], "break: detached refused but to detach from a");
+    assert_eq!(stage.describe_volume()[0], "break: detached refused but to detach from a");
     stage.world.remove(Kind::Nodes, "uid-a", at(2));
-    assert_eq!(stage.v()[0], "break: detached");
+    assert_eq!(stage.describe_volume()[0], "break: detached");
 }
 
 #[test]
 fn a_volume_that_was_detached_from_one_node_is_lost_to_no_other() {
-    let mut stage = Stage::new();
+    let mut stage = Fixture::new();
     stage.config.backends = classes(&["d"]);
     stage.lease_to_detach("v", None, "a");
     stage.node("b", not_ready);
     stage.pod("q", Some("b"), "c", |_| ());
-    assert_eq!(stage.v(), [format!("take {B} refused")]);
+    assert_eq!(stage.describe_volume(), [format!("take {B} refused")]);
 }

@@ -1,20 +1,20 @@
 //! Rows that mutants of the decisions showed to be missing.
 
 use crate::holds::Hold;
-use pod_safety_shared::drive::Subject;
+use pod_safety_shared::controller_loop::Subject;
 use pod_safety_shared::model::{DEFAULT_GRACE, Kind};
 use pod_safety_shared::testing::at;
 use pod_safety_shared::testing::objects::{BOOT, NEXT_BOOT};
 use serde_json::{Value, json};
 
-use super::stage::{QUARANTINE, Stage, ended, in_use, not_ready, said};
+use super::fixture::{Fixture, QUARANTINE, describe, ended, in_use, not_ready};
 
 const A: &str = "a/uid-a/b0000000-0000-4000-8000-000000000001/uid-p";
 const B: &str = "b/uid-b/b0000000-0000-4000-8000-000000000001/uid-q";
 
 /// Node `a` holds `v` for the pod `p`, as this Lease says.
-fn held_as(holder: &str) -> Stage {
-    let mut stage = Stage::new();
+fn held_as(holder: &str) -> Fixture {
+    let mut stage = Fixture::new();
     stage.lease("v", Some(holder), false);
     stage.pod("p", Some("a"), "c", |_| ());
     stage
@@ -28,17 +28,17 @@ fn without_boot(node: &mut Value) {
 #[test]
 fn a_boot_that_is_not_said_is_no_other_boot() {
     let mut stage = held_as("a/uid-a//uid-p");
-    assert!(stage.v().is_empty(), "the Lease does not say it, and the node does");
+    assert!(stage.describe_volume().is_empty(), "the Lease does not say it, and the node does");
     stage.node("a", not_ready);
-    assert_eq!(stage.v(), ["refuse", "VolumeUnproved"]);
+    assert_eq!(stage.describe_volume(), ["refuse", "VolumeUnproved"]);
     let mut stage = held_as(A);
     stage.node("a", without_boot);
-    assert!(stage.v().is_empty(), "the Lease says it, and the node does not");
+    assert!(stage.describe_volume().is_empty(), "the Lease says it, and the node does not");
     stage.node("a", |node| {
         not_ready(node);
         without_boot(node);
     });
-    assert_eq!(stage.v(), ["refuse", "VolumeUnproved"]);
+    assert_eq!(stage.describe_volume(), ["refuse", "VolumeUnproved"]);
 }
 
 /// Nor is it the same boot: two machines that say nothing are not one. Windows counts its boots: that is nothing said.
@@ -57,12 +57,12 @@ fn bug_of_two_nodes_whose_boot_is_no_uuid_the_second_was_taken_for_the_first() {
             node["metadata"]["uid"] = json!("uid-other");
             node["status"]["nodeInfo"] = json!({ "bootID": node_says });
         });
-        assert_eq!(stage.v(), ["refuse", "VolumeUnproved"], "{holder} {node_says}");
+        assert_eq!(stage.describe_volume(), ["refuse", "VolumeUnproved"], "{holder} {node_says}");
     }
 }
 
 /// A Lease of the node `a`, which is gone, with this version.
-fn heard(stage: &mut Stage, second: u64) {
+fn heard(stage: &mut Fixture, second: u64) {
     let lease = json!({ "metadata": { "name": "a", "namespace": "kube-node-lease", "uid": "lease-a" },
         "spec": { "holderIdentity": "a", "renewTime": format!("2026-01-01T00:00:{second:02}Z") } });
     stage.put(Kind::NodeLeases, lease, at(second));
@@ -73,10 +73,10 @@ fn a_kubelet_that_is_heard_while_its_node_is_gone_begins_the_quarantine_anew() {
     let mut stage = held_as(A);
     heard(&mut stage, 1);
     stage.world.remove(Kind::Nodes, "uid-a", at(2));
-    stage.world.witness("a", at(3));
+    stage.world.record_absence_read("a", at(3));
     heard(&mut stage, 3);
-    let again = |stage: &Stage, second: u64| {
-        (said(&stage.of_volume("v", second)), stage.of_volume("v", second).recheck_at)
+    let again = |stage: &Fixture, second: u64| {
+        (describe(&stage.decide_volume("v", second)), stage.decide_volume("v", second).requeue_at)
     };
     let words = |all: &[&str]| all.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
     let due = 3 + QUARANTINE;
@@ -86,14 +86,18 @@ fn a_kubelet_that_is_heard_while_its_node_is_gone_begins_the_quarantine_anew() {
         "not asked yet"
     );
     assert_eq!(again(&stage, due), (words(&["refuse", "witness a", "VolumeUnproved"]), Some(at(due + 1))));
-    stage.world.witness("a", at(due));
+    stage.world.record_absence_read("a", at(due));
     assert_eq!(
         again(&stage, due + QUARANTINE - 1),
         (words(&["refuse", "VolumeUnproved"]), Some(at(due + QUARANTINE)))
     );
     stage.lease("v", Some(A), true);
     let after = due + QUARANTINE;
-    assert_eq!(said(&stage.of_volume("v", after)), ["VolumeUnproved"], "its pod was not asked to end yet");
+    assert_eq!(
+        describe(&stage.decide_volume("v", after)),
+        ["VolumeUnproved"],
+        "its pod was not asked to end yet"
+    );
     stage.world.remove(Kind::Pods, "uid-p", at(after));
     let free = after + DEFAULT_GRACE.unsigned_abs() + QUARANTINE;
     assert_eq!(
@@ -101,7 +105,7 @@ fn a_kubelet_that_is_heard_while_its_node_is_gone_begins_the_quarantine_anew() {
         (words(&["VolumeUnproved"]), Some(at(free))),
         "its kubelet may just see that"
     );
-    assert_eq!(said(&stage.of_volume("v", free)), ["break: node gone"]);
+    assert_eq!(describe(&stage.decide_volume("v", free)), ["break: node gone"]);
 }
 
 #[test]
@@ -110,11 +114,11 @@ fn a_node_that_cannot_be_read_is_not_missing_and_not_idle() {
     let mut stage = held_as(A);
     stage.attachment("v", "b", true);
     stage.world.apply(Kind::Nodes, &odd, at(2));
-    assert_eq!(stage.v(), ["VolumeUnreadable"], "it may use what another holds");
+    assert_eq!(stage.describe_volume(), ["VolumeUnreadable"], "it may use what another holds");
     stage.lease("v", None, false);
-    assert_eq!(stage.v(), ["VolumeUnreadable"], "and what nobody holds");
+    assert_eq!(stage.describe_volume(), ["VolumeUnreadable"], "and what nobody holds");
     stage.lease("v", Some(B), false);
-    assert_eq!(stage.v(), ["refuse", "VolumeUnproved"], "and keeps what it holds");
+    assert_eq!(stage.describe_volume(), ["refuse", "VolumeUnproved"], "and keeps what it holds");
 }
 
 #[test]
@@ -122,12 +126,12 @@ fn a_volume_that_cannot_be_read_keeps_its_lease_and_one_that_is_nobodys_business
     let stage = held_as(A);
     let odd = json!({ "metadata": { "name": "v", "uid": "uid-v", "resourceVersion": "x" }, "spec": {} });
     stage.world.apply(Kind::Volumes, &odd, at(2));
-    assert_eq!(stage.v(), ["VolumeUnreadable"]);
-    let mut stage = Stage::new();
+    assert_eq!(stage.describe_volume(), ["VolumeUnreadable"]);
+    let mut stage = Fixture::new();
     stage.volume("v", &["ReadWriteMany"]);
     let broken = json!({ "metadata": { "name": "x", "uid": "uid-x" }, "spec": { "source": {} } });
     stage.put(Kind::Attachments, broken, at(1));
-    assert!(stage.v().is_empty());
+    assert!(stage.describe_volume().is_empty());
 }
 
 /// Each of these may be about any volume.
@@ -146,9 +150,12 @@ fn one_lease_attachment_or_claim_that_cannot_be_read_holds_every_volume() {
     ] {
         let mut stage = held_as(A);
         stage.node("a", |node| node["status"]["nodeInfo"]["bootID"] = json!(NEXT_BOOT));
-        assert_eq!(stage.v(), ["break: rebooted, to a/uid-a/b0000000-0000-4000-8000-000000000002/uid-p"]);
+        assert_eq!(
+            stage.describe_volume(),
+            ["break: rebooted, to a/uid-a/b0000000-0000-4000-8000-000000000002/uid-p"]
+        );
         stage.world.apply(kind, &object, at(2));
-        assert_eq!(stage.v(), ["VolumeUnreadable"], "{kind:?}");
+        assert_eq!(stage.describe_volume(), ["VolumeUnreadable"], "{kind:?}");
     }
 }
 
@@ -169,7 +176,7 @@ fn a_node_that_is_ready_under_the_taint_is_not_relieved_by_evidence_about_its_st
             "storage": [{ "driver": "d", "className": "rbd" }] },
     });
     stage.put(Kind::FenceEvidences, proof, at(1));
-    assert_eq!(stage.v(), ["VolumeUnproved"]);
+    assert_eq!(stage.describe_volume(), ["VolumeUnproved"]);
 }
 
 /// Who waits, of those that use a volume whose holder is in doubt.
@@ -185,7 +192,7 @@ fn only_pods_of_other_nodes_that_do_not_run_yet_are_told_that_they_wait() {
     stage.pod("over", Some("b"), "c", ended);
     stage.pod("nowhere", None, "c", |_| ());
     stage.pod("of-another", Some("b"), "d", starts);
-    let decision = stage.of_volume("v", 2);
+    let decision = stage.decide_volume("v", 2);
     let waiting: Vec<_> = decision
         .holds
         .iter()
@@ -200,21 +207,21 @@ fn only_pods_of_other_nodes_that_do_not_run_yet_are_told_that_they_wait() {
 /// The taint lets attach/detach take the volume at once: nobody else may have it meanwhile.
 #[test]
 fn a_free_volume_that_is_used_on_a_ready_node_under_the_taint_is_taken_and_refused_in_one_write() {
-    let mut stage = Stage::new();
+    let mut stage = Fixture::new();
     stage.pod("p", Some("a"), "c", |_| ());
-    assert_eq!(stage.v(), [format!("take {A}")]);
+    assert_eq!(stage.describe_volume(), [format!("take {A}")]);
     stage.node("a", |node| {
         node["spec"]["taints"] =
             json!([{ "key": "node.kubernetes.io/out-of-service", "effect": "NoExecute" }]);
     });
-    assert_eq!(stage.v(), [format!("take {A} refused")]);
+    assert_eq!(stage.describe_volume(), [format!("take {A} refused")]);
 }
 
 /// What is written once is not written again, and what changed is.
 #[test]
 fn a_refusal_is_written_anew_when_it_names_another_node_or_none() {
     let mut stage = held_as(A);
-    stage.config.backends = super::stage::classes(&["d"]);
+    stage.config.backends = super::fixture::classes(&["d"]);
     stage.attachment("v", "a", true);
     stage.node("a", not_ready);
     for (lease, wanted) in [
@@ -229,14 +236,14 @@ fn a_refusal_is_written_anew_when_it_names_another_node_or_none() {
             "from b" => stage.lease_to_detach("v", Some(A), "b"),
             _ => stage.lease_to_detach("v", Some(A), "a"),
         }
-        assert_eq!(stage.v(), wanted, "{lease}");
+        assert_eq!(stage.describe_volume(), wanted, "{lease}");
     }
 }
 
 /// Which of several nodes a free volume becomes that of.
 #[test]
 fn of_several_nodes_who_has_an_attachment_comes_first_then_whose_pod_was_bound_first_then_the_name() {
-    let mut stage = Stage::new();
+    let mut stage = Fixture::new();
     let bound = |second: u32| {
         move |pod: &mut Value| {
             pod["status"]["phase"] = json!("Pending");
@@ -247,27 +254,27 @@ fn of_several_nodes_who_has_an_attachment_comes_first_then_whose_pod_was_bound_f
     };
     stage.pod("p", Some("a"), "c", bound(5));
     stage.pod("q", Some("b"), "c", bound(5));
-    assert_eq!(stage.v(), [format!("take {A}")], "of two at once the first by its UID");
+    assert_eq!(stage.describe_volume(), [format!("take {A}")], "of two at once the first by its UID");
     stage.pod("q", Some("b"), "c", bound(4));
-    assert_eq!(stage.v(), [format!("take {B}")], "who was bound first");
+    assert_eq!(stage.describe_volume(), [format!("take {B}")], "who was bound first");
     stage.attachment("v", "a", false);
-    assert_eq!(stage.v(), [format!("take {A}")], "who is being attached");
+    assert_eq!(stage.describe_volume(), [format!("take {A}")], "who is being attached");
     stage.attachment("v", "b", true);
-    assert_eq!(stage.v(), [format!("take {B}")], "who is attached");
+    assert_eq!(stage.describe_volume(), [format!("take {B}")], "who is attached");
     stage.pod("r", Some("b"), "c", bound(3));
     assert_eq!(
-        stage.v(),
+        stage.describe_volume(),
         ["take b/uid-b/b0000000-0000-4000-8000-000000000001/uid-r"],
         "for the first of its pods"
     );
 }
 
 /// A pod behind the gate whose only volume is this one.
-fn gate(stage: &Stage, pod: &str) -> Vec<String> {
-    said(&stage.of_pod(pod, 2))
+fn gate(stage: &Fixture, pod: &str) -> Vec<String> {
+    describe(&stage.decide_pod(pod, 2))
 }
 
-fn gated(stage: &mut Stage, name: &str, created: u32, change: impl FnOnce(&mut Value)) {
+fn gated(stage: &mut Fixture, name: &str, created: u32, change: impl FnOnce(&mut Value)) {
     stage.pod(name, None, "c", |pod| {
         pod["spec"]["schedulingGates"] = json!([{ "name": "pod-safety.dev/volume-guard" }]);
         pod["metadata"]["creationTimestamp"] = json!(format!("2026-01-01T00:00:{created:02}Z"));
@@ -277,7 +284,7 @@ fn gated(stage: &mut Stage, name: &str, created: u32, change: impl FnOnce(&mut V
 
 #[test]
 fn whoever_is_bound_is_behind_no_gate_any_more() {
-    let mut stage = Stage::new();
+    let mut stage = Fixture::new();
     gated(&mut stage, "q", 1, |pod| pod["spec"]["nodeName"] = json!("a"));
     assert!(gate(&stage, "q").is_empty());
     assert!(gate(&stage, "nobody").is_empty());
@@ -303,17 +310,17 @@ fn of_those_that_want_a_free_volume_who_ends_or_is_younger_is_not_waited_for() {
             false,
         ),
     ] {
-        let mut stage = Stage::new();
+        let mut stage = Fixture::new();
         gated(&mut stage, "q", 5, |_| ());
         gated(&mut stage, "other", other, change);
-        let wanted = if passes { "ungate q" } else { "WaitsForVolume" };
-        assert_eq!(gate(&stage, "q"), [wanted], "{says}");
+        let expected = if passes { "ungate q" } else { "WaitsForVolume" };
+        assert_eq!(gate(&stage, "q"), [expected], "{says}");
     }
 }
 
 #[test]
 fn who_lost_the_volume_is_waited_for_again_when_its_node_is_heard() {
-    let mut stage = Stage::new();
+    let mut stage = Fixture::new();
     stage.lease_to_detach("v", None, "a");
     stage.pod("p", Some("a"), "c", |_| ());
     gated(&mut stage, "q", 5, |_| ());
@@ -335,18 +342,18 @@ fn a_volume_is_shared_with_a_pod_that_stays_on_its_node_and_with_no_other() {
         ("it is over", "a", ended, false),
         ("it is elsewhere", "b", |_| (), false),
     ] {
-        let mut stage = Stage::new();
+        let mut stage = Fixture::new();
         stage.lease("v", Some(A), false);
         stage.pod("p", Some(node), "c", change);
         gated(&mut stage, "q", 5, |_| ());
-        let wanted = if shares { "ungate q to host-a" } else { "WaitsForVolume" };
-        assert_eq!(gate(&stage, "q"), [wanted], "{says}");
+        let expected = if shares { "ungate q to host-a" } else { "WaitsForVolume" };
+        assert_eq!(gate(&stage, "q"), [expected], "{says}");
     }
 }
 
 #[test]
 fn a_node_without_the_label_of_its_host_is_called_by_its_name_and_two_volumes_of_one_node_are_one_place() {
-    let mut stage = Stage::new();
+    let mut stage = Fixture::new();
     for (volume, claim) in [("v", "c"), ("w", "d")] {
         stage.lease(volume, Some(A), false);
         stage.pod(&format!("on-{volume}"), Some("a"), claim, |_| ());
@@ -375,7 +382,7 @@ fn who_waits_for_a_volume_and_who_writes_to_it() {
         ("it is not heard", false, false, &[false], true),
         ("it has no pod of it any more, and is attached to be", true, true, &[], true),
     ] {
-        let mut stage = Stage::new();
+        let mut stage = Fixture::new();
         stage.attachment("v", "a", true);
         stage.node("b", |node| {
             in_use(node);
@@ -393,11 +400,11 @@ fn who_waits_for_a_volume_and_who_writes_to_it() {
         if attached {
             stage.attachment("v", "b", false);
         }
-        let wanted = if writes {
+        let expected = if writes {
             "VolumeOnSeveralNodes"
         } else {
             "take a/uid-a/b0000000-0000-4000-8000-000000000001/-"
         };
-        assert_eq!(stage.v(), [wanted], "{says}");
+        assert_eq!(stage.describe_volume(), [expected], "{says}");
     }
 }

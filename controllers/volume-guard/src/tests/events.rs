@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::holds::{Doubt, Hold, WayOut};
+use crate::holds::{Doubt, Hold, Remedy};
 use pod_safety_shared::events::EventType::{Normal, Warning};
 use pod_safety_shared::model::{Holder, Kind};
 use pod_safety_shared::testing::assert_events;
@@ -18,7 +18,7 @@ fn a_volume_that_no_node_gets_and_a_pod_that_waits_have_an_event() {
         node: node(),
         doubt: Doubt::NotReady,
         detachable,
-        way_out: WayOut::for_holder(&Holder::parse("n/u//-").unwrap(), &Doubt::NotReady),
+        way_out: Remedy::for_holder(&Holder::parse("n/u//-").unwrap(), &Doubt::NotReady),
     };
     let rows = vec![
         (unproved(true), held),

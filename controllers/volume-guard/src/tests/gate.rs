@@ -4,17 +4,17 @@ use pod_safety_shared::model::Kind;
 use pod_safety_shared::testing::{at, objects};
 use serde_json::json;
 
-use super::stage::{Stage, ended, in_use, not_ready, said};
+use super::fixture::{Fixture, describe, ended, in_use, not_ready};
 
 const A: &str = "a/uid-a/b0000000-0000-4000-8000-000000000001/uid-p";
 
-fn gate(stage: &Stage, pod: &str) -> Vec<String> {
-    said(&stage.of_pod(pod, 2))
+fn gate(stage: &Fixture, pod: &str) -> Vec<String> {
+    describe(&stage.decide_pod(pod, 2))
 }
 
 #[test]
 fn a_free_volume_and_one_for_many_and_none_at_all_let_it_pass() {
-    let mut stage = Stage::new();
+    let mut stage = Fixture::new();
     stage.gated("q", "c");
     assert_eq!(gate(&stage, "q"), ["ungate q"]);
     stage.volume("v", &["ReadWriteMany"]);
@@ -26,12 +26,12 @@ fn a_free_volume_and_one_for_many_and_none_at_all_let_it_pass() {
 
 #[test]
 fn while_its_holder_is_in_doubt_it_waits() {
-    let mut stage = Stage::new();
+    let mut stage = Fixture::new();
     stage.gated("q", "c");
     stage.lease("v", Some(A), false);
     stage.node("a", not_ready);
-    let decision = stage.of_pod("q", 2);
-    assert_eq!(said(&decision), ["WaitsForVolume"]);
+    let decision = stage.decide_pod("q", 2);
+    assert_eq!(describe(&decision), ["WaitsForVolume"]);
     assert_eq!(
         decision.holds[0].1.to_string(),
         "the pod waits for volume v: node a took it, and there is no evidence that it no longer writes"
@@ -40,7 +40,7 @@ fn while_its_holder_is_in_doubt_it_waits() {
 
 #[test]
 fn while_its_holder_unmounts_it_waits() {
-    let mut stage = Stage::new();
+    let mut stage = Fixture::new();
     stage.gated("q", "c");
     stage.lease("v", Some(A), false);
     stage
@@ -50,7 +50,7 @@ fn while_its_holder_unmounts_it_waits() {
 
 #[test]
 fn who_may_share_it_is_sent_to_its_node() {
-    let mut stage = Stage::new();
+    let mut stage = Fixture::new();
     stage.gated("q", "c");
     stage.lease("v", Some(A), false);
     stage.pod("p", Some("a"), "c", |_| ());
@@ -61,7 +61,7 @@ fn who_may_share_it_is_sent_to_its_node() {
 
 #[test]
 fn of_two_that_want_a_free_volume_the_older_goes_first() {
-    let mut stage = Stage::new();
+    let mut stage = Fixture::new();
     stage.gated("r", "c");
     stage.gated("q", "c");
     assert_eq!(
@@ -78,7 +78,7 @@ fn of_two_that_want_a_free_volume_the_older_goes_first() {
 
 #[test]
 fn a_missing_claim_and_a_missing_volume_are_waited_for() {
-    let mut stage = Stage::new();
+    let mut stage = Fixture::new();
     stage.gated("q", "nosuch");
     assert_eq!(gate(&stage, "q"), ["WaitsForVolume"]);
     stage.claim("nosuch", Some("gone"));
@@ -87,7 +87,7 @@ fn a_missing_claim_and_a_missing_volume_are_waited_for() {
 
 #[test]
 fn volumes_on_two_nodes_bring_it_nowhere() {
-    let mut stage = Stage::new();
+    let mut stage = Fixture::new();
     stage.pod("q", None, "c", |pod| {
         pod["spec"]["schedulingGates"] = json!([{ "name": "pod-safety.dev/volume-guard" }]);
         pod["spec"]["volumes"] = json!([
@@ -102,14 +102,14 @@ fn volumes_on_two_nodes_bring_it_nowhere() {
         );
         stage.pod(&format!("user-{node}"), Some(node), claim, |_| ());
     }
-    let decision = stage.of_pod("q", 2);
-    assert_eq!(said(&decision), ["WaitsForVolume"]);
+    let decision = stage.decide_pod("q", 2);
+    assert_eq!(describe(&decision), ["WaitsForVolume"]);
     assert!(decision.holds[0].1.to_string().ends_with("its volumes are on several nodes: host-a, host-b"));
 }
 
 #[test]
 fn a_pod_that_ends_or_bears_no_gate_of_ours_is_left_alone() {
-    let mut stage = Stage::new();
+    let mut stage = Fixture::new();
     stage.pod("q", None, "c", |_| ());
     assert!(gate(&stage, "q").is_empty());
     stage.gated("q", "c");
@@ -134,7 +134,7 @@ fn an_unschedulable_pod_does_not_hold_back_the_next_pod_of_an_attachable_volume(
         ("that is behind another's gate", conditions("False", "SchedulingGated"), "WaitsForVolume"),
         ("that the scheduler has not seen", conditions("Unknown", ""), "WaitsForVolume"),
     ] {
-        let mut stage = Stage::new();
+        let mut stage = Fixture::new();
         stage.pod("p", None, "c", change);
         stage.gated("q", "c");
         assert_eq!(gate(&stage, "q"), [expected], "a pod {what}");
@@ -144,8 +144,8 @@ fn an_unschedulable_pod_does_not_hold_back_the_next_pod_of_an_attachable_volume(
 /// Nothing attaches it, so nothing arbitrates between two nodes.
 #[test]
 fn an_unschedulable_pod_holds_back_the_next_pod_of_a_volume_that_is_not_attached() {
-    let mut stage = Stage::new();
-    let nfs = objects::volume("v", &["ReadWriteOnce"]).but(|volume| {
+    let mut stage = Fixture::new();
+    let nfs = objects::volume("v", &["ReadWriteOnce"]).modify(|volume| {
         volume["spec"] = json!({ "accessModes": ["ReadWriteOnce"], "storageClassName": "fast", "nfs": { "server": "s", "path": "/" } });
     });
     stage.put(Kind::Volumes, nfs, at(1));
@@ -161,17 +161,17 @@ fn an_unschedulable_pod_holds_back_the_next_pod_of_a_volume_that_is_not_attached
 /// one passed the gate to a volume that a node had attached and mounted.
 #[test]
 fn bug_a_volume_without_a_lease_was_free_though_a_node_had_it() {
-    let mut stage = Stage::new();
+    let mut stage = Fixture::new();
     stage.gated("q", "c");
     stage.attachment("v", "a", true);
-    let decision = stage.of_pod("q", 2);
-    assert_eq!(said(&decision), ["WaitsForVolume"]);
+    let decision = stage.decide_pod("q", 2);
+    assert_eq!(describe(&decision), ["WaitsForVolume"]);
     assert_eq!(
         decision.holds[0].1.to_string(),
         "the pod waits for volume v: node a has it, and is about to be its owner"
     );
     assert_eq!(
-        stage.v(),
+        stage.describe_volume(),
         ["take a/uid-a/b0000000-0000-4000-8000-000000000001/-"],
         "so it is said whose it is"
     );
@@ -185,11 +185,11 @@ fn bug_a_volume_without_a_lease_was_free_though_a_node_had_it() {
 /// The same, and then a person deleted the attachment, too: what its kubelet says was all that was left.
 #[test]
 fn bug_a_volume_without_a_lease_was_free_though_a_kubelet_said_that_it_was_mounted() {
-    let mut stage = Stage::new();
+    let mut stage = Fixture::new();
     stage.gated("q", "c");
     stage.node("a", in_use);
-    let decision = stage.of_pod("q", 2);
-    assert_eq!(said(&decision), ["WaitsForVolume"]);
+    let decision = stage.decide_pod("q", 2);
+    assert_eq!(describe(&decision), ["WaitsForVolume"]);
     let why = "the pod waits for volume v: node a reports that it has it mounted";
     assert_eq!(decision.holds[0].1.to_string(), why);
     stage.node("a", |_| ());
@@ -206,10 +206,10 @@ fn bug_a_volume_without_a_lease_was_free_though_a_kubelet_said_that_it_was_mount
 /// The node is being drained: nothing is scheduled there, and the selector cannot be taken from the pod again.
 #[test]
 fn bug_a_pod_was_pinned_to_a_node_that_is_cordoned() {
-    let mut stage = Stage::new();
+    let mut stage = Fixture::new();
     stage.lease("v", Some(A), false);
     stage.node("a", |node| node["spec"]["unschedulable"] = json!(true));
     stage.pod("p", Some("a"), "c", |_| ());
     stage.gated("q", "c");
-    assert_ne!(said(&stage.of_pod("q", 2)), ["ungate q to host-a"]);
+    assert_ne!(describe(&stage.decide_pod("q", 2)), ["ungate q to host-a"]);
 }

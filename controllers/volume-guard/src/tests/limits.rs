@@ -7,14 +7,14 @@ use pod_safety_shared::model::Kind;
 use pod_safety_shared::testing::at;
 use serde_json::json;
 
-use super::super::decide::UNMOUNTED;
-use super::stage::{Stage, in_use, not_ready, said};
+use super::super::decide::UNMOUNT_GRACE;
+use super::fixture::{Fixture, describe, in_use, not_ready};
 
 const A: &str = "a/uid-a/b0000000-0000-4000-8000-000000000001/uid-p";
 
 /// Node `a` holds `v`, and its pod went in second 2 without a word of the kubelet.
-fn left() -> Stage {
-    let mut stage = Stage::new();
+fn left() -> Fixture {
+    let mut stage = Fixture::new();
     stage.lease("v", Some(A), false);
     stage.pod("p", Some("a"), "c", |_| ());
     stage.world.remove(Kind::Pods, "uid-p", at(2));
@@ -26,8 +26,8 @@ fn left() -> Stage {
 #[test]
 fn a_volume_of_which_no_word_came_is_free_after_ten_minutes() {
     let stage = left();
-    assert_eq!(said(&stage.of_volume("v", 2 + 599)), ["VolumeUnconfirmed"]);
-    assert_eq!(said(&stage.of_volume("v", 2 + 600)), ["release"]);
+    assert_eq!(describe(&stage.decide_volume("v", 2 + 599)), ["VolumeUnconfirmed"]);
+    assert_eq!(describe(&stage.decide_volume("v", 2 + 600)), ["release"]);
 }
 
 /// Other watches may be behind by 150 s, no more, or nothing is decided: what is read of a Node after that shows the
@@ -36,24 +36,24 @@ fn a_volume_of_which_no_word_came_is_free_after_ten_minutes() {
 fn a_volume_that_a_kubelet_leaves_out_beside_others_of_its_driver_is_free_after_150_seconds() {
     let mut stage = left();
     stage.node("a", |node| node["status"]["volumesInUse"] = json!(["kubernetes.io/csi/d^other"]));
-    assert_eq!(said(&stage.of_volume("v", 2 + 149)), ["VolumeUnconfirmed"]);
-    assert_eq!(said(&stage.of_volume("v", 2 + 150)), ["release"]);
+    assert_eq!(describe(&stage.decide_volume("v", 2 + 149)), ["VolumeUnconfirmed"]);
+    assert_eq!(describe(&stage.decide_volume("v", 2 + 150)), ["release"]);
 }
 
 /// A kubelet gives each of the two calls that unmount a CSI volume two minutes (`csiTimeout`). `holders` shows that the
 /// second before is too early.
 #[test]
 fn a_volume_of_a_pod_that_has_ended_is_free_when_both_calls_that_unmount_it_are_over() {
-    assert_eq!(UNMOUNTED, Duration::from_secs(2 * 120));
+    assert_eq!(UNMOUNT_GRACE, Duration::from_secs(2 * 120));
 }
 
 /// Where nothing is known of a pod that left, as after a restart, it counts from when the Lease was first seen.
 #[test]
 fn after_a_restart_the_ten_minutes_count_from_when_the_lease_was_seen() {
-    let mut stage = Stage::new();
+    let mut stage = Fixture::new();
     stage.lease("v", Some(A), false);
-    assert_eq!(said(&stage.of_volume("v", 1 + 599)), ["VolumeUnconfirmed"]);
-    assert_eq!(said(&stage.of_volume("v", 1 + 600)), ["release"]);
+    assert_eq!(describe(&stage.decide_volume("v", 1 + 599)), ["VolumeUnconfirmed"]);
+    assert_eq!(describe(&stage.decide_volume("v", 1 + 600)), ["release"]);
 }
 
 #[test]
@@ -64,13 +64,13 @@ fn nothing_is_decided_from_what_is_older_than_150_seconds() {
         super::super::Key::Volume("v".into()),
         super::super::Key::Gate(pod_safety_shared::model::Uid::new("uid-q").unwrap()),
     );
-    stage.world.hear(at(100));
+    stage.world.confirm_all(at(100));
     for key in [volume, pod] {
         let decided =
             |now: u64| super::super::decide(&key, &stage.world.read().view(), at(now), &stage.config);
-        assert!(!said(&decided(250)).contains(&"Stale".to_owned()), "{key:?}");
-        assert_eq!(said(&decided(251)), ["Stale"], "{key:?}");
-        assert_eq!(decided(251).recheck_at, Some(at(251 + 60)), "{key:?}");
+        assert!(!describe(&decided(250)).contains(&"Stale".to_owned()), "{key:?}");
+        assert_eq!(describe(&decided(251)), ["Stale"], "{key:?}");
+        assert_eq!(decided(251).requeue_at, Some(at(251 + 60)), "{key:?}");
     }
 }
 
@@ -88,7 +88,7 @@ fn evidence_about_another_node_breaks_no_lease() {
             ("PowerOff", json!([]), "break by proof"),
             ("StorageFenced", json!([{ "driver": "d", "className": "c" }]), "break by proof, of storage"),
         ] {
-            let mut stage = Stage::new();
+            let mut stage = Fixture::new();
             stage.lease("v", Some(A), true);
             stage.pod("p", Some("a"), "c", |_| ());
             stage.node("a", |node| {
@@ -100,7 +100,7 @@ fn evidence_about_another_node_breaks_no_lease() {
                 "spec": { "node": { "name": name, "uid": uid, "bootID": boot }, "kind": kind, "fence": "f", "by": "x", "storage": storage },
             });
             stage.put(Kind::FenceEvidences, proof, at(1));
-            let first = stage.v().into_iter().next().unwrap();
+            let first = stage.describe_volume().into_iter().next().unwrap();
             assert_eq!(first == word, breaks, "{kind} of {name} {uid} {boot}: {first}");
         }
     }
@@ -109,13 +109,13 @@ fn evidence_about_another_node_breaks_no_lease() {
 /// What another node does is told where a pod of it is there. A hold that no change lifts is looked at again.
 #[test]
 fn what_is_held_is_looked_at_again_after_a_minute() {
-    let mut stage = Stage::new();
+    let mut stage = Fixture::new();
     stage.lease("v", Some(A), true);
     stage.attachment("v", "a", true);
     stage.attachment("v", "b", true);
     stage.node("b", not_ready);
     stage.pod("p", Some("a"), "c", |_| ());
-    let decision = stage.of_volume("v", 2);
-    assert_eq!(said(&decision), ["VolumeOnSeveralNodes"]);
-    assert_eq!(decision.recheck_at, Some(at(62)));
+    let decision = stage.decide_volume("v", 2);
+    assert_eq!(describe(&decision), ["VolumeOnSeveralNodes"]);
+    assert_eq!(decision.requeue_at, Some(at(62)));
 }

@@ -5,11 +5,11 @@ use pod_safety_shared::testing::objects::{BOOT, NEXT_BOOT};
 use pod_safety_shared::testing::{at, objects};
 use serde_json::{Value, json};
 
+use super::fixture::{Fixture, not_ready};
 use super::holders::{A, held};
-use super::stage::{Stage, not_ready};
 
 /// A machine of which another Node has the name now, in another boot.
-fn replaced(change: impl FnOnce(&mut Value)) -> Stage {
+fn replaced(change: impl FnOnce(&mut Value)) -> Fixture {
     let mut stage = held();
     stage.world.remove(Kind::Nodes, "uid-a", at(2));
     stage.node("a", |node| {
@@ -26,19 +26,19 @@ fn replaced(change: impl FnOnce(&mut Value)) -> Stage {
 fn bug_the_volume_of_a_replaced_node_was_never_free() {
     for change in [|_: &mut Value| (), not_ready] {
         let mut stage = replaced(change);
-        assert_eq!(stage.v(), ["VolumeUnproved"]);
+        assert_eq!(stage.describe_volume(), ["VolumeUnproved"]);
         stage.proof(BOOT);
-        assert_eq!(stage.v(), ["break by proof, replaced"]);
+        assert_eq!(stage.describe_volume(), ["break by proof, replaced"]);
         stage.lease("v", Some(A), false);
-        assert_eq!(stage.v(), ["refuse", "VolumeUnproved"], "the judge may refuse");
+        assert_eq!(stage.describe_volume(), ["refuse", "VolumeUnproved"], "the judge may refuse");
     }
 }
 
 /// The hold names the way that works.
 #[test]
 fn a_hold_says_how_the_volume_of_a_former_life_and_of_one_without_a_boot_gets_free() {
-    let says = |stage: &Stage, words: &str| {
-        let said = stage.of_volume("v", 2).holds[0].1.to_string();
+    let says = |stage: &Fixture, words: &str| {
+        let said = stage.decide_volume("v", 2).holds[0].1.to_string();
         assert!(said.contains(words), "{words}: {said}");
     };
     let former =
@@ -88,6 +88,6 @@ fn attack_evidence_about_another_life_than_that_which_took_a_volume() {
         let mut object = objects::evidence("e", "a", BOOT, "PowerOff").0;
         proof(&mut object);
         stage.put(Kind::FenceEvidences, object, at(1));
-        assert_eq!(stage.v(), ["VolumeUnproved"], "about {what}");
+        assert_eq!(stage.describe_volume(), ["VolumeUnproved"], "about {what}");
     }
 }

@@ -3,13 +3,13 @@
 use pod_safety_shared::model::Kind;
 use serde_json::{Value, json};
 
-use super::stage::{Stage, in_use, not_ready, said};
+use super::fixture::{Fixture, describe, in_use, not_ready};
 
 const A: &str = "a/uid-a/b0000000-0000-4000-8000-000000000001/uid-p";
 
 /// `a` holds `v` and is not heard; the evidence is about its storage of the driver `d`.
-fn fenced(change: impl FnOnce(&mut Value)) -> Stage {
-    let mut stage = Stage::new();
+fn fenced(change: impl FnOnce(&mut Value)) -> Fixture {
+    let mut stage = Fixture::new();
     stage.lease("v", Some(A), true);
     stage.pod("p", Some("a"), "c", |_| ());
     stage.attachment("v", "a", true);
@@ -21,7 +21,7 @@ fn fenced(change: impl FnOnce(&mut Value)) -> Stage {
     stage
 }
 
-fn proof(stage: &mut Stage, change: impl FnOnce(&mut Value)) {
+fn proof(stage: &mut Fixture, change: impl FnOnce(&mut Value)) {
     let mut proof = json!({
         "metadata": { "name": "proof", "uid": "uid-proof" },
         "spec": { "node": { "name": "a", "uid": "uid-a", "bootID": "b0000000-0000-4000-8000-000000000001" }, "kind": "StorageFenced", "fence": "f", "by": "x",
@@ -34,14 +34,17 @@ fn proof(stage: &mut Stage, change: impl FnOnce(&mut Value)) {
 #[test]
 fn its_volumes_are_free_and_its_pods_use_them_no_more() {
     let mut stage = fenced(|_| ());
-    assert_eq!(stage.v(), ["break by proof, of storage", "VolumeUnproved"]);
+    assert_eq!(stage.describe_volume(), ["break by proof, of storage", "VolumeUnproved"]);
     stage.lease("v", None, false);
-    assert!(stage.v().is_empty(), "by its last report it has it mounted and attached: that is no use");
+    assert!(
+        stage.describe_volume().is_empty(),
+        "by its last report it has it mounted and attached: that is no use"
+    );
     stage.pod("q", Some("b"), "c", |pod| pod["status"] = json!({ "phase": "Pending" }));
-    assert_eq!(stage.v(), ["take b/uid-b/b0000000-0000-4000-8000-000000000001/uid-q"]);
+    assert_eq!(stage.describe_volume(), ["take b/uid-b/b0000000-0000-4000-8000-000000000001/uid-q"]);
     stage.lease("v", Some("b/uid-b/b0000000-0000-4000-8000-000000000001/uid-q"), false);
     stage.attachment("v", "b", true);
-    assert!(stage.v().is_empty());
+    assert!(stage.describe_volume().is_empty());
 }
 
 /// That it is held is written first: the judge may find the fence not in force.
@@ -49,7 +52,7 @@ fn its_volumes_are_free_and_its_pods_use_them_no_more() {
 fn it_is_held_before_it_is_broken() {
     let mut stage = fenced(|_| ());
     stage.lease("v", Some(A), false);
-    assert_eq!(stage.v(), ["refuse", "VolumeUnproved"]);
+    assert_eq!(stage.describe_volume(), ["refuse", "VolumeUnproved"]);
 }
 
 /// Planted bugs: another class's driver, another life, what was lifted, a node that is heard.
@@ -65,11 +68,11 @@ fn what_it_does_not_cover_stays_held() {
         ("lifted", |proof| proof["status"] = json!({ "invalidated": { "at": "now", "reason": "lifted" } })),
     ];
     for (what, change) in changes {
-        assert_eq!(fenced(change).v(), ["VolumeUnproved"], "{what}");
+        assert_eq!(fenced(change).describe_volume(), ["VolumeUnproved"], "{what}");
     }
     let mut stage = fenced(|_| ());
     stage.node("a", in_use);
-    assert_eq!(stage.v(), ["allow"], "it is heard");
+    assert_eq!(stage.describe_volume(), ["allow"], "it is heard");
 }
 
 #[test]
@@ -77,5 +80,5 @@ fn a_pod_behind_the_gate_does_not_wait_for_one_whose_storage_is_fenced() {
     let mut stage = fenced(|_| ());
     stage.lease("v", None, false);
     stage.gated("q", "c");
-    assert_eq!(said(&stage.of_pod("q", 2)), ["ungate q"]);
+    assert_eq!(describe(&stage.decide_pod("q", 2)), ["ungate q"]);
 }

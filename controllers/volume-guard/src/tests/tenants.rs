@@ -6,11 +6,11 @@ use pod_safety_shared::testing::at;
 use pod_safety_shared::testing::objects::{self, Obj};
 use serde_json::json;
 
-use super::stage::{QUARANTINE, Stage, not_ready, said};
+use super::fixture::{Fixture, QUARANTINE, describe, not_ready};
 
 /// Volume `v` is bound to the claim `c`, as Kubernetes writes it.
-fn bound() -> Stage {
-    let stage = Stage::new();
+fn bound() -> Fixture {
+    let stage = Fixture::new();
     let claim = json!({ "namespace": "ns", "name": "c", "uid": "uid-c" });
     let volume = objects::volume("v", &["ReadWriteOnce"]).rv(20);
     stage.put(
@@ -22,12 +22,12 @@ fn bound() -> Stage {
 }
 
 /// The same volume, named by claims of others: of another name, and of another namespace.
-fn named_by_others(stage: &Stage) {
-    let namespaced = |object: Obj| object.within("tenant");
+fn named_by_others(stage: &Fixture) {
+    let namespaced = |object: Obj| object.in_namespace("tenant");
     stage.put(Kind::Claims, objects::claim("evil", Some("v")), at(1));
     stage.put(Kind::Claims, namespaced(objects::claim("c", Some("v")).uid("uid-of-tenant")), at(1));
     for (name, claim, namespace) in [("q", "evil", "ns"), ("r", "c", "tenant")] {
-        let pod = objects::pod(name).using(claim).on("b").phase("Pending").within(namespace);
+        let pod = objects::pod(name).using_claim(claim).on("b").phase("Pending").in_namespace(namespace);
         stage.put(Kind::Pods, pod, at(1));
     }
 }
@@ -37,9 +37,13 @@ fn attack_a_claim_that_names_the_volume_of_another_claim_takes_it_nowhere() {
     let mut stage = bound();
     stage.node("b", not_ready);
     named_by_others(&stage);
-    assert!(stage.v().is_empty(), "it has no users");
+    assert!(stage.describe_volume().is_empty(), "it has no users");
     stage.pod("p", Some("a"), "c", |_| ());
-    assert_eq!(stage.v(), ["take a/uid-a/b0000000-0000-4000-8000-000000000001/uid-p"], "as without them");
+    assert_eq!(
+        stage.describe_volume(),
+        ["take a/uid-a/b0000000-0000-4000-8000-000000000001/uid-p"],
+        "as without them"
+    );
 }
 
 /// A volume that an administrator keeps for a claim names it without a UID until it is bound.
@@ -50,7 +54,7 @@ fn attack_a_claim_of_another_namespace_takes_no_volume_that_is_kept_for_its_name
     let volume = objects::volume("v", &["ReadWriteOnce"]).rv(21).set("/spec/claimRef", claim);
     stage.put(Kind::Volumes, volume.set("/spec/storageClassName", json!("fast")), at(1));
     named_by_others(&stage);
-    assert!(stage.v().is_empty(), "it has no users");
+    assert!(stage.describe_volume().is_empty(), "it has no users");
 }
 
 #[test]
@@ -59,18 +63,18 @@ fn attack_a_claim_that_is_made_again_under_its_name_takes_the_volume_of_the_firs
     stage.world.remove(Kind::Claims, "uid-c", at(1));
     stage.put(Kind::Claims, objects::claim("c", Some("v")).uid("uid-again"), at(1));
     stage.pod("p", Some("a"), "c", |_| ());
-    assert!(stage.v().is_empty(), "it has no users");
+    assert!(stage.describe_volume().is_empty(), "it has no users");
 }
 
 #[test]
 fn attack_the_pod_of_the_claim_goes_where_it_would_go_without_them() {
     let mut stage = bound();
     stage.gated("p", "c");
-    let alone = said(&stage.of_pod("p", 2));
+    let alone = describe(&stage.decide_pod("p", 2));
     named_by_others(&stage);
-    assert_eq!(said(&stage.of_pod("p", 2)), alone);
+    assert_eq!(describe(&stage.decide_pod("p", 2)), alone);
     stage.gated("evil-1", "evil");
-    let decision = stage.of_pod("evil-1", 2);
+    let decision = stage.decide_pod("evil-1", 2);
     assert!(decision.holds[0].1.to_string().contains("bound to another claim"), "{:?}", decision.holds);
 }
 
@@ -79,13 +83,15 @@ fn attack_a_pod_of_another_claim_on_a_missing_node_keeps_no_volume_with_it() {
     let mut stage = bound();
     stage.lease("v", Some("b/uid-b/b0000000-0000-4000-8000-000000000001/uid-p"), true);
     named_by_others(&stage);
-    let dying =
-        objects::pod("q").using("evil").on("b").set("/spec/terminationGracePeriodSeconds", json!(1_000_000));
+    let dying = objects::pod("q")
+        .using_claim("evil")
+        .on("b")
+        .set("/spec/terminationGracePeriodSeconds", json!(1_000_000));
     stage.put(Kind::Pods, dying.rv(20), at(1));
     stage.world.remove(Kind::Nodes, "uid-b", at(2));
     stage.world.remove(Kind::Pods, "uid-q", at(2));
-    stage.world.witness("b", at(3));
-    assert_eq!(said(&stage.of_volume("v", 3 + QUARANTINE)), ["break: node gone"]);
+    stage.world.record_absence_read("b", at(3));
+    assert_eq!(describe(&stage.decide_volume("v", 3 + QUARANTINE)), ["break: node gone"]);
 }
 
 /// Any tenant can store a claim that cannot be decoded: it may be about the volumes that name no claim, or name it.
@@ -98,7 +104,7 @@ fn attack_a_claim_that_cannot_be_read_stops_no_volume_of_another_claim() {
         let mut stage = bound();
         stage.pod("p", Some("a"), "c", |_| ());
         stage.world.apply(Kind::Claims, &unreadable.set("/metadata/resourceVersion", json!("?")).0, at(1));
-        assert_eq!(stage.v(), expected);
+        assert_eq!(stage.describe_volume(), expected);
     }
 }
 
@@ -109,12 +115,16 @@ fn attack_pods_that_come_and_go_on_a_missing_node_begin_no_quarantine_anew() {
     stage.lease("v", Some("b/uid-b/b0000000-0000-4000-8000-000000000001/uid-p"), true);
     stage.lease("w", Some("b/uid-b/b0000000-0000-4000-8000-000000000001/uid-o"), true);
     stage.world.remove(Kind::Nodes, "uid-b", at(2));
-    stage.world.witness("b", at(3));
+    stage.world.record_absence_read("b", at(3));
     for second in [10, 20, 30, 40] {
-        let pod = objects::pod("p").using("c").on("b").running().rv(second);
+        let pod = objects::pod("p").using_claim("c").on("b").running().rv(second);
         stage.put(Kind::Pods, pod, at(second));
         stage.world.remove(Kind::Pods, "uid-p", at(second + 1));
-        assert_eq!(said(&stage.of_volume("v", second + 2)), ["VolumeUnproved"], "and no new first read");
+        assert_eq!(
+            describe(&stage.decide_volume("v", second + 2)),
+            ["VolumeUnproved"],
+            "and no new first read"
+        );
     }
-    assert_eq!(said(&stage.of_volume("w", 3 + QUARANTINE)), ["break: node gone"]);
+    assert_eq!(describe(&stage.decide_volume("w", 3 + QUARANTINE)), ["break: node gone"]);
 }

@@ -1,79 +1,79 @@
 //! Whose a volume becomes that is nobody's, and which volumes are nobody's business.
 
-use pod_safety_shared::drive::Subject;
+use pod_safety_shared::controller_loop::Subject;
 use pod_safety_shared::model::{DEFAULT_GRACE, Kind, VolumeKey};
 use pod_safety_shared::testing::at;
 use pod_safety_shared::testing::objects::Obj;
 use serde_json::json;
 
-use super::super::decide::UNTOLD;
-use super::stage::{QUARANTINE, Stage, classes, ended, in_use, not_ready, said};
+use super::super::decide::NO_REPORT_GRACE;
+use super::fixture::{Fixture, QUARANTINE, classes, describe, ended, in_use, not_ready};
 
 const A: &str = "a/uid-a/b0000000-0000-4000-8000-000000000001/uid-p";
 
 #[test]
 fn it_is_taken_for_the_node_that_a_pod_was_bound_to() {
-    let mut stage = Stage::new();
-    assert!(stage.v().is_empty(), "nobody uses it");
+    let mut stage = Fixture::new();
+    assert!(stage.describe_volume().is_empty(), "nobody uses it");
     stage.pod("p", Some("a"), "c", |_| ());
-    assert_eq!(stage.v(), [format!("take {A}")]);
-    assert!(said(&stage.of_volume("w", 2)).is_empty());
+    assert_eq!(stage.describe_volume(), [format!("take {A}")]);
+    assert!(describe(&stage.decide_volume("w", 2)).is_empty());
 }
 
 #[test]
 fn a_pod_that_has_ended_or_is_on_no_node_takes_nothing() {
-    let mut stage = Stage::new();
+    let mut stage = Fixture::new();
     stage.pod("p", Some("a"), "c", ended);
     stage.pod("q", None, "c", |_| ());
-    assert!(stage.v().is_empty());
+    assert!(stage.describe_volume().is_empty());
 }
 
 /// Hole H-8: the attach/detach controller takes a pod that says Waiting for dead.
 #[test]
 fn a_pod_that_ends_and_waits_uses_its_volume() {
-    let mut stage = Stage::new();
+    let mut stage = Fixture::new();
     stage.pod("p", Some("a"), "c", |pod| {
         pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
         pod["status"]["containerStatuses"] = json!([{ "state": { "waiting": {} } }]);
     });
-    assert_eq!(stage.v(), [format!("take {A}")]);
+    assert_eq!(stage.describe_volume(), [format!("take {A}")]);
 }
 
 #[test]
 fn volumes_for_many_are_never_touched_unless_a_flag_names_them() {
     for modes in [&["ReadWriteMany"][..], &["ReadOnlyMany"], &["ReadWriteOnce", "ReadWriteMany"], &[]] {
-        let mut stage = Stage::new();
+        let mut stage = Fixture::new();
         stage.volume("v", modes);
         stage.pod("p", Some("a"), "c", |_| ());
-        assert!(stage.v().is_empty(), "{modes:?}");
+        assert!(stage.describe_volume().is_empty(), "{modes:?}");
         stage.config.classes = classes(&["fast"]);
-        assert_eq!(stage.v().len(), 1, "{modes:?} of an exclusive class");
+        assert_eq!(stage.describe_volume().len(), 1, "{modes:?} of an exclusive class");
         stage.config.classes = classes(&["other"]);
         stage.config.drivers = classes(&["d"]);
-        assert_eq!(stage.v().len(), 1, "{modes:?} of an exclusive driver");
+        assert_eq!(stage.describe_volume().len(), 1, "{modes:?} of an exclusive driver");
     }
 }
 
 #[test]
 fn one_that_is_exclusive_no_more_is_forgotten_once_nobody_holds_it() {
-    let mut stage = Stage::new();
+    let mut stage = Fixture::new();
     stage.volume("v", &["ReadWriteMany"]);
     stage.lease("v", None, false);
-    assert_eq!(stage.v(), ["forget"]);
+    assert_eq!(stage.describe_volume(), ["forget"]);
 }
 
 #[test]
 fn the_lease_of_a_volume_that_is_gone_goes_when_nobody_holds_it() {
-    let mut stage = Stage::new();
+    let mut stage = Fixture::new();
     stage.lease("v", Some(A), false);
     stage.world.remove(Kind::Volumes, "uid-v", at(2));
     assert_eq!(
-        said(&stage.of_volume("v", 2)),
+        describe(&stage.decide_volume("v", 2)),
         ["VolumeUnconfirmed"],
         "held, and nobody said that it is ended"
     );
     stage.lease("v", None, false);
-    assert_eq!(stage.v(), ["forget"]);
+    assert_eq!(stage.describe_volume(), ["forget"]);
 }
 
 /// The simulator found it: a pod was removed by force just before this process began. Another pod with the claim never
@@ -81,7 +81,7 @@ fn the_lease_of_a_volume_that_is_gone_goes_when_nobody_holds_it() {
 /// went, for nothing then told what the kubelet has mounted.
 #[test]
 fn bug_a_volume_whose_object_went_was_given_back_while_it_was_mounted() {
-    let mut stage = Stage::new();
+    let mut stage = Fixture::new();
     stage.lease("v", Some(A), false);
     stage.node("a", in_use);
     stage.pod("next", Some("a"), "c", |pod| {
@@ -89,33 +89,33 @@ fn bug_a_volume_whose_object_went_was_given_back_while_it_was_mounted() {
         *pod = Obj(pod.take()).terminating().set("/metadata/deletionGracePeriodSeconds", json!(30)).0;
     });
     stage.world.remove(Kind::Pods, "uid-next", at(2));
-    assert_eq!(stage.v(), [""; 0], "it is mounted");
+    assert_eq!(stage.describe_volume(), [""; 0], "it is mounted");
     stage.world.remove(Kind::Volumes, "uid-v", at(2));
-    assert!(stage.v().is_empty(), "it is mounted still");
+    assert!(stage.describe_volume().is_empty(), "it is mounted still");
     stage.node("a", |_| ());
-    assert_eq!(stage.v(), ["release"]);
+    assert_eq!(stage.describe_volume(), ["release"]);
 }
 
 /// The same where this process never saw the PersistentVolume.
 #[test]
 fn a_volume_that_was_never_seen_is_given_back_by_time_alone() {
-    let mut stage = Stage::new();
+    let mut stage = Fixture::new();
     stage.world.remove(Kind::Volumes, "uid-v", at(1));
     stage.lease("v", Some(A), false);
     stage.node("a", in_use);
     stage.pod("next", Some("a"), "c", ended);
     stage.world.remove(Kind::Pods, "uid-next", at(2));
-    assert_eq!(stage.v(), ["VolumeUnconfirmed"]);
-    assert_eq!(said(&stage.of_volume("v", 2 + UNTOLD.as_secs())), ["release"]);
+    assert_eq!(stage.describe_volume(), ["VolumeUnconfirmed"]);
+    assert_eq!(describe(&stage.decide_volume("v", 2 + NO_REPORT_GRACE.as_secs())), ["release"]);
 }
 
 /// The simulator found it (seed 2174): the hold about a volume whose object is gone was about an object that is gone.
 #[test]
 fn bug_what_is_said_of_a_volume_whose_object_went_is_about_its_lease() {
-    let mut stage = Stage::new();
+    let mut stage = Fixture::new();
     stage.lease("v", Some(A), false);
     stage.world.remove(Kind::Volumes, "uid-v", at(2));
-    let decision = stage.of_volume("v", 2);
+    let decision = stage.decide_volume("v", 2);
     let lease = stage.world.read().view().volume_lease("v").unwrap().uid.clone();
     let about: Vec<_> = decision.holds.iter().map(|(subject, _)| subject.clone()).collect();
     let key = VolumeKey { name: "v".into(), uid: lease };
@@ -124,62 +124,62 @@ fn bug_what_is_said_of_a_volume_whose_object_went_is_about_its_lease() {
 
 #[test]
 fn of_several_nodes_the_one_that_mounted_it_is_the_owner() {
-    let mut stage = Stage::new();
+    let mut stage = Fixture::new();
     stage.pod("q", Some("b"), "c", |_| ());
     stage.pod("p", Some("a"), "c", |_| ());
     stage.node("a", in_use);
-    assert_eq!(stage.v(), [format!("take {A}")]);
+    assert_eq!(stage.describe_volume(), [format!("take {A}")]);
 }
 
 #[test]
 fn of_several_nodes_the_one_that_it_is_attached_to_is_the_owner() {
-    let mut stage = Stage::new();
+    let mut stage = Fixture::new();
     stage.pod("q", Some("b"), "c", |_| ());
     stage.attachment("v", "a", true);
-    assert_eq!(stage.v(), ["take a/uid-a/b0000000-0000-4000-8000-000000000001/-"]);
+    assert_eq!(stage.describe_volume(), ["take a/uid-a/b0000000-0000-4000-8000-000000000001/-"]);
 }
 
 #[test]
 fn two_that_may_write_at_once_are_told_and_none_is_called_the_owner() {
-    let mut stage = Stage::new();
+    let mut stage = Fixture::new();
     stage.attachment("v", "a", true);
     stage.attachment("v", "b", true);
-    assert_eq!(stage.v(), ["VolumeOnSeveralNodes"]);
+    assert_eq!(stage.describe_volume(), ["VolumeOnSeveralNodes"]);
 }
 
 /// The adoption of a running cluster: what is used on a lost node is held at once.
 #[test]
 fn a_volume_that_is_found_on_a_lost_node_is_taken_and_refused_in_one_write() {
-    let mut stage = Stage::new();
+    let mut stage = Fixture::new();
     stage.pod("p", Some("a"), "c", |_| ());
     stage.node("a", not_ready);
-    assert_eq!(stage.v(), [format!("take {A} refused")]);
+    assert_eq!(stage.describe_volume(), [format!("take {A} refused")]);
 }
 
 #[test]
 fn a_node_that_says_nothing_of_its_boot_holds_as_well() {
-    let mut stage = Stage::new();
+    let mut stage = Fixture::new();
     stage.node("a", |node| node["status"]["nodeInfo"] = json!(null));
     stage.pod("p", Some("a"), "c", |_| ());
-    assert_eq!(stage.v(), ["take a/uid-a//uid-p"]);
+    assert_eq!(stage.describe_volume(), ["take a/uid-a//uid-p"]);
 }
 
 #[test]
 fn a_node_that_was_proved_off_does_not_get_it_back_for_what_it_left() {
-    let mut stage = Stage::new();
+    let mut stage = Fixture::new();
     stage.attachment("v", "a", true);
     stage.pod("p", Some("a"), "c", |_| ());
     stage.node("a", not_ready);
     stage.proof("b0000000-0000-4000-8000-000000000001");
     stage.pod("q", Some("b"), "c", |_| ());
     stage.lease("v", None, false);
-    assert_eq!(stage.v(), ["take b/uid-b/b0000000-0000-4000-8000-000000000001/uid-q"]);
+    assert_eq!(stage.describe_volume(), ["take b/uid-b/b0000000-0000-4000-8000-000000000001/uid-q"]);
 }
 
 /// A4: what the cache shows as proof was taken for the judge's word where no Lease had ever been broken.
 #[test]
 fn bug_a_volume_that_was_never_anybodys_went_past_a_lost_node_without_a_judge() {
-    let mut stage = Stage::new();
+    let mut stage = Fixture::new();
     stage.node("a", |node| {
         in_use(node);
         not_ready(node);
@@ -187,10 +187,10 @@ fn bug_a_volume_that_was_never_anybodys_went_past_a_lost_node_without_a_judge() 
     stage.pod("p", Some("a"), "c", |_| ());
     stage.proof("b0000000-0000-4000-8000-000000000001");
     stage.pod("q", Some("b"), "c", |_| ());
-    assert_eq!(stage.v(), [format!("take {A} refused")], "the judge breaks it, or refuses");
+    assert_eq!(stage.describe_volume(), [format!("take {A} refused")], "the judge breaks it, or refuses");
     stage.attachment("v", "b", true);
     assert_eq!(
-        stage.v(),
+        stage.describe_volume(),
         ["take b/uid-b/b0000000-0000-4000-8000-000000000001/uid-q"],
         "it is written to elsewhere already"
     );
@@ -198,42 +198,42 @@ fn bug_a_volume_that_was_never_anybodys_went_past_a_lost_node_without_a_judge() 
 
 #[test]
 fn the_claim_of_an_ephemeral_volume_is_called_after_its_pod() {
-    let mut stage = Stage::new();
+    let mut stage = Fixture::new();
     stage.claim("p-data", Some("v"));
     stage.pod("p", Some("a"), "x", |pod| {
         pod["spec"]["volumes"] = json!([{ "name": "data", "ephemeral": { "volumeClaimTemplate": {} } }]);
     });
-    assert_eq!(stage.v(), [format!("take {A}")]);
+    assert_eq!(stage.describe_volume(), [format!("take {A}")]);
 }
 
 #[test]
 fn while_attachments_cannot_be_read_nothing_is_decided() {
-    let mut stage = Stage::new();
+    let mut stage = Fixture::new();
     stage.pod("p", Some("a"), "c", |_| ());
     let broken = json!({ "metadata": { "name": "x", "uid": "uid-x" }, "spec": { "source": {} } });
     stage.put(pod_safety_shared::model::Kind::Attachments, broken, pod_safety_shared::testing::at(1));
-    assert_eq!(stage.v(), ["VolumeUnreadable"]);
+    assert_eq!(stage.describe_volume(), ["VolumeUnreadable"]);
 }
 
 /// The simulator found it: somebody deleted the Node of a machine that ran, its kubelet started the pod all the same, and
 /// the next pod's node got the volume beside it. A Lease names lives of Nodes, and there was none to name.
 #[test]
 fn bug_a_pod_on_a_node_that_is_missing_was_no_user_of_its_volume() {
-    let mut stage = Stage::new();
+    let mut stage = Fixture::new();
     stage.pod("p", Some("gone"), "c", |_| ());
-    assert!(stage.v().is_empty(), "nobody else wants it");
+    assert!(stage.describe_volume().is_empty(), "nobody else wants it");
     stage.pod("q", Some("b"), "c", |_| ());
-    let decision = stage.of_volume("v", 2);
-    assert_eq!(said(&decision), ["WaitsForVolume"]);
+    let decision = stage.decide_volume("v", 2);
+    assert_eq!(describe(&decision), ["WaitsForVolume"]);
     assert_eq!(
         decision.holds[0].1.to_string(),
         "the pod waits for volume v: pod ns/p uses it on node gone, which has no Node object, and may run until that pod is gone"
     );
-    stage.world.fell_silent_first("gone");
-    assert_eq!(stage.v(), ["WaitsForVolume"], "its silence is not judged yet");
+    stage.world.set_unreachable_before_node_deleted("gone");
+    assert_eq!(stage.describe_volume(), ["WaitsForVolume"], "its silence is not judged yet");
     stage.world.remove(pod_safety_shared::model::Kind::Pods, "uid-p", pod_safety_shared::testing::at(2));
     assert_eq!(
-        stage.v(),
+        stage.describe_volume(),
         ["take b/uid-b/b0000000-0000-4000-8000-000000000001/uid-q"],
         "and nothing waits for longer than its pod is there"
     );
@@ -243,45 +243,45 @@ fn bug_a_pod_on_a_node_that_is_missing_was_no_user_of_its_volume() {
 /// for, and the next pod got it beside processes that had just begun to end.
 #[test]
 fn bug_a_free_volume_was_given_away_while_a_pod_removed_on_a_missing_node_ended() {
-    let mut stage = Stage::new();
+    let mut stage = Fixture::new();
     stage.pod("p", Some("gone"), "c", |_| ());
     stage.pod("q", Some("b"), "c", |_| ());
     stage.world.remove(Kind::Pods, "uid-p", at(2));
     let until = 2 + DEFAULT_GRACE.unsigned_abs() + QUARANTINE;
-    let decision = stage.of_volume("v", until - 1);
-    assert_eq!(said(&decision), ["WaitsForVolume"]);
+    let decision = stage.decide_volume("v", until - 1);
+    assert_eq!(describe(&decision), ["WaitsForVolume"]);
     assert_eq!(
         decision.holds[0].1.to_string(),
         "the pod waits for volume v: a pod that was removed on node gone, which has no Node object, may still run until its grace period and the quarantine are over"
     );
-    assert_eq!(decision.recheck_at, Some(at(until)));
+    assert_eq!(decision.requeue_at, Some(at(until)));
     assert_eq!(
-        said(&stage.of_volume("v", until)),
+        describe(&stage.decide_volume("v", until)),
         ["take b/uid-b/b0000000-0000-4000-8000-000000000001/uid-q"]
     );
 
     stage.world.remove(Kind::Pods, "uid-q", at(2));
     stage.gated("r", "c");
-    assert_eq!(said(&stage.of_pod("r", until - 1)), ["WaitsForVolume"]);
-    assert_eq!(said(&stage.of_pod("r", until)), ["ungate r"]);
+    assert_eq!(describe(&stage.decide_pod("r", until - 1)), ["WaitsForVolume"]);
+    assert_eq!(describe(&stage.decide_pod("r", until)), ["ungate r"]);
 }
 
 /// It is of the wrong machine, for the node reports.
 #[test]
 fn evidence_about_a_node_that_is_ready_keeps_it_from_no_volume() {
-    let mut stage = Stage::new();
+    let mut stage = Fixture::new();
     stage.pod("p", Some("a"), "c", |_| ());
     stage.proof(pod_safety_shared::testing::objects::BOOT);
-    assert_eq!(stage.v(), [format!("take {A}")]);
+    assert_eq!(stage.describe_volume(), [format!("take {A}")]);
 }
 
 /// What a kubelet has mounted, it writes to; an attachment that is not made is a wish.
 #[test]
 fn of_two_nodes_the_one_that_has_it_mounted_takes_it() {
-    let mut stage = Stage::new();
+    let mut stage = Fixture::new();
     stage.node("a", in_use);
     stage.pod("p", Some("a"), "c", |_| ());
     stage.pod("q", Some("b"), "c", |pod| pod["status"] = json!({ "phase": "Pending" }));
     stage.attachment("v", "b", false);
-    assert_eq!(stage.v(), [format!("take {A}")]);
+    assert_eq!(stage.describe_volume(), [format!("take {A}")]);
 }

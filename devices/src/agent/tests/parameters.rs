@@ -121,7 +121,7 @@ async fn the_agent_for_tests_is_refused_unless_the_operator_allows_it() {
     let given = plain(&[("ip", "192.0.2.1"), ("status_file", "/tmp/x")]);
     for (fence_dummy, refused) in [(false, true), (true, false)] {
         let options = AgentOptions { fence_dummy, ..stage.options() };
-        let checked = Agents::of(Env::real(1), options, "").check("fence_dummy", &given).await;
+        let checked = Agents::new(Env::real(1), options, "").check("fence_dummy", &given).await;
         assert_eq!(checked.is_err(), refused, "{checked:?}");
         if let Err(error) = checked {
             assert!(
@@ -136,7 +136,7 @@ async fn the_agent_for_tests_is_refused_unless_the_operator_allows_it() {
 fn agents_that_prove_nothing_are_refused() {
     let refused = |name: &str, from: &str, to: &str| {
         let metadata = Metadata::read(&METADATA.replace(from, to)).unwrap();
-        metadata.usable(name).unwrap_err()
+        metadata.check_usable(name).unwrap_err()
     };
     assert!(refused("fence_test", "<action name=\"status\" />", "").contains("no action `status`"));
     assert!(refused("fence_test", "<action name=\"off\" />", "").contains("no action `off`"));
@@ -148,15 +148,15 @@ fn agents_that_prove_nothing_are_refused() {
     let may = "name=\"missing_as_off\" unique=\"0\" required=\"0\"><content type=\"boolean\"";
     assert!(refused("fence_test", may, always).contains("proves nothing"));
     for name in ["fence_sbd", "fence_heuristics_ping", "fence_crosslink", "fence_evacuate"] {
-        assert!(Metadata::read(METADATA).unwrap().usable(name).is_err(), "{name}");
+        assert!(Metadata::read(METADATA).unwrap().check_usable(name).is_err(), "{name}");
     }
-    Metadata::read(METADATA).unwrap().usable("fence_test").unwrap();
+    Metadata::read(METADATA).unwrap().check_usable("fence_test").unwrap();
 }
 
 #[test]
 fn metadata_is_read() {
     let metadata = Metadata::read(METADATA).unwrap();
-    assert_eq!(metadata.parameters["passwd"].now.as_deref(), Some("password"));
+    assert_eq!(metadata.parameters["passwd"].replaced_by.as_deref(), Some("password"));
     assert_eq!(metadata.parameters["method"].kind, Kind::Choice(vec!["onoff".into(), "cycle".into()]));
     assert_eq!(metadata.parameters["lanplus"].default.as_deref(), Some("1"));
     let names: Vec<_> = metadata.names().collect();
@@ -233,7 +233,7 @@ async fn attack_of_all_agents_each_parameter_was_read_and_none_takes_the_token()
     const TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
     let rigs = Rigs::new().await.unwrap();
     let options = AgentOptions { directories: vec![rigs.agents()], fence_dummy: false };
-    let agents = Agents::of(Env::real(1), options, "");
+    let agents = Agents::new(Env::real(1), options, "");
     let mut names: Vec<_> = std::fs::read_dir(rigs.agents())
         .unwrap()
         .map(|one| one.unwrap().file_name().into_string().unwrap())
@@ -243,16 +243,17 @@ async fn attack_of_all_agents_each_parameter_was_read_and_none_takes_the_token()
     assert!(names.len() > 80, "{}: not all", names.len());
     let (mut read, mut wrong) = (0, BTreeSet::new());
     for name in &names {
-        let found = find::agent(name, &[rigs.agents()]).unwrap();
+        let found = find::find_agent(name, &[rigs.agents()]).unwrap();
         let metadata = match agents.metadata(&found, agents.env.now() + METADATA_WITHIN).await {
             Ok(metadata) => metadata,
             Err(_) if NOT_USED.contains(&name.as_str()) => continue,
             Err(error) => panic!("{name}: {error}"),
         };
-        for (parameter, about) in metadata.parameters.iter().filter(|(_, about)| about.now.is_none()) {
+        for (parameter, about) in metadata.parameters.iter().filter(|(_, about)| about.replaced_by.is_none())
+        {
             read += 1;
-            let classified =
-                traps::parameter(parameter).is_some() || parameters::class(parameter, &about.kind).is_some();
+            let classified = traps::parameter_problem(parameter).is_some()
+                || parameters::class_of(parameter, &about.kind).is_some();
             let takes = |text: &str| {
                 let given = plain(&[(parameter.as_str(), text)]);
                 !matches!(input::check(name, &metadata, &given), Err(DeviceError::Parameter { name, .. }) if name == *parameter)

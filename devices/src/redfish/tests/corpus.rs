@@ -18,12 +18,12 @@ fn none(status: u16) -> Reply {
     (status, "", String::new())
 }
 
-fn told(asked: &[String]) -> bool {
+fn was_ordered(asked: &[String]) -> bool {
     asked.iter().any(|line| line.contains("ResetType"))
 }
 
 fn machine(asked: &[String]) -> Json {
-    system(if told(asked) { "Off" } else { "On" })
+    system(if was_ordered(asked) { "Off" } else { "On" })
 }
 
 /// The answer, how many orders were given, and all that was asked.
@@ -232,7 +232,7 @@ const ORDERS: &[Row] = &[
     ),
     (
         "a target with its host",
-        |line, asked| match told(asked) || line.starts_with("POST") {
+        |line, asked| match was_ordered(asked) || line.starts_with("POST") {
             true => with(line, asked, |_| {}),
             false => with(line, asked, |reset| {
                 drop(reset.insert("target".into(), json!("https://192.0.2.1/redfish/v1/x")))

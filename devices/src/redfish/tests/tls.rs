@@ -83,6 +83,6 @@ async fn the_certificate_of_an_authority_is_believed_where_it_was_given_itself()
 fn a_certificate_of_version_1_is_named() {
     let certificate = CertificateDer::from_pem_slice(VERSION_1.as_bytes()).unwrap();
     let error = ParsedCertificate::try_from(&certificate).map(drop).unwrap_err();
-    let failed = handshake::failed(&std::io::Error::other(error)).to_string();
+    let failed = handshake::to_device_error(&std::io::Error::other(error)).to_string();
     assert!(failed.contains("not X.509 version 3") && failed.contains("fence_redfish"), "{failed}");
 }

@@ -14,92 +14,95 @@ const WATCH_AT_LEAST: Duration = Duration::from_secs(300);
 
 /// Bookmarks come each minute; half a minute more is not chance.
 /// docs/assumptions.md: bookmarks-each-minute
-pub(crate) const WATCH_SILENCE: Duration = Duration::from_secs(90);
+pub(crate) const WATCH_IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// Whether the API server has not reached the version that it was asked for: as after etcd was restored (client-go's
 /// `IsTooLargeResourceVersion` reads the same words of servers that name no cause).
-fn is_of_the_future(error: &ApiError) -> bool {
+fn is_version_ahead(error: &ApiError) -> bool {
     matches!(error, ApiError::Refused { code: 504, message, .. } if message.contains("Too large resource version"))
 }
 
-pub(super) const AHEAD: &str = "the API server has not reached the version: its data may have been restored";
+pub(super) const VERSION_AHEAD: &str =
+    "the API server has not reached the version: its data may have been restored";
 
 /// Why a watch ended.
-pub(super) enum End {
+pub(super) enum WatchEnd {
     /// In good order, or its time was up.
-    Over,
+    Closed,
     /// It must be listed again, for the history is gone or unreadable.
     Relist(&'static str),
     /// Something failed; the watch can be opened again where it stopped.
     Failed(ApiError),
     /// Nothing came for longer than a bookmark takes.
-    Silent,
+    Idle,
 }
 
 impl Feed {
-    pub(super) async fn watch(&mut self, version: &str) -> End {
-        let seconds = self.around.env.jitter(WATCH_AT_LEAST, 1.0).as_secs();
+    pub(super) async fn watch(&mut self, version: &str) -> WatchEnd {
+        let seconds = self.context.env.jitter(WATCH_AT_LEAST, 1.0).as_secs();
         let path = format!(
             "{}?watch=true&allowWatchBookmarks=true&timeoutSeconds={seconds}&resourceVersion={version}",
-            self.around.cache.path(self.kind)
+            self.context.cache.collection_path(self.kind)
         );
-        let mut stream = match self.around.connection.watch(Call::get(path)).await {
+        let mut stream = match self.context.connection.watch(Call::get(path)).await {
             Ok(stream) => stream,
-            Err(error) if error.code() == Some(410) => return End::Relist("the version is too old"),
-            Err(error) if is_of_the_future(&error) => return End::Relist(AHEAD),
-            Err(error) => return End::Failed(error),
+            Err(error) if error.code() == Some(410) => return WatchEnd::Relist("the version is too old"),
+            Err(error) if is_version_ahead(&error) => return WatchEnd::Relist(VERSION_AHEAD),
+            Err(error) => return WatchEnd::Failed(error),
         };
-        self.reached(self.around.env.now());
-        self.collect(true);
-        let env = self.around.env.clone();
+        self.record_contact(self.context.env.now());
+        self.set_batching(true);
+        let env = self.context.env.clone();
         loop {
-            let heard = self.heard;
-            if let Some(end) = env.until(heard + WATCH_SILENCE, self.read(&mut stream)).await {
+            let last_event = self.last_event;
+            if let Some(end) =
+                env.timeout_at(last_event + WATCH_IDLE_TIMEOUT, self.read_events(&mut stream)).await
+            {
                 return end;
             }
-            if self.heard == heard {
-                return End::Silent;
+            if self.last_event == last_event {
+                return WatchEnd::Idle;
             }
         }
     }
 
     /// Takes what comes. May be dropped while nothing does.
-    async fn read(&mut self, stream: &mut WatchStream) -> End {
+    async fn read_events(&mut self, stream: &mut WatchStream) -> WatchEnd {
         loop {
             let event = match stream.next().await {
-                Ok(None) => return End::Over,
+                Ok(None) => return WatchEnd::Closed,
                 // After a broken frame nothing behind it can be told apart.
-                Err(ApiError::Undecodable(_)) => return End::Relist("the watch became unreadable"),
-                Err(error) => return End::Failed(error),
+                Err(ApiError::Undecodable(_)) => return WatchEnd::Relist("the watch became unreadable"),
+                Err(error) => return WatchEnd::Failed(error),
                 Ok(Some(event)) => event,
             };
-            let now = self.around.env.now();
+            let now = self.context.env.now();
             match event {
-                Event::Error(_) => self.reached(now),
-                Event::Applied(_) | Event::Bookmark(_) | Event::Deleted(_) => self.heard(now),
+                Event::Error(_) => self.record_contact(now),
+                Event::Applied(_) | Event::Bookmark(_) | Event::Deleted(_) => self.record_event(now),
             }
-            self.silent = 0;
-            if let Some(end) = self.take(event, now) {
+            self.idle_watches = 0;
+            if let Some(end) = self.apply(event, now) {
                 return end;
             }
             // Only an event shows that all is well again: a list may be followed
             // by a watch that fails each time.
             self.pause = FIRST_PAUSE;
-            self.logged = None;
+            self.logged_at = None;
         }
     }
 
-    fn take(&mut self, event: Event, now: Mono) -> Option<End> {
+    fn apply(&mut self, event: Event, now: Mono) -> Option<WatchEnd> {
         match event {
             Event::Applied(raw) => {
-                if let Some(version) = self.around.cache.glance_of(self.kind, &raw, now) {
+                if let Some(version) = self.context.cache.apply_partial_of_kind(self.kind, &raw, now) {
                     version.clone_into(self.version.get_or_insert_default());
                     return None;
                 }
-                if let Some(version) = self.around.cache.receive(self.kind, &raw, now) {
+                if let Some(version) = self.context.cache.apply_wire(self.kind, &raw, now) {
                     self.version = Some(version);
                 }
-                self.count();
+                self.update_counts();
                 None
             }
             Event::Bookmark(raw) => {
@@ -111,21 +114,25 @@ impl Feed {
             Event::Deleted(raw) => {
                 let meta = raw.decode::<OnlyMeta>().ok().and_then(|only| only.metadata).unwrap_or_default();
                 let Some(uid) = meta.uid.as_deref().and_then(Uid::new) else {
-                    return Some(End::Relist("a removal does not name its object"));
+                    return Some(WatchEnd::Relist("a removal does not name its object"));
                 };
-                self.around.cache.remove_of(self.kind, &uid, now);
-                self.count();
+                self.context.cache.remove_of_kind(self.kind, &uid, now);
+                self.update_counts();
                 self.version = meta.resource_version.or(self.version.take());
                 None
             }
-            Event::Error(status) if status.code == Some(410) => Some(End::Relist("the history is gone")),
+            Event::Error(status) if status.code == Some(410) => Some(WatchEnd::Relist("the history is gone")),
             Event::Error(status) => {
                 let code = status.code.and_then(|code| u16::try_from(code).ok()).unwrap_or(500);
                 let (reason, message) =
                     (status.reason.unwrap_or_default(), status.message.unwrap_or_default());
                 let causes = Vec::new();
                 let error = ApiError::Refused { code, reason, message, causes, retry_after: None };
-                Some(if is_of_the_future(&error) { End::Relist(AHEAD) } else { End::Failed(error) })
+                Some(if is_version_ahead(&error) {
+                    WatchEnd::Relist(VERSION_AHEAD)
+                } else {
+                    WatchEnd::Failed(error)
+                })
             }
         }
     }

@@ -12,11 +12,11 @@ pub const BOOT: &str = "b0000000-0000-4000-8000-000000000001";
 pub const NEXT_BOOT: &str = "b0000000-0000-4000-8000-000000000002";
 
 /// When the tests of stages begin, by the wall clock: 2026-01-01T00:00:00Z.
-pub const BEGINS: i64 = 1_767_225_600;
+pub const START_SECONDS: i64 = 1_767_225_600;
 
-/// The wall clock so many seconds after [`BEGINS`].
-pub fn stamp(second: impl TryInto<i64>) -> String {
-    let second = BEGINS + second.try_into().ok().unwrap();
+/// The wall clock so many seconds after [`START_SECONDS`].
+pub fn timestamp(second: impl TryInto<i64>) -> String {
+    let second = START_SECONDS + second.try_into().ok().unwrap();
     jiff::Timestamp::from_second(second).unwrap().to_string()
 }
 
@@ -46,7 +46,7 @@ impl From<Obj> for Value {
 pub fn pod(name: &str) -> Obj {
     Obj(json!({
         "metadata": { "namespace": "ns", "name": name, "uid": format!("uid-{name}"), "resourceVersion": "10",
-            "generation": 3, "creationTimestamp": stamp(0) },
+            "generation": 3, "creationTimestamp": timestamp(0) },
         "spec": {},
         "status": { "phase": "Running" },
     }))
@@ -61,14 +61,14 @@ pub fn node(name: &str) -> Obj {
 
 /// The Lease of a node with the UID `lease-NAME`, renewed in that second.
 pub fn lease(name: &str, renewed: impl TryInto<i64>) -> Obj {
-    let renewed = stamp(renewed).replace('Z', ".000000Z");
-    let lease = named(name).uid(&format!("lease-{name}")).within("kube-node-lease").rv(3);
+    let renewed = timestamp(renewed).replace('Z', ".000000Z");
+    let lease = named(name).uid(&format!("lease-{name}")).in_namespace("kube-node-lease").rv(3);
     lease.set("/spec", json!({ "holderIdentity": name, "renewTime": renewed }))
 }
 
 /// The budget `ns/NAME` of generation 2, on the application `app`, without a status.
 pub fn budget(name: &str, app: &str, spec: &Value) -> Obj {
-    let mut budget = named(name).within("ns").rv(7).set("/metadata/generation", json!(2));
+    let mut budget = named(name).in_namespace("ns").rv(7).set("/metadata/generation", json!(2));
     budget["spec"] = json!({ "selector": { "matchLabels": { "app": app } } });
     spec.as_object().unwrap().iter().for_each(|(key, value)| budget["spec"][key] = value.clone());
     budget
@@ -76,7 +76,7 @@ pub fn budget(name: &str, app: &str, spec: &Value) -> Obj {
 
 /// A workload `ns/NAME` that wants so many pods.
 pub fn workload(name: &str, replicas: i32) -> Obj {
-    named(name).within("ns").rv(3).set("/spec", json!({ "replicas": replicas }))
+    named(name).in_namespace("ns").rv(3).set("/spec", json!({ "replicas": replicas }))
 }
 
 /// Evidence `NAME` about this boot of a node.
@@ -93,12 +93,12 @@ pub fn volume(name: &str, modes: &[&str]) -> Obj {
 
 /// A claim `ns/NAME`, bound to this volume.
 pub fn claim(name: &str, volume: Option<&str>) -> Obj {
-    named(name).within("ns").set("/spec/volumeName", json!(volume))
+    named(name).in_namespace("ns").set("/spec/volumeName", json!(volume))
 }
 
 /// The Lease of a volume with the UID `uid-lease-VOLUME`.
 pub fn volume_lease(volume: &str, holder: Option<&str>) -> Obj {
-    let lease = named(volume).within("pod-safety-volumes").uid(&format!("uid-lease-{volume}"));
+    let lease = named(volume).in_namespace("pod-safety-volumes").uid(&format!("uid-lease-{volume}"));
     lease.set("/spec", json!({ "holderIdentity": holder, "leaseTransitions": 3 }))
 }
 
@@ -106,13 +106,13 @@ pub fn volume_lease(volume: &str, holder: Option<&str>) -> Obj {
 pub fn eviction_request(name: &str, pod: &str, requester: &str) -> Obj {
     let target = json!({ "pod": { "name": pod, "uid": format!("uid-{pod}") } });
     let spec = json!({ "target": target, "requester": requester, "intent": "Eviction" });
-    named(name).within("ns").set("/metadata/generation", json!(1)).set("/spec", spec)
+    named(name).in_namespace("ns").set("/metadata/generation", json!(1)).set("/spec", spec)
 }
 
 /// The Eviction `ns/NAME` of the pod `ns/POD`, which nobody has initialized.
 pub fn eviction(name: &str, pod: &str) -> Obj {
     let target = json!({ "pod": { "name": pod, "uid": format!("uid-{pod}") } });
-    let object = named(name).within("ns").set("/metadata/generation", json!(1));
+    let object = named(name).in_namespace("ns").set("/metadata/generation", json!(1));
     object.set("/spec", json!({ "target": target })).set("/status", json!({}))
 }
 
@@ -142,7 +142,7 @@ impl Obj {
         let target = |(name, priority, state): &(&str, i32, &str)| json!({ "name": name, "priority": priority, "state": state });
         let report = |(name, _, state): &(&str, i32, &str)| match *state {
             "Inactive" => json!({ "name": name }),
-            _ => json!({ "name": name, "startTime": stamp(0) }),
+            _ => json!({ "name": name, "startTime": timestamp(0) }),
         };
         let targets: Value = all.iter().map(target).collect();
         let reports: Value = all.iter().map(report).collect();
@@ -151,7 +151,7 @@ impl Obj {
 
     /// A request or an Eviction with this condition, since the test began.
     pub fn verdict(self, kind: &str, status: &str, reason: &str) -> Self {
-        let one = json!({ "type": kind, "status": status, "reason": reason, "message": "m", "lastTransitionTime": stamp(0) });
+        let one = json!({ "type": kind, "status": status, "reason": reason, "message": "m", "lastTransitionTime": timestamp(0) });
         let mut all =
             self.pointer("/status/conditions").and_then(Value::as_array).cloned().unwrap_or_default();
         all.retain(|other| other["type"] != one["type"]);
@@ -166,11 +166,11 @@ impl Obj {
     pub fn set(self, pointer: &str, to: Value) -> Self {
         Self(with(self.0, pointer, to))
     }
-    pub fn but(mut self, change: impl FnOnce(&mut Value)) -> Self {
+    pub fn modify(mut self, change: impl FnOnce(&mut Value)) -> Self {
         change(&mut self.0);
         self
     }
-    pub fn within(self, namespace: &str) -> Self {
+    pub fn in_namespace(self, namespace: &str) -> Self {
         self.set("/metadata/namespace", json!(namespace))
     }
     pub fn on(self, node: &str) -> Self {
@@ -188,12 +188,12 @@ impl Obj {
     pub fn labels(self, labels: Value) -> Self {
         self.set("/metadata/labels", labels)
     }
-    pub fn owned(self, api_version: &str, kind: &str, name: &str) -> Self {
+    pub fn owned_by(self, api_version: &str, kind: &str, name: &str) -> Self {
         let owner = json!({ "apiVersion": api_version, "kind": kind, "name": name, "uid": format!("uid-{name}"), "controller": true });
         self.set("/metadata/ownerReferences", json!([owner]))
     }
     /// Uses the volume of this claim.
-    pub fn using(self, claim: &str) -> Self {
+    pub fn using_claim(self, claim: &str) -> Self {
         let volume = json!({ "name": "data", "persistentVolumeClaim": { "claimName": claim } });
         self.set("/spec/volumes", json!([volume]))
     }
@@ -217,7 +217,7 @@ impl Obj {
         self.set("/status/containerStatuses", reports)
     }
     /// Its kubelet reported the end of all its containers.
-    pub fn ended(self) -> Self {
+    pub fn terminated(self) -> Self {
         let over = json!({ "phase": "Succeeded", "containerStatuses": [{ "state": { "terminated": {} } }] });
         self.set("/status", over)
     }

@@ -8,8 +8,12 @@ fn since(cache: &Cache) -> Option<Mono> {
     cache.read().view().absence("n").map(|absence| absence.since)
 }
 
-fn witnessed(cache: &Cache) -> Option<Mono> {
-    cache.read().view().absence("n").and_then(|absence| absence.witness.as_ref().map(Witness::asked_at))
+fn first_read_at(cache: &Cache) -> Option<Mono> {
+    cache
+        .read()
+        .view()
+        .absence("n")
+        .and_then(|absence| absence.first_read.as_ref().map(AbsenceRead::requested_at))
 }
 
 fn missing_since(seconds: u64) -> Cache {
@@ -45,13 +49,13 @@ fn more_news_of_an_absent_node_does_not_start_it_anew() {
 #[test]
 fn an_absence_ends_with_the_nodes_return_and_the_next_one_has_no_witness() {
     let cache = missing_since(1);
-    cache.witnessed("n", Witness::for_decide_tests(at(2), at(2)));
-    assert_eq!(witnessed(&cache), Some(at(2)));
+    cache.record_absence_read("n", AbsenceRead::for_decide_tests(at(2), at(2)));
+    assert_eq!(first_read_at(&cache), Some(at(2)));
     apply::<Node>(&cache, &node("n"), at(3));
     assert_eq!(since(&cache), None);
     cache.remove::<Node>(&uid("uid-n"), at(4));
     assert_eq!(since(&cache), Some(at(4)));
-    assert_eq!(witnessed(&cache), None);
+    assert_eq!(first_read_at(&cache), None);
 }
 
 #[test]
@@ -65,11 +69,11 @@ fn a_node_that_comes_and_goes_between_two_lists_of_a_relist_is_another_absence_o
 #[test]
 fn an_absence_ends_when_no_pod_names_the_node_any_more() {
     let cache = missing_since(1);
-    cache.witnessed("n", Witness::for_decide_tests(at(2), at(2)));
+    cache.record_absence_read("n", AbsenceRead::for_decide_tests(at(2), at(2)));
     cache.remove::<Pod>(&uid("uid-a"), at(3));
     assert_eq!(since(&cache), None);
     apply::<Pod>(&cache, &pod("b").on("n"), at(4));
-    assert_eq!((since(&cache), witnessed(&cache)), (Some(at(4)), None));
+    assert_eq!((since(&cache), first_read_at(&cache)), (Some(at(4)), None));
 }
 
 #[test]
@@ -81,23 +85,23 @@ fn a_witness_is_kept_only_if_it_was_asked_for_during_the_absence() {
         ("after it began", at(6), at(6), Some(at(6))),
     ] {
         let cache = missing_since(5);
-        cache.witnessed("n", Witness::for_decide_tests(asked, answered));
-        assert_eq!(witnessed(&cache), kept, "{what}");
+        cache.record_absence_read("n", AbsenceRead::for_decide_tests(asked, answered));
+        assert_eq!(first_read_at(&cache), kept, "{what}");
     }
 }
 
 #[test]
 fn a_witness_of_a_node_that_is_there_is_dropped() {
     let cache = listed();
-    cache.witnessed("n", Witness::for_decide_tests(at(2), at(2)));
+    cache.record_absence_read("n", AbsenceRead::for_decide_tests(at(2), at(2)));
     apply::<Pod>(&cache, &pod("a").on("n"), at(3));
-    assert_eq!(witnessed(&cache), None);
+    assert_eq!(first_read_at(&cache), None);
 }
 
 #[test]
 fn a_refuted_witness_is_forgotten_while_the_absence_goes_on() {
     let cache = missing_since(1);
-    cache.witnessed("n", Witness::for_decide_tests(at(2), at(2)));
-    cache.refuted("n");
-    assert_eq!((since(&cache), witnessed(&cache)), (Some(at(1)), None));
+    cache.record_absence_read("n", AbsenceRead::for_decide_tests(at(2), at(2)));
+    cache.discard_absence_read("n");
+    assert_eq!((since(&cache), first_read_at(&cache)), (Some(at(1)), None));
 }

@@ -7,8 +7,8 @@ use super::*;
 use crate::CacheMetrics;
 use crate::model::{Eviction, EvictionRequest, EvictionTarget, ResponderState};
 use crate::testing::at;
-use crate::testing::objects::{budget, eviction, eviction_request, pod, stamp};
-use pod_safety_client::scripted::{Answer, Api, env, pass};
+use crate::testing::objects::{budget, eviction, eviction_request, pod, timestamp};
+use pod_safety_client::scripted::{Answer, Api, advance, env};
 
 const EVICTOR: &str = "imperative-eviction.k8s.io/evictor";
 
@@ -17,10 +17,10 @@ fn target() -> EvictionTarget {
 }
 
 /// A cache that follows evictions, with a request and an Eviction of the pod `p`.
-fn asked() -> Cache {
+fn cache_with_request() -> Cache {
     let cache = listed();
-    cache.evict();
-    cache.select();
+    cache.enable_evictions();
+    cache.enable_budgets();
     apply::<EvictionRequest>(&cache, &eviction_request("r", "p", "a.com/a"), at(1));
     apply::<Eviction>(
         &cache,
@@ -38,7 +38,7 @@ fn a_pod_keeps_its_responders_only_where_evictions_are_followed() {
     for follows in [false, true] {
         let cache = listed();
         if follows {
-            cache.evict();
+            cache.enable_evictions();
         }
         apply::<Pod>(&cache, &object, at(0));
         let guard = cache.read();
@@ -54,13 +54,13 @@ fn a_pod_keeps_its_responders_only_where_evictions_are_followed() {
 /// Whatever an eviction rests on wakes it, and nothing else does.
 #[test]
 fn changes_of_a_pod_wake_those_who_ask_for_its_eviction_alone() {
-    let cache = asked();
+    let cache = cache_with_request();
     apply::<Pod>(&cache, &pod("p").labels(json!({ "app": "db" })), at(1));
-    let heard = listened(&cache);
+    let changes = log_changes(&cache);
     apply::<Pod>(&cache, &pod("q"), at(2));
-    assert!(!heard.take().iter().any(|line| line.starts_with("eviction")));
+    assert!(!changes.drain().iter().any(|line| line.starts_with("eviction")));
     apply::<Pod>(&cache, &pod("p").labels(json!({ "app": "db" })).terminating(), at(2));
-    assert!(heard.take().contains(&"eviction of uid-p".to_owned()));
+    assert!(changes.drain().contains(&"eviction of uid-p".to_owned()));
     let allows = |count: i32, rv: u64| {
         budget("b", "db", &json!({ "maxUnavailable": 1 }))
             .rv(rv)
@@ -68,20 +68,20 @@ fn changes_of_a_pod_wake_those_who_ask_for_its_eviction_alone() {
     };
     for (count, rv, wakes) in [(0, 8, false), (1, 9, true), (1, 10, false), (0, 11, false), (2, 12, true)] {
         apply::<Budget>(&cache, &allows(count, rv), at(3));
-        assert_eq!(heard.take().contains(&"eviction of uid-p".to_owned()), wakes, "{count} {rv}");
+        assert_eq!(changes.drain().contains(&"eviction of uid-p".to_owned()), wakes, "{count} {rv}");
     }
     cache.remove::<EvictionRequest>(&uid("uid-r"), at(4));
     cache.remove::<Eviction>(&uid("uid-e"), at(4));
-    assert_eq!(heard.take(), ["eviction of uid-p", "eviction of uid-p"]);
+    assert_eq!(changes.drain(), ["eviction of uid-p", "eviction of uid-p"]);
     assert_eq!(cache.read().view().eviction_targets().count(), 0, "nothing is kept of it");
     cache.remove::<Pod>(&uid("uid-p"), at(5));
-    assert!(!heard.take().iter().any(|line| line.starts_with("eviction")));
+    assert!(!changes.drain().iter().any(|line| line.starts_with("eviction")));
 }
 
 #[test]
 fn when_a_pod_ended_is_known_from_when_it_was_seen_and_no_longer_than_it_is_so() {
-    let cache = asked();
-    let ended = || cache.read().view().target_ended(&target());
+    let cache = cache_with_request();
+    let ended = || cache.read().view().target_ended_at(&target());
     apply::<Pod>(&cache, &pod("p"), at(2));
     assert_eq!(ended(), None);
     apply::<Pod>(&cache, &pod("p").phase("Failed"), at(3));
@@ -96,8 +96,8 @@ fn when_a_pod_ended_is_known_from_when_it_was_seen_and_no_longer_than_it_is_so()
 /// A deadline counts from when its start or its last report was seen, also over versions.
 #[test]
 fn a_responder_was_heard_when_its_last_sign_was_first_seen() {
-    let cache = asked();
-    let heard = |second: u64, field: &str, value: serde_json::Value| {
+    let cache = cache_with_request();
+    let last_report = |second: u64, field: &str, value: serde_json::Value| {
         let one = eviction("e", "p")
             .rv(second)
             .responders(&[("a.com/a", 10_000, "Active"), (EVICTOR, 100, "Inactive")]);
@@ -106,16 +106,16 @@ fn a_responder_was_heard_when_its_last_sign_was_first_seen() {
         let one = guard.view().evictions_of(&target()).next().unwrap();
         let active = one.active().unwrap();
         assert_eq!((active.state, &*active.name), (ResponderState::Active, "a.com/a"));
-        active.heard
+        active.last_report
     };
-    assert_eq!(heard(5, "message", json!("m")), at(1));
-    assert_eq!(heard(6, "heartbeatTime", json!(stamp(6))), at(6));
-    assert_eq!(heard(7, "heartbeatTime", json!(stamp(6))), at(6));
+    assert_eq!(last_report(5, "message", json!("m")), at(1));
+    assert_eq!(last_report(6, "heartbeatTime", json!(timestamp(6))), at(6));
+    assert_eq!(last_report(7, "heartbeatTime", json!(timestamp(6))), at(6));
 }
 
 #[test]
 fn another_controller_is_known_as_long_as_an_eviction_of_it_goes_on() {
-    let cache = asked();
+    let cache = cache_with_request();
     let managed = |manager: &str| {
         let fields = json!({ "f:status": { "f:targetResponders": {} } });
         eviction("e", "p").set("/metadata/managedFields", json!([{ "manager": manager, "fieldsV1": fields }]))
@@ -139,8 +139,8 @@ async fn a_kind_that_is_not_served_is_no_trouble_until_it_is_served() {
     let (env, _wall) = env();
     let served = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let serves = Arc::clone(&served);
-    let api = Api::says(&env, move |asked| {
-        match (serves.load(std::sync::atomic::Ordering::SeqCst), asked.watches()) {
+    let api = Api::answering(&env, move |asked| {
+        match (serves.load(std::sync::atomic::Ordering::SeqCst), asked.is_watch()) {
             (false, _) => Answer::plain(404, "404 page not found"),
             (true, false) => Answer::json(
                 &json!({ "metadata": { "resourceVersion": "9" }, "items": [eviction("e", "p").0] }),
@@ -150,8 +150,8 @@ async fn a_kind_that_is_not_served_is_no_trouble_until_it_is_served() {
     });
     let (cache, registry) = (Arc::new(Cache::default()), Registry::new());
     let metrics = CacheMetrics::register(&registry).unwrap();
-    follow(&[Kind::Evictions], &api.connection(), &cache, &env, &metrics);
-    pass(300.0).await;
+    start_feeds(&[Kind::Evictions], &api.connection(), &cache, &env, &metrics);
+    advance(300.0).await;
     let asked = api.lines().len();
     assert!((3..=6).contains(&asked), "{asked}");
     let page = || TextEncoder::new().encode_to_string(&registry.gather()).unwrap();
@@ -163,10 +163,10 @@ async fn a_kind_that_is_not_served_is_no_trouble_until_it_is_served() {
     {
         let guard = cache.read();
         let state = guard.view().state(Kind::Evictions);
-        assert!(state.unserved && !state.synced && state.trouble.is_none(), "{state:?}");
+        assert!(state.unserved && !state.synced && state.problem.is_none(), "{state:?}");
     }
     served.store(true, std::sync::atomic::Ordering::SeqCst);
-    pass(95.0).await;
+    advance(95.0).await;
     assert!(page().contains("pod_safety_cache_synced{resource=\"evictions\"} 1"), "{}", page());
     let guard = cache.read();
     assert!(!guard.view().state(Kind::Evictions).unserved);

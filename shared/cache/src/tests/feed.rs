@@ -10,7 +10,7 @@ use super::*;
 use crate::CacheMetrics;
 use crate::clock::Env;
 use crate::testing::objects::{lease, node, pod};
-use pod_safety_client::scripted::{Answer, Api, Asked, Events, env, pass};
+use pod_safety_client::scripted::{Answer, Api, Events, Received, advance, env};
 
 /// What a list and a watch of pods say next; other kinds are empty and quiet.
 #[derive(Clone, Default)]
@@ -40,8 +40,8 @@ impl Script {
     }
 
     /// What the script does not foresee: an empty list, and a quiet watch.
-    fn quiet(&self, asked: &Asked) -> Answer {
-        if asked.watches() {
+    fn quiet(&self, asked: &Received) -> Answer {
+        if asked.is_watch() {
             let (events, answer) = Answer::stream();
             self.open.lock().push(events);
             return answer;
@@ -49,11 +49,11 @@ impl Script {
         page(&[], "1", "")
     }
 
-    fn answer(&self, asked: &Asked) -> Answer {
+    fn answer(&self, asked: &Received) -> Answer {
         if asked.parameter("limit") == Some("1") {
             return self.reached.lock().pop_front().unwrap_or_else(|| page(&[], "999", ""));
         }
-        let queue = if asked.watches() { &self.watches } else { &self.lists };
+        let queue = if asked.is_watch() { &self.watches } else { &self.lists };
         let next = if asked.path == Kind::Pods.path() { queue.lock().pop_front() } else { None };
         next.unwrap_or_else(|| self.quiet(asked))
     }
@@ -75,26 +75,26 @@ struct Following {
     cache: Arc<Cache>,
     env: Env,
     registry: Registry,
-    heard: Arc<Heard>,
+    heard: Arc<ChangeLog>,
 }
 
 fn start(script: &Script, kinds: &[Kind]) -> Following {
     let (env, _wall) = env();
     let script = script.clone();
-    let api = Api::says(&env, move |asked| script.answer(asked));
+    let api = Api::answering(&env, move |asked| script.answer(asked));
     let (cache, registry) = (Arc::new(Cache::default()), Registry::new());
     let metrics = CacheMetrics::register(&registry).unwrap();
-    let heard = listened(&cache);
-    follow(kinds, &api.connection(), &cache, &env, &metrics);
-    Following { api, cache, env, registry, heard }
+    let changes = log_changes(&cache);
+    start_feeds(kinds, &api.connection(), &cache, &env, &metrics);
+    Following { api, cache, env, registry, heard: changes }
 }
 
 impl Following {
     /// Every request as `list`, `list CONTINUE`, `version` or `watch VERSION`.
-    fn asked(&self) -> Vec<String> {
-        let word = |asked: &Asked| {
+    fn requests(&self) -> Vec<String> {
+        let word = |asked: &Received| {
             assert_ne!(asked.parameter("resourceVersion"), Some("0"), "{asked:?}");
-            match (asked.watches(), asked.parameter("continue")) {
+            match (asked.is_watch(), asked.parameter("continue")) {
                 (true, _) => format!("watch {}", asked.parameter("resourceVersion").unwrap()),
                 (false, Some(token)) => format!("list {token}"),
                 (false, None) if asked.parameter("limit") == Some("1") => "version".to_owned(),
@@ -104,7 +104,7 @@ impl Following {
                 }
             }
         };
-        let heard = self.api.heard();
+        let heard = self.api.requests();
         heard.iter().filter(|asked| asked.path == Kind::Pods.path()).map(word).collect()
     }
 
@@ -112,8 +112,8 @@ impl Following {
         self.cache.read().view().all_pods().map(|pod| pod.key.name.to_string()).collect()
     }
 
-    fn trouble(&self, kind: Kind) -> Option<String> {
-        self.cache.read().view().state(kind).trouble.as_ref().map(|trouble| trouble.message.clone())
+    fn problem(&self, kind: Kind) -> Option<String> {
+        self.cache.read().view().state(kind).problem.as_ref().map(|trouble| trouble.message.clone())
     }
 }
 
@@ -123,17 +123,17 @@ async fn pages_are_followed_to_the_last_and_only_then_the_kind_counts_as_listed(
     script
         .list(page(&[pod("a")], "7", "token-1"))
         .list(page(&[pod("b")], "7", "token-2"))
-        .list(page(&[pod("c")], "7", "").late(Duration::from_secs(2)));
+        .list(page(&[pod("c")], "7", "").delayed(Duration::from_secs(2)));
     let following = start(&script, &[Kind::Pods]);
-    pass(1.0).await;
+    advance(1.0).await;
     assert_eq!(following.names(), ["a", "b"]);
     assert!(!following.cache.read().view().state(Kind::Pods).synced);
-    pass(2.0).await;
+    advance(2.0).await;
     assert_eq!(following.names(), ["a", "b", "c"]);
     assert!(following.cache.read().view().state(Kind::Pods).synced);
-    assert_eq!(following.asked(), ["list", "list token-1", "list token-2", "watch 7"]);
-    let heard = following.api.heard();
-    let limits = heard.iter().filter(|asked| !asked.watches()).map(|asked| asked.parameter("limit"));
+    assert_eq!(following.requests(), ["list", "list token-1", "list token-2", "watch 7"]);
+    let heard = following.api.requests();
+    let limits = heard.iter().filter(|asked| !asked.is_watch()).map(|asked| asked.parameter("limit"));
     assert_eq!(limits.collect::<Vec<_>>(), [None, Some("5000"), Some("5000")]);
 }
 
@@ -142,14 +142,14 @@ async fn events_reach_the_cache_as_they_come() {
     let script = Script::default();
     let events = script.list(page(&[pod("a")], "7", "")).stream();
     let following = start(&script, &[Kind::Pods]);
-    pass(0.1).await;
-    following.heard.take();
+    advance(0.1).await;
+    following.heard.drain();
     events.send("ADDED", &pod("b").rv(11).0);
     events.send("MODIFIED", &pod("a").rv(12).phase("Failed").0);
     events.send("DELETED", &pod("b").rv(13).0);
-    pass(0.1).await;
+    advance(0.1).await;
     let expected = ["pod nothing -> uid-b@11", "pod uid-a@10 -> uid-a@12", "pod uid-b@11 -> nothing"];
-    assert_eq!(following.heard.take(), expected);
+    assert_eq!(following.heard.drain(), expected);
 }
 
 #[tokio::test(start_paused = true)]
@@ -174,7 +174,7 @@ async fn a_broken_stream_is_opened_again_from_the_last_version_seen() {
             let script = Script::default();
             let events = script.list(page(&[pod("a")], "7", "")).stream();
             let following = start(&script, &[Kind::Pods]);
-            pass(2.0).await;
+            advance(2.0).await;
             send(&events);
             let again: &[&str] = if ends_well {
                 drop(events);
@@ -183,8 +183,8 @@ async fn a_broken_stream_is_opened_again_from_the_last_version_seen() {
                 events.break_off();
                 &["version", expected]
             };
-            pass(1.0).await;
-            assert_eq!(following.asked(), [&["list", "watch 7"], again].concat(), "{what}");
+            advance(1.0).await;
+            assert_eq!(following.requests(), [&["list", "watch 7"], again].concat(), "{what}");
         }
     }
 }
@@ -202,10 +202,10 @@ async fn a_version_that_is_too_old_means_a_new_list_whose_gaps_are_removals() {
             script.watch(gone());
         }
         let following = start(&script, &[Kind::Pods]);
-        pass(2.0).await;
-        assert_eq!(following.asked(), ["list", "watch 7", "list", "watch 20"], "as an event: {as_event}");
+        advance(2.0).await;
+        assert_eq!(following.requests(), ["list", "watch 7", "list", "watch 20"], "as an event: {as_event}");
         assert_eq!(following.names(), ["b"]);
-        assert!(following.heard.take().contains(&"pod uid-a@10 -> nothing".to_owned()));
+        assert!(following.heard.drain().contains(&"pod uid-a@10 -> nothing".to_owned()));
     }
 }
 
@@ -219,10 +219,10 @@ async fn a_stream_that_cannot_be_read_means_a_new_list() {
         let script = Script::default();
         let events = script.list(page(&[pod("a")], "7", "")).stream();
         let following = start(&script, &[Kind::Pods]);
-        pass(2.0).await;
+        advance(2.0).await;
         events.send_text(broken);
-        pass(1.0).await;
-        assert_eq!(following.asked(), ["list", "watch 7", "list", "watch 1"], "{broken}");
+        advance(1.0).await;
+        assert_eq!(following.requests(), ["list", "watch 7", "list", "watch 1"], "{broken}");
     }
 }
 
@@ -231,12 +231,12 @@ async fn a_silent_stream_is_opened_again_after_a_minute_and_a_half_and_a_bookmar
     let script = Script::default();
     let events = script.list(page(&[], "7", "")).stream();
     let following = start(&script, &[Kind::Pods]);
-    pass(60.0).await;
+    advance(60.0).await;
     events.bookmark("8");
-    pass(89.0).await;
-    assert_eq!(following.asked(), ["list", "watch 7"]);
-    pass(2.0).await;
-    assert_eq!(following.asked(), ["list", "watch 7", "watch 8"]);
+    advance(89.0).await;
+    assert_eq!(following.requests(), ["list", "watch 7"]);
+    advance(2.0).await;
+    assert_eq!(following.requests(), ["list", "watch 7", "watch 8"]);
     let heard = following.cache.read().view().state(Kind::Pods).last_contact.unwrap();
     assert!(following.env.now().since(heard) < Duration::from_secs(2), "opening it is contact");
 }
@@ -248,12 +248,12 @@ async fn an_error_on_a_watch_is_trouble_unless_the_history_is_gone() {
         let script = Script::default();
         let events = script.list(page(&[pod("a")], "7", "")).stream();
         let following = start(&script, &[Kind::Pods]);
-        pass(2.0).await;
+        advance(2.0).await;
         let page = TextEncoder::new().encode_to_string(&following.registry.gather()).unwrap();
         assert!(page.contains(r#"pod_safety_cache_objects{resource="pods"} 1"#), "{page}");
         events.send("ERROR", &json!({ "code": code, "reason": "Broken", "message": "etcd" }));
-        pass(0.01).await;
-        assert_eq!(following.trouble(Kind::Pods).as_deref(), trouble);
+        advance(0.01).await;
+        assert_eq!(following.problem(Kind::Pods).as_deref(), trouble);
     }
 }
 
@@ -263,7 +263,7 @@ async fn whoever_follows_nodes_reads_the_wall_clock_and_nobody_else() {
     for (kind, reads) in [(Kind::Nodes, true), (Kind::Pods, false)] {
         let script = Script::default();
         let following = start(&script, &[kind]);
-        pass(1.0).await;
+        advance(1.0).await;
         let noon = 1_795_262_400;
         let (wall, now) = (following.cache.inner.read().wall, following.env.now());
         assert_eq!(wall.age(noon - 60, now).as_secs() >= 60, reads, "{kind:?}");
@@ -278,12 +278,12 @@ async fn whoever_has_not_installed_our_kinds_is_told_so_and_no_other_failure_is_
         (Kind::Pods, Answer::not_found, false),
     ] {
         let (env, _wall) = env();
-        let api = Api::says(&env, move |_| answer());
+        let api = Api::answering(&env, move |_| answer());
         let (cache, metrics) = (Arc::new(Cache::default()), metrics());
-        follow(&[kind], &api.connection(), &cache, &env, &metrics);
-        pass(0.01).await;
+        start_feeds(&[kind], &api.connection(), &cache, &env, &metrics);
+        advance(0.01).await;
         let guard = cache.read();
-        let said = &guard.view().state(kind).trouble.as_ref().unwrap().message;
+        let said = &guard.view().state(kind).problem.as_ref().unwrap().message;
         assert_eq!(said.contains("the CRDs of pod-safety are not installed"), missing, "{said}");
     }
 }
@@ -296,10 +296,10 @@ async fn bug_a_watch_from_a_version_that_a_restore_took_back_stayed_silent_for_e
     script.list(page(&[pod("ghost")], "70", ""));
     script.list(page(&[], "7", ""));
     let following = start(&script, &[Kind::Pods]);
-    pass(100.0).await;
-    assert_eq!(following.asked(), ["list", "watch 70", "watch 70"]);
-    pass(90.0).await;
-    assert_eq!(following.asked(), ["list", "watch 70", "watch 70", "list", "watch 7"]);
+    advance(100.0).await;
+    assert_eq!(following.requests(), ["list", "watch 70", "watch 70"]);
+    advance(90.0).await;
+    assert_eq!(following.requests(), ["list", "watch 70", "watch 70", "list", "watch 7"]);
     assert_eq!(following.names(), [""; 0]);
 }
 
@@ -310,8 +310,8 @@ async fn bug_a_version_of_the_future_was_watched_from_again_and_again() {
     script.list(page(&[], "70", "")).list(page(&[], "7", ""));
     script.watch(Answer::status(504, "Timeout", "Too large resource version: 70, current: 7"));
     let following = start(&script, &[Kind::Pods]);
-    pass(1.0).await;
-    assert_eq!(following.asked(), ["list", "watch 70", "list", "watch 7"]);
+    advance(1.0).await;
+    assert_eq!(following.requests(), ["list", "watch 70", "list", "watch 7"]);
 }
 
 /// The API server passed the version that was watched to within seconds. Its watch went on from there, and what the restore took
@@ -327,10 +327,10 @@ async fn bug_what_a_restore_took_away_stayed_when_the_version_was_passed_again()
         script.reached.lock().push_back(page(&[pod("other")], reached, "more"));
         let events = script.list(page(&[pod("ghost")], "70", "")).list(page(&[], "80", "")).stream();
         let following = start(&script, &[Kind::Pods]);
-        pass(2.0).await;
+        advance(2.0).await;
         events.break_off();
-        pass(2.0).await;
-        assert_eq!(following.asked(), expected);
+        advance(2.0).await;
+        assert_eq!(following.requests(), expected);
         let names = if reached == "69" { &[][..] } else { &["ghost"] };
         assert_eq!(following.names(), names, "of the answer to that nothing is kept");
     }
@@ -343,10 +343,10 @@ async fn an_api_server_that_cannot_say_its_version_is_asked_again() {
     script.reached.lock().push_back(Answer::status(500, "InternalError", "etcd is down"));
     let events = script.list(page(&[], "7", "")).stream();
     let following = start(&script, &[Kind::Pods]);
-    pass(2.0).await;
+    advance(2.0).await;
     events.break_off();
-    pass(2.0).await;
-    assert_eq!(following.asked(), ["list", "watch 7", "version", "version", "watch 7"]);
+    advance(2.0).await;
+    assert_eq!(following.requests(), ["list", "watch 7", "version", "version", "watch 7"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -356,20 +356,20 @@ async fn a_list_that_fails_is_tried_again_ever_more_slowly_and_says_what_is_wron
         script.list(Answer::status(500, "InternalError", "etcd is down"));
     }
     let following = start(&script, &[Kind::Pods]);
-    pass(0.01).await;
+    advance(0.01).await;
     assert_eq!(
-        following.trouble(Kind::Pods).unwrap(),
+        following.problem(Kind::Pods).unwrap(),
         "list pods: the API server answered 500 InternalError: etcd is down"
     );
-    pass(60.0).await;
-    let heard = following.api.heard();
-    let starts: Vec<_> = heard.iter().filter(|asked| !asked.watches()).map(|asked| asked.at).collect();
+    advance(60.0).await;
+    let heard = following.api.requests();
+    let starts: Vec<_> = heard.iter().filter(|asked| !asked.is_watch()).map(|asked| asked.at).collect();
     assert_eq!(starts.len(), 8);
     let pauses = starts.windows(2).map(|pair| pair[1].since(pair[0]).as_secs_f64());
     for (pause, least) in pauses.zip([0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 8.0]) {
         assert!((least..=least * 1.5 + 0.01).contains(&pause), "{pause} for {least}");
     }
-    assert_eq!(following.trouble(Kind::Pods), None);
+    assert_eq!(following.problem(Kind::Pods), None);
     assert!(following.cache.read().view().state(Kind::Pods).synced);
     let page = TextEncoder::new().encode_to_string(&following.registry.gather()).unwrap();
     assert!(
@@ -388,10 +388,10 @@ async fn after_a_list_that_was_too_much_the_next_asks_for_pages_and_the_one_afte
         let script = Script::default();
         script.list(failure).list(page(&[pod("a")], "7", ""));
         let following = start(&script, &[Kind::Pods]);
-        pass(1.0).await;
-        let heard = following.api.heard();
+        advance(1.0).await;
+        let heard = following.api.requests();
         let limits: Vec<_> =
-            heard.iter().filter(|asked| !asked.watches()).map(|asked| asked.parameter("limit")).collect();
+            heard.iter().filter(|asked| !asked.is_watch()).map(|asked| asked.parameter("limit")).collect();
         assert_eq!(limits, [None, paged]);
     }
 }
@@ -404,10 +404,10 @@ async fn a_list_that_breaks_off_between_pages_begins_anew_and_removes_nothing() 
         .list(Answer::status(410, "Expired", "the continue token is too old"))
         .list(page(&[pod("b")], "9", ""));
     let following = start(&script, &[Kind::Pods]);
-    pass(0.1).await;
+    advance(0.1).await;
     assert_eq!(following.names(), ["a"]);
-    pass(1.0).await;
-    assert_eq!(following.asked(), ["list", "list token", "list", "watch 9"]);
+    advance(1.0).await;
+    assert_eq!(following.requests(), ["list", "list token", "list", "watch 9"]);
     assert_eq!(following.names(), ["b"]);
 }
 
@@ -420,12 +420,12 @@ async fn bug_an_answer_that_is_no_list_removed_everything() {
         let events = script.list(page(&[pod("a")], "7", "")).stream();
         script.list(Answer::json(&other));
         let following = start(&script, &[Kind::Pods]);
-        pass(2.0).await;
-        script.watch(Answer::of_empty_watch());
+        advance(2.0).await;
+        script.watch(Answer::empty_watch());
         events.send("ERROR", &json!({ "code": 410 }));
-        pass(0.1).await;
+        advance(0.1).await;
         assert_eq!(following.names(), ["a"], "{other}");
-        assert!(following.trouble(Kind::Pods).unwrap().starts_with("list pods: "), "{other}");
+        assert!(following.problem(Kind::Pods).unwrap().starts_with("list pods: "), "{other}");
     }
 }
 
@@ -434,7 +434,7 @@ async fn one_unreadable_item_does_not_fail_its_list() {
     let script = Script::default();
     script.list(page(&[pod("a"), pod("bad").set("/status", json!({ "phase": 7 })), pod("c")], "7", ""));
     let following = start(&script, &[Kind::Pods]);
-    pass(0.1).await;
+    advance(0.1).await;
     assert_eq!(following.names(), ["a", "c"]);
     assert_eq!(following.cache.read().view().count(Kind::Pods), (3, 1));
     assert!(following.cache.read().view().state(Kind::Pods).synced);
@@ -449,7 +449,7 @@ async fn a_kind_that_may_not_be_read_keeps_no_other_from_being_followed() {
         let quiet = script.quiet(&asked);
         let item = if asked.path == Kind::Nodes.path() { node("n") } else { pod("a") };
         async move {
-            match (forbidden, asked.watches()) {
+            match (forbidden, asked.is_watch()) {
                 (true, _) => Answer::status(403, "Forbidden", "leases is forbidden"),
                 (false, true) => quiet,
                 (false, false) => page(&[item], "7", ""),
@@ -457,13 +457,13 @@ async fn a_kind_that_may_not_be_read_keeps_no_other_from_being_followed() {
         }
     });
     let (cache, metrics) = (Arc::new(Cache::default()), metrics());
-    follow(Kind::ALL, &api.connection(), &cache, &env, &metrics);
-    pass(30.0).await;
+    start_feeds(Kind::ALL, &api.connection(), &cache, &env, &metrics);
+    advance(30.0).await;
     let guard = cache.read();
     let view = guard.view();
     let kinds = [Kind::Pods, Kind::Nodes, Kind::NodeLeases];
     assert_eq!(kinds.map(|kind| view.state(kind).synced), [true, true, false]);
-    assert_eq!(view.state(Kind::NodeLeases).trouble.as_ref().unwrap().category, "forbidden");
+    assert_eq!(view.state(Kind::NodeLeases).problem.as_ref().unwrap().category, "forbidden");
     assert_eq!((view.count(Kind::Pods).0, view.count(Kind::Nodes).0), (1, 1));
 }
 
@@ -472,22 +472,22 @@ async fn a_watch_that_hangs_while_it_is_opened_is_given_up() {
     let script = Script::default();
     script.list(page(&[], "7", "")).watch(Answer::never());
     let following = start(&script, &[Kind::Pods]);
-    pass(29.0).await;
-    assert_eq!(following.asked(), ["list", "watch 7"]);
-    pass(2.0).await;
-    assert_eq!(following.asked(), ["list", "watch 7", "version", "watch 7"]);
+    advance(29.0).await;
+    assert_eq!(following.requests(), ["list", "watch 7"]);
+    advance(2.0).await;
+    assert_eq!(following.requests(), ["list", "watch 7", "version", "watch 7"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn bug_a_watch_that_ends_at_once_each_time_was_opened_again_without_a_pause() {
-    for answer in [Answer::of_empty_watch, || Answer::status(410, "Expired", "too old")] {
+    for answer in [Answer::empty_watch, || Answer::status(410, "Expired", "too old")] {
         let script = Script::default();
         for _ in 0..2_000 {
             script.watch(answer());
         }
         let following = start(&script, &[Kind::Pods]);
-        pass(60.0).await;
-        let asked = following.api.heard().iter().filter(|asked| asked.watches()).count();
+        advance(60.0).await;
+        let asked = following.api.requests().iter().filter(|asked| asked.is_watch()).count();
         assert!((5..20).contains(&asked), "{asked} watches in a minute");
     }
 }
@@ -500,12 +500,12 @@ async fn after_an_event_the_next_trouble_is_retried_soon_again() {
     }
     let events = script.list(page(&[], "7", "")).stream();
     let following = start(&script, &[Kind::Pods]);
-    pass(60.0).await;
-    assert_eq!(following.trouble(Kind::Pods), None);
+    advance(60.0).await;
+    assert_eq!(following.problem(Kind::Pods), None);
     events.bookmark("8");
     events.break_off();
-    pass(0.5).await;
-    assert_eq!(following.asked().last().unwrap(), "watch 8");
+    advance(0.5).await;
+    assert_eq!(following.requests().last().unwrap(), "watch 8");
 }
 
 #[tokio::test(start_paused = true)]
@@ -514,13 +514,13 @@ async fn a_lease_list_fills_the_cache_like_any_other() {
     let script = Script::default();
     let api = Api::new(&env, move |asked| {
         let quiet = script.quiet(&asked);
-        async move { if asked.watches() { quiet } else { page(&[lease("n", 1)], "7", "") } }
+        async move { if asked.is_watch() { quiet } else { page(&[lease("n", 1)], "7", "") } }
     });
     let (cache, metrics) = (Arc::new(Cache::default()), metrics());
-    follow(&[Kind::NodeLeases], &api.connection(), &cache, &env, &metrics);
-    pass(1.0).await;
+    start_feeds(&[Kind::NodeLeases], &api.connection(), &cache, &env, &metrics);
+    advance(1.0).await;
     assert_eq!(cache.read().view().count(Kind::NodeLeases), (1, 0));
-    assert_eq!(cache.read().view().last_sign_of_life("n"), None);
+    assert_eq!(cache.read().view().last_heartbeat("n"), None);
 }
 
 /// Finding 19 of the security review: lists of our kinds are read whole, however much a tenant has put there.
@@ -532,13 +532,13 @@ async fn attack_what_lies_in_a_tenants_namespace_is_not_even_listed() {
     ] {
         let script = Script::default();
         let (env, _wall) = env();
-        let api = Api::says(&env, move |asked| script.answer(asked));
+        let api = Api::answering(&env, move |asked| script.answer(asked));
         let (cache, metrics) = (Arc::new(Cache::default()), metrics());
-        cache.fence_from(namespaces.iter().map(|&name| name.to_owned()).collect());
+        cache.restrict_fencing_to(namespaces.iter().map(|&name| name.to_owned()).collect());
         let kinds = [Kind::FenceDevices, Kind::NodeFences];
-        follow(&kinds, &api.connection(), &cache, &env, &metrics);
-        pass(1.0).await;
-        let paths: BTreeSet<String> = api.heard().into_iter().map(|asked| asked.path).collect();
+        start_feeds(&kinds, &api.connection(), &cache, &env, &metrics);
+        advance(1.0).await;
+        let paths: BTreeSet<String> = api.requests().into_iter().map(|asked| asked.path).collect();
         assert_eq!(paths, [listed.to_owned(), Kind::NodeFences.path().to_owned()].into());
     }
 }
@@ -547,8 +547,8 @@ async fn attack_what_lies_in_a_tenants_namespace_is_not_even_listed() {
 async fn our_own_kinds_are_asked_for_in_pages_at_once() {
     for (kind, limit) in [(Kind::FenceEvidences, Some("5000")), (Kind::Pods, None)] {
         let following = start(&Script::default(), &[kind]);
-        pass(1.0).await;
-        let heard = following.api.heard();
+        advance(1.0).await;
+        let heard = following.api.requests();
         assert_eq!(heard.first().unwrap().parameter("limit"), limit, "{kind:?}");
     }
 }
@@ -556,7 +556,7 @@ async fn our_own_kinds_are_asked_for_in_pages_at_once() {
 #[tokio::test(start_paused = true)]
 async fn a_list_is_counted_and_the_kind_is_shown_as_complete() {
     let following = start(&Script::default(), &[Kind::Pods]);
-    pass(1.0).await;
+    advance(1.0).await;
     let page = TextEncoder::new().encode_to_string(&following.registry.gather()).unwrap();
     for line in [
         r#"pod_safety_cache_lists_total{resource="pods"} 1"#,
@@ -573,7 +573,7 @@ async fn bug_to_open_a_watch_counted_as_news_of_every_object() {
     let (env, _wall) = env();
     let flaps = Arc::new(Mutex::new(false));
     let (cut, quiet) = (Arc::clone(&flaps), Script::default());
-    let api = Api::says(&env, move |asked| match (asked.watches(), asked.path.contains("leases")) {
+    let api = Api::answering(&env, move |asked| match (asked.is_watch(), asked.path.contains("leases")) {
         (true, true) if *cut.lock() => {
             let (events, answer) = Answer::stream();
             events.break_off();
@@ -585,15 +585,15 @@ async fn bug_to_open_a_watch_counted_as_news_of_every_object() {
     });
     let (cache, metrics) = (Arc::new(Cache::default()), metrics());
     *flaps.lock() = true;
-    follow(&[Kind::NodeLeases, Kind::Nodes], &api.connection(), &cache, &env, &metrics);
-    pass(1.0).await;
+    start_feeds(&[Kind::NodeLeases, Kind::Nodes], &api.connection(), &cache, &env, &metrics);
+    advance(1.0).await;
     apply::<Pod>(&cache, &pod("a").on("n"), env.now());
-    pass(60.0).await;
+    advance(60.0).await;
     cache.remove::<Node>(&crate::testing::objects::uid("uid-n"), env.now());
     let guard = cache.read();
     assert!(guard.view().absence("n").is_some());
-    assert!(!guard.view().fell_silent_before_its_node_went("n"));
+    assert!(!guard.view().unreachable_before_node_deleted("n"));
     let state = guard.view().state(Kind::NodeLeases);
     assert!(env.now().since(state.last_contact.unwrap()) < Duration::from_secs(10), "it answers");
-    assert!(env.now().since(state.last_news.unwrap()) >= Duration::from_secs(60));
+    assert!(env.now().since(state.last_event.unwrap()) >= Duration::from_secs(60));
 }

@@ -5,21 +5,21 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::*;
-use crate::testing::objects::{Obj, lease, node, pod, stamp};
+use crate::testing::objects::{Obj, lease, node, pod, timestamp};
 use crate::testing::{World, at};
 
-type Seen = Option<(Sign, Mono)>;
+type HeartbeatAt = Option<(ReportKind, Mono)>;
 
-fn sign(cache: &Cache) -> Seen {
-    cache.read().view().last_sign_of_life("n").map(|sign| (sign.sign, sign.at))
+fn last_heartbeat(cache: &Cache) -> HeartbeatAt {
+    cache.read().view().last_heartbeat("n").map(|sign| (sign.kind, sign.at))
 }
 
-fn renewed(seconds: u64) -> Seen {
-    Some((Sign::LeaseRenewed, at(seconds)))
+fn renewed(seconds: u64) -> HeartbeatAt {
+    Some((ReportKind::LeaseRenewed, at(seconds)))
 }
 
 /// The Lease of `n` was in the first list, at second 1.
-fn known() -> Cache {
+fn cache_with_lease() -> Cache {
     let cache = Cache::default();
     list::<NodeLease>(&cache, &[lease("n", 1)], at(1));
     cache
@@ -27,13 +27,13 @@ fn known() -> Cache {
 
 #[test]
 fn the_first_list_is_no_sign_of_life() {
-    assert_eq!(sign(&known()), None);
+    assert_eq!(last_heartbeat(&cache_with_lease()), None);
 }
 
 #[test]
 fn what_is_a_sign_of_life_of_a_kubelet() {
     type Act = fn(&Cache);
-    let rows: [(&str, Act, Seen); 11] = [
+    let rows: [(&str, Act, HeartbeatAt); 11] = [
         ("its Lease was renewed", |cache| apply::<NodeLease>(cache, &lease("n", 2), at(5)), renewed(5)),
         ("its Lease was set back", |cache| apply::<NodeLease>(cache, &lease("n", 0), at(5)), renewed(5)),
         (
@@ -85,9 +85,9 @@ fn what_is_a_sign_of_life_of_a_kubelet() {
         ),
     ];
     for (what, act, expected) in rows {
-        let cache = known();
+        let cache = cache_with_lease();
         act(&cache);
-        assert_eq!(sign(&cache), expected, "{what}");
+        assert_eq!(last_heartbeat(&cache), expected, "{what}");
     }
 }
 
@@ -95,13 +95,13 @@ fn what_is_a_sign_of_life_of_a_kubelet() {
 /// is preceded by every renewal.
 #[test]
 fn bug_a_lease_that_went_between_a_watch_and_a_relist_may_have_been_renewed() {
-    let cache = known();
+    let cache = cache_with_lease();
     list::<NodeLease>(&cache, &[], at(5));
-    assert_eq!(sign(&cache), renewed(5));
-    let cache = known();
+    assert_eq!(last_heartbeat(&cache), renewed(5));
+    let cache = cache_with_lease();
     cache.apply_undecodable::<NodeLease>(unreadable(Some("lease-n"), Some("n")), at(4));
     list::<NodeLease>(&cache, &[], at(5));
-    assert_eq!(sign(&cache), renewed(5), "one that could not be read too");
+    assert_eq!(last_heartbeat(&cache), renewed(5), "one that could not be read too");
 }
 
 #[test]
@@ -109,35 +109,35 @@ fn a_lease_that_appears_after_the_list_is_a_sign_of_life() {
     let cache = Cache::default();
     list::<NodeLease>(&cache, &[], at(1));
     apply::<NodeLease>(&cache, &lease("n", 1), at(5));
-    assert_eq!(sign(&cache), renewed(5));
+    assert_eq!(last_heartbeat(&cache), renewed(5));
 }
 
 #[test]
 fn a_deleted_lease_keeps_its_last_renewal_until_nobody_can_ask_for_it() {
-    let cache = known();
+    let cache = cache_with_lease();
     apply::<NodeLease>(&cache, &lease("n", 2), at(5));
     cache.remove::<NodeLease>(&uid("lease-n"), at(6));
-    cache.tidy(at(600));
-    assert_eq!(sign(&cache), renewed(5));
-    cache.tidy(at(606));
-    assert_eq!(sign(&cache), None);
+    cache.prune(at(600));
+    assert_eq!(last_heartbeat(&cache), renewed(5));
+    cache.prune(at(606));
+    assert_eq!(last_heartbeat(&cache), None);
 }
 
 #[test]
 fn a_lease_that_stands_is_never_tidied_away() {
-    let cache = known();
+    let cache = cache_with_lease();
     apply::<NodeLease>(&cache, &lease("n", 2), at(5));
-    cache.tidy(at(1_000_000));
-    assert_eq!(sign(&cache), renewed(5));
+    cache.prune(at(1_000_000));
+    assert_eq!(last_heartbeat(&cache), renewed(5));
 }
 
 #[test]
 fn a_renewal_is_told_and_an_unmoved_lease_is_not() {
-    let cache = known();
-    let heard = listened(&cache);
+    let cache = cache_with_lease();
+    let changes = log_changes(&cache);
     apply::<NodeLease>(&cache, &lease("n", 1).rv(9), at(2));
     apply::<NodeLease>(&cache, &lease("n", 2), at(3));
-    assert_eq!(heard.take(), ["heartbeat n"]);
+    assert_eq!(changes.drain(), ["heartbeat n"]);
 }
 
 /// What only a kubelet writes, and what others write too.
@@ -175,8 +175,8 @@ fn a_report_on_a_pod_is_a_sign_of_life_and_what_others_write_is_none() {
         let cache = listed();
         apply::<Pod>(&cache, &before, at(5));
         apply::<Pod>(&cache, &after.rv(11), at(9));
-        let wanted = is_sign.then_some((Sign::PodReported, at(9)));
-        assert_eq!(sign(&cache), wanted, "{what}");
+        let expected = is_sign.then_some((ReportKind::PodReported, at(9)));
+        assert_eq!(last_heartbeat(&cache), expected, "{what}");
     }
 }
 
@@ -199,8 +199,8 @@ fn bug_a_container_that_ran_between_two_reports_was_no_sign_of_life() {
         let cache = listed();
         apply::<Pod>(&cache, &before, at(5));
         apply::<Pod>(&cache, &after.clone().rv(11), at(9));
-        let wanted = is_sign.then_some((Sign::PodReported, at(9)));
-        assert_eq!(sign(&cache), wanted, "{:?}", after["status"]);
+        let expected = is_sign.then_some((ReportKind::PodReported, at(9)));
+        assert_eq!(last_heartbeat(&cache), expected, "{:?}", after["status"]);
     }
 }
 
@@ -215,19 +215,19 @@ fn bug_a_container_that_ended_beside_one_that_runs_was_no_sign_of_life() {
         let cache = listed();
         apply::<Pod>(&cache, before, at(5));
         apply::<Pod>(&cache, &after.clone().rv(11), at(9));
-        assert_eq!(sign(&cache), Some((Sign::PodReported, at(9))));
+        assert_eq!(last_heartbeat(&cache), Some((ReportKind::PodReported, at(9))));
     }
 }
 
 #[test]
 fn the_younger_of_two_signs_counts() {
-    let cache = known();
+    let cache = cache_with_lease();
     apply::<Pod>(&cache, &pod("a").on("n"), at(4));
     apply::<NodeLease>(&cache, &lease("n", 2), at(5));
     apply::<Pod>(&cache, &pod("a").on("n").rv(11).running(), at(6));
-    assert_eq!(sign(&cache), Some((Sign::PodReported, at(6))));
+    assert_eq!(last_heartbeat(&cache), Some((ReportKind::PodReported, at(6))));
     apply::<NodeLease>(&cache, &lease("n", 3), at(7));
-    assert_eq!(sign(&cache), renewed(7));
+    assert_eq!(last_heartbeat(&cache), renewed(7));
 }
 
 #[test]
@@ -238,9 +238,9 @@ fn bug_a_change_of_the_last_pod_of_a_node_forgot_that_its_kubelet_had_reported()
     apply::<Pod>(&cache, &pod("b").on("n").rv(11).running(), at(5));
     cache.remove::<Pod>(&uid("uid-b"), at(6));
     apply::<Pod>(&cache, &pod("a").on("n").rv(11), at(7));
-    assert_eq!(sign(&cache), Some((Sign::PodReported, at(5))));
+    assert_eq!(last_heartbeat(&cache), Some((ReportKind::PodReported, at(5))));
     cache.remove::<Pod>(&uid("uid-a"), at(8));
-    assert_eq!(sign(&cache), None, "no pod names the node any more");
+    assert_eq!(last_heartbeat(&cache), None, "no pod names the node any more");
 }
 
 /// The record of a deleted Lease went after ten minutes: a longer quarantine forgot that it had been renewed.
@@ -251,11 +251,11 @@ fn bug_a_quarantine_longer_than_the_memory_of_deleted_leases_forgot_a_renewal() 
     apply::<NodeLease>(&cache, &lease("n", 1), at(4));
     apply::<NodeLease>(&cache, &lease("n", 2), at(5));
     cache.remove::<NodeLease>(&uid("lease-n"), at(6));
-    cache.tidy(at(6_000));
-    assert_eq!(sign(&cache), renewed(5), "a pod names the node, which is missing");
+    cache.prune(at(6_000));
+    assert_eq!(last_heartbeat(&cache), renewed(5), "a pod names the node, which is missing");
     cache.remove::<Pod>(&uid("uid-a"), at(6_001));
-    cache.tidy(at(6_002));
-    assert_eq!(sign(&cache), None);
+    cache.prune(at(6_002));
+    assert_eq!(last_heartbeat(&cache), None);
 }
 
 /// What a kubelet was silent for before its Node went, as this process saw it.
@@ -279,8 +279,8 @@ fn a_kubelet_fell_silent_first_only_if_this_process_saw_a_whole_duration_of_its_
         ("somebody calls it Unknown", vec![ready("True", 5, 1), ready("Unknown", 20, 30)], 65, true),
     ] {
         let world = World::listed();
-        (0..gone).step_by(10).for_each(|second| world.hear(at(second)));
-        let silent = || world.read().view().fell_silent_before_its_node_went("n");
+        (0..gone).step_by(10).for_each(|second| world.confirm_all(at(second)));
+        let silent = || world.read().view().unreachable_before_node_deleted("n");
         world.apply(Kind::Pods, &pod("a").on("n"), at(0));
         world.apply(Kind::NodeLeases, &lease("n", 0), at(0));
         before.iter().for_each(|(kind, object, second)| world.apply(*kind, object, at(*second)));
@@ -307,9 +307,9 @@ fn bug_the_silence_of_a_watch_that_was_cut_counted_as_silence_of_the_kubelet() {
         world.apply(Kind::Pods, &pod("a").on("n"), at(0));
         world.apply(Kind::Nodes, &node("n"), at(0));
         world.apply(Kind::NodeLeases, &lease("n", 0), at(0));
-        heard.iter().for_each(|second| world.hear(at(*second)));
+        heard.iter().for_each(|second| world.confirm_all(at(*second)));
         world.remove(Kind::Nodes, "uid-n", at(71));
-        assert_eq!(world.read().view().fell_silent_before_its_node_went("n"), expected, "{what}");
+        assert_eq!(world.read().view().unreachable_before_node_deleted("n"), expected, "{what}");
     }
 }
 
@@ -322,12 +322,12 @@ fn bug_a_kubelet_whose_lease_was_collected_counted_as_silent_until_the_end_of_it
         world.apply(Kind::Pods, &pod("a").on("n"), at(0));
         world.apply(Kind::Nodes, &node("n"), at(0));
         world.apply(Kind::NodeLeases, &lease("n", 1), at(0));
-        (0..200).step_by(10).for_each(|second| world.hear(at(second)));
+        (0..200).step_by(10).for_each(|second| world.confirm_all(at(second)));
         if collected < 200 {
             world.remove(Kind::NodeLeases, "lease-n", at(collected));
         }
         world.remove(Kind::Nodes, "uid-n", at(200));
-        let silent = world.read().view().fell_silent_before_its_node_went("n");
+        let silent = world.read().view().unreachable_before_node_deleted("n");
         assert_eq!(silent, expected, "collected at {collected} s");
     }
 }
@@ -339,51 +339,51 @@ fn a_node_that_went_while_nobody_watched_did_not_fall_silent_first() {
     apply::<Pod>(&cache, &pod("a").on("n"), at(0));
     apply::<Node>(&cache, &node("n"), at(1));
     list::<Node>(&cache, &[], at(500));
-    assert!(!cache.read().view().fell_silent_before_its_node_went("n"));
+    assert!(!cache.read().view().unreachable_before_node_deleted("n"));
 }
 
 /// The simulator found it: the list of Leases came seconds after that of Nodes, and brought a renewal of these seconds. The
 /// kubelet counted as silent from the list of Nodes on, and was called Unknown after 46 s instead of 50.
 #[test]
 fn bug_a_kubelet_counted_as_silent_before_its_lease_was_listed() {
-    let world = World::listed_but(&[Kind::NodeLeases]);
+    let world = World::listed_except(&[Kind::NodeLeases]);
     world.apply(Kind::Nodes, &node("n"), at(1));
-    let heard = || {
+    let last_report = || {
         let guard = world.read();
         let Lookup::Known(node) = guard.view().node("n") else { panic!("the Node is there") };
-        guard.view().last_heard(node)
+        guard.view().last_report(node)
     };
-    assert_eq!(heard(), at(1));
+    assert_eq!(last_report(), at(1));
     world.apply(Kind::NodeLeases, &lease("n", 1), at(5));
-    world.list(Kind::NodeLeases, at(6));
-    assert_eq!(heard(), at(5), "what was renewed until now is not known");
+    world.mark_listed(Kind::NodeLeases, at(6));
+    assert_eq!(last_report(), at(5), "what was renewed until now is not known");
     assert_eq!(world.read().view().renewal("n"), None, "and is no sign of life");
     world.apply(Kind::NodeLeases, &lease("n", 1), at(7));
-    assert_eq!(heard(), at(5), "nothing is new");
+    assert_eq!(last_report(), at(5), "nothing is new");
     world.apply(Kind::NodeLeases, &lease("n", 2), at(8));
-    assert_eq!(heard(), at(8));
+    assert_eq!(last_report(), at(8));
 }
 
 #[test]
 fn the_node_itself_is_no_sign_of_life_of_its_kubelet() {
     let cache = listed();
     apply::<Node>(&cache, &node("n").ready("True"), at(1) + Duration::from_secs(1));
-    assert_eq!(sign(&cache), None);
+    assert_eq!(last_heartbeat(&cache), None);
 }
 
 /// It kept its node's pods for ever: that a Lease went must have been seen before
 /// its absence counts.
 #[test]
 fn bug_the_end_of_a_lease_that_could_not_be_read_is_seen() {
-    let cache = known();
+    let cache = cache_with_lease();
     let gone = |cache: &Cache| cache.read().view().lease_is_gone("n");
     cache.apply_undecodable::<NodeLease>(unreadable(Some("lease-n"), Some("n")), at(5));
     assert!(!gone(&cache));
     cache.remove::<NodeLease>(&uid("lease-n"), at(6));
     assert!(gone(&cache));
-    assert_eq!(sign(&cache), renewed(5), "whoever wrote it last lived");
-    cache.tidy(at(700));
-    assert_eq!(sign(&cache), None);
+    assert_eq!(last_heartbeat(&cache), renewed(5), "whoever wrote it last lived");
+    cache.prune(at(700));
+    assert_eq!(last_heartbeat(&cache), None);
 }
 
 /// A virtual node, say: no Lease, and a status once a minute. Nothing says that it would have been heard within 40 s.
@@ -393,11 +393,11 @@ fn bug_a_node_without_a_lease_fell_silent_because_it_renewed_none() {
     world.apply(Kind::Nodes, &node("other").ready("True"), at(0));
     world.apply(Kind::Pods, &pod("a").on("n").running(), at(0));
     let status = |second: u64| {
-        let beat = json!(stamp(second));
+        let beat = json!(timestamp(second));
         node("n").ready("True").set("/status/conditions/0/lastHeartbeatTime", beat).rv(100 + second)
     };
     for second in 0..=356 {
-        world.hear(at(second));
+        world.confirm_all(at(second));
         if second % 10 == 0 {
             world.apply(Kind::NodeLeases, &lease("other", second), at(second));
         }
@@ -406,6 +406,6 @@ fn bug_a_node_without_a_lease_fell_silent_because_it_renewed_none() {
         }
     }
     world.remove(Kind::Nodes, "uid-n", at(356));
-    world.hear(at(356));
-    assert!(!world.read().view().fell_silent_before_its_node_went("n"), "it reported on time, 56 s ago");
+    world.confirm_all(at(356));
+    assert!(!world.read().view().unreachable_before_node_deleted("n"), "it reported on time, 56 s ago");
 }

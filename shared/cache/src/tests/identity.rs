@@ -19,7 +19,7 @@ fn a_pod_keeps_its_identity_by_who_makes_its_replacement() {
         ("v1", "ReplicationController", false),
     ] {
         let world = World::listed();
-        world.apply(Kind::Pods, &pod("a").owned(api, kind, "o").0, at(1));
+        world.apply(Kind::Pods, &pod("a").owned_by(api, kind, "o").0, at(1));
         let guard = world.read();
         let read = guard.view().pod(&Uid::new("uid-a").unwrap()).unwrap();
         assert_eq!(read.keeps_identity(), expected, "{api} {kind}");

@@ -108,7 +108,7 @@ fn object(sketch: &PodSketch) -> Obj {
 }
 
 impl Model {
-    fn take(&mut self, step: &Step, cache: &Cache, now: Mono) {
+    fn apply(&mut self, step: &Step, cache: &Cache, now: Mono) {
         match step {
             Step::Pod(sketch) => {
                 self.pods.insert(sketch.id, Some(sketch.clone()));
@@ -204,12 +204,12 @@ impl Model {
         for name in 0..3 {
             let on = self.readable().filter(|pod| pod.node == Some(name)).collect();
             prop_assert_eq!(uids(view.pods_on(&node_name(name))), Self::ids(on, by_id));
-            let found = match view.node(&node_name(name)) {
+            let entry = match view.node(&node_name(name)) {
                 Lookup::Known(node) => format!("known at {}", node.rv),
                 Lookup::Unknown(_) => "unknown".to_owned(),
                 Lookup::Absent => "absent".to_owned(),
             };
-            prop_assert_eq!(found, self.lookup(name));
+            prop_assert_eq!(entry, self.lookup(name));
             let missing = self.nodes_listed
                 && named.contains(&name)
                 && !self.nodes.values().any(|(there, _)| *there == name);
@@ -234,7 +234,7 @@ proptest! {
         let (cache, mut model) = (Cache::default(), Model::default());
         for (second, step) in steps.iter().enumerate() {
             let now = Mono::from_start(Duration::from_secs(second as u64));
-            model.take(step, &cache, now);
+            model.apply(step, &cache, now);
             model.check(&cache, now)?;
         }
     }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::super::feed::{LIST_SILENCE, WATCH_SILENCE};
-use super::super::heartbeat::KEEP_GONE;
-use super::super::sync::BREAK;
+use super::super::feed::{LIST_IDLE_TIMEOUT, WATCH_IDLE_TIMEOUT};
+use super::super::heartbeat::KEEP_DELETED;
+use super::super::sync::WATCH_GAP;
 use super::super::view::STALE_AFTER;
 
 #[test]
@@ -15,11 +15,11 @@ fn what_was_not_heard_of_for_so_long_says_nothing() {
     assert_eq!(STALE_AFTER, seconds(150));
     // One bookmark and half of the next: the watch is opened anew, and has a minute to come back before its kind counts
     // as silent.
-    assert_eq!(WATCH_SILENCE, seconds(90));
-    assert!(WATCH_SILENCE + LIST_SILENCE <= STALE_AFTER);
+    assert_eq!(WATCH_IDLE_TIMEOUT, seconds(90));
+    assert!(WATCH_IDLE_TIMEOUT + LIST_IDLE_TIMEOUT <= STALE_AFTER);
     // Living kubelets renew their Leases every ten seconds: with one of them in touch there is no longer pause.
-    assert_eq!(BREAK, seconds(15));
+    assert_eq!(WATCH_GAP, seconds(15));
     // Whether a Lease was renewed before it went is asked a quarantine after its Node went: 40 s by default, and ten
     // minutes cover any that somebody sets.
-    assert_eq!(KEEP_GONE, seconds(600));
+    assert_eq!(KEEP_DELETED, seconds(600));
 }

@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::model::{Pressures, Readiness, Says};
+use crate::model::{ConditionState, Pressures, Readiness};
 use crate::testing::at;
-use crate::testing::objects::{BEGINS as NEW_YEAR, lease, node, pod};
+use crate::testing::objects::{START_SECONDS as NEW_YEAR, lease, node, pod};
 use crate::wire;
 
 fn ready(status: &str, heartbeat: u8) -> Value {
@@ -17,21 +17,21 @@ fn reports(rv: u64, status: &str, heartbeat: u8) -> Obj {
     node("n").rv(rv).set("/status/conditions", json!([ready(status, heartbeat)]))
 }
 
-fn known(cache: &Cache) -> Node {
+fn stored_node(cache: &Cache) -> Node {
     match cache.read().view().node("n") {
         Lookup::Known(node) => node.clone(),
         other => panic!("{other:?}"),
     }
 }
 
-fn last_heard(cache: &Cache) -> Mono {
-    cache.read().view().last_heard(&known(cache))
+fn last_report(cache: &Cache) -> Mono {
+    cache.read().view().last_report(&stored_node(cache))
 }
 
 #[test]
 fn conditions_taints_and_labels_are_kept_as_far_as_somebody_reads_them() {
     let cache = listed();
-    cache.read_wall(at(0), jiff::Timestamp::from_second(NEW_YEAR + 100).unwrap());
+    cache.record_wall_time(at(0), jiff::Timestamp::from_second(NEW_YEAR + 100).unwrap());
     let says = |kind: &str, status: &str| json!({ "type": kind, "status": status });
     let conditions = json!([
         says("MemoryPressure", "True"),
@@ -52,16 +52,24 @@ fn conditions_taints_and_labels_are_kept_as_far_as_somebody_reads_them() {
         .set("/metadata/creationTimestamp", json!("2026-01-01T00:00:40Z"))
         .set("/spec", json!({ "unschedulable": true, "taints": taints }));
     apply::<Node>(&cache, &object, at(0));
-    let node = known(&cache);
+    let node = stored_node(&cache);
     assert_eq!((node.readiness, node.ready_since), (Readiness::Ready, Some(NEW_YEAR + 7)));
     assert_eq!(node.heartbeat.unwrap().as_second(), NEW_YEAR + 9);
-    let pressures =
-        Pressures { memory: Says::True, disk: Says::False, pid: Says::Unknown, network: Says::Missing };
-    assert_eq!((node.pressures, node.unreachable), (pressures, Says::False));
+    let pressures = Pressures {
+        memory: ConditionState::True,
+        disk: ConditionState::False,
+        pid: ConditionState::Unknown,
+        network: ConditionState::Missing,
+    };
+    assert_eq!((node.pressures, node.unreachable), (pressures, ConditionState::False));
     assert_eq!((&*node.zone, node.excluded, node.unschedulable), ("r:\0:a", true, true));
     assert_eq!(*node.stale_labels, [("beta.kubernetes.io/arch", Arc::from("arm64"))]);
-    assert!(node.turns_away("k") && !node.turns_away("l") && !node.turns_away("m"));
-    assert_eq!((node.first_seen, node.age.as_secs(), node.heard), (at(0), 60, at(0)));
+    assert!(
+        node.has_no_schedule_taint("k")
+            && !node.has_no_schedule_taint("l")
+            && !node.has_no_schedule_taint("m")
+    );
+    assert_eq!((node.first_seen, node.age.as_secs(), node.last_report), (at(0), 60, at(0)));
 }
 
 #[test]
@@ -125,9 +133,9 @@ fn what_is_a_sign_of_life_of_a_node() {
         let cache = listed();
         apply::<Node>(&cache, &reports(5, "True", 1), at(1));
         act(&cache);
-        assert_eq!(last_heard(&cache), at(heard), "{sentence}");
-        let of_ready: Vec<Mono> = cache.read().view().ready_nodes_heard().collect();
-        let is_ready = known(&cache).readiness == Readiness::Ready;
+        assert_eq!(last_report(&cache), at(heard), "{sentence}");
+        let of_ready: Vec<Mono> = cache.read().view().last_reports_of_ready_nodes().collect();
+        let is_ready = stored_node(&cache).readiness == Readiness::Ready;
         assert_eq!(of_ready, if is_ready { vec![at(heard)] } else { vec![] }, "{sentence}");
     }
 }
@@ -136,25 +144,25 @@ fn what_is_a_sign_of_life_of_a_node() {
 fn a_heartbeat_that_says_nothing_new_is_told_as_such() {
     let cache = listed();
     apply::<Node>(&cache, &reports(5, "True", 1), at(1));
-    let heard = listened(&cache);
-    let told = |object: &Obj| {
+    let changes = log_changes(&cache);
+    let change_lines = |object: &Obj| {
         let version: u64 = object.0["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
         apply::<Node>(&cache, object, at(version));
-        heard.take()
+        changes.drain()
     };
-    assert_eq!(told(&reports(6, "True", 2)), ["heartbeat n"]);
-    assert_eq!(known(&cache).rv, "6".parse().unwrap(), "its version is kept all the same");
-    assert_eq!(told(&reports(7, "True", 2)), [] as [&str; 0]);
-    assert_eq!(told(&reports(8, "False", 3)), ["node n"]);
-    assert_eq!(told(&reports(9, "False", 4)), ["awaited heartbeat n"]);
-    assert_eq!(told(&reports(10, "Unknown", 4)), ["node n"]);
-    assert_eq!(told(&reports(11, "Unknown", 5)), [] as [&str; 0], "nobody heard it");
+    assert_eq!(change_lines(&reports(6, "True", 2)), ["heartbeat n"]);
+    assert_eq!(stored_node(&cache).rv, "6".parse().unwrap(), "its version is kept all the same");
+    assert_eq!(change_lines(&reports(7, "True", 2)), [] as [&str; 0]);
+    assert_eq!(change_lines(&reports(8, "False", 3)), ["node n"]);
+    assert_eq!(change_lines(&reports(9, "False", 4)), ["awaited heartbeat n"]);
+    assert_eq!(change_lines(&reports(10, "Unknown", 4)), ["node n"]);
+    assert_eq!(change_lines(&reports(11, "Unknown", 5)), [] as [&str; 0], "nobody heard it");
     apply::<NodeLease>(&cache, &lease("n", 1), at(11));
-    assert_eq!(heard.take(), ["awaited heartbeat n"]);
+    assert_eq!(changes.drain(), ["awaited heartbeat n"]);
     let suspect = json!([{ "key": "pod-safety.dev/suspect", "effect": "NoSchedule" }]);
-    assert_eq!(told(&reports(12, "True", 6).set("/spec/taints", suspect)), ["node n"]);
+    assert_eq!(change_lines(&reports(12, "True", 6).set("/spec/taints", suspect)), ["node n"]);
     apply::<NodeLease>(&cache, &lease("n", 2), at(13));
-    assert_eq!(heard.take(), ["awaited heartbeat n"]);
+    assert_eq!(changes.drain(), ["awaited heartbeat n"]);
 }
 
 #[test]
@@ -175,15 +183,15 @@ fn a_lease_is_there_with_what_it_says_or_it_is_not() {
 #[test]
 fn a_kind_has_spoken_without_a_break_since_the_last_one() {
     let cache = listed();
-    let since = || cache.read().view().state(Kind::NodeLeases).unbroken_since;
+    let since = || cache.read().view().state(Kind::NodeLeases).watched_since;
     assert_eq!(since(), Some(at(0)));
-    cache.heard(Kind::NodeLeases, at(15));
+    cache.record_event(Kind::NodeLeases, at(15));
     assert_eq!(since(), Some(at(0)));
-    let until = |second| cache.inner.read().kinds.unbroken_until(Kind::NodeLeases, at(second));
+    let until = |second| cache.inner.read().kinds.watched_without_gap_since(Kind::NodeLeases, at(second));
     assert_eq!((until(30), until(31)), (Some(at(0)), None));
-    cache.heard(Kind::NodeLeases, at(31));
+    cache.record_event(Kind::NodeLeases, at(31));
     assert_eq!(since(), Some(at(31)));
-    assert_eq!(Cache::default().read().view().state(Kind::Nodes).unbroken_since, None);
+    assert_eq!(Cache::default().read().view().state(Kind::Nodes).watched_since, None);
 }
 
 #[test]
@@ -198,6 +206,6 @@ fn a_pod_says_whether_it_is_ready_and_whether_it_is_cut_off() {
         let pod = guard.view().pod(&uid(id)).unwrap();
         (pod.ready, pod.unreachable)
     };
-    assert_eq!(of("uid-p"), (false, Says::True));
-    assert_eq!(of("uid-q"), (false, Says::Missing));
+    assert_eq!(of("uid-p"), (false, ConditionState::True));
+    assert_eq!(of("uid-q"), (false, ConditionState::Missing));
 }

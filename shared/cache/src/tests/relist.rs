@@ -10,9 +10,9 @@ use crate::testing::objects::{lease, node, pod};
 fn a_relist_reports_what_vanished_by_uid() {
     let cache = listed();
     list::<Pod>(&cache, &[pod("a").on("n"), pod("b")], at(1));
-    let heard = listened(&cache);
+    let changes = log_changes(&cache);
     list::<Pod>(&cache, &[pod("b")], at(2));
-    assert_eq!(heard.take(), ["pod uid-a@10 -> nothing", "listed pods"]);
+    assert_eq!(changes.drain(), ["pod uid-a@10 -> nothing", "listed pods"]);
     assert!(cache.read().view().pod(&uid("uid-a")).is_none());
     assert_eq!(cache.read().view().pods_on("n").count(), 0);
 }
@@ -21,9 +21,9 @@ fn a_relist_reports_what_vanished_by_uid() {
 fn a_pod_made_again_under_its_name_is_another_pod_and_the_old_one_is_reported_as_gone() {
     let cache = listed();
     list::<Pod>(&cache, &[pod("a").uid("old")], at(1));
-    let heard = listened(&cache);
+    let changes = log_changes(&cache);
     list::<Pod>(&cache, &[pod("a").uid("new").rv(20)], at(2));
-    assert_eq!(heard.take(), ["pod nothing -> new@20", "pod old@10 -> nothing", "listed pods"]);
+    assert_eq!(changes.drain(), ["pod nothing -> new@20", "pod old@10 -> nothing", "listed pods"]);
 }
 
 #[test]
@@ -31,10 +31,10 @@ fn a_node_and_a_lease_that_vanished_during_a_relist_are_reported() {
     let cache = listed();
     list::<Node>(&cache, &[node("n")], at(1));
     list::<NodeLease>(&cache, &[lease("n", 1)], at(1));
-    let heard = listened(&cache);
+    let changes = log_changes(&cache);
     list::<Node>(&cache, &[], at(2));
     list::<NodeLease>(&cache, &[], at(2));
-    assert_eq!(heard.take(), ["node n", "listed nodes", "heartbeat n", "listed leases"]);
+    assert_eq!(changes.drain(), ["node n", "listed nodes", "heartbeat n", "listed leases"]);
 }
 
 #[test]
@@ -54,11 +54,11 @@ fn a_change_of_nothing_but_the_version_tells_no_subscriber() {
     list::<Pod>(&cache, &[pod("a").on("n")], at(1));
     list::<Node>(&cache, &[node("n")], at(1));
     list::<NodeLease>(&cache, &[lease("n", 1)], at(1));
-    let heard = listened(&cache);
+    let changes = log_changes(&cache);
     apply::<Pod>(&cache, &pod("a").on("n").rv(11), at(2));
     apply::<Node>(&cache, &node("n").rv(11), at(2));
     apply::<NodeLease>(&cache, &lease("n", 1).rv(11), at(2));
-    assert_eq!(heard.take(), [""; 0]);
+    assert_eq!(changes.drain(), [""; 0]);
     assert_eq!(
         cache.read().view().pod(&uid("uid-a")).unwrap().rv.to_string(),
         "11",
@@ -81,15 +81,15 @@ fn a_change_of_any_field_that_somebody_reads_is_told() {
     ] {
         let cache = listed();
         list::<Pod>(&cache, &[base()], at(1));
-        let heard = listened(&cache);
+        let changes = log_changes(&cache);
         apply::<Pod>(&cache, &changed.rv(11), at(2));
-        assert_eq!(heard.take(), ["pod uid-a@10 -> uid-a@11"], "{what}");
+        assert_eq!(changes.drain(), ["pod uid-a@10 -> uid-a@11"], "{what}");
     }
     for (what, changed) in [("readiness", node("n").ready("True")), ("taint", node("n").tainted())] {
         let cache = listed();
         list::<Node>(&cache, &[node("n")], at(1));
-        let heard = listened(&cache);
+        let changes = log_changes(&cache);
         apply::<Node>(&cache, &changed, at(2));
-        assert_eq!(heard.take(), ["node n"], "{what}");
+        assert_eq!(changes.drain(), ["node n"], "{what}");
     }
 }

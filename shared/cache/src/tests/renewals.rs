@@ -21,7 +21,7 @@ fn uuid(number: u8) -> String {
 }
 
 #[derive(Clone, Debug)]
-enum Happens {
+enum LeaseEvent {
     /// The Lease of this UID, called after this node, was written; bits of the message are turned.
     Written {
         uid: u8,
@@ -37,7 +37,7 @@ enum Happens {
     Listed(u8),
 }
 
-fn happens() -> impl Strategy<Value = Happens> {
+fn any_lease_event() -> impl Strategy<Value = LeaseEvent> {
     // A moment beyond the calendar now and then.
     let seconds = prop_oneof![8 => 0_i64..4, 1 => Just(i64::MAX)];
     let turned = prop_oneof![3 => Just(None), 1 => (0_usize..120, 0_u8..8).prop_map(Some)];
@@ -46,16 +46,16 @@ fn happens() -> impl Strategy<Value = Happens> {
         8 => written.prop_map(|(uid, node, version, seconds, duration, turned)| {
             // Mostly the same Lease of the same node.
             let node = if version % 4 == 0 { node } else { uid };
-            Happens::Written { uid, node, version, seconds, duration, turned }
+            LeaseEvent::Written { uid, node, version, seconds, duration, turned }
         }),
-        1 => (0_u8..3).prop_map(Happens::Gone),
-        1 => (0_u8..3).prop_map(Happens::Unreadable),
-        1 => (0_u8..3).prop_map(Happens::Listed),
+        1 => (0_u8..3).prop_map(LeaseEvent::Gone),
+        1 => (0_u8..3).prop_map(LeaseEvent::Unreadable),
+        1 => (0_u8..3).prop_map(LeaseEvent::Listed),
     ]
 }
 
-fn written(happens: &Happens) -> Option<Raw> {
-    let Happens::Written { uid, node, version, seconds, duration, turned } = happens else { return None };
+fn raw_of(happens: &LeaseEvent) -> Option<Raw> {
+    let LeaseEvent::Written { uid, node, version, seconds, duration, turned } = happens else { return None };
     let metadata = ObjectMeta {
         name: Some(format!("n{node}")),
         namespace: Some("kube-node-lease".to_owned()),
@@ -78,51 +78,51 @@ fn written(happens: &Happens) -> Option<Raw> {
 }
 
 /// All that is kept of Leases and of when nodes were heard.
-fn kept(cache: &Cache) -> String {
+fn stored_state(cache: &Cache) -> String {
     let inner = cache.inner.read();
     format!("{:?}\n{:?}\n{:?}\n{:?}", inner.leases, inner.heartbeats, inner.zones, inner.absences)
 }
 
-fn started(synced: bool) -> (Cache, Arc<Heard>) {
+fn started(synced: bool) -> (Cache, Arc<ChangeLog>) {
     let cache = Cache::default();
     list::<Node>(&cache, &[node("n0").ready("True"), node("n1").ready("False")], at(0));
     if synced {
         list::<NodeLease>(&cache, &[lease("n0", 1).uid(&uuid(0)), lease("n1", 1).uid(&uuid(1))], at(1));
     }
-    let heard = listened(&cache);
-    (cache, heard)
+    let changes = log_changes(&cache);
+    (cache, changes)
 }
 
 proptest! {
     #[test]
-    fn a_glance_leaves_and_tells_what_decoding_does(synced in any::<bool>(), all in prop::collection::vec(happens(), 1..20)) {
+    fn a_glance_leaves_and_tells_what_decoding_does(synced in any::<bool>(), all in prop::collection::vec(any_lease_event(), 1..20)) {
         let [(quick, quick_heard), (slow, slow_heard)] = [started(synced), started(synced)];
         let mut glances = 0;
         for (second, one) in all.iter().enumerate() {
             let now = at(2 + u64::try_from(second).unwrap());
-            if let Some(raw) = written(one) {
-                let version = slow.put_raw::<NodeLease>(&raw, now);
-                match quick.glance::<NodeLease>(&raw, now) {
+            if let Some(raw) = raw_of(one) {
+                let version = slow.decode_and_apply::<NodeLease>(&raw, now);
+                match quick.apply_partial::<NodeLease>(&raw, now) {
                     Some(glanced) => {
                         glances += 1;
                         prop_assert_eq!(Some(glanced), version.as_deref());
                     }
-                    None => prop_assert_eq!(quick.put_raw::<NodeLease>(&raw, now), version),
+                    None => prop_assert_eq!(quick.decode_and_apply::<NodeLease>(&raw, now), version),
                 }
             }
             for cache in [&quick, &slow] {
                 match one {
-                    Happens::Written { .. } => {}
-                    Happens::Gone(number) => cache.remove::<NodeLease>(&uid(&uuid(*number)), now),
-                    Happens::Unreadable(number) => {
+                    LeaseEvent::Written { .. } => {}
+                    LeaseEvent::Gone(number) => cache.remove::<NodeLease>(&uid(&uuid(*number)), now),
+                    LeaseEvent::Unreadable(number) => {
                         let name = format!("n{number}");
                         cache.apply_undecodable::<NodeLease>(unreadable(Some(&uuid(*number)), Some(&name)), now);
                     }
-                    Happens::Listed(number) => list::<NodeLease>(cache, &[lease(&format!("n{number}"), 1).uid(&uuid(*number))], now),
+                    LeaseEvent::Listed(number) => list::<NodeLease>(cache, &[lease(&format!("n{number}"), 1).uid(&uuid(*number))], now),
                 }
             }
-            prop_assert_eq!(kept(&quick), kept(&slow), "{:?}, {} glances", one, glances);
-            prop_assert_eq!(quick_heard.take(), slow_heard.take());
+            prop_assert_eq!(stored_state(&quick), stored_state(&slow), "{:?}, {} glances", one, glances);
+            prop_assert_eq!(quick_heard.drain(), slow_heard.drain());
         }
     }
 }
@@ -131,15 +131,19 @@ proptest! {
 fn a_renewal_of_a_known_lease_takes_no_more_than_a_glance() {
     let (cache, heard) = started(true);
     let renewal = |uid, node, seconds| {
-        let one = Happens::Written { uid, node, version: 7, seconds, duration: Some(40), turned: None };
-        written(&one).unwrap()
+        let one = LeaseEvent::Written { uid, node, version: 7, seconds, duration: Some(40), turned: None };
+        raw_of(&one).unwrap()
     };
-    assert_eq!(cache.glance::<NodeLease>(&renewal(0, 0, 2), at(5)), Some("7"));
-    assert_eq!(heard.take(), ["heartbeat n0"]);
-    assert_eq!(cache.glance::<NodeLease>(&renewal(0, 0, 2), at(6)), Some("7"), "written, and not renewed");
-    assert!(heard.take().is_empty());
-    assert_eq!(cache.glance::<NodeLease>(&renewal(2, 2, 2), at(7)), None, "it is not in the cache");
-    assert_eq!(cache.glance::<NodeLease>(&renewal(0, 1, 2), at(7)), None, "it has another name");
-    assert_eq!(cache.glance::<NodeLease>(&renewal(0, 0, i64::MAX), at(7)), None, "it says no time");
-    assert_eq!(cache.glance::<Pod>(&renewal(0, 0, 3), at(7)), None, "pods are decoded");
+    assert_eq!(cache.apply_partial::<NodeLease>(&renewal(0, 0, 2), at(5)), Some("7"));
+    assert_eq!(heard.drain(), ["heartbeat n0"]);
+    assert_eq!(
+        cache.apply_partial::<NodeLease>(&renewal(0, 0, 2), at(6)),
+        Some("7"),
+        "written, and not renewed"
+    );
+    assert!(heard.drain().is_empty());
+    assert_eq!(cache.apply_partial::<NodeLease>(&renewal(2, 2, 2), at(7)), None, "it is not in the cache");
+    assert_eq!(cache.apply_partial::<NodeLease>(&renewal(0, 1, 2), at(7)), None, "it has another name");
+    assert_eq!(cache.apply_partial::<NodeLease>(&renewal(0, 0, i64::MAX), at(7)), None, "it says no time");
+    assert_eq!(cache.apply_partial::<Pod>(&renewal(0, 0, 3), at(7)), None, "pods are decoded");
 }

@@ -5,10 +5,10 @@ use serde_json::json;
 use super::*;
 use crate::model::{NO_EXECUTE, Taint, Tolerations};
 use crate::testing::at;
-use crate::testing::objects::{BEGINS as NEW_YEAR, node, pod};
+use crate::testing::objects::{START_SECONDS as NEW_YEAR, node, pod};
 
 fn wall(cache: &Cache, mono: u64, seconds: i64) {
-    cache.read_wall(at(mono), jiff::Timestamp::from_second(NEW_YEAR + seconds).unwrap());
+    cache.record_wall_time(at(mono), jiff::Timestamp::from_second(NEW_YEAR + seconds).unwrap());
 }
 
 /// The node `n` at this version with a taint that was added at a second of the new year.
@@ -33,16 +33,16 @@ fn since(cache: &Cache) -> (Mono, u64) {
 
 #[test]
 fn only_taints_that_end_pods_are_kept_and_only_their_changes_are_told_as_such() {
-    struct Told(Mutex<Vec<(bool, bool)>>);
-    impl Subscriber for Told {
-        fn changed(&self, change: Change<'_>) {
+    struct TaintChanges(Mutex<Vec<(bool, bool)>>);
+    impl Subscriber for TaintChanges {
+        fn on_change(&self, change: Change<'_>) {
             if let Change::Node { taints, readiness, .. } = change {
                 self.0.lock().push((taints, readiness));
             }
         }
     }
-    let (cache, told) = (listed(), Arc::new(Told(Mutex::default())));
-    cache.subscribe(Arc::<Told>::clone(&told));
+    let (cache, told) = (listed(), Arc::new(TaintChanges(Mutex::default())));
+    cache.subscribe(Arc::<TaintChanges>::clone(&told));
     let seen = |object: &Obj, now| {
         apply::<Node>(&cache, object, at(now));
         std::mem::take(&mut *told.0.lock())
@@ -124,7 +124,7 @@ fn a_pod_arrives_when_it_is_bound_and_says_since_when_it_is() {
     apply::<Pod>(&cache, &arrived.rv(12), at(60));
     let guard = cache.read();
     let pod = guard.view().pod(&uid("uid-p")).unwrap();
-    assert_eq!((pod.first_seen, pod.arrived, pod.bound), (at(5), at(45), NEW_YEAR + 40));
+    assert_eq!((pod.first_seen, pod.placed_at, pod.bound_at), (at(5), at(45), NEW_YEAR + 40));
 }
 
 /// A stamp of zero is no time.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::*;
-use crate::Unfresh;
+use crate::FreshnessError;
 use crate::testing::at;
 use crate::testing::objects::{node, pod};
 
@@ -32,11 +32,11 @@ fn a_node_that_becomes_unreadable_is_unknown_and_not_missing() {
     let cache = listed();
     apply::<Node>(&cache, &node("n"), at(1));
     apply::<Pod>(&cache, &pod("a").on("n"), at(1));
-    let heard = listened(&cache);
+    let changes = log_changes(&cache);
     cache.apply_undecodable::<Node>(unreadable(Some("uid-n"), Some("n")), at(2));
     assert_eq!(answer(&cache, "n"), "unknown");
     assert!(cache.read().view().absence("n").is_none());
-    assert_eq!(heard.take(), ["node n"]);
+    assert_eq!(changes.drain(), ["node n"]);
     cache.remove::<Node>(&uid("uid-n"), at(3));
     assert_eq!(answer(&cache, "n"), "absent", "its removal was understood");
     assert!(cache.read().view().absence("n").is_some());
@@ -88,14 +88,14 @@ fn a_node_without_identity_makes_every_missing_node_unknown_until_a_list_without
 fn an_unreadable_pod_cannot_be_looked_up_but_counts() {
     let cache = listed();
     apply::<Pod>(&cache, &pod("a").on("n").phase("Failed"), at(1));
-    let heard = listened(&cache);
+    let changes = log_changes(&cache);
     cache.apply_undecodable::<Pod>(unreadable(Some("uid-a"), Some("a")), at(2));
     let guard = cache.read();
     let view = guard.view();
     assert!(view.pod(&uid("uid-a")).is_none());
     assert_eq!((view.terminated_count(), view.pods_on("n").count()), (0, 0));
     assert_eq!(view.count(Kind::Pods), (1, 1));
-    assert_eq!(heard.take(), ["pod uid-a@10 -> nothing"]);
+    assert_eq!(changes.drain(), ["pod uid-a@10 -> nothing"]);
     drop(guard);
     apply::<Pod>(&cache, &pod("a").on("n").rv(11), at(3));
     assert_eq!(cache.read().view().count(Kind::Pods), (1, 0), "readable again");
@@ -124,12 +124,12 @@ fn a_kind_can_be_believed_when_it_is_listed_and_was_heard_of_within_the_limit() 
     let limit = STALE_AFTER.as_secs();
     let heard_at_10 = || {
         let cache = listed();
-        cache.heard(Kind::Pods, at(10));
+        cache.record_event(Kind::Pods, at(10));
         cache
     };
-    let stale = |silent| Err(Unfresh::Stale { kind: Kind::Pods, silent });
+    let stale = |silent| Err(FreshnessError::Stale { kind: Kind::Pods, silent });
     for (what, cache, now, expected) in [
-        ("never listed", Cache::default(), at(0), Err(Unfresh::NotSynced { kind: Kind::Pods })),
+        ("never listed", Cache::default(), at(0), Err(FreshnessError::NotSynced { kind: Kind::Pods })),
         ("heard of a moment ago", heard_at_10(), at(10), Ok(())),
         ("heard of exactly at the limit", heard_at_10(), at(10 + limit), Ok(())),
         (
@@ -140,7 +140,7 @@ fn a_kind_can_be_believed_when_it_is_listed_and_was_heard_of_within_the_limit() 
         ),
         ("heard of long ago", heard_at_10(), at(100_000), stale(Duration::from_secs(100_000 - 10))),
     ] {
-        let got = cache.read().view().fresh(Kind::Pods, now);
+        let got = cache.read().view().check_fresh(Kind::Pods, now);
         assert_eq!(got, expected, "{what}");
     }
 }
@@ -148,14 +148,14 @@ fn a_kind_can_be_believed_when_it_is_listed_and_was_heard_of_within_the_limit() 
 #[test]
 fn a_kind_that_was_heard_of_but_never_listed_in_full_cannot_be_believed() {
     let cache = Cache::default();
-    cache.heard(Kind::Pods, at(1));
-    let unfresh = cache.read().view().fresh(Kind::Pods, at(1)).unwrap_err();
-    assert_eq!(unfresh, Unfresh::NotSynced { kind: Kind::Pods });
+    cache.record_event(Kind::Pods, at(1));
+    let unfresh = cache.read().view().check_fresh(Kind::Pods, at(1)).unwrap_err();
+    assert_eq!(unfresh, FreshnessError::NotSynced { kind: Kind::Pods });
 }
 
 #[test]
 fn a_stale_kind_says_for_how_long_it_was_silent() {
     let cache = listed();
-    let unfresh = cache.read().view().fresh(Kind::Nodes, at(200)).unwrap_err();
-    assert_eq!(unfresh, Unfresh::Stale { kind: Kind::Nodes, silent: Duration::from_secs(200) });
+    let unfresh = cache.read().view().check_fresh(Kind::Nodes, at(200)).unwrap_err();
+    assert_eq!(unfresh, FreshnessError::Stale { kind: Kind::Nodes, silent: Duration::from_secs(200) });
 }

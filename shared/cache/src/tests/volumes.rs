@@ -3,10 +3,13 @@
 use serde_json::json;
 
 use super::*;
-use crate::model::{Attachment, Budget, Held, Holder, Proof, VOLUME_GATE, Volume, VolumeClaim, VolumeLease};
+use crate::model::{
+    Attachment, Budget, FenceEvidenceObject, Holder, LeaseHolder, VOLUME_GATE, Volume, VolumeClaim,
+    VolumeLease,
+};
 use crate::testing::objects::{self, node, pod};
 use crate::testing::{World, at};
-use crate::{Left, Lookup};
+use crate::{LastUse, Lookup};
 
 fn volume(name: &str) -> Obj {
     objects::volume(name, &["ReadWriteOnce"])
@@ -21,13 +24,13 @@ fn lease(volume: &str, holder: &str) -> Obj {
 }
 
 fn user(name: &str, node: &str, claim: &str) -> Obj {
-    pod(name).on(node).using(claim)
+    pod(name).on(node).using_claim(claim)
 }
 
 /// A volume `v` by the claim `c`, used by `a` on `n`, which holds it.
 fn used() -> Cache {
     let cache = listed();
-    cache.guard();
+    cache.enable_volume_guard();
     list::<Node>(&cache, &[node("n")], at(1));
     list::<Volume>(&cache, &[volume("v")], at(1));
     list::<VolumeClaim>(&cache, &[claim("c", "uid-c", Some("v"))], at(1));
@@ -37,25 +40,25 @@ fn used() -> Cache {
 }
 
 fn users(cache: &Cache) -> Vec<Uid> {
-    uids(cache.read().view().users_of("v"))
+    uids(cache.read().view().pods_using("v"))
 }
 
-fn left(cache: &Cache) -> Option<Left> {
-    cache.read().view().left("v", "n")
+fn last_use(cache: &Cache) -> Option<LastUse> {
+    cache.read().view().last_use("v", "n")
 }
 
 #[test]
 fn whoever_comes_first_pod_claim_or_volume_they_find_each_other() {
     let cache = listed();
-    cache.guard();
+    cache.enable_volume_guard();
     apply::<Pod>(&cache, &user("a", "n", "c"), at(1));
     assert_eq!(users(&cache), []);
-    let heard = listened(&cache);
+    let changes = log_changes(&cache);
     apply::<VolumeClaim>(&cache, &claim("c", "uid-c", None), at(1));
     apply::<VolumeClaim>(&cache, &claim("c", "uid-c", Some("v")), at(1));
     assert_eq!(users(&cache), [uid("uid-a")]);
     apply::<Volume>(&cache, &volume("v"), at(1));
-    assert_eq!(heard.take(), ["volume v, awaited by 0", "volume v, awaited by 0"]);
+    assert_eq!(changes.drain(), ["volume v, awaited by 0", "volume v, awaited by 0"]);
     assert!(matches!(cache.read().view().volume("v"), Lookup::Known(_)));
 }
 
@@ -64,9 +67,9 @@ fn a_claim_made_again_under_its_name_is_another_claim() {
     let cache = used();
     list::<VolumeClaim>(&cache, &[claim("c", "uid-new", Some("w"))], at(2));
     assert_eq!(users(&cache), []);
-    assert_eq!(uids(cache.read().view().users_of("w")), [uid("uid-a")]);
+    assert_eq!(uids(cache.read().view().pods_using("w")), [uid("uid-a")]);
     list::<VolumeClaim>(&cache, &[], at(3));
-    assert_eq!(cache.read().view().users_of("w").count(), 0);
+    assert_eq!(cache.read().view().pods_using("w").count(), 0);
 }
 
 #[test]
@@ -79,30 +82,38 @@ fn where_volumes_are_not_guarded_pods_are_kept_without_claims() {
 #[test]
 fn the_end_of_a_use_is_told_or_not() {
     let cache = used();
-    assert_eq!(left(&cache), None);
+    assert_eq!(last_use(&cache), None);
     cache.remove::<Pod>(&uid("uid-a"), at(2));
-    assert_eq!(left(&cache), Some(Left { at: at(2), word: Word::None }), "it ran when it was last seen");
+    assert_eq!(
+        last_use(&cache),
+        Some(LastUse { at: at(2), report: UseReport::None }),
+        "it ran when it was last seen"
+    );
     let cache = used();
     apply::<Pod>(&cache, &user("a", "n", "c").phase("Failed"), at(2));
     cache.remove::<Pod>(&uid("uid-a"), at(3));
-    assert_eq!(left(&cache), Some(Left { at: at(2), word: Word::Ended }), "nobody had deleted it");
+    assert_eq!(
+        last_use(&cache),
+        Some(LastUse { at: at(2), report: UseReport::Terminated }),
+        "nobody had deleted it"
+    );
     let cache = used();
     let dying = user("a", "n", "c").terminating().set("/metadata/deletionGracePeriodSeconds", json!(30));
     apply::<Pod>(&cache, &dying.phase("Failed"), at(2));
-    assert_eq!(left(&cache), None, "its kubelet removes it when it has unmounted its volumes");
+    assert_eq!(last_use(&cache), None, "its kubelet removes it when it has unmounted its volumes");
     cache.remove::<Pod>(&uid("uid-a"), at(3));
-    assert_eq!(left(&cache), Some(Left { at: at(3), word: Word::Unmounted }));
+    assert_eq!(last_use(&cache), Some(LastUse { at: at(3), report: UseReport::Unmounted }));
     // An attachment that goes says nothing: those are also deleted by force. What the kubelet says of the pod counts.
     let cache = used();
     let attachment = Obj(json!({ "metadata": { "name": "x", "uid": "uid-x", "resourceVersion": "10" },
         "spec": { "nodeName": "n", "source": { "persistentVolumeName": "v" } } }));
     apply::<Attachment>(&cache, &attachment, at(2));
     cache.remove::<Attachment>(&uid("uid-x"), at(2));
-    assert_eq!(left(&cache), None);
+    assert_eq!(last_use(&cache), None);
     apply::<Attachment>(&cache, &attachment, at(3));
     cache.remove::<Pod>(&uid("uid-a"), at(3));
     cache.remove::<Attachment>(&uid("uid-x"), at(4));
-    assert_eq!(left(&cache), Some(Left { at: at(4), word: Word::None }));
+    assert_eq!(last_use(&cache), Some(LastUse { at: at(4), report: UseReport::None }));
 }
 
 #[test]
@@ -112,7 +123,7 @@ fn a_kubelet_that_has_unmounted_it_has_said_so_for_all() {
     apply::<Node>(&cache, &mounted(&["kubernetes.io/csi/d^v"]).rv(11), at(2));
     cache.remove::<Pod>(&uid("uid-a"), at(3));
     apply::<Node>(&cache, &mounted(&[]).rv(12), at(4));
-    assert_eq!(left(&cache), Some(Left { at: at(4), word: Word::Unmounted }));
+    assert_eq!(last_use(&cache), Some(LastUse { at: at(4), report: UseReport::Unmounted }));
 }
 
 #[test]
@@ -124,10 +135,10 @@ fn a_node_that_goes_has_unmounted_nothing() {
         at(2),
     );
     cache.remove::<Pod>(&uid("uid-a"), at(3));
-    let removed = left(&cache);
+    let removed = last_use(&cache);
     cache.remove::<Node>(&uid("uid-n"), at(4));
-    assert_eq!(left(&cache), removed);
-    assert_eq!(removed.map(|left| left.word), Some(Word::None));
+    assert_eq!(last_use(&cache), removed);
+    assert_eq!(removed.map(|left| left.report), Some(UseReport::None));
 }
 
 #[test]
@@ -138,18 +149,18 @@ fn of_two_pods_the_one_whose_end_nobody_reported_counts() {
     let dying = user("b", "n", "c").terminating().set("/metadata/deletionGracePeriodSeconds", json!(30));
     apply::<Pod>(&cache, &dying.phase("Failed").rv(12), at(3));
     cache.remove::<Pod>(&uid("uid-b"), at(4));
-    assert_eq!(left(&cache), Some(Left { at: at(4), word: Word::None }));
+    assert_eq!(last_use(&cache), Some(LastUse { at: at(4), report: UseReport::None }));
 }
 
 #[test]
 fn what_was_heard_of_one_holder_is_not_said_of_the_next() {
     let cache = used();
     apply::<Pod>(&cache, &user("a", "n", "c").phase("Failed"), at(2));
-    assert!(left(&cache).is_some());
+    assert!(last_use(&cache).is_some());
     apply::<VolumeLease>(&cache, &lease("v", "n/uid-n/b/uid-other").rv(11), at(3));
-    assert_eq!(left(&cache), None);
+    assert_eq!(last_use(&cache), None);
     let cache = used();
-    let seen = |cache: &Cache| cache.read().view().volume_lease("v").unwrap().seen;
+    let seen = |cache: &Cache| cache.read().view().volume_lease("v").unwrap().holder_since;
     apply::<VolumeLease>(&cache, &lease("v", "n/uid-n/b/uid-a").rv(11), at(3));
     assert_eq!(seen(&cache), at(1), "the same holder");
 }
@@ -161,7 +172,7 @@ fn a_node_that_only_holds_a_volume_is_missed() {
     cache.remove::<Node>(&uid("uid-n"), at(2));
     assert!(cache.read().view().absence("n").is_some());
     apply::<VolumeLease>(&cache, &lease("v", "").rv(11), at(3));
-    assert_eq!(cache.read().view().volume_lease("v").unwrap().held, Held::Free);
+    assert_eq!(cache.read().view().volume_lease("v").unwrap().holder, LeaseHolder::Free);
     apply::<Pod>(&cache, &pod("z").on("n"), at(4));
     cache.remove::<Pod>(&uid("uid-z"), at(4));
     assert!(cache.read().view().absence("n").is_none(), "nobody asks for it any more");
@@ -174,19 +185,19 @@ fn bug_a_change_of_a_node_that_uses_a_volume_was_told_for_its_holder_alone() {
     let cache = used();
     list::<Node>(&cache, &[node("n"), node("m").ready("True")], at(2));
     apply::<Pod>(&cache, &user("b", "m", "c"), at(2));
-    let heard = listened(&cache);
+    let changes = log_changes(&cache);
     apply::<Node>(&cache, &node("m").ready("Unknown").rv(20), at(3));
-    assert_eq!(heard.take(), ["node m", "volume v, awaited by 0"]);
+    assert_eq!(changes.drain(), ["node m", "volume v, awaited by 0"]);
     apply::<Node>(&cache, &node("m").ready("Unknown").rv(21), at(4));
-    assert_eq!(heard.take(), [""; 0], "nothing is new");
+    assert_eq!(changes.drain(), [""; 0], "nothing is new");
     cache.remove::<Node>(&uid("uid-m"), at(5));
-    assert_eq!(heard.take(), ["node m", "volume v, awaited by 0"]);
+    assert_eq!(changes.drain(), ["node m", "volume v, awaited by 0"]);
 }
 
 #[test]
 fn of_each_kind_all_that_can_be_read_is_found() {
     let cache = used();
-    cache.select();
+    cache.enable_budgets();
     apply::<Budget>(&cache, &objects::budget("b", "db", &json!({})), at(2));
     apply::<Pod>(&cache, &pod("waits").set("/spec/schedulingGates", json!([{ "name": VOLUME_GATE }])), at(2));
     let guard = cache.read();
@@ -218,7 +229,7 @@ fn of_a_volume_nothing_is_kept_when_all_that_names_it_is_gone() {
 #[test]
 fn a_volume_is_used_on_a_missing_node_by_a_pod_of_that_node_alone() {
     let holder = Holder { node: "n".into(), node_uid: uid("uid-n"), boot_id: "b".into(), pod: None };
-    let on_missing = |cache: &Cache| cache.read().view().is_used_on_missing("v", &holder);
+    let on_missing = |cache: &Cache| cache.read().view().is_used_on_missing_node("v", &holder);
     let cache = used();
     assert!(on_missing(&cache));
     apply::<Pod>(&cache, &user("a", "n", "c").phase("Failed"), at(2));
@@ -236,25 +247,25 @@ fn a_use_ends_with_its_attachment_only_where_no_pod_of_that_node_is_left() {
         "spec": { "nodeName": "l", "source": { "persistentVolumeName": "v" } } }));
     apply::<Attachment>(&cache, &attachment, at(3));
     cache.remove::<Attachment>(&uid("uid-x"), at(4));
-    let left = cache.read().view().left("v", "l");
-    assert_eq!(left, Some(Left { at: at(4), word: Word::None }), "its pods are on other nodes");
+    let last_use = cache.read().view().last_use("v", "l");
+    assert_eq!(last_use, Some(LastUse { at: at(4), report: UseReport::None }), "its pods are on other nodes");
 }
 
 #[test]
 fn evidence_about_a_holder_is_told_for_the_volumes_that_it_holds() {
     let cache = used();
-    cache.fence();
-    let heard = listened(&cache);
-    apply::<Proof>(&cache, &objects::evidence("e", "n", "b", "PowerOff"), at(2));
-    assert_eq!(heard.take(), ["fencing of n", "volume v, awaited by 0"]);
+    cache.enable_fencing();
+    let changes = log_changes(&cache);
+    apply::<FenceEvidenceObject>(&cache, &objects::evidence("e", "n", "b", "PowerOff"), at(2));
+    assert_eq!(changes.drain(), ["fencing of n", "volume v, awaited by 0"]);
 }
 
 #[test]
 fn a_claim_that_says_what_it_said_tells_nothing() {
     let cache = used();
-    let heard = listened(&cache);
+    let changes = log_changes(&cache);
     apply::<VolumeClaim>(&cache, &claim("c", "uid-c", Some("v")).rv(2), at(2));
-    assert_eq!(heard.take(), [""; 0]);
+    assert_eq!(changes.drain(), [""; 0]);
 }
 
 /// Found in review: kube-controller-manager's collector removed the pod while its kubelet let it end, and the volume had no user left.
@@ -282,14 +293,14 @@ fn bug_a_pod_that_was_removed_before_it_ended_used_its_volume_no_more() {
         cache.remove::<Node>(&uid("uid-n"), at(2));
         apply::<Pod>(&cache, &pod.rv(11), at(2));
         if proved {
-            cache.proved_ended(&uid("uid-a"));
+            cache.record_proved_terminated(&uid("uid-a"));
         }
         cache.remove::<Pod>(&uid("uid-a"), at(3));
-        let found = cache.read().view().removed_pods_end_on_missing("v", &holder);
-        assert_eq!(found, ends.map(at), "a pod {what}");
-        let used = cache.read().view().is_used_on_missing("v", &holder);
+        let terminates_at = cache.read().view().removed_pods_terminate_at("v", &holder);
+        assert_eq!(terminates_at, ends.map(at), "a pod {what}");
+        let used = cache.read().view().is_used_on_missing_node("v", &holder);
         assert_eq!(used, what.contains("busy"), "a pod {what}");
-        assert!(cache.inner.read().proved_ended.is_empty(), "a pod {what}");
+        assert!(cache.inner.read().proved_terminated.is_empty(), "a pod {what}");
     }
 }
 
@@ -299,9 +310,9 @@ fn of_two_pods_that_were_removed_on_a_missing_node_one_that_may_run_delays_a_vol
     apply::<Pod>(&cache, &user("b", "n", "c").running(), at(1));
     cache.remove::<Node>(&uid("uid-n"), at(2));
     cache.remove::<Pod>(&uid("uid-a"), at(3));
-    cache.fell_silent_first("n");
+    cache.set_unreachable_before_node_deleted("n");
     cache.remove::<Pod>(&uid("uid-b"), at(4));
-    assert!(cache.read().view().last_end_on_missing("v").is_some());
+    assert!(cache.read().view().last_termination_on_missing_node("v").is_some());
 }
 
 #[test]
@@ -320,7 +331,8 @@ fn of_two_pods_that_were_removed_on_a_missing_node_the_last_to_end_keeps_the_vol
         cache.remove::<Pod>(&uid("uid-b"), at(4));
         let guard = cache.read();
         let view = guard.view();
-        let found = (view.removed_pods_end_on_missing("v", &holder), view.is_used_on_missing("v", &holder));
+        let found =
+            (view.removed_pods_terminate_at("v", &holder), view.is_used_on_missing_node("v", &holder));
         assert_eq!(found, (ends, uses), "the first {what}");
     }
 }
@@ -334,8 +346,8 @@ fn evidence_that_a_pod_has_ended_is_kept_where_volumes_are_guarded_and_while_the
         ("a pod that was removed before", used(), "uid-gone", 0),
         ("no volume is guarded", unguarded, "uid-a", 0),
     ] {
-        cache.proved_ended(&uid(ended));
-        assert_eq!(cache.inner.read().proved_ended.len(), kept, "{what}");
+        cache.record_proved_terminated(&uid(ended));
+        assert_eq!(cache.inner.read().proved_terminated.len(), kept, "{what}");
     }
 }
 
@@ -343,7 +355,7 @@ fn evidence_that_a_pod_has_ended_is_kept_where_volumes_are_guarded_and_while_the
 #[test]
 fn a_node_that_holds_a_volume_is_missing_from_the_list_of_nodes_on() {
     let cache = Cache::default();
-    cache.guard();
+    cache.enable_volume_guard();
     list::<VolumeLease>(&cache, &[lease("v", "n/uid-n/b/uid-a")], at(1));
     let since = || cache.read().view().absence("n").map(|absence| absence.since);
     assert_eq!(since(), None);
@@ -359,9 +371,9 @@ fn the_pod_for_which_a_volume_was_taken_uses_it_whatever_becomes_of_its_claim() 
     let cache = used();
     cache.remove::<Node>(&uid("uid-n"), at(2));
     cache.remove::<VolumeClaim>(&uid("uid-c"), at(2));
-    assert!(cache.read().view().is_used_on_missing("v", &holder));
+    assert!(cache.read().view().is_used_on_missing_node("v", &holder));
     cache.remove::<Pod>(&uid("uid-a"), at(3));
-    assert_eq!(cache.read().view().removed_pods_end_on_missing("v", &holder), Some(at(33)));
+    assert_eq!(cache.read().view().removed_pods_terminate_at("v", &holder), Some(at(33)));
 }
 
 /// Evidence was found, and its act failed. Then its kubelet reported, and after that another client removed the pod.
@@ -372,14 +384,14 @@ fn bug_a_pod_counted_as_ended_after_its_kubelet_reported_again() {
     world.put(Kind::Volumes, objects::volume("v", &["ReadWriteOnce"]), at(0));
     world.put(Kind::Claims, objects::claim("c", Some("v")), at(0));
     let dying = |version: u64| {
-        let dying = pod("a").on("n").using("c").running().terminating().rv(version);
+        let dying = pod("a").on("n").using_claim("c").running().terminating().rv(version);
         let grace = |dying: Obj, field: &str| dying.set(field, json!(600));
         grace(grace(dying, "/spec/terminationGracePeriodSeconds"), "/metadata/deletionGracePeriodSeconds")
     };
     world.apply(Kind::Pods, &dying(11), at(1));
-    crate::Learns::proved_ended(&**world.cache(), &uid("uid-a"));
+    crate::CacheWriter::record_proved_terminated(&**world.cache(), &uid("uid-a"));
     world.apply(Kind::Pods, &dying(50).observed(9), at(2));
     world.remove(Kind::Pods, "uid-a", at(3));
-    let ends = world.read().view().removed_pods_end_on_missing("v", &holder);
+    let ends = world.read().view().removed_pods_terminate_at("v", &holder);
     assert!(ends.is_some(), "its processes have their grace still");
 }

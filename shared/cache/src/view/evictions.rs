@@ -41,14 +41,14 @@ impl<'a> View<'a> {
 
     /// When this process saw the pod go, or its phase become terminal. `None`: it did not.
     #[must_use]
-    pub fn target_ended(&self, target: &EvictionTarget) -> Option<Mono> {
-        self.inner.evictions.ended(target)
+    pub fn target_ended_at(&self, target: &EvictionTarget) -> Option<Mono> {
+        self.inner.evictions.ended_at(target)
     }
 
     /// Whether another controller writes the states of Evictions of this namespace that go on.
     #[must_use]
     pub fn has_foreign_evictions(&self, namespace: &str) -> bool {
-        self.inner.evictions.foreign(namespace)
+        self.inner.evictions.has_foreign(namespace)
     }
 
     /// The pod with this UID. Unknown is not absent.

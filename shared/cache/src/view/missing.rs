@@ -11,28 +11,34 @@ impl<'a> View<'a> {
     /// before, as long as the pod is there, or where others removed it while its kubelet's worker for it may have been busy. So is the
     /// pod for which the volume was taken, whatever became of its claim.
     #[must_use]
-    pub fn is_used_on_missing(&self, volume: &str, holder: &Holder) -> bool {
+    pub fn is_used_on_missing_node(&self, volume: &str, holder: &Holder) -> bool {
         let taken_for = holder.pod.as_ref().and_then(|pod| self.pod(pod));
-        let mut users = self.users_of(volume).chain(taken_for);
+        let mut users = self.pods_using(volume).chain(taken_for);
         let removed = || {
-            self.inner.volumes.removed(volume).any(|(node, all)| **node == *holder.node && all.end.is_none())
+            self.inner
+                .volumes
+                .removed(volume)
+                .any(|(node, all)| **node == *holder.node && all.terminates_at.is_none())
         };
-        !self.fell_silent_before_its_node_went(&holder.node)
-            && (users.any(|pod| pod.node.as_ref() == Some(&holder.node) && pod.has_volumes()) || removed())
+        !self.unreachable_before_node_deleted(&holder.node)
+            && (users.any(|pod| pod.node.as_ref() == Some(&holder.node) && pod.may_mount_volumes())
+                || removed())
     }
 
     /// When the processes of pods of a missing node that others removed have terminated, if its kubelet sees the removal.
     #[must_use]
-    pub fn removed_pods_end_on_missing(&self, volume: &str, holder: &Holder) -> Option<Mono> {
+    pub fn removed_pods_terminate_at(&self, volume: &str, holder: &Holder) -> Option<Mono> {
         let (_, removed) = self.inner.volumes.removed(volume).find(|(node, _)| **node == holder.node)?;
-        removed.end.filter(|_| !self.fell_silent_before_its_node_went(&holder.node))
+        removed.terminates_at.filter(|_| !self.unreachable_before_node_deleted(&holder.node))
     }
 
     /// The same for a volume without a holder: the missing node on which they terminate last, with `None` where that is not known.
     #[must_use]
-    pub fn last_end_on_missing(&self, volume: &str) -> Option<(&'a Arc<str>, Option<Mono>)> {
-        let heard = self.inner.volumes.removed(volume).filter(|(_, removed)| !removed.in_silence);
-        let missing = heard.filter(|(node, _)| matches!(self.node(node), Lookup::Absent));
-        missing.map(|(node, removed)| (node, removed.end)).max_by_key(|(_, end)| (end.is_none(), *end))
+    pub fn last_termination_on_missing_node(&self, volume: &str) -> Option<(&'a Arc<str>, Option<Mono>)> {
+        let last_reports = self.inner.volumes.removed(volume).filter(|(_, removed)| !removed.all_unreachable);
+        let missing = last_reports.filter(|(node, _)| matches!(self.node(node), Lookup::Absent));
+        missing
+            .map(|(node, removed)| (node, removed.terminates_at))
+            .max_by_key(|(_, end)| (end.is_none(), *end))
     }
 }

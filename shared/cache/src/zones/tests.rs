@@ -4,7 +4,7 @@ use jiff::SignedDuration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::model::{NOT_READY_TAINT, Pressures, Says, UNREACHABLE_TAINT};
+use crate::model::{ConditionState, NOT_READY_TAINT, Pressures, UNREACHABLE_TAINT};
 use crate::testing::at;
 
 fn uid(number: u8) -> Uid {
@@ -45,7 +45,7 @@ fn node() -> impl Strategy<Value = Node> {
             ready_since,
             heartbeat: None,
             pressures: Pressures::default(),
-            unreachable: Says::Missing,
+            unreachable: ConditionState::Missing,
             unschedulable: false,
             zone: format!("z{zone}").into(),
             excluded,
@@ -53,10 +53,10 @@ fn node() -> impl Strategy<Value = Node> {
             created: 0,
             first_seen: at(0),
             age: Duration::ZERO,
-            heard: at(0),
-            readiness_seen: at(0),
-            life: None,
-            in_use: Box::default(),
+            last_report: at(0),
+            readiness_since: at(0),
+            details: None,
+            volumes_in_use: Box::default(),
             reports_deletions: true,
         },
     )
@@ -78,24 +78,24 @@ struct Model {
 }
 
 impl Model {
-    fn take(&mut self, step: &Step, index: &mut Zones) {
+    fn apply(&mut self, step: &Step, index: &mut Zones) {
         match step {
             Step::File(node, heard) => {
-                index.file(node, at(*heard));
+                index.update(node, at(*heard));
                 let before = self.nodes.insert(node.uid.clone(), ((**node).clone(), at(*heard)));
                 let continues = before.is_some_and(|(before, _)| {
                     before.zone == node.zone && before.lost_taints().next().is_some()
                 });
                 if let Some(mark) = node.lost_taints().map(Taint::since).max().filter(|_| !continues) {
-                    let known = self.marks.entry(Arc::clone(&node.zone)).or_insert(mark);
-                    *known = (*known).max(mark);
+                    let latest = self.marks.entry(Arc::clone(&node.zone)).or_insert(mark);
+                    *latest = (*latest).max(mark);
                 }
             }
             Step::Beat(number, heard) => {
-                let doubted = index.beat(&uid(*number), at(*heard));
-                let known = self.nodes.get_mut(&uid(*number));
-                assert_eq!(doubted, known.as_ref().is_some_and(|(node, _)| node.is_doubted()));
-                if let Some((_, known)) = known {
+                let doubted = index.record_report(&uid(*number), at(*heard));
+                let entry = self.nodes.get_mut(&uid(*number));
+                assert_eq!(doubted, entry.as_ref().is_some_and(|(node, _)| node.is_suspect()));
+                if let Some((_, known)) = entry {
                     *known = at(*heard);
                 }
             }
@@ -131,12 +131,12 @@ impl Model {
         );
         for zone in ["z0", "z1", "z2", "nowhere"] {
             let count = |is: fn(&Node) -> bool| self.of_zone(zone).filter(|node| is(node)).count();
-            let wanted = ZoneCount {
+            let expected = ZoneCount {
                 ready: count(|node| !node.excluded && node.readiness == Readiness::Ready),
                 not_ready: count(|node| !node.excluded && node.readiness != Readiness::Ready),
                 excluded: count(|node| node.excluded),
             };
-            prop_assert_eq!(index.count(zone), wanted);
+            prop_assert_eq!(index.count(zone), expected);
             let found = index.zones.get(zone).into_iter().flat_map(|zone| &zone.nodes).map(|(_, uid)| uid);
             let found: BTreeSet<&Uid> = found.collect();
             prop_assert_eq!(found, self.of_zone(zone).map(|node| &node.uid).collect::<BTreeSet<_>>());
@@ -147,19 +147,19 @@ impl Model {
                         && node.readiness == Readiness::Ready
                         && at(99).since(*heard) > longer_than
                 });
-                prop_assert_eq!(index.silent_in(zone, longer_than, at(99)), silent.count());
+                prop_assert_eq!(index.unreachable_in(zone, longer_than, at(99)), silent.count());
             }
             for (place, node) in self.waiting(zone).into_iter().enumerate() {
-                prop_assert_eq!(index.waits_behind(node), Some(place));
+                prop_assert_eq!(index.nodes_ahead_of(node), Some(place));
             }
             prop_assert_eq!(index.last_marked(zone).map(Taint::since), self.marks.get(zone).copied());
         }
-        let waiting = self.nodes.values().filter(|(node, _)| index.waits_behind(node).is_some()).count();
+        let waiting = self.nodes.values().filter(|(node, _)| index.nodes_ahead_of(node).is_some()).count();
         prop_assert_eq!(waiting, zones.iter().map(|zone| self.waiting(zone).len()).sum::<usize>());
         let heard = self.nodes.values().filter(|(node, _)| node.readiness == Readiness::Ready);
         let mut heard: Vec<Mono> = heard.map(|(_, heard)| *heard).collect();
         heard.sort();
-        prop_assert_eq!(index.ready_nodes_heard().collect::<Vec<_>>(), heard);
+        prop_assert_eq!(index.last_reports_of_ready_nodes().collect::<Vec<_>>(), heard);
         Ok(())
     }
 }
@@ -169,10 +169,10 @@ proptest! {
     fn the_index_says_what_a_search_would(steps in prop::collection::vec(step(), 0..40)) {
         let (mut model, mut index) = (Model::default(), Zones::default());
         for step in &steps {
-            model.take(step, &mut index);
+            model.apply(step, &mut index);
             model.check(&index)?;
         }
-        (0..6).for_each(|number| model.take(&Step::Remove(number), &mut index));
-        prop_assert!(index.zones.is_empty() && index.filed.is_empty() && index.heard.is_empty());
+        (0..6).for_each(|number| model.apply(&Step::Remove(number), &mut index));
+        prop_assert!(index.zones.is_empty() && index.entries.is_empty() && index.last_reports.is_empty());
     }
 }

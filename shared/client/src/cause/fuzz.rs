@@ -48,7 +48,7 @@ fn refusals_say_everything_once() {
                 .to_string()
         };
         let status = http::StatusCode::from_u16(code).unwrap();
-        let error = ApiError::refused(status, None, Encoding::Json, Bytes::from(body));
+        let error = ApiError::from_status(status, None, Encoding::Json, Bytes::from(body));
         let line = crate::error_chain(&error);
         let said = line.strip_prefix("the API server answered ").unwrap();
         assert!(

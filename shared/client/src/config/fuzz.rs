@@ -74,21 +74,21 @@ fn changed(text: &str, draw: &mut Draw<'_>) -> Vec<u8> {
 }
 
 /// Reads it, and makes all that a request has.
-fn read(bytes: &[u8]) -> Result<(Way, Arc<Login>), ConfigError> {
+fn read(bytes: &[u8]) -> Result<(ResolvedConfig, Arc<Login>), ConfigError> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("config");
     std::fs::write(&path, bytes).unwrap();
     let options = ConnectOptions { kubeconfig: Some(path), ..ConnectOptions::default() };
     let env = Env::real(1);
-    let around = Around { env: &env, variable: &|_| None };
-    match find(&options, &around)? {
-        Found::Kubeconfig(chosen) => of_kubeconfig(*chosen, &options, &around),
-        Found::Pod => panic!("a file was named"),
+    let around = ProcessEnv { env: &env, variable: &|_| None };
+    match find_source(&options, &around)? {
+        ConfigSource::Kubeconfig(chosen) => from_kubeconfig(*chosen, &options, &around),
+        ConfigSource::Pod => panic!("a file was named"),
     }
 }
 
 fn sent(login: &Login) -> Option<String> {
-    let given = login.given().now_or_never()?.ok()?;
+    let given = login.credentials().now_or_never()?.ok()?;
     Some(String::from_utf8_lossy(given.header?.as_bytes()).into_owned())
 }
 

@@ -29,15 +29,15 @@ fn a_kubeconfig_is_there_as_kubectl_sees_it() {
     assert!(has(None) && has(Some("")));
     assert!(!has_kubeconfig(None, None));
     for (named, shown) in [(None, "~/.kube/config"), (Some(""), "~/.kube/config"), (Some("/a:/b"), "/a:/b")] {
-        assert_eq!(place(named.map(OsStr::new)), shown);
+        assert_eq!(searched_paths(named.map(OsStr::new)), shown);
     }
 }
 
 #[test]
 fn the_address_of_an_api_server_has_a_scheme_and_a_host() {
-    assert_eq!(address("https://10.0.0.1:6443").unwrap().to_string(), "https://10.0.0.1:6443/");
+    assert_eq!(parse_master("https://10.0.0.1:6443").unwrap().to_string(), "https://10.0.0.1:6443/");
     for text in ["", "10.0.0.1:6443", "ftp://10.0.0.1", "/api", "https:///api"] {
-        let error = address(text).unwrap_err();
+        let error = parse_master(text).unwrap_err();
         assert!(error.to_string().contains(&format!("{text:?} for '--master <URL>'")), "{error}");
     }
 }
@@ -67,7 +67,7 @@ fn an_address_is_read_as_by_client_go() {
         ("a", "http://a/"),
         ("https://[::1]:6443", "https://[::1]:6443/"),
     ] {
-        assert_eq!(base(text).unwrap().to_string(), read, "{text}");
+        assert_eq!(parse_server(text).unwrap().to_string(), read, "{text}");
     }
     let long = format!("https://a/{}", "a".repeat(70_000));
     for text in [
@@ -84,7 +84,7 @@ fn an_address_is_read_as_by_client_go() {
         "https://a\n",
         &long,
     ] {
-        assert!(base(text).is_err(), "{text}");
+        assert!(parse_server(text).is_err(), "{text}");
     }
 }
 

@@ -52,7 +52,7 @@ async fn bug_a_login_command_ran_three_times_for_one_command() {
         let staged = Staged::of(&logs_in(server, &gives_token(more)), &stubs);
         let connection = staged.open().await.unwrap();
         // A feed with a runtime of its own has the same login.
-        for connection in [connection.clone(), connection.apart(), connection] {
+        for connection in [connection.clone(), connection.isolated(), connection] {
             connection.send(Call::get("/version")).await.unwrap();
         }
         assert_eq!(tokens(&stubs), sent, "{server} {more}");

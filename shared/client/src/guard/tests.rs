@@ -1,7 +1,7 @@
 //! The layer: what is refused never leaves.
 
 use super::*;
-use crate::scripted::{env, silent};
+use crate::scripted::{env, unused};
 use crate::{ApiError, Call, Method as Verb, WriteCall as _};
 
 const POD: &str = "/api/v1/namespaces/ns/pods/a";
@@ -11,7 +11,7 @@ const EVICTION: &str = "/api/v1/namespaces/ns/pods/a/eviction";
 #[tokio::test(start_paused = true)]
 async fn what_is_refused_never_reaches_the_api_server() {
     let (env, _wall) = env();
-    let api = silent(&env);
+    let api = unused(&env);
     let connection = api.connection();
     let force = serde_json::json!({ "gracePeriodSeconds": 0, "preconditions": { "uid": "u" } });
     for call in [
@@ -22,12 +22,12 @@ async fn what_is_refused_never_reaches_the_api_server() {
     ] {
         let error = connection.send(call).await.unwrap_err();
         assert!(matches!(error, ApiError::Guard(_)), "{error:?}");
-        assert!(!error.outcome_unknown(), "nothing was sent, so nothing was changed");
+        assert!(!error.is_outcome_unknown(), "nothing was sent, so nothing was changed");
     }
     let watch = connection.watch(Call::get("/api/v1/pods?watch=true&resourceVersion=0")).await.unwrap_err();
     let list = connection.list(Call::get("/api/v1/pods?resourceVersion=0")).await.unwrap_err();
     assert_eq!((watch.category(), list.category()), ("guard", "guard"));
-    assert!(api.heard().is_empty());
+    assert!(api.requests().is_empty());
 }
 
 /// A service that takes requests only when it says so.

@@ -6,14 +6,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 
-use super::At;
+use super::Location;
 
 /// Why an entry cannot be used.
 #[derive(Debug)]
-pub(super) struct Why(pub(super) String);
+pub(super) struct EntryError(pub(super) String);
 
-impl Why {
-    pub(super) fn of(why: impl Into<String>) -> Self {
+impl EntryError {
+    pub(super) fn new(why: impl Into<String>) -> Self {
         Self(why.into())
     }
 }
@@ -22,13 +22,13 @@ impl Why {
 #[derive(Debug)]
 pub(super) struct Entry<'f> {
     file: &'f Path,
-    pub(super) at: At,
+    pub(super) at: Location,
     fields: Option<&'f Map<String, Value>>,
 }
 
 impl<'f> Entry<'f> {
     pub(super) fn new(file: &'f Path, place: String, value: Option<&'f Value>) -> Self {
-        let at = At { path: file.display().to_string(), place };
+        let at = Location { path: file.display().to_string(), place };
         Self { file, at, fields: value.and_then(Value::as_object) }
     }
 
@@ -37,15 +37,15 @@ impl<'f> Entry<'f> {
     }
 
     /// A text; an empty one is none.
-    pub(super) fn text(&self, field: &str) -> Result<Option<&'f str>, Why> {
+    pub(super) fn text(&self, field: &str) -> Result<Option<&'f str>, EntryError> {
         match self.get(field) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(&**text).filter(|text| !text.is_empty())),
-            Some(_) => Err(Why(format!("{field} is no text; put it in quotes"))),
+            Some(_) => Err(EntryError(format!("{field} is no text; put it in quotes"))),
         }
     }
 
-    fn flag(&self, field: &str) -> Result<bool, Why> {
+    fn flag(&self, field: &str) -> Result<bool, EntryError> {
         match self.get(field) {
             None => Ok(false),
             Some(Value::Bool(flag)) => Ok(*flag),
@@ -53,14 +53,14 @@ impl<'f> Entry<'f> {
             Some(Value::String(word)) => match &*word.to_ascii_lowercase() {
                 "yes" | "y" | "on" | "true" => Ok(true),
                 "no" | "n" | "off" | "false" | "" => Ok(false),
-                _ => Err(Why(format!("{field} is {word:?}; give true or false"))),
+                _ => Err(EntryError(format!("{field} is {word:?}; give true or false"))),
             },
-            Some(_) => Err(Why(format!("{field} is neither true nor false"))),
+            Some(_) => Err(EntryError(format!("{field} is neither true nor false"))),
         }
     }
 
-    fn texts(&self, field: &str) -> Result<Vec<String>, Why> {
-        let not_texts = || Why(format!("{field} is no list of texts"));
+    fn texts(&self, field: &str) -> Result<Vec<String>, EntryError> {
+        let not_texts = || EntryError(format!("{field} is no list of texts"));
         match self.get(field) {
             None => Ok(Vec::new()),
             Some(Value::Array(list)) => {
@@ -71,31 +71,32 @@ impl<'f> Entry<'f> {
     }
 
     /// A path: a relative one begins at the folder of its kubeconfig.
-    fn path(&self, field: &str) -> Result<Option<PathBuf>, Why> {
+    fn path(&self, field: &str) -> Result<Option<PathBuf>, EntryError> {
         let folder = self.file.parent().unwrap_or(Path::new(""));
         Ok(self.text(field)?.map(|path| folder.join(path)))
     }
 
     /// What `FIELD-data` holds, or else the file of FIELD: not both, as with kubectl.
-    fn data(&self, field: &str) -> Result<Option<Vec<u8>>, Why> {
+    fn data(&self, field: &str) -> Result<Option<Vec<u8>>, EntryError> {
         let (path, data) = (self.path(field)?, self.text(&format!("{field}-data"))?);
         match (path, data) {
             (None, None) => Ok(None),
-            (Some(_), Some(_)) => Err(Why(format!("{field} and {field}-data are both given; remove one"))),
+            (Some(_), Some(_)) => {
+                Err(EntryError(format!("{field} and {field}-data are both given; remove one")))
+            }
             (None, Some(data)) => {
                 // YAML keeps the line breaks of a block, and Go's base64 passes them over.
                 let lines: String = data.split_ascii_whitespace().collect();
-                STANDARD
-                    .decode(lines)
-                    .map(Some)
-                    .map_err(|why| Why(format!("{field}-data is not base64: {}", of_base64(&why))))
+                STANDARD.decode(lines).map(Some).map_err(|why| {
+                    EntryError(format!("{field}-data is not base64: {}", explain_base64(&why)))
+                })
             }
-            (Some(path), None) => file(field, &path).map(Some),
+            (Some(path), None) => read_file(field, &path).map(Some),
         }
     }
 }
 
-fn of_base64(why: &base64::DecodeError) -> String {
+fn explain_base64(why: &base64::DecodeError) -> String {
     match why {
         base64::DecodeError::InvalidByte(at, byte) => {
             format!("{:?} at its character {}", char::from(*byte), at + 1)
@@ -107,9 +108,13 @@ fn of_base64(why: &base64::DecodeError) -> String {
     }
 }
 
-fn file(field: &str, path: &Path) -> Result<Vec<u8>, Why> {
+fn read_file(field: &str, path: &Path) -> Result<Vec<u8>, EntryError> {
     std::fs::read(path).map_err(|error| {
-        Why(format!("{field}: the file {} cannot be read: {}", path.display(), crate::cause::of_io(&error)))
+        EntryError(format!(
+            "{field}: the file {} cannot be read: {}",
+            path.display(),
+            crate::cause::io_message(&error)
+        ))
     })
 }
 
@@ -127,18 +132,18 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     /// One of which nothing but its address is known.
-    pub(crate) fn at(server: &str) -> Self {
+    pub(crate) fn from_server(server: &str) -> Self {
         Self { server: server.to_owned(), ..Self::default() }
     }
 
     /// `server`: the address in place of the entry's. It ends `tls-server-name`, which was for another one.
-    pub(super) fn read(entry: &Entry<'_>, server: Option<&str>) -> Result<Self, Why> {
+    pub(super) fn read(entry: &Entry<'_>, server: Option<&str>) -> Result<Self, EntryError> {
         let own = entry.text("server")?;
-        let Some(address) = server.or(own) else { return Err(Why::of("it has no server")) };
+        let Some(address) = server.or(own) else { return Err(EntryError::new("it has no server")) };
         let authority = entry.data("certificate-authority")?;
         let insecure = entry.flag("insecure-skip-tls-verify")?;
         if insecure && authority.as_ref().is_some_and(|pem| !pem.is_empty()) {
-            return Err(Why::of(
+            return Err(EntryError::new(
                 "certificate-authority and insecure-skip-tls-verify are both given, which kubectl refuses; remove one",
             ));
         }
@@ -205,20 +210,20 @@ pub(crate) struct Command {
 }
 
 impl User {
-    pub(super) fn read(entry: &Entry<'_>) -> Result<Self, Why> {
+    pub(super) fn read(entry: &Entry<'_>) -> Result<Self, EntryError> {
         let (name, password) = (entry.text("username")?, entry.text("password")?);
         let basic = (name.is_some() || password.is_some())
             .then(|| (name.unwrap_or_default().to_owned(), password.unwrap_or_default().to_owned()));
         let mut token = entry.text("token")?.map(str::to_owned);
         if basic.is_some() && token.is_some() {
-            return Err(Why::of("token and username are both given; remove one"));
+            return Err(EntryError::new("token and username are both given; remove one"));
         }
         let has_certificate =
             entry.text("client-certificate")?.or(entry.text("client-certificate-data")?).is_some();
         let identity = if has_certificate {
             let certificates = entry.data("client-certificate")?.unwrap_or_default();
             let key = entry.data("client-key")?;
-            let key = key.ok_or_else(|| Why::of("client-certificate is given, and no client-key"))?;
+            let key = key.ok_or_else(|| EntryError::new("client-certificate is given, and no client-key"))?;
             Some((certificates, key))
         } else {
             None
@@ -229,7 +234,7 @@ impl User {
         };
         match entry.get("auth-provider") {
             Some(_) if command.is_some() => {
-                return Err(Why::of("exec and auth-provider are both given; remove one"));
+                return Err(EntryError::new("exec and auth-provider are both given; remove one"));
             }
             Some(provider) => token = token.or(Some(of_provider(provider)?)),
             None => {}
@@ -240,45 +245,52 @@ impl User {
 }
 
 /// The token that kubectl's last login left. It is not renewed here.
-fn of_provider(provider: &Value) -> Result<String, Why> {
+fn of_provider(provider: &Value) -> Result<String, EntryError> {
     match provider["name"].as_str().unwrap_or_default() {
         "oidc" => provider["config"]["id-token"].as_str().map(str::to_owned).ok_or_else(|| {
-            Why::of("auth-provider oidc has no id-token; log in by kubectl first, or use exec with kubelogin")
+            EntryError::new(
+                "auth-provider oidc has no id-token; log in by kubectl first, or use exec with kubelogin",
+            )
         }),
-        other => Err(Why::of(format!(
+        other => Err(EntryError::new(format!(
             "auth-provider {other} is no longer part of kubectl; use exec with its login command"
         ))),
     }
 }
 
-fn act_as(entry: &Entry<'_>) -> Result<ActAs, Why> {
+fn act_as(entry: &Entry<'_>) -> Result<ActAs, EntryError> {
     let (uid, groups) = (entry.text("as-uid")?.map(str::to_owned), entry.texts("as-groups")?);
     let mut extra = Vec::new();
     for (key, values) in entry.get("as-user-extra").and_then(Value::as_object).into_iter().flatten() {
         let Some(values) = values.as_array() else {
-            return Err(Why::of("as-user-extra has values that are no lists"));
+            return Err(EntryError::new("as-user-extra has values that are no lists"));
         };
         for value in values {
-            let value = value.as_str().ok_or_else(|| Why::of("as-user-extra has a value that is no text"))?;
+            let value =
+                value.as_str().ok_or_else(|| EntryError::new("as-user-extra has a value that is no text"))?;
             extra.push((key.clone(), value.to_owned()));
         }
     }
     match entry.text("as")? {
         Some(user) => Ok(ActAs { user: user.to_owned(), uid, groups, extra }),
         None if uid.is_none() && groups.is_empty() && extra.is_empty() => Ok(ActAs::default()),
-        None => Err(Why::of("as-uid, as-groups and as-user-extra need as")),
+        None => Err(EntryError::new("as-uid, as-groups and as-user-extra need as")),
     }
 }
 
 impl Command {
-    fn read(entry: &Entry<'_>) -> Result<Self, Why> {
-        let Some(command) = entry.text("command")? else { return Err(Why::of("exec has no command")) };
-        let Some(version) = entry.text("apiVersion")? else { return Err(Why::of("exec has no apiVersion")) };
+    fn read(entry: &Entry<'_>) -> Result<Self, EntryError> {
+        let Some(command) = entry.text("command")? else {
+            return Err(EntryError::new("exec has no command"));
+        };
+        let Some(version) = entry.text("apiVersion")? else {
+            return Err(EntryError::new("exec has no apiVersion"));
+        };
         let beta = match version {
             "client.authentication.k8s.io/v1" => false,
             "client.authentication.k8s.io/v1beta1" => true,
             _ => {
-                return Err(Why::of(format!(
+                return Err(EntryError::new(format!(
                     "exec has the apiVersion {version}; allowed are client.authentication.k8s.io/v1 and …/v1beta1"
                 )));
             }
@@ -290,7 +302,7 @@ impl Command {
             None if beta => Interactive::IfAvailable,
             other => {
                 let given = other.unwrap_or("nothing");
-                return Err(Why::of(format!(
+                return Err(EntryError::new(format!(
                     "exec has {given} as its interactiveMode; give Never, IfAvailable or Always"
                 )));
             }
@@ -298,7 +310,7 @@ impl Command {
         let mut variables = Vec::new();
         for one in entry.get("env").and_then(Value::as_array).into_iter().flatten() {
             let name = one["name"].as_str().filter(|name| is_variable(name));
-            let name = name.ok_or_else(|| Why::of("exec has an env without a usable name"))?;
+            let name = name.ok_or_else(|| EntryError::new("exec has an env without a usable name"))?;
             variables.push((name.to_owned(), one["value"].as_str().unwrap_or_default().to_owned()));
         }
         // As a shell would: a name without a folder is looked for in PATH.

@@ -28,7 +28,7 @@ impl fmt::Display for Exec {
 }
 
 /// What it gave.
-pub(super) struct Got {
+pub(super) struct ExecOutput {
     pub(super) token: Option<Zeroizing<String>>,
     /// Certificates and key, in PEM.
     pub(super) identity: Option<(String, Zeroizing<String>)>,
@@ -56,14 +56,14 @@ struct Status {
 
 impl Exec {
     pub(super) fn new(command: &kubeconfig::Command, cluster: &Cluster) -> Self {
-        let told = command.with_cluster.then(|| told_of(cluster));
-        Self { command: command.clone(), cluster: told }
+        let cluster = command.with_cluster.then(|| cluster_info(cluster));
+        Self { command: command.clone(), cluster }
     }
 
     /// Runs it to its end.
-    pub(super) async fn run(&self) -> Result<Got, LoginError> {
+    pub(super) async fn run(&self) -> Result<ExecOutput, LoginError> {
         let is_terminal = std::io::stdin().is_terminal();
-        let asks = match self.command.interactive {
+        let is_interactive = match self.command.interactive {
             Interactive::Never => false,
             Interactive::IfAvailable => is_terminal,
             Interactive::Always if is_terminal => true,
@@ -76,19 +76,19 @@ impl Exec {
         let mut command = Command::new(&self.command.path);
         command.args(&self.command.arguments);
         command.envs(self.command.variables.iter().map(|(name, value)| (name, value)));
-        command.env("KUBERNETES_EXEC_INFO", self.told(asks).to_string());
+        command.env("KUBERNETES_EXEC_INFO", self.exec_info(is_interactive).to_string());
         command.stdout(Stdio::piped());
         // What it says to a person is seen while it waits for them.
-        command.stdin(if asks { Stdio::inherit() } else { Stdio::null() });
-        command.stderr(if asks { Stdio::inherit() } else { Stdio::piped() });
+        command.stdin(if is_interactive { Stdio::inherit() } else { Stdio::null() });
+        command.stderr(if is_interactive { Stdio::inherit() } else { Stdio::piped() });
         let mut out = command.output().await.map_err(|error| self.did_not_start(&error))?;
-        let got = self.read(&out, asks);
+        let got = self.read(&out, is_interactive);
         out.stdout.zeroize();
         got
     }
 
-    fn told(&self, asks: bool) -> Value {
-        let mut spec = json!({ "interactive": asks });
+    fn exec_info(&self, is_interactive: bool) -> Value {
+        let mut spec = json!({ "interactive": is_interactive });
         if let Some(cluster) = &self.cluster {
             spec["cluster"] = cluster.clone();
         }
@@ -101,18 +101,18 @@ impl Exec {
             hint.chars().filter(|letter| !letter.is_control() || letter.is_whitespace()).collect();
         let hint = hint.split_whitespace().collect::<Vec<_>>().join(" ");
         let hint = if hint.is_empty() { hint } else { format!("; {hint}") };
-        LoginError(format!("{self} cannot be started: {}{hint}", crate::cause::of_io(error)))
+        LoginError(format!("{self} cannot be started: {}{hint}", crate::cause::io_message(error)))
     }
 
-    fn read(&self, out: &Output, asks: bool) -> Result<Got, LoginError> {
+    fn read(&self, out: &Output, is_interactive: bool) -> Result<ExecOutput, LoginError> {
         if !out.status.success() {
-            let said = String::from_utf8_lossy(&out.stderr);
-            let said = said.lines().map(str::trim).find(|line| !line.is_empty());
-            let said = said.unwrap_or(if asks { "see above" } else { "it said nothing" });
+            let output = String::from_utf8_lossy(&out.stderr);
+            let output = output.lines().map(str::trim).find(|line| !line.is_empty());
+            let output = output.unwrap_or(if is_interactive { "see above" } else { "it said nothing" });
             return Err(LoginError(format!(
                 "{self} failed ({}): {}",
                 out.status,
-                crate::cause::in_one_line(said)
+                crate::cause::in_one_line(output)
             )));
         }
         let bad = |why: &str| LoginError(format!("{self} gave no login: {why}"));
@@ -145,26 +145,26 @@ impl Exec {
             text.parse()
                 .map_err(|_not_one| bad(&format!("expirationTimestamp {text:?} is no time stamp (RFC 3339)")))
         });
-        Ok(Got { token, identity, ends: ends.transpose()? })
+        Ok(ExecOutput { token, identity, ends: ends.transpose()? })
     }
 }
 
 /// The cluster in the words of `client.authentication.k8s.io`.
-fn told_of(cluster: &Cluster) -> Value {
-    let mut told = json!({ "server": cluster.server });
+fn cluster_info(cluster: &Cluster) -> Value {
+    let mut info = json!({ "server": cluster.server });
     if let Some(authority) = &cluster.authority {
-        told["certificate-authority-data"] = STANDARD.encode(authority).into();
+        info["certificate-authority-data"] = STANDARD.encode(authority).into();
     }
     if cluster.insecure {
-        told["insecure-skip-tls-verify"] = true.into();
+        info["insecure-skip-tls-verify"] = true.into();
     }
     for (field, value) in [("tls-server-name", &cluster.server_name), ("proxy-url", &cluster.proxy)] {
         if let Some(value) = value {
-            told[field] = value.clone().into();
+            info[field] = value.clone().into();
         }
     }
     if let Some(config) = &cluster.exec_config {
-        told["config"] = config.clone();
+        info["config"] = config.clone();
     }
-    told
+    info
 }

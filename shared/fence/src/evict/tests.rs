@@ -4,7 +4,7 @@ use pod_safety_cache::testing::objects::{Obj, pod, uid};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::client::scripted::{Answer, Api, Asked, env};
+use crate::client::scripted::{Answer, Api, Received, env};
 
 const POD: &str = "/api/v1/namespaces/ns/pods/a";
 const EVICT: &str = "POST /api/v1/namespaces/ns/pods/a/eviction";
@@ -17,19 +17,19 @@ struct Scene {
     api: Api,
 }
 
-fn scene(script: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> Scene {
+fn scene(script: impl Fn(&Received) -> Answer + Send + Sync + 'static) -> Scene {
     let (env, _wall) = env();
-    let api = Api::says(&env, script);
+    let api = Api::answering(&env, script);
     Scene { env, api }
 }
 
 /// The API server has this pod, and answers evictions so.
-fn of(object: Obj, answer: impl Fn() -> Answer + Send + Sync + 'static) -> Scene {
+fn scene_with(object: Obj, answer: impl Fn() -> Answer + Send + Sync + 'static) -> Scene {
     scene(move |asked| if asked.method == "GET" { Answer::json(&object.0) } else { answer() })
 }
 
 fn good() -> Answer {
-    Answer::coded(201, &json!({ "kind": "Status", "status": "Success" }))
+    Answer::with_code(201, &json!({ "kind": "Status", "status": "Success" }))
 }
 
 /// What eviction.go says, with its cause.
@@ -38,18 +38,18 @@ fn status(code: u16, message: &str, cause: Option<&str>, seconds: u64) -> Answer
         cause.iter().map(|cause| json!({ "reason": "DisruptionBudget", "message": cause })).collect();
     let body = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": message,
         "details": { "causes": causes, "retryAfterSeconds": seconds } });
-    Answer::coded(code, &body)
+    Answer::with_code(code, &body)
 }
 
 impl Scene {
-    async fn ask(&self, dry_run: bool) -> Result<Evicted, NotEvicted> {
+    async fn run(&self, dry_run: bool) -> Result<Evicted, NotEvicted> {
         let key = PodKey { namespace: "ns".into(), name: "a".into(), uid: uid("uid-a") };
         let deadline = self.env.now() + Duration::from_secs(10);
         evict(&self.api.connection(), &self.env, &Eviction { pod: key, dry_run }, deadline).await
     }
 
     async fn evict(&self) -> Result<Evicted, NotEvicted> {
-        self.ask(false).await
+        self.run(false).await
     }
 
     /// The answer, and that nothing was sent for it.
@@ -62,10 +62,10 @@ impl Scene {
 
 #[tokio::test(start_paused = true)]
 async fn an_eviction_names_the_incarnation_the_version_and_the_pods_own_grace() {
-    let scene = of(pod("a").set("/spec/terminationGracePeriodSeconds", json!(60)), good);
-    assert_eq!(scene.evict().await.unwrap(), Evicted::Ends { grace: 60 });
+    let scene = scene_with(pod("a").set("/spec/terminationGracePeriodSeconds", json!(60)), good);
+    assert_eq!(scene.evict().await.unwrap(), Evicted::Terminates { grace: 60 });
     assert_eq!(scene.api.lines(), [format!("GET {POD}"), EVICT.to_owned()]);
-    let sent = scene.api.heard().pop().unwrap();
+    let sent = scene.api.requests().pop().unwrap();
     assert_eq!(
         sent.json(),
         json!({
@@ -79,18 +79,18 @@ async fn an_eviction_names_the_incarnation_the_version_and_the_pods_own_grace() 
 #[tokio::test(start_paused = true)]
 async fn the_grace_is_never_zero() {
     for (given, sent) in [(json!(0), 1), (json!(-5), 1), (Value::Null, 30), (json!(7), 7)] {
-        let scene = of(pod("a").set("/spec/terminationGracePeriodSeconds", given.clone()), good);
-        assert_eq!(scene.evict().await.unwrap(), Evicted::Ends { grace: sent }, "{given}");
-        let body = scene.api.heard().pop().unwrap().json();
+        let scene = scene_with(pod("a").set("/spec/terminationGracePeriodSeconds", given.clone()), good);
+        assert_eq!(scene.evict().await.unwrap(), Evicted::Terminates { grace: sent }, "{given}");
+        let body = scene.api.requests().pop().unwrap().json();
         assert_eq!(body["deleteOptions"]["gracePeriodSeconds"], sent);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_dry_run_says_so_in_query_and_body() {
-    let scene = of(pod("a"), good);
-    scene.ask(true).await.unwrap();
-    let sent = scene.api.heard().pop().unwrap();
+    let scene = scene_with(pod("a"), good);
+    scene.run(true).await.unwrap();
+    let sent = scene.api.requests().pop().unwrap();
     assert_eq!(sent.query, "dryRun=All");
     assert_eq!(sent.json()["deleteOptions"]["dryRun"], json!(["All"]));
 }
@@ -98,12 +98,12 @@ async fn a_dry_run_says_so_in_query_and_body() {
 #[tokio::test(start_paused = true)]
 async fn what_needs_no_eviction_gets_none() {
     for (object, answer) in [
-        (pod("a").uid("uid-another"), Evicted::Another),
-        (pod("a").terminating(), Evicted::Ending),
+        (pod("a").uid("uid-another"), Evicted::Replaced),
+        (pod("a").terminating(), Evicted::AlreadyTerminating),
         (pod("a").phase("Succeeded"), Evicted::Finished),
         (pod("a").phase("Failed"), Evicted::Finished),
     ] {
-        assert_eq!(of(object, good).silent().await.unwrap(), answer);
+        assert_eq!(scene_with(object, good).silent().await.unwrap(), answer);
     }
     assert_eq!(scene(|_| Answer::not_found()).silent().await.unwrap(), Evicted::Gone);
 }
@@ -113,19 +113,19 @@ async fn what_needs_no_eviction_gets_none() {
 async fn a_pod_as_it_was_listed_is_judged_as_one_that_is_read() {
     let key = || PodKey { namespace: "ns".into(), name: "a".into(), uid: uid("uid-a") };
     for (object, wanted) in [
-        (pod("a"), Ok(Evicted::Ends { grace: 30 })),
-        (pod("a").uid("uid-another"), Ok(Evicted::Another)),
-        (pod("a").terminating(), Ok(Evicted::Ending)),
+        (pod("a"), Ok(Evicted::Terminates { grace: 30 })),
+        (pod("a").uid("uid-another"), Ok(Evicted::Replaced)),
+        (pod("a").terminating(), Ok(Evicted::AlreadyTerminating)),
         (pod("a").phase("Failed").running(), Err("TerminalButRunning")),
     ] {
-        let scene = of(object, good);
+        let scene = scene_with(object, good);
         let connection = scene.api.connection();
         let read = connection.send(Call::get(POD)).await.unwrap();
         let eviction = Eviction { pod: key(), dry_run: false };
         let deadline = scene.env.now() + Duration::from_secs(10);
-        let answer = evict_as_read(&connection, &scene.env, &eviction, &read, deadline).await;
+        let answer = evict_read_pod(&connection, &scene.env, &eviction, &read, deadline).await;
         let answer = answer.map_err(|why| why.reason());
-        let sent = usize::from(answer == Ok(Evicted::Ends { grace: 30 }));
+        let sent = usize::from(answer == Ok(Evicted::Terminates { grace: 30 }));
         assert_eq!((answer, scene.api.lines().len()), (wanted, 1 + sent));
     }
 }
@@ -134,14 +134,14 @@ async fn a_pod_as_it_was_listed_is_judged_as_one_that_is_read() {
 #[tokio::test(start_paused = true)]
 async fn a_finished_phase_over_a_running_container_is_never_evicted() {
     for phase in ["Failed", "Succeeded"] {
-        let answer = of(pod("a").phase(phase).running(), good).silent().await;
+        let answer = scene_with(pod("a").phase(phase).running(), good).silent().await;
         assert!(matches!(answer, Err(NotEvicted::Unsafe)), "{answer:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_cannot_be_read_is_not_evicted() {
-    let answer = of(pod("a").set("/metadata/resourceVersion", json!("")), good).silent().await;
+    let answer = scene_with(pod("a").set("/metadata/resourceVersion", json!("")), good).silent().await;
     let Err(NotEvicted::Unreadable(why)) = answer else { panic!("{answer:?}") };
     assert_eq!(why, "metadata.resourceVersion is missing or empty");
 }
@@ -149,25 +149,26 @@ async fn a_pod_that_cannot_be_read_is_not_evicted() {
 #[tokio::test(start_paused = true)]
 async fn a_budget_that_blocks_says_so_with_its_numbers() {
     const CAUSE: &str = "The disruption budget b needs 3 healthy pods and has 3 currently";
-    let answer = of(pod("a"), || status(429, SENTENCE, Some(CAUSE), 0)).evict().await.unwrap_err();
+    let answer = scene_with(pod("a"), || status(429, SENTENCE, Some(CAUSE), 0)).evict().await.unwrap_err();
     assert!(matches!(answer, NotEvicted::Blocked { retry_after: None, .. }), "{answer:?}");
-    assert_eq!((answer.to_string().as_str(), answer.again()), (CAUSE, Some(BUDGET_AGAIN)));
+    assert_eq!((answer.to_string().as_str(), answer.retry_delay()), (CAUSE, Some(BUDGET_RETRY)));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_budget_that_is_being_processed_is_another_matter_and_its_pause_is_kept() {
     const CAUSE: &str = "The disruption budget b is still being processed by the server.";
-    let answer = of(pod("a"), || status(429, SENTENCE, Some(CAUSE), 10)).evict().await.unwrap_err();
+    let answer = scene_with(pod("a"), || status(429, SENTENCE, Some(CAUSE), 10)).evict().await.unwrap_err();
     assert!(matches!(answer, NotEvicted::Processing { .. }), "{answer:?}");
-    assert_eq!(answer.again(), Some(Duration::from_secs(10)));
+    assert_eq!(answer.retry_delay(), Some(Duration::from_secs(10)));
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_overloaded_server_is_no_budget() {
-    let answer = of(pod("a"), || Answer::plain(429, "Too many requests").retry_after(4)).evict().await;
+    let answer =
+        scene_with(pod("a"), || Answer::plain(429, "Too many requests").with_retry_after(4)).evict().await;
     let answer = answer.unwrap_err();
     assert!(matches!(answer, NotEvicted::Failed(_)), "{answer:?}");
-    assert_eq!(answer.again(), Some(Duration::from_secs(4)));
+    assert_eq!(answer.retry_delay(), Some(Duration::from_secs(4)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -191,7 +192,7 @@ async fn of_several_budgets_the_names_are_found() {
         answer.to_string(),
         "2 PodDisruptionBudgets select the pod (one, two), and the API server evicts no such pod"
     );
-    assert_eq!(answer.again(), None);
+    assert_eq!(answer.retry_delay(), None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -222,8 +223,8 @@ async fn other_words_of_the_api_server_are_told_apart() {
         (Answer::never, "Unknown", true),
     ];
     for (answer, reason, again) in cases {
-        let answer = of(pod("a"), answer).evict().await.unwrap_err();
-        assert_eq!((answer.reason(), answer.again().is_some()), (reason, again), "{answer}");
+        let answer = scene_with(pod("a"), answer).evict().await.unwrap_err();
+        assert_eq!((answer.reason(), answer.retry_delay().is_some()), (reason, again), "{answer}");
     }
 }
 
@@ -232,18 +233,25 @@ async fn other_words_of_the_api_server_are_told_apart() {
 async fn bug_what_fails_for_ever_was_tried_for_ever() {
     const CALLING: &str =
         "Internal error occurred: failed calling webhook \"w.example.com\": failed to call webhook: no route";
-    let answer = of(pod("a"), || status(500, CALLING, None, 0)).evict().await.unwrap_err();
+    let answer = scene_with(pod("a"), || status(500, CALLING, None, 0)).evict().await.unwrap_err();
     assert_eq!(
         answer.to_string(),
         "the API server asks the admission webhook w.example.com first, and that fails: failed to call webhook: no route"
     );
     let minute = Some(Duration::from_secs(60));
-    assert_eq!(answer.at_most(), minute);
-    assert_eq!(of(pod("a"), || status(500, "no", None, 0)).evict().await.unwrap_err().at_most(), minute);
-    // Outages and budgets end.
-    assert_eq!(scene(|_| Answer::status(503, "", "")).evict().await.unwrap_err().at_most(), None);
+    assert_eq!(answer.retry_limit(), minute);
     assert_eq!(
-        of(pod("a"), || status(429, "", Some("disruption budget"), 0)).evict().await.unwrap_err().at_most(),
+        scene_with(pod("a"), || status(500, "no", None, 0)).evict().await.unwrap_err().retry_limit(),
+        minute
+    );
+    // Outages and budgets end.
+    assert_eq!(scene(|_| Answer::status(503, "", "")).evict().await.unwrap_err().retry_limit(), None);
+    assert_eq!(
+        scene_with(pod("a"), || status(429, "", Some("disruption budget"), 0))
+            .evict()
+            .await
+            .unwrap_err()
+            .retry_limit(),
         None
     );
 }

@@ -4,7 +4,7 @@ const UUID: &str = "4c4c4544-0037-4a10-8053-b4c04f4d3432";
 
 fn parts(provider_id: &str) -> Option<[&str; 6]> {
     let names = ["ID", "Zone", "Region", "Project", "Subscription", "ResourceGroup"];
-    let of = |name| part(&format!(".Instance.{name}"), provider_id, "w1").ok().flatten();
+    let of = |name| lookup_part(&format!(".Instance.{name}"), provider_id, "w1").ok().flatten();
     let found = names.map(of);
     found[0]?;
     Some(found.map(Option::unwrap_or_default))
@@ -86,7 +86,7 @@ fn attack_a_provider_id_of_another_form_names_no_instance() {
         "unknown://x",
     ] {
         assert_eq!(parts(provider_id), None, "{provider_id}");
-        let error = part(".Instance.ID", provider_id, "w1").unwrap_err().to_string();
+        let error = lookup_part(".Instance.ID", provider_id, "w1").unwrap_err().to_string();
         let helps = error.contains("node w1") && error.contains("aws://") && error.contains("nodeParameters");
         assert!(helps && !error.contains("attacker"), "{error}");
     }
@@ -106,10 +106,10 @@ fn attack_an_agent_switches_instances_of_its_own_provider_alone() {
         ("fence_dummy", gce, true),
         ("fence_dummy", "", true),
     ] {
-        let judged = suits(agent, provider_id, "w1");
+        let judged = check_provider(agent, provider_id, "w1");
         assert_eq!(judged.is_ok(), fine, "{agent} {provider_id}: {judged:?}");
     }
-    let error = suits("fence_gce", proxmox, "w1").unwrap_err().to_string();
+    let error = check_provider("fence_gce", proxmox, "w1").unwrap_err().to_string();
     for words in ["node w1", "instance of proxmox", "fence_gce switches instances of gce", "nodeSelector"] {
         assert!(error.contains(words), "{error}");
     }
@@ -170,6 +170,6 @@ fn attack_an_instance_is_named_by_its_provider_id_alone_or_not_at_all() {
     ];
     for (what, agent, provider_id, templates, wanted) in rows {
         let template = |name: &str| templates.iter().find(|(of, _)| *of == name).map(|(_, text)| *text);
-        assert_eq!(named(agent, provider_id, template), wanted, "{what}");
+        assert_eq!(named_instance(agent, provider_id, template), wanted, "{what}");
     }
 }

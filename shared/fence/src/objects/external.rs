@@ -3,10 +3,13 @@
 
 use serde_json::{Value, json};
 
-use super::{ObjectOrder, delete, failed, make, name_in_path, outcome, plural_of, read, text};
-use crate::Acting;
+use super::{
+    ObjectOrder, create, delete, failed, name_in_path, read_object, resource_name, text, to_outcome,
+};
+use crate::StepContext;
 use crate::api::{
-    ActedOn, DeviceDriver, External, GROUP, NODE_NAME_ANNOTATION, TIMED_OUT_ANNOTATION, TemplateRef, VERSION,
+    DeviceDriver, External, GROUP, NODE_NAME_ANNOTATION, TIMED_OUT_ANNOTATION, TargetObject, TemplateRef,
+    VERSION,
 };
 use crate::client::{Call, Connection, Method, WriteCall as _};
 use crate::outcome::Outcome;
@@ -15,19 +18,19 @@ use crate::{Target, name_after};
 
 const TEMPLATE_ANNOTATION: &str = "remediation.medik8s.io/template-name";
 /// A template with this is of a kind that may have several objects for one node: they do not take its name.
-const SEVERAL: &str = "remediation.medik8s.io/multiple-templates-support";
+const MULTIPLE_TEMPLATES: &str = "remediation.medik8s.io/multiple-templates-support";
 const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 const CONTROL_PLANE_LABEL: &str = "remediation.medik8s.io/isControlPlaneNode";
 
 /// The kind of what is made from a template.
-fn made(template: &TemplateRef) -> &str {
+fn remediation_kind(template: &TemplateRef) -> &str {
     template.kind.strip_suffix("Template").unwrap_or(&template.kind)
 }
 
 /// By which condition this kind says that the node is fenced. `Succeeded` of some says more: that the remediator itself deleted the
 /// pods or added the taint, which the policies deny until there is evidence.
-fn success(external: &External) -> &str {
-    let by_kind = match made(&external.template_ref) {
+fn success_condition(external: &External) -> &str {
+    let by_kind = match remediation_kind(&external.template_ref) {
         "FenceAgentsRemediation" => "FenceAgentActionSucceeded",
         "StorageBasedRemediation" => "FencingSucceeded",
         _ => "Succeeded",
@@ -35,22 +38,22 @@ fn success(external: &External) -> &str {
     external.success_condition.as_deref().unwrap_or(by_kind)
 }
 
-async fn template(
+async fn read_template(
     connection: &Connection,
     order: &ObjectOrder,
-    named: &TemplateRef,
+    template_ref: &TemplateRef,
 ) -> Result<Value, DeviceError> {
-    for part in named.api_version.split('/') {
+    for part in template_ref.api_version.split('/') {
         name_in_path("templateRef.apiVersion", part)?;
     }
-    let plural = plural_of(connection, &named.api_version, &named.kind).await?;
-    let (namespace, TemplateRef { api_version, kind, name }) = (&order.device.namespace, named);
+    let plural = resource_name(connection, &template_ref.api_version, &template_ref.kind).await?;
+    let (namespace, TemplateRef { api_version, kind, name }) = (&order.device.namespace, template_ref);
     name_in_path("templateRef.name", name)?;
     let path = format!("/apis/{api_version}/namespaces/{namespace}/{plural}/{name}");
-    let found = read(connection, &path).await?;
-    let found = found.ok_or_else(|| failed(format!("there is no {kind} {namespace}/{name}")))?;
-    match found.pointer("/spec/template/spec") {
-        Some(_) => Ok(found),
+    let template = read_object(connection, &path).await?;
+    let template = template.ok_or_else(|| failed(format!("there is no {kind} {namespace}/{name}")))?;
+    match template.pointer("/spec/template/spec") {
+        Some(_) => Ok(template),
         None => Err(failed(format!("{kind} {namespace}/{name} has no spec.template.spec"))),
     }
 }
@@ -60,15 +63,16 @@ pub(super) async fn resolve(
     order: &ObjectOrder,
     external: &External,
     fence: &str,
-) -> Result<ActedOn, DeviceError> {
+) -> Result<TargetObject, DeviceError> {
     let named = &external.template_ref;
-    let template = template(connection, order, named).await?;
-    let plural = plural_of(connection, &named.api_version, made(named)).await?;
-    let several = template.pointer("/metadata/annotations").is_some_and(|all| all.get(SEVERAL).is_some());
+    let template = read_template(connection, order, named).await?;
+    let plural = resource_name(connection, &named.api_version, remediation_kind(named)).await?;
+    let several =
+        template.pointer("/metadata/annotations").is_some_and(|all| all.get(MULTIPLE_TEMPLATES).is_some());
     let node = &order.facts.machine.node;
     let name = if several { name_after(node, &[named.name.as_bytes()]) } else { node.to_string() };
     let namespace = &order.device.namespace;
-    Ok(ActedOn {
+    Ok(TargetObject {
         device: order.device.clone(),
         driver: DeviceDriver::External,
         path: format!("/apis/{}/namespaces/{namespace}/{plural}/{name}", named.api_version),
@@ -88,7 +92,7 @@ fn body(target: &Target, order: &ObjectOrder, external: &External, name: &str, s
     }
     json!({
         "apiVersion": api_version,
-        "kind": made(&external.template_ref),
+        "kind": remediation_kind(&external.template_ref),
         "metadata": {
             "name": name,
             "namespace": order.device.namespace,
@@ -116,89 +120,93 @@ fn is_timed_out(object: &Value) -> bool {
     object.pointer("/metadata/annotations").is_some_and(|all| all.get(TIMED_OUT_ANNOTATION).is_some())
 }
 
-pub(super) async fn off(
-    acting: &Acting<'_>,
+pub(super) async fn power_off(
+    context: &StepContext<'_>,
     target: &Target,
     order: &ObjectOrder,
     external: &External,
-    object: &ActedOn,
+    object: &TargetObject,
 ) -> Result<(), Outcome> {
-    let connection = acting.means.connection;
+    let connection = context.writer.connection;
     // One whose time was over stops for good: another one is made when it is gone.
-    if let Some(there) = read(connection, &object.path).await.map_err(outcome)?
-        && is_owned(&there, &object.uid)
-        && (is_timed_out(&there) || says(&there, "Succeeded") == Some("False"))
+    if let Some(existing) = read_object(connection, &object.path).await.map_err(to_outcome)?
+        && is_owned(&existing, &object.uid)
+        && (is_timed_out(&existing) || condition_status(&existing, "Succeeded") == Some("False"))
     {
-        lift(acting, object).await?;
+        lift(context, object).await?;
         return Err(Outcome::NotReady(format!("{} failed before and is being deleted", object.path)));
     }
-    let template = template(connection, order, &external.template_ref).await.map_err(outcome)?;
+    let template = read_template(connection, order, &external.template_ref).await.map_err(to_outcome)?;
     let spec = template.pointer("/spec/template/spec").cloned().unwrap_or_default();
     let (_, name) = object.path.rsplit_once('/').unwrap_or_default();
-    make(acting, object, &body(target, order, external, name, &spec)).await
+    create(context, object, &body(target, order, external, name, &spec)).await
 }
 
 /// It goes, if it is ours: that is how a remediator is told to take back what it put on the node.
-pub(super) async fn lift(acting: &Acting<'_>, object: &ActedOn) -> Result<(), Outcome> {
-    let there = read(acting.means.connection, &object.path).await.map_err(outcome)?;
-    let Some(there) = there.filter(|there| is_owned(there, &object.uid)) else { return Ok(()) };
-    delete(acting, object, text(&there, "/metadata/uid")).await
+pub(super) async fn lift(context: &StepContext<'_>, object: &TargetObject) -> Result<(), Outcome> {
+    let existing = read_object(context.writer.connection, &object.path).await.map_err(to_outcome)?;
+    let Some(existing) = existing.filter(|there| is_owned(there, &object.uid)) else { return Ok(()) };
+    delete(context, object, text(&existing, "/metadata/uid")).await
 }
 
 /// Tells the remediator to begin nothing more.
-pub(super) async fn time_is_over(acting: &Acting<'_>, object: &ActedOn) -> Result<(), Outcome> {
-    let at = format!("{:.0}", acting.env.clock.wall());
-    let there = read(acting.means.connection, &object.path).await.map_err(outcome)?;
-    let ours = |there: &Value| is_owned(there, &object.uid) && !is_timed_out(there);
-    let Some(there) = there.filter(ours) else { return Ok(()) };
-    let uid = text(&there, "/metadata/uid");
+pub(super) async fn mark_timed_out(context: &StepContext<'_>, object: &TargetObject) -> Result<(), Outcome> {
+    let at = format!("{:.0}", context.env.clock.wall());
+    let existing = read_object(context.writer.connection, &object.path).await.map_err(to_outcome)?;
+    let is_pending = |there: &Value| is_owned(there, &object.uid) && !is_timed_out(there);
+    let Some(existing) = existing.filter(is_pending) else { return Ok(()) };
+    let uid = text(&existing, "/metadata/uid");
     let body = json!({ "metadata": { "uid": uid, "annotations": { TIMED_OUT_ANNOTATION: at } } });
-    match acting.send(Call::write(Method::Merge, object.path.clone(), &body)).await {
+    match context.send(Call::write(Method::Merge, object.path.clone(), &body)).await {
         Ok(_) | Err(Outcome::Gone | Outcome::Changed) => Ok(()),
         Err(outcome) => Err(outcome),
     }
 }
 
-fn says<'a>(object: &'a Value, condition: &str) -> Option<&'a str> {
+fn condition_status<'a>(object: &'a Value, condition: &str) -> Option<&'a str> {
     let all = object.pointer("/status/conditions").and_then(Value::as_array);
-    let found = all.into_iter().flatten().find(|one| one["type"] == condition)?;
-    found["status"].as_str()
+    let matching = all.into_iter().flatten().find(|one| one["type"] == condition)?;
+    matching["status"].as_str()
 }
 
 /// In these phases a SelfNodeRemediation takes the node for rebooted. It says `Succeeded` only after it deleted the pods.
 const REBOOTED: [&str; 2] = ["Reboot-Completed", "Fencing-Completed"];
 
 /// The phase in which the node was rebooted, of a kind that has one and no condition for it.
-fn rebooted<'a>(object: &'a Value, external: &External) -> Option<&'a str> {
-    let has_phases = made(&external.template_ref) == "SelfNodeRemediation";
+fn rebooted_phase<'a>(object: &'a Value, external: &External) -> Option<&'a str> {
+    let has_phases = remediation_kind(&external.template_ref) == "SelfNodeRemediation";
     let by_default = has_phases && external.success_condition.is_none();
     Some(text(object, "/status/phase")).filter(|phase| by_default && REBOOTED.contains(phase))
 }
 
-pub(super) async fn look(
+pub(super) async fn check_status(
     connection: &Connection,
     external: &External,
-    object: &ActedOn,
+    object: &TargetObject,
 ) -> Result<Answer, DeviceError> {
-    let (path, wanted) = (&object.path, success(external));
-    let found = read(connection, path).await?;
-    let (power, said) = match &found {
+    let (path, condition) = (&object.path, success_condition(external));
+    let existing = read_object(connection, path).await?;
+    let (power, message) = match &existing {
         None => (Power::On, format!("there is no {path}")),
         Some(there) if !is_owned(there, &object.uid) => {
             return Err(failed(format!("{path} exists and belongs to another owner, so it is left alone")));
         }
-        Some(there) if says(there, wanted) == Some("True") => {
-            (Power::Off, format!("{path} says {wanted}=True"))
+        Some(there) if condition_status(there, condition) == Some("True") => {
+            (Power::Off, format!("{path} says {condition}=True"))
         }
-        Some(there) if rebooted(there, external).is_some() => {
+        Some(there) if rebooted_phase(there, external).is_some() => {
             (Power::Off, format!("{path} says phase {}", text(there, "/status/phase")))
         }
-        Some(there) if says(there, "Succeeded") == Some("False") => {
+        Some(there) if condition_status(there, "Succeeded") == Some("False") => {
             return Err(failed(format!("{path} says that it failed")));
         }
-        Some(there) => {
-            (Power::Unknown, format!("{path} says {wanted}={}", says(there, wanted).unwrap_or("nothing yet")))
-        }
+        Some(there) => (
+            Power::Unknown,
+            format!(
+                "{path} says {condition}={}",
+                condition_status(there, condition).unwrap_or("nothing yet")
+            ),
+        ),
     };
-    Ok(Answer::new(power, Identity::Unknown, said))
+    Ok(Answer::new(power, Identity::Unknown, message))
 }

@@ -6,29 +6,30 @@
 
 use serde_json::{Value, json};
 
-use super::machine::{CLUSTER_API, Found, Kind, OPENSHIFT, find};
-use super::{ObjectOrder, failed, outcome, read, read_all, text, version_of};
-use crate::api::{ActedOn, DeviceDriver};
+use super::machine::{CLUSTER_API, Kind, MachineObject, OPENSHIFT, find};
+use super::{ObjectOrder, failed, preferred_version, read_list, read_object, text, to_outcome};
+use crate::api::{DeviceDriver, TargetObject};
 use crate::client::{Call, Connection, Method, WriteCall as _};
 use crate::model::is_kubernetes_name;
 use crate::outcome::Outcome;
 use crate::transport::{Answer, DeviceError, Identity, Power};
-use crate::{Acting, Target};
+use crate::{StepContext, Target};
 
 const GROUP: &str = "metal3.io";
 const PLURAL: &str = "baremetalhosts";
 
 /// While it is there, the operator keeps the machine off.
-const HOLD: &str = "reboot.metal3.io/pod-safety";
+const POWER_OFF_ANNOTATION: &str = "reboot.metal3.io/pod-safety";
 
 /// By which incident, in its value.
 const FENCE: &str = "fence";
 
 /// With one of these the operator does not look, or does not switch.
-const LEFT_ALONE: [&str; 2] = ["baremetalhost.metal3.io/paused", "baremetalhost.metal3.io/detached"];
+const UNMANAGED_ANNOTATIONS: [&str; 2] =
+    ["baremetalhost.metal3.io/paused", "baremetalhost.metal3.io/detached"];
 
 /// In which states the operator switches the power, and no longer does anything else with the machine.
-const STATES: [&str; 2] = ["provisioned", "externally provisioned"];
+const SWITCHABLE_STATES: [&str; 2] = ["provisioned", "externally provisioned"];
 
 /// Whether a path can be that of one.
 pub(super) fn is_path(parts: &[&str]) -> bool {
@@ -46,7 +47,7 @@ struct Consumer {
 
 impl Consumer {
     /// A Machine of OpenShift consumes a host itself, one of Cluster API by its Metal3Machine.
-    fn of(kind: &Kind, machine: &Value) -> Result<Self, DeviceError> {
+    fn from_machine(kind: &Kind, machine: &Value) -> Result<Self, DeviceError> {
         let namespace = text(machine, "/metadata/namespace").to_owned();
         if kind.driver == DeviceDriver::OpenShiftMachine {
             let name = text(machine, "/metadata/name").to_owned();
@@ -73,10 +74,10 @@ impl Consumer {
 }
 
 /// The Machine of a node, of whichever kind the cluster has.
-async fn machine_of(
+async fn find_machine(
     connection: &Connection,
     order: &ObjectOrder,
-) -> Result<(&'static Kind, Found), DeviceError> {
+) -> Result<(&'static Kind, MachineObject), DeviceError> {
     const KINDS: [&Kind; 2] = [&CLUSTER_API, &OPENSHIFT];
     let mut why = Vec::new();
     for kind in KINDS {
@@ -90,27 +91,30 @@ async fn machine_of(
 }
 
 /// By the Machine that names the node, and the host in its namespace that names the Machine: a kubelet writes neither.
-pub(super) async fn resolve(connection: &Connection, order: &ObjectOrder) -> Result<ActedOn, DeviceError> {
-    let version = version_of(connection, GROUP).await?;
-    let (kind, Found { object: machine, .. }) = machine_of(connection, order).await?;
-    let consumer = Consumer::of(kind, &machine)?;
-    let mut found = Vec::new();
+pub(super) async fn resolve(
+    connection: &Connection,
+    order: &ObjectOrder,
+) -> Result<TargetObject, DeviceError> {
+    let version = preferred_version(connection, GROUP).await?;
+    let (kind, MachineObject { object: machine, .. }) = find_machine(connection, order).await?;
+    let consumer = Consumer::from_machine(kind, &machine)?;
+    let mut hosts = Vec::new();
     let mut each = |host: Value| {
         if consumer.consumes(&host) {
-            found.push(host);
+            hosts.push(host);
         }
     };
     let namespace = &consumer.namespace;
-    read_all(connection, &format!("/apis/{version}/namespaces/{namespace}/{PLURAL}"), &mut each).await?;
-    let [host] = &found[..] else {
+    read_list(connection, &format!("/apis/{version}/namespaces/{namespace}/{PLURAL}"), &mut each).await?;
+    let [host] = &hosts[..] else {
         let Consumer { kind, namespace, name, .. } = consumer;
-        let count = found.len();
+        let count = hosts.len();
         return Err(failed(format!(
             "{count} BareMetalHosts are consumed by {kind} {namespace}/{name}, not one"
         )));
     };
     let name = text(host, "/metadata/name");
-    Ok(ActedOn {
+    Ok(TargetObject {
         device: order.device.clone(),
         driver: DeviceDriver::BareMetalHost,
         path: format!("/apis/{version}/namespaces/{namespace}/{PLURAL}/{name}"),
@@ -126,23 +130,23 @@ fn annotation<'a>(host: &'a Value, key: &str) -> Option<&'a str> {
 }
 
 /// Why its operator would not switch it off and keep it so.
-fn unswitched(host: &Value) -> Option<String> {
-    if let Some(mark) = LEFT_ALONE.into_iter().find(|mark| annotation(host, mark).is_some()) {
+fn why_not_switchable(host: &Value) -> Option<String> {
+    if let Some(mark) = UNMANAGED_ANNOTATIONS.into_iter().find(|mark| annotation(host, mark).is_some()) {
         return Some(format!("it has the annotation {mark}: its operator does not manage it"));
     }
     if host.pointer("/spec/disablePowerOff") == Some(&Value::Bool(true)) {
         return Some("it has spec.disablePowerOff: its operator would reboot it instead".to_owned());
     }
     let state = text(host, "/status/provisioning/state");
-    (!STATES.contains(&state))
+    (!SWITCHABLE_STATES.contains(&state))
         .then(|| format!("its provisioning state is {state:?}: its operator does not switch it"))
 }
 
 /// Why what its status says of the power may not be so.
-fn doubt(host: &Value) -> Option<String> {
+fn why_power_unreliable(host: &Value) -> Option<String> {
     let operational = text(host, "/status/operationalStatus");
     let error = text(host, "/status/errorMessage");
-    unswitched(host).or_else(|| {
+    why_not_switchable(host).or_else(|| {
         (operational != "OK").then(|| format!("its operationalStatus is {operational:?}: {error}"))
     })
 }
@@ -155,68 +159,78 @@ fn power(host: &Value) -> Power {
     }
 }
 
-async fn host_of(connection: &Connection, object: &ActedOn) -> Result<Value, DeviceError> {
-    let found = read(connection, &object.path).await?;
-    let found = found.filter(|host| text(host, "/metadata/uid") == object.uid);
+async fn read_host(connection: &Connection, object: &TargetObject) -> Result<Value, DeviceError> {
+    let host = read_object(connection, &object.path).await?;
+    let host = host.filter(|host| text(host, "/metadata/uid") == object.uid);
     // Of a host that is not managed any more nothing is known: the machine may run on.
-    found.ok_or_else(|| failed(format!("{} is gone: no operator switches its machine", object.path)))
+    host.ok_or_else(|| failed(format!("{} is gone: no operator switches its machine", object.path)))
 }
 
-pub(super) async fn off(
-    acting: &Acting<'_>,
+pub(super) async fn power_off(
+    context: &StepContext<'_>,
     target: &Target,
-    object: &ActedOn,
+    object: &TargetObject,
 ) -> Result<Result<(), Outcome>, DeviceError> {
-    let host = host_of(acting.means.connection, object).await?;
-    if let Some(why) = unswitched(&host) {
+    let host = read_host(context.writer.connection, object).await?;
+    if let Some(why) = why_not_switchable(&host) {
         return Err(failed(format!("{}: {why}", object.path)));
     }
     // The operator reads the mode alone, and how the incident knows its own annotation again is ours.
     let value = json!({ "mode": "hard", FENCE: target.fence.uid });
-    Ok(hold(acting, object, &json!(value.to_string())).await)
+    Ok(set_power_off(context, object, &json!(value.to_string())).await)
 }
 
 /// The operator switches it on again, unless others keep it off. What another incident wrote stays.
-pub(super) async fn lift(acting: &Acting<'_>, target: &Target, object: &ActedOn) -> Result<(), Outcome> {
-    let host = read(acting.means.connection, &object.path).await;
-    let host = host.map_err(outcome)?;
-    let ours = host.filter(|host| text(host, "/metadata/uid") == object.uid);
+pub(super) async fn lift(
+    context: &StepContext<'_>,
+    target: &Target,
+    object: &TargetObject,
+) -> Result<(), Outcome> {
+    let host = read_object(context.writer.connection, &object.path).await;
+    let host = host.map_err(to_outcome)?;
+    let own = host.filter(|host| text(host, "/metadata/uid") == object.uid);
     let fence = target.fence.uid.to_string();
     let is_own = |host: &Value| {
-        let hold = annotation(host, HOLD).and_then(|hold| serde_json::from_str::<Value>(hold).ok());
+        let hold =
+            annotation(host, POWER_OFF_ANNOTATION).and_then(|hold| serde_json::from_str::<Value>(hold).ok());
         hold.is_some_and(|hold| hold[FENCE] == *fence)
     };
-    match ours.as_ref().is_some_and(is_own) {
-        true => hold(acting, object, &Value::Null).await,
+    match own.as_ref().is_some_and(is_own) {
+        true => set_power_off(context, object, &Value::Null).await,
         false => Ok(()),
     }
 }
 
 /// By UID: a host of the same name may be another machine.
-async fn hold(acting: &Acting<'_>, object: &ActedOn, value: &Value) -> Result<(), Outcome> {
-    let body = json!({ "metadata": { "uid": object.uid, "annotations": { HOLD: value } } });
-    acting.send(Call::write(Method::Merge, object.path.clone(), &body)).await.map(drop)
+async fn set_power_off(
+    context: &StepContext<'_>,
+    object: &TargetObject,
+    value: &Value,
+) -> Result<(), Outcome> {
+    let body = json!({ "metadata": { "uid": object.uid, "annotations": { POWER_OFF_ANNOTATION: value } } });
+    context.send(Call::write(Method::Merge, object.path.clone(), &body)).await.map(drop)
 }
 
 /// Without an object that was written down, what its operator reports; with one, off only while it is kept off.
-pub(super) async fn look(
+pub(super) async fn check_status(
     connection: &Connection,
     order: &ObjectOrder,
-    object: Option<&ActedOn>,
+    object: Option<&TargetObject>,
 ) -> Result<Answer, DeviceError> {
-    let found = match object {
+    let resolved = match object {
         Some(object) => object.clone(),
         None => resolve(connection, order).await?,
     };
-    let host = host_of(connection, &found).await?;
-    let identity = if found.matched { Identity::Match } else { Identity::Unknown };
-    let path = &found.path;
-    let (power, said) = match (doubt(&host), power(&host)) {
+    let host = read_host(connection, &resolved).await?;
+    let identity = if resolved.matched { Identity::Match } else { Identity::Unknown };
+    let path = &resolved.path;
+    let (power, message) = match (why_power_unreliable(&host), power(&host)) {
         (Some(why), _) => (Power::Unknown, format!("{path}: {why}")),
-        (None, Power::Off) if object.is_some() && annotation(&host, HOLD).is_none() => {
-            (Power::Unknown, format!("{path} is off, and its operator may switch it on: {HOLD} is missing"))
-        }
+        (None, Power::Off) if object.is_some() && annotation(&host, POWER_OFF_ANNOTATION).is_none() => (
+            Power::Unknown,
+            format!("{path} is off, and its operator may switch it on: {POWER_OFF_ANNOTATION} is missing"),
+        ),
         (None, power) => (power, format!("{path} has poweredOn {}", host["status"]["poweredOn"])),
     };
-    Ok(Answer::new(power, identity, said))
+    Ok(Answer::new(power, identity, message))
 }

@@ -4,9 +4,9 @@
 use serde_json::Value;
 
 use super::provider::Provider;
-use super::{ObjectOrder, delete, failed, outcome, read, read_all, text, version_of};
-use crate::Acting;
-use crate::api::{ActedOn, DeviceDriver};
+use super::{ObjectOrder, delete, failed, preferred_version, read_list, read_object, text, to_outcome};
+use crate::StepContext;
+use crate::api::{DeviceDriver, TargetObject};
 use crate::client::Connection;
 use crate::model::is_kubernetes_name;
 use crate::outcome::Outcome;
@@ -67,7 +67,7 @@ pub(super) const KARPENTER: Kind = Kind {
 };
 
 /// An object that has the providerID of the Node.
-pub(super) struct Found {
+pub(super) struct MachineObject {
     pub(super) path: String,
     pub(super) object: Value,
 }
@@ -76,10 +76,10 @@ pub(super) async fn resolve(
     connection: &Connection,
     order: &ObjectOrder,
     kind: &Kind,
-) -> Result<ActedOn, DeviceError> {
-    let Found { path, object } = find(connection, order, kind).await?;
-    is_kept(kind, &path, &object)?;
-    Ok(ActedOn {
+) -> Result<TargetObject, DeviceError> {
+    let MachineObject { path, object } = find(connection, order, kind).await?;
+    check_deletion_means_off(kind, &path, &object)?;
+    Ok(TargetObject {
         device: order.device.clone(),
         driver: kind.driver,
         path,
@@ -92,9 +92,9 @@ pub(super) async fn resolve(
 
 /// Danger note: an object without a finalizer is gone as soon as it is deleted, whether its machine runs or not. With one it is
 /// kept for as long as its provider wants.
-fn is_kept(kind: &Kind, path: &str, object: &Value) -> Result<(), DeviceError> {
-    Provider::of(kind.driver, object)
-        .ends_off(kind.driver)
+fn check_deletion_means_off(kind: &Kind, path: &str, object: &Value) -> Result<(), DeviceError> {
+    Provider::from_object(kind.driver, object)
+        .check_deletion_means_off(kind.driver)
         .map_err(|why| failed(format!("{path}: {why}")))?;
     let finalizers = object.pointer("/metadata/finalizers").and_then(Value::as_array);
     match finalizers.is_some_and(|all| !all.is_empty()) {
@@ -112,46 +112,51 @@ pub(super) async fn find(
     connection: &Connection,
     order: &ObjectOrder,
     kind: &Kind,
-) -> Result<Found, DeviceError> {
+) -> Result<MachineObject, DeviceError> {
     let (name, namespaces) = (&*order.facts.machine.node, &order.namespaces[..]);
-    let version = version_of(connection, kind.group).await?;
+    let version = preferred_version(connection, kind.group).await?;
     let what = kind.name;
-    let node = read(connection, &format!("/api/v1/nodes/{name}")).await?;
+    let node = read_object(connection, &format!("/api/v1/nodes/{name}")).await?;
     let node = node.ok_or_else(|| failed(format!("the Node {name} is gone, so its {what} is not known")))?;
     let named = (kind.named_by)(&node)
         .filter(|(namespace, name)| is_kubernetes_name(namespace) && is_kubernetes_name(name));
     let (path, object) = match named {
         Some((namespace, machine)) => {
-            if !is_followed(namespaces, namespace) {
+            if !is_namespace_allowed(namespaces, namespace) {
                 return Err(failed(format!(
                     "node {name} names the {what} {namespace}/{machine}, and {namespace} is not in spec.namespaces of the FenceDevice"
                 )));
             }
             let path = kind.path(&version, namespace, machine);
             let missing = format!("the {what} {path} that node {name} names does not exist");
-            let object = read(connection, &path).await?.ok_or_else(|| failed(missing))?;
+            let object = read_object(connection, &path).await?.ok_or_else(|| failed(missing))?;
             (path, object)
         }
-        None => by_reference(connection, &version, &node, kind, namespaces).await?,
+        None => find_by_reference(connection, &version, &node, kind, namespaces).await?,
     };
-    if !kind.is_of(&object, &node) {
-        let (field, said) = (kind.node_field(), text(&object, kind.node));
-        return Err(failed(format!("{path} does not belong to node {name}: its {field} names {said:?}")));
+    if !kind.is_machine_of(&object, &node) {
+        let (field, stated_node) = (kind.node_field(), text(&object, kind.node));
+        return Err(failed(format!(
+            "{path} does not belong to node {name}: its {field} names {stated_node:?}"
+        )));
     }
-    let (ours, its) = (text(&node, "/spec/providerID"), text(&object, kind.provider_id));
-    if ours.is_empty() {
+    let (node_provider_id, object_provider_id) =
+        (text(&node, "/spec/providerID"), text(&object, kind.provider_id));
+    if node_provider_id.is_empty() {
         return Err(failed(format!(
             "node {name} has no spec.providerID, so no {what} is known to be its own"
         )));
     }
-    if ours != its {
-        return Err(failed(format!("{path} is the machine {its:?}, and node {name} runs on {ours:?}")));
+    if node_provider_id != object_provider_id {
+        return Err(failed(format!(
+            "{path} is the machine {object_provider_id:?}, and node {name} runs on {node_provider_id:?}"
+        )));
     }
-    Ok(Found { path, object })
+    Ok(MachineObject { path, object })
 }
 
 /// Without namespaces of the device, those that Nodes name.
-pub(super) fn is_followed(namespaces: &[String], namespace: &str) -> bool {
+pub(super) fn is_namespace_allowed(namespaces: &[String], namespace: &str) -> bool {
     namespaces.is_empty() || namespaces.iter().any(|one| one == namespace)
 }
 
@@ -174,7 +179,7 @@ impl Kind {
     }
 
     /// Whether this object says that it made the node.
-    fn is_of(&self, object: &Value, node: &Value) -> bool {
+    fn is_machine_of(&self, object: &Value, node: &Value) -> bool {
         let (name, uid) = (text(node, "/metadata/name"), text(node, "/metadata/uid"));
         let named = self.node_uid.map_or("", |field| text(object, field));
         text(object, self.node) == name && (named.is_empty() || named == uid)
@@ -200,7 +205,7 @@ impl Kind {
 }
 
 /// Danger note: two that name the node are one too many, whichever wrote what it should not.
-async fn by_reference(
+async fn find_by_reference(
     connection: &Connection,
     version: &str,
     node: &Value,
@@ -217,49 +222,57 @@ async fn by_reference(
             "the annotations of node {name} name no {what}: list the namespaces of its {what} in spec.namespaces of the FenceDevice"
         )));
     }
-    let mut found = Vec::new();
+    let mut machines = Vec::new();
     let mut each = |machine: Value| {
-        if kind.is_of(&machine, node) {
-            found.push(machine);
+        if kind.is_machine_of(&machine, node) {
+            machines.push(machine);
         }
     };
     for list in &lists {
-        read_all(connection, list, &mut each).await?;
+        read_list(connection, list, &mut each).await?;
     }
-    if found.len() > 1 {
-        let names: Vec<_> = found.iter().map(|one| text(one, "/metadata/name")).collect();
+    if machines.len() > 1 {
+        let names: Vec<_> = machines.iter().map(|one| text(one, "/metadata/name")).collect();
         return Err(failed(format!("several objects of kind {what} name node {name}: {}", names.join(", "))));
     }
-    let machine = found.pop().ok_or_else(|| failed(format!("no {what} belongs to node {name}")))?;
+    let machine = machines.pop().ok_or_else(|| failed(format!("no {what} belongs to node {name}")))?;
     let path = kind.path(version, text(&machine, "/metadata/namespace"), text(&machine, "/metadata/name"));
     Ok((path, machine))
 }
 
 /// A deletion that others began is not begun again.
-pub(super) async fn off(acting: &Acting<'_>, kind: &Kind, object: &ActedOn) -> Result<(), Outcome> {
+pub(super) async fn power_off(
+    context: &StepContext<'_>,
+    kind: &Kind,
+    object: &TargetObject,
+) -> Result<(), Outcome> {
     // What it is comes out when it is looked; it may also be that it cannot be read.
-    let there = read(acting.means.connection, &object.path).await.ok().flatten();
-    let begun = |there: &Value| there.pointer("/metadata/deletionTimestamp").is_some();
-    if there.as_ref().is_some_and(begun) {
+    let existing = read_object(context.writer.connection, &object.path).await.ok().flatten();
+    let is_deleting = |there: &Value| there.pointer("/metadata/deletionTimestamp").is_some();
+    if existing.as_ref().is_some_and(is_deleting) {
         return Ok(());
     }
-    if let Some(there) = &there {
-        is_kept(kind, &object.path, there).map_err(outcome)?;
+    if let Some(existing) = &existing {
+        check_deletion_means_off(kind, &object.path, existing).map_err(to_outcome)?;
     }
-    delete(acting, object, &object.uid).await
+    delete(context, object, &object.uid).await
 }
 
 /// Off is that it is gone. Of an object whose provider drops the last finalizer for less, nothing was asked.
-pub(super) async fn look(connection: &Connection, object: &ActedOn) -> Result<Answer, DeviceError> {
+pub(super) async fn check_status(
+    connection: &Connection,
+    object: &TargetObject,
+) -> Result<Answer, DeviceError> {
     let identity = if object.matched { Identity::Match } else { Identity::Unknown };
     let path = &object.path;
-    let found = read(connection, path).await?.filter(|machine| text(machine, "/metadata/uid") == object.uid);
-    let (power, said) = match found {
+    let machine =
+        read_object(connection, path).await?.filter(|machine| text(machine, "/metadata/uid") == object.uid);
+    let (power, message) = match machine {
         None => (Power::Off, format!("{path} is gone")),
         Some(machine) if machine.pointer("/metadata/deletionTimestamp").is_some() => {
             (Power::Unknown, format!("{path} is being deleted: {}", text(&machine, "/status/phase")))
         }
         Some(_) => (Power::On, format!("{path} exists")),
     };
-    Ok(Answer::new(power, identity, said))
+    Ok(Answer::new(power, identity, message))
 }

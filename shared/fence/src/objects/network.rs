@@ -9,13 +9,15 @@ use std::collections::BTreeSet;
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
-use super::{Clients, ObjectOrder, failed, make, name_in_path, outcome, read, read_all, text};
-use crate::api::{ActedOn, DeviceDriver, FencedStorage, NetworkFence};
+use super::{
+    ClientAddresses, ObjectOrder, create, failed, name_in_path, read_list, read_object, text, to_outcome,
+};
+use crate::api::{DeviceDriver, FencedStorage, NetworkFence, TargetObject};
 use crate::client::{Call, Connection, Method, WriteCall as _};
 use crate::model::BootId;
 use crate::outcome::Outcome;
 use crate::transport::{Answer, DeviceError, Identity, Power};
-use crate::{Acting, Target, name_after};
+use crate::{StepContext, Target, name_after};
 
 const VERSION: &str = "/apis/csiaddons.openshift.io/v1alpha1";
 
@@ -23,14 +25,14 @@ const VERSION: &str = "/apis/csiaddons.openshift.io/v1alpha1";
 pub(super) const FENCES: &str = "/apis/csiaddons.openshift.io/v1alpha1/networkfences/";
 
 /// Whose it is. No owner reference: it must not go with the incident, for that would not lift it.
-const FENCE: &str = "pod-safety.dev/fence";
+const FENCE_ANNOTATION: &str = "pod-safety.dev/fence";
 
 /// A node has few addresses. More would be a way to fence everybody.
-const ADDRESSES_MOST: usize = 32;
+const MAX_ADDRESSES: usize = 32;
 
 /// The address of one host, if it is that. One address has many spellings, and an IPv4 address one of IPv6 as well
 /// (`::ffff:10.0.0.1`).
-fn host(cidr: &str) -> Option<IpNet> {
+fn parse_host(cidr: &str) -> Option<IpNet> {
     let net: IpNet = cidr.parse().ok()?;
     let address = net.addr().to_canonical();
     let is_one = net.prefix_len() == net.max_prefix_len();
@@ -40,65 +42,64 @@ fn host(cidr: &str) -> Option<IpNet> {
 
 /// In one spelling. Danger note: a CSIAddonsNode is written by whatever runs on its node. Each address must be one host's, and
 /// no other node's: `0.0.0.0/0` would take the storage from the whole cluster.
-fn hosts_alone<'a>(cidrs: impl IntoIterator<Item = &'a String>) -> Result<BTreeSet<IpNet>, DeviceError> {
+fn parse_hosts<'a>(cidrs: impl IntoIterator<Item = &'a String>) -> Result<BTreeSet<IpNet>, DeviceError> {
     let wrong =
         |cidr: &String| failed(format!("{cidr:?} is not the address of one host (ADDRESS/32 or /128)"));
-    let hosts: BTreeSet<IpNet> =
-        cidrs.into_iter().map(|cidr| host(cidr).ok_or_else(|| wrong(cidr))).collect::<Result<_, _>>()?;
-    if hosts.len() > ADDRESSES_MOST {
-        return Err(failed(format!(
-            "{} addresses are more than the {ADDRESSES_MOST} of a node",
-            hosts.len()
-        )));
+    let hosts: BTreeSet<IpNet> = cidrs
+        .into_iter()
+        .map(|cidr| parse_host(cidr).ok_or_else(|| wrong(cidr)))
+        .collect::<Result<_, _>>()?;
+    if hosts.len() > MAX_ADDRESSES {
+        return Err(failed(format!("{} addresses are more than the {MAX_ADDRESSES} of a node", hosts.len())));
     }
     Ok(hosts)
 }
 
 /// By which addresses the node reaches the storage of this class: what was recorded before, if it is not heard now.
-pub(crate) async fn clients(
+pub(crate) async fn read_clients(
     connection: &Connection,
     order: &ObjectOrder,
     class: &NetworkFence,
-) -> Result<Clients, DeviceError> {
+) -> Result<ClientAddresses, DeviceError> {
     let name = &*order.facts.machine.node;
     let namespace = name_in_path("networkFence.namespace", &class.namespace)?;
-    let (mut found, mut others) = (BTreeSet::new(), BTreeSet::new());
+    let (mut own, mut others) = (BTreeSet::new(), BTreeSet::new());
     let mut each = |of_node: Value| {
         let is_it = text(&of_node, "/spec/driver/nodeID") == name;
-        let addresses = addresses(&of_node, &class.class_name);
+        let addresses = client_addresses(&of_node, &class.class_name);
         if is_it {
-            found.extend(addresses);
+            own.extend(addresses);
         } else {
-            others.extend(addresses.iter().filter_map(|cidr| host(cidr)));
+            others.extend(addresses.iter().filter_map(|cidr| parse_host(cidr)));
         }
     };
     let path = format!("{VERSION}/namespaces/{namespace}/csiaddonsnodes");
-    read_all(connection, &path, &mut each).await?;
-    let node = read(connection, &format!("/api/v1/nodes/{name}")).await?;
+    read_list(connection, &path, &mut each).await?;
+    let node = read_object(connection, &format!("/api/v1/nodes/{name}")).await?;
     let conditions = node.as_ref().and_then(|node| node.pointer("/status/conditions")?.as_array());
-    let is_heard = |one: &Value| one["type"] == "Ready" && one["status"] == "True";
-    if !conditions.into_iter().flatten().any(is_heard) {
+    let is_ready = |one: &Value| one["type"] == "Ready" && one["status"] == "True";
+    if !conditions.into_iter().flatten().any(is_ready) {
         return Ok(order.clients.clone());
     }
     let boot_id = node.as_ref().map_or("", |node| text(node, "/status/nodeInfo/bootID"));
     let boot_id = BootId::from(boot_id).to_string();
-    if found.is_empty() {
+    if own.is_empty() {
         let class = &class.class_name;
         let none = format!(
             "no CSIAddonsNode in namespace {namespace} lists the addresses by which {name} is a client of {class}"
         );
         return Err(failed(none));
     }
-    let found = hosts_alone(&found)?;
-    if let Some(shared) = found.intersection(&others).next() {
+    let hosts = parse_hosts(&own)?;
+    if let Some(shared) = hosts.intersection(&others).next() {
         return Err(failed(format!("{shared} is also the address of another node")));
     }
-    let cidrs = found.iter().map(ToString::to_string).collect();
-    Ok(Clients { cidrs, boot_id })
+    let cidrs = hosts.iter().map(ToString::to_string).collect();
+    Ok(ClientAddresses { cidrs, boot_id })
 }
 
 /// The addresses that a CSIAddonsNode names as those of a class.
-fn addresses(of_node: &Value, class: &str) -> Vec<String> {
+fn client_addresses(of_node: &Value, class: &str) -> Vec<String> {
     let list = |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
     let by_class = list(of_node.pointer("/status/networkFenceClientStatus")).into_iter();
     let details = by_class
@@ -110,13 +111,14 @@ fn addresses(of_node: &Value, class: &str) -> Vec<String> {
 
 /// Which volumes it covers is the class's to say: those of its provisioner. Addresses that were found in another life of
 /// the node may be another machine's by now: then it is not said what is covered, and nothing follows for volumes.
-async fn covered(
+async fn read_covered_storage(
     connection: &Connection,
     class: &NetworkFence,
 ) -> Result<Option<FencedStorage>, DeviceError> {
     let name = name_in_path("networkFence.className", &class.class_name)?;
     let path = format!("{VERSION}/networkfenceclasses/{name}");
-    let driver = read(connection, &path).await?.map(|found| text(&found, "/spec/provisioner").to_owned());
+    let driver =
+        read_object(connection, &path).await?.map(|found| text(&found, "/spec/provisioner").to_owned());
     let driver = driver.filter(|driver| !driver.is_empty());
     Ok(driver.map(|driver| FencedStorage { driver, class_name: class.class_name.clone() }))
 }
@@ -127,20 +129,20 @@ pub(super) async fn resolve(
     class: &NetworkFence,
     fence: &str,
     boot_id: &str,
-) -> Result<ActedOn, DeviceError> {
+) -> Result<TargetObject, DeviceError> {
     let node = &order.facts.machine.node;
-    let Clients { cidrs, boot_id: found_in } = &order.clients;
+    let ClientAddresses { cidrs, boot_id: recorded_boot } = &order.clients;
     if cidrs.is_empty() {
         return Err(failed(format!("no addresses of {node} were recorded while it reported")));
     }
-    let cidrs = hosts_alone(cidrs)?.iter().map(ToString::to_string).collect();
+    let cidrs = parse_hosts(cidrs)?.iter().map(ToString::to_string).collect();
     let device = order.device.to_string();
-    let storage = match found_in == boot_id && !boot_id.is_empty() {
+    let storage = match recorded_boot == boot_id && !boot_id.is_empty() {
         // Beside a device that ends what runs there it is not needed: who cannot read it fences all the same.
-        true => covered(connection, class).await.unwrap_or_default(),
+        true => read_covered_storage(connection, class).await.unwrap_or_default(),
         false => None,
     };
-    Ok(ActedOn {
+    Ok(TargetObject {
         device: order.device.clone(),
         driver: DeviceDriver::NetworkFence,
         path: format!("{FENCES}{}", name_after(node, &[fence.as_bytes(), device.as_bytes()])),
@@ -151,33 +153,33 @@ pub(super) async fn resolve(
     })
 }
 
-fn is_ours(there: &Value, object: &ActedOn) -> bool {
-    there
+fn is_owned(existing: &Value, object: &TargetObject) -> bool {
+    existing
         .pointer("/metadata/annotations")
-        .and_then(|all| all.get(FENCE))
+        .and_then(|all| all.get(FENCE_ANNOTATION))
         .is_some_and(|uid| *uid == *object.uid)
 }
 
 /// Whether it has come to this state. The messages tell an old success from a new one: nothing else in it does.
-fn is_done(there: &Value, state: &str) -> bool {
-    let lifted = text(there, "/status/message").to_lowercase().contains("unfenc");
-    text(there, "/spec/fenceState") == state
-        && text(there, "/status/result") == "Succeeded"
+fn has_reached(existing: &Value, state: &str) -> bool {
+    let lifted = text(existing, "/status/message").to_lowercase().contains("unfenc");
+    text(existing, "/spec/fenceState") == state
+        && text(existing, "/status/result") == "Succeeded"
         && lifted == (state == "Unfenced")
 }
 
-fn is_of_another_class(there: &Value, object: &ActedOn) -> bool {
+fn has_other_class(existing: &Value, object: &TargetObject) -> bool {
     object
         .storage
         .as_ref()
-        .is_some_and(|storage| text(there, "/spec/networkFenceClassName") != storage.class_name)
+        .is_some_and(|storage| text(existing, "/spec/networkFenceClassName") != storage.class_name)
 }
 
-pub(super) async fn off(
-    acting: &Acting<'_>,
+pub(super) async fn create_fence(
+    context: &StepContext<'_>,
     target: &Target,
     class: &NetworkFence,
-    object: &ActedOn,
+    object: &TargetObject,
 ) -> Result<(), Outcome> {
     let (_, name) = object.path.rsplit_once('/').unwrap_or_default();
     let body = json!({
@@ -185,53 +187,55 @@ pub(super) async fn off(
         "kind": "NetworkFence",
         "metadata": {
             "name": name,
-            "annotations": { FENCE: object.uid, "pod-safety.dev/node": target.spec.node.name },
+            "annotations": { FENCE_ANNOTATION: object.uid, "pod-safety.dev/node": target.spec.node.name },
             "labels": { "app.kubernetes.io/part-of": "pod-safety" },
         },
         "spec": { "networkFenceClassName": class.class_name, "fenceState": "Fenced", "cidrs": object.cidrs },
     });
-    make(acting, object, &body).await
+    create(context, object, &body).await
 }
 
-pub(super) async fn look(connection: &Connection, object: &ActedOn) -> Result<Answer, DeviceError> {
+pub(super) async fn check_status(
+    connection: &Connection,
+    object: &TargetObject,
+) -> Result<Answer, DeviceError> {
     let path = &object.path;
-    let (power, said) = match read(connection, path).await? {
+    let (power, message) = match read_object(connection, path).await? {
         None => (Power::On, format!("there is no {path}")),
-        Some(there) if !is_ours(&there, object) => {
+        Some(there) if !is_owned(&there, object) => {
             return Err(failed(format!("{path} exists and belongs to another owner, so it is left alone")));
         }
         Some(there) if there["spec"]["cidrs"] != json!(object.cidrs) => {
             return Err(failed(format!("{path} fences addresses other than {}", object.cidrs.join(", "))));
         }
-        Some(there) if is_of_another_class(&there, object) => {
+        Some(there) if has_other_class(&there, object) => {
             return Err(failed(format!("{path} has another NetworkFenceClass than it was created with")));
         }
-        Some(there) if is_done(&there, "Fenced") => (Power::Off, format!("{path} is in force")),
+        Some(there) if has_reached(&there, "Fenced") => (Power::Off, format!("{path} is in force")),
         Some(there) if text(&there, "/status/result") == "Failed" => {
             return Err(failed(format!("{path} failed: {}", text(&there, "/status/message"))));
         }
         Some(_) => (Power::Unknown, format!("{path} is not in force yet")),
     };
-    Ok(Answer::new(power, Identity::Unknown, said))
+    Ok(Answer::new(power, Identity::Unknown, message))
 }
 
 /// The node is back, or nothing was proved: it is lifted, then it goes.
-pub(super) async fn lift(acting: &Acting<'_>, object: &ActedOn) -> Result<(), Outcome> {
-    let there = read(acting.means.connection, &object.path).await.map_err(outcome)?;
-    let Some(there) = there.filter(|there| is_ours(there, object)) else { return Ok(()) };
-    let meta =
-        json!({ "uid": there["metadata"]["uid"], "resourceVersion": there["metadata"]["resourceVersion"] });
-    if text(&there, "/spec/fenceState") != "Unfenced" {
+pub(super) async fn lift(context: &StepContext<'_>, object: &TargetObject) -> Result<(), Outcome> {
+    let existing = read_object(context.writer.connection, &object.path).await.map_err(to_outcome)?;
+    let Some(existing) = existing.filter(|there| is_owned(there, object)) else { return Ok(()) };
+    let meta = json!({ "uid": existing["metadata"]["uid"], "resourceVersion": existing["metadata"]["resourceVersion"] });
+    if text(&existing, "/spec/fenceState") != "Unfenced" {
         let body = json!({ "metadata": meta, "spec": { "fenceState": "Unfenced" } });
-        acting.send(Call::write(Method::Merge, object.path.clone(), &body)).await?;
-    } else if is_done(&there, "Unfenced") {
+        context.send(Call::write(Method::Merge, object.path.clone(), &body)).await?;
+    } else if has_reached(&existing, "Unfenced") {
         let body = json!({ "preconditions": meta });
-        return match acting.send(Call::write(Method::Delete, object.path.clone(), &body)).await {
+        return match context.send(Call::write(Method::Delete, object.path.clone(), &body)).await {
             Ok(_) | Err(Outcome::Gone) => Ok(()),
             Err(outcome) => Err(outcome),
         };
     }
     // It is asked again until it says so: the incident is not over before.
-    let said = format!("{} is being lifted: {}", object.path, text(&there, "/status/message"));
-    Err(Outcome::NotReady(said))
+    let message = format!("{} is being lifted: {}", object.path, text(&existing, "/status/message"));
+    Err(Outcome::NotReady(message))
 }

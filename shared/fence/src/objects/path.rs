@@ -4,17 +4,17 @@
 //! deleted, with the rights of this process.
 
 use super::{host, machine, network};
-use crate::api::{ActedOn, DeviceDriver, GROUP};
+use crate::api::{DeviceDriver, GROUP, TargetObject};
 use crate::model::is_kubernetes_name;
 use crate::stem_of;
 use crate::watchdog;
 
 /// Whether a device of this driver can have written this object down for this node.
-pub(super) fn is_possible(driver: DeviceDriver, object: &ActedOn, node: &str) -> bool {
+pub(super) fn is_possible(driver: DeviceDriver, object: &TargetObject, node: &str) -> bool {
     let parts: Vec<&str> = object.path.split('/').collect();
     match (driver, &parts[..]) {
         (DeviceDriver::External, ["", "apis", group, version, "namespaces", namespace, plural, name]) => {
-            is_remediators(group)
+            is_remediator_group(group)
                 && [version, plural].into_iter().all(|part| is_kubernetes_name(part))
                 && *namespace == object.device.namespace
                 && is_named_after(name, node)
@@ -30,7 +30,7 @@ pub(super) fn is_possible(driver: DeviceDriver, object: &ActedOn, node: &str) ->
         (DeviceDriver::WatchdogLease, _) => {
             let namespace = &*object.device.namespace;
             [namespace, node].into_iter().all(is_kubernetes_name)
-                && object.path == watchdog::path(namespace, node)
+                && object.path == watchdog::lease_path(namespace, node)
         }
         (
             DeviceDriver::External
@@ -44,17 +44,21 @@ pub(super) fn is_possible(driver: DeviceDriver, object: &ActedOn, node: &str) ->
 }
 
 /// Whether an object that stands for a machine is in a namespace that counts. That of a NodeClaim is none.
-pub(super) fn is_followed(driver: DeviceDriver, object: &ActedOn, namespaces: &[String]) -> bool {
-    let stands_for_one = matches!(
+pub(super) fn is_namespace_allowed(
+    driver: DeviceDriver,
+    object: &TargetObject,
+    namespaces: &[String],
+) -> bool {
+    let is_machine = matches!(
         driver,
         DeviceDriver::Machine | DeviceDriver::OpenShiftMachine | DeviceDriver::BareMetalHost
     );
     let namespace = object.path.split('/').nth(5).unwrap_or_default();
-    !stands_for_one || machine::is_followed(namespaces, namespace)
+    !is_machine || machine::is_namespace_allowed(namespaces, namespace)
 }
 
 /// The group of a kind that an operator of the cluster defined: Kubernetes' own have no dot, or end in `k8s.io`.
-fn is_remediators(group: &str) -> bool {
+fn is_remediator_group(group: &str) -> bool {
     let of_kubernetes = group == "k8s.io" || group.ends_with(".k8s.io");
     is_kubernetes_name(group) && group.contains('.') && !of_kubernetes && group != GROUP
 }

@@ -18,20 +18,20 @@ pub(super) struct Provider<'a> {
 
 /// What the end of the object means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum DeletionEffect {
     /// The provider says that the instance has ended.
-    Off,
+    PowersOff,
     /// The machine may run on. Why, and what to use instead.
-    Nothing { why: &'static str, instead: &'static str },
+    ProvesNothing { why: &'static str, instead: &'static str },
 }
 
 /// A row of the table.
 #[derive(Debug)]
-pub(super) struct Row {
+pub(super) struct ProviderRow {
     pub(super) driver: DeviceDriver,
     pub(super) group: &'static str,
     pub(super) kind: &'static str,
-    pub(super) end: End,
+    pub(super) effect: DeletionEffect,
     /// Where that was read.
     #[cfg_attr(not(test), expect(dead_code, reason = "for readers; a test asks each row for it"))]
     pub(super) source: &'static str,
@@ -47,132 +47,132 @@ const LOCAL: &str = "Nova forgets a server whose host it cannot reach, and the s
 const HOST: &str =
     "its controller does not wait for a BareMetalHost that is deleted or unmanaged, and the host runs on";
 
-const fn capi(kind: &'static str, end: End, source: &'static str) -> Row {
-    Row { driver: DeviceDriver::Machine, group: INFRASTRUCTURE, kind, end, source }
+const fn capi(kind: &'static str, end: DeletionEffect, source: &'static str) -> ProviderRow {
+    ProviderRow { driver: DeviceDriver::Machine, group: INFRASTRUCTURE, kind, effect: end, source }
 }
 
-const fn openshift(kind: &'static str, end: End, source: &'static str) -> Row {
-    Row { driver: DeviceDriver::OpenShiftMachine, group: "openshift.io", kind, end, source }
+const fn openshift(kind: &'static str, end: DeletionEffect, source: &'static str) -> ProviderRow {
+    ProviderRow { driver: DeviceDriver::OpenShiftMachine, group: "openshift.io", kind, effect: end, source }
 }
 
-const fn karpenter(group: &'static str, kind: &'static str, source: &'static str) -> Row {
-    Row { driver: DeviceDriver::NodeClaim, group, kind, end: End::Off, source }
+const fn karpenter(group: &'static str, kind: &'static str, source: &'static str) -> ProviderRow {
+    ProviderRow { driver: DeviceDriver::NodeClaim, group, kind, effect: DeletionEffect::PowersOff, source }
 }
 
-const fn nothing(why: &'static str, instead: &'static str) -> End {
-    End::Nothing { why, instead }
+const fn proves_nothing(why: &'static str, instead: &'static str) -> DeletionEffect {
+    DeletionEffect::ProvesNothing { why, instead }
 }
 
-pub(super) const TABLE: [Row; 25] = [
+pub(super) const TABLE: [ProviderRow; 25] = [
     capi(
         "AWSMachine",
-        End::Off,
+        DeletionEffect::PowersOff,
         "cluster-api-provider-aws controllers/awsmachine_controller.go: waits for terminated",
     ),
     capi(
         "AzureMachine",
-        End::Off,
+        DeletionEffect::PowersOff,
         "cluster-api-provider-azure azure/services/async: waits for the end of the operation",
     ),
     capi(
         "DockerMachine",
-        End::Off,
+        DeletionEffect::PowersOff,
         "cluster-api test/infrastructure/docker: removes the container, and waits",
     ),
     capi(
         "GCPMachine",
-        End::Off,
+        DeletionEffect::PowersOff,
         "cluster-api-provider-gcp cloud/services/compute/instances: waits for the operation",
     ),
     capi(
         "NutanixMachine",
-        End::Off,
+        DeletionEffect::PowersOff,
         "cluster-api-provider-nutanix controllers/nutanixmachine_controller.go: waits until Prism knows no such VM",
     ),
     capi(
         "OCIMachine",
-        End::Off,
+        DeletionEffect::PowersOff,
         "cluster-api-provider-oci controllers/ocimachine_controller.go: waits for TERMINATED",
     ),
     capi(
         "VSphereMachine",
-        End::Off,
+        DeletionEffect::PowersOff,
         "cluster-api-provider-vsphere pkg/services/govmomi/service.go: powers off, destroys, waits until vCenter knows no such VM",
     ),
     capi(
         "ByoMachine",
-        nothing(NOT_SWITCHED, SWITCH),
+        proves_nothing(NOT_SWITCHED, SWITCH),
         "cluster-api-provider-bringyourownhost controllers/byomachine_controller.go",
     ),
     capi(
         "HCloudMachine",
-        nothing(NOT_WAITED, SWITCH),
+        proves_nothing(NOT_WAITED, SWITCH),
         "cluster-api-provider-hetzner pkg/services/hcloud/server: a wrong token ends it, too",
     ),
     capi(
         "HetznerBareMetalMachine",
-        nothing(NOT_SWITCHED, SWITCH),
+        proves_nothing(NOT_SWITCHED, SWITCH),
         "cluster-api-provider-hetzner pkg/services/baremetal/host: resets kubeadm by SSH, if it can",
     ),
     capi(
         "KubevirtMachine",
-        nothing(NOT_WAITED, SWITCH),
+        proves_nothing(NOT_WAITED, SWITCH),
         "cluster-api-provider-kubevirt controllers/kubevirtmachine_controller.go",
     ),
     capi(
         "LinodeMachine",
-        nothing(NOT_WAITED, SWITCH),
+        proves_nothing(NOT_WAITED, SWITCH),
         "cluster-api-provider-linode internal/controller/linodemachine_controller.go",
     ),
     capi(
         "Metal3Machine",
-        nothing(HOST, "the driver BareMetalHost"),
+        proves_nothing(HOST, "the driver BareMetalHost"),
         "cluster-api-provider-metal3 baremetal/metal3machine_manager.go",
     ),
-    capi("OpenStackMachine", nothing(LOCAL, "fence_openstack"), "nova compute/api.py: _local_delete"),
+    capi("OpenStackMachine", proves_nothing(LOCAL, "fence_openstack"), "nova compute/api.py: _local_delete"),
     capi(
         "ProxmoxMachine",
-        nothing("its controller takes a VM that moved to another host for gone", "fence_pve"),
+        proves_nothing("its controller takes a VM that moved to another host for gone", "fence_pve"),
         "cluster-api-provider-proxmox internal/service/vmservice/delete.go",
     ),
     capi(
         "RemoteMachine",
-        nothing(NOT_SWITCHED, SWITCH),
+        proves_nothing(NOT_SWITCHED, SWITCH),
         "k0smotron internal/controller/infrastructure: runs a script by SSH, if it can",
     ),
     capi(
         "TinkerbellMachine",
-        nothing(NOT_SWITCHED, SWITCH),
+        proves_nothing(NOT_SWITCHED, SWITCH),
         "cluster-api-provider-tinkerbell controller/machine: powers off only hardware with a bmcRef",
     ),
     openshift(
         "AWSMachineProviderConfig",
-        End::Off,
+        DeletionEffect::PowersOff,
         "machine-api-provider-aws pkg/actuators/machine: waits for terminated",
     ),
     openshift(
         "AzureMachineProviderSpec",
-        End::Off,
+        DeletionEffect::PowersOff,
         "machine-api-provider-azure: waits until Azure knows no such VM",
     ),
     openshift(
         "GCPMachineProviderSpec",
-        End::Off,
+        DeletionEffect::PowersOff,
         "machine-api-provider-gcp: waits until Google knows no such instance",
     ),
     openshift(
         "NutanixMachineProviderConfig",
-        End::Off,
+        DeletionEffect::PowersOff,
         "machine-api-provider-nutanix: waits until Prism knows no such VM",
     ),
     openshift(
         "VSphereMachineProviderSpec",
-        End::Off,
+        DeletionEffect::PowersOff,
         "machine-api-operator pkg/controller/vsphere: powers off before it destroys",
     ),
     openshift(
         "BareMetalMachineProviderSpec",
-        nothing(HOST, "the driver BareMetalHost"),
+        proves_nothing(HOST, "the driver BareMetalHost"),
         "cluster-api-provider-baremetal pkg/cloud/baremetal/actuators/machine",
     ),
     karpenter(
@@ -189,7 +189,7 @@ pub(super) const TABLE: [Row; 25] = [
 
 impl<'a> Provider<'a> {
     /// Who provides the machine of this object.
-    pub(super) fn of(driver: DeviceDriver, object: &'a Value) -> Self {
+    pub(super) fn from_object(driver: DeviceDriver, object: &'a Value) -> Self {
         let group_of = |version: &'a str| version.split_once('/').map_or("", |(group, _)| group);
         let (group, kind) = match driver {
             DeviceDriver::OpenShiftMachine => (
@@ -209,24 +209,24 @@ impl<'a> Provider<'a> {
         Self { group, kind }
     }
 
-    fn row(&self, driver: DeviceDriver) -> Option<&'static Row> {
-        TABLE.iter().find(|row| row.driver == driver && row.kind == self.kind && row.is_of(self.group))
+    fn find_row(&self, driver: DeviceDriver) -> Option<&'static ProviderRow> {
+        TABLE.iter().find(|row| row.driver == driver && row.kind == self.kind && row.has_group(self.group))
     }
 
     /// Whether the end of this object proves that its machine is off.
     ///
     /// # Errors
     /// Why not, and the way out.
-    pub(super) fn ends_off(&self, driver: DeviceDriver) -> Result<(), String> {
+    pub(super) fn check_deletion_means_off(&self, driver: DeviceDriver) -> Result<(), String> {
         let Self { group, kind } = self;
-        match self.row(driver).map(|row| row.end) {
-            Some(End::Off) => Ok(()),
-            Some(End::Nothing { why, instead }) => Err(format!(
+        match self.find_row(driver).map(|row| row.effect) {
+            Some(DeletionEffect::PowersOff) => Ok(()),
+            Some(DeletionEffect::ProvesNothing { why, instead }) => Err(format!(
                 "its provider is {kind}: {why}. So it proves nothing that the object is gone. Use {instead}"
             )),
             None if kind.is_empty() => Err(format!(
                 "it does not name its provider ({}). So it proves nothing that the object is gone",
-                field(driver)
+                provider_field(driver)
             )),
             None => Err(format!(
                 "its provider is {kind} of {group:?}, and what the end of its objects means is not known. So it proves nothing that the object is gone. Use {SWITCH}"
@@ -235,9 +235,9 @@ impl<'a> Provider<'a> {
     }
 }
 
-impl Row {
+impl ProviderRow {
     /// OpenShift has a group for each provider in older clusters, and one for all in newer ones.
-    fn is_of(&self, group: &str) -> bool {
+    fn has_group(&self, group: &str) -> bool {
         match self.driver {
             DeviceDriver::OpenShiftMachine => {
                 group.strip_suffix(self.group).is_some_and(|rest| rest.ends_with('.'))
@@ -248,7 +248,7 @@ impl Row {
 }
 
 /// Where an object names its provider.
-const fn field(driver: DeviceDriver) -> &'static str {
+const fn provider_field(driver: DeviceDriver) -> &'static str {
     match driver {
         DeviceDriver::OpenShiftMachine => "spec.providerSpec.value",
         DeviceDriver::NodeClaim => "spec.nodeClassRef",
@@ -276,18 +276,20 @@ mod tests {
             }
             _ => json!({ "spec": { "infrastructureRef": { "apiGroup": group, "kind": kind } } }),
         };
-        Provider::of(driver, &object).ends_off(driver)
+        Provider::from_object(driver, &object).check_deletion_means_off(driver)
     }
 
     #[test]
     fn the_end_of_an_object_proves_what_its_row_says() {
-        for Row { driver, group, kind, end, source } in &TABLE {
+        for ProviderRow { driver, group, kind, effect: end, source } in &TABLE {
             let group =
                 if *driver == DeviceDriver::OpenShiftMachine { "machine.openshift.io" } else { group };
             let judged = judged(*driver, group, kind);
             match end {
-                End::Off => assert_eq!(judged, Ok(()), "{kind}"),
-                End::Nothing { why, .. } => assert!(judged.unwrap_err().contains(why), "{kind}"),
+                DeletionEffect::PowersOff => assert_eq!(judged, Ok(()), "{kind}"),
+                DeletionEffect::ProvesNothing { why, .. } => {
+                    assert!(judged.unwrap_err().contains(why), "{kind}")
+                }
             }
             assert!(source.len() > 10, "{kind} has no source");
         }
@@ -322,7 +324,11 @@ mod tests {
         let older = format!("{INFRASTRUCTURE}/v1beta1");
         let machine =
             json!({ "spec": { "infrastructureRef": { "apiVersion": older, "kind": "AWSMachine" } } });
-        assert_eq!(Provider::of(DeviceDriver::Machine, &machine).ends_off(DeviceDriver::Machine), Ok(()));
+        assert_eq!(
+            Provider::from_object(DeviceDriver::Machine, &machine)
+                .check_deletion_means_off(DeviceDriver::Machine),
+            Ok(())
+        );
         let group = "awsproviderconfig.openshift.io";
         assert_eq!(judged(DeviceDriver::OpenShiftMachine, group, "AWSMachineProviderConfig"), Ok(()));
     }
@@ -330,7 +336,7 @@ mod tests {
     #[test]
     fn the_page_names_each_kind() {
         let page = include_str!("../../../../docs/fence-devices.md");
-        for Row { kind, .. } in &TABLE {
+        for ProviderRow { kind, .. } in &TABLE {
             assert!(page.contains(&format!("`{kind}`")), "docs/fence-devices.md does not name {kind}");
         }
     }

@@ -6,47 +6,47 @@
 
 use std::time::Duration;
 
-use pod_safety_watchdog::controller::{Drilled, Refusal, Terms};
+use pod_safety_watchdog::controller::{DrilledDevice, Refusal, Terms};
 use pod_safety_watchdog::record::{Boot, Class, Device, Record, State};
 
-use super::{ObjectOrder, failed, read, unread};
-use crate::Acting;
-use crate::api::{ActTime, ActedOn, DeviceDriver, WatchdogClass, WatchdogLease};
-use crate::cache::Learns as _;
+use super::{ObjectOrder, failed, read_error, read_object};
+use crate::StepContext;
+use crate::api::{ActTime, DeviceDriver, TargetObject, WatchdogClass, WatchdogLease};
+use crate::cache::CacheWriter as _;
 use crate::client::ApiError;
-use crate::looker::Looker;
-use crate::outcome::{Outcome, version};
+use crate::outcome::{Outcome, resource_version};
+use crate::status_checker::StatusChecker;
 use crate::transport::{Answer, DeviceError, Identity, Power};
-use crate::watchdog::{self, Lease};
+use crate::watchdog::{self, AgentLease};
 use crate::wire;
 
-fn path_of(order: &ObjectOrder) -> String {
-    watchdog::path(&order.device.namespace, &order.facts.machine.node)
+fn lease_path(order: &ObjectOrder) -> String {
+    watchdog::lease_path(&order.device.namespace, &order.facts.machine.node)
 }
 
 /// The boot that is asked about.
 fn boot(order: &ObjectOrder) -> Boot {
-    let life = &order.facts.life;
-    Boot { node: life.uid.as_str().into(), id: life.boot_id.as_str().into() }
+    let incarnation = &order.facts.incarnation;
+    Boot { node: incarnation.uid.as_str().into(), id: incarnation.boot_id.as_str().into() }
 }
 
 /// Which promises a device accepts, and how long it waits.
 #[derive(Clone, Debug)]
-pub(crate) struct Accepted {
+pub(crate) struct AcceptedPromises {
     terms: Terms,
     /// As long as an order to switch off may take.
     off: Duration,
 }
 
-impl Accepted {
-    pub(super) fn by(spec: &WatchdogLease, ActTime(off): ActTime) -> Self {
+impl AcceptedPromises {
+    pub(super) fn from_spec(spec: &WatchdogLease, ActTime(off): ActTime) -> Self {
         let seconds = |seconds: u32| Duration::from_secs(seconds.into());
         let classes = spec.classes.iter().map(|class| match class {
             WatchdogClass::Hardware => Class::Hardware,
             WatchdogClass::Software => Class::Software,
             WatchdogClass::Virtual => Class::Virtual,
         });
-        let drilled = spec.drilled.iter().map(|drilled| Drilled {
+        let drilled = spec.drilled.iter().map(|drilled| DrilledDevice {
             identity: drilled.identity.as_str().into(),
             firmware: drilled.firmware,
             kernel: drilled.kernel.as_str().into(),
@@ -63,8 +63,8 @@ impl Accepted {
     }
 
     /// How long after a grant was last seen its promise has come true.
-    fn wait(&self, device: &Device) -> Result<Duration, DeviceError> {
-        let wait = self.terms.wait(device).map_err(|refusal| refused(&refusal))?;
+    fn wait_time(&self, device: &Device) -> Result<Duration, DeviceError> {
+        let wait = self.terms.wait_time(device).map_err(|refusal| refusal_error(&refusal))?;
         if wait <= self.off {
             return Ok(wait);
         }
@@ -77,31 +77,37 @@ impl Accepted {
     }
 }
 
-fn refused(refusal: &Refusal) -> DeviceError {
+fn refusal_error(refusal: &Refusal) -> DeviceError {
     failed(refusal.to_string())
 }
 
 /// The Lease by quorum. That it was seen is noted.
-async fn see(looker: &Looker<'_>, path: &str) -> Result<(Lease, Record), DeviceError> {
-    let found = read(looker.reader.connection, path).await?;
+async fn read_and_observe(
+    checker: &StatusChecker<'_>,
+    path: &str,
+) -> Result<(AgentLease, Record), DeviceError> {
+    let object = read_object(checker.reader.connection, path).await?;
     // Not before the answer has come: the grant that it shows is no younger.
-    let now = looker.env.now().since_start();
-    let watchdogs = looker.reader.cache.watchdogs();
-    let Some(found) = found else {
-        watchdogs.with(path, |watch| watch.sees_none());
+    let now = checker.env.now().since_start();
+    let watchdogs = checker.reader.cache.watchdogs();
+    let Some(object) = object else {
+        watchdogs.update(path, |watch| watch.observe_absent());
         return Err(failed(format!("there is no Lease {path}: does pod-safety-agent run on the node?")));
     };
-    let lease = Lease::of(&found);
-    watchdogs.with(path, |watch| watch.sees(now, &lease.seen));
+    let lease = AgentLease::from_object(&object);
+    watchdogs.update(path, |watch| watch.observe(now, &lease.observed));
     let record = lease.record.clone().map_err(|error| failed(format!("{path}: {error}")))?;
     Ok((lease, record))
 }
 
 /// The Lease of the node's agent, if it has one.
-pub(super) async fn resolve(looker: &Looker<'_>, order: &ObjectOrder) -> Result<ActedOn, DeviceError> {
-    let path = path_of(order);
-    let (lease, record) = see(looker, &path).await?;
-    Ok(ActedOn {
+pub(super) async fn resolve(
+    checker: &StatusChecker<'_>,
+    order: &ObjectOrder,
+) -> Result<TargetObject, DeviceError> {
+    let path = lease_path(order);
+    let (lease, record) = read_and_observe(checker, &path).await?;
+    Ok(TargetObject {
         device: order.device.clone(),
         driver: DeviceDriver::WatchdogLease,
         uid: lease.uid,
@@ -113,57 +119,59 @@ pub(super) async fn resolve(looker: &Looker<'_>, order: &ObjectOrder) -> Result<
 }
 
 /// Takes the last grant back, over exactly the version that was seen; what is revoked stays so.
-pub(super) async fn off(
-    acting: &Acting<'_>,
+pub(super) async fn revoke(
+    context: &StepContext<'_>,
     order: &ObjectOrder,
-    accepted: &Accepted,
-    object: &ActedOn,
+    accepted: &AcceptedPromises,
+    object: &TargetObject,
 ) -> Result<(), DeviceError> {
     let path = &object.path;
-    let (lease, record) = see(&acting.looker, path).await?;
+    let (lease, record) = read_and_observe(&context.checker, path).await?;
     if record.boot != boot(order) {
-        return Err(refused(&Refusal::OtherBoot));
+        return Err(refusal_error(&Refusal::OtherBoot));
     }
     // A promise that does not count is left alone: to revoke it would reset the machine, and prove nothing.
-    let device = record.device.as_deref().ok_or_else(|| refused(&Refusal::NotArmed(record.state)))?;
-    accepted.wait(device)?;
+    let device = record.device.as_deref().ok_or_else(|| refusal_error(&Refusal::NotArmed(record.state)))?;
+    accepted.wait_time(device)?;
     if record.state == State::Revoked {
         return Ok(());
     }
-    let watchdogs = acting.looker.reader.cache.watchdogs();
-    let revocation = watchdogs.with(path, |watch| watch.revocation()).map_err(|refusal| refused(&refusal))?;
-    if revocation.version != lease.seen.version {
-        return Err(refused(&Refusal::Changed));
+    let watchdogs = context.checker.reader.cache.watchdogs();
+    let revocation =
+        watchdogs.update(path, |watch| watch.plan_revocation()).map_err(|refusal| refusal_error(&refusal))?;
+    if revocation.version != lease.observed.version {
+        return Err(refusal_error(&Refusal::Changed));
     }
-    let answer = match acting.send(watchdog::revocation(path, &lease.uid, &revocation.version)).await {
+    let answer = match context.send(watchdog::revocation_call(path, &lease.uid, &revocation.version)).await {
         Ok(answer) => answer,
-        Err(Outcome::Changed | Outcome::Gone) => return Err(refused(&Refusal::Changed)),
-        Err(outcome) => return Err(super::said(outcome)),
+        Err(Outcome::Changed | Outcome::Gone) => return Err(refusal_error(&Refusal::Changed)),
+        Err(outcome) => return Err(super::to_device_error(outcome)),
     };
-    let meta: wire::OnlyMeta = answer.decode().map_err(|error| unread(&ApiError::Undecodable(error)))?;
-    let now = acting.env.now().since_start();
+    let meta: wire::OnlyMeta = answer.decode().map_err(|error| read_error(&ApiError::Undecodable(error)))?;
+    let now = context.env.now().since_start();
     // Without a version the next read is the first sight.
-    if let Some(version) = meta.metadata.as_ref().and_then(version) {
-        watchdogs.with(path, |watch| watch.has_revoked(now, &revocation, version.to_string().into()));
+    if let Some(version) = meta.metadata.as_ref().and_then(resource_version) {
+        watchdogs
+            .update(path, |watch| watch.confirm_revocation(now, &revocation, version.to_string().into()));
     }
     Ok(())
 }
 
 /// Whether all that ran in the boot that is asked about has ended.
-pub(super) async fn look(
-    looker: &Looker<'_>,
+pub(super) async fn check_status(
+    checker: &StatusChecker<'_>,
     order: &ObjectOrder,
-    accepted: &Accepted,
-    object: &ActedOn,
+    accepted: &AcceptedPromises,
+    object: &TargetObject,
 ) -> Result<Answer, DeviceError> {
-    let (lease, record) = see(looker, &object.path).await?;
-    let now = looker.env.now().since_start();
+    let (lease, record) = read_and_observe(checker, &object.path).await?;
+    let now = checker.env.now().since_start();
     let boot = boot(order);
     let identity = if record.boot.node == boot.node { Identity::Match } else { Identity::Unknown };
-    let watchdogs = looker.reader.cache.watchdogs();
-    let found =
-        watchdogs.with(&object.path, |watch| watch.evidence(now, &lease.seen, &boot, &accepted.terms));
-    let (power, said) = match found {
+    let watchdogs = checker.reader.cache.watchdogs();
+    let evidence = watchdogs
+        .update(&object.path, |watch| watch.verify_ended(now, &lease.observed, &boot, &accepted.terms));
+    let (power, message) = match evidence {
         Ok(device) => {
             (Power::Off, format!("its grant was revoked, and the time of {} is over", device.identity))
         }
@@ -171,34 +179,34 @@ pub(super) async fn look(
             (Power::On, "the agent of the node has a grant: the machine runs".to_owned())
         }
         Err(Refusal::Until(until)) => {
-            let left = until.saturating_sub(now).as_secs() + 1;
-            (Power::Unknown, format!("its grant was revoked, but it may run for another {left} s"))
+            let remaining = until.saturating_sub(now).as_secs() + 1;
+            (Power::Unknown, format!("its grant was revoked, but it may run for another {remaining} s"))
         }
-        Err(refusal) => return Err(refused(&refusal)),
+        Err(refusal) => return Err(refusal_error(&refusal)),
     };
-    Ok(Answer::new(power, identity, said))
+    Ok(Answer::new(power, identity, message))
 }
 
 /// What the agent promises now, while nothing is wrong.
-pub(super) async fn look_through(
-    looker: &Looker<'_>,
+pub(super) async fn check_armed(
+    checker: &StatusChecker<'_>,
     order: &ObjectOrder,
-    accepted: &Accepted,
+    accepted: &AcceptedPromises,
 ) -> Result<Answer, DeviceError> {
-    let (_, record) = see(looker, &path_of(order)).await?;
+    let (_, record) = read_and_observe(checker, &lease_path(order)).await?;
     if *record.boot.node != *order.facts.uid {
         return Err(failed(format!("its Lease is about the Node with the UID {}", record.boot.node)));
     }
     let device = match (record.state, record.device.as_deref()) {
         (State::Armed, Some(device)) => device,
-        (state, _) => return Err(refused(&Refusal::NotArmed(state))),
+        (state, _) => return Err(refusal_error(&Refusal::NotArmed(state))),
     };
-    let wait = accepted.wait(device)?;
+    let wait = accepted.wait_time(device)?;
     let Device { class, identity, timeout, .. } = device;
-    let said = format!(
+    let message = format!(
         "{identity} ({class}, {} s): its promise comes true {:.1} s after a grant was last seen",
         timeout.as_secs(),
         wait.as_secs_f64()
     );
-    Ok(Answer::new(Power::On, Identity::Match, said))
+    Ok(Answer::new(Power::On, Identity::Match, message))
 }

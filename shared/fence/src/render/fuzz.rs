@@ -42,7 +42,7 @@ const SAID: &[&str] = &[
 const LABELS: &[&str] =
     &["node-restriction.kubernetes.io/rack", "bmc", "dc.node-restriction.kubernetes.io/row"];
 
-fn facts(draw: &mut Draw<'_>) -> Facts {
+fn facts(draw: &mut Draw<'_>) -> NodeFacts {
     let mut said = || draw.text(SAID);
     let machine = Machine {
         node: said().as_str().into(),
@@ -50,16 +50,16 @@ fn facts(draw: &mut Draw<'_>) -> Facts {
         system_uuid: said().as_str().into(),
     };
     let labels = LABELS.iter().map(|key| ((*key).to_owned(), said())).collect();
-    Facts {
+    NodeFacts {
         machine,
         labels: draw.once_in(2).then_some(labels),
         uid: String::new(),
-        life: Incarnation::default(),
+        incarnation: Incarnation::default(),
     }
 }
 
 /// What stands for the inner text of a pair of braces, read once more.
-fn meant<'a>(inner: &str, facts: &'a Facts) -> Option<&'a str> {
+fn meant<'a>(inner: &str, facts: &'a NodeFacts) -> Option<&'a str> {
     let text: &str = match inner.trim() {
         ".Node.Name" => &facts.machine.node,
         ".Node.ProviderID" => &facts.machine.provider_id,
@@ -95,7 +95,7 @@ fn attack_whatever_a_node_says_is_one_word_or_a_refusal() {
             let (inner, literal) = part.split_once("}}").unwrap_or_else(|| panic!("{template:?}"));
             wanted += meant(inner, &facts).unwrap_or_else(|| panic!("{template:?} of {facts:?}"));
             wanted += literal;
-            assert!(used(&template).any(|one| one == inner.trim()), "{template:?} uses {inner:?}");
+            assert!(placeholders(&template).any(|one| one == inner.trim()), "{template:?} uses {inner:?}");
         }
         assert_eq!(rendered, wanted, "{template:?}");
     });

@@ -16,12 +16,12 @@ fn lies_off() -> Scene {
     let other = addressed(node("m").ready("True").0, "10.0.0.2");
     let first: First = Arc::new(move |asked| (asked.path == "/api/v1/nodes/m").then(|| Says::json(&other)));
     let there = There { node: addressed(machine(), "10.0.0.1"), first, ..There::default() };
-    let scene = scene(there, |_, _| says(Power::Off));
+    let scene = scene(there, |_, _| answer_with(Power::Off));
     scene.world.apply(Kind::Nodes, &node("m").ready("True").0, scene.env.now());
     scene
 }
 
-async fn looked_at(scene: &Scene, wanted: Vec<Corroboration>) -> Verified {
+async fn check_power(scene: &Scene, wanted: Vec<Corroboration>) -> Verified {
     let mut status = tried("off");
     status.attempts[0].corroborate = wanted;
     scene.ends(Step::Look(target(status)), "written").await;
@@ -48,7 +48,7 @@ async fn a_switch_that_lies_is_refuted_by_a_machine_that_answers_and_by_what_is_
     ] {
         let scene = lies_off();
         *scene.devices.open.lock() = open;
-        let verified = looked_at(&scene, vec![Corroboration::KubeletPort]).await;
+        let verified = check_power(&scene, vec![Corroboration::KubeletPort]).await;
         assert_eq!(verified.power.name(), power, "{what}");
         assert!(verified.message.contains(says), "{what}: {verified:?}");
         let found: Vec<_> = verified.corroborated.iter().map(|fact| fact.address.as_str()).collect();
@@ -61,7 +61,7 @@ async fn without_another_ready_node_silence_says_nothing() {
     let scene = lies_off();
     scene.world.apply(Kind::Nodes, &node("m").ready("False").rv(99).0, scene.env.now());
     *scene.devices.open.lock() = Some(vec![]);
-    let verified = looked_at(&scene, vec![Corroboration::KubeletPort]).await;
+    let verified = check_power(&scene, vec![Corroboration::KubeletPort]).await;
     assert_eq!((verified.power, verified.corroborated.len()), (Power::Unknown, 0), "{verified:?}");
 }
 
@@ -69,7 +69,7 @@ async fn without_another_ready_node_silence_says_nothing() {
 async fn without_the_wish_nothing_is_tried() {
     let scene = lies_off();
     *scene.devices.open.lock() = Some(vec![OWN, OTHER]);
-    let verified = looked_at(&scene, Vec::new()).await;
+    let verified = check_power(&scene, Vec::new()).await;
     assert_eq!((verified.power, verified.corroborated.len()), (Power::Off, 0));
 }
 
@@ -101,8 +101,8 @@ async fn at_the_release_it_is_asked_once_more_where_it_was_found() {
     ] {
         *scene.devices.open.lock() = Some(open);
         let connection = scene.api.connection();
-        let looker = scene.acting(&connection).looker;
-        let shown = looker.all_off(&incarnation(), std::slice::from_ref(&sample), &facts).await;
+        let looker = scene.acting(&connection).checker;
+        let shown = looker.confirm_all_off(&incarnation(), std::slice::from_ref(&sample), &facts).await;
         assert_eq!(shown.is_ok(), is_off, "{what}: {shown:?}");
     }
 }

@@ -3,7 +3,7 @@
 use pod_safety_cache::testing::objects::pod;
 
 use super::*;
-use crate::api::{ConditionStatus, Drain, Shown};
+use crate::api::{ConditionStatus, Drain, TriggerCondition};
 use crate::model::PodKey;
 
 const CORDON: &str = "PATCH /api/v1/nodes/n";
@@ -28,11 +28,11 @@ fn shows(status: &str) -> There {
 }
 
 /// A step of an incident that began for the condition.
-fn of(step: impl Fn(Target) -> Step, status: NodeFenceStatus) -> Step {
+fn drain_step(step: impl Fn(Target) -> Step, status: NodeFenceStatus) -> Step {
     let mut target = target(status);
     target.spec.trigger.kind = Trigger::Unhealthy;
     target.spec.trigger.condition =
-        Some(Shown { r#type: "KernelDeadlock".to_owned(), status: ConditionStatus::True });
+        Some(TriggerCondition { r#type: "KernelDeadlock".to_owned(), status: ConditionStatus::True });
     step(target)
 }
 
@@ -41,7 +41,7 @@ fn key() -> PodKey {
 }
 
 fn drain(status: NodeFenceStatus) -> Step {
-    of(|target| Step::Drain(target, vec![key()]), status)
+    drain_step(|target| Step::Drain(target, vec![key()]), status)
 }
 
 fn begun(cordoned: bool) -> NodeFenceStatus {
@@ -53,15 +53,15 @@ fn begun(cordoned: bool) -> NodeFenceStatus {
 #[tokio::test(start_paused = true)]
 async fn a_node_that_reports_is_fenced_only_while_a_live_read_shows_the_condition() {
     for (status, wanted) in [("True", "written"), ("False", "heard"), ("Unknown", "heard")] {
-        let scene = scene(shows(status), |_, _| says(Power::Off));
-        scene.ends(of(Step::Attempt, tried("off")), wanted).await;
+        let scene = scene(shows(status), |_, _| answer_with(Power::Off));
+        scene.ends(drain_step(Step::Attempt, tried("off")), wanted).await;
         assert_eq!(scene.log().is_empty(), wanted == "heard", "{status}: {:?}", scene.log());
         scene.ends(drain(NodeFenceStatus::default()), wanted).await;
     }
     let mut booted = shows("True");
     booted.node["status"]["nodeInfo"]["bootID"] = json!("b0000000-0000-4000-8000-000000000002");
-    let scene = scene(booted, |_, _| says(Power::Off));
-    scene.ends(of(Step::Attempt, tried("off")), "changed").await;
+    let scene = scene(booted, |_, _| answer_with(Power::Off));
+    scene.ends(drain_step(Step::Attempt, tried("off")), "changed").await;
     scene.ends(drain(NodeFenceStatus::default()), "changed").await;
     scene.silent();
 }
@@ -72,7 +72,7 @@ async fn the_cordon_is_recorded_before_it_is_made_and_the_pod_is_evicted_by_its_
     scene.ends(drain(NodeFenceStatus::default()), "written").await;
     assert_eq!(scene.requests(), [STATUS, CORDON, EVICT, STATUS]);
     let writes: Vec<Value> =
-        scene.api.heard().iter().filter(|asked| asked.method == "PATCH").map(Asked::json).collect();
+        scene.api.requests().iter().filter(|asked| asked.method == "PATCH").map(Received::json).collect();
     assert_eq!(writes[0]["status"]["drain"]["cordoned"], true);
     assert_eq!(writes[0]["status"]["drain"]["rounds"], 0);
     assert_eq!(writes[1]["spec"], json!({ "unschedulable": true }));
@@ -110,7 +110,7 @@ async fn at_the_end_the_node_is_uncordoned_if_it_was_cordoned_for_this_and_is_th
         [("uid-n", true, &[CORDON, STATUS][..]), ("uid-n", false, &[STATUS]), ("another", true, &[STATUS])]
     {
         let scene = scene(cordoned(uid), |_, _| None);
-        scene.ends(of(Step::Write, over(by_us)), "written").await;
+        scene.ends(drain_step(Step::Write, over(by_us)), "written").await;
         assert_eq!(scene.requests(), wanted, "{uid} {by_us}");
         if wanted.len() > 1 {
             assert_eq!(scene.written("/nodes/n")["spec"], json!({ "unschedulable": null }));

@@ -1,7 +1,7 @@
 //! Instances of a provider: what is known of them, when, and by which name.
 
 use super::*;
-use crate::api::{IdentityCheck, KindOfEvidence, Sample, proved_by};
+use crate::api::{FenceEvidenceKind, IdentityCheck, Sample, evidence_kind_of};
 
 const ID: &str = "i-0123456789abcdef0";
 
@@ -14,15 +14,15 @@ fn there(plug: &str) -> There {
     There { node, device: Some(device), ..There::default() }
 }
 
-async fn looked_at(
+async fn check_power(
     plug: &str,
     says: impl Fn(usize) -> Power + Send + Sync + 'static,
 ) -> (Verified, Duration) {
-    looked_at_after(Duration::ZERO, plug, says).await
+    check_power_after(Duration::ZERO, plug, says).await
 }
 
 /// The same, of a node that has been silent for so long.
-async fn looked_at_after(
+async fn check_power_after(
     silent: Duration,
     plug: &str,
     says: impl Fn(usize) -> Power + Send + Sync + 'static,
@@ -31,7 +31,7 @@ async fn looked_at_after(
         let said = "as its provider says".to_owned();
         Some(Ok(Answer::new(says(number), Identity::Unknown, said)))
     });
-    pass(silent.as_secs_f64()).await;
+    advance(silent.as_secs_f64()).await;
     let begun = scene.env.now();
     scene.ends(Step::Look(target(tried("off"))), "written").await;
     (serde_json::from_value(scene.verified()).unwrap(), scene.env.now().since(begun))
@@ -41,21 +41,21 @@ async fn looked_at_after(
 async fn two_looks_at_an_instance_by_its_provider_id_say_that_it_is_stopped_or_gone() {
     use Power::{Gone, Off, On, Unknown};
     for (first, second, power, kind) in [
-        (Off, Off, "Off", KindOfEvidence::InstanceStopped),
-        (Off, Gone, "Off", KindOfEvidence::InstanceStopped),
-        (Gone, Gone, "Off", KindOfEvidence::InstanceGone),
-        (Gone, On, "On", KindOfEvidence::InstanceStopped),
-        (Gone, Unknown, "Unknown", KindOfEvidence::InstanceStopped),
+        (Off, Off, "Off", FenceEvidenceKind::InstanceStopped),
+        (Off, Gone, "Off", FenceEvidenceKind::InstanceStopped),
+        (Gone, Gone, "Off", FenceEvidenceKind::InstanceGone),
+        (Gone, On, "On", FenceEvidenceKind::InstanceStopped),
+        (Gone, Unknown, "Unknown", FenceEvidenceKind::InstanceStopped),
     ] {
         let says = move |number| if number == 0 { first } else { second };
-        let (verified, took) = looked_at("{{.Instance.ID}}", says).await;
+        let (verified, took) = check_power("{{.Instance.ID}}", says).await;
         assert_eq!(
-            (verified.power.name(), proved_by(&verified.samples)),
+            (verified.power.name(), evidence_kind_of(&verified.samples)),
             (power, kind),
             "{first:?} {second:?}"
         );
         assert!(verified.samples.iter().all(|sample| sample.instance == ID), "{verified:?}");
-        assert!(took >= Verified::INSTANCES_APART, "its provider may be behind: {took:?}");
+        assert!(took >= Verified::MIN_INSTANCE_INTERVAL, "its provider may be behind: {took:?}");
     }
 }
 
@@ -63,24 +63,24 @@ async fn two_looks_at_an_instance_by_its_provider_id_say_that_it_is_stopped_or_g
 #[tokio::test(start_paused = true)]
 async fn two_looks_at_an_instance_are_as_far_apart_however_long_its_node_was_silent() {
     let (verified, took) =
-        looked_at_after(Duration::from_secs(600), "{{.Instance.ID}}", |_| Power::Off).await;
+        check_power_after(Duration::from_secs(600), "{{.Instance.ID}}", |_| Power::Off).await;
     assert_eq!(verified.power, Power::Off);
-    assert!(took >= Verified::INSTANCES_APART, "its provider may be behind: {took:?}");
+    assert!(took >= Verified::MIN_INSTANCE_INTERVAL, "its provider may be behind: {took:?}");
 }
 
 /// The machine that had the name of the node before may be the one that is terminated.
 #[tokio::test(start_paused = true)]
 async fn attack_a_plug_by_hand_that_names_a_terminated_instance_proves_nothing() {
-    let (verified, _) = looked_at(ID, |_| Power::Gone).await;
+    let (verified, _) = check_power(ID, |_| Power::Gone).await;
     assert_eq!(verified.power, Power::Unknown);
     assert!(
         verified.message.contains("counts only where the parameters name it by .Instance.ID"),
         "{verified:?}"
     );
-    let (stopped, _) = looked_at(ID, |_| Power::Off).await;
+    let (stopped, _) = check_power(ID, |_| Power::Off).await;
     assert_eq!(
-        proved_by(&stopped.samples),
-        KindOfEvidence::PowerOff,
+        evidence_kind_of(&stopped.samples),
+        FenceEvidenceKind::PowerOff,
         "a plug that a person names is switched off"
     );
 }
@@ -93,14 +93,20 @@ fn with_a_supply_beside_it_an_instance_is_no_more_than_off() {
         power: power.parse().unwrap(),
         ..Sample::default()
     };
-    let seen = |samples: Vec<Sample>| super::super::judge::Seen { check: IdentityCheck::BestEffort, samples };
+    let seen = |samples: Vec<Sample>| super::super::aggregate::DeviceSamples {
+        check: IdentityCheck::BestEffort,
+        samples,
+    };
     let gone = || seen(vec![sample(ID, "Gone"), sample(ID, "Gone")]);
-    let verified = super::super::judge::judge(
+    let verified = super::super::aggregate::aggregate_samples(
         Act::Off,
         &[gone(), seen(vec![sample("", "Off"), sample("", "Off")])],
         None,
     );
-    assert_eq!((verified.power, proved_by(&verified.samples)), (Power::Off, KindOfEvidence::PowerOff));
-    let verified = super::super::judge::judge(Act::On, &[gone()], None);
+    assert_eq!(
+        (verified.power, evidence_kind_of(&verified.samples)),
+        (Power::Off, FenceEvidenceKind::PowerOff)
+    );
+    let verified = super::super::aggregate::aggregate_samples(Act::On, &[gone()], None);
     assert_eq!(verified.power, Power::Unknown, "what is gone is not on");
 }

@@ -1,14 +1,14 @@
 //! Devices that are objects of the cluster, and the courtesy of medik8s' Leases, against a scripted API server.
 
-mod found;
 mod hosts;
-mod made;
+mod lookups;
 mod paths;
 mod refused;
+mod remediation_objects;
 mod watchdogs;
 
 use super::*;
-use crate::api::{ActedOn, DeviceDriver, KindOfEvidence, Sample, proved_by};
+use crate::api::{DeviceDriver, FenceEvidenceKind, Sample, TargetObject, evidence_kind_of};
 use crate::storage_evidence_name;
 
 /// Objects by their paths; writes are done to them. A collection answers with what was posted, and a Status refuses a read.
@@ -29,7 +29,7 @@ impl Store {
         change(self.0.lock().get_mut(path).unwrap());
     }
 
-    fn answer(&self, asked: &Asked) -> Option<Says> {
+    fn answer(&self, asked: &Received) -> Option<Says> {
         let path = asked.path.as_str();
         let mut all = self.0.lock();
         if asked.method == "GET" {
@@ -37,17 +37,17 @@ impl Store {
             let page = asked.parameter("continue").map(|token| format!("{path}?continue={token}"));
             let there = all.get(page.as_deref().unwrap_or(path))?;
             let refused = there["code"].as_u64().and_then(|code| u16::try_from(code).ok());
-            return Some(refused.map_or_else(|| Says::json(there), |code| Says::coded(code, there)));
+            return Some(refused.map_or_else(|| Says::json(there), |code| Says::with_code(code, there)));
         }
         if asked.method == "POST" && all.contains_key(path) {
             let mut object = asked.json();
             let name = object["metadata"]["name"].as_str().unwrap().to_owned();
             if all.contains_key(&format!("{path}/{name}")) {
-                return Some(Says::coded(409, &json!({ "reason": "AlreadyExists" })));
+                return Some(Says::with_code(409, &json!({ "reason": "AlreadyExists" })));
             }
             object["metadata"]["uid"] = json!(format!("uid-{name}"));
             object["metadata"]["resourceVersion"] = json!("1");
-            let answer = Says::coded(201, &object);
+            let answer = Says::with_code(201, &object);
             all.insert(format!("{path}/{name}"), object);
             return Some(answer);
         }
@@ -123,15 +123,15 @@ fn again(attempt: crate::api::Attempt) -> NodeFenceStatus {
 }
 
 /// What a look at this attempt showed.
-async fn seen(scene: &Scene, attempt: crate::api::Attempt) -> Verified {
-    scene.take(Step::Look(target(again(attempt)))).await;
+async fn check_power(scene: &Scene, attempt: crate::api::Attempt) -> Verified {
+    scene.run_step(Step::Look(target(again(attempt)))).await;
     attempted(scene).verified.unwrap()
 }
 
 impl Scene {
     /// A first attempt, however it ends.
     async fn tries(&self) {
-        self.take(Step::Attempt(target(tried("off")))).await;
+        self.run_step(Step::Attempt(target(tried("off")))).await;
     }
 }
 
@@ -149,7 +149,7 @@ async fn another_remediator_is_asked_by_its_template_and_its_success_is_off() {
         let done = json!([{ "type": "Succeeded", "status": "True" }]);
         says.change(MADE, |object| object["status"] = json!({ "conditions": done }));
     };
-    let (outcome, ()) = futures::future::join(scene.take(Step::Attempt(target(tried("off")))), far).await;
+    let (outcome, ()) = futures::future::join(scene.run_step(Step::Attempt(target(tried("off")))), far).await;
     assert_eq!(outcome.name(), "written");
     let made = store.get(MADE).unwrap();
     assert_eq!(made["spec"], json!({ "agent": "a" }));
@@ -159,16 +159,16 @@ async fn another_remediator_is_asked_by_its_template_and_its_success_is_off() {
     assert_eq!((attempt.objects[0].path.as_str(), attempt.objects[0].uid.as_str()), (MADE, "uid-nf"));
     assert!(attempt.outcome.as_deref().unwrap().contains("Succeeded=True"), "{attempt:?}");
     assert_eq!(scene.log()[0], STATUS, "which object it is stands there before it is made");
-    let looked = seen(&scene, attempt).await;
+    let looked = check_power(&scene, attempt).await;
     assert_eq!(looked.power, Power::Off);
-    assert_eq!(proved_by(&looked.samples), KindOfEvidence::Remediated);
+    assert_eq!(evidence_kind_of(&looked.samples), FenceEvidenceKind::Remediated);
     let connection = scene.api.connection();
-    let looker = Looker::new(&connection, scene.world.cache(), &scene.env, &scene.devices);
-    let (kind, _) = looker.all_off(&incarnation(), &looked.samples, &[]).await.unwrap();
-    assert_eq!(kind, KindOfEvidence::Remediated);
+    let looker = StatusChecker::new(&connection, scene.world.cache(), &scene.env, &scene.devices);
+    let (kind, _) = looker.confirm_all_off(&incarnation(), &looked.samples, &[]).await.unwrap();
+    assert_eq!(kind, FenceEvidenceKind::Remediated);
     store.change(MADE, |object| object["status"] = json!({}));
     assert!(
-        looker.all_off(&incarnation(), &looked.samples, &[]).await.is_err(),
+        looker.confirm_all_off(&incarnation(), &looked.samples, &[]).await.is_err(),
         "it does not say so any more"
     );
 }
@@ -191,7 +191,7 @@ async fn an_object_whose_time_is_over_is_told_so_made_anew_and_goes_when_all_is_
     scene.ends(Step::Write(target(done.clone())), "written").await;
     assert_eq!(store.get(MADE), None);
     store.put(MADE, json!({ "metadata": { "uid": "other" } }));
-    scene.take(Step::Write(target(done))).await;
+    scene.run_step(Step::Write(target(done))).await;
     assert!(store.get(MADE).is_some(), "somebody else's is left alone");
     scene.tries().await;
     let outcome = attempted(&scene).outcome.unwrap();
@@ -237,17 +237,24 @@ async fn a_machine_is_off_when_it_is_gone_and_not_while_it_is_being_deleted() {
     scene.tries().await;
     assert!(store.get(MACHINE).unwrap()["metadata"]["deletionTimestamp"].is_string());
     let attempt = attempted(&scene);
-    assert_eq!(seen(&scene, attempt.clone()).await.power, Power::Unknown, "its provider may still have it");
+    assert_eq!(
+        check_power(&scene, attempt.clone()).await.power,
+        Power::Unknown,
+        "its provider may still have it"
+    );
     store.change(MACHINE, |machine| {
         drop(machine["metadata"].as_object_mut().unwrap().remove("deletionTimestamp"))
     });
-    assert_eq!(seen(&scene, attempt.clone()).await.power, Power::On, "it is not being deleted");
+    assert_eq!(check_power(&scene, attempt.clone()).await.power, Power::On, "it is not being deleted");
     store.0.lock().remove(MACHINE);
-    let gone = seen(&scene, attempt.clone()).await;
-    assert_eq!((gone.power, proved_by(&gone.samples)), (Power::Off, KindOfEvidence::Decommissioned));
+    let gone = check_power(&scene, attempt.clone()).await;
+    assert_eq!(
+        (gone.power, evidence_kind_of(&gone.samples)),
+        (Power::Off, FenceEvidenceKind::Decommissioned)
+    );
     // Another one of its name is another one; what was written down is asked again.
     store.put(MACHINE, json!({ "metadata": { "uid": "uid-m2" }, "spec": { "providerID": "cloud:///n" } }));
-    assert_eq!(seen(&scene, attempt).await.power, Power::Off);
+    assert_eq!(check_power(&scene, attempt).await.power, Power::Off);
 }
 
 #[tokio::test(start_paused = true)]
@@ -289,11 +296,11 @@ async fn a_network_fence_is_made_of_recorded_addresses_and_lifted_before_it_goes
         store.change(&path, |object| object["status"] = status);
     };
     says("fencing operation successful");
-    assert_eq!(seen(&scene, attempt.clone()).await.power, Power::Off);
+    assert_eq!(check_power(&scene, attempt.clone()).await.power, Power::Off);
     let done = target(NodeFenceStatus { phase: Phase::Done, ..again(attempt) });
-    assert_eq!(scene.take(Step::Write(done.clone())).await.name(), "not_ready", "it is not lifted yet");
+    assert_eq!(scene.run_step(Step::Write(done.clone())).await.name(), "not_ready", "it is not lifted yet");
     assert_eq!(store.get(&path).unwrap()["spec"]["fenceState"], "Unfenced");
-    assert_eq!(scene.take(Step::Write(done.clone())).await.name(), "not_ready", "an old success is none");
+    assert_eq!(scene.run_step(Step::Write(done.clone())).await.name(), "not_ready", "an old success is none");
     says("unfencing operation successful");
     scene.ends(Step::Write(done), "written").await;
     assert_eq!(store.get(&path), None);
@@ -309,7 +316,7 @@ async fn fenced(store: &Store, spec: Value) -> (Scene, crate::api::Attempt) {
     let attempt = attempted(&scene);
     let status = json!({ "result": "Succeeded", "message": "fencing operation successful" });
     store.change(&attempt.objects[0].path, |object| object["status"] = status);
-    scene.take(Step::Look(target(again(attempt)))).await;
+    scene.run_step(Step::Look(target(again(attempt)))).await;
     let mut attempt = attempted(&scene);
     attempt.evidence = Some(storage_evidence_name(&incarnation(), &Uid::new("uid-nf").unwrap(), attempt.id));
     (scene, attempt)
@@ -319,7 +326,7 @@ async fn fenced(store: &Store, spec: Value) -> (Scene, crate::api::Attempt) {
 async fn storage_that_is_fenced_alone_is_evidence_about_its_volumes_until_it_is_lifted() {
     let (store, spec) = network(&["10.0.0.1/32"]);
     let (scene, attempt) = fenced(&store, spec).await;
-    assert!(attempt.fenced_storage());
+    assert!(attempt.has_fenced_storage());
     scene.ends(Step::ProveStorage(target(again(attempt.clone()))), "written").await;
     let path = format!("{PROOFS}/{}", attempt.evidence.clone().unwrap());
     let proof = store.get(&path).unwrap()["spec"].clone();
@@ -334,12 +341,12 @@ async fn storage_that_is_fenced_alone_is_evidence_about_its_volumes_until_it_is_
     );
     // What is lifted proves nothing: that is written first.
     let done = target(NodeFenceStatus { phase: Phase::Cancelled, ..again(attempt.clone()) });
-    scene.take(Step::Write(done)).await;
+    scene.run_step(Step::Write(done)).await;
     let said = scene.written("fenceevidences")["status"]["invalidated"]["reason"].clone();
     assert_eq!(said, "the fence of its storage is lifted");
     assert_eq!(store.get(&attempt.objects[0].path).unwrap()["spec"]["fenceState"], "Unfenced");
     let order = |path: &str| {
-        scene.api.heard().iter().position(|asked| asked.method == "PATCH" && asked.path.contains(path))
+        scene.api.requests().iter().position(|asked| asked.method == "PATCH" && asked.path.contains(path))
     };
     assert!(order("fenceevidences").is_some_and(|first| Some(first) < order("networkfences")));
 }
@@ -386,14 +393,18 @@ fn evidence_is_as_good_as_the_weakest_of_its_devices_and_storage_adds_nothing_to
     use DeviceDriver::{Agent, External, Machine, NetworkFence, Redfish};
     let of = |drivers: &[DeviceDriver]| {
         let sample = |driver: &DeviceDriver| Sample { driver: Some(*driver), ..Sample::default() };
-        proved_by(&drivers.iter().map(sample).collect::<Vec<_>>())
+        evidence_kind_of(&drivers.iter().map(sample).collect::<Vec<_>>())
     };
-    assert_eq!(of(&[Agent, Redfish]), KindOfEvidence::PowerOff);
-    assert_eq!(of(&[Redfish, External]), KindOfEvidence::Remediated);
-    assert_eq!(of(&[Machine, NetworkFence]), KindOfEvidence::Decommissioned);
-    assert_eq!(of(&[Machine, Redfish]), KindOfEvidence::PowerOff);
-    assert_eq!(of(&[NetworkFence, NetworkFence]), KindOfEvidence::StorageFenced);
-    assert_eq!(proved_by(&[Sample::default()]), KindOfEvidence::PowerOff, "written by an older version");
+    assert_eq!(of(&[Agent, Redfish]), FenceEvidenceKind::PowerOff);
+    assert_eq!(of(&[Redfish, External]), FenceEvidenceKind::Remediated);
+    assert_eq!(of(&[Machine, NetworkFence]), FenceEvidenceKind::Decommissioned);
+    assert_eq!(of(&[Machine, Redfish]), FenceEvidenceKind::PowerOff);
+    assert_eq!(of(&[NetworkFence, NetworkFence]), FenceEvidenceKind::StorageFenced);
+    assert_eq!(
+        evidence_kind_of(&[Sample::default()]),
+        FenceEvidenceKind::PowerOff,
+        "written by an older version"
+    );
 }
 
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/medik8s-leases/leases";
@@ -402,12 +413,12 @@ const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/medik8s-leases/leas
 /// A cluster where we may take medik8s' Leases.
 fn polite(store: &Store, trigger: Trigger) -> (Scene, Target) {
     let answers = store.clone();
-    let first = move |asked: &Asked| {
+    let first = move |asked: &Received| {
         let review = asked.path.ends_with("selfsubjectaccessreviews");
-        let allowed = || Says::coded(201, &json!({ "status": { "allowed": true } }));
+        let allowed = || Says::with_code(201, &json!({ "status": { "allowed": true } }));
         if review { Some(allowed()) } else { answers.answer(asked) }
     };
-    let scene = scene(There { first: Arc::new(first), ..There::default() }, |_, _| says(Power::Off));
+    let scene = scene(There { first: Arc::new(first), ..There::default() }, |_, _| answer_with(Power::Off));
     let mut target = target(tried("off"));
     target.spec.trigger.kind = trigger;
     (scene, target)
@@ -444,7 +455,7 @@ async fn who_else_has_the_node_is_shown_and_waited_for_unless_he_asked_for_it() 
     ] {
         store.put(LEASE, held_by(holder, &format!("2026-11-21T{renewed}.000000Z")));
         let (scene, wanted) = polite(&store, Trigger::Detected);
-        assert_eq!(scene.take(Step::Attempt(wanted)).await.name(), outcome, "{holder:?} {renewed}");
+        assert_eq!(scene.run_step(Step::Attempt(wanted)).await.name(), outcome, "{holder:?} {renewed}");
     }
 }
 
@@ -460,34 +471,34 @@ async fn the_lease_is_taken_before_and_given_back_after() {
     scene.ends(Step::Write(done.clone()), "written").await;
     assert_eq!(store.get(LEASE), None);
     store.put(LEASE, held_by("another", "2000-01-01T00:00:00.000000Z"));
-    assert_eq!(scene.take(Step::Attempt(wanted)).await.name(), "written", "it was over");
+    assert_eq!(scene.run_step(Step::Attempt(wanted)).await.name(), "written", "it was over");
     store.change(LEASE, |lease| lease["spec"]["holderIdentity"] = json!("another"));
-    scene.take(Step::Write(done)).await;
+    scene.run_step(Step::Write(done)).await;
     assert!(store.get(LEASE).is_some(), "somebody else's is left alone");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_finalizer_is_added_beside_those_of_others_and_taken_away_alone() {
-    use crate::{Remediate, Reply};
+    use crate::{RemediationRequest, RemediationUpdate};
     let store = Store::default();
     let path = "/apis/pod-safety.dev/v1alpha1/namespaces/ops/podsafetyremediations/n";
     let meta = json!({ "name": "n", "uid": "uid-r", "resourceVersion": "7", "finalizers": ["theirs"] });
     store.put(path, json!({ "metadata": meta, "spec": {} }));
     let scene = with(&store, json!({ "spec": { "driver": "Manual" } }));
-    let wish = |reply| Remediate {
+    let wish = |reply| RemediationRequest {
         namespace: "ops".into(),
         name: "n".into(),
         uid: Uid::new("uid-r").unwrap(),
         rv: "7".parse().unwrap(),
         node: None,
-        reply,
+        update: reply,
     };
     for (reply, wanted) in [
-        (Reply::Keep, json!(["theirs", crate::api::REMEDIATION_FINALIZER])),
-        (Reply::LetGo, json!(["theirs"])),
+        (RemediationUpdate::AddFinalizer, json!(["theirs", crate::api::REMEDIATION_FINALIZER])),
+        (RemediationUpdate::RemoveFinalizer, json!(["theirs"])),
     ] {
         let connection = scene.api.connection();
-        let answered = super::super::answer(&scene.acting(&connection), &wish(reply)).await;
+        let answered = super::super::update_remediation(&scene.acting(&connection), &wish(reply)).await;
         assert_eq!(answered.name(), "written");
         assert_eq!(store.get(path).unwrap()["metadata"]["finalizers"], wanted);
     }
@@ -497,7 +508,7 @@ async fn a_finalizer_is_added_beside_those_of_others_and_taken_away_alone() {
 fn an_acted_on_object_of_an_older_version_is_read() {
     let old =
         json!({ "device": { "namespace": "a", "name": "b" }, "driver": "Machine", "path": "/p", "uid": "u" });
-    let read: ActedOn = serde_json::from_value(old).unwrap();
+    let read: TargetObject = serde_json::from_value(old).unwrap();
     assert!(!read.matched && read.cidrs.is_empty());
 }
 

@@ -1,15 +1,15 @@
 //! What people are told, how often, and byte by byte.
 
 use super::*;
-use crate::client::scripted::{Answer, Api, env, pass};
+use crate::client::scripted::{Answer, Api, advance, env};
 use crate::metrics::Metrics;
 use crate::model::{DeviceKey, Uid};
 
 fn event(pod: &str, reason: &'static str) -> Event {
     let pod = PodKey { namespace: "ns".into(), name: pod.into(), uid: Uid::new(pod).unwrap() };
     Event {
-        speaker: Speaker::Ours,
-        about: About::Pod(pod),
+        reporter: ReportingController::Own,
+        object: InvolvedObject::Pod(pod),
         kind: EventType::Warning,
         reason,
         code: None,
@@ -28,9 +28,9 @@ fn told(answer: fn() -> Answer) -> Told {
     let api = Api::new(&env, move |_| async move { answer() });
     let metrics = Metrics::new().unwrap();
     let recorder = Recorder::new(env.clone(), metrics.authority.clone());
-    let write = recorder.clone().write_for_ever(
+    let write = recorder.clone().worker_loop(
         api.connection(),
-        Leadership::alone(),
+        Leadership::always(),
         "pod-safety",
         "pod-safety-0".to_owned(),
     );
@@ -39,15 +39,15 @@ fn told(answer: fn() -> Answer) -> Told {
 }
 
 fn created() -> Answer {
-    Answer::coded(201, &json!({}))
+    Answer::with_code(201, &json!({}))
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_event_says_what_happened_to_which_incarnation_of_a_pod() {
     let told = told(created);
     told.recorder.record(event("a", "ForceDeleteRefused"));
-    pass(0.1).await;
-    let heard = told.api.heard();
+    advance(0.1).await;
+    let heard = told.api.requests();
     assert_eq!(heard[0].line(), "POST /api/v1/namespaces/ns/events");
     let noon = "2026-11-21T12:00:00Z";
     let expected = json!({
@@ -77,11 +77,11 @@ async fn an_event_says_when_it_happened_and_because_of_which_node() {
     recorder.record_related(event("a", "ForceDeleted"), Related { node: Some("n".into()), requested });
     recorder.record(event("b", "ForceDeleted"));
     wall.set("2026-11-21T12:07:00Z");
-    let leads = Leadership::alone();
-    let write = recorder.write_for_ever(api.connection(), leads, "pod-safety", "pod-safety-0".to_owned());
+    let leads = Leadership::always();
+    let write = recorder.worker_loop(api.connection(), leads, "pod-safety", "pod-safety-0".to_owned());
     env.spawner.spawn("events", Box::pin(write));
-    pass(0.1).await;
-    let bodies: Vec<_> = api.heard().iter().map(|heard| heard.json()).collect();
+    advance(0.1).await;
+    let bodies: Vec<_> = api.requests().iter().map(|heard| heard.json()).collect();
     assert_eq!(bodies.len(), 2);
     assert!(bodies.iter().all(|body| body["eventTime"] == "2026-11-21T12:00:00.000000Z"), "{bodies:?}");
     assert_eq!(bodies[0]["related"], json!({ "apiVersion": "v1", "kind": "Node", "name": "n" }));
@@ -101,7 +101,7 @@ fn a_message_begins_with_a_capital_letter_and_a_name_stays_as_it_is() {
         ("pod-safety acts", "pod-safety acts"),
         ("", ""),
     ] {
-        assert_eq!(sentence(text), wanted);
+        assert_eq!(capitalize(text), wanted);
     }
 }
 
@@ -109,9 +109,9 @@ fn a_message_begins_with_a_capital_letter_and_a_name_stays_as_it_is() {
 async fn an_event_about_a_node_lies_where_kubectl_looks_for_it() {
     let told = told(created);
     let node = NodeKey { name: "n".into(), uid: Uid::new("uid-n").unwrap() };
-    told.recorder.record(Event { about: About::Node(node), ..event("a", "NodeNotReady") });
-    pass(0.1).await;
-    let heard = told.api.heard();
+    told.recorder.record(Event { object: InvolvedObject::Node(node), ..event("a", "NodeNotReady") });
+    advance(0.1).await;
+    let heard = told.api.requests();
     assert_eq!(heard[0].line(), "POST /api/v1/namespaces/default/events");
     let body = heard[0].json();
     assert_eq!(body["metadata"]["namespace"], "default");
@@ -126,9 +126,9 @@ async fn an_event_about_a_device_lies_beside_it() {
     let told = told(created);
     let uid = Uid::new("uid-bmc").unwrap();
     let device = DeviceKey { namespace: "fencing".into(), name: "bmc".into(), uid };
-    told.recorder.record(Event { about: About::Device(device), ..event("a", "LoginDenied") });
-    pass(0.1).await;
-    let heard = told.api.heard();
+    told.recorder.record(Event { object: InvolvedObject::Device(device), ..event("a", "LoginDenied") });
+    advance(0.1).await;
+    let heard = told.api.requests();
     assert_eq!(heard[0].line(), "POST /api/v1/namespaces/fencing/events");
     let about = json!({ "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceDevice", "namespace": "fencing",
         "name": "bmc", "uid": "uid-bmc" });
@@ -145,9 +145,9 @@ async fn the_same_is_said_once_in_ten_minutes() {
         ("another pod", 0.0, event("b", "R"), 3),
         ("the same, later", 2.0, event("a", "R"), 4),
     ] {
-        pass(wait).await;
+        advance(wait).await;
         told.recorder.record(said);
-        pass(0.01).await;
+        advance(0.01).await;
         assert_eq!(told.api.lines().len(), total, "{what}");
     }
 }
@@ -170,8 +170,8 @@ async fn bug_a_refusal_hid_another_one_of_the_same_object_for_ten_minutes() {
     ] {
         told.recorder.record(refused(said));
     }
-    pass(0.1).await;
-    let written: Vec<_> = told.api.heard().iter().map(|asked| asked.json()["message"].clone()).collect();
+    advance(0.1).await;
+    let written: Vec<_> = told.api.requests().iter().map(|asked| asked.json()["message"].clone()).collect();
     assert_eq!(written, ["QuarantineNotOver: 5s", "ReadsTooSlow: by 1.0s"]);
 }
 
@@ -182,8 +182,8 @@ async fn a_word_in_a_message_is_no_code() {
     for message in ["Unreachable: no route", "Denied: wrong password"] {
         told.recorder.record(Event { message: message.to_owned(), ..event("a", "R") });
     }
-    pass(0.1).await;
-    let written: Vec<_> = told.api.heard().iter().map(|asked| asked.json()["message"].clone()).collect();
+    advance(0.1).await;
+    let written: Vec<_> = told.api.requests().iter().map(|asked| asked.json()["message"].clone()).collect();
     assert_eq!(written, ["Unreachable: no route"]);
 }
 
@@ -196,13 +196,13 @@ async fn what_does_not_fit_is_dropped_and_counted_and_keeps_nobody_waiting() {
         recorder.record(event(&format!("p{number}"), "R"));
     }
     assert_eq!(metrics.authority.events_dropped.get(), 3);
-    assert_eq!(recorder.waiting.lock().events.len(), LIMIT);
+    assert_eq!(recorder.pending.lock().events.len(), LIMIT);
     let api = Api::new(&env, |_| async { created() });
-    let write = recorder.clone().write_for_ever(api.connection(), Leadership::alone(), "c", "i".to_owned());
+    let write = recorder.clone().worker_loop(api.connection(), Leadership::always(), "c", "i".to_owned());
     env.spawner.spawn("events", Box::pin(write));
-    pass(1.0).await;
+    advance(1.0).await;
     recorder.record(event(&format!("p{LIMIT}"), "R"));
-    pass(1.0).await;
+    advance(1.0).await;
     assert_eq!(api.lines().len(), LIMIT + 1, "what was dropped was not said, and may be said now");
 }
 
@@ -211,7 +211,7 @@ async fn an_event_that_cannot_be_written_is_counted_and_not_repeated() {
     let told = told(|| Answer::status(403, "Forbidden", "no"));
     told.recorder.record(event("a", "R"));
     told.recorder.record(event("b", "R"));
-    pass(60.0).await;
+    advance(60.0).await;
     assert_eq!(told.api.lines().len(), 2);
     assert_eq!(told.metrics.authority.events_dropped.get(), 2);
 }
@@ -224,10 +224,10 @@ async fn what_was_said_is_forgotten_before_it_fills_the_memory() {
         for number in 0..LIMIT {
             recorder.record(event(&format!("p{round}-{number}"), "R"));
         }
-        recorder.waiting.lock().events.clear();
-        pass(600.0).await;
+        recorder.pending.lock().events.clear();
+        advance(600.0).await;
     }
-    assert!(recorder.waiting.lock().said.len() <= 2 * LIMIT);
+    assert!(recorder.pending.lock().recorded_at.len() <= 2 * LIMIT);
 }
 
 #[tokio::test(start_paused = true)]
@@ -236,49 +236,48 @@ async fn a_standby_writes_no_events_for_people_hear_of_them_from_the_leader() {
     let api = Api::new(&env, |_| async { created() });
     let (metrics, leadership) = (Metrics::new().unwrap(), Leadership::none());
     let recorder = Recorder::new(env.clone(), metrics.authority.clone());
-    let write =
-        recorder.clone().write_for_ever(api.connection(), Arc::clone(&leadership), "c", "i".to_owned());
+    let write = recorder.clone().worker_loop(api.connection(), Arc::clone(&leadership), "c", "i".to_owned());
     env.spawner.spawn("events", Box::pin(write));
     recorder.record(event("a", "R"));
-    pass(1.0).await;
+    advance(1.0).await;
     leadership.lead_for_tests();
     recorder.record(event("b", "R"));
-    pass(1.0).await;
+    advance(1.0).await;
     let told: Vec<_> =
-        api.heard().iter().map(|asked| asked.json()["involvedObject"]["name"].clone()).collect();
+        api.requests().iter().map(|asked| asked.json()["involvedObject"]["name"].clone()).collect();
     assert_eq!(told, ["b"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn while_pods_are_being_removed_events_wait_for_one_another() {
     let told = told(created);
-    let busy = told.recorder.busy();
+    let busy = told.recorder.begin_writing();
     for pod in ["a", "b", "c"] {
         told.recorder.record(event(pod, "ForceDeleted"));
     }
-    pass(1.2).await;
-    assert_eq!(told.api.heard().len(), 2, "one each half second");
+    advance(1.2).await;
+    assert_eq!(told.api.requests().len(), 2, "one each half second");
     drop(busy);
     for pod in ["d", "e"] {
         told.recorder.record(event(pod, "ForceDeleted"));
     }
-    pass(0.6).await;
-    assert_eq!(told.api.heard().len(), 5, "when nothing is removed any more, they do not wait");
+    advance(0.6).await;
+    assert_eq!(told.api.requests().len(), 5, "when nothing is removed any more, they do not wait");
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_said_in_place_of_another_controller_bears_its_name_and_is_said_each_time() {
     let told = told(created);
-    let speaker = Speaker::InPlaceOf("taint-eviction-controller");
+    let speaker = ReportingController::Upstream("taint-eviction-controller");
     for message in ["Cancelling", "Marking", "Marking"] {
         told.recorder.record(Event {
-            speaker,
+            reporter: speaker,
             message: message.to_owned(),
             ..event("a", "TaintManagerEviction")
         });
     }
-    pass(0.1).await;
-    let heard = told.api.heard();
+    advance(0.1).await;
+    let heard = told.api.requests();
     let said: Vec<_> = heard.iter().map(|asked| asked.json()["message"].clone()).collect();
     assert_eq!(said, ["Cancelling", "Marking", "Marking"]);
     let first = heard[0].json();
@@ -290,26 +289,37 @@ async fn what_is_said_in_place_of_another_controller_bears_its_name_and_is_said_
 #[test]
 fn of_what_was_said_no_more_is_kept_than_there_is_room_for() {
     let at = |seconds: u64| Mono::from_start(Duration::from_secs(seconds));
-    let (again, half) = (SAME_AGAIN.as_secs(), LIMIT / 2);
-    let mut waiting = Waiting::default();
+    let (again, half) = (REPEAT_AFTER.as_secs(), LIMIT / 2);
+    let mut waiting = PendingEvents::default();
     for number in 0..LIMIT {
         let second = if number < half { 0 } else { again / 2 };
-        assert!(waiting.says(&event(&number.to_string(), "R"), at(second)));
+        assert!(waiting.should_record(&event(&number.to_string(), "R"), at(second)));
     }
-    assert!(!waiting.says(&event("0", "R"), at(again - 1)));
-    assert!(waiting.says(&event("new", "R"), at(again)), "there is room, for half may be said again");
-    assert_eq!(waiting.said.len(), LIMIT - half + 1);
-    assert!(waiting.says(&event("0", "R"), at(again)), "at that moment it is time");
+    assert!(!waiting.should_record(&event("0", "R"), at(again - 1)));
+    assert!(
+        waiting.should_record(&event("new", "R"), at(again)),
+        "there is room, for half may be said again"
+    );
+    assert_eq!(waiting.recorded_at.len(), LIMIT - half + 1);
+    assert!(waiting.should_record(&event("0", "R"), at(again)), "at that moment it is time");
     for number in 0..half {
-        waiting.says(&event(&format!("more-{number}"), "R"), at(again));
+        waiting.should_record(&event(&format!("more-{number}"), "R"), at(again));
     }
-    assert!(waiting.said.len() < half, "all of it was young, and is forgotten: {}", waiting.said.len());
+    assert!(
+        waiting.recorded_at.len() < half,
+        "all of it was young, and is forgotten: {}",
+        waiting.recorded_at.len()
+    );
 }
 
 #[test]
 fn the_same_event_may_be_sent_again_after_exactly_ten_minutes() {
-    let (mut waiting, event) = (Waiting::default(), event("a", "R"));
+    let (mut waiting, event) = (PendingEvents::default(), event("a", "R"));
     for (second, says) in [(0, true), (599, false), (600, true), (1_199, false)] {
-        assert_eq!(waiting.says(&event, Mono::from_start(Duration::from_secs(second))), says, "{second}");
+        assert_eq!(
+            waiting.should_record(&event, Mono::from_start(Duration::from_secs(second))),
+            says,
+            "{second}"
+        );
     }
 }

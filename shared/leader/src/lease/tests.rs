@@ -5,7 +5,7 @@ mod rivals;
 mod rules;
 
 use super::*;
-use crate::client::scripted::{Answer, Api, Asked, SetWall, env, pass};
+use crate::client::scripted::{Answer, Api, Received, SetWall, advance, env};
 use crate::metrics::Metrics;
 
 const PATH: &str = "/apis/coordination.k8s.io/v1/namespaces/ns/leases/l";
@@ -61,7 +61,7 @@ impl Server {
         *self.lease.lock() = None;
     }
 
-    fn answer(&self, asked: &Asked) -> Answer {
+    fn answer(&self, asked: &Received) -> Answer {
         match (asked.method.as_str(), asked.path.as_str(), self.object()) {
             ("GET", PATH, Some(object)) => Answer::json(&object),
             ("GET" | "PATCH", PATH, None) => Answer::not_found(),
@@ -107,7 +107,11 @@ fn config(identity: &str) -> LeaseConfig {
 impl Candidate {
     /// A candidate whose requests meet what `fate` says. The server goes on with
     /// a request whose sender has given up.
-    fn new(server: &Server, identity: &str, fate: impl Fn(&Asked) -> Fate + Send + Sync + 'static) -> Self {
+    fn new(
+        server: &Server,
+        identity: &str,
+        fate: impl Fn(&Received) -> Fate + Send + Sync + 'static,
+    ) -> Self {
         let (env, wall) = env();
         let (server, spawner) = (server.clone(), env.clone());
         let api = Api::new(&env, move |asked| {
@@ -162,7 +166,7 @@ impl Candidate {
     }
 
     fn page(&self) -> String {
-        String::from_utf8(self.metrics.page().unwrap()).unwrap()
+        String::from_utf8(self.metrics.encode().unwrap()).unwrap()
     }
 }
 

@@ -1,7 +1,7 @@
 //! The log line of what was decided or done.
 
 use super::*;
-use crate::testing::Logged;
+use crate::testing::CapturedLogs;
 
 fn record(action: Action) -> Record {
     let pod = PodKey { namespace: "ns".into(), name: "a".into(), uid: Uid::new("uid-a").unwrap() };
@@ -27,21 +27,21 @@ fn what_is_refused_or_fails_is_a_warning_and_what_passes_by_itself_is_not_seen_b
         (Action::Failed, "WARN", "failed"),
         (Action::Dropped, "DEBUG", "dropped"),
     ] {
-        let logged = Logged::begin();
+        let logged = CapturedLogs::capture();
         Journal::default().write(record(action));
         let said = format!(
             r#"{level} it is gone event="{event}" controller="pod-gc" action={action:?} pod="ns/a" uid="uid-a" node="n" reason="NodeGone""#
         );
-        assert_eq!(logged.lines(), [said]);
+        assert_eq!(logged.take_lines(), [said]);
     }
 }
 
 /// An object without a pod is known by its own UID.
 #[test]
 fn the_uid_of_a_line_is_that_of_the_pod_or_of_the_node() {
-    let logged = Logged::begin();
+    let logged = CapturedLogs::capture();
     let node_uid = Uid::new("uid-n");
     Journal::default().write(Record { pod: None, node_uid, ..record(Action::Marked) });
-    let lines = logged.lines();
+    let lines = logged.take_lines();
     assert!(lines[0].contains(r#" uid="uid-n" node="n" "#), "{lines:?}");
 }

@@ -5,11 +5,11 @@ use tokio::net::TcpListener;
 
 use super::super::message::ExportTracePartialSuccess;
 use super::super::testing::Collector;
-use super::super::{Attribute, Moment, TraceId};
+use super::super::{Attribute, SpanEvent, TraceId};
 use super::*;
 
 fn span(name: &'static str) -> Span {
-    let trace = TraceId::of(&["uid", "boot"]);
+    let trace = TraceId::from_parts(&["uid", "boot"]);
     let at = |second: i64| Timestamp::from_second(1_790_000_000 + second).unwrap();
     Span {
         trace,
@@ -19,7 +19,7 @@ fn span(name: &'static str) -> Span {
         start: at(0),
         end: at(7),
         attributes: vec![Attribute::text("k8s.node.name", "w1"), Attribute::number("n", 3)],
-        moments: vec![Moment {
+        events: vec![SpanEvent {
             at: at(1),
             name: "status check",
             attributes: vec![Attribute::texts("devices", ["a", "b"].into_iter())],
@@ -37,7 +37,7 @@ fn exporter(url: &str) -> Exporter {
 async fn spans_arrive_with_ids_times_and_attributes() {
     let collector = Collector::start(&Env::real(1)).await.unwrap();
     let sent = exporter(&collector.url()).export(&[span("incident"), span("detect")]).await;
-    assert_eq!(sent, Ok(Answer::default()));
+    assert_eq!(sent, Ok(ExportResponse::default()));
     let head = &collector.heads()[0];
     assert!(head.starts_with("post /v1/traces http/1.1"), "{head}");
     assert!(head.contains("content-type: application/x-protobuf"), "{head}");
@@ -59,24 +59,24 @@ async fn spans_arrive_with_ids_times_and_attributes() {
 #[test]
 fn the_wire_form_is_that_of_opentelemetry() {
     let wire = WireSpan { trace_id: vec![1; 16], name: "n".to_owned(), kind: 1, ..WireSpan::default() };
-    let mut wanted = vec![1 << 3 | 2, 16];
-    wanted.extend([1; 16]);
-    wanted.extend([5 << 3 | 2, 1, b'n', 6 << 3, 1]);
-    assert_eq!(wire.encode_to_vec(), wanted);
+    let mut expected = vec![1 << 3 | 2, 16];
+    expected.extend([1; 16]);
+    expected.extend([5 << 3 | 2, 1, b'n', 6 << 3, 1]);
+    assert_eq!(wire.encode_to_vec(), expected);
 }
 
 #[tokio::test]
 async fn refusals_say_whether_to_come_back() {
     let collector = Collector::start(&Env::real(1)).await.unwrap();
     for (code, passing) in [(503, true), (429, true), (400, false), (404, false)] {
-        collector.answers(code, b"because".to_vec());
+        collector.set_response(code, b"because".to_vec());
         let refused = exporter(&collector.url()).export(&[span("incident")]).await.unwrap_err();
-        assert_eq!(refused.is_passing(), passing, "{refused}");
+        assert_eq!(refused.is_retryable(), passing, "{refused}");
         assert_eq!(refused.to_string(), format!("the collector answered {code}: because"));
     }
     let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let refused = exporter(&format!("http://{closed}")).export(&[span("incident")]).await.unwrap_err();
-    assert!(refused.is_passing() && refused.to_string().contains("refused"), "{refused}");
+    assert!(refused.is_retryable() && refused.to_string().contains("refused"), "{refused}");
 }
 
 #[tokio::test]
@@ -84,15 +84,15 @@ async fn spans_that_a_collector_rejected_are_counted() {
     let partial = ExportTracePartialSuccess { rejected_spans: 1, error_message: "too\nold".to_owned() };
     let body = ExportTraceServiceResponse { partial_success: Some(partial) }.encode_to_vec();
     let collector = Collector::start(&Env::real(1)).await.unwrap();
-    collector.answers(200, body);
+    collector.set_response(200, body);
     let answer = exporter(&collector.url()).export(&[span("incident")]).await;
-    assert_eq!(answer, Ok(Answer { rejected: 1, message: "too\u{fffd}old".to_owned() }));
+    assert_eq!(answer, Ok(ExportResponse { rejected: 1, message: "too\u{fffd}old".to_owned() }));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_collector_that_hangs_is_left_after_ten_seconds() {
     let collector = Collector::start(&Env::real(1)).await.unwrap();
-    collector.hangs();
+    collector.stop_responding();
     let refused = exporter(&collector.url()).export(&[span("incident")]).await.unwrap_err();
     assert_eq!(refused, ExportError::TimedOut);
 }

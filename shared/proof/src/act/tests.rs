@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pod_safety_model::{Holder, KindOfEvidence, Uid};
+use pod_safety_model::{FenceEvidenceKind, Holder, Uid};
 
 use super::*;
-use crate::{FencedBy, HolderFacts, Refusal, check, volume};
+use crate::{HolderFacts, Refusal, ReleaseBasis, check, verify_volume};
 
 const BOOT: &str = "b0000000-0000-4000-8000-000000000001";
 const NEXT_BOOT: &str = "b0000000-0000-4000-8000-000000000002";
@@ -36,12 +36,12 @@ fn every_kind() -> [EvidenceKind; 13] {
     let confirmed = |(node, proof)| EvidenceKind::Confirmed { node, proof, by: "ada".into() };
     let how = crate::Barrier::Detached { driver: "d".into() };
     [
-        fenced(KindOfEvidence::PowerOff, two()),
-        fenced(KindOfEvidence::Decommissioned, two()),
-        fenced(KindOfEvidence::InstanceStopped, two()),
-        fenced(KindOfEvidence::InstanceGone, two()),
-        fenced(KindOfEvidence::WatchdogLease, two()),
-        fenced(KindOfEvidence::Remediated, two()),
+        fenced(FenceEvidenceKind::PowerOff, two()),
+        fenced(FenceEvidenceKind::Decommissioned, two()),
+        fenced(FenceEvidenceKind::InstanceStopped, two()),
+        fenced(FenceEvidenceKind::InstanceGone, two()),
+        fenced(FenceEvidenceKind::WatchdogLease, two()),
+        fenced(FenceEvidenceKind::Remediated, two()),
         confirmed(two()),
         EvidenceKind::NodeGone { node: Arc::clone(&node), apart: Duration::from_secs(40) },
         EvidenceKind::NeverScheduled,
@@ -52,10 +52,10 @@ fn every_kind() -> [EvidenceKind; 13] {
     ]
 }
 
-fn tainted(kind: EvidenceKind, about: Incarnation, whole: &Value) -> Result<Request, NotTainted> {
+fn tainted(kind: EvidenceKind, about: Incarnation, whole: &Value) -> Result<Request, TaintRefusal> {
     let evidence = Evidence::for_act_tests(kind, about, later());
     let (request, expires) =
-        out_of_service(evidence, &WholeNode::new("n", whole), "n-1", WALL.parse().unwrap())?;
+        taint_out_of_service(evidence, &WholeNode::new("n", whole), "n-1", WALL.parse().unwrap())?;
     assert_eq!(expires, later());
     Ok(request)
 }
@@ -66,10 +66,10 @@ fn a_node_is_declared_out_of_service_in_the_incarnation_that_was_fenced_alone() 
     let has_it = json!([{ "key": OUT_OF_SERVICE_TAINT, "value": "theirs", "effect": "NoExecute" }]);
     for (whole, about, verdict) in [
         (node(BOOT, "Unknown", &others), life(BOOT), None),
-        (node(NEXT_BOOT, "Unknown", &others), life(BOOT), Some(NotTainted::Unproved)),
-        (node("", "Unknown", &others), life(""), Some(NotTainted::Unproved)),
-        (node(BOOT, "True", &others), life(BOOT), Some(NotTainted::Ready)),
-        (node(BOOT, "Unknown", &has_it), life(BOOT), Some(NotTainted::HasIt)),
+        (node(NEXT_BOOT, "Unknown", &others), life(BOOT), Some(TaintRefusal::WrongEvidence)),
+        (node("", "Unknown", &others), life(""), Some(TaintRefusal::WrongEvidence)),
+        (node(BOOT, "True", &others), life(BOOT), Some(TaintRefusal::Ready)),
+        (node(BOOT, "Unknown", &has_it), life(BOOT), Some(TaintRefusal::AlreadyTainted)),
     ] {
         let [power_off, ..] = every_kind();
         assert_eq!(tainted(power_off, about, &whole).err(), verdict, "{whole}");
@@ -115,7 +115,7 @@ fn a_list_of_taints_is_kept_without_evidence_and_never_declares_a_node_off() {
         (json!([new]), false),
         (json!([hidden]), false),
     ] {
-        let kept = WholeNode::new("n", &whole).keeps(json!({ "spec": { "taints": taints } }));
+        let kept = WholeNode::new("n", &whole).permit_kept_taints(json!({ "spec": { "taints": taints } }));
         assert_eq!(kept.is_some(), permitted, "{taints}");
         if let Some(request) = kept {
             let (_, path, body, permit) = request.into_parts();
@@ -130,12 +130,12 @@ fn a_list_of_taints_is_kept_without_evidence_and_never_declares_a_node_off() {
 fn bug_evidence_by_a_taint_of_others_broke_a_volume() {
     let holder =
         Holder { node: "n".into(), node_uid: Uid::new("uid-n").unwrap(), boot_id: BOOT.into(), pod: None };
-    let by = FencedBy::Evidence { proof: "e".into(), newest: "1".parse().unwrap() };
+    let by = ReleaseBasis::Evidence { proof: "e".into(), newest: "1".parse().unwrap() };
     for (at, kind) in every_kind().into_iter().enumerate() {
         let lease =
             LeaseVersion { volume: "v".into(), uid: Uid::new("u").unwrap(), rv: "7".parse().unwrap() };
         let found = Evidence::for_act_tests(kind.clone(), life(BOOT), later());
-        let judged = volume(lease, &holder, &by, &HolderFacts::Fenced(&found));
+        let judged = verify_volume(lease, &holder, &by, &HolderFacts::Fenced(&found));
         assert_eq!(judged.is_ok(), at < 7, "{kind:?}");
         let refusal = judged.err();
         assert!(refusal.is_none_or(|refusal| matches!(refusal, Refusal::EvidenceInvalid(_))), "{kind:?}");
@@ -154,7 +154,8 @@ fn a_holder_is_gone_by_evidence_of_that_kind_about_that_node_alone() {
                 LeaseVersion { volume: "v".into(), uid: Uid::new("u").unwrap(), rv: "7".parse().unwrap() };
             let found = Evidence::for_act_tests(kind.clone(), about, later());
             let counts = at == 7 && found.subject().name == "n" && !is_used;
-            let judged = volume(lease, &holder, &FencedBy::NodeGone, &HolderFacts::Gone(&found, is_used));
+            let judged =
+                verify_volume(lease, &holder, &ReleaseBasis::NodeGone, &HolderFacts::Gone(&found, is_used));
             assert_eq!(judged.is_ok(), counts, "{found:?}, used {is_used}");
         }
     }

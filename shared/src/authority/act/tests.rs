@@ -8,11 +8,11 @@ use pod_safety_proof::{Claim, EvidenceKind};
 use serde_json::json;
 
 use super::*;
-use crate::client::scripted::{Answer, Api, FAILURES, env, pass};
+use crate::client::scripted::{Answer, Api, FAILURES, advance, env};
 use crate::testing::Claimed as _;
 use crate::testing::objects::pod;
 
-struct Scene {
+struct Fixture {
     env: Env,
     api: Api,
     connection: Connection,
@@ -21,19 +21,20 @@ struct Scene {
 }
 
 /// What the PATCH and the DELETE are answered with.
-fn scene(
+fn fixture(
     patch: impl Fn() -> Answer + Send + Sync + 'static,
     delete: impl Fn() -> Answer + Send + Sync + 'static,
-) -> Scene {
+) -> Fixture {
     let (env, _wall) = env();
-    let api = Api::says(&env, move |asked| if asked.method == "PATCH" { patch() } else { delete() });
+    let api = Api::answering(&env, move |asked| if asked.method == "PATCH" { patch() } else { delete() });
     let connection = api.connection();
-    let scene = Scene { env, api, connection, leadership: Leadership::alone(), evidence: Mutex::new(None) };
+    let scene =
+        Fixture { env, api, connection, leadership: Leadership::always(), evidence: Mutex::new(None) };
     scene.with(gone(), false)
 }
 
-fn well() -> Scene {
-    scene(marked, removed)
+fn well() -> Fixture {
+    fixture(marked, removed)
 }
 
 fn marked() -> Answer {
@@ -48,7 +49,7 @@ fn gone() -> EvidenceKind {
     EvidenceKind::NodeGone { node: "n".into(), apart: Duration::from_secs(40) }
 }
 
-impl Scene {
+impl Fixture {
     fn with(self, kind: EvidenceKind, terminal: bool) -> Self {
         let (force, expires) =
             (pod("a").force(Claim::NeverScheduled), self.env.now() + Duration::from_secs(2));
@@ -65,7 +66,7 @@ impl Scene {
 
     async fn act(&self) -> Outcome {
         let evidence = self.evidence.lock().take().unwrap();
-        force(&self.connection, &self.env, &self.leadership, evidence).await
+        force_delete(&self.connection, &self.env, &self.leadership, evidence).await
     }
 
     async fn outcome(&self) -> &'static str {
@@ -80,7 +81,7 @@ const DELETE: &str = "DELETE /api/v1/namespaces/ns/pods/a";
 async fn a_pod_of_a_gone_node_is_marked_and_then_removed_at_the_version_that_the_mark_gave() {
     let scene = well();
     assert!(matches!(scene.act().await, Outcome::Released(EvidenceKind::NodeGone { .. })));
-    let heard = scene.api.heard();
+    let heard = scene.api.requests();
     let [patch, delete] = heard.as_slice() else { panic!("{heard:?}") };
     assert_eq!((patch.line().as_str(), delete.line().as_str()), (PATCH, DELETE));
     assert_eq!(patch.content_type, "application/strategic-merge-patch+json");
@@ -109,7 +110,7 @@ async fn a_terminal_pod_is_removed_without_a_mark_at_the_version_of_the_evidence
     let scene = well().with(EvidenceKind::KubeletTerminated, true);
     assert_eq!(scene.outcome().await, "released");
     assert_eq!(scene.api.lines(), [DELETE]);
-    let preconditions = scene.api.heard()[0].json()["preconditions"].clone();
+    let preconditions = scene.api.requests()[0].json()["preconditions"].clone();
     assert_eq!(preconditions, json!({ "uid": "uid-a", "resourceVersion": "10" }));
 }
 
@@ -118,7 +119,7 @@ async fn only_a_gone_node_is_called_a_disruption() {
     for kind in [EvidenceKind::NeverScheduled, EvidenceKind::Asserted { node: "n".into() }] {
         let scene = well().with(kind, false);
         assert_eq!(scene.outcome().await, "released");
-        let body = scene.api.heard()[0].json();
+        let body = scene.api.requests()[0].json();
         assert_eq!(body["status"], json!({ "phase": "Failed", "observedGeneration": 3 }));
     }
 }
@@ -127,12 +128,16 @@ async fn only_a_gone_node_is_called_a_disruption() {
 async fn a_pod_of_a_fenced_node_is_called_a_disruption_by_pod_safety() {
     let (node, proof) = (|| "n".into(), || "e".into());
     for kind in [
-        EvidenceKind::Fenced { node: node(), proof: proof(), kind: crate::model::KindOfEvidence::PowerOff },
+        EvidenceKind::Fenced {
+            node: node(),
+            proof: proof(),
+            kind: crate::model::FenceEvidenceKind::PowerOff,
+        },
         EvidenceKind::Confirmed { node: node(), proof: proof(), by: "ada".into() },
     ] {
         let scene = well().with(kind, false);
         assert_eq!(scene.outcome().await, "released");
-        let condition = scene.api.heard()[0].json()["status"]["conditions"][0].clone();
+        let condition = scene.api.requests()[0].json()["status"]["conditions"][0].clone();
         assert_eq!(
             (&condition["type"], &condition["reason"]),
             (&json!("DisruptionTarget"), &json!("FencedByPodSafety"))
@@ -143,7 +148,7 @@ async fn a_pod_of_a_fenced_node_is_called_a_disruption_by_pod_safety() {
 #[tokio::test(start_paused = true)]
 async fn a_pod_with_finalizers_is_released_as_far_as_we_may() {
     let kept = || Answer::json(&pod("a").set("/metadata/finalizers", json!(["example.com/f"])).0);
-    let scene = scene(marked, kept);
+    let scene = fixture(marked, kept);
     assert_eq!(scene.outcome().await, "finalizers_remain");
 }
 
@@ -153,7 +158,7 @@ async fn how_the_mark_can_fail_and_no_deletion_follows() {
     for (what, answer, expected) in
         FAILURES.into_iter().chain([("an answer without a version", no_version, "failed")])
     {
-        let scene = scene(answer, removed);
+        let scene = fixture(answer, removed);
         assert_eq!(scene.outcome().await, expected, "{what}");
         assert_eq!(scene.api.lines(), [PATCH], "{what}: once, and no deletion");
     }
@@ -162,7 +167,7 @@ async fn how_the_mark_can_fail_and_no_deletion_follows() {
 #[tokio::test(start_paused = true)]
 async fn how_the_deletion_can_fail_after_the_mark() {
     for (what, answer, expected) in FAILURES {
-        let scene = scene(marked, answer);
+        let scene = fixture(marked, answer);
         assert_eq!(scene.outcome().await, expected, "{what}");
         assert_eq!(scene.api.lines(), [PATCH, DELETE], "{what}: each once");
     }
@@ -171,14 +176,14 @@ async fn how_the_deletion_can_fail_after_the_mark() {
 #[tokio::test(start_paused = true)]
 async fn the_api_servers_wish_for_a_pause_is_handed_on_from_header_and_status() {
     let header: fn() -> Answer =
-        || Answer::plain(429, "Too many requests, please try again later.").retry_after(7);
+        || Answer::plain(429, "Too many requests, please try again later.").with_retry_after(7);
     let status: fn() -> Answer = || {
         let details = json!({ "retryAfterSeconds": 7 });
         let body = json!({ "kind": "Status", "code": 429, "reason": "TooManyRequests", "message": "later", "details": details });
-        Answer::coded(429, &body)
+        Answer::with_code(429, &body)
     };
     for answer in [header, status] {
-        let scene = scene(answer, answer);
+        let scene = fixture(answer, answer);
         let Outcome::Failed(ApiError::Refused { code: 429, retry_after, .. }) = scene.act().await else {
             panic!("429")
         };
@@ -189,7 +194,7 @@ async fn the_api_servers_wish_for_a_pause_is_handed_on_from_header_and_status() 
 #[tokio::test(start_paused = true)]
 async fn evidence_that_expires_between_mark_and_deletion_deletes_nothing() {
     for (late, expected, lines) in [(1.9, "released", 2), (2.0, "failed", 1)] {
-        let scene = scene(move || marked().late(Duration::from_secs_f64(late)), removed);
+        let scene = fixture(move || marked().delayed(Duration::from_secs_f64(late)), removed);
         assert_eq!(scene.outcome().await, expected, "{late}");
         assert_eq!(scene.api.lines().len(), lines);
     }
@@ -198,7 +203,7 @@ async fn evidence_that_expires_between_mark_and_deletion_deletes_nothing() {
 #[tokio::test(start_paused = true)]
 async fn evidence_that_has_expired_sends_nothing() {
     let scene = well();
-    pass(2.0).await;
+    advance(2.0).await;
     assert_eq!(scene.outcome().await, "expired");
     assert_eq!(scene.api.lines(), [""; 0]);
 }
@@ -206,14 +211,14 @@ async fn evidence_that_has_expired_sends_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_term_that_has_ended_sends_nothing() {
     let scene = well().led_until(1.0);
-    pass(1.0).await;
+    advance(1.0).await;
     assert_eq!(scene.outcome().await, "not_leader");
     assert_eq!(scene.api.lines(), [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_request_that_hangs_is_given_up_when_the_term_ends() {
-    let scene = scene(Answer::never, Answer::never).led_until(1.5);
+    let scene = fixture(Answer::never, Answer::never).led_until(1.5);
     let start = scene.env.now();
     let Outcome::Failed(ApiError::TimedOut { after }) = scene.act().await else { panic!("timeout") };
     assert_eq!(
@@ -224,16 +229,16 @@ async fn a_request_that_hangs_is_given_up_when_the_term_ends() {
 
 #[tokio::test(start_paused = true)]
 async fn a_term_that_ends_with_the_mark_under_way_deletes_nothing() {
-    let scene = scene(|| marked().late(Duration::from_secs(1)), removed).led_until(1.0);
+    let scene = fixture(|| marked().delayed(Duration::from_secs(1)), removed).led_until(1.0);
     scene.outcome().await;
     assert_eq!(scene.api.lines(), [PATCH]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn bug_leadership_that_was_lost_with_the_mark_under_way_still_deleted() {
-    let scene = scene(|| marked().late(Duration::from_secs(1)), removed).led_until(9.0);
+    let scene = fixture(|| marked().delayed(Duration::from_secs(1)), removed).led_until(9.0);
     let lose = async {
-        pass(0.5).await;
+        advance(0.5).await;
         scene.leadership.end_for_tests();
     };
     let (outcome, ()) = futures::future::join(scene.act(), lose).await;
@@ -265,7 +270,8 @@ async fn a_request_that_is_not_answered_is_given_up_when_its_evidence_expires() 
         }
     });
     let connection = api.connection();
-    let scene = Scene { env, api, connection, leadership: Leadership::alone(), evidence: Mutex::new(None) };
+    let scene =
+        Fixture { env, api, connection, leadership: Leadership::always(), evidence: Mutex::new(None) };
     let scene = scene.with(gone(), false);
     let began = scene.env.now();
     assert_eq!(scene.outcome().await, "failed");

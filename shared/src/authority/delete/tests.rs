@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
-use crate::client::scripted::{Answer, Api, Asked, FAILURES, env, pass};
+use crate::client::scripted::{Answer, Api, FAILURES, Received, advance, env};
 use crate::clock::Mono;
 use crate::testing::Claimed as _;
 use crate::testing::objects::{Obj, pod};
@@ -12,10 +12,17 @@ use crate::testing::objects::{Obj, pod};
 const PATCH: &str = "PATCH /api/v1/namespaces/ns/pods/a/status";
 const DELETE: &str = "DELETE /api/v1/namespaces/ns/pods/a";
 
-fn wished() -> Delete {
+fn wished() -> GracefulDeleteRequest {
     let force = pod("a").force(super::super::Claim::NeverScheduled);
-    let cause = Cause::Taint { node: "n".into(), taint: "k:NoExecute".into() };
-    Delete { pod: force.pod, rv: force.rv, generation: 3, disrupted: None, cause, due: Mono::default() }
+    let cause = DeleteCause::Taint { node: "n".into(), taint: "k:NoExecute".into() };
+    GracefulDeleteRequest {
+        pod: force.pod,
+        rv: force.rv,
+        generation: 3,
+        disrupted_since: None,
+        cause,
+        due: Mono::default(),
+    }
 }
 
 /// What the pod was after the condition was written.
@@ -24,27 +31,27 @@ fn marked() -> Obj {
 }
 
 async fn tried(
-    wished: &Delete,
+    wished: &GracefulDeleteRequest,
     leads_for: f64,
-    script: impl Fn(&Asked) -> Answer + Send + Sync + 'static,
-) -> (&'static str, String, Vec<Asked>) {
+    script: impl Fn(&Received) -> Answer + Send + Sync + 'static,
+) -> (&'static str, String, Vec<Received>) {
     let (env, _wall) = env();
-    let api = Api::says(&env, script);
+    let api = Api::answering(&env, script);
     let leadership: Arc<Leadership> = Leadership::for_tests(env.now() + Duration::from_secs_f64(leads_for));
     let (outcome, rv) = delete(&api.connection(), &env, &leadership, wished).await;
-    pass(0.0).await;
-    (outcome.name(), rv.to_string(), api.heard())
+    advance(0.0).await;
+    (outcome.name(), rv.to_string(), api.requests())
 }
 
-fn well(asked: &Asked) -> Answer {
+fn well(asked: &Received) -> Answer {
     match asked.method.as_str() {
         "PATCH" => Answer::json(&marked().0),
         _ => Answer::json(&marked().rv(78).terminating().0),
     }
 }
 
-fn lines(heard: &[Asked]) -> Vec<String> {
-    heard.iter().map(Asked::line).collect()
+fn lines(heard: &[Received]) -> Vec<String> {
+    heard.iter().map(Received::line).collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -92,11 +99,12 @@ async fn the_grace_is_never_zero_and_never_left_to_the_server() {
 /// time, each write would have been another version, and each version another try at once.
 #[tokio::test(start_paused = true)]
 async fn a_condition_that_is_true_already_keeps_its_time() {
-    let wished = Delete { disrupted: Some(1_700_000_000), ..wished() };
+    let wished = GracefulDeleteRequest { disrupted_since: Some(1_700_000_000), ..wished() };
     let (_, _, heard) = tried(&wished, 60.0, well).await;
     let condition = &heard[0].json()["status"]["conditions"][0];
     assert_eq!(condition["lastTransitionTime"], "2023-11-14T22:13:20Z");
-    let (_, _, heard) = tried(&Delete { disrupted: Some(0), ..wished }, 60.0, well).await;
+    let (_, _, heard) =
+        tried(&GracefulDeleteRequest { disrupted_since: Some(0), ..wished }, 60.0, well).await;
     let condition = &heard[0].json()["status"]["conditions"][0];
     assert_eq!(condition["lastTransitionTime"], "2026-11-21T12:00:00Z", "nobody said since when");
 }
@@ -113,7 +121,7 @@ async fn a_pod_that_ends_or_has_ended_is_left_alone() {
 async fn what_fails_says_at_which_version() {
     for (method, rv, requests) in [("PATCH", "10", 1), ("DELETE", "77", 2)] {
         for (what, answer, outcome) in FAILURES {
-            let script = move |asked: &Asked| if asked.method == method { answer() } else { well(asked) };
+            let script = move |asked: &Received| if asked.method == method { answer() } else { well(asked) };
             // What the answer to a deletion says is not needed.
             let outcome =
                 if (method, what) == ("DELETE", "an unreadable answer") { "ending" } else { outcome };
@@ -127,7 +135,7 @@ async fn what_fails_says_at_which_version() {
 async fn both_requests_fall_into_the_term() {
     let (outcome, _, heard) = tried(&wished(), 0.0, well).await;
     assert_eq!((outcome, heard.len()), ("not_leader", 0));
-    let late = |asked: &Asked| well(asked).late(Duration::from_millis(600));
+    let late = |asked: &Received| well(asked).delayed(Duration::from_millis(600));
     let (outcome, rv, heard) = tried(&wished(), 1.0, late).await;
     assert_eq!((outcome, rv.as_str(), heard.len()), ("failed", "77", 2), "given up when the term ends");
 }

@@ -3,12 +3,14 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::{EvictionRole, EvictionUpdate, OwnedBy, Report, Stand, Stated, StatusChange};
+use super::{
+    ConditionChange, ConditionChanges, EvictionRole, EvictionUpdate, OwnerRequest, Report, StatusChange,
+};
 use crate::client::{Call, Method, WriteCall as _};
 use crate::model::{Kind, PodKey, ResponderState};
 
 /// The label of what we create.
-const OURS: (&str, &str) = ("app.kubernetes.io/managed-by", "pod-safety");
+const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "pod-safety");
 
 /// The longest name that the API accepts.
 const LONGEST_NAME: usize = 253;
@@ -28,20 +30,20 @@ pub(super) fn name(number: u32, pod: &str) -> String {
     name.trim_end_matches(['-', '.']).to_owned()
 }
 
-fn owner(owner: &OwnedBy) -> Value {
+fn owner_reference(owner: &OwnerRequest) -> Value {
     json!({ "apiVersion": "lifecycle.k8s.io/v1alpha1", "kind": "EvictionRequest", "name": owner.name, "uid": owner.uid })
 }
 
 pub(super) fn create(
     pod: &PodKey,
     number: u32,
-    owners: &[OwnedBy],
+    owners: &[OwnerRequest],
     labels: &[(Box<str>, EvictionRole)],
 ) -> Call {
     let mut all: Map<String, Value> =
         labels.iter().map(|(key, role)| (key.to_string(), json!(role.name()))).collect();
-    all.insert(OURS.0.to_owned(), json!(OURS.1));
-    let owners: Vec<Value> = owners.iter().map(owner).collect();
+    all.insert(MANAGED_BY.0.to_owned(), json!(MANAGED_BY.1));
+    let owners: Vec<Value> = owners.iter().map(owner_reference).collect();
     let body = json!({
         "apiVersion": "lifecycle.k8s.io/v1alpha1",
         "kind": "Eviction",
@@ -52,16 +54,16 @@ pub(super) fn create(
 }
 
 /// Owners are merged by their UIDs, so none is taken away.
-pub(super) fn mark(
+pub(super) fn patch_metadata(
     update: &EvictionUpdate,
-    owners: &[OwnedBy],
+    owners: &[OwnerRequest],
     labels: &[(Box<str>, Option<EvictionRole>)],
 ) -> Call {
     let labels: Map<String, Value> =
         labels.iter().map(|(key, role)| (key.to_string(), json!(role.map(EvictionRole::name)))).collect();
     let mut metadata = json!({ "uid": update.uid, "resourceVersion": update.rv, "labels": labels });
     if !owners.is_empty() {
-        metadata["ownerReferences"] = owners.iter().map(owner).collect();
+        metadata["ownerReferences"] = owners.iter().map(owner_reference).collect();
     }
     let path = path(Kind::Evictions, &update.pod.namespace, Some(&update.name), "");
     Call::write(Method::Patch, path, &json!({ "metadata": metadata }))
@@ -83,8 +85,8 @@ fn seconds(at: Timestamp) -> String {
     format!("{at:.0}")
 }
 
-fn condition(kind: &str, stated: &Stated, now: Timestamp) -> Value {
-    let status = if stated.holds { "True" } else { "False" };
+fn condition(kind: &str, stated: &ConditionChange, now: Timestamp) -> Value {
+    let status = if stated.is_true { "True" } else { "False" };
     let mut condition =
         json!({ "type": kind, "status": status, "reason": stated.reason, "message": stated.message });
     if stated.transition {
@@ -93,13 +95,22 @@ fn condition(kind: &str, stated: &Stated, now: Timestamp) -> Value {
     condition
 }
 
-pub(super) fn conditions(stand: &Stand, now: Timestamp) -> Value {
+pub(super) fn conditions(stand: &ConditionChanges, now: Timestamp) -> Value {
     json!([condition("Failed", &stand.failed, now), condition("TargetEvicted", &stand.evicted, now)])
 }
 
 /// What the controller writes. Responders begin with their names alone: what one reports is its own.
-pub(super) fn controlled(change: &StatusChange, now: Timestamp) -> Value {
-    let StatusChange { observed, responders, states, starts, requesters, dropped, stand, check: _ } = change;
+pub(super) fn controller_status(change: &StatusChange, now: Timestamp) -> Value {
+    let StatusChange {
+        observed,
+        responders,
+        states,
+        starts,
+        requesters,
+        dropped,
+        conditions: stand,
+        check: _,
+    } = change;
     let mut status = json!({ "observedGeneration": observed });
     let inactive = |name: &str| !states.iter().any(|(changed, _)| **changed == *name);
     let state = |(name, state): &(Box<str>, ResponderState)| {
@@ -127,11 +138,12 @@ pub(super) fn controlled(change: &StatusChange, now: Timestamp) -> Value {
     if !reports.is_empty() {
         status["responders"] = json!(reports);
     }
-    let asks = requesters.iter().map(|one| json!({ "name": one.name, "intent": one.intent.name() }));
+    let requesters_patch =
+        requesters.iter().map(|one| json!({ "name": one.name, "intent": one.intent.name() }));
     let gone = dropped.iter().map(|name| json!({ "$patch": "delete", "name": name }));
-    let asks: Vec<Value> = asks.chain(gone).collect();
-    if !asks.is_empty() {
-        status["requesters"] = json!(asks);
+    let requesters_patch: Vec<Value> = requesters_patch.chain(gone).collect();
+    if !requesters_patch.is_empty() {
+        status["requesters"] = json!(requesters_patch);
     }
     if let Some(stand) = stand {
         status["conditions"] = conditions(stand, now);

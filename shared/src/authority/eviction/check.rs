@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pod_safety_leader::outcome::Outcome;
-use pod_safety_leader::send::Means;
+use pod_safety_leader::send::WriteContext;
 
 use super::body::path;
-use super::{Check, Common, EvictionUpdate};
+use super::{EvictionShared, EvictionUpdate, Precondition};
 use crate::cache;
 use crate::client::{ApiError, Call};
 use crate::clock::Mono;
@@ -62,53 +62,55 @@ impl Listed {
 }
 
 /// Whether a quorum read shows what the decision rests on.
-pub(super) async fn holds(
-    means: &Means<'_>,
-    common: &Common,
+pub(super) async fn is_confirmed(
+    writer: &WriteContext<'_>,
+    common: &EvictionShared,
     update: &EvictionUpdate,
-    check: &Check,
+    check: &Precondition,
 ) -> Result<bool, Outcome> {
     let pod = &update.pod;
     Ok(match check {
-        Check::Nothing => true,
-        Check::PodGone => read_pod(means, pod).await?.is_none_or(|there| there.key.uid != pod.uid),
-        Check::PodTerminal => is(read_pod(means, pod).await?, pod, true),
-        Check::PodLeft => is(read_pod(means, pod).await?, pod, false),
-        Check::NotRequested => {
-            !list(means, common, &pod.namespace, Kind::EvictionRequests).await?.may_have(&pod.uid)
+        Precondition::Nothing => true,
+        Precondition::PodGone => {
+            read_pod(writer, pod).await?.is_none_or(|existing| existing.key.uid != pod.uid)
         }
-        Check::Duplicate { of, uid } => {
+        Precondition::PodTerminal => matches_pod(read_pod(writer, pod).await?, pod, true),
+        Precondition::PodRunning => matches_pod(read_pod(writer, pod).await?, pod, false),
+        Precondition::NotRequested => {
+            !list(writer, common, &pod.namespace, Kind::EvictionRequests).await?.may_have(&pod.uid)
+        }
+        Precondition::Duplicate { of, uid } => {
             let path = path(Kind::Evictions, &pod.namespace, Some(of), "");
-            read::<wire::Eviction>(means, path).await?.is_some_and(|older| goes_on(older, uid, &pod.uid))
+            read::<wire::Eviction>(writer, path).await?.is_some_and(|older| is_open(older, uid, &pod.uid))
         }
     })
 }
 
 /// Why a request is invalid, in the words of kubernetes#137133; `None`: it is not, or an Eviction says what became of it.
-pub(super) async fn invalid(
-    means: &Means<'_>,
-    common: &Common,
+pub(super) async fn invalid_reason(
+    writer: &WriteContext<'_>,
+    common: &EvictionShared,
     update: &EvictionUpdate,
 ) -> Result<Option<String>, Outcome> {
     let pod = &update.pod;
-    let message = match read_pod(means, pod).await? {
-        Some(there) if there.key.uid == pod.uid => {
+    let message = match read_pod(writer, pod).await? {
+        Some(existing) if existing.key.uid == pod.uid => {
             let message = "Target pod references a SchedulingGroup. Eviction is currently not supported.";
-            return Ok(there.in_group.then(|| message.to_owned()));
+            return Ok(existing.in_group.then(|| message.to_owned()));
         }
-        Some(there) => format!("Target pod UID mismatch: expected {}, got {}.", pod.uid, there.key.uid),
+        Some(existing) => format!("Target pod UID mismatch: expected {}, got {}.", pod.uid, existing.key.uid),
         None => "Target pod not found.".to_owned(),
     };
-    let has_eviction = list(means, common, &pod.namespace, Kind::Evictions).await?.may_have(&pod.uid);
+    let has_eviction = list(writer, common, &pod.namespace, Kind::Evictions).await?.may_have(&pod.uid);
     Ok((!has_eviction).then_some(message))
 }
 
-fn is(there: Option<Pod>, pod: &PodKey, terminal: bool) -> bool {
-    there.is_some_and(|there| there.key.uid == pod.uid && there.phase.is_terminal() == terminal)
+fn matches_pod(existing: Option<Pod>, pod: &PodKey, terminal: bool) -> bool {
+    existing.is_some_and(|there| there.key.uid == pod.uid && there.phase.is_terminal() == terminal)
 }
 
 /// Whether it is this Eviction of this pod, and has not ended.
-fn goes_on(eviction: wire::Eviction, uid: &Uid, pod: &Uid) -> bool {
+fn is_open(eviction: wire::Eviction, uid: &Uid, pod: &Uid) -> bool {
     let own = eviction.metadata.and_then(|meta| Uid::new(meta.uid.as_deref()?));
     let target = eviction.spec.and_then(|spec| spec.target).and_then(|target| target.pod);
     let target = target.and_then(|target| Uid::new(target.uid.as_deref()?));
@@ -121,41 +123,42 @@ fn goes_on(eviction: wire::Eviction, uid: &Uid, pod: &Uid) -> bool {
 }
 
 /// `None`: it is not there.
-pub(super) async fn read<T: Decode>(means: &Means<'_>, path: String) -> Result<Option<T>, Outcome> {
-    match means.ask(Call::get(path)).await? {
+pub(super) async fn read<T: Decode>(writer: &WriteContext<'_>, path: String) -> Result<Option<T>, Outcome> {
+    match writer.query(Call::get(path)).await? {
         Ok(raw) => raw.decode().map(Some).map_err(|error| Outcome::Failed(ApiError::Undecodable(error))),
         Err(error) if error.is_not_found() => Ok(None),
         Err(error) => Err(Outcome::Failed(error)),
     }
 }
 
-async fn read_pod(means: &Means<'_>, pod: &PodKey) -> Result<Option<Pod>, Outcome> {
+async fn read_pod(writer: &WriteContext<'_>, pod: &PodKey) -> Result<Option<Pod>, Outcome> {
     let path = Kind::Pods.path_in(Some(&pod.namespace));
-    let read = read::<wire::Pod>(means, format!("{path}/{}", pod.name)).await?;
-    let read = read.map(|wire| cache::pod(wire, means.env.now())).transpose();
-    read.map_err(|unreadable| Outcome::Failed(ApiError::Malformed(unreadable.why().to_owned())))
+    let read = read::<wire::Pod>(writer, format!("{path}/{}", pod.name)).await?;
+    let read = read.map(|wire| cache::pod_from_wire(wire, writer.env.now())).transpose();
+    read.map_err(|unreadable| Outcome::Failed(ApiError::Malformed(unreadable.reason().to_owned())))
 }
 
 async fn list(
-    means: &Means<'_>,
-    common: &Common,
+    writer: &WriteContext<'_>,
+    common: &EvictionShared,
     namespace: &Arc<str>,
     kind: Kind,
 ) -> Result<Arc<Listed>, Outcome> {
-    let asked = means.env.now();
+    let requested_at = writer.env.now();
     let key = (Arc::clone(namespace), kind);
     {
         let mut lists = common.lists.lock();
-        lists.retain(|_, (at, _)| asked.since(*at) < LIST_LASTS);
+        lists.retain(|_, (at, _)| requested_at.since(*at) < LIST_LASTS);
         if let Some((_, listed)) = lists.get(&key) {
             return Ok(Arc::clone(listed));
         }
     }
     let mut listed = Listed::default();
     let path = kind.path_in(Some(namespace));
-    let read = cache::page(means.connection, means.env, path, &mut |raw| listed.read(kind, &raw)).await;
+    let read =
+        cache::read_page(writer.connection, writer.env, path, &mut |raw| listed.read(kind, &raw)).await;
     read.map_err(Outcome::Failed)?;
     let listed = Arc::new(listed);
-    common.lists.lock().insert(key, (asked, Arc::clone(&listed)));
+    common.lists.lock().insert(key, (requested_at, Arc::clone(&listed)));
     Ok(listed)
 }

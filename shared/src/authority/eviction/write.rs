@@ -5,20 +5,22 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use pod_safety_fence::evict::{self, Evicted, NotEvicted, evict};
-use pod_safety_leader::outcome::{Outcome, version};
-use pod_safety_leader::send::Means;
+use pod_safety_leader::outcome::{Outcome, resource_version};
+use pod_safety_leader::send::WriteContext;
 use serde_json::{Value, json};
 
-use super::body::{collect, conditions, controlled, create, mark, name, path, report, status};
-use super::check::{holds, invalid, read};
-use super::{Common, EvictionChange, EvictionUpdate, Report, Stand, Stated};
+use super::body::{
+    collect, conditions, controller_status, create, name, patch_metadata, path, report, status,
+};
+use super::check::{invalid_reason, is_confirmed, read};
+use super::{ConditionChange, ConditionChanges, EvictionChange, EvictionShared, EvictionUpdate, Report};
 use crate::client::{ApiError, Call};
 use crate::model::{EVICTION_INVALID, IMPERATIVE_EVICTOR, Kind, Rv, Uid};
 use crate::record::error_chain;
 use crate::wire;
 
 /// What has not been answered after this is asked again.
-const PATIENCE: Duration = Duration::from_secs(10);
+const EVICT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// So many names are tried for a new Eviction. Others may have Evictions of pods that had the same name.
 const NAMES: u32 = 8;
@@ -27,152 +29,159 @@ const NAMES: u32 = 8;
 const LONGEST_SENTENCE: usize = 3_000;
 
 /// An Eviction that another one replaced may have taken the name; its target is read.
-const TAKEN: u16 = 409;
+const NAME_TAKEN: u16 = 409;
 
 /// Writes it, within the leader's term. Gives back what the API server said to an eviction.
 pub(in super::super) async fn write(
-    means: &Means<'_>,
-    common: &Common,
+    writer: &WriteContext<'_>,
+    common: &EvictionShared,
     update: &EvictionUpdate,
 ) -> (Outcome, Option<String>) {
     let done = match &update.change {
         EvictionChange::Evict { attempt, floor, heartbeat } => {
-            return match attempted(means, update, (*attempt, *floor, *heartbeat)).await {
+            return match attempt_eviction(writer, update, (*attempt, *floor, *heartbeat)).await {
                 Ok(made) => {
-                    let said = made.message.clone();
+                    let message = made.message.clone();
                     let body = |now| report(&made, now);
-                    (send_status(means, common, Kind::Evictions, update, &body).await, Some(said))
+                    (send_status(writer, common, Kind::Evictions, update, &body).await, Some(message))
                 }
                 Err(outcome) => (outcome, None),
             };
         }
-        EvictionChange::Create { number, .. } => created(means, update, *number).await,
-        EvictionChange::Mark { owners, labels } => sent(means, mark(update, owners, labels)).await,
-        EvictionChange::Collect => sent(means, collect(update)).await,
-        EvictionChange::Request { observed, stand } => {
-            asked(means, common, update, *observed, stand.as_deref()).await
+        EvictionChange::Create { number, .. } => create_eviction(writer, update, *number).await,
+        EvictionChange::Mark { owners, labels } => sent(writer, patch_metadata(update, owners, labels)).await,
+        EvictionChange::Collect => sent(writer, collect(update)).await,
+        EvictionChange::Request { observed, conditions: stand } => {
+            write_request_status(writer, common, update, *observed, stand.as_deref()).await
         }
-        EvictionChange::Refuse { observed, transitions } => match invalid(means, common, update).await {
-            Ok(Some(message)) => {
-                let stand = refusal(message, *transitions);
-                asked(means, common, update, *observed, Some(&stand)).await
+        EvictionChange::Refuse { observed, transitions } => {
+            match invalid_reason(writer, common, update).await {
+                Ok(Some(message)) => {
+                    let stand = refusal_conditions(message, *transitions);
+                    write_request_status(writer, common, update, *observed, Some(&stand)).await
+                }
+                Ok(None) => Outcome::Changed,
+                Err(outcome) => outcome,
             }
-            Ok(None) => Outcome::Changed,
-            Err(outcome) => outcome,
-        },
-        EvictionChange::Status(change) => match holds(means, common, update, &change.check).await {
+        }
+        EvictionChange::Status(change) => match is_confirmed(writer, common, update, &change.check).await {
             Ok(true) => {
-                send_status(means, common, Kind::Evictions, update, &|now| controlled(change, now)).await
+                send_status(writer, common, Kind::Evictions, update, &|now| controller_status(change, now))
+                    .await
             }
             Ok(false) => Outcome::Changed,
             Err(outcome) => outcome,
         },
         EvictionChange::Report(made) => {
-            send_status(means, common, Kind::Evictions, update, &|now| report(made, now)).await
+            send_status(writer, common, Kind::Evictions, update, &|now| report(made, now)).await
         }
     };
     (done, None)
 }
 
 /// Writes the status of a request.
-async fn asked(
-    means: &Means<'_>,
-    common: &Common,
+async fn write_request_status(
+    writer: &WriteContext<'_>,
+    common: &EvictionShared,
     update: &EvictionUpdate,
     observed: i64,
-    stand: Option<&Stand>,
+    new_conditions: Option<&ConditionChanges>,
 ) -> Outcome {
     let body = |now| {
         let mut body = json!({ "observedGeneration": observed });
-        if let Some(stand) = stand {
+        if let Some(stand) = new_conditions {
             body["conditions"] = conditions(stand, now);
         }
         body
     };
-    send_status(means, common, Kind::EvictionRequests, update, &body).await
+    send_status(writer, common, Kind::EvictionRequests, update, &body).await
 }
 
-fn refusal(message: String, (failed, evicted): (bool, bool)) -> Stand {
+fn refusal_conditions(message: String, (failed, evicted): (bool, bool)) -> ConditionChanges {
     let reason = EVICTION_INVALID.to_owned();
-    let evicted = Stated {
-        holds: false,
+    let evicted = ConditionChange {
+        is_true: false,
         reason: "EvictionFailed".to_owned(),
         message: String::new(),
         transition: evicted,
     };
-    Stand { failed: Stated { holds: true, reason, message, transition: failed }, evicted }
+    ConditionChanges {
+        failed: ConditionChange { is_true: true, reason, message, transition: failed },
+        evicted,
+    }
 }
 
-async fn sent(means: &Means<'_>, call: Call) -> Outcome {
-    means.send(call, None).await.map_or_else(|outcome| outcome, |_| Outcome::Written)
+async fn sent(writer: &WriteContext<'_>, call: Call) -> Outcome {
+    writer.send(call, None).await.map_or_else(|outcome| outcome, |_| Outcome::Written)
 }
 
 /// Whether the API server refused a time because its clock says otherwise: the same body is never taken.
 fn is_about_time(error: &ApiError) -> bool {
-    let words = ["must be set to the present time", "cannot be set to the past time"];
-    matches!(error, ApiError::Refused { code: 422, message, .. } if words.iter().any(|words| message.contains(words)))
+    let phrases = ["must be set to the present time", "cannot be set to the past time"];
+    matches!(error, ApiError::Refused { code: 422, message, .. } if phrases.iter().any(|words| message.contains(words)))
 }
 
 /// Writes a status by the API server's clock, which may differ from ours by more than the API allows: then it is asked.
 async fn send_status(
-    means: &Means<'_>,
-    common: &Common,
+    writer: &WriteContext<'_>,
+    common: &EvictionShared,
     kind: Kind,
     update: &EvictionUpdate,
     body: &(dyn Fn(Timestamp) -> Value + Send + Sync),
 ) -> Outcome {
     let now = || {
         let ahead = SignedDuration::from_secs(common.ahead.load(Ordering::Relaxed));
-        let wall = means.env.clock.wall();
+        let wall = writer.env.clock.wall();
         wall.checked_add(ahead).unwrap_or(wall)
     };
     let call = || status(kind, update, body(now()));
-    let answer = match means.ask(call()).await {
+    let answer = match writer.query(call()).await {
         Ok(Err(error)) if is_about_time(&error) => {
-            let (asked, Ok(server)) = (means.env.clock.wall(), means.connection.server().await) else {
+            let (sent_at, Ok(server)) = (writer.env.clock.wall(), writer.connection.server_info().await)
+            else {
                 return Outcome::Failed(error);
             };
             let Some(date) = server.date else { return Outcome::Failed(error) };
-            let ahead = date.duration_since(asked).as_secs();
+            let ahead = date.duration_since(sent_at).as_secs();
             common.ahead.store(ahead, Ordering::Relaxed);
             tracing::warn!(
                 ahead,
                 "the clock of the API server differs from ours by these seconds: times of evictions are written by its clock"
             );
-            means.ask(call()).await
+            writer.query(call()).await
         }
         other => other,
     };
     match answer {
         Ok(Ok(answer)) if version_of(&answer) == Some(update.rv) => Outcome::NoEffect,
         Ok(Ok(_)) => Outcome::Written,
-        Ok(Err(error)) => Outcome::of(error),
+        Ok(Err(error)) => Outcome::from_error(error),
         Err(outcome) => outcome,
     }
 }
 
 fn version_of(answer: &wire::Raw) -> Option<Rv> {
-    version(&answer.decode::<wire::OnlyMeta>().ok()?.metadata?)
+    resource_version(&answer.decode::<wire::OnlyMeta>().ok()?.metadata?)
 }
 
 /// Creates an Eviction under the first name that is free. If one of this pod has it, the cache is behind.
-async fn created(means: &Means<'_>, update: &EvictionUpdate, first: u32) -> Outcome {
+async fn create_eviction(writer: &WriteContext<'_>, update: &EvictionUpdate, first: u32) -> Outcome {
     let EvictionChange::Create { owners, labels, .. } = &update.change else { return Outcome::Withdrawn };
     for number in first..first.saturating_add(NAMES) {
-        match means.ask(create(&update.pod, number, owners, labels)).await {
+        match writer.query(create(&update.pod, number, owners, labels)).await {
             Ok(Ok(_)) => return Outcome::Written,
-            Ok(Err(error)) if error.code() == Some(TAKEN) => {
+            Ok(Err(error)) if error.code() == Some(NAME_TAKEN) => {
                 let name = name(number, &update.pod.name);
                 let path = path(Kind::Evictions, &update.pod.namespace, Some(&name), "");
-                match read::<wire::Eviction>(means, path).await {
-                    Ok(Some(there)) if target_of(&there).as_ref() == Some(&update.pod.uid) => {
+                match read::<wire::Eviction>(writer, path).await {
+                    Ok(Some(existing)) if target_of(&existing).as_ref() == Some(&update.pod.uid) => {
                         return Outcome::Changed;
                     }
                     Ok(_) => {}
                     Err(outcome) => return outcome,
                 }
             }
-            Ok(Err(error)) => return Outcome::of(error),
+            Ok(Err(error)) => return Outcome::from_error(error),
             Err(outcome) => return outcome,
         }
     }
@@ -185,22 +194,23 @@ fn target_of(eviction: &wire::Eviction) -> Option<Uid> {
 }
 
 /// Asks the API server to evict the pod, if the Eviction is still as it was decided from: it may have been canceled.
-async fn attempted(
-    means: &Means<'_>,
+async fn attempt_eviction(
+    writer: &WriteContext<'_>,
     update: &EvictionUpdate,
     (attempt, floor, heartbeat): (u32, i64, bool),
 ) -> Result<Report, Outcome> {
     let path = path(Kind::Evictions, &update.pod.namespace, Some(&update.name), "");
-    let found = read::<wire::OnlyMeta>(means, path).await?.ok_or(Outcome::Gone)?;
-    let meta = found.metadata.unwrap_or_default();
-    if version(&meta) != Some(update.rv) || meta.uid != Some(update.uid.to_string()) {
+    let eviction_meta = read::<wire::OnlyMeta>(writer, path).await?.ok_or(Outcome::Gone)?;
+    let meta = eviction_meta.metadata.unwrap_or_default();
+    if resource_version(&meta) != Some(update.rv) || meta.uid != Some(update.uid.to_string()) {
         return Err(Outcome::Changed);
     }
-    let now = means.env.now();
-    let term = means.leadership.term(now).ok_or(Outcome::NotLeader)?;
+    let now = writer.env.now();
+    let term = writer.leadership.term(now).ok_or(Outcome::NotLeader)?;
     let eviction = evict::Eviction { pod: update.pod.clone(), dry_run: false };
-    let answer = evict(means.connection, means.env, &eviction, (now + PATIENCE).min(term.ends())).await;
-    let wall = means.env.clock.wall();
+    let answer =
+        evict(writer.connection, writer.env, &eviction, (now + EVICT_TIMEOUT).min(term.ends())).await;
+    let wall = writer.env.clock.wall();
     let mut made = Report {
         responder: IMPERATIVE_EVICTOR,
         message: String::new(),
@@ -210,15 +220,15 @@ async fn attempted(
         floor,
     };
     match answer {
-        Ok(Evicted::Ends { grace }) => {
+        Ok(Evicted::Terminates { grace }) => {
             made.message = format!("the API server accepted the eviction: the pod has {grace}s to terminate");
             made.expected = Some(wall.as_second().saturating_add(grace));
         }
-        Ok(Evicted::Ending) => made.message = "the pod is terminating".to_owned(),
+        Ok(Evicted::AlreadyTerminating) => made.message = "the pod is terminating".to_owned(),
         Ok(Evicted::Finished) => finished(&mut made, "the pod ran to its end: there is nothing to evict"),
         Ok(Evicted::Gone) => finished(&mut made, "the pod does not exist any more"),
-        Ok(Evicted::Another) => finished(&mut made, "another pod has its name"),
-        Err(why) => made.message = refused(&why, attempt, wall),
+        Ok(Evicted::Replaced) => finished(&mut made, "another pod has its name"),
+        Err(why) => made.message = refusal_message(&why, attempt, wall),
     }
     Ok(made)
 }
@@ -229,8 +239,8 @@ fn finished(report: &mut Report, why: &str) {
 }
 
 /// The reason, the API server's sentence, and what the next attempt must know: a restart does not forget it.
-fn refused(why: &NotEvicted, attempt: u32, wall: Timestamp) -> String {
-    let pause = why.again().unwrap_or_default().as_secs();
+fn refusal_message(why: &NotEvicted, attempt: u32, wall: Timestamp) -> String {
+    let pause = why.retry_delay().unwrap_or_default().as_secs();
     let reason = why.reason();
     let sentence: String = error_chain(why).chars().take(LONGEST_SENTENCE).collect();
     format!("{reason}: {sentence} (attempts={attempt}, last={wall:.0}, retryAfter={pause}s)")

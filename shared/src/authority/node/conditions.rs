@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::live::Live;
-use super::{NodeUpdate, Silence};
+use super::{NodeUpdate, NotReporting};
 use crate::clock::Mono;
 use crate::model::NODE_UNREACHABLE_CONDITION;
 
@@ -25,7 +25,7 @@ const STOPPED: (&str, &str) = ("NodeStatusUnknown", "Kubelet stopped posting nod
 pub(super) struct Change {
     pub(super) conditions: Vec<Value>,
     /// The kubelet's become Unknown.
-    pub(super) silent: bool,
+    pub(super) sets_unknown: bool,
     /// And Ready was True until now.
     pub(super) turned_not_ready: bool,
     /// Ours says this from now on.
@@ -36,25 +36,25 @@ pub(super) struct Change {
 pub(super) fn change(update: &NodeUpdate, live: &Live, now: Mono, wall: Timestamp) -> Change {
     let mut change = Change::default();
     // As KCM: the others follow Ready, and are left alone while that is Unknown already.
-    if update.silent.is_some() && live.says(READY) != Some(UNKNOWN) {
-        change.silent = true;
-        change.turned_not_ready = live.says(READY) == Some("True");
+    if update.not_reporting.is_some() && live.condition_status(READY) != Some(UNKNOWN) {
+        change.sets_unknown = true;
+        change.turned_not_ready = live.condition_status(READY) == Some("True");
         change.conditions.extend(OF_KUBELETS.iter().filter_map(|kind| unknown(kind, live, wall)));
     }
-    let says = match live.says(NODE_UNREACHABLE_CONDITION) {
+    let status = match live.condition_status(NODE_UNREACHABLE_CONDITION) {
         Some("True") => Some(true),
         Some("False") => Some(false),
         Some(_) | None => None,
     };
-    if let Some(wanted) = update.unreachable.filter(|wanted| says != Some(*wanted)) {
-        change.unreachable = Some(wanted);
-        change.conditions.push(unreachable(wanted, update.silent.as_ref(), live, now, wall));
+    if let Some(desired) = update.unreachable.filter(|wanted| status != Some(*wanted)) {
+        change.unreachable = Some(desired);
+        change.conditions.push(unreachable(desired, update.not_reporting.as_ref(), live, now, wall));
     }
     change
 }
 
 fn unknown(kind: &str, live: &Live, wall: Timestamp) -> Option<Value> {
-    let (reason, message) = match live.says(kind) {
+    let (reason, message) = match live.condition_status(kind) {
         Some(UNKNOWN) => return None,
         Some(_) => STOPPED,
         None => NEVER_POSTED,
@@ -73,9 +73,15 @@ fn unknown(kind: &str, live: &Live, wall: Timestamp) -> Option<Value> {
 }
 
 /// Our own, for people.
-fn unreachable(wanted: bool, silence: Option<&Silence>, live: &Live, now: Mono, wall: Timestamp) -> Value {
-    let (status, reason, message) = if wanted {
-        let since = since(silence, live, now, wall);
+fn unreachable(
+    desired: bool,
+    not_reporting: Option<&NotReporting>,
+    live: &Live,
+    now: Mono,
+    wall: Timestamp,
+) -> Value {
+    let (status, reason, message) = if desired {
+        let since = since(not_reporting, live, now, wall);
         let message = format!(
             "its kubelet has not reported since {since}, so it is not known whether its pods still run. Terminating pods are removed when it reports again, when the node is fenced with proof, or when its Node object is deleted after someone has made sure that the machine is off"
         );
@@ -94,9 +100,9 @@ fn unreachable(wanted: bool, silence: Option<&Silence>, live: &Live, now: Mono, 
 }
 
 /// Since when nothing was heard: by our own clock, or by whoever called it Unknown.
-fn since(silence: Option<&Silence>, live: &Live, now: Mono, wall: Timestamp) -> String {
-    if let Some(silence) = silence {
-        return format!("{:.0}", wall.checked_sub(now.since(silence.last_heard)).unwrap_or(wall));
+fn since(not_reporting: Option<&NotReporting>, live: &Live, now: Mono, wall: Timestamp) -> String {
+    if let Some(silence) = not_reporting {
+        return format!("{:.0}", wall.checked_sub(now.since(silence.last_report)).unwrap_or(wall));
     }
     let unknown = live.condition(READY).and_then(|ready| ready.get("lastTransitionTime")?.as_str());
     unknown.map_or_else(|| format!("{wall:.0}"), str::to_owned)

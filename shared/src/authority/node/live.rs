@@ -1,11 +1,11 @@
 //! A node as a quorum read, or the answer to a write, has it.
 
 use jiff::Timestamp;
-use pod_safety_fence::witness::nonsense as no_time;
+use pod_safety_fence::quorum_read::invalid_renew_time as no_time;
 use pod_safety_proof::LeaseRead;
 use serde_json::{Map, Value};
 
-use super::{NodeUpdate, Silence};
+use super::{NodeUpdate, NotReporting};
 use crate::cache::{self, Cache, Lookup};
 use crate::client::ApiError;
 use crate::clock::Mono;
@@ -22,9 +22,9 @@ pub(super) struct Live {
 impl Live {
     /// Takes an answer apart.
     pub(super) fn read(raw: Raw) -> Result<Self, ApiError> {
-        let whole = raw.whole().map_err(ApiError::Undecodable)?;
+        let whole = raw.to_json().map_err(ApiError::Undecodable)?;
         let version = whole.pointer("/metadata/resourceVersion").and_then(Value::as_str);
-        let version = version.ok_or_else(|| nonsense("a node without a resourceVersion"))?.to_owned();
+        let version = version.ok_or_else(|| malformed("a node without a resourceVersion"))?.to_owned();
         Ok(Self { raw, whole, version })
     }
 
@@ -52,57 +52,64 @@ impl Live {
 
     pub(super) fn condition(&self, kind: &str) -> Option<&Map<String, Value>> {
         let conditions = self.whole.pointer("/status/conditions")?.as_array()?;
-        conditions.iter().find(|condition| word(condition, "type") == Some(kind))?.as_object()
+        conditions.iter().find(|condition| text_field(condition, "type") == Some(kind))?.as_object()
     }
 
     /// The status of a condition, if it is there.
-    pub(super) fn says(&self, kind: &str) -> Option<&str> {
+    pub(super) fn condition_status(&self, kind: &str) -> Option<&str> {
         self.condition(kind)?.get("status")?.as_str()
     }
 
     /// Whether its kubelet, or its Lease, said something since the cache heard of them. What cannot be read convicts
     /// nobody.
-    pub(super) fn was_heard(&self, silence: &Silence, lease: &LeaseRead) -> Result<bool, ApiError> {
+    pub(super) fn has_reported(
+        &self,
+        not_reporting: &NotReporting,
+        lease: &LeaseRead,
+    ) -> Result<bool, ApiError> {
         let ready = self.condition("Ready");
-        let beat = ready.and_then(|ready| ready.get("lastHeartbeatTime")).and_then(Value::as_str);
-        let beat = beat.map(str::parse::<Timestamp>).transpose();
-        let beat = beat.map_err(|_| nonsense("a node with an invalid lastHeartbeatTime"))?;
+        let heartbeat = ready.and_then(|ready| ready.get("lastHeartbeatTime")).and_then(Value::as_str);
+        let heartbeat = heartbeat.map(str::parse::<Timestamp>).transpose();
+        let heartbeat = heartbeat.map_err(|_| malformed("a node with an invalid lastHeartbeatTime"))?;
         let renewed = lease.renewed().map_err(no_time)?;
         let posted = ready.is_some();
-        Ok(posted == silence.never_posted || beat != silence.heartbeat || renewed != silence.renewed)
+        Ok(posted == not_reporting.never_posted
+            || heartbeat != not_reporting.heartbeat
+            || renewed != not_reporting.renewed)
     }
 
     /// Whether it is what the update was decided from. Kubelets and others write versions that change nothing of
     /// that; what they left is compared with what the cache has at the version of the decision.
-    pub(super) fn bears_out(&self, update: &NodeUpdate, cache: &Cache, now: Mono) -> bool {
+    pub(super) fn confirms(&self, update: &NodeUpdate, cache: &Cache, now: Mono) -> bool {
         if self.version == update.rv.to_string() {
             return true;
         }
         let Ok(wire) = self.raw.decode::<wire::Node>() else { return false };
-        let Ok(live) = cache::node(wire, now) else { return false };
+        let Ok(live) = cache::node_from_wire(wire, now) else { return false };
         match cache.read().view().node(&update.node.name) {
-            Lookup::Known(known) => known.rv == update.rv && same(live, known),
+            Lookup::Known(cached) => cached.rv == update.rv && decides_same(live, cached),
             Lookup::Unknown(_) | Lookup::Absent => false,
         }
     }
 }
 
 /// Whether a decision about `live` would be the same. When this process first saw what is none of its facts.
-fn same(mut live: Node, known: &Node) -> bool {
-    (live.first_seen, live.age, live.readiness_seen) = (known.first_seen, known.age, known.readiness_seen);
+fn decides_same(mut live: Node, cached: &Node) -> bool {
+    (live.first_seen, live.age, live.readiness_since) =
+        (cached.first_seen, cached.age, cached.readiness_since);
     // Fencing looks at that itself.
-    live.life.clone_from(&known.life);
-    for (taint, known) in live.no_execute.iter_mut().zip(&known.no_execute) {
+    live.details.clone_from(&cached.details);
+    for (taint, known) in live.no_execute.iter_mut().zip(&cached.no_execute) {
         (taint.first_seen, taint.age) = (known.first_seen, known.age);
     }
-    known.only_beats(&live)
+    cached.differs_only_in_heartbeat(&live)
 }
 
 /// A text of an object.
-pub(super) fn word<'a>(object: &'a Value, field: &str) -> Option<&'a str> {
+pub(super) fn text_field<'a>(object: &'a Value, field: &str) -> Option<&'a str> {
     object.get(field)?.as_str()
 }
 
-fn nonsense(what: &str) -> ApiError {
+fn malformed(what: &str) -> ApiError {
     ApiError::Malformed(what.to_owned())
 }

@@ -12,24 +12,24 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::live::{Live, word};
-use super::{NodeUpdate, OurTaint};
+use super::live::{Live, text_field};
+use super::{ManagedTaint, NodeUpdate};
 
 /// What changes, and how it is written.
 pub(super) struct Change {
     /// Fields of the patch beside its identity.
     pub(super) labels: Map<String, Value>,
     pub(super) taints: Option<Vec<Value>>,
-    pub(super) added: Vec<OurTaint>,
-    pub(super) removed: Vec<OurTaint>,
+    pub(super) added: Vec<ManagedTaint>,
+    pub(super) removed: Vec<ManagedTaint>,
 }
 
 /// What of `update` the taints and labels of `live` lack.
 pub(super) fn change(update: &NodeUpdate, live: &Live, wall: Timestamp) -> Option<Change> {
     let before = live.taints();
-    let there = |taint: &OurTaint| before.iter().any(|other| is(other, *taint));
-    let removed: Vec<_> = update.remove.iter().copied().filter(there).collect();
-    let added: Vec<_> = update.add.iter().copied().filter(|taint| !there(taint)).collect();
+    let exists = |taint: &ManagedTaint| before.iter().any(|other| is_taint(other, *taint));
+    let removed: Vec<_> = update.remove.iter().copied().filter(exists).collect();
+    let added: Vec<_> = update.add.iter().copied().filter(|taint| !exists(taint)).collect();
     let differs =
         |(key, value): &&(&'static str, Arc<str>)| live.label(key).is_none_or(|now| now != &**value);
     let labels: Map<_, _> = update.labels.iter().filter(differs).map(|(key, value)| (*key, value)).fold(
@@ -40,7 +40,7 @@ pub(super) fn change(update: &NodeUpdate, live: &Live, wall: Timestamp) -> Optio
         },
     );
     let taints = (!added.is_empty() || !removed.is_empty()).then(|| {
-        let kept = before.iter().filter(|taint| !removed.iter().any(|other| is(taint, *other)));
+        let kept = before.iter().filter(|taint| !removed.iter().any(|other| is_taint(taint, *other)));
         let new = added.iter().map(
             |(key, effect)| json!({ "key": key, "effect": effect.name(), "timeAdded": format!("{wall:.0}") }),
         );
@@ -53,6 +53,6 @@ pub(super) fn change(update: &NodeUpdate, live: &Live, wall: Timestamp) -> Optio
 }
 
 /// The API knows taints apart by key and effect.
-fn is(taint: &Value, (key, effect): OurTaint) -> bool {
-    word(taint, "key") == Some(key) && word(taint, "effect") == Some(effect.name())
+fn is_taint(taint: &Value, (key, effect): ManagedTaint) -> bool {
+    text_field(taint, "key") == Some(key) && text_field(taint, "effect") == Some(effect.name())
 }

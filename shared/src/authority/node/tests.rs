@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use pod_safety_leader::send::Means;
+use pod_safety_leader::send::WriteContext;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::client::scripted::{Answer, Api, Asked, env, pass};
+use crate::client::scripted::{Answer, Api, Received, advance, env};
 use crate::lease::Leadership;
 use crate::model::{
     Kind, NOT_READY_TAINT as NOT_READY, OUT_OF_SERVICE_TAINT as OFF, UNREACHABLE_TAINT as UNREACHABLE, Uid,
@@ -58,7 +58,7 @@ fn update() -> NodeUpdate {
     NodeUpdate {
         node: NodeKey { name: "n".into(), uid: Uid::new("uid-n").unwrap() },
         rv: "5".parse().unwrap(),
-        silent: None,
+        not_reporting: None,
         unreachable: None,
         add: Vec::new(),
         remove: Vec::new(),
@@ -66,9 +66,9 @@ fn update() -> NodeUpdate {
     }
 }
 
-fn silence() -> Silence {
-    Silence {
-        last_heard: Mono::default(),
+fn silence() -> NotReporting {
+    NotReporting {
+        last_report: Mono::default(),
         renewed: Some("2026-01-01T00:00:07Z".parse().unwrap()),
         heartbeat: Some("2026-11-21T11:58:00Z".parse().unwrap()),
         never_posted: false,
@@ -78,7 +78,7 @@ fn silence() -> Silence {
 /// What the controller wants of a node that is silent.
 fn silent() -> NodeUpdate {
     NodeUpdate {
-        silent: Some(silence()),
+        not_reporting: Some(silence()),
         unreachable: Some(true),
         add: vec![(UNREACHABLE, Effect::NoSchedule), (UNREACHABLE, Effect::NoExecute)],
         ..update()
@@ -97,7 +97,7 @@ impl Server {
         Self { node: Arc::new(Mutex::new(node.0.clone())), lease: Some(renewed().0) }
     }
 
-    fn answer(&self, asked: &Asked) -> Answer {
+    fn answer(&self, asked: &Received) -> Answer {
         let mut node = self.node.lock();
         if asked.line() == LEASE {
             return self.lease.as_ref().map_or_else(Answer::not_found, Answer::json);
@@ -137,16 +137,16 @@ fn merge(node: &mut Value, patch: &Value) {
 
 struct Tried {
     outcome: &'static str,
-    done: Done,
-    heard: Vec<Asked>,
+    done: NodeChanges,
+    heard: Vec<Received>,
 }
 
 impl Tried {
     fn lines(&self) -> Vec<String> {
-        self.heard.iter().map(Asked::line).collect()
+        self.heard.iter().map(Received::line).collect()
     }
 
-    fn writes(&self) -> Vec<&Asked> {
+    fn writes(&self) -> Vec<&Received> {
         self.heard.iter().filter(|asked| asked.method != "GET").collect()
     }
 }
@@ -156,19 +156,19 @@ async fn tried_over(
     world: &World,
     update: &NodeUpdate,
     leads_for: f64,
-    script: impl Fn(&Asked) -> Answer + Send + Sync + 'static,
+    script: impl Fn(&Received) -> Answer + Send + Sync + 'static,
 ) -> Tried {
     let (env, _wall) = env();
-    let api = Api::says(&env, script);
-    pass(60.0).await;
+    let api = Api::answering(&env, script);
+    advance(60.0).await;
     let leadership = Leadership::for_tests(env.now() + Duration::from_secs_f64(leads_for));
     let (connection, cache) = (api.connection(), world.cache());
-    let means = Means { connection: &connection, cache, env: &env, leadership: &leadership };
+    let means = WriteContext { connection: &connection, cache, env: &env, leadership: &leadership };
     let (outcome, done) = write(&means, update).await;
-    Tried { outcome: outcome.name(), done, heard: api.heard() }
+    Tried { outcome: outcome.name(), done, heard: api.requests() }
 }
 
-async fn tried(update: &NodeUpdate, script: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> Tried {
+async fn tried(update: &NodeUpdate, script: impl Fn(&Received) -> Answer + Send + Sync + 'static) -> Tried {
     tried_over(&World::listed(), update, 600.0, script).await
 }
 

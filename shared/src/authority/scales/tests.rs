@@ -3,17 +3,17 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::client::scripted::{Answer, Api, Asked, env, pass};
+use crate::client::scripted::{Answer, Api, Received, advance, env};
 use crate::model::Kind;
 use crate::testing::objects;
 
 /// A pod that a workload `NAME` of this kind manages.
 fn pod(api_version: &str, kind: &str, name: &str) -> Value {
-    objects::pod(&format!("{name}-0")).owned(api_version, kind, name).0
+    objects::pod(&format!("{name}-0")).owned_by(api_version, kind, name).0
 }
 
 /// Two fleets, of which one hangs, and a herd of another group.
-fn answers(asked: &Asked) -> Answer {
+fn answers(asked: &Received) -> Answer {
     let resources = |names: &[(&str, &str)]| {
         let all: Vec<Value> =
             names.iter().map(|(name, kind)| json!({ "name": name, "kind": kind })).collect();
@@ -44,9 +44,9 @@ async fn asked(within: u64) -> (BTreeMap<String, Result<Scale, Box<str>>>, u64) 
     let connection = api.connection();
     let snapshot = Snapshot::read(&connection, &env, &[Kind::Pods], None, &mut |_, _| {}).await.unwrap();
     let controller = |pod: &crate::model::Pod| Some((pod.key.namespace.clone(), pod.controller.clone()?));
-    let all: BTreeSet<Scaled> = snapshot.view().view().all_pods().filter_map(controller).collect();
+    let all: BTreeSet<ScaleTarget> = snapshot.view().view().all_pods().filter_map(controller).collect();
     let began = env.now();
-    ask_scales(&connection, &env, &snapshot, &all, Duration::from_secs(within)).await;
+    read_scales(&connection, &env, &snapshot, &all, Duration::from_secs(within)).await;
     let guard = snapshot.view();
     let said = guard.view().all_pods().map(|pod| {
         let name = pod.controller.as_ref().unwrap().name.to_string();
@@ -81,7 +81,7 @@ async fn whoever_does_not_answer_in_time_is_known_not_to_have() {
 async fn of(api_version: &str, kind: &str, name: &str, scale: Answer) -> (String, Vec<String>) {
     let (env, _wall) = env();
     let scale = Mutex::new(Some(scale));
-    let api = Api::says(&env, move |asked| match asked.path.as_str() {
+    let api = Api::answering(&env, move |asked| match asked.path.as_str() {
         "/apis/a.example/v1" | "/api/v1" => Answer::json(&json!({ "kind": "APIResourceList", "resources": [
             { "name": "fleets/status", "kind": "Fleet" }, { "name": "fleets", "kind": "Fleet" },
             { "name": "fleets/scale", "kind": "Scale" }, { "name": "herds", "kind": "Herd" },
@@ -93,9 +93,9 @@ async fn of(api_version: &str, kind: &str, name: &str, scale: Answer) -> (String
     let uid = Uid::new("uid-f").unwrap();
     let controller =
         Controller { api_version: api_version.into(), kind: kind.into(), name: name.into(), uid };
-    let answer = Asker::new(api.connection(), env.clone()).answer("ns", &controller).await;
+    let answer = ScaleReader::new(api.connection(), env.clone()).read("ns", &controller).await;
     let said = answer.scale.map_or_else(|why| why.to_string(), |scale| format!("{scale:?}"));
-    (said, api.heard().into_iter().map(|asked| asked.path).collect())
+    (said, api.requests().into_iter().map(|asked| asked.path).collect())
 }
 
 #[tokio::test(start_paused = true)]
@@ -148,13 +148,13 @@ async fn a_scale_counts_if_it_is_of_the_controller_that_owns_the_pod_and_says_a_
 #[tokio::test(start_paused = true)]
 async fn what_a_group_has_is_asked_again_after_half_a_minute() {
     let (env, _wall) = env();
-    let api = Api::says(&env, |_| Answer::not_found());
-    let asker = Asker::new(api.connection(), env.clone());
+    let api = Api::answering(&env, |_| Answer::not_found());
+    let asker = ScaleReader::new(api.connection(), env.clone());
     asker.discovered.lock().insert("a.example/v1".into(), (env.now(), Arc::default()));
     for (seconds, asked) in [(0.0, 0), (29.0, 0), (1.0, 1)] {
-        pass(seconds).await;
-        _ = asker.discovered("a.example/v1", "/apis/a.example/v1").await;
-        assert_eq!(api.heard().len(), asked, "{seconds} s later");
+        advance(seconds).await;
+        _ = asker.discover("a.example/v1", "/apis/a.example/v1").await;
+        assert_eq!(api.requests().len(), asked, "{seconds} s later");
     }
 }
 
@@ -184,15 +184,15 @@ async fn a_controller_is_asked_once_however_often_it_is_wanted_and_its_answer_is
         guard
             .view()
             .all_pods()
-            .for_each(|pod| scales.ask(&pod.key.namespace, pod.controller.as_ref().unwrap()));
+            .for_each(|pod| scales.request(&pod.key.namespace, pod.controller.as_ref().unwrap()));
     };
     ask_all();
     ask_all();
-    pass(1.0).await;
+    advance(1.0).await;
     let asked = |end: &str| api.lines().iter().filter(|line| line.ends_with(end)).count();
     assert_eq!(known(), BTreeMap::from([("b".to_owned(), Some(Scale::None))]), "the other group hangs");
     assert_eq!((asked("/hangs/scale"), asked("/later/scale")), (1, 0));
-    pass(PATIENCE.as_secs_f64()).await;
+    advance(SCALE_TIMEOUT.as_secs_f64()).await;
     let answered = [
         ("later".to_owned(), Some(Scale::Absent)),
         ("b".to_owned(), Some(Scale::None)),
@@ -201,21 +201,21 @@ async fn a_controller_is_asked_once_however_often_it_is_wanted_and_its_answer_is
     assert_eq!(known(), BTreeMap::from(answered));
     assert_eq!((asked("/hangs/scale"), asked("/later/scale")), (1, 1));
     ask_all();
-    pass(1.0).await;
+    advance(1.0).await;
     assert_eq!(asked("/hangs/scale"), 2, "who wants to know again asks again");
 }
 
 #[tokio::test(start_paused = true)]
 async fn of_questions_no_more_wait_than_there_is_room_for_and_another_is_not_taken_for_asked() {
     let (env, _wall) = env();
-    let api = Api::says(&env, |_| Answer::never());
+    let api = Api::answering(&env, |_| Answer::never());
     let scales = Scales::start(api.connection(), Arc::clone(crate::testing::World::listed().cache()), env);
     let (namespace, uid) = (Arc::from("ns"), objects::uid("uid"));
     for number in 0..=LIMIT {
         let name = number.to_string().into();
         let (api_version, kind, uid) = ("a.example/v1".into(), "Fleet".into(), uid.clone());
-        scales.ask(&namespace, &Arc::new(Controller { api_version, kind, name, uid }));
+        scales.request(&namespace, &Arc::new(Controller { api_version, kind, name, uid }));
     }
     let state = scales.state.lock();
-    assert_eq!((state.waiting.len(), state.known.len()), (LIMIT, LIMIT));
+    assert_eq!((state.waiting.len(), state.pending.len()), (LIMIT, LIMIT));
 }

@@ -14,12 +14,12 @@ mod volumes;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use pod_safety_fence::{Looker, witness};
+use pod_safety_fence::{StatusChecker, quorum_read};
 use pod_safety_proof::{EvidenceKind, VALID_FOR};
 use serde_json::Value;
 
 use super::*;
-use crate::client::scripted::{Answer, Api, env, pass};
+use crate::client::scripted::{Answer, Api, advance, env};
 use crate::model::Kind;
 use crate::testing::Claimed as _;
 use crate::testing::World;
@@ -44,10 +44,10 @@ fn absent() -> Says {
 }
 
 /// A cluster in which pod `a` is bound to node `n`, which is missing.
-struct Court {
+struct Fixture {
     world: World,
     env: Env,
-    policy: Policy,
+    policy: VerifierConfig,
     node: Arc<Mutex<Says>>,
     lease: Arc<Mutex<Says>>,
     /// The FenceEvidence `e`.
@@ -58,11 +58,11 @@ struct Court {
     connection: Connection,
 }
 
-impl Court {
+impl Fixture {
     /// The kubelet of `n` fell silent before its Node went.
     fn new() -> Self {
         let court = Self::connected();
-        court.world.fell_silent_first("n");
+        court.world.set_unreachable_before_node_deleted("n");
         court
     }
 
@@ -85,7 +85,7 @@ impl Court {
             };
             async move { says() }
         });
-        let policy = Policy {
+        let policy = VerifierConfig {
             quarantine: QUARANTINE,
             trust_out_of_service_taint: false,
             agent_reports: None,
@@ -99,15 +99,15 @@ impl Court {
 
     /// The first read was taken now, as the authority takes it.
     async fn witness(&self) {
-        let taken = witness::take(&self.connection, &self.env, "n").await.unwrap().unwrap();
-        self.world.cache().witnessed("n", taken);
+        let taken = quorum_read::read_absence(&self.connection, &self.env, "n").await.unwrap().unwrap();
+        self.world.cache().record_absence_read("n", taken);
     }
 
     /// The first read was taken, and the quarantine is over.
     async fn ripe() -> Self {
         let court = Self::new();
         court.witness().await;
-        pass(QUARANTINE.as_secs_f64()).await;
+        advance(QUARANTINE.as_secs_f64()).await;
         court
     }
 
@@ -121,20 +121,28 @@ impl Court {
 
     fn judge(&self) -> Verifier<'_> {
         let Self { connection, env, policy, world, .. } = self;
-        let judge = Judge::new(Looker::new(connection, world.cache(), env, &NoTransport));
-        Verifier { connection, cache: world.cache(), env, policy, judge, found: None, unconfirmed: None }
+        let judge = EvidenceReader::new(StatusChecker::new(connection, world.cache(), env, &NoTransport));
+        Verifier {
+            connection,
+            cache: world.cache(),
+            env,
+            config: policy,
+            evidence_reader: judge,
+            node_evidence: None,
+            unconfirmed: None,
+        }
     }
 
-    async fn verify(&self, force: &Force) -> Result<Evidence<PodVersion>, Unproved> {
+    async fn verify(&self, force: &ForceDeleteRequest) -> Result<Evidence<PodVersion>, VerifyError> {
         self.judge().verify(force).await
     }
 
-    async fn verify_gone(&self) -> Result<Evidence<PodVersion>, Unproved> {
+    async fn verify_gone(&self) -> Result<Evidence<PodVersion>, VerifyError> {
         self.verify(&gone()).await
     }
 
     fn has_witness(&self) -> bool {
-        self.world.read().view().absence("n").is_some_and(|absence| absence.witness.is_some())
+        self.world.read().view().absence("n").is_some_and(|absence| absence.first_read.is_some())
     }
 
     fn apply(&self, kind: Kind, object: &Value) {
@@ -142,10 +150,10 @@ impl Court {
     }
 }
 
-fn gone() -> Force {
+fn gone() -> ForceDeleteRequest {
     pod("a").on("n").force(Claim::NodeGone { node: "n".into() })
 }
 
-fn reason(judged: Result<Evidence<PodVersion>, Unproved>) -> &'static str {
+fn reason(judged: Result<Evidence<PodVersion>, VerifyError>) -> &'static str {
     judged.map_or_else(|refusal| refusal.reason(), |evidence| evidence.kind().name())
 }

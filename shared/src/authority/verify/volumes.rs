@@ -2,97 +2,110 @@
 
 use std::sync::Arc;
 
-use pod_safety_fence::witness::look;
+use pod_safety_fence::quorum_read::read_node_and_lease;
 use pod_safety_proof::{
-    self as proof, Claim, Detachment, Evidence, FencedBy, HolderFacts, LeaseVersion, Refusal,
+    self as proof, Claim, Detachment, Evidence, HolderFacts, LeaseVersion, Refusal, ReleaseBasis,
 };
 
 use super::super::volume::VolumeUpdate;
-use super::{Unproved, Verifier};
-use crate::cache::page;
+use super::{Verifier, VerifyError};
+use crate::cache::read_page;
 use crate::client::Call;
 use crate::model::{Holder, Kind};
 use crate::wire::{self, Decode, WireError};
 
 impl Verifier<'_> {
     /// Evidence that a node writes no more to a volume that it took, which is not over yet.
-    pub(in crate::authority) async fn writes_no_more(
+    pub(in crate::authority) async fn verify_holder(
         &mut self,
         update: &VolumeUpdate,
         holder: &Holder,
-        by: &FencedBy,
-    ) -> Result<Evidence<LeaseVersion>, Unproved> {
-        let judged = self.judge_holder(update, holder, by).await?;
-        Unproved::unless_late(judged, self.env.now())
+        basis: &ReleaseBasis,
+    ) -> Result<Evidence<LeaseVersion>, VerifyError> {
+        let evidence = self.verify_holder_claim(update, holder, basis).await?;
+        VerifyError::check_not_late(evidence, self.env.now())
     }
 
-    async fn judge_holder(
+    async fn verify_holder_claim(
         &mut self,
         update: &VolumeUpdate,
         holder: &Holder,
-        by: &FencedBy,
-    ) -> Result<Evidence<LeaseVersion>, Unproved> {
+        basis: &ReleaseBasis,
+    ) -> Result<Evidence<LeaseVersion>, VerifyError> {
         let lease =
             update.lease.as_ref().ok_or(Refusal::EvidenceInvalid("there is no Lease of the volume"))?;
         let (volume, uid) = (Arc::clone(&update.volume), lease.uid.clone());
         let lease = LeaseVersion { volume, uid, rv: update.rv };
-        let judged =
-            |facts: &HolderFacts<'_>| proof::volume(lease, holder, by, facts).map_err(Unproved::from);
-        match by {
-            FencedBy::NodeGone => {
-                let (cache, env, quarantine) = (self.cache, self.env, self.policy.quarantine);
+        let judged = |facts: &HolderFacts<'_>| {
+            proof::verify_volume(lease, holder, basis, facts).map_err(VerifyError::from)
+        };
+        match basis {
+            ReleaseBasis::NodeGone => {
+                let (cache, env, quarantine) = (self.cache, self.env, self.config.quarantine);
                 let claim = Claim::NodeGone { node: Arc::clone(&holder.node) };
-                let gone = self.of_node(&holder.node, &claim).await?;
+                let gone = self.verify_node(&holder.node, &claim).await?;
                 // A kubelet that was active until its Node went may run the pods that are bound to it.
                 let is_used = {
                     let (guard, now) = (cache.read(), env.now());
-                    let ends = guard.view().removed_pods_end_on_missing(&update.volume, holder);
-                    guard.view().is_used_on_missing(&update.volume, holder)
+                    let ends = guard.view().removed_pods_terminate_at(&update.volume, holder);
+                    guard.view().is_used_on_missing_node(&update.volume, holder)
                         || ends.is_some_and(|ends| now < ends + quarantine)
                 };
                 judged(&HolderFacts::Gone(gone, is_used))
             }
-            FencedBy::Rebooted => {
-                let look = look(self.connection, self.env, &holder.node).await.map_err(Unproved::Read)?;
-                judged(&HolderFacts::Rebooted(&look))
+            ReleaseBasis::Rebooted => {
+                let live = read_node_and_lease(self.connection, self.env, &holder.node)
+                    .await
+                    .map_err(VerifyError::Read)?;
+                judged(&HolderFacts::Rebooted(&live))
             }
-            FencedBy::Evidence { proof, newest } => {
+            ReleaseBasis::Evidence { proof, newest } => {
                 let (node, proof) = (Arc::clone(&holder.node), Arc::clone(proof));
                 let claim = Claim::Fenced { node, proof, newest: *newest };
-                judged(&HolderFacts::Fenced(self.of_node(&holder.node, &claim).await?))
+                judged(&HolderFacts::Fenced(self.verify_node(&holder.node, &claim).await?))
             }
-            FencedBy::Replaced(proof) => {
-                let found = self.judge.evidence(proof).await?;
-                let look = look(self.connection, self.env, &holder.node).await.map_err(Unproved::Read)?;
-                let wanted = {
-                    let labels = look.node.as_ref().map(pod_safety_proof::NodeRead::labels);
+            ReleaseBasis::Replaced(proof) => {
+                let evidence = self.evidence_reader.read_evidence(proof).await?;
+                let live = read_node_and_lease(self.connection, self.env, &holder.node)
+                    .await
+                    .map_err(VerifyError::Read)?;
+                let minimum = {
+                    let labels = live.node.as_ref().map(pod_safety_proof::NodeRead::labels);
                     let (guard, none) = (self.cache.read(), Default::default());
                     guard.view().minimum_evidence(labels.unwrap_or(&none))
                 };
-                judged(&HolderFacts::Replaced(&found.read, &look, wanted))
+                judged(&HolderFacts::Replaced(&evidence.read, &live, minimum))
             }
-            FencedBy::Detached => judged(&HolderFacts::Detached(&self.detachment(update, holder).await?)),
-            FencedBy::Storage(proof) => {
-                let found = self.judge.evidence(proof).await?;
-                let read = &found.read;
-                let driver = self.driver_of(update).await?;
-                let look = look(self.connection, self.env, &holder.node).await.map_err(Unproved::Read)?;
-                proof::covers(read, holder, driver.as_deref(), &look)?;
-                let shown = self.judge.shown(&found).await?;
-                judged(&HolderFacts::Storage(read, shown, driver.as_deref(), &look))
+            ReleaseBasis::Detached => {
+                judged(&HolderFacts::Detached(&self.read_detachment(update, holder).await?))
+            }
+            ReleaseBasis::Storage(proof) => {
+                let evidence = self.evidence_reader.read_evidence(proof).await?;
+                let read = &evidence.read;
+                let driver = self.read_driver(update).await?;
+                let live = read_node_and_lease(self.connection, self.env, &holder.node)
+                    .await
+                    .map_err(VerifyError::Read)?;
+                proof::check_storage_evidence(read, holder, driver.as_deref(), &live)?;
+                let check = self.evidence_reader.confirm_devices_off(&evidence).await?;
+                judged(&HolderFacts::Storage(read, check, driver.as_deref(), &live))
             }
         }
     }
 
     /// What attaches the volume, as far as it must be known: the judge refuses at the first thing that is missing.
-    async fn detachment(&self, update: &VolumeUpdate, holder: &Holder) -> Result<Detachment, Unproved> {
+    async fn read_detachment(
+        &self,
+        update: &VolumeUpdate,
+        holder: &Holder,
+    ) -> Result<Detachment, VerifyError> {
         let mut read =
             Detachment { was_attached: self.was_attached(update, holder), ..Detachment::default() };
         if !read.was_attached {
             return Ok(read);
         }
-        let driver = self.driver_of(update).await?;
-        let vouched = driver.filter(|driver| self.policy.exclusive_backends.contains(driver));
+        let driver = self.read_driver(update).await?;
+        let vouched = driver.filter(|driver| self.config.exclusive_backends.contains(driver));
         let Some(driver) = vouched else { return Ok(read) };
         let path = format!("/apis/storage.k8s.io/v1/csidrivers/{driver}");
         let object: Option<wire::CsiDriver> = self.read(path).await?;
@@ -100,8 +113,8 @@ impl Verifier<'_> {
         read.attaches = object.map(|object| required(object) != Some(false));
         read.exclusive_driver = Some(driver.into());
         if read.attaches == Some(true) {
-            read.asked_at = self.env.now();
-            read.is_attached = self.is_attached(update, holder).await?;
+            read.requested_at = self.env.now();
+            read.is_attached = self.read_is_attached(update, holder).await?;
         }
         Ok(read)
     }
@@ -110,11 +123,11 @@ impl Verifier<'_> {
     fn was_attached(&self, update: &VolumeUpdate, holder: &Holder) -> bool {
         let guard = self.cache.read();
         let lease = guard.view().volume_lease(&update.volume);
-        lease.is_some_and(|lease| lease.rv == update.rv && lease.was_attached_to(holder))
+        lease.is_some_and(|lease| lease.rv == update.rv && lease.was_attached_to_holder(holder))
     }
 
     /// The CSI driver of the volume, by quorum read; `None`: it has none.
-    async fn driver_of(&self, update: &VolumeUpdate) -> Result<Option<String>, Unproved> {
+    async fn read_driver(&self, update: &VolumeUpdate) -> Result<Option<String>, VerifyError> {
         let path = format!("{}/{}", Kind::Volumes.path(), update.volume);
         let read: Option<wire::PersistentVolume> = self.read(path).await?;
         let read = read.ok_or(Refusal::EvidenceInvalid("there is no PersistentVolume of its name"))?;
@@ -127,8 +140,8 @@ impl Verifier<'_> {
     }
 
     /// Whether there is a VolumeAttachment of it for the node, in whatever state. One that cannot be read may be it.
-    async fn is_attached(&self, update: &VolumeUpdate, holder: &Holder) -> Result<bool, Unproved> {
-        let mut found = Ok(false);
+    async fn read_is_attached(&self, update: &VolumeUpdate, holder: &Holder) -> Result<bool, VerifyError> {
+        let mut attached = Ok(false);
         let mut each = |raw: wire::Raw| {
             let is_it = raw.decode::<wire::VolumeAttachment>().map(|read| {
                 let spec = read.spec.unwrap_or_default();
@@ -136,27 +149,27 @@ impl Verifier<'_> {
                 let of_it = source.persistent_volume_name.as_deref() == Some(&*update.volume);
                 of_it && spec.node_name.as_deref() == Some(&*holder.node)
             });
-            match (&found, is_it) {
-                (Ok(false), Ok(true)) => found = Ok(true),
-                (Ok(_), Err(error)) => found = Err(error),
+            match (&attached, is_it) {
+                (Ok(false), Ok(true)) => attached = Ok(true),
+                (Ok(_), Err(error)) => attached = Err(error),
                 (Ok(_), Ok(_)) | (Err(_), _) => {}
             }
         };
-        let page = page(self.connection, self.env, Kind::Attachments.path().to_owned(), &mut each);
-        let page = page.await.map_err(Unproved::Read)?;
+        let page = read_page(self.connection, self.env, Kind::Attachments.path().to_owned(), &mut each);
+        let page = page.await.map_err(VerifyError::Read)?;
         if page.resource_version().is_empty() || !page.continue_token().is_empty() {
             // Some other JSON, or not all of them.
-            return Err(Unproved::undecodable(WireError::BrokenOff));
+            return Err(VerifyError::undecodable(WireError::Truncated));
         }
-        found.map_err(Unproved::undecodable)
+        attached.map_err(VerifyError::undecodable)
     }
 
     /// One object by quorum read; `None`: there is none.
-    async fn read<T: Decode>(&self, path: String) -> Result<Option<T>, Unproved> {
+    async fn read<T: Decode>(&self, path: String) -> Result<Option<T>, VerifyError> {
         match self.connection.send(Call::get(path)).await {
-            Ok(raw) => raw.decode().map(Some).map_err(Unproved::undecodable),
+            Ok(raw) => raw.decode().map(Some).map_err(VerifyError::undecodable),
             Err(error) if error.is_not_found() => Ok(None),
-            Err(error) => Err(Unproved::Read(error)),
+            Err(error) => Err(VerifyError::Read(error)),
         }
     }
 }

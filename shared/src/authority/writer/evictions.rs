@@ -2,14 +2,14 @@
 
 use pod_safety_leader::outcome::Outcome;
 
-use super::super::eviction::{EvictionChange, EvictionUpdate, Stand};
+use super::super::eviction::{ConditionChanges, EvictionChange, EvictionUpdate};
 use super::Authority;
-use crate::events::{About, Event, EventType, Speaker};
+use crate::events::{Event, EventType, InvolvedObject, ReportingController};
 use crate::record::{Action, LogEvent, Record, error_chain};
 
 /// What was written, and by which Event people hear of it: nobody waits for labels.
-fn said(change: &EvictionChange, answer: Option<&String>) -> Option<(EventType, &'static str, String)> {
-    let ended = |stand: &Stand| match (stand.evicted.holds, stand.failed.holds) {
+fn event_for(change: &EvictionChange, answer: Option<&String>) -> Option<(EventType, &'static str, String)> {
+    let ended = |stand: &ConditionChanges| match (stand.evicted.is_true, stand.failed.is_true) {
         (true, _) => Some((EventType::Normal, "EvictionSucceeded", stand.evicted.reason.clone())),
         (false, true) => {
             let why = format!("{}: {}", stand.failed.reason, stand.failed.message);
@@ -21,7 +21,7 @@ fn said(change: &EvictionChange, answer: Option<&String>) -> Option<(EventType, 
         EvictionChange::Create { .. } => {
             Some((EventType::Normal, "EvictionBegins", "an Eviction was created for its requests".to_owned()))
         }
-        EvictionChange::Status(change) => change.stand.as_ref().and_then(ended),
+        EvictionChange::Status(change) => change.conditions.as_ref().and_then(ended),
         EvictionChange::Refuse { .. } => {
             let why = "a request to evict it is invalid: its status says why";
             Some((EventType::Warning, "EvictionRequestInvalid", why.to_owned()))
@@ -39,7 +39,7 @@ fn said(change: &EvictionChange, answer: Option<&String>) -> Option<(EventType, 
 }
 
 impl Authority {
-    pub(super) fn tell_eviction(
+    pub(super) fn record_eviction(
         &self,
         update: &EvictionUpdate,
         outcome: &Outcome,
@@ -48,10 +48,16 @@ impl Authority {
     ) {
         let (uid, change) = (&update.uid, update.change.name());
         let (action, reason, message) = match outcome {
-            Outcome::Written => match said(&update.change, answer.as_ref()) {
+            Outcome::Written => match event_for(&update.change, answer.as_ref()) {
                 Some((kind, reason, message)) => {
-                    let about = About::Pod(update.pod.clone());
-                    self.events.record(Event::new(Speaker::Ours, about, kind, reason, message.clone()));
+                    let about = InvolvedObject::Pod(update.pod.clone());
+                    self.events.record(Event::new(
+                        ReportingController::Own,
+                        about,
+                        kind,
+                        reason,
+                        message.clone(),
+                    ));
                     (Action::Evicted, reason, message)
                 }
                 None => {

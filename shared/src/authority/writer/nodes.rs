@@ -4,40 +4,41 @@ use std::sync::Arc;
 
 use pod_safety_leader::outcome::Outcome;
 
-use super::super::node::{Done, NodeUpdate};
+use super::super::node::{NodeChanges, NodeUpdate};
 use super::Authority;
-use crate::events::{About, Event, EventType, Speaker};
+use crate::events::{Event, EventType, InvolvedObject, ReportingController};
 use crate::model::PodKey;
 use crate::record::{Action, Record, error_chain};
 
 /// In whose place, and by what reason, people hear that a node is not ready, and its pods.
-const NODE_NOT_READY: (Speaker, &str) = (Speaker::InPlaceOf("node-controller"), "NodeNotReady");
+const NODE_NOT_READY: (ReportingController, &str) =
+    (ReportingController::Upstream("node-controller"), "NodeNotReady");
 
 impl Authority {
     /// One line for each decision that changed something, or was refused by the API server: the status of a node may
     /// be written where its taints were not.
-    pub(super) fn tell_node(
+    pub(super) fn record_node_update(
         &self,
         update: &NodeUpdate,
         outcome: &Outcome,
-        done: &Done,
+        done: &NodeChanges,
         controller: &'static str,
     ) {
         if done.turned_not_ready {
             let (speaker, reason) = NODE_NOT_READY;
             let message = format!("Node {} status is now: {reason}", update.node.name);
-            let about = About::Node(update.node.clone());
+            let about = InvolvedObject::Node(update.node.clone());
             self.events.record(Event::new(speaker, about, EventType::Normal, reason, message));
         }
-        if !done.is_nothing() {
-            self.write_down(update, Action::Marked, done.reason(), done.to_string(), controller);
+        if !done.is_empty() {
+            self.write_record(update, Action::Marked, done.reason(), done.to_string(), controller);
         }
         if let Outcome::Failed(error) = outcome {
-            self.write_down(update, Action::Failed, error.category(), error_chain(error), controller);
+            self.write_record(update, Action::Failed, error.category(), error_chain(error), controller);
         }
     }
 
-    fn write_down(
+    fn write_record(
         &self,
         update: &NodeUpdate,
         action: Action,
@@ -51,12 +52,12 @@ impl Authority {
         self.journal.write(Record { at, controller, action, pod, budget, node, node_uid, reason, message });
     }
 
-    pub(super) fn tell_pod_of_lost_node(&self, pod: &PodKey, not_ready: bool) {
+    pub(super) fn record_pod_not_ready(&self, pod: &PodKey, not_ready: bool) {
         if !not_ready {
             return;
         }
         let (speaker, reason) = NODE_NOT_READY;
-        let (about, message) = (About::Pod(pod.clone()), "Node is not ready".to_owned());
+        let (about, message) = (InvolvedObject::Pod(pod.clone()), "Node is not ready".to_owned());
         self.events.record(Event::new(speaker, about, EventType::Warning, reason, message));
     }
 }

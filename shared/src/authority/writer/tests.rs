@@ -19,7 +19,7 @@ use serde_json::json;
 use super::*;
 use crate::authority::Claim;
 use crate::authority::queue::BATCH;
-use crate::client::scripted::{Answer, Api, Asked, env, pass, silent};
+use crate::client::scripted::{Answer, Api, Received, advance, env, unused};
 use crate::metrics::Metrics;
 use crate::model::Kind;
 use crate::record::Action;
@@ -28,15 +28,15 @@ use crate::testing::objects::{Obj, node, pod};
 use crate::testing::{World, parts};
 
 /// An owner that writes down what it hears.
-struct Heard {
+struct RecordingHandler {
     controller: &'static str,
     ended: Mutex<Vec<String>>,
     wakes: Mutex<Vec<Mono>>,
     changed_its_mind: AtomicBool,
 }
 
-impl Heard {
-    fn of(controller: &'static str) -> Arc<Self> {
+impl RecordingHandler {
+    fn new(controller: &'static str) -> Arc<Self> {
         let (ended, wakes, changed_its_mind) = Default::default();
         Arc::new(Self { controller, ended, wakes, changed_its_mind })
     }
@@ -47,20 +47,20 @@ impl Heard {
     }
 }
 
-impl Owner for Heard {
+impl CompletionHandler for RecordingHandler {
     fn controller(&self) -> &'static str {
         self.controller
     }
-    fn ended(&self, force: &Force, outcome: &Outcome) {
+    fn completed(&self, force: &ForceDeleteRequest, outcome: &Outcome) {
         self.ended.lock().push(format!("{} {}", force.pod.name, outcome.name()));
     }
-    fn updated(&self, update: &Update, outcome: &Outcome) {
+    fn update_completed(&self, update: &Update, outcome: &Outcome) {
         self.ended.lock().push(format!("{}: {}", update.uid(), outcome.name()));
     }
-    fn anew(&self, delete: &Delete) -> Option<Delete> {
+    fn redecide(&self, delete: &GracefulDeleteRequest) -> Option<GracefulDeleteRequest> {
         (!self.changed_its_mind.load(Ordering::SeqCst)).then(|| delete.clone())
     }
-    fn deleted(&self, delete: &Delete, outcome: &Outcome, _at: Mono) {
+    fn delete_completed(&self, delete: &GracefulDeleteRequest, outcome: &Outcome, _at: Mono) {
         self.ended.lock().push(format!("{} {}", delete.pod.name, outcome.name()));
     }
     fn wake_at(&self, when: Mono) {
@@ -76,13 +76,13 @@ struct Pool {
     journal: Arc<Journal>,
     metrics: Metrics,
     authority: Arc<Authority>,
-    heard: Arc<Heard>,
-    owner: Arc<dyn Owner>,
+    heard: Arc<RecordingHandler>,
+    owner: Arc<dyn CompletionHandler>,
 }
 
-fn pool(leadership: Arc<Leadership>, script: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> Pool {
+fn pool(leadership: Arc<Leadership>, script: impl Fn(&Received) -> Answer + Send + Sync + 'static) -> Pool {
     let (env, _wall) = env();
-    let api = Api::says(&env, script);
+    let api = Api::answering(&env, script);
     pool_over(leadership, env, api)
 }
 
@@ -91,14 +91,14 @@ fn pool_over(leadership: Arc<Leadership>, env: Env, api: Api) -> Pool {
     let parts = parts(&world, &env, api.connection_with(&metrics.client), &leadership, &metrics);
     let journal = Arc::clone(&parts.journal);
     let authority = Authority::start(parts);
-    let heard = Heard::of("test");
-    let owner: Arc<dyn Owner> = Arc::<Heard>::clone(&heard);
+    let heard = RecordingHandler::new("test");
+    let owner: Arc<dyn CompletionHandler> = Arc::<RecordingHandler>::clone(&heard);
     Pool { env, api, world, leadership, journal, metrics, authority, heard, owner }
 }
 
 impl Pool {
     fn submit(&self, object: &Obj, claim: Claim) -> Submitted {
-        self.asks(Intent::Force(object.force(claim)))
+        self.submit_intent(Intent::Force(object.force(claim)))
     }
 
     /// A pod that ended, in the cache and submitted.
@@ -107,12 +107,12 @@ impl Pool {
         self.submit(object, Claim::KubeletTerminated)
     }
 
-    fn asks(&self, intent: Intent) -> Submitted {
+    fn submit_intent(&self, intent: Intent) -> Submitted {
         self.authority.submit(intent, &self.owner)
     }
 
-    fn accepts(&self, intent: Intent) {
-        assert_eq!(self.asks(intent), Submitted::Accepted);
+    fn submit_accepted(&self, intent: Intent) {
+        assert_eq!(self.submit_intent(intent), Submitted::Accepted);
     }
 
     fn wakes(&self) -> Vec<Mono> {
@@ -125,7 +125,7 @@ impl Pool {
     }
 
     fn page(&self) -> String {
-        String::from_utf8(self.metrics.page().unwrap()).unwrap()
+        String::from_utf8(self.metrics.encode().unwrap()).unwrap()
     }
 
     fn counts(&self, line: &str) {
@@ -134,7 +134,7 @@ impl Pool {
     }
 
     fn witness(&self, node: &str) -> Submitted {
-        self.asks(Intent::Witness { node: node.into() })
+        self.submit_intent(Intent::ReadMissingNode { node: node.into() })
     }
 
     fn ended(&self) -> Vec<String> {
@@ -142,7 +142,7 @@ impl Pool {
     }
 
     fn has_witness(&self) -> bool {
-        self.world.read().view().absence("n").is_some_and(|absence| absence.witness.is_some())
+        self.world.read().view().absence("n").is_some_and(|absence| absence.first_read.is_some())
     }
 }
 
@@ -150,25 +150,25 @@ fn ended_pod(name: &str) -> Obj {
     pod(name).phase("Failed")
 }
 
-fn well(asked: &Asked) -> Answer {
+fn well(asked: &Received) -> Answer {
     match asked.method.as_str() {
         "GET" => Answer::not_found(),
         _ => Answer::json(&pod("a").rv(77).0),
     }
 }
 
-fn slow(asked: &Asked) -> Answer {
-    well(asked).late(Duration::from_secs(1))
+fn slow(asked: &Received) -> Answer {
+    well(asked).delayed(Duration::from_secs(1))
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_is_removed_told_written_down_and_counted_once() {
-    let pool = pool(Leadership::alone(), well);
+    let pool = pool(Leadership::always(), well);
     assert_eq!(pool.submit_ended(&ended_pod("a")), Submitted::Accepted);
-    pass(0.1).await;
+    advance(0.1).await;
     assert_eq!(pool.ended(), ["a released"]);
     assert_eq!(pool.api.lines(), ["DELETE /api/v1/namespaces/ns/pods/a"]);
-    let records = pool.journal.last();
+    let records = pool.journal.records();
     assert_eq!(records.len(), 1);
     assert_eq!(
         (records[0].action, records[0].reason, records[0].controller),
@@ -187,18 +187,18 @@ async fn a_pod_is_removed_told_written_down_and_counted_once() {
 #[tokio::test(start_paused = true)]
 async fn a_process_that_does_not_lead_sends_nothing() {
     let (env, _wall) = env();
-    let pool = pool_over(Leadership::none(), env.clone(), silent(&env));
+    let pool = pool_over(Leadership::none(), env.clone(), unused(&env));
     assert_eq!(pool.submit_ended(&ended_pod("a")), Submitted::NotLeading);
-    pass(100.0).await;
+    advance(100.0).await;
     assert_eq!((pool.ended(), pool.api.lines()), (vec![], vec![]));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_process_that_stopped_leading_before_its_turn_came_sends_nothing() {
-    let pool = pool(Leadership::alone(), well);
+    let pool = pool(Leadership::always(), well);
     assert_eq!(pool.submit_ended(&ended_pod("a")), Submitted::Accepted);
     pool.leadership.end_for_tests();
-    pass(1.0).await;
+    advance(1.0).await;
     assert_eq!((pool.ended(), pool.api.lines()), (vec!["a not_leader".to_owned()], vec![]));
     assert_eq!(pool.wakes().len(), 0, "whoever leads decides");
 }
@@ -208,14 +208,14 @@ async fn a_standby_takes_first_reads_so_that_a_quarantine_survives_a_change_of_l
     let pool = pool(Leadership::none(), well);
     pool.world.apply(Kind::Pods, &pod("a").on("n").0, pool.env.now());
     assert_eq!(pool.witness("n"), Submitted::Accepted);
-    pass(0.1).await;
+    advance(0.1).await;
     assert!(pool.has_witness());
     assert_eq!(pool.wakes().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_first_read_that_shows_nothing_is_taken_again_a_second_later() {
-    type Script = fn(&Asked) -> Answer;
+    type Script = fn(&Received) -> Answer;
     let rows: [(&str, Script); 3] = [
         ("the node is there", |asked| {
             if asked.path.contains("/nodes/") { Answer::json(&node("n").0) } else { Answer::not_found() }
@@ -224,15 +224,15 @@ async fn a_first_read_that_shows_nothing_is_taken_again_a_second_later() {
         ("nobody answers", |_| Answer::broken()),
     ];
     for (what, script) in rows {
-        let pool = pool(Leadership::alone(), script);
+        let pool = pool(Leadership::always(), script);
         pool.world.apply(Kind::Pods, &pod("a").on("n").0, pool.env.now());
         pool.witness("n");
-        pass(0.1).await;
+        advance(0.1).await;
         assert!(!pool.has_witness(), "{what}");
         let wakes = pool.wakes();
-        assert_eq!(wakes, [Mono::default() + WITNESS_AGAIN], "{what}");
+        assert_eq!(wakes, [Mono::default() + READ_RETRY], "{what}");
         assert_eq!(pool.witness("n"), Submitted::Accepted);
-        pass(0.1).await;
+        advance(0.1).await;
         assert_eq!(pool.api.lines().len(), 4, "{what}: it may be asked for again");
     }
 }
@@ -241,28 +241,28 @@ async fn a_first_read_that_shows_nothing_is_taken_again_a_second_later() {
 /// the volume guard alone was woken. The orphans waited for the next resync, and no hold showed them.
 #[tokio::test(start_paused = true)]
 async fn bug_of_two_that_wanted_a_first_read_of_one_node_only_the_first_was_woken() {
-    let pool = pool(Leadership::alone(), slow);
+    let pool = pool(Leadership::always(), slow);
     pool.world.apply(Kind::Pods, &pod("a").on("n").0, pool.env.now());
-    let second: Arc<dyn Owner> = Heard::of("second");
+    let second: Arc<dyn CompletionHandler> = RecordingHandler::new("second");
     let now = pool.env.now();
     assert_eq!(pool.witness("n"), Submitted::Accepted);
-    let turned_away = pool.authority.submit(Intent::Witness { node: "n".into() }, &second);
-    assert_eq!(turned_away, Submitted::Later(now + WITNESS_AGAIN));
+    let turned_away = pool.authority.submit(Intent::ReadMissingNode { node: "n".into() }, &second);
+    assert_eq!(turned_away, Submitted::Later(now + READ_RETRY));
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_pod_and_one_node_are_in_one_pair_of_hands() {
-    let pool = pool(Leadership::alone(), slow);
+    let pool = pool(Leadership::always(), slow);
     for round in 0..5 {
         assert_eq!(pool.submit_ended(&ended_pod("a")), Submitted::Accepted);
-        let turned_away = Submitted::Later(pool.env.now() + WITNESS_AGAIN);
+        let turned_away = Submitted::Later(pool.env.now() + READ_RETRY);
         assert_eq!(pool.witness("n"), if round == 0 { Submitted::Accepted } else { turned_away });
-        pass(0.1).await;
+        advance(0.1).await;
     }
-    pass(2.0).await;
+    advance(2.0).await;
     let again = pool.submit(&ended_pod("a").rv(11), Claim::KubeletTerminated);
     assert!(matches!(again, Submitted::Later(_)), "the watch is behind");
-    pass(2.0).await;
+    advance(2.0).await;
     assert_eq!(pool.api.writes().len(), 1);
     assert_eq!(pool.api.lines().len(), 3);
 }
@@ -276,20 +276,20 @@ async fn never_more_than_the_named_number_writes_at_once_and_all_of_them_do() {
         let (busy, peak) = (Arc::clone(&busy), Arc::clone(&peak));
         async move {
             peak.fetch_max(busy.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-            pass(0.01).await;
+            advance(0.01).await;
             busy.fetch_sub(1, Ordering::SeqCst);
             well(&asked)
         }
     });
-    let pool = pool_over(Leadership::alone(), env, api);
-    for number in 0..WRITERS * BATCH * 2 {
+    let pool = pool_over(Leadership::always(), env, api);
+    for number in 0..DEFAULT_WORKERS * BATCH * 2 {
         // Some forty namespaces, so that there are turns for everyone.
         let name = format!("p{number}");
         pool.submit_ended(&ended_pod(&name).set("/metadata/namespace", format!("ns{}", number % 40).into()));
     }
-    pass(60.0).await;
-    assert_eq!(pool.ended().len(), WRITERS * BATCH * 2);
-    assert_eq!(most.load(Ordering::SeqCst), WRITERS);
+    advance(60.0).await;
+    assert_eq!(pool.ended().len(), DEFAULT_WORKERS * BATCH * 2);
+    assert_eq!(most.load(Ordering::SeqCst), DEFAULT_WORKERS);
     pool.counts("pod_safety_authority_intents_in_flight 0");
 }
 
@@ -304,87 +304,90 @@ async fn an_api_server_that_writes_slow_down_is_given_fewer_at_once() {
         async move {
             let beside = busy.fetch_add(1, Ordering::SeqCst) + 1;
             peak.fetch_max(beside, Ordering::SeqCst);
-            pass(0.0035 * f64::from(u32::try_from(beside.max(2)).unwrap())).await;
+            advance(0.0035 * f64::from(u32::try_from(beside.max(2)).unwrap())).await;
             busy.fetch_sub(1, Ordering::SeqCst);
             well(&asked)
         }
     });
-    let pool = pool_over(Leadership::alone(), env, api);
+    let pool = pool_over(Leadership::always(), env, api);
     pool.submit_ended(&ended_pod("alone"));
-    pass(1.0).await;
+    advance(1.0).await;
     for number in 0..2_000 {
         pool.submit_ended(&ended_pod(&format!("p{number}")));
     }
-    pass(2.0).await;
-    assert_eq!(most.swap(0, Ordering::SeqCst), WRITERS, "until it shows");
-    pass(1.0).await;
+    advance(2.0).await;
+    assert_eq!(most.swap(0, Ordering::SeqCst), DEFAULT_WORKERS, "until it shows");
+    advance(1.0).await;
     let beside = most.load(Ordering::SeqCst);
     assert!((5..=8).contains(&beside), "{beside} at once");
-    pass(20.0).await;
+    advance(20.0).await;
     assert_eq!(pool.ended().len(), 2_001);
 }
 
 #[tokio::test(start_paused = true)]
 async fn ten_thousand_pods_of_one_lane_do_not_keep_another_waiting() {
-    let pool = pool(Leadership::alone(), |asked| well(asked).late(Duration::from_millis(10)));
+    let pool = pool(Leadership::always(), |asked| well(asked).delayed(Duration::from_millis(10)));
     for number in 0..10_000 {
         pool.submit_ended(&ended_pod(&format!("big{number}")));
     }
     pool.submit_ended(&ended_pod("small").set("/metadata/namespace", "other".into()));
-    pass(0.5).await;
+    advance(0.5).await;
     let ended = pool.ended();
     let place = ended.iter().position(|line| line == "small released").expect("served within two turns");
-    assert!(place <= (WRITERS + 1) * BATCH, "at place {place}");
+    assert!(place <= (DEFAULT_WORKERS + 1) * BATCH, "at place {place}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn pods_of_a_node_that_nobody_can_read_do_not_keep_terminated_pods_waiting() {
     let pool =
-        pool(Leadership::alone(), |asked| if asked.method == "GET" { Answer::never() } else { well(asked) });
+        pool(Leadership::always(), |asked| if asked.method == "GET" { Answer::never() } else { well(asked) });
     for number in 0..200 {
         let object = pod(&format!("orphan{number}")).on("n");
         pool.world.apply(Kind::Pods, &object.0, pool.env.now());
     }
-    pool.world.fell_silent_first("n");
-    pool.world.witness("n", pool.env.now());
-    pass(41.0).await;
-    pool.world.hear(pool.env.now());
+    pool.world.set_unreachable_before_node_deleted("n");
+    pool.world.record_absence_read("n", pool.env.now());
+    advance(41.0).await;
+    pool.world.confirm_all(pool.env.now());
     for number in 0..200 {
         pool.submit(&pod(&format!("orphan{number}")).on("n"), Claim::NodeGone { node: "n".into() });
     }
     pool.submit_ended(&ended_pod("ended"));
-    pass(1.0).await;
+    advance(1.0).await;
     assert_eq!(pool.ended(), ["ended released"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn failures_are_tried_again_ever_more_slowly_and_a_new_version_at_once() {
-    let pool = pool(Leadership::alone(), |_| Answer::status(500, "InternalError", "etcd"));
+    let pool = pool(Leadership::always(), |_| Answer::status(500, "InternalError", "etcd"));
     let object = ended_pod("a");
     for pause in [1, 2, 4, 8] {
         assert_eq!(pool.submit_ended(&object), Submitted::Accepted);
-        pass(0.001).await;
+        advance(0.001).await;
         let again = pool.woken();
         let left = again.since(pool.env.now()).as_secs_f64();
         assert!((left - f64::from(pause)).abs() < 0.01, "{left} for {pause}");
         assert_eq!(pool.submit(&object, Claim::KubeletTerminated), Submitted::Later(again));
-        pass(left + 0.001).await;
+        advance(left + 0.001).await;
     }
     pool.submit_ended(&object);
-    pass(0.1).await;
+    advance(0.1).await;
     assert_eq!(pool.submit_ended(&object.rv(11)), Submitted::Accepted);
-    pass(0.1).await;
+    advance(0.1).await;
     assert_eq!(pool.ended().len(), 6);
     assert!(
-        pool.journal.last().iter().all(|record| record.action == Action::Failed && record.reason == "server")
+        pool.journal
+            .records()
+            .iter()
+            .all(|record| record.action == Action::Failed && record.reason == "server")
     );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pause_that_the_api_server_asks_for_is_kept() {
-    let pool = pool(Leadership::alone(), |_| Answer::plain(429, "slow down").retry_after(9));
+    let pool = pool(Leadership::always(), |_| Answer::plain(429, "slow down").with_retry_after(9));
     pool.submit_ended(&ended_pod("a"));
-    pass(0.1).await;
+    advance(0.1).await;
     assert_eq!(pool.wakes(), [Mono::from_start(Duration::from_secs(9))]);
 }
 
@@ -392,9 +395,9 @@ async fn a_pause_that_the_api_server_asks_for_is_kept() {
 fn overloaded(seconds: u64) -> (Pool, Arc<AtomicBool>) {
     let overloaded = Arc::new(AtomicBool::new(true));
     let flag = Arc::clone(&overloaded);
-    let pool = pool(Leadership::alone(), move |asked| {
+    let pool = pool(Leadership::always(), move |asked| {
         if flag.load(Ordering::SeqCst) {
-            Answer::plain(429, "slow down").retry_after(seconds)
+            Answer::plain(429, "slow down").with_retry_after(seconds)
         } else {
             well(asked)
         }
@@ -408,11 +411,11 @@ async fn bug_each_pod_that_waited_was_sent_to_an_api_server_that_asked_for_a_pau
     for number in 0..500 {
         pool.submit_ended(&ended_pod(&format!("p{number}")));
     }
-    pass(8.9).await;
+    advance(8.9).await;
     let asked = pool.api.writes().len();
-    assert!((1..=WRITERS).contains(&asked), "{asked} writes");
+    assert!((1..=DEFAULT_WORKERS).contains(&asked), "{asked} writes");
     overloaded.store(false, Ordering::SeqCst);
-    pass(1.0).await;
+    advance(1.0).await;
     let released = pool.ended().iter().filter(|line| line.ends_with("released")).count();
     assert_eq!(released, 500 - asked, "the others went on");
 }
@@ -421,39 +424,39 @@ async fn bug_each_pod_that_waited_was_sent_to_an_api_server_that_asked_for_a_pau
 async fn attack_a_proxy_that_asks_for_a_day_keeps_the_others_for_half_a_minute() {
     let (pool, overloaded) = overloaded(86_400);
     pool.submit_ended(&ended_pod("a"));
-    pass(0.1).await;
+    advance(0.1).await;
     overloaded.store(false, Ordering::SeqCst);
     pool.submit_ended(&ended_pod("b"));
-    pass(29.8).await;
+    advance(29.8).await;
     assert_eq!(pool.ended(), ["a failed"]);
-    pass(0.2).await;
+    advance(0.2).await;
     assert_eq!(pool.ended(), ["a failed", "b released"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_keeps_an_identity_does_not_wait_for_ten_thousand_of_its_node_that_keep_none() {
-    let pool = pool(Leadership::alone(), |asked| well(asked).late(Duration::from_millis(10)));
+    let pool = pool(Leadership::always(), |asked| well(asked).delayed(Duration::from_millis(10)));
     for number in 0..10_000 {
         pool.submit_ended(&ended_pod(&format!("web-{number}")));
     }
     let owner = json!([{ "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "db", "controller": true }]);
     pool.submit_ended(&ended_pod("db-0").set("/metadata/ownerReferences", owner));
-    pass(0.5).await;
+    advance(0.5).await;
     let ended = pool.ended();
     let place = ended.iter().position(|line| line == "db-0 released").expect("served within two turns");
-    assert!(place <= (WRITERS + 1) * BATCH, "at place {place}");
+    assert!(place <= (DEFAULT_WORKERS + 1) * BATCH, "at place {place}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_a_refusal_leaves_behind() {
-    let pool = pool(Leadership::alone(), well);
+    let pool = pool(Leadership::always(), well);
     pool.world.apply(Kind::Pods, &pod("a").0, pool.env.now());
     pool.submit(&pod("a"), Claim::NeverScheduled);
     pool.submit(&pod("unknown"), Claim::NeverScheduled);
-    pass(0.1).await;
+    advance(0.1).await;
     assert_eq!(pool.ended(), ["a refused", "unknown changed"]);
     let reasons: BTreeMap<_, _> =
-        pool.journal.last().into_iter().map(|record| (record.reason, record.action)).collect();
+        pool.journal.records().into_iter().map(|record| (record.reason, record.action)).collect();
     assert_eq!(reasons, BTreeMap::from([("ClaimMismatch", Action::Refused), ("Changed", Action::Dropped)]));
     assert_eq!(pool.api.lines(), [""; 0]);
     pool.counts(r#"pod_safety_evidence_refusals_total{reason="ClaimMismatch"} 1"#);
@@ -463,14 +466,14 @@ async fn what_a_refusal_leaves_behind() {
 /// could not answer held the pods up for another minute.
 #[tokio::test(start_paused = true)]
 async fn bug_evidence_that_came_after_a_refusal_waited_for_the_end_of_its_pause() {
-    let pool = pool(Leadership::alone(), well);
+    let pool = pool(Leadership::always(), well);
     let on = pod("a").on("n").terminating();
     pool.world.apply(Kind::Pods, &on.0, pool.env.now());
     let seen =
         |newest: &str| Claim::Fenced { node: "n".into(), proof: "e".into(), newest: newest.parse().unwrap() };
     let refused = async |newest: &str| {
         pool.submit(&on, seen(newest));
-        pass(0.1).await;
+        advance(0.1).await;
         pool.ended().len()
     };
     assert_eq!(refused("1").await, 1);
@@ -480,8 +483,8 @@ async fn bug_evidence_that_came_after_a_refusal_waited_for_the_end_of_its_pause(
 
 #[tokio::test(start_paused = true)]
 async fn what_waits_is_forgotten_when_leadership_is_lost_and_may_be_asked_for_again() {
-    let pool = pool(Leadership::alone(), slow);
-    let count = WRITERS * 2;
+    let pool = pool(Leadership::always(), slow);
+    let count = DEFAULT_WORKERS * 2;
     let object = |number: usize| {
         ended_pod(&format!("p{number}")).set("/metadata/namespace", format!("ns{number}").into())
     };
@@ -489,67 +492,67 @@ async fn what_waits_is_forgotten_when_leadership_is_lost_and_may_be_asked_for_ag
         pool.submit_ended(&object(number));
     }
     pool.world.apply(Kind::Pods, &pod("o").on("n").0, pool.env.now());
-    pass(0.5).await;
+    advance(0.5).await;
     pool.witness("n");
     pool.authority.abandon();
-    pass(5.0).await;
-    assert_eq!(pool.ended().len(), WRITERS, "those that were under way end; no other begins");
-    assert_eq!(pool.api.writes().len(), WRITERS);
+    advance(5.0).await;
+    assert_eq!(pool.ended().len(), DEFAULT_WORKERS, "those that were under way end; no other begins");
+    assert_eq!(pool.api.writes().len(), DEFAULT_WORKERS);
     assert!(!pool.has_witness());
     let again: Vec<_> = (0..count).map(|number| pool.submit_ended(&object(number))).collect();
     let accepted = again.iter().filter(|submitted| **submitted == Submitted::Accepted).count();
-    assert_eq!(accepted, WRITERS, "those that ended were just done");
+    assert_eq!(accepted, DEFAULT_WORKERS, "those that ended were just done");
     pool.witness("n");
-    pass(5.0).await;
+    advance(5.0).await;
     assert_eq!(pool.ended().len(), count, "the others are taken on anew");
     assert!(pool.has_witness());
 }
 
 #[tokio::test(start_paused = true)]
 async fn drained_waits_for_what_is_under_way_and_not_for_what_never_was() {
-    let pool = pool(Leadership::alone(), slow);
-    pool.authority.drained().await;
+    let pool = pool(Leadership::always(), slow);
+    pool.authority.wait_idle().await;
     assert_eq!(pool.env.now(), Mono::default());
     pool.submit_ended(&ended_pod("a"));
-    pass(0.1).await;
+    advance(0.1).await;
     pool.authority.abandon();
-    pool.authority.drained().await;
+    pool.authority.wait_idle().await;
     assert_eq!(pool.env.now(), Mono::from_start(Duration::from_secs(1)));
     assert_eq!(pool.ended(), ["a released"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn after_resigning_the_rest_of_a_turn_writes_nothing() {
-    let pool = pool(Leadership::alone(), slow);
+    let pool = pool(Leadership::always(), slow);
     for number in 0..10 {
         pool.submit_ended(&ended_pod(&format!("p{number}")));
     }
-    pass(0.5).await;
+    advance(0.5).await;
     pool.leadership.end_for_tests();
     pool.authority.abandon();
-    pool.authority.drained().await;
-    pass(30.0).await;
+    pool.authority.wait_idle().await;
+    advance(30.0).await;
     assert_eq!(pool.api.writes().len(), 1, "one turn of one namespace: one was under way");
     assert_eq!(pool.ended().len(), 10);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_of_a_gone_node_costs_two_reads_and_two_writes_and_its_neighbours_only_the_writes() {
-    let pool = pool(Leadership::alone(), well);
+    let pool = pool(Leadership::always(), well);
     let claim = || Claim::NodeGone { node: "n".into() };
     for name in ["a", "b", "c"] {
         pool.world.apply(Kind::Pods, &pod(name).on("n").0, pool.env.now());
     }
-    pool.world.fell_silent_first("n");
-    pool.world.witness("n", pool.env.now());
-    pass(40.0).await;
+    pool.world.set_unreachable_before_node_deleted("n");
+    pool.world.record_absence_read("n", pool.env.now());
+    advance(40.0).await;
     for name in ["a", "b", "c"] {
         pool.submit(&pod(name).on("n"), claim());
     }
-    pass(0.1).await;
+    advance(0.1).await;
     assert_eq!(pool.ended(), ["a released", "b released", "c released"]);
     assert_eq!(pool.api.lines().len(), 2 + 3 * 2);
-    let message = &pool.journal.last()[0].message;
+    let message = &pool.journal.records()[0].message;
     assert_eq!(
         message,
         "node n does not exist: two quorum reads 40s apart did not find it, and its Lease was not renewed since"
@@ -559,11 +562,11 @@ async fn a_pod_of_a_gone_node_costs_two_reads_and_two_writes_and_its_neighbours_
 /// Found in review: with eight nodes whose devices hang, no pod of any node was released for minutes.
 #[tokio::test(start_paused = true)]
 async fn bug_devices_that_do_not_answer_kept_the_pods_of_other_nodes() {
-    let pool = pool(Leadership::alone(), |asked| match asked.path.contains("/fenceevidences/") {
-        true => Answer::not_found().late(Duration::from_secs(20)),
+    let pool = pool(Leadership::always(), |asked| match asked.path.contains("/fenceevidences/") {
+        true => Answer::not_found().delayed(Duration::from_secs(20)),
         false => well(asked),
     });
-    for node in 0..2 * DEVICE_CHECKERS {
+    for node in 0..2 * EVIDENCE_CHECK_WORKERS {
         for place in 0..4 {
             let object = pod(&format!("p-{node}-{place}")).on(&format!("n-{node}")).terminating();
             pool.world.apply(Kind::Pods, &object.0, pool.env.now());
@@ -572,8 +575,8 @@ async fn bug_devices_that_do_not_answer_kept_the_pods_of_other_nodes() {
             assert_eq!(pool.submit(&object, claim), Submitted::Accepted);
         }
     }
-    pass(1.0).await;
+    advance(1.0).await;
     pool.submit_ended(&ended_pod("a"));
-    pass(1.0).await;
+    advance(1.0).await;
     assert_eq!(pool.ended(), ["a released"]);
 }

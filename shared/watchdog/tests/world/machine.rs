@@ -1,6 +1,6 @@
 //! A machine with its agent, its kubelet and its watchdog.
 
-use pod_safety_watchdog::agent::{Agent, Answer, Found, Order};
+use pod_safety_watchdog::agent::{Agent, Answer, Order, StartupState};
 use pod_safety_watchdog::record::{Boot, State, Version};
 
 use super::scope::{Plant, Scope, ticks};
@@ -73,7 +73,7 @@ impl Machine {
             (device.petted, device.open) = (now, true);
         }
         self.process += 1;
-        let found = Found { predecessor: self.promised, stopped: self.stopped };
+        let found = StartupState { predecessor: self.promised, stopped: self.stopped };
         let process = u64::from(at) * 1_000 + u64::from(self.boot) * 100 + u64::from(self.process);
         self.agent = Some(Agent::new(boot(self.boot), scope.times(), process, found, ticks(now)));
         Some(())
@@ -100,7 +100,7 @@ impl Machine {
         if scope.has(Plant::DisarmsFirst) {
             (self.agent, self.order, self.answer, self.waits, self.device) = (None, None, None, None, None);
         } else {
-            agent.leave();
+            agent.shut_down();
         }
         Some(())
     }
@@ -127,7 +127,7 @@ impl Machine {
     }
 
     /// The answer to a write, if the process that sent it still waits for it.
-    pub(crate) fn hears(&mut self, flight: &Flight, version: Option<Version>) {
+    pub(crate) fn receive_answer(&mut self, flight: &Flight, version: Option<Version>) {
         if self.process != flight.process {
             return;
         }
@@ -188,7 +188,7 @@ pub(crate) fn does(world: &mut World, scope: &Scope, at: u8, fails: bool) -> Opt
         }
         Order::Prove => {
             let mounts = machine.mounts && !scope.has(Plant::NoMounts);
-            Answer::Proof(machine.stopped && !machine.pods && !mounts)
+            Answer::Verified(machine.stopped && !machine.pods && !mounts)
         }
         Order::Release => {
             machine.stopped = false;

@@ -6,12 +6,12 @@ pub(crate) mod scope;
 use std::sync::Arc;
 
 use pod_safety_watchdog::agent::Order;
-use pod_safety_watchdog::controller::Watch;
-use pod_safety_watchdog::record::{Boot, Record, Seen, Version};
+use pod_safety_watchdog::controller::LeaseWatch;
+use pod_safety_watchdog::record::{Boot, ObservedLease, Record, Version};
 use stateright::{Model, Property};
 
 use machine::Machine;
-use scope::{Left, Plant, SETTLE, Scope, TICK, VALID, ticks};
+use scope::{FaultBudget, Plant, SETTLE, Scope, TICK, VALID, ticks};
 
 /// The property that everything is about.
 pub(crate) const NO_PROCESS: &str =
@@ -21,17 +21,17 @@ pub(crate) const NO_PROCESS: &str =
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct World {
     pub(crate) now: u8,
-    pub(crate) left: Left,
+    pub(crate) left: FaultBudget,
     pub(crate) machines: Vec<Machine>,
-    pub(crate) lease: Option<Seen>,
+    pub(crate) lease: Option<ObservedLease>,
     pub(crate) revision: u8,
     /// An older state, to be restored.
-    pub(crate) kept: Option<(Option<Seen>, u8)>,
+    pub(crate) kept: Option<(Option<ObservedLease>, u8)>,
     /// Writes on their way.
     pub(crate) flying: Vec<Flight>,
     /// The boot ID that the Node object shows.
     pub(crate) boot: u8,
-    pub(crate) ours: Watch,
+    pub(crate) ours: LeaseWatch,
     /// About which boot there is evidence, and until when.
     pub(crate) evidence: Option<(u8, u8)>,
 }
@@ -85,13 +85,13 @@ impl Model for Scope {
 
     fn init_states(&self) -> Vec<World> {
         let machines = (0..self.machines).map(|at| Machine::new(self, at)).collect();
-        let (lease, flying, ours) = (None, Vec::new(), Watch::default());
+        let (lease, flying, ours) = (None, Vec::new(), LeaseWatch::default());
         let (now, left, revision, kept, boot, evidence) = (0, self.left, 0, None, 0, None);
         vec![World { now, left, machines, lease, revision, kept, flying, boot, ours, evidence }]
     }
 
     fn actions(&self, world: &World, actions: &mut Vec<Step>) {
-        if world.evidence.is_some_and(|(_, until)| world.now > until) || world.is_wrong() {
+        if world.evidence.is_some_and(|(_, until)| world.now > until) || world.violates_safety() {
             return;
         }
         for at in 0..self.machines {
@@ -108,13 +108,13 @@ impl Model for Scope {
 
     fn next_state(&self, last: &World, step: Step) -> Option<World> {
         let mut world = last.clone();
-        world.take(self, &step)?;
+        world.apply_step(self, &step)?;
         (world != *last).then_some(world)
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
         let mut all = vec![
-            Property::<Self>::always(NO_PROCESS, |_, world| !world.is_wrong()),
+            Property::<Self>::always(NO_PROCESS, |_, world| !world.violates_safety()),
             Property::<Self>::sometimes("there is evidence", |_, world| world.evidence.is_some()),
         ];
         if self.again {
@@ -127,13 +127,13 @@ impl Model for Scope {
 }
 
 impl World {
-    fn is_wrong(&self) -> bool {
+    fn violates_safety(&self) -> bool {
         let Some((boot, until)) = self.evidence else { return false };
         let runs = |machine: &Machine| machine.boot == boot && (machine.pods || machine.mounts);
         self.now <= until && self.machines.iter().any(runs)
     }
 
-    fn take(&mut self, scope: &Scope, step: &Step) -> Option<()> {
+    fn apply_step(&mut self, scope: &Scope, step: &Step) -> Option<()> {
         match *step {
             Step::Tick => self.tick(scope, false),
             Step::Paused => self.tick(scope, true),
@@ -143,7 +143,7 @@ impl World {
                 let now = ticks(self.now);
                 let machine = &mut self.machines[usize::from(at)];
                 let (order, answer) = machine.answer.take()?;
-                machine.agent.as_mut()?.answer(now, &order, answer);
+                machine.agent.as_mut()?.handle_answer(now, &order, answer);
                 Some(())
             }
             Step::GivesUp(at) => machine::gives_up(self, scope, at),
@@ -172,8 +172,8 @@ impl World {
             Step::Keeps => None,
             Step::Sees => {
                 match &self.lease {
-                    Some(lease) => self.ours.sees(ticks(self.now), lease),
-                    None => self.ours.sees_none(),
+                    Some(lease) => self.ours.observe(ticks(self.now), lease),
+                    None => self.ours.observe_absent(),
                 }
                 Some(())
             }
@@ -181,7 +181,7 @@ impl World {
             Step::Judges => self.judges(scope),
             Step::WeRestart => {
                 self.left.restarts = self.left.restarts.checked_sub(1)?;
-                self.ours = Watch::default();
+                self.ours = LeaseWatch::default();
                 Some(())
             }
         }
@@ -248,19 +248,19 @@ impl World {
         }
         self.revision += 1;
         let version: Version = self.revision.to_string().into();
-        self.lease = Some(Seen { version: Arc::clone(&version), record: Some(record) });
+        self.lease = Some(ObservedLease { version: Arc::clone(&version), record: Some(record) });
         Some(version)
     }
 
     fn arrives(&mut self, which: u8) -> Option<()> {
         let flight = self.flying.remove(usize::from(which));
         let version = self.write(flight.over.as_ref(), flight.record.clone());
-        self.machines[usize::from(flight.from)].hears(&flight, version);
+        self.machines[usize::from(flight.from)].receive_answer(&flight, version);
         Some(())
     }
 
     fn revokes(&mut self, scope: &Scope, lost: bool) -> Option<()> {
-        let mut revocation = self.ours.revocation().ok()?;
+        let mut revocation = self.ours.plan_revocation().ok()?;
         if scope.has(Plant::Blind) {
             revocation.version = Arc::clone(&self.lease.as_ref()?.version);
             // It keeps what it does not name.
@@ -272,7 +272,7 @@ impl World {
         // A request whose answer is lost is seen later, like what others write.
         let version = self.write(Some(&revocation.version), revocation.record.clone())?;
         if !lost {
-            self.ours.has_revoked(now, &revocation, version);
+            self.ours.confirm_revocation(now, &revocation, version);
         }
         Some(())
     }
@@ -285,7 +285,7 @@ impl World {
             _ => node,
         };
         let now = ticks(self.now + scope.early());
-        self.ours.evidence(now, &lease, &boot, &scope.terms()).ok()?;
+        self.ours.verify_ended(now, &lease, &boot, &scope.terms()).ok()?;
         self.evidence = Some((self.boot, self.now + VALID));
         Some(())
     }

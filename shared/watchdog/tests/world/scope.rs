@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pod_safety_watchdog::agent::Times;
-use pod_safety_watchdog::controller::{Drilled, Terms};
+use pod_safety_watchdog::controller::{DrilledDevice, Terms};
 use pod_safety_watchdog::record::{Class, Device};
 
 /// How often each thing may still happen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Left {
+pub(crate) struct FaultBudget {
     /// Writes of agents that reach the API server.
     pub(crate) writes: u8,
     /// Requests of agents whose answer does not come.
@@ -68,7 +68,7 @@ pub(crate) enum Plant {
 /// A world.
 #[derive(Clone, Debug)]
 pub(crate) struct Scope {
-    pub(crate) left: Left,
+    pub(crate) left: FaultBudget,
     /// The last tick.
     pub(crate) horizon: u8,
     pub(crate) machines: u8,
@@ -119,7 +119,7 @@ impl Scope {
     }
 
     pub(crate) fn terms(&self) -> Terms {
-        let drilled = vec![Drilled::from(&*self.device())];
+        let drilled = vec![DrilledDevice::from(&*self.device())];
         let (tick, reset, pause) = (ticks(TICK), Duration::ZERO, ticks(PAUSES));
         Terms { classes: vec![Class::Hardware, Class::Virtual], tick, drift_ppm: 0, reset, pause, drilled }
     }

@@ -15,7 +15,7 @@ fn by_prost(raw: &Raw) -> Option<(ObjectMeta, LeaseSpec)> {
 }
 
 /// That whatever is read fast is what is read slowly; gives back whether it was read fast.
-pub(super) fn agrees(message: Vec<u8>) -> bool {
+pub(super) fn matches_prost(message: Vec<u8>) -> bool {
     let raw = raw(message);
     let Some(fast) = raw.renewal() else { return false };
     let (meta, spec) = by_prost(&raw).unwrap_or_else(|| panic!("prost does not read {raw:?}"));
@@ -28,7 +28,7 @@ pub(super) fn agrees(message: Vec<u8>) -> bool {
     true
 }
 
-fn kubelets() -> Lease {
+fn kubelet_lease() -> Lease {
     let text = |text: &str| Some(text.to_owned());
     let owner = OwnerReference { name: text("node-0"), uid: text("u"), ..OwnerReference::default() };
     let metadata = ObjectMeta {
@@ -59,14 +59,14 @@ pub(super) fn seeds() -> [Vec<u8>; 3] {
         renew_time: Some(Time { seconds: Some(-62_135_596_800), nanos: Some(0) }),
         ..LeaseSpec::default()
     };
-    let negative = Lease { spec: Some(negative), ..kubelets() };
-    [recorded.bytes().to_vec(), kubelets().encode_to_vec(), negative.encode_to_vec()]
+    let negative = Lease { spec: Some(negative), ..kubelet_lease() };
+    [recorded.bytes().to_vec(), kubelet_lease().encode_to_vec(), negative.encode_to_vec()]
 }
 
 #[test]
 fn a_kubelets_renewal_is_read_without_prost() {
     for seed in seeds() {
-        assert!(agrees(seed));
+        assert!(matches_prost(seed));
     }
 }
 
@@ -74,7 +74,7 @@ fn a_kubelets_renewal_is_read_without_prost() {
 fn a_renewal_that_breaks_off_is_not_read_as_a_shorter_one() {
     for seed in seeds() {
         for end in 0..seed.len() {
-            agrees(seed[..end].to_vec());
+            matches_prost(seed[..end].to_vec());
         }
     }
 }
@@ -86,7 +86,7 @@ fn each_byte_of_a_renewal_may_be_another() {
             for bit in 0..8 {
                 let mut changed = seed.clone();
                 changed[at] ^= 1 << bit;
-                agrees(changed);
+                matches_prost(changed);
             }
         }
     }
@@ -94,14 +94,14 @@ fn each_byte_of_a_renewal_may_be_another() {
 
 #[test]
 fn what_is_unusual_is_left_to_prost() {
-    let whole = kubelets().encode_to_vec();
+    let whole = kubelet_lease().encode_to_vec();
     let parts = |more: &[u8]| [&whole[..], more].concat();
     let meta = |meta: ObjectMeta| Lease { metadata: Some(meta), ..Lease::default() }.encode_to_vec();
     let renamed = meta(ObjectMeta { name: Some("other".to_owned()), ..ObjectMeta::default() });
     for (what, message) in [
         ("metadata come twice, and the second name counts", parts(&renamed)),
-        ("no spec", Lease { spec: None, ..kubelets() }.encode_to_vec()),
-        ("no metadata", Lease { metadata: None, ..kubelets() }.encode_to_vec()),
+        ("no spec", Lease { spec: None, ..kubelet_lease() }.encode_to_vec()),
+        ("no metadata", Lease { metadata: None, ..kubelet_lease() }.encode_to_vec()),
         ("a group", parts(&[0x1b, 0x1c])),
         ("eight bytes", parts(&[0x19, 0, 0, 0, 0, 0, 0, 0, 0])),
         ("field 0", parts(&[0x02, 0])),
@@ -109,7 +109,7 @@ fn what_is_unusual_is_left_to_prost() {
         assert!(raw(message).renewal().is_none(), "{what}");
     }
     let unknown = parts(&[0x1a, 0x01, 0xff, 0x20, 0x07]);
-    assert!(agrees(unknown), "fields that are not declared may have any value");
+    assert!(matches_prost(unknown), "fields that are not declared may have any value");
     let json = Raw::new(Encoding::Json, Bytes::from_static(b"{}"));
     assert!(json.renewal().is_none());
 }

@@ -14,9 +14,9 @@ use pod_safety_process::{
     disruption, eviction, fencing, node_lifecycle, pod_gc, taint_eviction, volume_guard,
 };
 use pod_safety_shared::api::Phase;
-use pod_safety_shared::authority::{Step, Unproved};
-use pod_safety_shared::drive::HoldReason as _;
-use pod_safety_shared::metrics::EVIDENCE;
+use pod_safety_shared::authority::{Step, VerifyError};
+use pod_safety_shared::controller_loop::HoldReason as _;
+use pod_safety_shared::metrics::EVIDENCE_NAMES;
 use serde_json::Value;
 
 const RULES: &str = "charts/pod-safety/rules/pod-safety.rules.yaml";
@@ -219,25 +219,25 @@ fn values(expr: &str, label: &str) -> Vec<String> {
 
 fn every_hold() -> Vec<&'static str> {
     [
-        pod_gc::Hold::words(),
-        disruption::Hold::words(),
-        taint_eviction::Hold::words(),
-        node_lifecycle::Hold::words(),
-        fencing::Hold::words(),
-        volume_guard::Hold::words(),
-        eviction::Hold::words(),
+        pod_gc::Hold::reason_names(),
+        disruption::Hold::reason_names(),
+        taint_eviction::Hold::reason_names(),
+        node_lifecycle::Hold::reason_names(),
+        fencing::Hold::reason_names(),
+        volume_guard::Hold::reason_names(),
+        eviction::Hold::reason_names(),
     ]
     .concat()
 }
 
 #[test]
 fn only_words_that_the_program_has_are_asked_for() {
-    let reasons: BTreeSet<_> = every_hold().into_iter().chain(Unproved::reasons()).collect();
+    let reasons: BTreeSet<_> = every_hold().into_iter().chain(VerifyError::reasons()).collect();
     let words = [
         ("reason", reasons),
         ("phase", Phase::ALL.iter().copied().map(Phase::name).collect()),
         ("step", Step::NAMES.iter().copied().collect()),
-        ("evidence", EVIDENCE.into()),
+        ("evidence", EVIDENCE_NAMES.into()),
         ("mode", ["observe", "guard", "replace"].into()),
     ];
     for query in queries() {

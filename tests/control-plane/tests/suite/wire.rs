@@ -27,7 +27,7 @@ async fn body(api: &Client, path: &str, accept: &str) -> (Encoding, bytes::Bytes
     assert_eq!(response.status(), 200, "{path}");
     let kind = response.headers()["content-type"].to_str().unwrap().to_owned();
     assert!(kind.starts_with(accept), "{kind}");
-    (Encoding::of(&kind).unwrap(), response.into_body().collect_bytes().await.unwrap())
+    (Encoding::from_content_type(&kind).unwrap(), response.into_body().collect_bytes().await.unwrap())
 }
 
 /// What is said by leaving it out in JSON is written out in protobuf: empty texts and lists, and zeros.
@@ -89,7 +89,7 @@ async fn watch(api: &Client, path: &str, accept: &str, begun: &Barrier) -> Vec<(
     let response = api.send(request).await.unwrap();
     begun.wait().await;
     let kind = response.headers()["content-type"].to_str().unwrap().to_owned();
-    let mut frames = Frames::new(Encoding::of(&kind).unwrap());
+    let mut frames = Frames::new(Encoding::from_content_type(&kind).unwrap());
     let bytes = response.into_body().collect_bytes().await.unwrap();
     let mut events = Vec::new();
     for piece in bytes.chunks(700) {

@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use http::Method;
-use pod_safety_shared::model::{DETACH_LABEL, HELD_LABEL, VOLUME_GATE, VOLUME_LEASES};
+use pod_safety_shared::model::{DETACH_LABEL, HELD_LABEL, VOLUME_GATE, VOLUME_LEASE_NAMESPACE};
 use serde_json::{Value, json};
 
 use super::failure::Failure;
@@ -59,7 +59,7 @@ pub(super) fn check(log: &Log, cached: &Cached, route: &Route, asked: &Asked) ->
     };
     let volume = text(&attachment, &["spec", "source", "persistentVolumeName"]);
     let Some(leases) = log.kinds.iter().position(|kind| kind.rules == Rules::Lease) else { return Ok(()) };
-    let Some(lease) = cached.objects.get(&(leases, format!("{VOLUME_LEASES}/{volume}"))) else {
+    let Some(lease) = cached.objects.get(&(leases, format!("{VOLUME_LEASE_NAMESPACE}/{volume}"))) else {
         return Ok(());
     };
     if at(&lease.value, &["metadata", "labels", HELD_LABEL]).and_then(Value::as_str) != Some("true") {

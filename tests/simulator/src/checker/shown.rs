@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use pod_safety_shared::drive::Subject;
+use pod_safety_shared::controller_loop::Subject;
 use pod_safety_shared::model::Uid;
 use serde_json::Value;
 

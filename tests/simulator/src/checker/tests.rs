@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
-use pod_safety_shared::drive::Subject;
+use pod_safety_shared::controller_loop::Subject;
 use pod_safety_shared::model::{PodKey, Uid};
 use serde_json::{Value, json};
 

@@ -20,7 +20,7 @@ mod free;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use pod_safety_shared::model::{BootId, HELD_LABEL, Holder, VOLUME_GATE, VOLUME_LEASES};
+use pod_safety_shared::model::{BootId, HELD_LABEL, Holder, VOLUME_GATE, VOLUME_LEASE_NAMESPACE};
 use serde_json::{Value, json};
 
 use super::budgets::RECOVERS;
@@ -73,7 +73,7 @@ impl Lease {
 /// Whether a process may be of the life of a node in which a volume was taken: any of its node is, where that reported no UUID.
 fn is_of(process: &Process, holder: &Holder) -> bool {
     let boot = (*boot_id(&process.node, process.boot)).into();
-    *process.node == *holder.node && (holder.boot_id.is_unknown() || holder.boot_id.is(boot))
+    *process.node == *holder.node && (holder.boot_id.is_unknown() || holder.boot_id.is_known_same(boot))
 }
 
 impl State {
@@ -116,8 +116,10 @@ impl State {
                     self.owners.changed.extend(volumes.into_iter().map(|volume| (volume, now)));
                 }
                 ("Lease", after) => {
-                    let Some(volume) =
-                        change.name.strip_prefix(VOLUME_LEASES).and_then(|rest| rest.strip_prefix('/'))
+                    let Some(volume) = change
+                        .name
+                        .strip_prefix(VOLUME_LEASE_NAMESPACE)
+                        .and_then(|rest| rest.strip_prefix('/'))
                     else {
                         continue;
                     };

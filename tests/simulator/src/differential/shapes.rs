@@ -58,7 +58,7 @@ impl Recorder {
 }
 
 impl Audit for Recorder {
-    fn sending(&self, line: &RequestLine) {
+    fn before_send(&self, line: &RequestLine) {
         let shape = shape(line.method.as_str(), &line.path, line.query.as_deref());
         self.shapes.lock().insert(shape);
     }

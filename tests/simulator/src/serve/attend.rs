@@ -78,7 +78,7 @@ async fn receive(visit: Visit, servers: &[Arc<ApiServer>], ours: Option<Bytes>, 
         let Some(part) = part else { return };
         // Only who does not keep up costs the simulation a timer.
         let Err(mpsc::error::TrySendError::Full(part)) = sender.try_send(part) else { continue };
-        if env.until(env.now() + SLOW, sender.send(part)).await.is_none() {
+        if env.timeout_at(env.now() + SLOW, sender.send(part)).await.is_none() {
             return;
         }
     }
@@ -149,7 +149,7 @@ async fn call(server: &Arc<ApiServer>, request: &Request<Bytes>, env: &Env) -> O
     }
     let own = own.body(Body::from(request.body().to_vec())).ok()?;
     let call = Door::for_stranger(server, CALLER).call(own);
-    match env.until(env.now() + SILENT, call).await {
+    match env.timeout_at(env.now() + SILENT, call).await {
         Some(Ok(response)) => {
             let (head, body) = response.into_parts();
             Some(Response::from_parts(head, body.into_data_stream().boxed()))

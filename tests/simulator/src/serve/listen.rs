@@ -7,7 +7,7 @@ use axum::Router;
 use axum::extract::State;
 use bytes::Bytes;
 use http::{Request, Response};
-use pod_safety_shared::screen::{comes_from_another_site, names_this_machine};
+use pod_safety_shared::screen::{is_cross_site, is_for_this_machine};
 use serde_json::json;
 use tokio::sync::oneshot;
 
@@ -117,12 +117,12 @@ pub(super) async fn carry(
     request: Request<axum::body::Body>,
 ) -> Response<axum::body::Body> {
     let (head, body) = request.into_parts();
-    if !names_this_machine(&head.headers) {
+    if !is_for_this_machine(&head.headers) {
         let why = "ask for localhost: a page of a stranger may have asked, by a name that leads here";
         return refusal(&Failure::plain(421, "Misdirected", why)).map(axum::body::Body::from);
     }
     // A form needs no answer to do harm. kubectl and curl do not say from where they ask.
-    if comes_from_another_site(&head.headers) == Some(true) {
+    if is_cross_site(&head.headers) == Some(true) {
         let why = "a page of another site has sent this; use kubectl, or open the address yourself";
         return refusal(&Failure::plain(403, "Forbidden", why)).map(axum::body::Body::from);
     }

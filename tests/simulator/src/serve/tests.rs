@@ -88,7 +88,7 @@ async fn a_read_goes_on_to_the_next_server_and_a_write_does_not() {
 async fn bug_ages_were_measured_against_the_calendar_and_not_the_time_of_the_simulation() {
     let (_etcd, servers) = servers(vec![Arc::new(Prompt)]);
     let (gate, visitors) = gate();
-    let env = Env::real(1).ahead_by(jiff::SignedDuration::from_hours(-24 * 62));
+    let env = Env::real(1).with_wall_offset(jiff::SignedDuration::from_hours(-24 * 62));
     env.spawner.spawn("visitors", Box::pin(attend(visitors, move || servers.clone(), Vec::new, env.clone())));
     for target in ["/version", "/api/v1/pods", "/apis/nosuch"] {
         let answer = gate.carry(asked(target)).await;

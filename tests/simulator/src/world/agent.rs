@@ -12,8 +12,10 @@ use futures::channel::oneshot;
 use futures::future::{Either, select};
 use pod_safety_agent::lease;
 use pod_safety_shared::clock::Env;
-use pod_safety_watchdog::agent::{Agent, Answer, Found, Order, Times};
-use pod_safety_watchdog::record::{Boot, Class, Device, Epoch, Pods, Record, State, Version, lease_name};
+use pod_safety_watchdog::agent::{Agent, Answer, Order, StartupState, Times};
+use pod_safety_watchdog::record::{
+    Boot, Class, Device, Epoch, PodReport, Record, State, Version, lease_name,
+};
 use serde_json::Value;
 
 use super::ask::ask;
@@ -58,7 +60,7 @@ pub(super) struct Guard {
     /// A promise may have been made in this boot.
     promised: bool,
     /// Its last look at the pods, of which epoch, and when.
-    looked: Option<(Epoch, Duration, Pods)>,
+    looked: Option<(Epoch, Duration, PodReport)>,
     /// No kubelet may start.
     pub(super) closed: bool,
 }
@@ -173,11 +175,11 @@ impl Process {
         let boot = Boot { node: uid.into(), id: boot_id(&self.name, boot).into() };
         let (predecessor, stopped) = self.guard(|guard| (guard.promised, guard.closed));
         let process = self.chance.below(u64::MAX, &self.name, "process", 0);
-        let mut agent = Agent::new(boot, TIMES, process, Found { predecessor, stopped }, self.now());
+        let mut agent = Agent::new(boot, TIMES, process, StartupState { predecessor, stopped }, self.now());
         loop {
             let order = agent.next(self.now());
             let answer = self.carry_out(&order).await;
-            agent.answer(self.now(), &order, answer);
+            agent.handle_answer(self.now(), &order, answer);
         }
     }
 
@@ -211,7 +213,7 @@ impl Process {
                 self.stop().await;
                 Answer::Done
             }
-            Order::Prove => Answer::Proof(self.has_ended()),
+            Order::Prove => Answer::Verified(self.has_ended()),
             Order::Release => {
                 self.guard(|guard| guard.closed = false);
                 let before = self.world.machine_host(self.node);
@@ -257,7 +259,7 @@ impl Process {
         if record.state == State::Armed {
             self.guard(|guard| guard.promised = true);
         }
-        let body = lease::written((NAMESPACE, &self.name), record, None, Some(&self.pods(record)), over);
+        let body = lease::encode((NAMESPACE, &self.name), record, None, Some(&self.pods(record)), over);
         let body = serde_json::from_slice(&body).ok();
         let answer = match over {
             Some(_) => self.send("PUT", &self.path(), body).await,
@@ -273,7 +275,7 @@ impl Process {
     }
 
     /// The pods that have a cgroup and no process, found before this round is sent or a look before.
-    fn pods(&self, record: &Record) -> Pods {
+    fn pods(&self, record: &Record) -> PodReport {
         let (now, epoch) = (self.now(), record.epoch);
         let before = self.guard(|guard| guard.looked.clone());
         if let Some((_, _, pods)) = before.filter(|(of, at, _)| *of == epoch && now < *at + LOOKS_EACH) {
@@ -286,7 +288,11 @@ impl Process {
         if self.world.plant != Some(Plant::ReportsAll) {
             ended.retain(|uid| !runs(uid));
         }
-        let pods = Pods { looked: record.round, ended: ended.into_iter().collect(), left: Vec::new() };
+        let pods = PodReport {
+            checked_round: record.round,
+            terminated: ended.into_iter().collect(),
+            leftover: Vec::new(),
+        };
         self.guard(|guard| guard.looked = Some((epoch, now, pods.clone())));
         pods
     }
@@ -330,8 +336,8 @@ fn collection() -> String {
     format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases")
 }
 
-fn read(body: &Value) -> Option<pod_safety_watchdog::record::Seen> {
-    lease::read(body.to_string().as_bytes()).ok()
+fn read(body: &Value) -> Option<pod_safety_watchdog::record::ObservedLease> {
+    lease::parse(body.to_string().as_bytes()).ok()
 }
 
 fn device() -> Device {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pod_safety_shared::authority::people;
+use pod_safety_shared::authority::operator_requests;
 
 use super::run::World;
 
@@ -29,8 +29,10 @@ impl World {
             self.power_off(node);
         }
         for _ in 0..TRIES {
-            if let Ok(examined) = people::examine(&connection, &env, &name).await
-                && people::listen(&connection, &env, &examined, LISTEN).await.is_ok()
+            if let Ok(examined) = operator_requests::examine(&connection, &env, &name).await
+                && operator_requests::confirm_not_reporting(&connection, &env, &examined, LISTEN)
+                    .await
+                    .is_ok()
             {
                 let runs = self.has_power(node);
                 if runs && !wrong {
@@ -39,8 +41,13 @@ impl World {
                 self.checker.person_says(&name, runs);
                 let valid_for = Duration::from_secs(valid);
                 // Nobody works on these machines: one that stayed off would say nothing of what follows.
-                let word = people::Word { by: "person", reason: REASON, valid_for, power_on: true };
-                let said = people::confirm(&connection, &examined, word).await;
+                let word = operator_requests::Confirmation {
+                    by: "person",
+                    reason: REASON,
+                    valid_for,
+                    power_on: true,
+                };
+                let said = operator_requests::confirm(&connection, &examined, word).await;
                 let said = said.unwrap_or_else(|error| error.to_string());
                 return self.checker.note(format!("a person confirms that {name} is down: {said}"));
             }

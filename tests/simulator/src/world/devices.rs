@@ -405,7 +405,7 @@ impl FenceTransport for Wire {
     }
 
     /// A machine that runs answers, whatever became of its kubelet, unless it stands still or is cut off from everybody.
-    fn answers(&self, address: SocketAddr, within: Duration) -> BoxFuture<'_, Result<bool, DeviceError>> {
+    fn probe_tcp(&self, address: SocketAddr, within: Duration) -> BoxFuture<'_, Result<bool, DeviceError>> {
         let node = node_at(address).map(|number| (number, self.world.node(number)));
         Box::pin(async move {
             tokio::time::sleep(within / 4).await;

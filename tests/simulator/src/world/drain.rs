@@ -95,7 +95,7 @@ impl Doomed {
         let part = |pointer| word(&self.pod, pointer).into();
         let pod = PodKey { namespace: part("/metadata/namespace"), name: part("/metadata/name"), uid };
         let tried = evict(connection, env, &Eviction { pod, dry_run: false }, env.now() + TRY_FOR).await;
-        match tried.as_ref().map_err(NotEvicted::again) {
+        match tried.as_ref().map_err(NotEvicted::retry_delay) {
             Ok(_) => Tried::Done,
             Err(Some(again)) => Tried::Again(again),
             Err(None) => Tried::GivenUp,
@@ -190,7 +190,7 @@ impl World {
         };
         let env = Host::start(caller, self.chance.part(caller, 0), &self.checker).env();
         let door = Door::new(&server, caller);
-        Some((Connection::over(door, env.clone(), metrics.client, Arc::new(NoAudit)), env))
+        Some((Connection::from_service(door, env.clone(), metrics.client, Arc::new(NoAudit)), env))
     }
 
     /// Each client takes the next pod; with more clients than pods some take the same.

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use pod_safety_shared::model::VOLUME_LEASES;
+use pod_safety_shared::model::VOLUME_LEASE_NAMESPACE;
 use serde_json::{Value, json};
 
 use super::attach::attachment;
@@ -130,8 +130,7 @@ impl World {
         let Some(guarding) = self.with.guarded_volumes else { return };
         self.checker.volumes_are_guarded(guarding.excludes, guarding.one_pod);
         self.etcd.enforce(Policies { volume_held: true, volume_gate: guarding.gate });
-        let namespace =
-            json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": VOLUME_LEASES } });
+        let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": VOLUME_LEASE_NAMESPACE } });
         self.person("POST", "/api/v1/namespaces", Some(namespace)).await;
         for member in 0..self.members {
             let name = format!("data-{member}");

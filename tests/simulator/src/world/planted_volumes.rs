@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::Method;
-use pod_safety_shared::model::{HELD_LABEL, VOLUME_GATE, VOLUME_LEASES};
+use pod_safety_shared::model::{HELD_LABEL, VOLUME_GATE, VOLUME_LEASE_NAMESPACE};
 use serde_json::{Value, json};
 use tower::BoxError;
 
@@ -13,7 +13,7 @@ use super::{part, word};
 use crate::campaign::Plant;
 
 fn leases() -> String {
-    format!("/apis/coordination.k8s.io/v1/namespaces/{VOLUME_LEASES}/leases")
+    format!("/apis/coordination.k8s.io/v1/namespaces/{VOLUME_LEASE_NAMESPACE}/leases")
 }
 
 /// A write of whose a volume is.
@@ -95,7 +95,8 @@ impl Seam {
     fn frees(&self, volume: String, method: Method) {
         let seam = self.clone();
         self.aside(Box::pin(async move {
-            let Some(lease) = seam.world.etcd.object("Lease", &format!("{VOLUME_LEASES}/{volume}")) else {
+            let Some(lease) = seam.world.etcd.object("Lease", &format!("{VOLUME_LEASE_NAMESPACE}/{volume}"))
+            else {
                 return;
             };
             let (uid, version) = (word(&lease, "/metadata/uid"), word(&lease, "/metadata/resourceVersion"));

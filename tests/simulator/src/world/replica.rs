@@ -6,7 +6,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use pod_safety_shared::client::{Connection, NoAudit};
 use pod_safety_shared::clock::{Env, Task};
-use pod_safety_shared::drive::{HeldNow, Holds, Mode};
+use pod_safety_shared::controller_loop::{CurrentHold, Holds, Mode};
 use pod_safety_shared::metrics::Metrics;
 use pod_safety_shared::transport::FenceTransport;
 use tokio::sync::watch;
@@ -220,7 +220,8 @@ impl Replica {
             return world.checker.violated(Invariant::Simulator, "metrics cannot be registered");
         };
         let seam = Seam::new(world, self.index, &caller, plant);
-        let connection = Connection::over(seam, host.env(), metrics.client.clone(), Arc::new(NoAudit));
+        let connection =
+            Connection::from_service(seam, host.env(), metrics.client.clone(), Arc::new(NoAudit));
         let (stop, stopped) = watch::channel(false);
         let shown = Shown::default();
         let task = launch(Launched {
@@ -270,7 +271,7 @@ impl Replica {
     }
 
     fn page(&self) -> String {
-        let page = self.running.lock().as_ref().and_then(|running| running.metrics.page().ok());
+        let page = self.running.lock().as_ref().and_then(|running| running.metrics.encode().ok());
         String::from_utf8(page.unwrap_or_default()).unwrap_or_default()
     }
 
@@ -282,8 +283,8 @@ impl Replica {
     }
 
     /// What its process holds, with the reasons in words.
-    pub(crate) fn held(&self) -> Vec<HeldNow> {
+    pub(crate) fn held(&self) -> Vec<CurrentHold> {
         let shown = self.running.lock().as_ref().map(|running| Arc::clone(&running.shown));
-        shown.and_then(|shown| shown.get().map(|holds| holds.now())).unwrap_or_default()
+        shown.and_then(|shown| shown.get().map(|holds| holds.current())).unwrap_or_default()
     }
 }

@@ -228,14 +228,14 @@ impl World {
     fn hold_views(&self) -> Vec<HoldView> {
         let leader = self.replicas.iter().find(|place| place.leads());
         let Some(place) = leader.or_else(|| self.replicas.first()) else { return Vec::new() };
-        let view = |held: pod_safety_shared::drive::HeldNow| HoldView {
+        let view = |held: pod_safety_shared::controller_loop::CurrentHold| HoldView {
             subject: match &held.subject {
-                pod_safety_shared::drive::Subject::Pod(pod) => pod.to_string(),
-                pod_safety_shared::drive::Subject::Budget(budget) => budget.to_string(),
-                pod_safety_shared::drive::Subject::Volume(volume) => volume.name.to_string(),
-                pod_safety_shared::drive::Subject::Node(node)
-                | pod_safety_shared::drive::Subject::Fencing { node, .. } => node.to_string(),
-                pod_safety_shared::drive::Subject::Everything => "everything".to_owned(),
+                pod_safety_shared::controller_loop::Subject::Pod(pod) => pod.to_string(),
+                pod_safety_shared::controller_loop::Subject::Budget(budget) => budget.to_string(),
+                pod_safety_shared::controller_loop::Subject::Volume(volume) => volume.name.to_string(),
+                pod_safety_shared::controller_loop::Subject::Node(node)
+                | pod_safety_shared::controller_loop::Subject::Fencing { node, .. } => node.to_string(),
+                pod_safety_shared::controller_loop::Subject::Everything => "everything".to_owned(),
             },
             reason: held.reason.to_owned(),
             message: held.message,

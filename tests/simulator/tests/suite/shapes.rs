@@ -12,14 +12,16 @@ use std::time::Duration;
 
 use kube::client::Body;
 use pod_safety_shared::api::{
-    Attempt, DeviceRef, FencePolicyStatus, FenceTrigger, Incarnation, NodeFenceSpec, NodeFenceStatus, Phase,
-    Power, Sample, SwitchTo, Trigger, Verified,
+    Attempt, DesiredPower, DeviceRef, FencePolicyStatus, FenceTrigger, Incarnation, NodeFenceSpec,
+    NodeFenceStatus, Phase, Power, Sample, Trigger, Verified,
 };
 use pod_safety_shared::authority::{
-    Authority, Claim, Delete, Effect, FenceKey, Fencing, Force, Intent, Monitor, NodeUpdate, Outcome, Owner,
-    Parts, Past, Policy, PolicyReview, Remediate, Reply, Silence, Step, Target, Update, incident_name,
+    Authority, Claim, CompletionHandler, Effect, FenceKey, FenceStepRequest, FinishedObject,
+    ForceDeleteRequest, GracefulDeleteRequest, Intent, MonitorRequest, NodeUpdate, NotReporting, Outcome,
+    Parts, PolicyStatusUpdate, RemediationRequest, RemediationUpdate, Step, Target, Update, VerifierConfig,
+    incident_name,
 };
-use pod_safety_shared::cache::{Cache, View, follow};
+use pod_safety_shared::cache::{Cache, View, start_feeds};
 use pod_safety_shared::client::Connection;
 use pod_safety_shared::clock::{Env, Mono};
 use pod_safety_shared::events;
@@ -35,16 +37,16 @@ use serde_json::{Value, json};
 /// Nobody waits for these intents.
 struct Nobody;
 
-impl Owner for Nobody {
+impl CompletionHandler for Nobody {
     fn controller(&self) -> &'static str {
         "test"
     }
-    fn ended(&self, _force: &Force, _outcome: &Outcome) {}
-    fn updated(&self, _update: &Update, _outcome: &Outcome) {}
-    fn anew(&self, delete: &Delete) -> Option<Delete> {
+    fn completed(&self, _force: &ForceDeleteRequest, _outcome: &Outcome) {}
+    fn update_completed(&self, _update: &Update, _outcome: &Outcome) {}
+    fn redecide(&self, delete: &GracefulDeleteRequest) -> Option<GracefulDeleteRequest> {
         Some(delete.clone())
     }
-    fn deleted(&self, _delete: &Delete, _outcome: &Outcome, _at: Mono) {}
+    fn delete_completed(&self, _delete: &GracefulDeleteRequest, _outcome: &Outcome, _at: Mono) {}
     fn wake_at(&self, _when: Mono) {}
 }
 
@@ -72,7 +74,7 @@ fn lease() -> LeaseConfig {
 
 /// Hands the authority what a controller of budgets wants: a budget's numbers, a
 /// condition that is over, a scale.
-fn keep_budgets(authority: &Authority, view: &View<'_>, owner: &Arc<dyn Owner>, set: &str) {
+fn keep_budgets(authority: &Authority, view: &View<'_>, owner: &Arc<dyn CompletionHandler>, set: &str) {
     let budget = view.budgets().next().unwrap();
     let mut status = budget.status.clone();
     status.observed_generation = budget.generation;
@@ -93,14 +95,18 @@ fn keep_budgets(authority: &Authority, view: &View<'_>, owner: &Arc<dyn Owner>, 
 }
 
 /// Hands the authority what a controller of lost nodes wants: a node whose kubelet is silent, and a pod of it.
-fn lose_nodes(authority: &Authority, view: &View<'_>, owner: &Arc<dyn Owner>) {
+fn lose_nodes(authority: &Authority, view: &View<'_>, owner: &Arc<dyn CompletionHandler>) {
     let node = view.nodes().next().unwrap();
-    let silence =
-        Silence { last_heard: node.heard, renewed: None, heartbeat: node.heartbeat, never_posted: false };
+    let silence = NotReporting {
+        last_report: node.last_report,
+        renewed: None,
+        heartbeat: node.heartbeat,
+        never_posted: false,
+    };
     let update = NodeUpdate {
         node: NodeKey { name: Arc::clone(&node.name), uid: node.uid.clone() },
         rv: node.rv,
-        silent: Some(silence),
+        not_reporting: Some(silence),
         unreachable: Some(true),
         add: vec![(UNREACHABLE_TAINT, Effect::NoSchedule), (UNREACHABLE_TAINT, Effect::NoExecute)],
         remove: Vec::new(),
@@ -148,7 +154,7 @@ fn looked() -> NodeFenceStatus {
     };
     let attempt = Attempt {
         id: 1,
-        act: SwitchTo::Off,
+        act: DesiredPower::Off,
         devices: vec![device],
         within_seconds: 60,
         verified: Some(verified),
@@ -158,7 +164,7 @@ fn looked() -> NodeFenceStatus {
 }
 
 /// Hands the authority every step of an incident, one after another, and what is asked of devices and remediations.
-async fn fence(authority: &Authority, cache: &Cache, owner: &Arc<dyn Owner>, node: Incarnation) {
+async fn fence(authority: &Authority, cache: &Cache, owner: &Arc<dyn CompletionHandler>, node: Incarnation) {
     let trigger =
         FenceTrigger { kind: Trigger::Detected, reason: "silent".to_owned(), by: None, condition: None };
     let spec = NodeFenceSpec {
@@ -170,7 +176,7 @@ async fn fence(authority: &Authority, cache: &Cache, owner: &Arc<dyn Owner>, nod
         keep_off: false,
     };
     let submit = async |step: Step| {
-        let fencing = Fencing { node: "lost".into(), step };
+        let fencing = FenceStepRequest { node: "lost".into(), step };
         authority.submit(Intent::Fence(Box::new(fencing)), owner);
         pass(20).await;
     };
@@ -178,15 +184,15 @@ async fn fence(authority: &Authority, cache: &Cache, owner: &Arc<dyn Owner>, nod
         let guard = cache.read();
         let device = guard.view().devices().next().unwrap().uid.clone();
         let named = DeviceRef { namespace: "default".to_owned(), name: "bmc".to_owned() };
-        let wish =
-            Monitor { device: named, uid: device, nodes: vec!["lost".into()], whole: true, test: None };
-        authority.submit(Intent::Monitor(Box::new(wish)), owner);
+        let nodes = vec!["lost".into()];
+        let request = MonitorRequest { device: named, uid: device, nodes, is_complete: true, test: None };
+        authority.submit(Intent::Monitor(Box::new(request)), owner);
     };
     monitor();
     submit(Step::Open(Box::new(spec.clone()))).await;
     let target = |status: NodeFenceStatus| {
         let guard = cache.read();
-        let fence = guard.view().fences().next().unwrap();
+        let fence = guard.view().node_fences().next().unwrap();
         let key = FenceKey { name: Arc::clone(&fence.name), uid: fence.uid.clone(), rv: fence.rv };
         Target { fence: key, spec: Box::new(spec.clone()), status: Box::new(status) }
     };
@@ -199,16 +205,17 @@ async fn fence(authority: &Authority, cache: &Cache, owner: &Arc<dyn Owner>, nod
     submit(Step::Taint(target(proved.clone()))).await;
     submit(Step::Contradict(target(proved))).await;
     review(authority, cache, owner).await;
-    for reply in [Reply::Keep, Reply::Say(Box::default()), Reply::LetGo] {
+    use RemediationUpdate::{AddFinalizer, RemoveFinalizer, WriteStatus};
+    for update in [AddFinalizer, WriteStatus(Box::default()), RemoveFinalizer] {
         let guard = cache.read();
         let one = guard.view().remediations().next().unwrap();
-        let wish = Remediate {
+        let wish = RemediationRequest {
             namespace: Arc::clone(&one.namespace),
             name: Arc::clone(&one.name),
             uid: one.uid.clone(),
             rv: one.rv,
             node: None,
-            reply,
+            update,
         };
         drop(guard);
         authority.submit(Intent::Remediate(Box::new(wish)), owner);
@@ -217,26 +224,26 @@ async fn fence(authority: &Authority, cache: &Cache, owner: &Arc<dyn Owner>, nod
 }
 
 /// Hands it the status of the policy.
-async fn review(authority: &Authority, cache: &Cache, owner: &Arc<dyn Owner>) {
+async fn review(authority: &Authority, cache: &Cache, owner: &Arc<dyn CompletionHandler>) {
     let review = {
         let guard = cache.read();
         let policy = guard.view().policies().next().unwrap();
         let (name, uid, status) =
             (Arc::clone(&policy.name), policy.uid.clone(), FencePolicyStatus::default());
-        PolicyReview { name, uid, rv: policy.rv, status }
+        PolicyStatusUpdate { name, uid, rv: policy.rv, status }
     };
     authority.submit(Intent::Review(Box::new(review)), owner);
     pass(2).await;
 }
 
 /// Hands it what is over.
-async fn forget(authority: &Authority, cache: &Cache, owner: &Arc<dyn Owner>) {
+async fn forget(authority: &Authority, cache: &Cache, owner: &Arc<dyn CompletionHandler>) {
     let past = {
         let guard = cache.read();
-        let (fence, node) = (guard.view().fences().next().unwrap().clone(), "lost".into());
-        Past { kind: Kind::NodeFences, node, name: fence.name, uid: fence.uid, rv: fence.rv }
+        let (fence, node) = (guard.view().node_fences().next().unwrap().clone(), "lost".into());
+        FinishedObject { kind: Kind::NodeFences, node, name: fence.name, uid: fence.uid, rv: fence.rv }
     };
-    authority.submit(Intent::Update(Update::Forget(past)), owner);
+    authority.submit(Intent::Update(Update::DeleteFinished(past)), owner);
     pass(2).await;
 }
 
@@ -244,12 +251,15 @@ async fn forget(authority: &Authority, cache: &Cache, owner: &Arc<dyn Owner>) {
 async fn force(parts: Parts, uid: &str, set: &str, lost: Incarnation) {
     let cache = Arc::clone(&parts.cache);
     let authority = Authority::start(parts);
-    let owner: Arc<dyn Owner> = Arc::new(Nobody);
+    let owner: Arc<dyn CompletionHandler> = Arc::new(Nobody);
     fence(&authority, &cache, &owner, lost).await;
     forget(&authority, &cache, &owner).await;
-    authority.submit(Intent::Witness { node: "gone".into() }, &owner);
+    authority.submit(Intent::ReadMissingNode { node: "gone".into() }, &owner);
     // The authority reads the cache, too.
-    let held = Force::new(cache.read().view().pod(&Uid::new(uid).unwrap()).unwrap(), Claim::NeverScheduled);
+    let held = ForceDeleteRequest::new(
+        cache.read().view().pod(&Uid::new(uid).unwrap()).unwrap(),
+        Claim::NeverScheduled,
+    );
     authority.submit(Intent::Force(held), &owner);
     let guard = cache.read();
     keep_budgets(&authority, &guard.view(), &owner, set);
@@ -283,9 +293,9 @@ async fn fill(others: &kube::Client) -> (Value, Value) {
     (held, set)
 }
 
-fn policy() -> Policy {
+fn policy() -> VerifierConfig {
     let quarantine = Duration::from_secs(1);
-    Policy {
+    VerifierConfig {
         quarantine,
         trust_out_of_service_taint: false,
         agent_reports: None,
@@ -311,7 +321,7 @@ async fn sent() -> (BTreeSet<String>, Arc<Etcd>) {
     let etcd = Etcd::new(Chance::new(1), &served::Kind::ours(), env.clock.wall());
     let server = ApiServer::start("api", &etcd, env.clone(), Arc::new(Prompt));
     let (recorder, metrics) = (Recorder::default(), Metrics::new().unwrap());
-    let connection = Connection::over(
+    let connection = Connection::from_service(
         Door::new(&server, "us"),
         env.clone(),
         metrics.client.clone(),
@@ -323,7 +333,7 @@ async fn sent() -> (BTreeSet<String>, Arc<Etcd>) {
     let lost = fill_ours(&others).await;
 
     let cache: Arc<Cache> = Arc::default();
-    follow(Kind::ALL, &connection, &cache, &env, &metrics.cache);
+    start_feeds(Kind::ALL, &connection, &cache, &env, &metrics.cache);
     let leadership = Leadership::none();
     let mut elector = Elector::new(
         lease(),
@@ -333,7 +343,7 @@ async fn sent() -> (BTreeSet<String>, Arc<Etcd>) {
         Arc::clone(&leadership),
     );
     let events = events::Recorder::new(env.clone(), metrics.authority.clone());
-    let writing = events.clone().write_for_ever(
+    let writing = events.clone().worker_loop(
         connection.clone(),
         Arc::clone(&leadership),
         "pod-safety",
@@ -353,7 +363,7 @@ async fn sent() -> (BTreeSet<String>, Arc<Etcd>) {
         connection,
         cache: Arc::clone(&cache),
         env,
-        policy: policy(),
+        config: policy(),
         leadership,
         journal: Arc::new(Journal::default()),
         events,

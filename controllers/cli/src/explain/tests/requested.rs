@@ -1,7 +1,9 @@
 //! Evictions that are requested, in the situations in which people ask who holds one up. It is 10:23:05.
 
-use pod_safety_explain::{Requested, left_behind};
-use pod_safety_shared::authority::people::requests::{EvictionOfPod, EvictionRequest, NODE_LABEL};
+use pod_safety_explain::{RequestedEviction, find_abandoned};
+use pod_safety_shared::authority::operator_requests::eviction_requests::{
+    EvictionOfPod, EvictionRequest, NODE_LABEL,
+};
 use pod_safety_shared::model::IMPERATIVE_EVICTOR;
 use pod_safety_shared::testing::objects::budget;
 use serde_json::Value;
@@ -54,32 +56,33 @@ fn merge(object: &mut Value, change: Value) {
     }
 }
 
-fn asked(stage: &Stage, requests: &[Value], evictions: &[Value]) -> (Answer, Option<String>) {
+fn explain_eviction(fixture: &Fixture, requests: &[Value], evictions: &[Value]) -> (Answer, Option<String>) {
     let read = |all: &[Value]| all.iter().map(|one| serde_json::from_value(one.clone()).unwrap()).collect();
     let (requests, evictions): (Vec<EvictionRequest>, _) = (read(requests), evictions.to_vec());
     let evictions: Vec<EvictionOfPod> =
         evictions.into_iter().map(|one| serde_json::from_value(one).unwrap()).collect();
-    stage.scene(|scene| {
-        let found = Requested::named("shop", "pod-1-orders-1", &requests, &evictions, scene);
-        let found =
-            found.or_else(|| Requested::named("shop", "orders-1", &requests, &evictions, scene)).unwrap();
-        (found.answer(scene), found.note(scene))
+    fixture.with_context(|scene| {
+        let found = RequestedEviction::find_by_name("shop", "pod-1-orders-1", &requests, &evictions, scene);
+        let found = found
+            .or_else(|| RequestedEviction::find_by_name("shop", "orders-1", &requests, &evictions, scene))
+            .unwrap();
+        (found.to_answer(scene), found.describe_note(scene))
     })
 }
 
 /// `orders-1` runs on a node that is well, and so is what its budget says.
-fn well(allowed: i64) -> Stage {
-    let stage = Stage::well();
-    stage.pod_with("orders-1", "worker-a1", |pod| {
+fn healthy(allowed: i64) -> Fixture {
+    let fixture = Fixture::healthy();
+    fixture.pod_with("orders-1", "worker-a1", |pod| {
         stage::ready(pod);
         pod["metadata"]["labels"] = json!({ "app": "orders" });
     });
     let status = json!({ "observedGeneration": 2, "currentHealthy": 1, "desiredHealthy": 1 - allowed, "expectedPods": 1, "disruptionsAllowed": allowed });
     let of_orders =
-        budget("orders", "orders", &json!({ "minAvailable": 1 })).within("shop").set("/status", status);
-    stage.put(Kind::Budgets, of_orders);
-    stage.put(Kind::StatefulSets, stage::set("orders", 1));
-    stage
+        budget("orders", "orders", &json!({ "minAvailable": 1 })).in_namespace("shop").set("/status", status);
+    fixture.put(Kind::Budgets, of_orders);
+    fixture.put(Kind::StatefulSets, stage::set("orders", 1));
+    fixture
 }
 
 #[test]
@@ -91,7 +94,8 @@ fn who_holds_an_eviction_up_since_when_and_who_is_next() {
         json!([{ "name": MOVER, "startTime": "2026-11-21T10:10:01Z", "heartbeatTime": "2026-11-21T10:21:05Z",
         "expectedCompletionTime": "2026-11-21T10:40:00Z", "message": "moved 3 of 9 shards" }, { "name": IMPERATIVE_EVICTOR }])
     };
-    let silent = |at: &str| json!([{ "name": MOVER, "startTime": at }, { "name": IMPERATIVE_EVICTOR }]);
+    let not_reporting =
+        |at: &str| json!([{ "name": MOVER, "startTime": at }, { "name": IMPERATIVE_EVICTOR }]);
     let done = json!({ "name": MOVER, "startTime": "2026-11-21T10:10:01Z", "completionTime": "2026-11-21T10:15:00Z", "message": "moved all" });
     let evicts = |message: &str| {
         json!([done, { "name": IMPERATIVE_EVICTOR, "startTime": "2026-11-21T10:15:01Z",
@@ -102,23 +106,23 @@ fn who_holds_an_eviction_up_since_when_and_who_is_next() {
     let active = &[eviction(&turns("Active", "Inactive"), moves(), none())];
     let budget = "BudgetBlocks: the budget orders needs 1 healthy pods and has 1 currently (attempts=3)";
     let evictor = &[eviction(&turns("Completed", "Active"), evicts(budget), none())];
-    let lost = Stage::lost();
+    let lost = Fixture::with_lost_node();
     lost.policy("Asserted");
     for (name, stage, requests, evictions) in [
-        ("eviction-responder-works", well(1), vec![drain(), request("foo/bar", withdrawn)], &active[..]),
+        ("eviction-responder-works", healthy(1), vec![drain(), request("foo/bar", withdrawn)], &active[..]),
         (
             "eviction-responder-silent",
-            well(1),
+            healthy(1),
             vec![drain()],
-            &[eviction(&turns("Active", "Inactive"), silent("2026-11-21T10:10:01Z"), none())],
+            &[eviction(&turns("Active", "Inactive"), not_reporting("2026-11-21T10:10:01Z"), none())],
         ),
         (
             "eviction-no-controller-any-more",
-            well(1),
+            healthy(1),
             vec![drain()],
-            &[eviction(&turns("Active", "Inactive"), silent("2026-11-21T10:00:00Z"), none())],
+            &[eviction(&turns("Active", "Inactive"), not_reporting("2026-11-21T10:00:00Z"), none())],
         ),
-        ("eviction-budget", well(0), vec![drain()], evictor),
+        ("eviction-budget", healthy(0), vec![drain()], evictor),
         (
             "eviction-lost-node",
             lost,
@@ -127,7 +131,7 @@ fn who_holds_an_eviction_up_since_when_and_who_is_next() {
         ),
         (
             "eviction-evicted",
-            Stage::well(),
+            Fixture::healthy(),
             vec![drain()],
             &[eviction(
                 &turns("Completed", "Completed"),
@@ -136,7 +140,7 @@ fn who_holds_an_eviction_up_since_when_and_who_is_next() {
             )],
         ),
     ] {
-        let (answer, _) = asked(&stage, &requests, evictions);
+        let (answer, _) = explain_eviction(&stage, &requests, evictions);
         reads(name, &answer);
     }
 }
@@ -167,45 +171,45 @@ fn each_state_of_an_eviction_is_one_verdict() {
     );
     let withdrawn = request("foo/bar", json!({ "spec": { "intent": "Withdrawn" } }));
     for (requests, evictions, standing, reason, is_noted) in [
-        (vec![fresh], vec![], Standing::Waiting, "Pending", true),
-        (vec![unseen], vec![], Standing::Blocked, "NoController", true),
-        (vec![invalid], vec![], Standing::Blocked, "EvictionInvalid", true),
-        (vec![withdrawn.clone()], vec![], Standing::Free, "Withdrawn", false),
+        (vec![fresh], vec![], Verdict::Waiting, "Pending", true),
+        (vec![unseen], vec![], Verdict::Blocked, "NoController", true),
+        (vec![invalid], vec![], Verdict::Blocked, "EvictionInvalid", true),
+        (vec![withdrawn.clone()], vec![], Verdict::Free, "Withdrawn", false),
         (
             vec![withdrawn.clone()],
             vec![ended("Failed", "CanceledDueToNoRequesters")],
-            Standing::Free,
+            Verdict::Free,
             "Withdrawn",
             false,
         ),
         (
             vec![withdrawn],
             vec![ended("Failed", "NoFurtherResponder")],
-            Standing::Free,
+            Verdict::Free,
             "NoFurtherResponder",
             false,
         ),
         (
             vec![drain()],
             vec![ended("Failed", "NoFurtherResponder")],
-            Standing::Waiting,
+            Verdict::Waiting,
             "NoFurtherResponder",
             true,
         ),
-        (vec![drain()], gone_on().to_vec(), Standing::Waiting, "ResponderActive", true),
-        (vec![drain()], vec![ended("TargetEvicted", "PodTerminal")], Standing::Free, "Evicted", false),
+        (vec![drain()], gone_on().to_vec(), Verdict::Waiting, "ResponderActive", true),
+        (vec![drain()], vec![ended("TargetEvicted", "PodTerminal")], Verdict::Free, "Evicted", false),
     ] {
-        let (answer, note) = asked(&well(1), &requests, &evictions);
-        let found = (answer.verdict.standing, answer.verdict.reason, note.is_some());
-        assert_eq!(found, (standing, reason, is_noted), "{}: {note:?}", answer.verdict.message);
+        let (answer, note) = explain_eviction(&healthy(1), &requests, &evictions);
+        let actual = (answer.judgement.verdict, answer.judgement.reason, note.is_some());
+        assert_eq!(actual, (standing, reason, is_noted), "{}: {note:?}", answer.judgement.message);
     }
 }
 
 #[test]
 fn a_phase_proves_nothing_and_a_pod_says_that_its_eviction_is_requested() {
-    let (terminal, _) = asked(&well(1), &[drain()], &[ended("TargetEvicted", "PodTerminal")]);
-    assert!(terminal.verdict.message.contains("does not prove"), "{}", terminal.verdict.message);
-    let (_, note) = asked(&well(1), &[drain()], &gone_on());
+    let (terminal, _) = explain_eviction(&healthy(1), &[drain()], &[ended("TargetEvicted", "PodTerminal")]);
+    assert!(terminal.judgement.message.contains("does not prove"), "{}", terminal.judgement.message);
+    let (_, note) = explain_eviction(&healthy(1), &[drain()], &gone_on());
     let note = note.unwrap();
     assert!(
         note.starts_with("Its eviction is requested by pod-safety.dev/drain: It is the turn of the evictor"),
@@ -225,6 +229,6 @@ fn only_requests_of_ours_that_are_a_day_old_were_left_behind() {
     ] {
         let one = request(requester, json!({ "metadata": { "creationTimestamp": at } }));
         let one: EvictionRequest = serde_json::from_value(one).unwrap();
-        assert_eq!(left_behind(&[one], wall).len() == 1, is_left, "{requester} {at}");
+        assert_eq!(find_abandoned(&[one], wall).len() == 1, is_left, "{requester} {at}");
     }
 }

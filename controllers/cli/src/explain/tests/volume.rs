@@ -34,69 +34,69 @@ fn pending(pod: &mut Value) {
     pod["status"] = json!({ "phase": "Pending" });
 }
 
-fn told(stage: &Stage, volume: &Volume) -> Answer {
-    stage.scene(|scene| explain_volume(volume, scene))
+fn answer_for(fixture: &Fixture, volume: &Volume) -> Answer {
+    fixture.with_context(|scene| explain_volume(volume, scene))
 }
 
-fn judged(stage: &Stage, volume: &Volume) -> (Standing, &'static str) {
-    let verdict = told(stage, volume).verdict;
-    (verdict.standing, verdict.reason)
+fn judge(fixture: &Fixture, volume: &Volume) -> (Verdict, &'static str) {
+    let verdict = answer_for(fixture, volume).judgement;
+    (verdict.verdict, verdict.reason)
 }
 
 #[test]
 fn the_pod_of_a_lost_node_holds_it_until_there_is_proof() {
-    let mut stage = Stage::lost();
-    stage.attached("pvc-1", "worker-b1", None);
+    let mut fixture = Fixture::with_lost_node();
+    fixture.attached("pvc-1", "worker-b1", None);
     let mut volume = volume();
     used_by(&mut volume, "orders-1");
     volume.nodes.push(json!({ "metadata": { "name": "worker-b1" },
         "status": { "volumesInUse": ["kubernetes.io/csi/csi.example.com^vol-7"] } }));
-    reads("volume-lost-node", &told(&stage, &volume));
+    reads("volume-lost-node", &answer_for(&fixture, &volume));
     // What it is called decides nothing.
-    let by_pod = stage.pod("orders-1").verdict;
-    assert_eq!(judged(&stage, &volume), (by_pod.standing, by_pod.reason));
-    stage.proof("Asserted", "b0000000-0000-4000-8000-000000000001");
-    assert_eq!(judged(&stage, &volume), (Standing::Released, "Proved"));
+    let by_pod = fixture.pod("orders-1").judgement;
+    assert_eq!(judge(&fixture, &volume), (by_pod.verdict, by_pod.reason));
+    fixture.add_evidence("Asserted", "b0000000-0000-4000-8000-000000000001");
+    assert_eq!(judge(&fixture, &volume), (Verdict::Released, "Proved"));
 }
 
 #[test]
 fn a_pod_that_begins_elsewhere_is_told_who_has_its_volume() {
-    let mut stage = Stage::lost();
-    stage.attached("pvc-1", "worker-b1", None);
-    stage.pod_with("cache-0", "worker-a1", pending);
+    let mut fixture = Fixture::with_lost_node();
+    fixture.attached("pvc-1", "worker-b1", None);
+    fixture.pod_with("cache-0", "worker-a1", pending);
     let mut volume = volume();
     used_by(&mut volume, "cache-0");
-    assert_eq!(judged(&stage, &volume), (Standing::Blocked, "NodeUnreachable"), "no pod is left there");
+    assert_eq!(judge(&fixture, &volume), (Verdict::Blocked, "NodeUnreachable"), "no pod is left there");
     used_by(&mut volume, "orders-1");
-    reads("volume-multi-attach", &told(&stage, &volume));
-    let mut stage = Stage::well();
-    stage.attached("pvc-1", "worker-a1", None);
-    stage.pod_with("cache-0", "worker-a2", pending);
-    assert_eq!(judged(&stage, &volume), (Standing::Waiting, "Detaching"), "whose pod there is gone");
-    stage.pod_with("orders-1", "worker-a1", stage::ready);
-    assert_eq!(judged(&stage, &volume), (Standing::Blocked, "InUse"));
-    assert!(told(&stage, &volume).verdict.message.contains("Pod shop/cache-0 waits for it"));
+    reads("volume-multi-attach", &answer_for(&fixture, &volume));
+    let mut fixture = Fixture::healthy();
+    fixture.attached("pvc-1", "worker-a1", None);
+    fixture.pod_with("cache-0", "worker-a2", pending);
+    assert_eq!(judge(&fixture, &volume), (Verdict::Waiting, "Detaching"), "whose pod there is gone");
+    fixture.pod_with("orders-1", "worker-a1", stage::ready);
+    assert_eq!(judge(&fixture, &volume), (Verdict::Blocked, "InUse"));
+    assert!(answer_for(&fixture, &volume).judgement.message.contains("Pod shop/cache-0 waits for it"));
 }
 
 #[test]
 fn two_nodes_that_hold_it_at_once_are_a_danger_unless_they_may() {
-    let mut stage = Stage::well();
-    stage.attached("pvc-1", "worker-a1", None);
-    stage.pod_with("orders-1", "worker-a1", stage::ready);
+    let mut fixture = Fixture::healthy();
+    fixture.attached("pvc-1", "worker-a1", None);
+    fixture.pod_with("orders-1", "worker-a1", stage::ready);
     let mut volume = volume();
     used_by(&mut volume, "orders-1");
-    assert_eq!(judged(&stage, &volume), (Standing::Free, "Used"));
-    stage.attached("pvc-1", "worker-a2", None);
-    assert_eq!(judged(&stage, &volume), (Standing::Blocked, "HeldTwice"));
+    assert_eq!(judge(&fixture, &volume), (Verdict::Free, "Used"));
+    fixture.attached("pvc-1", "worker-a2", None);
+    assert_eq!(judge(&fixture, &volume), (Verdict::Blocked, "HeldTwice"));
     volume.volume.as_mut().unwrap()["spec"]["accessModes"] = json!(["ReadWriteMany"]);
-    assert_eq!(judged(&stage, &volume), (Standing::Free, "Shared"));
-    stage.attached("pvc-1", "worker-b2", Some("not proved off"));
-    assert_eq!(judged(&stage, &volume), (Standing::Blocked, "Held"));
+    assert_eq!(judge(&fixture, &volume), (Verdict::Free, "Shared"));
+    fixture.attached("pvc-1", "worker-b2", Some("not proved off"));
+    assert_eq!(judge(&fixture, &volume), (Verdict::Blocked, "Held"));
 }
 
 #[test]
 fn what_a_driver_cannot_do_is_said_with_its_words() {
-    let of = |object: Value| Attachment::of(&object).unwrap();
+    let of = |object: Value| Attachment::from_object(&object).unwrap();
     let failed = |ends: Value| {
         of(json!({ "metadata": { "name": "csi-x", "deletionTimestamp": ends },
             "spec": { "nodeName": "worker-a1", "source": { "persistentVolumeName": "pvc-1" } },
@@ -107,49 +107,53 @@ fn what_a_driver_cannot_do_is_said_with_its_words() {
         (json!("2026-11-21T10:00:00Z"), "DetachFailed", "array busy"),
         (json!(null), "AttachFailed", "No such LUN"),
     ] {
-        let mut stage = Stage::well();
-        stage.attachment(failed(ends));
-        let answer = told(&stage, &volume);
+        let mut fixture = Fixture::healthy();
+        fixture.attachment(failed(ends));
+        let answer = answer_for(&fixture, &volume);
         assert_eq!(
-            (answer.verdict.standing, answer.verdict.reason),
-            (Standing::Blocked, reason),
+            (answer.judgement.verdict, answer.judgement.reason),
+            (Verdict::Blocked, reason),
             "{answer:?}"
         );
-        assert!(answer.verdict.message.contains(words), "{answer:?}");
+        assert!(answer.judgement.message.contains(words), "{answer:?}");
         assert!(answer.next.iter().any(|next| next.command == "kubectl get volumeattachment csi-x -o yaml"));
     }
 }
 
 #[test]
 fn a_claim_without_a_volume_and_a_volume_without_a_claim() {
-    let mut stage = Stage::well();
-    stage.said("persistentvolumeclaim/shop/data-orders-1", "ProvisioningFailed", "no capacity in zone-a");
+    let mut fixture = Fixture::healthy();
+    fixture.add_event(
+        "persistentvolumeclaim/shop/data-orders-1",
+        "ProvisioningFailed",
+        "no capacity in zone-a",
+    );
     let mut volume = volume();
     volume.claim.as_mut().unwrap()["status"]["phase"] = json!("Pending");
-    let answer = told(&stage, &volume);
-    assert_eq!((answer.verdict.standing, answer.verdict.reason), (Standing::Waiting, "Unbound"));
-    assert!(answer.verdict.message.contains("no capacity in zone-a"), "{answer:?}");
+    let answer = answer_for(&fixture, &volume);
+    assert_eq!((answer.judgement.verdict, answer.judgement.reason), (Verdict::Waiting, "Unbound"));
+    assert!(answer.judgement.message.contains("no capacity in zone-a"), "{answer:?}");
     volume.claim.as_mut().unwrap()["status"]["phase"] = json!("Lost");
-    assert_eq!(judged(&stage, &volume), (Standing::Blocked, "ClaimLost"));
+    assert_eq!(judge(&fixture, &volume), (Verdict::Blocked, "ClaimLost"));
     volume.claim = None;
-    let answer = told(&stage, &volume);
-    assert_eq!((answer.object.as_str(), answer.verdict.reason), ("persistentvolume/pvc-1", "Unclaimed"));
+    let answer = answer_for(&fixture, &volume);
+    assert_eq!((answer.object.as_str(), answer.judgement.reason), ("persistentvolume/pvc-1", "Unclaimed"));
 }
 
 #[test]
 fn one_pod_at_a_time_is_told_from_one_node_at_a_time() {
-    let stage = Stage::well();
-    stage.pod_with("orders-1", "worker-a1", stage::ready);
-    stage.pod_with("cache-0", "", |pod| {
+    let fixture = Fixture::healthy();
+    fixture.pod_with("orders-1", "worker-a1", stage::ready);
+    fixture.pod_with("cache-0", "", |pod| {
         pending(pod);
         pod["spec"] = json!({});
     });
     let mut volume = volume();
     volume.volume.as_mut().unwrap()["spec"]["accessModes"] = json!(["ReadWriteOncePod"]);
     ["orders-1", "cache-0"].iter().for_each(|pod| used_by(&mut volume, pod));
-    assert_eq!(judged(&stage, &volume), (Standing::Blocked, "OnePodOnly"));
+    assert_eq!(judge(&fixture, &volume), (Verdict::Blocked, "OnePodOnly"));
     volume.pods = None;
-    assert_eq!(judged(&stage, &volume), (Standing::Unknown, "NotRead"));
+    assert_eq!(judge(&fixture, &volume), (Verdict::Unknown, "NotRead"));
 }
 
 #[test]
@@ -162,7 +166,7 @@ fn a_claim_that_a_pod_makes_for_itself_is_its_own() {
 
 #[test]
 fn what_the_guard_wrote_down_comes_before_what_can_be_guessed() {
-    let stage = Stage::well();
+    let fixture = Fixture::healthy();
     let mut volume = volume();
     let lease = |holder: &str, labels: Value| {
         Some(json!({ "metadata": { "name": "pvc-1", "labels": labels,
@@ -171,9 +175,9 @@ fn what_the_guard_wrote_down_comes_before_what_can_be_guessed() {
     };
     let holder = "worker-b1/uid-b1/b0000000-0000-4000-8000-000000000001/uid-p";
     volume.lease = lease(holder, json!({ "pod-safety.dev/held": "true" }));
-    let answer = told(&stage, &volume);
-    assert_eq!((answer.verdict.standing, answer.verdict.reason), (Standing::Blocked, "VolumeHeld"));
-    assert!(answer.verdict.message.starts_with("Volume pvc-1 was taken by node worker-b1"), "{answer:?}");
+    let answer = answer_for(&fixture, &volume);
+    assert_eq!((answer.judgement.verdict, answer.judgement.reason), (Verdict::Blocked, "VolumeHeld"));
+    assert!(answer.judgement.message.starts_with("Volume pvc-1 was taken by node worker-b1"), "{answer:?}");
     assert!(
         answer
             .facts
@@ -182,10 +186,10 @@ fn what_the_guard_wrote_down_comes_before_what_can_be_guessed() {
         answer.facts
     );
     volume.lease = lease("somebody", json!({}));
-    assert!(told(&stage, &volume).verdict.message.contains("\"somebody\""));
+    assert!(answer_for(&fixture, &volume).judgement.message.contains("\"somebody\""));
     volume.lease = lease("", json!({}));
-    assert_eq!(judged(&stage, &volume), (Standing::Free, "Unused"));
-    assert!(told(&stage, &volume).facts.contains(&"no owner".to_owned()));
+    assert_eq!(judge(&fixture, &volume), (Verdict::Free, "Unused"));
+    assert!(answer_for(&fixture, &volume).facts.contains(&"no owner".to_owned()));
 }
 
 fn lease(volume: &mut Volume, holder: Option<&str>) {
@@ -199,17 +203,17 @@ fn lease(volume: &mut Volume, holder: Option<&str>) {
 /// Where a storage excludes, who deletes the attachment frees the volume; afterwards it is nobody's hold.
 #[test]
 fn what_may_be_detached_is_said_and_who_lost_it_holds_it_no_more() {
-    let mut stage = Stage::lost();
-    stage.attached("pvc-1", "worker-b1", None);
+    let mut fixture = Fixture::with_lost_node();
+    fixture.attached("pvc-1", "worker-b1", None);
     let mut volume = volume();
     lease(&mut volume, Some("worker-b1/uid-worker-b1/b0000000-0000-4000-8000-000000000001/uid-orders-1"));
-    let answer = told(&stage, &volume);
-    assert_eq!((answer.verdict.reason, &*answer.verdict.message), ("VolumeHeld", "It may be detached."));
+    let answer = answer_for(&fixture, &volume);
+    assert_eq!((answer.judgement.reason, &*answer.judgement.message), ("VolumeHeld", "It may be detached."));
     let next = format!("{:?}", answer.next);
     assert!(next.contains("kubectl delete volumeattachment"), "{next}");
     lease(&mut volume, None);
-    let answer = told(&stage, &volume);
-    assert_ne!(answer.verdict.reason, "VolumeHeld");
+    let answer = answer_for(&fixture, &volume);
+    assert_ne!(answer.judgement.reason, "VolumeHeld");
     assert!(
         answer.notes.iter().any(|note| note.starts_with("It was detached from worker-b1")),
         "{:?}",

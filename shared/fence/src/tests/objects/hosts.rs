@@ -1,7 +1,7 @@
 //! BareMetalHosts of Metal3, whose operator is scripted.
 
 use super::*;
-use crate::api::{IdentityMatch, proved_by};
+use crate::api::{IdentityMatch, evidence_kind_of};
 
 const MACHINES: &str = "/apis/cluster.x-k8s.io/v1beta2/namespaces/capi/machines/m";
 const HOSTS: &str = "/apis/metal3.io/v1alpha1/namespaces/capi/baremetalhosts";
@@ -77,8 +77,8 @@ async fn a_host_is_kept_off_by_an_annotation_until_the_incident_is_over() {
     assert_eq!(hold, json!({ "mode": "hard", "fence": "uid-nf" }), "not softly, and by this incident");
     assert_eq!(store.get(HOST).unwrap()["spec"]["online"], true, "that field is its owner's");
     assert!(attempt.outcome.as_deref().unwrap().contains("poweredOn false"), "{attempt:?}");
-    let off = seen(&scene, attempt.clone()).await;
-    assert_eq!((off.power, proved_by(&off.samples)), (Power::Off, KindOfEvidence::PowerOff));
+    let off = check_power(&scene, attempt.clone()).await;
+    assert_eq!((off.power, evidence_kind_of(&off.samples)), (Power::Off, FenceEvidenceKind::PowerOff));
     assert_eq!(off.samples[0].identity, IdentityMatch::Match);
 
     let done = target(NodeFenceStatus { phase: Phase::Done, ..again(attempt) });
@@ -118,7 +118,7 @@ async fn attack_a_status_that_says_off_where_its_operator_does_not_look_is_no_ev
     for (says, change) in rows {
         let (store, scene, attempt) = fenced().await;
         store.change(HOST, change);
-        let looked = seen(&scene, attempt).await;
+        let looked = check_power(&scene, attempt).await;
         assert_ne!(looked.power, Power::Off, "{says}");
         assert!(looked.samples[0].said.contains(says), "{says}: {:?}", looked.samples);
     }

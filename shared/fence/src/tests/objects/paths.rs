@@ -14,7 +14,7 @@ fn in_store(path: &str) -> Store {
 fn forged(driver: DeviceDriver, path: &str) -> crate::api::Attempt {
     let (path, uid) = (path.to_owned(), "uid-nf".to_owned());
     let object =
-        ActedOn { device: bmc(), driver, path, uid, matched: false, cidrs: Vec::new(), storage: None };
+        TargetObject { device: bmc(), driver, path, uid, matched: false, cidrs: Vec::new(), storage: None };
     crate::api::Attempt { objects: vec![object], ..tried("off").attempts.pop().unwrap() }
 }
 
@@ -85,7 +85,8 @@ fn rows() -> Vec<(DeviceDriver, Value, &'static str)> {
 }
 
 fn sent(scene: &Scene, path: &str) -> Vec<String> {
-    let heard = scene.api.heard().into_iter().filter(|asked| asked.path == path || asked.path.contains(".."));
+    let heard =
+        scene.api.requests().into_iter().filter(|asked| asked.path == path || asked.path.contains(".."));
     heard.map(|asked| asked.line()).collect()
 }
 
@@ -99,7 +100,7 @@ async fn attack_a_forged_status_has_nothing_read_or_changed_that_no_device_can_h
         scene.ends(Step::Write(target(done)), "written").await;
         assert_eq!(sent(&scene, path), [""; 0], "the incident is over");
         let scene = with(&in_store(path), spec);
-        let looked = seen(&scene, forged(driver, path)).await;
+        let looked = check_power(&scene, forged(driver, path)).await;
         assert_eq!(looked.power, Power::Unknown, "{path}");
         assert_eq!(sent(&scene, path), [""; 0], "a look");
     }
@@ -109,7 +110,7 @@ async fn attack_a_forged_status_has_nothing_read_or_changed_that_no_device_can_h
 #[tokio::test(start_paused = true)]
 async fn attack_a_forged_status_reaches_no_namespace_that_is_not_followed() {
     let scene = with(&in_store(MADE), external().1);
-    scene.world.cache().fence_from(["pod-safety".to_owned()].into());
+    scene.world.cache().restrict_fencing_to(["pod-safety".to_owned()].into());
     let done = NodeFenceStatus { phase: Phase::Done, ..again(forged(DeviceDriver::External, MADE)) };
     scene.ends(Step::Write(target(done)), "written").await;
     assert_eq!(sent(&scene, MADE), [""; 0]);
@@ -136,7 +137,7 @@ async fn attack_a_name_that_walks_up_is_no_part_of_a_path() {
         scene.tries().await;
         let walked: Vec<_> = scene
             .api
-            .heard()
+            .requests()
             .into_iter()
             .filter(|asked| asked.path.contains(".."))
             .map(|one| one.line())

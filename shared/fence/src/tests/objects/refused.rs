@@ -22,7 +22,7 @@ async fn a_machine_that_cannot_be_read_is_not_gone() {
         (500, "InternalError", "Unknown", "500 InternalError"),
     ] {
         store.put(MACHINE, refused(code, reason));
-        let verified = seen(&scene, attempt.clone()).await;
+        let verified = check_power(&scene, attempt.clone()).await;
         assert_eq!(verified.power.name(), power, "{code} {reason}");
         for sample in &verified.samples {
             assert!(sample.said.contains(said), "{code} {reason}: {sample:?}");
@@ -39,7 +39,7 @@ async fn the_network_fence_of_another_owner_proves_nothing_and_is_not_lifted() {
     let (scene, attempt) = fenced(&store, spec).await;
     let path = attempt.objects[0].path.clone();
     let said = async || {
-        let verified = seen(&scene, attempt.clone()).await;
+        let verified = check_power(&scene, attempt.clone()).await;
         (verified.power, verified.samples[0].said.clone())
     };
     assert_eq!(said().await.0, Power::Off);
@@ -55,7 +55,7 @@ async fn the_network_fence_of_another_owner_proves_nothing_and_is_not_lifted() {
     let (power, said) = said().await;
     assert!(power == Power::Unknown && said.contains("belongs to another owner"), "{power}: {said}");
     let done = NodeFenceStatus { phase: Phase::Done, ..again(attempt.clone()) };
-    scene.take(Step::Write(target(done))).await;
+    scene.run_step(Step::Write(target(done))).await;
     assert_eq!(store.get(&path).unwrap()["spec"]["fenceState"], "Fenced");
 }
 
@@ -70,7 +70,7 @@ async fn a_remediator_that_failed_has_another_object_made() {
         far["metadata"]["annotations"] = json!({});
         far["status"] = json!({ "conditions": [{ "type": "Succeeded", "status": "False" }] });
     });
-    let verified = seen(&scene, attempt).await;
+    let verified = check_power(&scene, attempt).await;
     assert!(verified.samples[0].said.contains("says that it failed"), "{verified:?}");
     scene.tries().await;
     let outcome = attempted(&scene).outcome.unwrap();
@@ -93,7 +93,7 @@ async fn attack_the_instance_of_another_provider_is_not_switched() {
         there.node["spec"]["providerID"] = json!("aws:///eu-central-1a/i-0123456789abcdef0");
         there.device =
             Some(json!({ "spec": { "driver": "Agent", "agent": agent, "parameters": { "plug": plug } } }));
-        let scene = super::super::scene(there, |_, _| says(Power::Off));
+        let scene = super::super::scene(there, |_, _| answer_with(Power::Off));
         scene.tries().await;
         assert_eq!(scene.devices.asked.lock().len(), usize::from(is_asked), "{agent} {plug}");
     }

@@ -28,7 +28,7 @@ fn lease(state: State, boot: &str, change: impl FnOnce(&mut Device)) -> Value {
         boot: Boot { node: "uid-n".into(), id: boot.into() },
         device: (state != State::Unarmed).then(|| Arc::new(device)),
     };
-    json!({ "metadata": { "uid": "uid-l", "resourceVersion": "17", "annotations": record.annotations() }, "spec": {} })
+    json!({ "metadata": { "uid": "uid-l", "resourceVersion": "17", "annotations": record.to_annotations() }, "spec": {} })
 }
 
 /// A watchdog that has passed its drill.
@@ -59,14 +59,17 @@ async fn the_grant_of_an_agent_is_revoked_and_its_node_is_off_when_its_time_is_o
     let (store, scene, attempt) = fenced().await;
     assert_eq!((state(&store), attempt.objects[0].path.as_str()), (json!("Revoked"), LEASE));
     assert!(attempt.outcome.as_deref().unwrap().contains("its grant was revoked"), "{attempt:?}");
-    let off = seen(&scene, attempt).await;
-    assert_eq!((off.power, proved_by(&off.samples)), (Power::Off, KindOfEvidence::WatchdogLease));
+    let off = check_power(&scene, attempt).await;
+    assert_eq!((off.power, evidence_kind_of(&off.samples)), (Power::Off, FenceEvidenceKind::WatchdogLease));
     let connection = scene.api.connection();
-    let looker = Looker::new(&connection, scene.world.cache(), &scene.env, &scene.devices);
-    let now = async || looker.all_off(&incarnation(), &off.samples, &[]).await;
-    assert_eq!(now().await.unwrap().0, KindOfEvidence::WatchdogLease);
+    let looker = StatusChecker::new(&connection, scene.world.cache(), &scene.env, &scene.devices);
+    let now = async || looker.confirm_all_off(&incarnation(), &off.samples, &[]).await;
+    assert_eq!(now().await.unwrap().0, FenceEvidenceKind::WatchdogLease);
     let other = Incarnation { boot_id: NEXT_BOOT.to_owned(), ..incarnation() };
-    assert!(looker.all_off(&other, &off.samples, &[]).await.is_err(), "of that boot nothing was promised");
+    assert!(
+        looker.confirm_all_off(&other, &off.samples, &[]).await.is_err(),
+        "of that boot nothing was promised"
+    );
     // The machine was reset, and its agent is back.
     store.put(LEASE, lease(State::Unarmed, NEXT_BOOT, |_| ()));
     assert!(now().await.is_err());
@@ -79,11 +82,11 @@ async fn the_grant_of_an_agent_is_revoked_and_its_node_is_off_when_its_time_is_o
 async fn a_process_that_did_not_see_the_grant_waits_anew() {
     let (store, _, attempt) = fenced().await;
     let later = with(&store, spec());
-    let looked = seen(&later, attempt.clone()).await;
+    let looked = check_power(&later, attempt.clone()).await;
     assert_eq!(looked.power, Power::Unknown, "{looked:?}");
     assert!(looked.message.contains("may run for another"), "{looked:?}");
     later.env.sleep(Duration::from_secs(39)).await;
-    assert_eq!(seen(&later, attempt).await.power, Power::Off);
+    assert_eq!(check_power(&later, attempt).await.power, Power::Off);
 }
 
 /// To revoke it would reset the machine, and prove nothing.
@@ -121,9 +124,13 @@ async fn a_grant_that_comes_after_the_one_that_was_seen_is_a_machine_that_runs()
     store.put(LEASE, lease(State::Armed, BOOT, |_| ()));
     let answers = store.clone();
     // The agent writes between the read and the revocation.
-    let first = move |asked: &Asked| {
+    let first = move |asked: &Received| {
         let revokes = asked.method == "PATCH" && asked.path == LEASE;
-        if revokes { Some(Says::coded(409, &json!({ "reason": "Conflict" }))) } else { answers.answer(asked) }
+        if revokes {
+            Some(Says::with_code(409, &json!({ "reason": "Conflict" })))
+        } else {
+            answers.answer(asked)
+        }
     };
     let there = There { first: Arc::new(first), device: Some(spec()), ..There::default() };
     let scene = scene(there, |_, _| panic!("no transport is asked"));
@@ -131,5 +138,5 @@ async fn a_grant_that_comes_after_the_one_that_was_seen_is_a_machine_that_runs()
     let attempt = attempted(&scene);
     assert!(attempt.outcome.as_deref().unwrap().contains("a new grant: its machine runs"), "{attempt:?}");
     scene.env.sleep(Duration::from_secs(60)).await;
-    assert_eq!(seen(&scene, attempt).await.power, Power::On);
+    assert_eq!(check_power(&scene, attempt).await.power, Power::On);
 }

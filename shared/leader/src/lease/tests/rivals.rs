@@ -6,7 +6,7 @@ const UNTIL: f64 = 240.0;
 const FAULTS_UNTIL: f64 = 180.0;
 
 /// Late, lost and unheard requests, by chance, until the network is repaired.
-fn unlucky(seed: u64, clock: &Env) -> impl Fn(&Asked) -> Fate + Send + Sync + 'static {
+fn unlucky(seed: u64, clock: &Env) -> impl Fn(&Received) -> Fate + Send + Sync + 'static {
     let (chance, clock) = (Env::real(seed), clock.clone());
     move |_| {
         let unit = || chance.rng.unit();
@@ -28,7 +28,7 @@ async fn rivalry(seed: u64) -> usize {
     let (mut last, mut changes) = (None, 0);
     let mut step = 0_usize;
     while seconds(&clock) < UNTIL {
-        pass(0.05).await;
+        advance(0.05).await;
         step += 1;
         if step.is_multiple_of(97) {
             one.wall.set(walls[step % 3]);

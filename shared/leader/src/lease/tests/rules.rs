@@ -45,7 +45,7 @@ async fn a_lease_that_is_not_there_is_made() {
     let server = Server::default();
     let mut one = Candidate::well(&server, "a");
     let _ended = one.start();
-    pass(0.1).await;
+    advance(0.1).await;
     assert!(one.leads());
     assert_eq!(one.api.lines(), [format!("GET {PATH}"), format!("POST {COLLECTION}")]);
     let expected = json!({ "holderIdentity": "a", "leaseDurationSeconds": 15, "leaseTransitions": 0,
@@ -61,9 +61,9 @@ async fn a_standby_takes_over_when_the_lease_ends_and_not_a_look_later() {
         let mut one = Candidate::well(&server, "a");
         let _ended = one.start();
         let ends = f64::from(seconds);
-        pass(ends - 0.05).await;
+        advance(ends - 0.05).await;
         assert!(!one.leads(), "the dead one may still write");
-        pass(0.1).await;
+        advance(0.1).await;
         assert!(one.leads(), "a lease of {seconds} s is over");
     }
 }
@@ -74,7 +74,7 @@ async fn a_standby_looks_at_the_lease_of_a_leader_about_as_often_as_that_one_ren
     let server = Server::held_by("leader", 1_000);
     let mut one = Candidate::well(&server, "a");
     let _ended = one.start();
-    pass(240.0).await;
+    advance(240.0).await;
     let looks = one.api.lines().len();
     assert!((101..=120).contains(&looks), "{looks} looks");
 }
@@ -84,13 +84,13 @@ async fn a_held_lease_is_renewed_without_asking_and_keeps_its_other_fields() {
     let server = Server::held_by("", 1);
     let mut one = Candidate::well(&server, "a");
     let _ended = one.start();
-    pass(7.0).await;
+    advance(7.0).await;
     let lines = one.api.lines();
     let patch = format!("PATCH {PATH}");
     assert_eq!(lines, [format!("GET {PATH}"), patch.clone(), patch.clone(), patch.clone(), patch]);
     let spec = server.spec();
     assert_eq!((&spec["strategy"], &spec["leaseTransitions"]), (&json!("kept"), &json!(5)));
-    let heard = one.api.heard();
+    let heard = one.api.requests();
     assert!(heard[1].json()["spec"].get("acquireTime").is_some(), "when it was taken");
     assert!(heard[2].json()["spec"].get("acquireTime").is_none(), "not when it is kept");
 }
@@ -102,14 +102,14 @@ async fn a_lease_of_another_is_taken_after_its_own_duration_since_we_saw_it_what
         let mut one = Candidate::well(&server, "a");
         one.wall.set(wall);
         let _ended = one.start();
-        pass(29.9).await;
+        advance(29.9).await;
         assert!(!one.leads(), "{wall}");
         one.wall.set("2031-01-01T00:00:00Z");
-        pass(2.5).await;
+        advance(2.5).await;
         assert!(one.leads(), "{wall}");
         assert_eq!(server.spec()["leaseTransitions"], 5);
         assert_eq!(
-            one.leadership.follows(),
+            one.leadership.predecessor_renewed_at(),
             "2026-11-21T12:00:00Z".parse().ok(),
             "when the other renewed last"
         );
@@ -122,11 +122,11 @@ async fn a_lease_that_somebody_deletes_is_taken_after_the_time_of_its_holder() {
     let server = Server::held_by("other", 30);
     let mut one = Candidate::well(&server, "a");
     let _ended = one.start();
-    pass(3.0).await;
+    advance(3.0).await;
     server.delete();
-    pass(26.9).await;
+    advance(26.9).await;
     assert!(!one.leads());
-    pass(4.0).await;
+    advance(4.0).await;
     assert!(one.leads());
 }
 
@@ -134,14 +134,14 @@ async fn a_lease_that_somebody_deletes_is_taken_after_the_time_of_its_holder() {
 async fn the_time_of_a_holder_is_over_at_its_end_and_a_lease_that_cannot_be_read_is_not_made() {
     let server = Server::held_by("other", 15);
     let mut elector = Candidate::well(&server, "a").elector.take().unwrap();
-    elector.look().await.unwrap();
+    elector.read_lease().await.unwrap();
     let observed = elector.observed.clone().unwrap();
     for (seconds, waits) in [(14.0, true), (1.0, false)] {
-        pass(seconds).await;
+        advance(seconds).await;
         assert_eq!(elector.waits_for(&observed), waits);
     }
     let (env, _wall) = env();
-    let api = Api::says(&env, |_| Answer::plain(502, "bad gateway"));
+    let api = Api::answering(&env, |_| Answer::plain(502, "bad gateway"));
     let (metrics, leadership) = (Metrics::new().unwrap(), Leadership::none());
     let mut elector = Elector::new(config("a"), api.connection(), env, metrics.lease.clone(), leadership);
     assert!(elector.attempt().await.is_err());
@@ -154,7 +154,7 @@ async fn a_wall_clock_that_jumps_while_we_lead_changes_nothing() {
     let mut one = Candidate::well(&server, "a");
     let _ended = one.start();
     for wall in ["2025-11-21T12:00:00Z", "2027-11-21T12:00:00Z", "1970-01-01T00:00:00Z"] {
-        pass(5.0).await;
+        advance(5.0).await;
         one.wall.set(wall);
         assert!(one.leads());
         let left = one.leadership.term(one.env.now()).unwrap().ends().since(one.env.now());
@@ -168,13 +168,13 @@ async fn every_change_that_we_see_starts_the_wait_anew() {
     let mut one = Candidate::well(&server, "a");
     let _ended = one.start();
     for _ in 0..10 {
-        pass(10.0).await;
+        advance(10.0).await;
         server.write(server.spec());
         assert!(!one.leads());
     }
-    pass(14.0).await;
+    advance(14.0).await;
     assert!(!one.leads());
-    pass(6.0).await;
+    advance(6.0).await;
     assert!(one.leads());
 }
 
@@ -195,11 +195,11 @@ async fn a_released_lease_is_taken_at_once_and_one_without_a_duration_after_ours
         server.write(if spec.is_null() { json!({}) } else { spec });
         let mut one = Candidate::well(&server, "a");
         let _ended = one.start();
-        pass(0.1).await;
+        advance(0.1).await;
         assert_eq!(one.leads(), at_once, "{what}");
-        pass(14.0).await;
+        advance(14.0).await;
         assert_eq!(one.leads(), at_once, "{what}");
-        pass(5.0).await;
+        advance(5.0).await;
         assert!(one.leads(), "{what}");
     }
 }
@@ -207,17 +207,17 @@ async fn a_released_lease_is_taken_at_once_and_one_without_a_duration_after_ours
 #[tokio::test(start_paused = true)]
 async fn a_term_counts_from_when_its_renewal_was_sent() {
     let server = Server::default();
-    let slow = |asked: &Asked| Fate {
+    let slow = |asked: &Received| Fate {
         after: Duration::from_secs(if asked.method == "GET" { 0 } else { 3 }),
         ..Fate::default()
     };
     let mut one = Candidate::new(&server, "a", slow);
     let _ended = one.start();
-    pass(3.1).await;
+    advance(3.1).await;
     assert_eq!(one.leadership.term(one.env.now()).unwrap().ends(), Mono::from_start(Duration::from_secs(10)));
     // Two seconds later it is renewed, which takes three more.
-    pass(5.0).await;
-    let renewed = one.api.heard().last().unwrap().at;
+    advance(5.0).await;
+    let renewed = one.api.requests().last().unwrap().at;
     assert_eq!(renewed, Mono::from_start(Duration::from_secs(5)));
     assert_eq!(one.leadership.term(one.env.now()).unwrap().ends(), renewed + Duration::from_secs(10));
 }
@@ -227,20 +227,20 @@ async fn a_term_ends_a_renew_deadline_after_the_last_renewal_even_while_a_reques
     let server = Server::default();
     let count = Mutex::new(0);
     // Look, create, and three renewals; then silence.
-    let falls_silent = move |_: &Asked| {
+    let falls_silent = move |_: &Received| {
         let mut count = count.lock();
         *count += 1;
         Fate { lost: *count > 5, ..Fate::default() }
     };
     let mut one = Candidate::new(&server, "a", falls_silent);
     let _ended = one.start();
-    pass(6.5).await;
-    let last = one.api.heard().last().unwrap().at;
+    advance(6.5).await;
+    let last = one.api.requests().last().unwrap().at;
     assert_eq!(one.leadership.term(one.env.now()).unwrap().ends(), last + Duration::from_secs(10));
-    let mut changes = one.leadership.changes();
-    pass(last.since_start().as_secs_f64() + 9.99 - seconds(&one.env)).await;
+    let mut changes = one.leadership.subscribe();
+    advance(last.since_start().as_secs_f64() + 9.99 - seconds(&one.env)).await;
     assert!(one.leads());
-    pass(0.02).await;
+    advance(0.02).await;
     assert!(!one.leads(), "whatever the elector waits for");
     assert!(changes.changed().await.is_ok() && !*changes.borrow(), "and the loss is told");
     assert!(one.page().contains(r#"pod_safety_leader_changes_total{change="lost"} 1"#));
@@ -253,7 +253,7 @@ async fn bug_a_term_that_ran_out_before_its_renewal_is_told_as_another_gain() {
     let server = Server::default();
     let count = Mutex::new(0);
     // Look and create at 0 s; the renewal at 2 s is lost, the next one at 9 s takes 2 s.
-    let lost_then_late = move |_: &Asked| {
+    let lost_then_late = move |_: &Received| {
         let mut count = count.lock();
         *count += 1;
         let before = Duration::from_secs(if *count == 4 { 2 } else { 0 });
@@ -261,16 +261,16 @@ async fn bug_a_term_that_ran_out_before_its_renewal_is_told_as_another_gain() {
     };
     let mut one = Candidate::new(&server, "a", lost_then_late);
     let _ended = one.start();
-    pass(9.5).await;
-    let mut changes = one.leadership.changes();
+    advance(9.5).await;
+    let mut changes = one.leadership.subscribe();
     assert!(one.leads());
-    pass(1.0).await;
+    advance(1.0).await;
     assert!(!one.leads(), "the term has run out, the renewal is on its way");
     assert!(!changes.has_changed().unwrap());
-    pass(1.0).await;
+    advance(1.0).await;
     assert!(one.leads());
     assert!(changes.has_changed().unwrap() && *changes.borrow_and_update());
-    pass(2.0).await;
+    advance(2.0).await;
     assert!(one.leads() && !changes.has_changed().unwrap(), "an ordinary renewal is no news");
 }
 
@@ -278,7 +278,7 @@ async fn bug_a_term_that_ran_out_before_its_renewal_is_told_as_another_gain() {
 async fn after_one_lost_answer_there_is_time_for_another_try() {
     let server = Server::default();
     let count = Mutex::new(0);
-    let one_unheard = move |_: &Asked| {
+    let one_unheard = move |_: &Received| {
         let mut count = count.lock();
         *count += 1;
         Fate { unheard: *count == 4, ..Fate::default() }
@@ -286,7 +286,7 @@ async fn after_one_lost_answer_there_is_time_for_another_try() {
     let mut one = Candidate::new(&server, "a", one_unheard);
     let _ended = one.start();
     for _ in 0..300 {
-        pass(0.1).await;
+        advance(0.1).await;
         assert!(one.leads() || seconds(&one.env) < 0.2, "at {}", seconds(&one.env));
     }
     // The unheard renewal was applied: a conflict, a look, and a renewal.
@@ -299,15 +299,15 @@ async fn a_conflict_means_to_look_again_and_a_stolen_lease_ends_the_term() {
     let server = Server::default();
     let mut one = Candidate::well(&server, "a");
     let _ended = one.start();
-    pass(1.0).await;
+    advance(1.0).await;
     let mut spec = server.spec();
     spec["strategy"] = json!("another field was written");
     server.write(spec.clone());
-    pass(2.0).await;
+    advance(2.0).await;
     assert!(one.leads(), "it is ours still");
     spec["holderIdentity"] = json!("thief");
     server.write(spec);
-    pass(2.0).await;
+    advance(2.0).await;
     assert!(!one.leads());
     assert_eq!(server.spec()["holderIdentity"], "thief");
 }
@@ -317,9 +317,9 @@ async fn a_deleted_lease_is_made_again() {
     let server = Server::default();
     let mut one = Candidate::well(&server, "a");
     let _ended = one.start();
-    pass(1.0).await;
+    advance(1.0).await;
     server.delete();
-    pass(2.0).await;
+    advance(2.0).await;
     assert!(one.leads());
     assert_eq!(server.spec()["holderIdentity"], "a");
 }
@@ -329,9 +329,9 @@ async fn a_released_lease_has_no_holder_and_the_next_candidate_takes_it_at_its_n
     let server = Server::default();
     let (mut one, mut two) = (Candidate::well(&server, "a"), Candidate::well(&server, "b"));
     let ended = one.start();
-    pass(0.5).await;
+    advance(0.5).await;
     let _other = two.start();
-    pass(5.0).await;
+    advance(5.0).await;
     assert!(one.leads() && !two.leads());
     one.stop.send_replace(true);
     let mut elector = ended.await.unwrap();
@@ -342,7 +342,7 @@ async fn a_released_lease_has_no_holder_and_the_next_candidate_takes_it_at_its_n
     let spec = server.spec();
     assert_eq!((&spec["holderIdentity"], &spec["leaseDurationSeconds"]), (&Value::Null, &json!(1)));
     assert!(one.page().contains(r#"leader_election_master_status{name="l"} 0"#));
-    pass(2.5).await;
+    advance(2.5).await;
     assert!(two.leads());
     elector.release().await;
     assert_eq!(server.spec()["holderIdentity"], "b", "what is not ours is not given back");
@@ -353,7 +353,7 @@ async fn one_who_never_led_releases_nothing() {
     let server = Server::held_by("other", 3600);
     let mut one = Candidate::well(&server, "a");
     let ended = one.start();
-    pass(1.0).await;
+    advance(1.0).await;
     one.stop.send_replace(true);
     let mut elector = ended.await.unwrap();
     elector.resign();
@@ -363,9 +363,9 @@ async fn one_who_never_led_releases_nothing() {
 
 #[test]
 fn without_an_election_one_leads_for_ever() {
-    let alone = Leadership::alone();
+    let alone = Leadership::always();
     let centuries = Duration::from_secs(500 * 365 * 86_400);
     assert!(alone.term(Mono::from_start(centuries)).is_some());
     assert!(Leadership::none().term(Mono::default()).is_none());
-    assert!(*alone.changes().borrow());
+    assert!(*alone.subscribe().borrow());
 }

@@ -9,12 +9,12 @@ fn tainting() -> NodeUpdate {
 #[test]
 fn the_word_for_what_was_done_is_that_of_what_matters_most() {
     let taint = || vec![(NOT_READY, Effect::NoSchedule)];
-    let labelled = || Done { labels: vec!["a".to_owned()], ..Done::default() };
-    let reachable = || Done { unreachable: Some(false), ..labelled() };
+    let labelled = || NodeChanges { labels: vec!["a".to_owned()], ..NodeChanges::default() };
+    let reachable = || NodeChanges { unreachable: Some(false), ..labelled() };
     for (done, word) in [
-        (Done { silent: true, added: taint(), ..reachable() }, "KubeletNotReporting"),
-        (Done { added: taint(), ..reachable() }, "Taints"),
-        (Done { removed: taint(), ..reachable() }, "Taints"),
+        (NodeChanges { set_unknown: true, added: taint(), ..reachable() }, "KubeletNotReporting"),
+        (NodeChanges { added: taint(), ..reachable() }, "Taints"),
+        (NodeChanges { removed: taint(), ..reachable() }, "Taints"),
         (reachable(), "NodeUnreachable"),
         (labelled(), "Labels"),
     ] {
@@ -60,7 +60,7 @@ async fn each_request_can_fail_and_what_was_done_before_it_is_told() {
             tried(&silent(), move |asked| if asked.line() == line { answer() } else { server.answer(asked) })
                 .await;
         assert_eq!((tried.outcome, tried.writes().len()), (outcome, writes), "{sentence}");
-        assert_eq!(tried.done.silent, status_done, "{sentence}");
+        assert_eq!(tried.done.set_unknown, status_done, "{sentence}");
         assert_eq!(tried.done.turned_not_ready, status_done, "{sentence}");
     }
 }
@@ -74,9 +74,9 @@ async fn taints_that_a_timeout_left_out_are_added_by_the_next_decision() {
         if asked.line() == REST { Answer::never() } else { slow.answer(asked) }
     })
     .await;
-    assert_eq!((first.outcome, first.done.silent), ("failed", true));
+    assert_eq!((first.outcome, first.done.set_unknown), ("failed", true));
     let rv = "6".parse().unwrap();
-    let next = served(&NodeUpdate { silent: None, unreachable: None, rv, ..silent() }, &server).await;
+    let next = served(&NodeUpdate { not_reporting: None, unreachable: None, rv, ..silent() }, &server).await;
     assert_eq!((next.outcome, next.lines()), ("written", [GET, REST].map(str::to_owned).into()));
     assert!(first.done.turned_not_ready && !next.done.turned_not_ready, "the Event is told once");
     let keys: Vec<_> = server.node.lock()["spec"]["taints"].as_array().unwrap().clone();
@@ -96,7 +96,7 @@ async fn every_request_falls_into_the_term() {
         (3.5, vec![GET, LEASE, STATUS, REST], "written"),
     ] {
         let server = Server::of(&well());
-        let late = move |asked: &Asked| server.answer(asked).late(Duration::from_secs(1));
+        let late = move |asked: &Received| server.answer(asked).delayed(Duration::from_secs(1));
         let tried = tried_over(&World::listed(), &silent(), leads_for, late).await;
         assert_eq!(
             (tried.outcome, tried.lines()),
@@ -109,7 +109,7 @@ async fn every_request_falls_into_the_term() {
 #[tokio::test(start_paused = true)]
 async fn a_term_that_is_lost_between_the_writes_ends_the_turn() {
     let (env, _wall) = env();
-    let leadership = Leadership::alone();
+    let leadership = Leadership::always();
     let (server, term) = (Server::of(&well()), Arc::clone(&leadership));
     let api = Api::new(&env, move |asked| {
         if asked.line() == STATUS {
@@ -119,9 +119,10 @@ async fn a_term_that_is_lost_between_the_writes_ends_the_turn() {
         async move { answer }
     });
     let (connection, world) = (api.connection(), World::listed());
-    let means = Means { connection: &connection, cache: world.cache(), env: &env, leadership: &leadership };
+    let means =
+        WriteContext { connection: &connection, cache: world.cache(), env: &env, leadership: &leadership };
     let (outcome, done) = write(&means, &silent()).await;
-    assert_eq!((outcome.name(), done.silent, done.added.len()), ("not_leader", true, 0));
+    assert_eq!((outcome.name(), done.set_unknown, done.added.len()), ("not_leader", true, 0));
     assert_eq!(api.writes(), [STATUS]);
 }
 
@@ -143,12 +144,12 @@ async fn what_is_as_wished_is_not_written() {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_webhook_undoes_is_no_ground_for_taints() {
-    let undo: fn(&Asked) -> Answer = |_| Answer::json(&well().0);
-    let partly: fn(&Asked) -> Answer = |_| Answer::json(&well().rv(6).0);
+    let undo: fn(&Received) -> Answer = |_| Answer::json(&well().0);
+    let partly: fn(&Received) -> Answer = |_| Answer::json(&well().rv(6).0);
     for (sentence, line, answer, writes) in [
         ("the status stays as it was", STATUS, undo, 1),
         ("the status is written, but Ready stays", STATUS, partly, 1),
-        ("the taints stay as they were", REST, |_: &Asked| Answer::json(&unknown().rv(6).0), 2),
+        ("the taints stay as they were", REST, |_: &Received| Answer::json(&unknown().rv(6).0), 2),
     ] {
         let server = Server::of(&well());
         let tried = tried(

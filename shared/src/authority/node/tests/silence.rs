@@ -50,7 +50,7 @@ async fn people_hear_of_a_silent_node_only_if_it_was_ready() {
     for (before, told) in [("True", true), ("False", false)] {
         let node = well().set("/status/conditions", json!([condition("Ready", before)]));
         let tried = served(&silent(), &Server::of(&node)).await;
-        assert_eq!((tried.done.silent, tried.done.turned_not_ready), (true, told), "{before}");
+        assert_eq!((tried.done.set_unknown, tried.done.turned_not_ready), (true, told), "{before}");
     }
 }
 
@@ -74,8 +74,8 @@ async fn the_kubelets_last_heartbeat_and_the_networks_word_stay() {
 
 #[tokio::test(start_paused = true)]
 async fn conditions_that_nobody_ever_posted_bear_the_nodes_birth_for_a_heartbeat() {
-    let silence = Silence { heartbeat: None, renewed: None, never_posted: true, ..silence() };
-    let update = NodeUpdate { silent: Some(silence), ..update() };
+    let silence = NotReporting { heartbeat: None, renewed: None, never_posted: true, ..silence() };
+    let update = NodeUpdate { not_reporting: Some(silence), ..update() };
     let mut server = Server::of(&well().set("/status/conditions", json!([])));
     server.lease = None;
     let tried = served(&update, &server).await;
@@ -96,13 +96,13 @@ async fn conditions_that_nobody_ever_posted_bear_the_nodes_birth_for_a_heartbeat
 
 #[tokio::test(start_paused = true)]
 async fn a_node_of_which_anything_was_heard_since_is_left_alone() {
-    let never = || Silence { heartbeat: None, never_posted: true, ..silence() };
+    let never = || NotReporting { heartbeat: None, never_posted: true, ..silence() };
     let beat = well().set("/status/conditions/4/lastHeartbeatTime", json!("2026-11-21T11:58:10Z"));
     let unposted = well().set("/status/conditions", json!([]));
     let cases = [
         ("its Lease was renewed", silence(), well(), Some(lease("n", 8))),
         ("its Lease was renewed by a clock that went back", silence(), well(), Some(lease("n", 6))),
-        ("its Lease appeared", Silence { renewed: None, ..silence() }, well(), Some(renewed())),
+        ("its Lease appeared", NotReporting { renewed: None, ..silence() }, well(), Some(renewed())),
         ("its Lease went, perhaps after it was renewed", silence(), well(), None),
         ("its status was posted", silence(), beat, Some(renewed())),
         ("its status was posted for the first time", never(), well(), Some(renewed())),
@@ -111,13 +111,13 @@ async fn a_node_of_which_anything_was_heard_since_is_left_alone() {
     for (sentence, silence, node, lease) in cases {
         let mut server = Server::of(&node);
         server.lease = lease.map(|lease| lease.0);
-        let tried = served(&NodeUpdate { silent: Some(silence), ..silent() }, &server).await;
+        let tried = served(&NodeUpdate { not_reporting: Some(silence), ..silent() }, &server).await;
         assert_eq!(
             (tried.outcome, tried.lines()),
             ("heard", [GET, LEASE].map(str::to_owned).into()),
             "{sentence}"
         );
-        assert!(tried.done.is_nothing(), "{sentence}");
+        assert!(tried.done.is_empty(), "{sentence}");
     }
 }
 
@@ -126,18 +126,18 @@ async fn a_lease_that_says_nothing_is_like_none() {
     let mut mute = renewed();
     mute.0["spec"].as_object_mut().unwrap().remove("renewTime");
     for lease in [Some(mute.0), None] {
-        let silence = Silence { renewed: None, ..silence() };
+        let silence = NotReporting { renewed: None, ..silence() };
         let mut server = Server::of(&well());
         server.lease = lease;
-        let tried = served(&NodeUpdate { silent: Some(silence), ..silent() }, &server).await;
+        let tried = served(&NodeUpdate { not_reporting: Some(silence), ..silent() }, &server).await;
         assert_eq!(tried.outcome, "written");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_read_convicts_nobody() {
-    type Script = fn(&Asked) -> Option<Answer>;
-    let of_lease = |asked: &Asked| asked.line() == LEASE;
+    type Script = fn(&Received) -> Option<Answer>;
+    let of_lease = |asked: &Received| asked.line() == LEASE;
     let cases: [(&str, Script); 5] = [
         ("a Lease of another shape", |asked| (asked.line() == LEASE).then(Answer::garbage)),
         ("a Lease whose time is none", |asked| {
@@ -169,7 +169,7 @@ async fn what_cannot_be_read_convicts_nobody() {
 async fn a_node_that_is_called_unknown_already_keeps_the_time_since_when() {
     let tried = served(&NodeUpdate { unreachable: None, ..silent() }, &Server::of(&unknown())).await;
     assert_eq!((tried.outcome, tried.lines()), ("written", [GET, LEASE, REST].map(str::to_owned).into()));
-    assert!(!tried.done.silent);
+    assert!(!tried.done.set_unknown);
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn claim() -> Force {
+fn claim() -> ForceDeleteRequest {
     shut_down().force(Claim::OutOfService { node: "n".into() })
 }
 
@@ -10,8 +10,8 @@ fn shut_down() -> Obj {
     pod("a").on("n").terminating()
 }
 
-fn court(trusts: bool) -> Court {
-    let mut court = Court::new();
+fn court(trusts: bool) -> Fixture {
+    let mut court = Fixture::new();
     court.policy.trust_out_of_service_taint = trusts;
     court.apply(Kind::Pods, &shut_down().0);
     court
@@ -56,7 +56,7 @@ async fn a_batch_shares_the_reads_of_a_tainted_node_until_they_expire() {
 async fn bug_a_late_answer_about_a_taint_counted_from_when_it_came() {
     let court = court(true);
     let asked_at = court.env.now();
-    court.reads_of_node(says(|| Answer::json(&node("n").tainted().0).late(Duration::from_secs(1))));
+    court.reads_of_node(says(|| Answer::json(&node("n").tainted().0).delayed(Duration::from_secs(1))));
     let mut judge = court.judge();
     assert_eq!(judge.verify(&claim()).await.unwrap().expires(), asked_at + VALID_FOR);
 }

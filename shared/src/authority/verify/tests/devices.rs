@@ -58,7 +58,7 @@ impl FenceTransport for Devices {
 pub(super) struct Rig {
     pub(super) world: World,
     pub(super) env: Env,
-    pub(super) policy: Policy,
+    pub(super) policy: VerifierConfig,
     pub(super) there: Arc<Mutex<BTreeMap<String, Value>>>,
     connection: Connection,
     devices: Devices,
@@ -116,7 +116,7 @@ impl Rig {
             };
             async move { answer }
         });
-        let policy = Policy {
+        let policy = VerifierConfig {
             quarantine: QUARANTINE,
             trust_out_of_service_taint: true,
             agent_reports: None,
@@ -157,11 +157,19 @@ impl Rig {
 
     pub(super) fn judge(&self) -> Verifier<'_> {
         let Self { connection, env, policy, world, devices, .. } = self;
-        let judge = Judge::new(Looker::new(connection, world.cache(), env, devices));
-        Verifier { connection, cache: world.cache(), env, policy, judge, found: None, unconfirmed: None }
+        let judge = EvidenceReader::new(StatusChecker::new(connection, world.cache(), env, devices));
+        Verifier {
+            connection,
+            cache: world.cache(),
+            env,
+            config: policy,
+            evidence_reader: judge,
+            node_evidence: None,
+            unconfirmed: None,
+        }
     }
 
-    async fn verify(&self, force: &Force) -> Result<Evidence<PodVersion>, Unproved> {
+    async fn verify(&self, force: &ForceDeleteRequest) -> Result<Evidence<PodVersion>, VerifyError> {
         self.judge().verify(force).await
     }
 }
@@ -176,7 +184,7 @@ fn fenced(node: &str) -> Claim {
 }
 
 /// What the judge says, in the words that people read.
-fn words(judged: Result<Evidence<PodVersion>, Unproved>) -> String {
+fn words(judged: Result<Evidence<PodVersion>, VerifyError>) -> String {
     judged.map_or_else(|refusal| refusal.to_string(), |evidence| evidence.kind().name().to_owned())
 }
 
@@ -462,10 +470,10 @@ async fn pods_of_one_node_share_a_proof_until_it_expires() {
     let rig = Rig::new();
     let mut judge = rig.judge();
     let first = judge.verify(&on("a", "n").force(fenced("n"))).await.unwrap();
-    pass(1.9).await;
+    advance(1.9).await;
     let second = judge.verify(&on("a", "n").force(fenced("n"))).await.unwrap();
     assert_eq!((first.expires(), rig.devices.asked.lock().len()), (second.expires(), 2), "looked at once");
-    pass(0.1).await;
+    advance(0.1).await;
     rig.there.lock().remove(PROOF);
     assert_eq!(reason(judge.verify(&on("a", "n").force(fenced("n"))).await), "ReadFailed", "read again");
 }

@@ -1,6 +1,6 @@
 //! Evidence PodsEnded: what the agent of a node reports.
 
-use pod_safety_watchdog::record::{Boot, Epoch, Pods, Record, State};
+use pod_safety_watchdog::record::{Boot, Epoch, PodReport, Record, State};
 use serde_json::json;
 
 use super::*;
@@ -11,34 +11,38 @@ fn deleted() -> Obj {
     pod("a").uid(UID).on("n").running().terminating().observed(2).set("/metadata/generation", json!(2))
 }
 
-fn claim() -> Force {
+fn claim() -> ForceDeleteRequest {
     deleted().force(Claim::PodsEnded { node: "n".into() })
 }
 
-fn court() -> Court {
-    let mut court = Court::new();
+fn court() -> Fixture {
+    let mut court = Fixture::new();
     court.policy.agent_reports = Some("agents".into());
     court.apply(Kind::Pods, &deleted().0);
     court
 }
 
 /// What an agent writes in this round, having looked before another.
-fn lease(process: u64, round: u64, pods: Option<Pods>) -> Says {
+fn lease(process: u64, round: u64, pods: Option<PodReport>) -> Says {
     let boot = Boot { node: "uid-n".into(), id: "b0000000-0000-4000-8000-000000000001".into() };
     let epoch = Epoch { process, count: 1 };
-    let mut annotations = Record { state: State::Armed, epoch, round, boot, device: None }.annotations();
-    annotations.extend(pods.iter().flat_map(Pods::annotations));
+    let mut annotations = Record { state: State::Armed, epoch, round, boot, device: None }.to_annotations();
+    annotations.extend(pods.iter().flat_map(PodReport::to_annotations));
     let lease = json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": {},
         "metadata": { "name": "watchdog.n", "uid": "l", "resourceVersion": round.to_string(), "annotations": annotations } });
     says(move || Answer::json(&lease))
 }
 
-fn ended(looked: u64) -> Option<Pods> {
-    Some(Pods { looked, ended: vec!["uid-b".to_owned(), UID.to_owned()], left: Vec::new() })
+fn ended(looked: u64) -> Option<PodReport> {
+    Some(PodReport {
+        checked_round: looked,
+        terminated: vec!["uid-b".to_owned(), UID.to_owned()],
+        leftover: Vec::new(),
+    })
 }
 
-impl Court {
-    async fn reports(&self, says: Says) -> Result<Evidence<PodVersion>, Unproved> {
+impl Fixture {
+    async fn reports(&self, says: Says) -> Result<Evidence<PodVersion>, VerifyError> {
         *self.agent.lock() = says;
         self.verify(&claim()).await
     }
@@ -92,9 +96,10 @@ async fn attack_rounds_of_another_epoch_or_another_deletion_do_not_count() {
 async fn what_keeps_the_pod_is_named() {
     let left = |of: &str, what: &str| (of.to_owned(), what.to_owned());
     let left = vec![left("uid-other", "a mount"), left(UID, "process 7 (mysqld) in state D")];
-    let stuck = Some(Pods { looked: 9, ended: Vec::new(), left });
-    let silent = || Some(Pods { looked: 9, ..Pods::default() });
-    let another = Some(Pods { looked: 9, ended: vec![format!("{UID}2")], left: Vec::new() });
+    let stuck = Some(PodReport { checked_round: 9, terminated: Vec::new(), leftover: left });
+    let silent = || Some(PodReport { checked_round: 9, ..PodReport::default() });
+    let another =
+        Some(PodReport { checked_round: 9, terminated: vec![format!("{UID}2")], leftover: Vec::new() });
     for (what, says, words) in [
         ("a process", lease(1, 10, stuck), "process 7 (mysqld) in state D"),
         ("it says nothing about the pod", lease(1, 10, silent()), "is left: "),
@@ -146,7 +151,7 @@ async fn a_pod_that_others_failed_is_judged_by_whether_it_runs() {
         (failed(), "ClaimMismatch"),
         (failed().set("/status/containerStatuses", json!([])), "AgentMustLookAgain"),
     ] {
-        let mut court = Court::new();
+        let mut court = Fixture::new();
         court.policy.agent_reports = Some("agents".into());
         court.apply(Kind::Pods, &object.0);
         *court.agent.lock() = lease(1, 10, ended(9));

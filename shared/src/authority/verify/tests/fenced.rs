@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::*;
 
-fn claim() -> Force {
+fn claim() -> ForceDeleteRequest {
     pod("a").on("n").terminating().force(Claim::Fenced {
         node: "n".into(),
         proof: "e".into(),
@@ -36,8 +36,8 @@ fn last_renewed() -> Says {
     object(lease("n", 1).set("/spec/renewTime", json!("2026-11-21T11:00:01.000000Z")))
 }
 
-fn court(proof: Says) -> Court {
-    let court = Court::new();
+fn court(proof: Says) -> Fixture {
+    let court = Fixture::new();
     court.apply(Kind::Pods, &pod("a").on("n").terminating().0);
     court.reads_of_node(object(lost(BOOT)));
     court.reads_of_lease(last_renewed());
@@ -126,7 +126,7 @@ async fn what_the_node_says_now_stands_above_any_evidence() {
 async fn bug_a_late_answer_about_a_node_counted_from_when_it_came_beside_a_persons_word() {
     let court = court(word(|_| ()));
     let asked_at = court.env.now();
-    court.reads_of_node(says(|| Answer::json(&lost(BOOT).0).late(Duration::from_secs(1))));
+    court.reads_of_node(says(|| Answer::json(&lost(BOOT).0).delayed(Duration::from_secs(1))));
     assert_eq!(court.verify(&claim()).await.unwrap().expires(), asked_at + VALID_FOR);
 }
 
@@ -138,7 +138,7 @@ async fn evidence_about_a_node_that_was_heard_a_moment_ago_waits_until_it_would_
         let court = court(word(|_| ()));
         let renewed = lease("n", 1).set("/spec/renewTime", json!("2026-11-21T11:00:01.000000Z"));
         court.apply(Kind::NodeLeases, &renewed.0);
-        pass(Duration::from_secs(silent).as_secs_f64()).await;
+        advance(Duration::from_secs(silent).as_secs_f64()).await;
         assert_eq!(reason(court.verify(&claim()).await), expected, "silent for {silent}s");
     }
 }

@@ -9,7 +9,7 @@ use crate::testing::objects::{node, uid};
 
 #[tokio::test(start_paused = true)]
 async fn two_reads_a_quarantine_apart_are_evidence_bound_to_one_version_of_one_pod() {
-    let court = Court::ripe().await;
+    let court = Fixture::ripe().await;
     let before = court.env.now();
     let evidence = court.verify_gone().await.unwrap();
     assert_eq!(*evidence.kind(), EvidenceKind::NodeGone { node: "n".into(), apart: QUARANTINE });
@@ -24,8 +24,8 @@ async fn two_reads_a_quarantine_apart_are_evidence_bound_to_one_version_of_one_p
 
 #[tokio::test(start_paused = true)]
 async fn evidence_counts_from_when_its_reads_were_sent() {
-    let court = Court::ripe().await;
-    court.reads_of_node(says(|| Answer::not_found().late(Duration::from_secs(1))));
+    let court = Fixture::ripe().await;
+    court.reads_of_node(says(|| Answer::not_found().delayed(Duration::from_secs(1))));
     let sent = court.env.now();
     assert_eq!(court.verify_gone().await.unwrap().expires(), sent + VALID_FOR);
 }
@@ -33,9 +33,9 @@ async fn evidence_counts_from_when_its_reads_were_sent() {
 #[tokio::test(start_paused = true)]
 async fn the_quarantine_is_over_at_its_last_moment_and_not_before() {
     for (early, expected) in [(Duration::from_millis(1), "QuarantineNotOver"), (Duration::ZERO, "NodeGone")] {
-        let court = Court::new();
+        let court = Fixture::new();
         court.witness().await;
-        pass((QUARANTINE - early).as_secs_f64()).await;
+        advance((QUARANTINE - early).as_secs_f64()).await;
         assert_eq!(reason(court.verify_gone().await), expected, "{early:?} early");
         assert!(court.has_witness());
     }
@@ -43,12 +43,12 @@ async fn the_quarantine_is_over_at_its_last_moment_and_not_before() {
 
 #[tokio::test(start_paused = true)]
 async fn the_quarantine_counts_from_the_answer_of_the_first_read() {
-    let court = Court::new();
-    court.reads_of_node(says(|| Answer::not_found().late(Duration::from_secs(10))));
+    let court = Fixture::new();
+    court.reads_of_node(says(|| Answer::not_found().delayed(Duration::from_secs(10))));
     court.witness().await;
     court.reads_of_node(absent());
-    pass(35.0).await;
-    let Err(Unproved::Refused(Refusal::QuarantineNotOver { left })) = court.verify_gone().await else {
+    advance(35.0).await;
+    let Err(VerifyError::Refused(Refusal::QuarantineNotOver { left })) = court.verify_gone().await else {
         panic!("too early")
     };
     assert_eq!(left, Duration::from_secs(5));
@@ -57,14 +57,14 @@ async fn the_quarantine_counts_from_the_answer_of_the_first_read() {
 
 #[tokio::test(start_paused = true)]
 async fn without_a_first_read_nothing_is_read_and_nothing_is_evidence() {
-    let court = Court::new();
+    let court = Fixture::new();
     assert_eq!(reason(court.verify_gone().await), "NoWitness");
     assert_eq!(court.api.lines(), [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_the_second_read_finds_refutes_the_first_and_the_quarantine_starts_anew() {
-    let court = Court::ripe().await;
+    let court = Fixture::ripe().await;
     court.reads_of_node(object(node("n")));
     assert_eq!(reason(court.verify_gone().await), "NodeExists");
     assert!(!court.has_witness());
@@ -72,7 +72,7 @@ async fn a_node_that_the_second_read_finds_refutes_the_first_and_the_quarantine_
     assert_eq!(reason(court.verify_gone().await), "NoWitness");
     court.witness().await;
     assert_eq!(reason(court.verify_gone().await), "QuarantineNotOver");
-    pass(QUARANTINE.as_secs_f64()).await;
+    advance(QUARANTINE.as_secs_f64()).await;
     assert_eq!(reason(court.verify_gone().await), "NodeGone");
 }
 
@@ -86,7 +86,7 @@ async fn a_second_read_that_does_not_say_not_found_is_a_refusal() {
         ),
         ("410", says(|| Answer::status(410, "Gone", "gone"))),
         ("403", says(|| Answer::status(403, "Forbidden", "no"))),
-        ("429", says(|| Answer::plain(429, "Too many requests").retry_after(1))),
+        ("429", says(|| Answer::plain(429, "Too many requests").with_retry_after(1))),
         ("500", says(|| Answer::status(500, "InternalError", "etcd"))),
         ("503", says(|| Answer::plain(503, "no healthy upstream"))),
         ("no answer in time", says(Answer::never)),
@@ -94,11 +94,11 @@ async fn a_second_read_that_does_not_say_not_found_is_a_refusal() {
         ("an answer that cannot be read", says(Answer::garbage)),
     ];
     for (what, answer) in rows {
-        let court = Court::ripe().await;
+        let court = Fixture::ripe().await;
         court.reads_of_node(Arc::clone(&answer));
         assert_eq!(reason(court.verify_gone().await), "ReadFailed", "node: {what}");
         assert!(court.has_witness(), "{what} refutes nothing");
-        let court = Court::ripe().await;
+        let court = Fixture::ripe().await;
         court.reads_of_lease(answer);
         assert_eq!(reason(court.verify_gone().await), "ReadFailed", "Lease: {what}");
     }
@@ -108,8 +108,8 @@ async fn a_second_read_that_does_not_say_not_found_is_a_refusal() {
 #[tokio::test(start_paused = true)]
 async fn bug_evidence_that_took_longer_to_read_than_it_counts_expired_without_a_word() {
     for (late, expected) in [(1.9, "NodeGone"), (2.0, "ReadsTooSlow"), (9.0, "ReadsTooSlow")] {
-        let court = Court::ripe().await;
-        court.reads_of_node(says(move || Answer::not_found().late(Duration::from_secs_f64(late))));
+        let court = Fixture::ripe().await;
+        court.reads_of_node(says(move || Answer::not_found().delayed(Duration::from_secs_f64(late))));
         assert_eq!(reason(court.verify_gone().await), expected, "{late} s");
         assert!(court.has_witness(), "{late} s refute nothing");
     }
@@ -131,18 +131,18 @@ async fn what_became_of_the_lease_between_the_reads_decides() {
         ("it lost its renewal time", renewed(1), timeless(), "KubeletAlive"),
     ] {
         let says = |sample: Option<Obj>| sample.map_or_else(absent, object);
-        let court = Court::new();
+        let court = Fixture::new();
         if let Some(first) = &first {
             court.world.apply(Kind::NodeLeases, &first.0, court.env.now());
-            pass(1.0).await;
+            advance(1.0).await;
         }
         if second.is_none() {
             court.world.remove(Kind::NodeLeases, "lease-n", court.env.now());
-            pass(1.0).await;
+            advance(1.0).await;
         }
         court.reads_of_lease(says(first));
         court.witness().await;
-        pass(QUARANTINE.as_secs_f64()).await;
+        advance(QUARANTINE.as_secs_f64()).await;
         court.reads_of_lease(says(second));
         assert_eq!(reason(court.verify_gone().await), expected, "{what}");
         assert_eq!(court.has_witness(), expected == "NodeGone", "{what}");
@@ -151,12 +151,12 @@ async fn what_became_of_the_lease_between_the_reads_decides() {
 
 #[tokio::test(start_paused = true)]
 async fn bug_a_lease_that_went_before_the_watch_said_so_counted_as_not_renewed() {
-    let court = Court::new();
+    let court = Fixture::new();
     court.apply(Kind::NodeLeases, &lease("n", 1).uid("lease").0);
     court.reads_of_lease(object(lease("n", 1)));
-    pass(1.0).await;
+    advance(1.0).await;
     court.witness().await;
-    pass(QUARANTINE.as_secs_f64()).await;
+    advance(QUARANTINE.as_secs_f64()).await;
     court.reads_of_lease(absent());
     assert_eq!(reason(court.verify_gone().await), "HeartbeatsUnseen");
     court.world.remove(Kind::NodeLeases, "lease", court.env.now());
@@ -169,23 +169,23 @@ async fn a_sign_of_life_on_the_watch_counts_from_when_the_first_read_was_asked()
         [("before", 9_u64, "NodeGone"), ("at that moment", 10, "KubeletAlive"), ("later", 11, "KubeletAlive")]
     {
         for kind in ["lease", "report"] {
-            let court = Court::new();
+            let court = Fixture::new();
             court.world.apply(Kind::NodeLeases, &lease("n", 1).0, at(5));
             court.world.apply(Kind::Pods, &pod("b").on("n").0, at(5));
             let sign = || match kind {
                 "lease" => court.world.apply(Kind::NodeLeases, &lease("n", 2).0, at(when)),
                 _ => court.world.apply(Kind::Pods, &pod("b").on("n").rv(11).running().0, at(when)),
             };
-            pass(9.0).await;
+            advance(9.0).await;
             if when == 9 {
                 sign()
             }
-            pass(1.0).await;
+            advance(1.0).await;
             court.witness().await;
             if when >= 10 {
                 sign()
             }
-            pass(QUARANTINE.as_secs_f64()).await;
+            advance(QUARANTINE.as_secs_f64()).await;
             assert_eq!(reason(court.verify_gone().await), expected, "{kind} {what}");
         }
     }
@@ -194,14 +194,14 @@ async fn a_sign_of_life_on_the_watch_counts_from_when_the_first_read_was_asked()
 #[tokio::test(start_paused = true)]
 async fn a_renewal_that_the_watch_has_not_brought_may_be_of_any_time() {
     for (what, brought) in [("none", None), ("an older one", Some(1))] {
-        let court = Court::new();
+        let court = Fixture::new();
         if let Some(second) = brought {
             court.apply(Kind::NodeLeases, &lease("n", second).0);
-            pass(1.0).await;
+            advance(1.0).await;
         }
         court.reads_of_lease(object(lease("n", 2)));
         court.witness().await;
-        pass(QUARANTINE.as_secs_f64()).await;
+        advance(QUARANTINE.as_secs_f64()).await;
         assert_eq!(reason(court.verify_gone().await), "HeartbeatsUnseen", "the watch has {what}");
     }
 }
@@ -209,7 +209,7 @@ async fn a_renewal_that_the_watch_has_not_brought_may_be_of_any_time() {
 /// The kubelet may have done what the watch brings after the API server answered.
 #[tokio::test(start_paused = true)]
 async fn what_happens_while_the_first_read_is_under_way_is_later_than_it() {
-    type Act = fn(&Court);
+    type Act = fn(&Fixture);
     let dying = || pod("a").on("n").observed(3).terminating().set("/metadata/generation", json!(4)).rv(12);
     let rows: [(&str, Act, &str); 2] = [
         (
@@ -228,20 +228,20 @@ async fn what_happens_while_the_first_read_is_under_way_is_later_than_it() {
         ),
     ];
     for (what, act, expected) in rows {
-        let court = Court::connected();
+        let court = Fixture::connected();
         court.apply(Kind::Nodes, &node("n").0);
         court.apply(Kind::Pods, &pod("a").on("n").observed(3).rv(11).0);
         court.apply(Kind::Pods, &pod("b").on("n").0);
         court.world.remove(Kind::Nodes, "uid-n", court.env.now());
-        pass(1.0).await;
-        court.reads_of_node(says(|| Answer::not_found().late(Duration::from_secs(1))));
+        advance(1.0).await;
+        court.reads_of_node(says(|| Answer::not_found().delayed(Duration::from_secs(1))));
         let act = async {
-            pass(0.5).await;
+            advance(0.5).await;
             act(&court);
         };
         futures::future::join(court.witness(), act).await;
         court.reads_of_node(absent());
-        pass(QUARANTINE.as_secs_f64()).await;
+        advance(QUARANTINE.as_secs_f64()).await;
         let pod = if expected == "KubeletNotAsked" { dying() } else { pod("a").on("n").observed(3).rv(11) };
         let judged = court.verify(&pod.force(Claim::NodeGone { node: "n".into() })).await;
         assert_eq!(reason(judged), expected, "{what}");
@@ -249,11 +249,11 @@ async fn what_happens_while_the_first_read_is_under_way_is_later_than_it() {
 }
 
 /// Something happens while the reads are under way.
-async fn meanwhile(court: &Court, act: impl FnOnce(&Court)) -> Result<Evidence<PodVersion>, Unproved> {
-    court.reads_of_node(says(|| Answer::not_found().late(Duration::from_secs(1))));
+async fn meanwhile(court: &Fixture, act: impl FnOnce(&Fixture)) -> Result<Evidence<PodVersion>, VerifyError> {
+    court.reads_of_node(says(|| Answer::not_found().delayed(Duration::from_secs(1))));
     let force = gone();
     let act = async {
-        pass(0.5).await;
+        advance(0.5).await;
         act(court);
     };
     futures::future::join(court.verify(&force), act).await.0
@@ -261,7 +261,7 @@ async fn meanwhile(court: &Court, act: impl FnOnce(&Court)) -> Result<Evidence<P
 
 #[tokio::test(start_paused = true)]
 async fn what_the_watch_brings_while_the_reads_are_under_way_is_heard() {
-    type Act = fn(&Court);
+    type Act = fn(&Fixture);
     let rows: [(&str, Act, &str); 5] = [
         ("nothing", |_| {}, "NodeGone"),
         ("a renewed Lease", |court| court.apply(Kind::NodeLeases, &lease("n", 9).0), "KubeletAlive"),
@@ -281,7 +281,7 @@ async fn what_the_watch_brings_while_the_reads_are_under_way_is_heard() {
         ),
     ];
     for (what, act, expected) in rows {
-        let court = Court::ripe().await;
+        let court = Fixture::ripe().await;
         court.apply(Kind::Pods, &pod("b").on("n").0);
         assert_eq!(reason(meanwhile(&court, act).await), expected, "{what}");
     }
@@ -289,17 +289,17 @@ async fn what_the_watch_brings_while_the_reads_are_under_way_is_heard() {
 
 #[tokio::test(start_paused = true)]
 async fn bug_a_first_read_of_the_next_absence_passed_for_the_one_that_was_compared() {
-    let mut court = Court::new();
+    let mut court = Fixture::new();
     court.policy.quarantine = Duration::from_secs(5);
     court.witness().await;
-    pass(5.0).await;
-    court.reads_of_node(says(|| Answer::not_found().late(Duration::from_secs(20))));
+    advance(5.0).await;
+    court.reads_of_node(says(|| Answer::not_found().delayed(Duration::from_secs(20))));
     let force = gone();
     let act = async {
-        pass(1.0).await;
+        advance(1.0).await;
         court.apply(Kind::Nodes, &node("n").0);
         court.world.remove(Kind::Nodes, "uid-n", court.env.now());
-        court.world.witness("n", court.env.now());
+        court.world.record_absence_read("n", court.env.now());
     };
     let judged = futures::future::join(court.verify(&force), act).await.0;
     assert_eq!(reason(judged), "NoWitness");
@@ -314,26 +314,26 @@ async fn without_fresh_heartbeats_none_can_be_said_to_be_missing() {
         (&[pods], "HeartbeatsUnseen"),
         (&[leases, pods], "NodeGone"),
     ] {
-        let court = Court::new();
+        let court = Fixture::new();
         court.witness().await;
-        pass(151.0).await;
-        court.world.hear_of(heard, court.env.now());
+        advance(151.0).await;
+        court.world.confirm_kinds(heard, court.env.now());
         assert_eq!(reason(court.verify_gone().await), expected, "{heard:?} are heard of");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_batch_shares_the_reads_of_one_node_until_they_expire() {
-    let court = Court::ripe().await;
+    let court = Fixture::ripe().await;
     court.apply(Kind::Pods, &pod("b").on("n").0);
     let claim = || Claim::NodeGone { node: "n".into() };
     let mut judge = court.judge();
     let first = judge.verify(&gone()).await.unwrap();
-    pass(1.9).await;
+    advance(1.9).await;
     let second = judge.verify(&pod("b").on("n").force(claim())).await.unwrap();
     assert_eq!((first.expires(), second.subject().pod.uid.clone()), (second.expires(), uid("uid-b")));
     assert_eq!(court.api.lines().len(), 4);
-    pass(0.1).await;
+    advance(0.1).await;
     let third = judge.verify(&gone()).await.unwrap();
     assert_eq!(third.expires(), court.env.now() + VALID_FOR);
     assert_eq!(court.api.lines().len(), 6, "expired: read again");
@@ -341,13 +341,13 @@ async fn a_batch_shares_the_reads_of_one_node_until_they_expire() {
 
 #[tokio::test(start_paused = true)]
 async fn bug_a_sign_of_life_between_two_pods_of_a_batch_went_unheard() {
-    type Act = fn(&Court);
+    type Act = fn(&Fixture);
     let rows: [(&str, Act, &str); 2] = [
         ("a renewed Lease", |court| court.apply(Kind::NodeLeases, &lease("n", 9).0), "KubeletAlive"),
         ("the node", |court| court.apply(Kind::Nodes, &node("n").0), "NoWitness"),
     ];
     for (what, act, expected) in rows {
-        let court = Court::ripe().await;
+        let court = Fixture::ripe().await;
         let mut judge = court.judge();
         assert_eq!(reason(judge.verify(&gone()).await), "NodeGone");
         act(&court);
@@ -358,19 +358,19 @@ async fn bug_a_sign_of_life_between_two_pods_of_a_batch_went_unheard() {
 
 #[tokio::test(start_paused = true)]
 async fn the_next_pod_of_a_batch_is_not_judged_by_a_first_read_of_another_absence() {
-    let court = Court::ripe().await;
+    let court = Fixture::ripe().await;
     let mut judge = court.judge();
     assert_eq!(reason(judge.verify(&gone()).await), "NodeGone");
     court.apply(Kind::Nodes, &node("n").0);
     court.world.remove(Kind::Nodes, "uid-n", court.env.now());
-    court.world.fell_silent_first("n");
-    court.world.witness("n", court.env.now());
+    court.world.set_unreachable_before_node_deleted("n");
+    court.world.record_absence_read("n", court.env.now());
     assert_eq!(reason(judge.verify(&gone()).await), "NoWitness");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_refused_batch_reads_again_for_the_next_pod() {
-    let court = Court::ripe().await;
+    let court = Fixture::ripe().await;
     court.reads_of_node(says(|| Answer::status(500, "InternalError", "etcd")));
     let mut judge = court.judge();
     assert_eq!(reason(judge.verify(&gone()).await), "ReadFailed");
@@ -396,31 +396,31 @@ async fn a_kubelet_that_was_heard_until_its_node_went_must_have_had_the_time_to_
         ("of which an older kubelet speaks at the end of its grace alone", 0, Some(29.0), "KubeletNotAsked"),
         ("whose grace was over at the first read", 0, Some(30.0), "NodeGone"),
     ] {
-        let court = Court::connected();
+        let court = Fixture::connected();
         court.apply(Kind::Nodes, &node("n").0);
         court.apply(Kind::Pods, &alive(observed).0);
         court.world.remove(Kind::Nodes, "uid-n", court.env.now());
-        pass(1.0).await;
+        advance(1.0).await;
         if let Some(before) = deleted.filter(|before| *before > 0.0) {
             court.apply(Kind::Pods, &dying(observed).0);
-            pass(before).await;
+            advance(before).await;
         }
         court.witness().await;
-        pass(1.0).await;
+        advance(1.0).await;
         if deleted.is_some_and(|before| before < 0.0) {
             court.apply(Kind::Pods, &dying(observed).0);
         }
-        pass(QUARANTINE.as_secs_f64()).await;
+        advance(QUARANTINE.as_secs_f64()).await;
         let pod = if deleted.is_some() { dying(observed) } else { alive(observed) };
         let judged = court.verify(&pod.force(Claim::NodeGone { node: "n".into() })).await;
         assert_eq!(reason(judged), expected, "a pod {what}");
     }
-    let court = Court::connected();
+    let court = Fixture::connected();
     let ended = pod("a").on("n").phase("Failed").rv(11);
     court.apply(Kind::Pods, &ended.0);
-    pass(1.0).await;
+    advance(1.0).await;
     court.witness().await;
-    pass(QUARANTINE.as_secs_f64()).await;
+    advance(QUARANTINE.as_secs_f64()).await;
     let judged = court.verify(&ended.force(Claim::NodeGone { node: "n".into() })).await;
     assert_eq!(reason(judged), "NodeGone", "a pod of a terminal phase cannot be asked to end");
 }

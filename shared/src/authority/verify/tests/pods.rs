@@ -32,7 +32,7 @@ async fn a_claim_must_fit_the_pod_that_it_speaks_of() {
         ("out of service", on("m").terminating(), "ClaimMismatch"),
         ("out of service", on("n").phase("Failed").running(), "ClaimMismatch"),
     ] {
-        let court = Court::new();
+        let court = Fixture::new();
         court.apply(Kind::Pods, &object.0);
         let judged = court.verify(&object.force(claim(name))).await;
         assert_eq!(reason(judged), expected, "{name}: {}", object.0);
@@ -50,7 +50,7 @@ async fn a_pod_that_is_not_as_the_claim_saw_it_is_refused() {
         ("in another namespace", Some(seen().set("/metadata/namespace", "other".into()))),
         ("gone", None),
     ] {
-        let court = Court::new();
+        let court = Fixture::new();
         court.world.remove(Kind::Pods, "uid-a", court.env.now());
         if let Some(now) = now {
             court.apply(Kind::Pods, &now.0);
@@ -64,7 +64,7 @@ async fn evidence_says_whether_the_phase_is_terminal_already_and_expires_soon() 
     for (object, name, terminal) in
         [(pod("a").terminating(), "never scheduled", false), (pod("a").phase("Failed"), "ended", true)]
     {
-        let court = Court::new();
+        let court = Fixture::new();
         court.apply(Kind::Pods, &object.0);
         let evidence = court.verify(&object.force(claim(name))).await.unwrap();
         assert_eq!(

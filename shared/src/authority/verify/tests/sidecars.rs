@@ -49,12 +49,14 @@ async fn a_terminal_phase_releases_a_pod_only_if_nothing_of_it_runs_beside() {
         ),
         ("a container of which no state was reported", finished(&["", "terminated"], &[""], &[]), ENDED),
     ] {
-        let court = Court::new();
+        let court = Fixture::new();
         court.apply(Kind::Pods, &pod.0);
         assert_eq!(reason(court.verify(&pod.force(Claim::KubeletTerminated)).await), expected, "{what}");
         let cache = court.world.read();
-        let over =
-            cache.view().pod(&pod.force(Claim::KubeletTerminated).pod.uid).is_some_and(|pod| pod.is_over());
+        let over = cache
+            .view()
+            .pod(&pod.force(Claim::KubeletTerminated).pod.uid)
+            .is_some_and(|pod| pod.has_terminated());
         assert_eq!(over, expected == ENDED, "whether it has ended its use of volumes: {what}");
     }
 }
@@ -62,12 +64,12 @@ async fn a_terminal_phase_releases_a_pod_only_if_nothing_of_it_runs_beside() {
 /// Whoever proves that the node is off needs no word of what ran there.
 #[tokio::test(start_paused = true)]
 async fn what_runs_in_a_pod_is_no_matter_where_its_node_is_gone() {
-    let court = Court::new();
+    let court = Fixture::new();
     let pod = finished(&["running"], &["running"], &[]).phase("Running");
     court.apply(Kind::Pods, &pod.0);
-    pass(1.0).await;
+    advance(1.0).await;
     court.witness().await;
-    pass(QUARANTINE.as_secs_f64()).await;
+    advance(QUARANTINE.as_secs_f64()).await;
     let gone = Claim::NodeGone { node: "n".into() };
     assert_eq!(reason(court.verify(&pod.force(gone)).await), "NodeGone");
 }

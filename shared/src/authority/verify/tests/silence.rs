@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pod_safety_proof::LeaseRead;
-use pod_safety_proof::silence::{heard_within, to_listen};
+use pod_safety_proof::lease_age::{renewal_window, time_to_observe};
 use serde_json::json;
 
 use crate::clock::Mono;
@@ -15,11 +15,11 @@ use crate::wire::{Encoding, Raw};
 fn read(renewed: &str, seconds: Option<i32>) -> LeaseRead {
     let spec = json!({ "renewTime": renewed, "leaseDurationSeconds": seconds });
     let body = json!({ "metadata": { "uid": "uid-lease-n" }, "spec": spec }).to_string();
-    LeaseRead::of(Some(&Raw::from_body(Encoding::Json, body.into()).unwrap())).unwrap()
+    LeaseRead::decode(Some(&Raw::from_body(Encoding::Json, body.into()).unwrap())).unwrap()
 }
 
 fn absent() -> LeaseRead {
-    LeaseRead::of(None).unwrap()
+    LeaseRead::decode(None).unwrap()
 }
 
 fn says(seconds: Option<i32>) -> LeaseRead {
@@ -39,7 +39,7 @@ fn a_kubelet_that_lives_is_heard_within_three_eighths_of_what_its_lease_says() {
         (says(Some(-1)), 15),
         (absent(), 15),
     ] {
-        assert_eq!(heard_within(&lease).as_secs(), seconds, "{lease:?}");
+        assert_eq!(renewal_window(&lease).as_secs(), seconds, "{lease:?}");
     }
 }
 
@@ -50,7 +50,7 @@ fn who_was_silent_for_long_is_not_listened_to_again_and_who_was_heard_is() {
     let begin = Mono::from_start(Duration::from_secs(100));
     world.apply(Kind::NodeLeases, &lease("n", 7).0, begin);
     let listen = |at: u64, lease: &LeaseRead| {
-        to_listen("n", lease, &world.read().view(), begin + Duration::from_secs(at)).as_secs()
+        time_to_observe("n", lease, &world.read().view(), begin + Duration::from_secs(at)).as_secs()
     };
     for (silent, seconds) in [(0, 15), (10, 15), (25, 15), (26, 14), (39, 1), (40, 0), (400, 0)] {
         assert_eq!(listen(silent, &says(Some(40))), seconds, "silent for {silent}s");
@@ -58,6 +58,6 @@ fn who_was_silent_for_long_is_not_listened_to_again_and_who_was_heard_is() {
     let moved = read("2026-01-01T00:00:08Z", Some(40));
     assert_eq!(listen(400, &moved), 15, "the watch is behind");
     assert_eq!(listen(400, &absent()), 15, "it went, and the watch is behind");
-    let other = to_listen("m", &says(Some(40)), &world.read().view(), begin + Duration::from_secs(400));
+    let other = time_to_observe("m", &says(Some(40)), &world.read().view(), begin + Duration::from_secs(400));
     assert_eq!(other.as_secs(), 15, "a Lease that has not moved since this process began");
 }

@@ -8,7 +8,7 @@ use super::*;
 use crate::authority::volume::{VolumeChange, VolumeUpdate};
 use crate::model::Holder;
 use crate::testing::objects::{self, uid};
-use pod_safety_proof::FencedBy;
+use pod_safety_proof::ReleaseBasis;
 
 const VOLUME: &str = "/api/v1/persistentvolumes/v";
 const DRIVER: &str = "/apis/storage.k8s.io/v1/csidrivers/d";
@@ -18,25 +18,29 @@ fn holder(uid_of: &str, boot: &str) -> Holder {
     Holder { node: "n".into(), node_uid: uid(uid_of), boot_id: boot.into(), pod: Some(uid("uid-p")) }
 }
 
-fn update(holder: &Holder, by: &FencedBy) -> VolumeUpdate {
-    let change = VolumeChange::Break { holder: holder.clone(), by: by.clone(), next: None, refused: None };
+fn update(holder: &Holder, by: &ReleaseBasis) -> VolumeUpdate {
+    let change = VolumeChange::Revoke { holder: holder.clone(), basis: by.clone(), next: None, denial: None };
     VolumeUpdate {
         volume: "v".into(),
         uid: uid("uid-v"),
         rv: "7".parse().unwrap(),
-        lease: Some(crate::authority::Seen { uid: uid("uid-l"), generation: 1 }),
+        lease: Some(crate::authority::VolumeLeaseRef { uid: uid("uid-l"), generation: 1 }),
         change,
     }
 }
 
-fn fenced() -> FencedBy {
-    FencedBy::Evidence { proof: "e".into(), newest: "1".parse().unwrap() }
+fn fenced() -> ReleaseBasis {
+    ReleaseBasis::Evidence { proof: "e".into(), newest: "1".parse().unwrap() }
 }
 
 /// What the judge finds, and for how long that is good.
-async fn judged(rig: &Rig, holder: &Holder, by: FencedBy) -> Result<(&'static str, Duration), &'static str> {
+async fn judged(
+    rig: &Rig,
+    holder: &Holder,
+    by: ReleaseBasis,
+) -> Result<(&'static str, Duration), &'static str> {
     let now = rig.env.now();
-    let found = rig.judge().writes_no_more(&update(holder, &by), holder, &by).await;
+    let found = rig.judge().verify_holder(&update(holder, &by), holder, &by).await;
     found.map(|found| (found.kind().name(), found.expires().since(now))).map_err(|refusal| refusal.reason())
 }
 
@@ -71,7 +75,7 @@ async fn bug_each_volume_of_a_node_waited_for_the_same_device() {
     ] {
         let mut judge = rig.judge();
         for _ in 0..3 {
-            let found = judge.writes_no_more(&update(&holder, &fenced()), &holder, &fenced()).await;
+            let found = judge.verify_holder(&update(&holder, &fenced()), &holder, &fenced()).await;
             let found = found.map_or_else(|refusal| refusal.reason(), |found| found.kind().name());
             assert_eq!(found, expected, "devices that {what}");
         }
@@ -104,11 +108,11 @@ async fn a_boot_ends_what_the_same_node_wrote_before() {
         ),
     ] {
         let rig = Rig::with(|rig| rig.set(NODE, "/status/nodeInfo/bootID", json!(boot)));
-        assert_eq!(judged(&rig, &holder, FencedBy::Rebooted).await, expected, "{what}");
+        assert_eq!(judged(&rig, &holder, ReleaseBasis::Rebooted).await, expected, "{what}");
     }
     let gone = Rig::with(|rig| drop(rig.there.lock().remove(NODE)));
     let found =
-        judged(&gone, &holder("uid-n", "b0000000-0000-4000-8000-000000000000"), FencedBy::Rebooted).await;
+        judged(&gone, &holder("uid-n", "b0000000-0000-4000-8000-000000000000"), ReleaseBasis::Rebooted).await;
     assert_eq!(found, Err("EvidenceInvalid"), "the Node is gone");
 }
 
@@ -157,7 +161,7 @@ async fn evidence_about_a_former_life_is_final_once_another_boot_has_the_name() 
             replaced(rig);
             change(rig);
         });
-        assert_eq!(judged(&rig, &former, FencedBy::Replaced("e".into())).await, expected, "{what}");
+        assert_eq!(judged(&rig, &former, ReleaseBasis::Replaced("e".into())).await, expected, "{what}");
         assert_eq!(rig.asked(), 0, "{what}: no device is asked");
     }
 }
@@ -223,7 +227,7 @@ async fn a_volume_is_detached_if_every_attachment_was_read_and_none_is_left_for_
         ),
     ];
     for (what, change, expected) in rows {
-        let found = judged(&detached(change), &holder("uid-n", BOOT), FencedBy::Detached).await;
+        let found = judged(&detached(change), &holder("uid-n", BOOT), ReleaseBasis::Detached).await;
         assert_eq!(found, expected, "{what}");
     }
 }
@@ -232,7 +236,7 @@ async fn a_volume_is_detached_if_every_attachment_was_read_and_none_is_left_for_
 #[tokio::test(start_paused = true)]
 async fn an_api_server_that_does_not_answer_says_nothing_of_a_volume() {
     let rig = detached(|rig| drop(rig.there.lock().insert("refuse".to_owned(), json!(VOLUME))));
-    let found = judged(&rig, &holder("uid-n", BOOT), FencedBy::Detached).await;
+    let found = judged(&rig, &holder("uid-n", BOOT), ReleaseBasis::Detached).await;
     assert_eq!(found, Err("ReadFailed"));
 }
 
@@ -251,7 +255,7 @@ async fn a_node_that_is_gone_gives_up_a_volume_when_no_pod_of_a_kubelet_that_was
             rig.there.lock().retain(|path, _| path != NODE && !path.contains("/leases/"));
             if let Some(is_there) = pod {
                 rig.world.apply(Claims, &objects::claim("c", Some("v")).0, rig.env.now());
-                rig.world.apply(Pods, &objects::pod("p").running().on("n").using("c").0, rig.env.now());
+                rig.world.apply(Pods, &objects::pod("p").running().on("n").using_claim("c").0, rig.env.now());
                 if !is_there {
                     rig.world.remove(Pods, "uid-p", rig.env.now());
                     // Something else keeps the absence of the node known.
@@ -259,12 +263,12 @@ async fn a_node_that_is_gone_gives_up_a_volume_when_no_pod_of_a_kubelet_that_was
                 }
             }
             if fell_silent {
-                rig.world.fell_silent_first("n");
+                rig.world.set_unreachable_before_node_deleted("n");
             }
         });
-        rig.world.witness("n", rig.env.now());
-        pass(QUARANTINE.as_secs_f64()).await;
-        let found = judged(&rig, &holder("uid-n", BOOT), FencedBy::NodeGone).await;
+        rig.world.record_absence_read("n", rig.env.now());
+        advance(QUARANTINE.as_secs_f64()).await;
+        let found = judged(&rig, &holder("uid-n", BOOT), ReleaseBasis::NodeGone).await;
         assert_eq!(found.map(|(kind, _)| kind), expected, "{what}");
     }
 }
@@ -274,15 +278,15 @@ async fn the_volume_of_a_removed_pod_is_free_when_its_grace_period_and_the_quara
     let rig = Rig::with(|rig| {
         rig.there.lock().retain(|path, _| path != NODE && !path.contains("/leases/"));
         rig.world.apply(Kind::Claims, &objects::claim("c", Some("v")).0, rig.env.now());
-        rig.world.apply(Kind::Pods, &objects::pod("p").running().on("n").using("c").0, rig.env.now());
+        rig.world.apply(Kind::Pods, &objects::pod("p").running().on("n").using_claim("c").0, rig.env.now());
         rig.world.remove(Kind::Pods, "uid-p", rig.env.now());
         // Something else keeps the absence of the node known.
         rig.world.apply(Kind::Pods, &objects::pod("q").on("n").0, rig.env.now());
     });
-    rig.world.witness("n", rig.env.now());
-    let found = async || judged(&rig, &holder("uid-n", BOOT), FencedBy::NodeGone).await;
-    pass(30.0 + QUARANTINE.as_secs_f64() - 0.1).await;
+    rig.world.record_absence_read("n", rig.env.now());
+    let found = async || judged(&rig, &holder("uid-n", BOOT), ReleaseBasis::NodeGone).await;
+    advance(30.0 + QUARANTINE.as_secs_f64() - 0.1).await;
     assert_eq!(found().await, Err("KubeletNotAsked"));
-    pass(0.1).await;
+    advance(0.1).await;
     assert!(found().await.is_ok());
 }

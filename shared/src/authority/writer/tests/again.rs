@@ -5,7 +5,7 @@ use super::fences::{attempt, look_through, remediation, step, target};
 use super::nodes::{of_node, taint};
 use super::updates::status;
 use super::*;
-use crate::authority::PolicyReview;
+use crate::authority::PolicyStatusUpdate;
 use crate::testing::objects::uid;
 
 fn progress() -> Intent {
@@ -14,7 +14,7 @@ fn progress() -> Intent {
 
 fn review() -> Intent {
     let (name, rv, status) = ("p".into(), "1".parse().unwrap(), Default::default());
-    Intent::Review(Box::new(PolicyReview { name, uid: uid("uid-p"), rv, status }))
+    Intent::Review(Box::new(PolicyStatusUpdate { name, uid: uid("uid-p"), rv, status }))
 }
 
 /// Every writer sleeps until it is woken for its own.
@@ -29,14 +29,14 @@ async fn what_waited_when_leadership_was_lost_is_done_when_it_is_asked_for_again
         ("a remediation", remediation(Default::default())),
         ("a review", review()),
     ] {
-        let pool = pool(Leadership::alone(), well);
-        pass(0.1).await;
-        pool.accepts(intent.clone());
+        let pool = pool(Leadership::always(), well);
+        advance(0.1).await;
+        pool.submit_accepted(intent.clone());
         pool.authority.abandon();
-        pass(0.1).await;
+        advance(0.1).await;
         assert_eq!(pool.api.lines(), [""; 0], "{what}");
-        pool.accepts(intent);
-        pass(0.1).await;
+        pool.submit_accepted(intent);
+        advance(0.1).await;
         assert_ne!(pool.api.lines(), [""; 0], "{what}");
     }
 }
@@ -50,15 +50,15 @@ async fn a_failure_that_none_followed_for_ten_minutes_is_forgotten() {
         ("a status", status("1")),
         ("progress of an incident", progress()),
     ] {
-        let pool = pool(Leadership::alone(), |_| Answer::status(500, "InternalError", "etcd"));
+        let pool = pool(Leadership::always(), |_| Answer::status(500, "InternalError", "etcd"));
         pool.world.apply(Kind::Pods, &ended_pod("a").0, pool.env.now());
         let mut pauses = Vec::new();
         for wait in [0.0, 1.1, 700.0] {
-            pass(wait).await;
+            advance(wait).await;
             pool.authority.tidy();
             let now = pool.env.now();
-            pool.accepts(intent.clone());
-            pass(0.01).await;
+            pool.submit_accepted(intent.clone());
+            advance(0.01).await;
             pauses.push(pool.woken().since(now).as_secs());
         }
         assert_eq!(pauses, [1, 2, 1], "{what}");
@@ -69,17 +69,17 @@ async fn a_failure_that_none_followed_for_ten_minutes_is_forgotten() {
 #[tokio::test(start_paused = true)]
 async fn an_overloaded_api_server_gets_only_first_reads_and_fencing() {
     for (what, intent, at_once) in [
-        ("a first read", Intent::Witness { node: "n".into() }, true),
+        ("a first read", Intent::ReadMissingNode { node: "n".into() }, true),
         ("progress of an incident", progress(), true),
         ("a node", of_node(taint("n", "5")), false),
         ("a status", status("1"), false),
     ] {
         let (pool, _overloaded) = overloaded(9);
         pool.submit_ended(&ended_pod("b"));
-        pass(0.1).await;
+        advance(0.1).await;
         let before = pool.api.lines().len();
-        pool.accepts(intent);
-        pass(0.1).await;
+        pool.submit_accepted(intent);
+        advance(0.1).await;
         assert_eq!(pool.api.lines().len() > before, at_once, "{what}");
     }
 }

@@ -5,15 +5,22 @@ use std::sync::OnceLock;
 use serde_json::json;
 
 use super::*;
-use crate::authority::Cause;
+use crate::authority::DeleteCause;
 use crate::testing::Claimed as _;
 use crate::testing::objects::uid;
 
 pub(super) fn wish(name: &str, rv: &str) -> Intent {
     let pod = pod(name).force(Claim::KubeletTerminated).pod;
-    let cause = Cause::Taint { node: "n".into(), taint: "k:NoExecute".into() };
+    let cause = DeleteCause::Taint { node: "n".into(), taint: "k:NoExecute".into() };
     let due = Mono::default();
-    Intent::Delete(Delete { pod, rv: rv.parse().unwrap(), generation: 1, disrupted: None, cause, due })
+    Intent::Delete(GracefulDeleteRequest {
+        pod,
+        rv: rv.parse().unwrap(),
+        generation: 1,
+        disrupted_since: None,
+        cause,
+        due,
+    })
 }
 
 /// The node `n` with the taint `k` and this value.
@@ -23,20 +30,20 @@ fn tainted(value: &str) -> Obj {
     node("n").set("/spec/taints", taint)
 }
 
-fn with_node(script: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> Pool {
-    let pool = pool(Leadership::alone(), script);
+fn with_node(script: impl Fn(&Received) -> Answer + Send + Sync + 'static) -> Pool {
+    let pool = pool(Leadership::always(), script);
     pool.world.apply(Kind::Nodes, &tainted("").0, pool.env.now());
     pool
 }
 
-fn ending(asked: &Asked) -> Answer {
+fn ending(asked: &Received) -> Answer {
     match asked.method.as_str() {
         "GET" => Answer::json(&tainted("").0),
         _ => Answer::json(&pod("a").on("n").rv(77).0),
     }
 }
 
-fn denied(asked: &Asked) -> Answer {
+fn denied(asked: &Received) -> Answer {
     match asked.method.as_str() {
         "DELETE" => Answer::status(403, "Forbidden", "admission webhook \"guard\" denied the request"),
         _ => ending(asked),
@@ -44,23 +51,26 @@ fn denied(asked: &Asked) -> Answer {
 }
 
 fn methods(pool: &Pool) -> Vec<String> {
-    pool.api.heard().into_iter().map(|asked| asked.method).collect()
+    pool.api.requests().into_iter().map(|asked| asked.method).collect()
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_is_asked_to_end_told_written_down_and_counted_once() {
     let pool = with_node(ending);
-    pool.accepts(wish("a", "10"));
-    pool.accepts(wish("a", "10"));
-    pass(0.1).await;
+    pool.submit_accepted(wish("a", "10"));
+    pool.submit_accepted(wish("a", "10"));
+    advance(0.1).await;
     assert_eq!(pool.ended(), ["a ending"]);
     assert_eq!(methods(&pool), ["GET", "PATCH", "DELETE"]);
-    let records = pool.journal.last();
+    let records = pool.journal.records();
     let [record] = records.as_slice() else { panic!("{records:?}") };
     assert_eq!((record.action, record.reason), (Action::Deleted, "TaintNotTolerated"));
     assert!(record.message.contains("k:NoExecute"), "{}", record.message);
-    assert!(matches!(pool.asks(wish("a", "77")), Submitted::Later(_)), "the watch has yet to show it");
-    pass(1.0).await;
+    assert!(
+        matches!(pool.submit_intent(wish("a", "77")), Submitted::Later(_)),
+        "the watch has yet to show it"
+    );
+    advance(1.0).await;
     assert_eq!(methods(&pool).len(), 3);
     assert_eq!(pool.metrics.authority.outcomes.with_label_values(&["ending"]).get(), 1);
 }
@@ -70,13 +80,13 @@ async fn a_pod_is_asked_to_end_told_written_down_and_counted_once() {
 #[tokio::test(start_paused = true)]
 async fn bug_a_deletion_that_a_restore_took_back_waited_for_the_next_sweep() {
     let pool = with_node(ending);
-    pool.accepts(wish("a", "10"));
-    pass(10.0).await;
-    let Submitted::Later(until) = pool.asks(wish("a", "10")) else { panic!("it was just done") };
+    pool.submit_accepted(wish("a", "10"));
+    advance(10.0).await;
+    let Submitted::Later(until) = pool.submit_intent(wish("a", "10")) else { panic!("it was just done") };
     assert!(until.since(pool.env.now()) <= Duration::from_secs(20));
-    pass(20.1).await;
-    pool.accepts(wish("a", "10"));
-    pass(1.0).await;
+    advance(20.1).await;
+    pool.submit_accepted(wish("a", "10"));
+    advance(1.0).await;
     assert_eq!(pool.ended(), ["a ending", "a ending"]);
 }
 
@@ -84,9 +94,9 @@ async fn bug_a_deletion_that_a_restore_took_back_waited_for_the_next_sweep() {
 async fn one_read_of_the_node_speaks_for_the_pods_of_a_turn() {
     let pool = with_node(ending);
     for number in 0..BATCH {
-        pool.asks(wish(&format!("p{number}"), "10"));
+        pool.submit_intent(wish(&format!("p{number}"), "10"));
     }
-    pass(0.1).await;
+    advance(0.1).await;
     assert_eq!(pool.ended().len(), BATCH);
     let reads = methods(&pool).iter().filter(|method| *method == "GET").count();
     assert!(reads <= 2, "{reads} reads");
@@ -104,8 +114,8 @@ async fn nothing_is_deleted_when_the_node_is_not_as_the_cache_has_it() {
     ];
     for (sentence, answer, ended) in others {
         let pool = with_node(move |asked| if asked.method == "GET" { answer() } else { ending(asked) });
-        pool.asks(wish("a", "10"));
-        pass(0.1).await;
+        pool.submit_intent(wish("a", "10"));
+        advance(0.1).await;
         assert_eq!(
             (pool.ended(), methods(&pool)),
             (vec![ended.to_owned()], vec!["GET".to_owned()]),
@@ -119,12 +129,12 @@ async fn nothing_is_deleted_when_the_node_is_not_as_the_cache_has_it() {
 async fn a_wish_that_nobody_has_any_more_when_its_turn_comes_is_dropped() {
     let pool = with_node(ending);
     pool.heard.changed_its_mind.store(true, Ordering::SeqCst);
-    pool.asks(wish("a", "10"));
-    pass(0.1).await;
+    pool.submit_intent(wish("a", "10"));
+    advance(0.1).await;
     assert_eq!((pool.ended(), methods(&pool).len()), (vec!["a withdrawn".to_owned()], 0));
     pool.heard.changed_its_mind.store(false, Ordering::SeqCst);
-    pool.asks(wish("a", "10"));
-    pass(0.1).await;
+    pool.submit_intent(wish("a", "10"));
+    advance(0.1).await;
     assert_eq!(pool.ended()[1], "a ending", "it may be wished for again");
 }
 
@@ -134,16 +144,16 @@ async fn a_wish_that_nobody_has_any_more_when_its_turn_comes_is_dropped() {
 async fn bug_a_controller_whose_deletion_gave_way_to_another_ones_was_not_woken() {
     let pool = with_node(ending);
     pool.heard.changed_its_mind.store(true, Ordering::SeqCst);
-    let second = Heard::of("second");
-    let owner: Arc<dyn Owner> = Arc::<Heard>::clone(&second);
+    let second = RecordingHandler::new("second");
+    let owner: Arc<dyn CompletionHandler> = Arc::<RecordingHandler>::clone(&second);
     let now = pool.env.now();
-    assert_eq!(pool.asks(wish("a", "10")), Submitted::Accepted);
+    assert_eq!(pool.submit_intent(wish("a", "10")), Submitted::Accepted);
     assert_eq!(pool.authority.submit(wish("a", "10"), &owner), Submitted::Accepted);
-    pass(0.1).await;
+    advance(0.1).await;
     assert_eq!(pool.ended(), ["a withdrawn"]);
     assert_eq!(second.woken(), Some(now));
     assert_eq!(pool.authority.submit(wish("a", "10"), &owner), Submitted::Accepted);
-    pass(0.1).await;
+    advance(0.1).await;
     assert_eq!(*second.ended.lock(), ["a ending"]);
 }
 
@@ -152,7 +162,7 @@ async fn bug_a_controller_whose_deletion_gave_way_to_another_ones_was_not_woken(
 /// came. Both agreed that there was none, and the pod was asked to end.
 #[tokio::test(start_paused = true)]
 async fn bug_a_taint_that_went_while_its_node_was_read_ended_a_pod() {
-    let heard: Arc<OnceLock<Arc<Heard>>> = Arc::default();
+    let heard: Arc<OnceLock<Arc<RecordingHandler>>> = Arc::default();
     let mind = Arc::clone(&heard);
     let pool = with_node(move |asked| {
         if let Some(heard) = mind.get().filter(|_| asked.method == "GET") {
@@ -161,8 +171,8 @@ async fn bug_a_taint_that_went_while_its_node_was_read_ended_a_pod() {
         ending(asked)
     });
     assert!(heard.set(Arc::clone(&pool.heard)).is_ok());
-    pool.asks(wish("a", "10"));
-    pass(0.1).await;
+    pool.submit_intent(wish("a", "10"));
+    advance(0.1).await;
     assert_eq!((pool.ended(), methods(&pool)), (vec!["a withdrawn".to_owned()], vec!["GET".to_owned()]));
 }
 
@@ -171,11 +181,11 @@ async fn bug_a_taint_that_went_while_its_node_was_read_ended_a_pod() {
 async fn bug_a_read_that_was_answered_late_ended_a_pod() {
     for seconds in [2, 3] {
         let pool = with_node(move |asked| match asked.method.as_str() {
-            "GET" => ending(asked).late(Duration::from_secs(seconds)),
+            "GET" => ending(asked).delayed(Duration::from_secs(seconds)),
             _ => ending(asked),
         });
-        pool.asks(wish("a", "10"));
-        pass(4.0).await;
+        pool.submit_intent(wish("a", "10"));
+        advance(4.0).await;
         let (ended, asked) = (vec!["a expired".to_owned()], vec!["GET".to_owned()]);
         assert_eq!((pool.ended(), methods(&pool)), (ended, asked), "after {seconds} s");
     }
@@ -184,19 +194,19 @@ async fn bug_a_read_that_was_answered_late_ended_a_pod() {
 #[tokio::test(start_paused = true)]
 async fn w_te1_a_deletion_that_is_denied_is_tried_again_later_each_time_and_told_once() {
     let pool = with_node(denied);
-    pool.accepts(wish("a", "10"));
-    pass(0.1).await;
+    pool.submit_accepted(wish("a", "10"));
+    advance(0.1).await;
     assert_eq!(pool.ended(), ["a failed"]);
     let first = pool.woken();
     assert_eq!(first, Mono::from_start(Duration::from_secs(1)));
     // The watch has brought the version of our own condition: no reason to hurry.
-    assert_eq!(pool.asks(wish("a", "77")), Submitted::Later(first));
-    pass(1.0).await;
-    pool.accepts(wish("a", "77"));
-    pass(0.1).await;
+    assert_eq!(pool.submit_intent(wish("a", "77")), Submitted::Later(first));
+    advance(1.0).await;
+    pool.submit_accepted(wish("a", "77"));
+    advance(0.1).await;
     let second = pool.woken();
     assert!(second.since(first) >= Duration::from_secs(2), "{second:?}");
-    let records = pool.journal.last();
+    let records = pool.journal.records();
     assert!(records.iter().all(|record| record.action == Action::Failed), "{records:?}");
     assert!(records[0].message.contains("admission webhook"), "{records:?}");
     assert!(pool.world.read().view().pod(&uid("uid-a")).is_none());
@@ -205,7 +215,7 @@ async fn w_te1_a_deletion_that_is_denied_is_tried_again_later_each_time_and_told
 #[tokio::test(start_paused = true)]
 async fn only_the_leader_deletes() {
     let pool = pool(Leadership::none(), ending);
-    assert_eq!(pool.asks(wish("a", "10")), Submitted::NotLeading);
-    pass(0.1).await;
-    assert!(pool.api.heard().is_empty());
+    assert_eq!(pool.submit_intent(wish("a", "10")), Submitted::NotLeading);
+    advance(0.1).await;
+    assert!(pool.api.requests().is_empty());
 }

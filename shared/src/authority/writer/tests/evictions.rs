@@ -3,7 +3,10 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::authority::{Check, EvictionChange, EvictionUpdate, OwnedBy, Report, Stand, Stated, StatusChange};
+use crate::authority::{
+    ConditionChange, ConditionChanges, EvictionChange, EvictionUpdate, OwnerRequest, Precondition, Report,
+    StatusChange,
+};
 use crate::client::scripted::FAILURES;
 use crate::model::{EvictionIntent, EvictionRole, IMPERATIVE_EVICTOR, PodKey, Requester, ResponderState};
 use crate::testing::objects::{eviction, eviction_request, uid};
@@ -18,16 +21,16 @@ fn update(name: &str, change: EvictionChange) -> Intent {
     Intent::Update(Update::Eviction(Box::new(EvictionUpdate { pod, name, uid, rv, change })))
 }
 
-fn stated(holds: bool, reason: &str) -> Stated {
-    Stated { holds, reason: reason.to_owned(), message: String::new(), transition: holds }
+fn stated(holds: bool, reason: &str) -> ConditionChange {
+    ConditionChange { is_true: holds, reason: reason.to_owned(), message: String::new(), transition: holds }
 }
 
 /// How an Eviction ends, if the check holds.
-fn ends(check: Check) -> EvictionChange {
-    let stand = Stand { failed: stated(true, "R"), evicted: stated(false, "EvictionFailed") };
+fn ends(check: Precondition) -> EvictionChange {
+    let stand = ConditionChanges { failed: stated(true, "R"), evicted: stated(false, "EvictionFailed") };
     EvictionChange::Status(Box::new(StatusChange {
         observed: 1,
-        stand: Some(stand),
+        conditions: Some(stand),
         check,
         ..StatusChange::default()
     }))
@@ -48,7 +51,7 @@ struct There {
 }
 
 impl There {
-    fn answer(&self, asked: &Asked) -> Answer {
+    fn answer(&self, asked: &Received) -> Answer {
         let list = |all: &[Obj]| {
             let items: Vec<&Value> = all.iter().map(|one| &one.0).collect();
             Answer::json(&json!({ "metadata": { "resourceVersion": "9" }, "items": items }))
@@ -79,16 +82,16 @@ impl There {
 }
 
 /// What becomes of it: the outcome, and the writes.
-async fn done(there: &There, intent: Intent) -> (String, Vec<Asked>) {
+async fn done(there: &There, intent: Intent) -> (String, Vec<Received>) {
     let there = there.clone();
-    let pool = pool(Leadership::alone(), move |asked| there.answer(asked));
-    pool.accepts(intent);
-    pass(1.0).await;
+    let pool = pool(Leadership::always(), move |asked| there.answer(asked));
+    pool.submit_accepted(intent);
+    advance(1.0).await;
     let outcome = pool.ended().pop().unwrap().split(": ").nth(1).unwrap().to_owned();
     (
         outcome,
         pool.api
-            .heard()
+            .requests()
             .into_iter()
             .filter(|asked| asked.method != "GET" && !asked.path.contains("/events"))
             .collect(),
@@ -108,27 +111,27 @@ async fn a_final_condition_is_written_only_after_quorum_reads() {
     let of = |pod: Obj| There { pod: Some(pod), ..There::default() };
     let requested = |requests: &[Obj]| There { requests: requests.to_vec(), ..There::default() };
     let beside = |older: Obj| There { evictions: vec![older], ..There::default() };
-    let duplicate = || Check::Duplicate { of: "old".into(), uid: uid("uid-old") };
+    let duplicate = || Precondition::Duplicate { of: "old".into(), uid: uid("uid-old") };
     let old = || eviction("old", "p");
     let unreadable = asks().set("/spec", json!({ "intent": "Eviction" }));
     let rows = [
-        ("gone", Check::PodGone, There::default(), true),
-        ("a successor has the name", Check::PodGone, of(pod("p").uid("uid-q")), true),
-        ("the cache was ahead", Check::PodGone, of(pod("p")), false),
-        ("it ended", Check::PodTerminal, of(pod("p").ended()), true),
-        ("it runs", Check::PodTerminal, of(pod("p")), false),
-        ("its successor ended", Check::PodTerminal, of(pod("p").uid("uid-q").ended()), false),
-        ("it is left", Check::PodLeft, of(pod("p")), true),
-        ("it went meanwhile", Check::PodLeft, There::default(), false),
-        ("nobody asks", Check::NotRequested, requested(&[withdrawn(), deleted()]), true),
+        ("gone", Precondition::PodGone, There::default(), true),
+        ("a successor has the name", Precondition::PodGone, of(pod("p").uid("uid-q")), true),
+        ("the cache was ahead", Precondition::PodGone, of(pod("p")), false),
+        ("it ended", Precondition::PodTerminal, of(pod("p").terminated()), true),
+        ("it runs", Precondition::PodTerminal, of(pod("p")), false),
+        ("its successor ended", Precondition::PodTerminal, of(pod("p").uid("uid-q").terminated()), false),
+        ("it is left", Precondition::PodRunning, of(pod("p")), true),
+        ("it went meanwhile", Precondition::PodRunning, There::default(), false),
+        ("nobody asks", Precondition::NotRequested, requested(&[withdrawn(), deleted()]), true),
         (
             "others are asked for",
-            Check::NotRequested,
+            Precondition::NotRequested,
             requested(&[eviction_request("r", "q", "example.com/asks")]),
             true,
         ),
-        ("a request that the cache has not", Check::NotRequested, requested(&[asks()]), false),
-        ("one that cannot be read", Check::NotRequested, requested(&[unreadable]), false),
+        ("a request that the cache has not", Precondition::NotRequested, requested(&[asks()]), false),
+        ("one that cannot be read", Precondition::NotRequested, requested(&[unreadable]), false),
         ("an older one goes on", duplicate(), beside(old()), true),
         ("it ended", duplicate(), beside(old().verdict("Failed", "True", "R")), false),
         ("it is of another pod", duplicate(), beside(eviction("old", "q")), false),
@@ -193,7 +196,7 @@ fn begins() -> StatusChange {
 
 #[tokio::test(start_paused = true)]
 async fn each_write_carries_its_uid_and_version_and_names_alone() {
-    let owner = || vec![OwnedBy { name: "r".into(), uid: uid("uid-r") }];
+    let owner = || vec![OwnerRequest { name: "r".into(), uid: uid("uid-r") }];
     let identity = json!({ "uid": "uid-e", "resourceVersion": "7" });
     let now = "2026-11-21T12:00:00Z";
     let says = Report {
@@ -302,7 +305,7 @@ async fn what_the_api_server_says_to_an_eviction_is_reported() {
         ("another", there(Some(running().uid("uid-q"))), "another pod has its name", true),
         (
             "finished",
-            there(Some(pod("p").ended())),
+            there(Some(pod("p").terminated())),
             "the pod ran to its end: there is nothing to evict",
             true,
         ),
@@ -338,16 +341,16 @@ async fn an_eviction_that_changed_since_the_decision_evicts_nothing() {
 /// The API server takes no time that is half a minute off, whatever is sent again: the times are written by its clock.
 #[tokio::test(start_paused = true)]
 async fn attack_a_clock_that_is_31_seconds_off_stops_no_eviction() {
-    let refuses = |asked: &Asked| match (asked.method.as_str(), asked.path.as_str()) {
+    let refuses = |asked: &Received| match (asked.method.as_str(), asked.path.as_str()) {
         ("GET", "/version") => {
-            Answer::json(&json!({ "gitVersion": "v1.37.2" })).dated("Sat, 21 Nov 2026 12:00:31 GMT")
+            Answer::json(&json!({ "gitVersion": "v1.37.2" })).with_date("Sat, 21 Nov 2026 12:00:31 GMT")
         }
         ("PATCH", _) if asked.body.contains("12:00:00Z") => {
             Answer::status(422, "Invalid", "startTime: must be set to the present time")
         }
         _ => Answer::json(&eviction("e", "p").rv(8).0),
     };
-    let pool = pool(Leadership::alone(), refuses);
+    let pool = pool(Leadership::always(), refuses);
     let begins = || StatusChange { observed: 1, starts: Some("a.com/a".into()), ..StatusChange::default() };
     for (version, tries) in [("7", 3), ("9", 1)] {
         let Intent::Update(Update::Eviction(mut wanted)) =
@@ -356,11 +359,11 @@ async fn attack_a_clock_that_is_31_seconds_off_stops_no_eviction() {
             panic!()
         };
         wanted.rv = version.parse().unwrap();
-        let before = pool.api.heard().len();
-        pool.accepts(Intent::Update(Update::Eviction(wanted)));
-        pass(1.0).await;
+        let before = pool.api.requests().len();
+        pool.submit_accepted(Intent::Update(Update::Eviction(wanted)));
+        advance(1.0).await;
         assert_eq!(pool.ended().pop().unwrap(), "uid-e: written");
-        let heard = pool.api.heard();
+        let heard = pool.api.requests();
         assert_eq!(heard.len() - before, tries, "it is learnt once");
         assert!(heard.last().unwrap().body.contains("2026-11-21T12:00:31Z"), "{heard:?}");
     }
@@ -371,10 +374,10 @@ async fn every_failure_of_a_write_is_told_apart_and_none_is_repeated() {
     for (what, answer, expected) in FAILURES {
         // It was taken, and the watch brings what became of it.
         let expected = if what == "an unreadable answer" { "written" } else { expected };
-        for change in [EvictionChange::Collect, ends(Check::Nothing)] {
-            let pool = pool(Leadership::alone(), move |_| answer());
-            pool.accepts(update("e", change));
-            pass(40.0).await;
+        for change in [EvictionChange::Collect, ends(Precondition::Nothing)] {
+            let pool = pool(Leadership::always(), move |_| answer());
+            pool.submit_accepted(update("e", change));
+            advance(40.0).await;
             assert!(pool.ended()[0].ends_with(expected), "{what}: {:?}", pool.ended());
             assert_eq!(pool.api.writes().len(), 1, "{what}");
         }
@@ -384,18 +387,18 @@ async fn every_failure_of_a_write_is_told_apart_and_none_is_repeated() {
 /// The API server hangs on evictions, as behind a webhook: what proves that pods ended does not wait for it.
 #[tokio::test(start_paused = true)]
 async fn attack_evictions_that_hang_keep_no_force_deletion_waiting() {
-    let pool = pool(Leadership::alone(), |asked| match asked.path.contains("lifecycle.k8s.io") {
+    let pool = pool(Leadership::always(), |asked| match asked.path.contains("lifecycle.k8s.io") {
         true => Answer::never(),
         false => well(asked),
     });
     for number in 0..1_000 {
         let Intent::Update(Update::Eviction(mut one)) = update("e", evict()) else { panic!() };
         one.uid = uid(&format!("uid-{number}"));
-        pool.accepts(Intent::Update(Update::Eviction(one)));
+        pool.submit_accepted(Intent::Update(Update::Eviction(one)));
     }
-    pass(1.0).await;
+    advance(1.0).await;
     pool.submit_ended(&ended_pod("a"));
-    pass(1.0).await;
+    advance(1.0).await;
     assert_eq!(pool.ended(), ["a released"]);
 }
 
@@ -403,19 +406,19 @@ async fn attack_evictions_that_hang_keep_no_force_deletion_waiting() {
 #[tokio::test(start_paused = true)]
 async fn attack_a_thousand_withdrawn_requests_cost_few_lists_and_starve_nobody() {
     let pool =
-        pool(Leadership::alone(), |asked| There::default().answer(asked).late(Duration::from_millis(5)));
+        pool(Leadership::always(), |asked| There::default().answer(asked).delayed(Duration::from_millis(5)));
     let of = |namespace: &str, number: usize| {
-        let Intent::Update(Update::Eviction(mut one)) = update("e", ends(Check::NotRequested)) else {
+        let Intent::Update(Update::Eviction(mut one)) = update("e", ends(Precondition::NotRequested)) else {
             panic!()
         };
         (one.uid, one.pod.namespace) = (uid(&format!("uid-{namespace}-{number}")), namespace.into());
         Intent::Update(Update::Eviction(one))
     };
-    (0..1_000).for_each(|number| pool.accepts(of("ns", number)));
-    pool.accepts(of("other", 0));
-    pass(0.2).await;
+    (0..1_000).for_each(|number| pool.submit_accepted(of("ns", number)));
+    pool.submit_accepted(of("other", 0));
+    advance(0.2).await;
     assert!(pool.ended().iter().any(|line| line.starts_with("uid-other-0")), "{:?}", pool.ended().len());
-    pass(30.0).await;
+    advance(30.0).await;
     assert_eq!(pool.ended().len(), 1_001);
     let lists = pool.api.lines().iter().filter(|line| **line == format!("GET {REQUESTS}")).count();
     assert!(lists <= 30, "{lists}");

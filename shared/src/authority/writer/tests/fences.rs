@@ -1,18 +1,18 @@
 //! Incidents do not wait for each other's devices; their Events, their log lines, and when they are decided again.
 
-use pod_safety_fence::Reply;
-use pod_safety_leader::outcome::Unproved;
-use pod_safety_leader::testing::Logged;
+use pod_safety_fence::RemediationUpdate;
+use pod_safety_leader::outcome::VerifyError;
+use pod_safety_leader::testing::CapturedLogs;
 use pod_safety_proof::Refusal;
 use serde_json::json;
 
 use super::words::{events, told};
 use super::*;
 use crate::api::{
-    Attempt, Condition, DeviceRef, Drain, FenceTrigger, Incarnation, NodeFenceSpec, NodeFenceStatus, Phase,
-    PodSafetyRemediationStatus, SwitchTo, Trigger,
+    Attempt, Condition, DesiredPower, DeviceRef, Drain, FenceTrigger, Incarnation, NodeFenceSpec,
+    NodeFenceStatus, Phase, PodSafetyRemediationStatus, Trigger,
 };
-use crate::authority::{FenceKey, Fencing, Step, Target};
+use crate::authority::{FenceKey, FenceStepRequest, Step, Target};
 use crate::client::ApiError;
 use crate::model::NodeKey;
 use crate::testing::objects::uid;
@@ -34,7 +34,7 @@ pub(super) fn target(node: &str, status: NodeFenceStatus) -> Target {
 }
 
 pub(super) fn step(node: &str, step: Step) -> Intent {
-    Intent::Fence(Box::new(Fencing { node: node.into(), step }))
+    Intent::Fence(Box::new(FenceStepRequest { node: node.into(), step }))
 }
 
 /// A status that says so, and nothing else.
@@ -46,46 +46,59 @@ fn says(message: &str) -> Target {
 pub(super) fn remediation(status: PodSafetyRemediationStatus) -> Intent {
     let (namespace, name, rv) = ("ns".into(), "n".into(), "1".parse().unwrap());
     let node = Some(NodeKey { name: "n".into(), uid: uid("uid-n") });
-    let reply = Reply::Say(Box::new(status));
-    Intent::Remediate(Box::new(Remediate { namespace, name, uid: uid("uid-r"), rv, node, reply }))
+    let reply = RemediationUpdate::WriteStatus(Box::new(status));
+    Intent::Remediate(Box::new(RemediationRequest {
+        namespace,
+        name,
+        uid: uid("uid-r"),
+        rv,
+        node,
+        update: reply,
+    }))
 }
 
 pub(super) fn look_through(device: &str) -> Intent {
     let uid = Uid::new(&format!("uid-{device}")).unwrap();
     let device = DeviceRef { namespace: "fencing".to_owned(), name: device.to_owned() };
-    Intent::Monitor(Box::new(Monitor { device, uid, nodes: Vec::new(), whole: true, test: None }))
+    Intent::Monitor(Box::new(MonitorRequest {
+        device,
+        uid,
+        nodes: Vec::new(),
+        is_complete: true,
+        test: None,
+    }))
 }
 
 /// One order to switch this node off.
 pub(super) fn attempt(node: &str) -> Step {
-    let attempts = vec![Attempt { act: SwitchTo::Off, within_seconds: 600, ..Attempt::default() }];
+    let attempts = vec![Attempt { act: DesiredPower::Off, within_seconds: 600, ..Attempt::default() }];
     Step::Attempt(target(node, NodeFenceStatus { phase: Phase::Fencing, attempts, ..Default::default() }))
 }
 
 impl Pool {
     fn takes(&self, node: &str, taken: Step) -> Submitted {
-        self.asks(step(node, taken))
+        self.submit_intent(step(node, taken))
     }
 }
 
 /// What has to do with these nodes and devices takes an hour.
-fn hangs(asked: &Asked) -> Answer {
+fn hangs(asked: &Received) -> Answer {
     let hour = Duration::from_hours(1);
     let slow = asked.path.contains("/nodes/slow-") || asked.path.contains("/fencedevices/slow-");
-    if slow { takes_all(asked).late(hour) } else { takes_all(asked) }
+    if slow { takes_all(asked).delayed(hour) } else { takes_all(asked) }
 }
 
 /// A machine that Cluster API deletes, or another remediator reboots, takes ten minutes; a device with hundreds of nodes
 /// that do not answer, hours. Sixteen of them kept everybody, and a node that was proved off waited for its taint.
 #[tokio::test(start_paused = true)]
 async fn bug_attempts_and_looks_that_take_long_kept_the_steps_of_other_incidents_waiting() {
-    let pool = pool(Leadership::alone(), hangs);
-    for number in 0..=SWITCHERS {
+    let pool = pool(Leadership::always(), hangs);
+    for number in 0..=POWER_SWITCH_WORKERS {
         let name = format!("slow-{number}");
         assert_eq!(pool.takes(&name, attempt(&name)), Submitted::Accepted);
-        pool.accepts(look_through(&name));
+        pool.submit_accepted(look_through(&name));
     }
-    pass(1.0).await;
+    advance(1.0).await;
     let done = |step: &str| {
         let page = pool.page();
         let line = format!(r#"pod_safety_fence_steps_total{{outcome="written",step="{step}"}} 1"#);
@@ -93,17 +106,17 @@ async fn bug_attempts_and_looks_that_take_long_kept_the_steps_of_other_incidents
     };
     assert!(!done("write"));
     let begun = pool.api.lines().into_iter().filter(|line| line.contains("/nodes/slow-")).count();
-    assert_eq!(begun, SWITCHERS, "one attempt waits for its turn");
-    let waiting = 1 + (SWITCHERS + 1 - LOOKERS);
+    assert_eq!(begun, POWER_SWITCH_WORKERS, "one attempt waits for its turn");
+    let waiting = 1 + (POWER_SWITCH_WORKERS + 1 - STATUS_CHECK_WORKERS);
     pool.counts(&format!("pod_safety_authority_queued_intents {waiting}\n"));
     let status = NodeFenceStatus { phase: Phase::Cancelled, ..NodeFenceStatus::default() };
     assert_eq!(pool.takes("quick", Step::Write(target("quick", status))), Submitted::Accepted);
-    pass(1.0).await;
+    advance(1.0).await;
     assert!(done("write"), "nobody else's machine was waited for");
 }
 
 /// An API server that takes everything.
-fn takes_all(_: &Asked) -> Answer {
+fn takes_all(_: &Received) -> Answer {
     Answer::json(&json!({ "metadata": { "name": "x", "uid": "u", "resourceVersion": "2" } }))
 }
 
@@ -126,10 +139,10 @@ async fn each_step_is_in_the_journal_and_all_but_looks_and_progress_are_events()
         (Step::Look(says("m")), "Looked", None),
     ] {
         let message = if matches!(step, Step::Open(_)) { "node n is to be fenced: r" } else { "m" };
-        let pool = pool(Leadership::alone(), takes_all);
-        let fencing = Fencing { node: "n".into(), step };
-        pool.authority.tell_fence(&fencing, &Outcome::Written, "fencing");
-        let record = pool.journal.last().remove(0);
+        let pool = pool(Leadership::always(), takes_all);
+        let fencing = FenceStepRequest { node: "n".into(), step };
+        pool.authority.record_fence_step(&fencing, &Outcome::Written, "fencing");
+        let record = pool.journal.records().remove(0);
         assert_eq!((record.action, record.reason, &*record.message), (Action::Fenced, reason, message));
         let expected: Vec<_> = event.map(|kind| (kind.to_owned(), reason.to_owned())).into_iter().collect();
         assert_eq!(told(&pool).await, expected, "{reason}");
@@ -138,23 +151,23 @@ async fn each_step_is_in_the_journal_and_all_but_looks_and_progress_are_events()
 
 #[tokio::test(start_paused = true)]
 async fn a_step_that_was_not_taken_is_logged_and_nothing_else() {
-    let pool = pool(Leadership::alone(), takes_all);
-    let fencing = Fencing { node: "n".into(), step: Step::Write(says("m")) };
+    let pool = pool(Leadership::always(), takes_all);
+    let fencing = FenceStepRequest { node: "n".into(), step: Step::Write(says("m")) };
     for (outcome, line) in [
         (
             Outcome::Failed(ApiError::TimedOut { after: Duration::from_secs(30) }),
             "WARN a step of fencing failed; trying again",
         ),
-        (Outcome::Refused(Unproved::Refused(Refusal::NodeExists)), "WARN the evidence is not valid now"),
+        (Outcome::Refused(VerifyError::Refused(Refusal::NodeExists)), "WARN the evidence is not valid now"),
         (Outcome::Heard, "WARN the node reported meanwhile: nothing was done to it"),
         (Outcome::Changed, "DEBUG a step of fencing was not taken; deciding again"),
     ] {
-        let log = Logged::begin();
-        pool.authority.tell_fence(&fencing, &outcome, "fencing");
-        let lines = log.lines();
+        let log = CapturedLogs::capture();
+        pool.authority.record_fence_step(&fencing, &outcome, "fencing");
+        let lines = log.take_lines();
         assert!(lines.len() == 1 && lines[0].starts_with(line), "{line}: {lines:?}");
     }
-    assert_eq!((pool.journal.last().len(), told(&pool).await.len()), (0, 0));
+    assert_eq!((pool.journal.records().len(), told(&pool).await.len()), (0, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -165,12 +178,12 @@ async fn the_node_has_events_of_its_remediation() {
         ("False", "False", Some("f"), "Warning", "RemediationStopped"),
         ("False", "False", None, "Warning", "RemediationCannotStart"),
     ] {
-        let condition = |kind, status| Condition::after(&[], kind, status, "R", "m", "");
+        let condition = |kind, status| Condition::transition(&[], kind, status, "R", "m", "");
         let conditions = vec![condition("Processing", processing), condition("Succeeded", succeeded)];
         let status = PodSafetyRemediationStatus { fence: fence.map(str::to_owned), conditions };
-        let pool = pool(Leadership::alone(), takes_all);
-        pool.accepts(remediation(status));
-        pass(0.1).await;
+        let pool = pool(Leadership::always(), takes_all);
+        pool.submit_accepted(remediation(status));
+        advance(0.1).await;
         let events = events(&pool).await;
         assert_eq!((&events[0]["type"], &events[0]["reason"]), (&json!(kind), &json!(reason)));
         assert_eq!(events[0]["message"], "[remediation] m");
@@ -180,12 +193,12 @@ async fn the_node_has_events_of_its_remediation() {
 
 #[tokio::test(start_paused = true)]
 async fn a_remediation_that_cannot_be_answered_is_logged_and_answered_later() {
-    let pool = pool(Leadership::alone(), |_| Answer::plain(429, "slow down").retry_after(9));
-    let log = Logged::begin();
-    pool.accepts(remediation(PodSafetyRemediationStatus::default()));
-    pass(0.1).await;
+    let pool = pool(Leadership::always(), |_| Answer::plain(429, "slow down").with_retry_after(9));
+    let log = CapturedLogs::capture();
+    pool.submit_accepted(remediation(PodSafetyRemediationStatus::default()));
+    advance(0.1).await;
     let line = "WARN the status of a remediation was not written; trying again";
-    let lines = log.lines();
+    let lines = log.take_lines();
     assert!(lines.iter().any(|logged| logged.starts_with(line)), "{lines:?}");
     assert_eq!(pool.wakes(), [Mono::from_start(Duration::from_secs(9))], "as the API server asks");
     assert_eq!(told(&pool).await, []);
@@ -194,15 +207,15 @@ async fn a_remediation_that_cannot_be_answered_is_logged_and_answered_later() {
 /// A status that was denied filled the log with the same sentence for ever.
 #[tokio::test(start_paused = true)]
 async fn bug_a_failure_that_lasts_is_logged_ever_less_often_and_with_its_count() {
-    let pool = pool(Leadership::alone(), |_| {
+    let pool = pool(Leadership::always(), |_| {
         Answer::status(403, "Forbidden", "ValidatingAdmissionPolicy 'pod-safety-fence' denied")
     });
-    let log = Logged::begin();
+    let log = CapturedLogs::capture();
     for _ in 0..9 {
-        pool.accepts(remediation(PodSafetyRemediationStatus::default()));
-        pass(31.0).await;
+        pool.submit_accepted(remediation(PodSafetyRemediationStatus::default()));
+        advance(31.0).await;
     }
-    let lines = log.lines().into_iter().filter(|line| line.contains("the status of a remediation"));
+    let lines = log.take_lines().into_iter().filter(|line| line.contains("the status of a remediation"));
     let lines: Vec<String> = lines.collect();
     let count = |line: &String| line.split_once("failures=")?.1.split(' ').next().map(str::to_owned);
     let counts: Vec<String> = lines.iter().filter_map(count).collect();
@@ -213,12 +226,12 @@ async fn bug_a_failure_that_lasts_is_logged_ever_less_often_and_with_its_count()
 #[tokio::test(start_paused = true)]
 async fn after_its_step_a_node_is_decided_about_again_if_this_process_leads() {
     for (leads, wakes) in [(true, vec![Mono::default()]), (false, Vec::new())] {
-        let pool = pool(Leadership::alone(), takes_all);
+        let pool = pool(Leadership::always(), takes_all);
         assert_eq!(pool.takes("n", Step::Write(says("m"))), Submitted::Accepted);
         if !leads {
             pool.leadership.end_for_tests();
         }
-        pass(0.1).await;
+        advance(0.1).await;
         assert_eq!(pool.wakes(), wakes, "leads: {leads}");
     }
 }

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::super::updates::HEARD_AGAIN;
+use super::super::updates::REPORTED_RETRY;
 use super::*;
-use crate::authority::{Effect, NodeUpdate, Silence};
+use crate::authority::{Effect, NodeUpdate, NotReporting};
 use crate::model::{NOT_READY_TAINT, NodeKey};
 use crate::testing::Claimed as _;
 use crate::testing::objects::{lease, uid};
@@ -13,7 +13,7 @@ pub(super) fn taint(name: &str, rv: &str) -> NodeUpdate {
     NodeUpdate {
         node: NodeKey { name: name.into(), uid: uid(&format!("uid-{name}")) },
         rv: rv.parse().unwrap(),
-        silent: None,
+        not_reporting: None,
         unreachable: None,
         add: vec![(NOT_READY_TAINT, Effect::NoSchedule)],
         remove: Vec::new(),
@@ -26,13 +26,13 @@ pub(super) fn of_node(update: NodeUpdate) -> Intent {
 }
 
 fn silent(name: &str) -> NodeUpdate {
-    let silence = Silence {
-        last_heard: Mono::default(),
+    let silence = NotReporting {
+        last_report: Mono::default(),
         renewed: Some("2026-01-01T00:00:07Z".parse().unwrap()),
         heartbeat: None,
         never_posted: false,
     };
-    NodeUpdate { silent: Some(silence), ..taint(name, "5") }
+    NodeUpdate { not_reporting: Some(silence), ..taint(name, "5") }
 }
 
 pub(super) fn of_pod(name: &str, not_ready: bool, unreachable: Option<bool>) -> Intent {
@@ -47,10 +47,10 @@ fn not_disrupted(name: &str) -> Intent {
 }
 
 /// Nodes stand as their kubelets left them, Leases are as they were, and writes make the next version.
-fn lost(asked: &Asked) -> Answer {
+fn lost(asked: &Received) -> Answer {
     let (rest, name) = asked.path.trim_end_matches("/status").rsplit_once('/').unwrap();
     if asked.method == "POST" {
-        return Answer::coded(201, &json!({}));
+        return Answer::with_code(201, &json!({}));
     }
     if rest.ends_with("/leases") {
         return Answer::json(&lease(name, 7).0);
@@ -65,7 +65,7 @@ fn lost(asked: &Asked) -> Answer {
     Answer::json(&node(name).0)
 }
 
-fn wakes(heard: &Heard) -> Vec<f64> {
+fn wakes(heard: &RecordingHandler) -> Vec<f64> {
     heard.wakes.lock().iter().map(|at| at.since_start().as_secs_f64()).collect()
 }
 
@@ -73,17 +73,17 @@ fn wakes(heard: &Heard) -> Vec<f64> {
 fn tell_people(pool: &Pool) {
     let (connection, leadership) = (pool.api.connection(), Arc::clone(&pool.leadership));
     let write =
-        pool.authority.events.clone().write_for_ever(connection, leadership, "pod-safety", "i".to_owned());
+        pool.authority.events.clone().worker_loop(connection, leadership, "pod-safety", "i".to_owned());
     pool.env.spawner.spawn("events", Box::pin(write));
 }
 
 fn told(pool: &Pool) -> Vec<Value> {
-    pool.api.heard().iter().filter(|asked| asked.method == "POST").map(Asked::json).collect()
+    pool.api.requests().iter().filter(|asked| asked.method == "POST").map(Received::json).collect()
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_node_is_written_told_written_down_and_counted_once() {
-    let pool = pool(Leadership::alone(), |asked| match asked.line().as_str() {
+    let pool = pool(Leadership::always(), |asked| match asked.line().as_str() {
         "GET /api/v1/nodes/n" => {
             let ready = json!([{ "type": "Ready", "status": "True" }]);
             Answer::json(&node("n").set("/status/conditions", ready).0)
@@ -92,10 +92,10 @@ async fn a_node_is_written_told_written_down_and_counted_once() {
     });
     tell_people(&pool);
     let update = NodeUpdate { unreachable: Some(true), ..silent("n") };
-    pool.accepts(of_node(update));
-    pass(1.0).await;
+    pool.submit_accepted(of_node(update));
+    advance(1.0).await;
     assert_eq!(pool.ended(), ["uid-n: written"]);
-    let records = pool.journal.last();
+    let records = pool.journal.records();
     let [record] = records.as_slice() else { panic!("{records:?}") };
     assert_eq!((record.action, record.reason), (Action::Marked, "KubeletNotReporting"));
     assert_eq!(
@@ -122,30 +122,30 @@ async fn a_node_is_written_told_written_down_and_counted_once() {
 
 #[tokio::test(start_paused = true)]
 async fn the_status_that_was_written_is_written_down_where_the_taints_were_not() {
-    let pool = pool(Leadership::alone(), |asked| match asked.line().as_str() {
+    let pool = pool(Leadership::always(), |asked| match asked.line().as_str() {
         "PATCH /api/v1/nodes/n" => Answer::status(409, "Conflict", "the object has been modified"),
         _ => lost(asked),
     });
     tell_people(&pool);
     let update = NodeUpdate { unreachable: Some(true), ..silent("n") };
-    pool.asks(of_node(update));
-    pass(0.9).await;
+    pool.submit_intent(of_node(update));
+    advance(0.9).await;
     assert_eq!(pool.ended(), ["uid-n: changed"]);
-    let records = pool.journal.last();
+    let records = pool.journal.records();
     assert_eq!((records.len(), records[0].message.as_str()), (1, "NodeUnreachable is True"));
     assert_eq!((told(&pool).len(), wakes(&pool.heard)), (0, vec![1.0]));
-    pool.accepts(of_node(taint("n", "6")));
+    pool.submit_accepted(of_node(taint("n", "6")));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_cannot_be_written_is_written_down_and_tried_again() {
-    let pool = pool(Leadership::alone(), |asked| match asked.method.as_str() {
+    let pool = pool(Leadership::always(), |asked| match asked.method.as_str() {
         "PATCH" => Answer::status(403, "Forbidden", "a webhook says no"),
         _ => lost(asked),
     });
-    pool.asks(of_node(taint("n", "5")));
-    pass(0.1).await;
-    let records = pool.journal.last();
+    pool.submit_intent(of_node(taint("n", "5")));
+    advance(0.1).await;
+    let records = pool.journal.records();
     assert_eq!((records.len(), records[0].action, records[0].reason), (1, Action::Failed, "forbidden"));
     assert!(records[0].message.contains("a webhook says no"), "{records:?}");
     assert_eq!(wakes(&pool.heard), [1.0]);
@@ -154,32 +154,32 @@ async fn a_node_that_cannot_be_written_is_written_down_and_tried_again() {
 /// Nobody else wakes it: heartbeats wake nobody, and a node that is heard of is no failure that grows.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_was_heard_of_is_asked_about_again_equally_soon_each_time() {
-    let pool = pool(Leadership::alone(), |asked| match asked.path.contains("/leases/") {
+    let pool = pool(Leadership::always(), |asked| match asked.path.contains("/leases/") {
         true => Answer::json(&lease("n", 8).0),
         false => lost(asked),
     });
     for round in 0..4 {
-        pool.accepts(of_node(silent("n")));
-        pass(0.1).await;
-        let again = Mono::from_start(HEARD_AGAIN * (round + 1));
+        pool.submit_accepted(of_node(silent("n")));
+        advance(0.1).await;
+        let again = Mono::from_start(REPORTED_RETRY * (round + 1));
         assert_eq!(pool.woken(), again, "round {round}");
-        assert_eq!(pool.asks(of_node(silent("n"))), Submitted::Later(again));
-        pass(again.since(pool.env.now()).as_secs_f64()).await;
+        assert_eq!(pool.submit_intent(of_node(silent("n"))), Submitted::Later(again));
+        advance(again.since(pool.env.now()).as_secs_f64()).await;
     }
-    assert_eq!((pool.ended().len(), pool.api.writes().len(), pool.journal.last().len()), (4, 0, 0));
+    assert_eq!((pool.ended().len(), pool.api.writes().len(), pool.journal.records().len()), (4, 0, 0));
     assert_eq!(pool.metrics.authority.outcomes.with_label_values(&["heard"]).get(), 4);
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_needs_no_write_is_looked_at_again_ever_more_rarely() {
-    let pool = pool(Leadership::alone(), lost);
+    let pool = pool(Leadership::always(), lost);
     let nothing = NodeUpdate { add: Vec::new(), ..taint("n", "5") };
     for pause in [1.0, 2.0, 4.0] {
-        pool.accepts(of_node(nothing.clone()));
-        pass(0.001).await;
+        pool.submit_accepted(of_node(nothing.clone()));
+        advance(0.001).await;
         let again = pool.woken().since(pool.env.now()).as_secs_f64();
         assert!((again - pause).abs() < 0.01, "{again} for {pause}");
-        pass(again + 0.001).await;
+        advance(again + 0.001).await;
     }
     assert_eq!((pool.ended()[0].as_str(), pool.api.writes().len()), ("uid-n: no_effect", 0));
 }
@@ -190,126 +190,122 @@ async fn what_needs_no_write_is_looked_at_again_ever_more_rarely() {
 async fn w_nl1_no_node_waits_for_pods_not_even_for_those_that_never_end() {
     let pool =
         pool(
-            Leadership::alone(),
+            Leadership::always(),
             |asked| {
                 if asked.path.contains("/pods/") { Answer::never() } else { lost(asked) }
             },
         );
     for number in 0..2_000 {
-        pool.asks(of_pod(&format!("p{number}"), true, None));
+        pool.submit_intent(of_pod(&format!("p{number}"), true, None));
         let elsewhere = pod(&format!("q{number}")).set("/metadata/namespace", format!("ns{number}").into());
         pool.submit_ended(&elsewhere.phase("Failed"));
     }
-    pass(1.0).await;
+    advance(1.0).await;
     assert!(pool.ended().is_empty(), "every writer of pods waits");
     for number in 0..100 {
-        pool.asks(of_node(silent(&format!("n{number}"))));
+        pool.submit_intent(of_node(silent(&format!("n{number}"))));
     }
-    pass(0.1).await;
+    advance(0.1).await;
     assert_eq!(pool.ended().len(), 100);
     assert!(pool.ended().iter().all(|line| line.ends_with("written")), "{:?}", pool.ended());
 }
 
 #[tokio::test(start_paused = true)]
 async fn no_pod_waits_for_nodes_and_never_more_than_the_named_number_of_nodes_is_written() {
-    let pool =
-        pool(
-            Leadership::alone(),
-            |asked| {
-                if asked.path.contains("/nodes/") { Answer::never() } else { well(asked) }
-            },
-        );
+    let pool = pool(Leadership::always(), |asked| {
+        if asked.path.contains("/nodes/") { Answer::never() } else { well(asked) }
+    });
     for number in 0..100 {
-        pool.asks(of_node(taint(&format!("n{number}"), "5")));
+        pool.submit_intent(of_node(taint(&format!("n{number}"), "5")));
     }
-    pass(0.1).await;
-    assert_eq!(pool.api.lines().len(), NODE_WRITERS);
+    advance(0.1).await;
+    assert_eq!(pool.api.lines().len(), NODE_WORKERS);
     pool.submit_ended(&ended_pod("a"));
-    pass(0.1).await;
+    advance(0.1).await;
     assert_eq!(pool.ended(), ["a released"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn budgets_do_not_wait_for_the_pods_of_lost_nodes() {
-    let pool = pool(Leadership::alone(), |asked| lost(asked).late(Duration::from_millis(10)));
+    let pool = pool(Leadership::always(), |asked| lost(asked).delayed(Duration::from_millis(10)));
     for number in 0..5_000 {
-        pool.asks(of_pod(&format!("p{number}"), true, None));
+        pool.submit_intent(of_pod(&format!("p{number}"), true, None));
     }
-    pool.asks(not_disrupted("a"));
-    pass(0.5).await;
+    pool.submit_intent(not_disrupted("a"));
+    advance(0.5).await;
     assert!(pool.ended().contains(&"uid-a: written".to_owned()), "{} before", pool.ended().len());
 }
 
 #[tokio::test(start_paused = true)]
 async fn pods_of_lost_nodes_wait_while_nodes_do() {
-    let pool = pool(Leadership::alone(), |asked| lost(asked).late(Duration::from_millis(10)));
+    let pool = pool(Leadership::always(), |asked| lost(asked).delayed(Duration::from_millis(10)));
     for number in 0..200 {
-        pool.asks(of_node(silent(&format!("n{number}"))));
+        pool.submit_intent(of_node(silent(&format!("n{number}"))));
     }
     for number in 0..200 {
-        pool.asks(of_pod(&format!("p{number}"), true, None));
+        pool.submit_intent(of_pod(&format!("p{number}"), true, None));
     }
-    pass(0.2).await;
+    advance(0.2).await;
     let ended = pool.ended();
     assert!(ended.iter().filter(|line| line.contains("uid-n")).count() > 50, "{ended:?}");
     assert!(!ended.iter().any(|line| line.contains("uid-p")), "{ended:?}");
-    pass(10.0).await;
+    advance(10.0).await;
     assert_eq!(pool.ended().len(), 400, "then they have their turn");
 }
 
 /// The writers of pods sleep until then.
 #[tokio::test(start_paused = true)]
 async fn pods_of_lost_nodes_have_their_turn_as_soon_as_the_last_node_has_its_own() {
-    let pool = pool(Leadership::alone(), |asked| lost(asked).late(Duration::from_secs(1)));
-    for number in 0..=NODE_WRITERS {
-        pool.asks(of_node(taint(&format!("n{number}"), "5")));
+    let pool = pool(Leadership::always(), |asked| lost(asked).delayed(Duration::from_secs(1)));
+    for number in 0..=NODE_WORKERS {
+        pool.submit_intent(of_node(taint(&format!("n{number}"), "5")));
     }
-    pool.asks(of_pod("p", true, None));
-    pass(1.5).await;
+    pool.submit_intent(of_pod("p", true, None));
+    advance(1.5).await;
     let asked_of_pods = || pool.api.lines().iter().any(|line| line.contains("/pods/"));
     assert!(!asked_of_pods(), "a node waits");
-    pass(1.0).await;
+    advance(1.0).await;
     assert!(asked_of_pods(), "it has its turn");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_was_not_marked_has_no_event() {
-    let pool = pool(Leadership::alone(), |asked| match asked.method.as_str() {
+    let pool = pool(Leadership::always(), |asked| match asked.method.as_str() {
         "PATCH" => Answer::status(409, "Conflict", "the object has been modified"),
         _ => lost(asked),
     });
     tell_people(&pool);
-    pool.asks(of_pod("a", true, None));
-    pass(0.5).await;
+    pool.submit_intent(of_pod("a", true, None));
+    advance(0.5).await;
     assert_eq!((pool.ended(), told(&pool).len()), (vec!["uid-a: changed".to_owned()], 0));
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_waits_for_nodes_is_forgotten_when_leadership_is_lost() {
-    let pool = pool(Leadership::alone(), |asked| lost(asked).late(Duration::from_secs(1)));
-    for number in 0..2 * NODE_WRITERS {
-        pool.asks(of_node(taint(&format!("n{number}"), "5")));
+    let pool = pool(Leadership::always(), |asked| lost(asked).delayed(Duration::from_secs(1)));
+    for number in 0..2 * NODE_WORKERS {
+        pool.submit_intent(of_node(taint(&format!("n{number}"), "5")));
     }
-    pass(0.5).await;
+    advance(0.5).await;
     pool.authority.abandon();
-    pass(10.0).await;
-    assert_eq!(pool.ended().len(), NODE_WRITERS);
+    advance(10.0).await;
+    assert_eq!(pool.ended().len(), NODE_WORKERS);
     pool.counts("pod_safety_authority_queued_intents 0");
-    let last = format!("n{}", 2 * NODE_WRITERS - 1);
-    pool.accepts(of_node(taint(&last, "5")));
-    pass(10.0).await;
-    assert_eq!(pool.ended().len(), NODE_WRITERS + 1, "it may be asked for again");
+    let last = format!("n{}", 2 * NODE_WORKERS - 1);
+    pool.submit_accepted(of_node(taint(&last, "5")));
+    advance(10.0).await;
+    assert_eq!(pool.ended().len(), NODE_WORKERS + 1, "it may be asked for again");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_of_a_lost_node_is_marked_at_its_version_and_people_hear_of_it() {
-    let pool = pool(Leadership::alone(), lost);
+    let pool = pool(Leadership::always(), lost);
     tell_people(&pool);
-    pool.asks(of_pod("a", true, None));
-    pool.asks(of_pod("b", true, Some(true)));
-    pool.asks(of_pod("c", false, Some(false)));
-    pass(5.0).await;
-    let heard = pool.api.heard();
+    pool.submit_intent(of_pod("a", true, None));
+    pool.submit_intent(of_pod("b", true, Some(true)));
+    pool.submit_intent(of_pod("c", false, Some(false)));
+    advance(5.0).await;
+    let heard = pool.api.requests();
     let patches: Vec<_> = heard.iter().filter(|asked| asked.method == "PATCH").collect();
     assert_eq!(patches[0].line(), "PATCH /api/v1/namespaces/ns/pods/a/status");
     assert_eq!(patches[0].content_type, "application/strategic-merge-patch+json");
@@ -348,20 +344,20 @@ async fn a_pod_of_a_lost_node_is_marked_at_its_version_and_people_hear_of_it() {
 
 #[tokio::test(start_paused = true)]
 async fn whoever_gave_way_to_another_wish_for_the_same_pod_is_woken() {
-    let (pool, other) = (pool(Leadership::alone(), slow), Heard::of("other"));
-    let others: Arc<dyn Owner> = Arc::<Heard>::clone(&other);
+    let (pool, other) = (pool(Leadership::always(), slow), RecordingHandler::new("other"));
+    let others: Arc<dyn CompletionHandler> = Arc::<RecordingHandler>::clone(&other);
     // All writers are busy, so that both wait for their turn.
-    for number in 0..WRITERS {
+    for number in 0..DEFAULT_WORKERS {
         let object =
             ended_pod(&format!("p{number}")).set("/metadata/namespace", format!("ns{number}").into());
         pool.submit_ended(&object);
     }
-    pass(0.1).await;
+    advance(0.1).await;
     assert_eq!(pool.authority.submit(not_disrupted("a"), &others), Submitted::Accepted);
-    pool.accepts(of_pod("a", true, None));
-    pool.accepts(of_pod("a", false, Some(true)));
-    pass(2.5).await;
-    let patches: Vec<_> = pool.api.heard().into_iter().filter(|asked| asked.method == "PATCH").collect();
+    pool.submit_accepted(of_pod("a", true, None));
+    pool.submit_accepted(of_pod("a", false, Some(true)));
+    advance(2.5).await;
+    let patches: Vec<_> = pool.api.requests().into_iter().filter(|asked| asked.method == "PATCH").collect();
     assert_eq!(patches.len(), 1, "what was calculated last is written");
     assert!(patches[0].body.contains("NodeUnreachable"), "{}", patches[0].body);
     assert_eq!((wakes(&other), wakes(&pool.heard)), (vec![2.0], vec![]));
@@ -369,32 +365,32 @@ async fn whoever_gave_way_to_another_wish_for_the_same_pod_is_woken() {
 
 #[tokio::test(start_paused = true)]
 async fn whoever_comes_while_another_wish_for_the_same_pod_is_written_is_woken() {
-    let conflict = |asked: &Asked| match asked.method.as_str() {
-        "PATCH" => Answer::status(409, "Conflict", "modified").late(Duration::from_secs(1)),
+    let conflict = |asked: &Received| match asked.method.as_str() {
+        "PATCH" => Answer::status(409, "Conflict", "modified").delayed(Duration::from_secs(1)),
         _ => well(asked),
     };
-    for script in [slow as fn(&Asked) -> Answer, conflict] {
-        let (pool, other) = (pool(Leadership::alone(), script), Heard::of("other"));
-        let others: Arc<dyn Owner> = Arc::<Heard>::clone(&other);
-        pool.asks(of_pod("a", true, None));
-        pass(0.5).await;
+    for script in [slow as fn(&Received) -> Answer, conflict] {
+        let (pool, other) = (pool(Leadership::always(), script), RecordingHandler::new("other"));
+        let others: Arc<dyn CompletionHandler> = Arc::<RecordingHandler>::clone(&other);
+        pool.submit_intent(of_pod("a", true, None));
+        advance(0.5).await;
         for _ in 0..3 {
             assert_eq!(pool.authority.submit(not_disrupted("a"), &others), Submitted::Accepted);
         }
         assert_eq!(wakes(&other).len(), 0);
-        pass(1.0).await;
+        advance(1.0).await;
         assert_eq!(wakes(&other), [1.0], "once");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn nobody_is_woken_for_what_the_next_leader_decides() {
-    let (pool, other) = (pool(Leadership::alone(), slow), Heard::of("other"));
-    let others: Arc<dyn Owner> = Arc::<Heard>::clone(&other);
-    pool.asks(of_pod("a", true, None));
+    let (pool, other) = (pool(Leadership::always(), slow), RecordingHandler::new("other"));
+    let others: Arc<dyn CompletionHandler> = Arc::<RecordingHandler>::clone(&other);
+    pool.submit_intent(of_pod("a", true, None));
     pool.authority.submit(not_disrupted("a"), &others);
     pool.leadership.end_for_tests();
-    pass(2.0).await;
+    advance(2.0).await;
     assert_eq!(*other.ended.lock(), ["uid-a: not_leader"]);
     assert_eq!((wakes(&pool.heard).len(), wakes(&other).len()), (0, 0));
 }

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::volumes::{holder, update};
 use super::*;
-use crate::authority::{FencedBy, VolumeChange};
-use crate::client::scripted::Asked;
+use crate::authority::{ReleaseBasis, VolumeChange};
+use crate::client::scripted::Received;
 use crate::testing::objects::{evidence, named, volume};
 
 const DEVICE: &str = "/apis/pod-safety.dev/v1alpha1/namespaces/fencing/fencedevices/rbd";
@@ -51,19 +51,19 @@ async fn relieved_after(
     shown: BTreeMap<&'static str, Value>,
     late: Duration,
 ) -> (usize, Vec<String>, Vec<String>) {
-    let pool = pool(Leadership::alone(), move |asked: &Asked| match asked.method.as_str() {
+    let pool = pool(Leadership::always(), move |asked: &Received| match asked.method.as_str() {
         "GET" if asked.path == FENCE => {
-            shown.get(FENCE).map_or_else(Answer::not_found, |there| Answer::json(there).late(late))
+            shown.get(FENCE).map_or_else(Answer::not_found, |there| Answer::json(there).delayed(late))
         }
         "GET" => shown.get(asked.path.as_str()).map_or_else(Answer::not_found, Answer::json),
         _ => Answer::json(&named("v").uid("uid-lease").rv(8)),
     });
-    let by = FencedBy::Storage("e".into());
-    let change = VolumeChange::Break { holder: holder(BOOT), by, next: None, refused: None };
-    pool.accepts(update(true, change));
-    pass(0.5 + late.as_secs_f64()).await;
-    let writes = pool.api.heard().into_iter().filter(|asked| asked.method != "GET");
-    let records = pool.journal.last();
+    let by = ReleaseBasis::Storage("e".into());
+    let change = VolumeChange::Revoke { holder: holder(BOOT), basis: by, next: None, denial: None };
+    pool.submit_accepted(update(true, change));
+    advance(0.5 + late.as_secs_f64()).await;
+    let writes = pool.api.requests().into_iter().filter(|asked| asked.method != "GET");
+    let records = pool.journal.records();
     let said = records.into_iter().map(|record| format!("{}: {}", record.reason, record.message));
     (writes.count(), pool.ended(), said.collect())
 }

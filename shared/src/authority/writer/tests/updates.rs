@@ -1,15 +1,15 @@
 //! Statuses: one write of each object at a time, and none forgotten.
 
-use pod_safety_leader::testing::Logged;
+use pod_safety_leader::testing::CapturedLogs;
 use serde_json::{Value, json};
 
 use super::super::updates::log_update;
 use super::nodes::{of_node, of_pod, taint};
 use super::volumes::update as of_volume;
 use super::*;
-use crate::authority::{Past, VolumeChange};
+use crate::authority::{FinishedObject, VolumeChange};
 use crate::client::ApiError;
-use crate::model::{Allowed, BudgetKey, BudgetStatus};
+use crate::model::{BudgetKey, BudgetStatus, DisruptionAllowedCondition};
 use crate::testing::Claimed as _;
 use crate::testing::objects::uid;
 
@@ -19,17 +19,17 @@ pub(super) fn status(rv: &str) -> Intent {
     Intent::Update(Update::NotDisrupted { pod, rv: rv.parse().unwrap(), generation: 1 })
 }
 
-fn conflict(asked: &Asked) -> Answer {
+fn conflict(asked: &Received) -> Answer {
     match asked.method.as_str() {
         "PATCH" => {
-            Answer::status(409, "Conflict", "the object has been modified").late(Duration::from_secs(1))
+            Answer::status(409, "Conflict", "the object has been modified").delayed(Duration::from_secs(1))
         }
         _ => Answer::not_found(),
     }
 }
 
 /// It takes every write, and everything stays as it was.
-fn unmoved(_: &Asked) -> Answer {
+fn unmoved(_: &Received) -> Answer {
     Answer::json(&pod("a").rv(1).0)
 }
 
@@ -38,18 +38,18 @@ fn unmoved(_: &Asked) -> Answer {
 /// until the next sweep.
 #[tokio::test(start_paused = true)]
 async fn whoever_is_turned_away_during_a_write_is_woken_at_its_end() {
-    for (script, outcome) in [(conflict as fn(&Asked) -> Answer, "changed"), (slow, "written")] {
-        let pool = pool(Leadership::alone(), script);
-        pool.accepts(status("1"));
-        pass(0.5).await;
-        pool.accepts(status("2"));
+    for (script, outcome) in [(conflict as fn(&Received) -> Answer, "changed"), (slow, "written")] {
+        let pool = pool(Leadership::always(), script);
+        pool.submit_accepted(status("1"));
+        advance(0.5).await;
+        pool.submit_accepted(status("2"));
         assert_eq!(pool.wakes().len(), 0, "{outcome}: the write is on its way");
-        pass(1.0).await;
+        advance(1.0).await;
         assert!(pool.ended()[0].ends_with(outcome), "{:?}", pool.ended());
         let wakes = pool.wakes();
         assert_eq!(wakes, [Mono::from_start(Duration::from_secs(1))], "{outcome}");
-        pool.accepts(status("2"));
-        pass(0.1).await;
+        pool.submit_accepted(status("2"));
+        advance(0.1).await;
         assert_eq!(pool.api.writes().len(), 2, "{outcome}: the new version may be written over at once");
     }
 }
@@ -58,58 +58,58 @@ async fn whoever_is_turned_away_during_a_write_is_woken_at_its_end() {
 /// write, the budget waited for an event that nobody sent, and was looked at in the next sweep.
 #[tokio::test(start_paused = true)]
 async fn bug_a_conflict_without_a_cause_left_a_budget_unexamined() {
-    let pool = pool(Leadership::alone(), conflict);
-    pool.accepts(status("1"));
-    pass(1.5).await;
+    let pool = pool(Leadership::always(), conflict);
+    pool.submit_accepted(status("1"));
+    advance(1.5).await;
     assert!(pool.ended()[0].ends_with("changed"), "{:?}", pool.ended());
     assert_eq!(pool.wakes(), [Mono::from_start(Duration::from_secs(2))], "nobody else would");
-    pass(0.5).await;
-    pool.accepts(status("1"));
+    advance(0.5).await;
+    pool.submit_accepted(status("1"));
 }
 
 /// The API server keeps the version of what a write did not change, so no event comes. A budget was then turned away
 /// for half a minute as being written, nobody was woken at the end of that, and it stayed as it was until the next sweep.
 #[tokio::test(start_paused = true)]
 async fn bug_a_write_that_changed_nothing_left_a_budget_unexamined() {
-    let pool = pool(Leadership::alone(), unmoved);
-    pool.accepts(status("1"));
-    pass(0.5).await;
+    let pool = pool(Leadership::always(), unmoved);
+    pool.submit_accepted(status("1"));
+    advance(0.5).await;
     assert!(pool.ended()[0].ends_with("no_effect"), "{:?}", pool.ended());
     let woken = Mono::from_start(Duration::from_secs(1));
     assert_eq!(pool.wakes(), [woken], "nobody else would");
-    let early = pool.asks(status("1"));
+    let early = pool.submit_intent(status("1"));
     assert_eq!(early, Submitted::Later(woken), "who comes before is told when to come again");
     for (at, writes) in [(1.1, 2), (3.2, 3), (7.3, 4)] {
-        pass(at - pool.env.now().since_start().as_secs_f64()).await;
-        assert_eq!(pool.asks(status("1")), Submitted::Accepted, "at {at}");
-        pass(0.05).await;
+        advance(at - pool.env.now().since_start().as_secs_f64()).await;
+        assert_eq!(pool.submit_intent(status("1")), Submitted::Accepted, "at {at}");
+        advance(0.05).await;
         assert_eq!(pool.api.writes().len(), writes, "tried ever more rarely");
     }
-    assert_eq!(pool.asks(status("2")), Submitted::Accepted, "a new version waits for nobody");
+    assert_eq!(pool.submit_intent(status("2")), Submitted::Accepted, "a new version waits for nobody");
 }
 
 /// The same where the answer does not say which version there is.
 #[tokio::test(start_paused = true)]
 async fn bug_whoever_was_turned_away_after_a_write_was_not_woken_at_the_end_of_the_pause() {
-    let pool = pool(Leadership::alone(), |_| Answer::garbage());
-    pool.accepts(status("1"));
-    pass(0.5).await;
+    let pool = pool(Leadership::always(), |_| Answer::garbage());
+    pool.submit_accepted(status("1"));
+    advance(0.5).await;
     assert!(pool.ended()[0].ends_with("written"), "{:?}", pool.ended());
     let until = Mono::from_start(Duration::from_secs(30));
-    assert_eq!(pool.asks(status("1")), Submitted::Later(until));
-    pass(30.0).await;
-    pool.accepts(status("1"));
+    assert_eq!(pool.submit_intent(status("1")), Submitted::Later(until));
+    advance(30.0).await;
+    pool.submit_accepted(status("1"));
 }
 
 /// What is written where a status is as this says.
 async fn body(update: Update) -> Value {
-    let pool = pool(Leadership::alone(), well);
-    pool.accepts(Intent::Update(update));
-    pass(0.5).await;
-    pool.api.heard().into_iter().find(|asked| asked.method == "PATCH").unwrap().json()
+    let pool = pool(Leadership::always(), well);
+    pool.submit_accepted(Intent::Update(update));
+    advance(0.5).await;
+    pool.api.requests().into_iter().find(|asked| asked.method == "PATCH").unwrap().json()
 }
 
-fn of_budget(allowed: Option<Allowed>, over: Vec<Box<str>>, transition: bool) -> Update {
+fn of_budget(allowed: Option<DisruptionAllowedCondition>, over: Vec<Box<str>>, transition: bool) -> Update {
     let budget = BudgetKey { namespace: "ns".into(), name: "b".into(), uid: uid("uid-b") };
     let status = BudgetStatus {
         observed_generation: 2,
@@ -118,7 +118,7 @@ fn of_budget(allowed: Option<Allowed>, over: Vec<Box<str>>, transition: bool) ->
         desired_healthy: 4,
         expected_pods: 5,
         disrupted: BTreeMap::new(),
-        allowed,
+        allowed_condition: allowed,
     };
     Update::Budget { budget, rv: "7".parse().unwrap(), status: Box::new(status), over, transition }
 }
@@ -126,7 +126,7 @@ fn of_budget(allowed: Option<Allowed>, over: Vec<Box<str>>, transition: bool) ->
 /// A strategic merge patch leaves alone what it does not name, so it names what changes and nothing else.
 #[tokio::test(start_paused = true)]
 async fn the_status_of_a_budget_names_the_entries_that_go_and_the_time_of_a_transition_alone() {
-    let allowed = Allowed {
+    let allowed = DisruptionAllowedCondition {
         status: "False".into(),
         reason: "InsufficientPods".into(),
         message: "m".into(),
@@ -177,7 +177,7 @@ fn logged() -> Vec<(Update, Outcome, &'static str)> {
         pin: None,
     };
     let (name, rv) = ("f".into(), "1".parse().unwrap());
-    let past = Past { kind: Kind::NodeFences, node: "n".into(), name, uid: uid("uid-f"), rv };
+    let past = FinishedObject { kind: Kind::NodeFences, node: "n".into(), name, uid: uid("uid-f"), rv };
     vec![
         (node(), Outcome::Written, ""),
         (node(), failed(), ""),
@@ -191,7 +191,7 @@ fn logged() -> Vec<(Update, Outcome, &'static str)> {
         (cleared(), Outcome::Changed, "DEBUG a status was not written; deciding again"),
         (of_budget(None, Vec::new(), false), Outcome::Written, "DEBUG status written"),
         (ungate, Outcome::Written, "INFO the pod's exclusive volumes are free"),
-        (Update::Forget(past), Outcome::Written, "INFO deleted: it is over"),
+        (Update::DeleteFinished(past), Outcome::Written, "INFO deleted: it is over"),
         (of(of_pod("a", true, None)), Outcome::Written, "DEBUG conditions of a pod written"),
     ]
 }
@@ -200,9 +200,9 @@ fn logged() -> Vec<(Update, Outcome, &'static str)> {
 #[test]
 fn the_outcome_of_an_update_is_logged_once_and_what_an_operator_should_see_as_a_warning() {
     for (update, outcome, expected) in logged() {
-        let log = Logged::begin();
+        let log = CapturedLogs::capture();
         log_update(&update, &outcome, "test");
-        let lines = log.lines();
+        let lines = log.take_lines();
         assert_eq!(lines.len(), usize::from(!expected.is_empty()), "{update:?}: {lines:?}");
         assert!(lines.iter().all(|line| line.starts_with(expected)), "{expected}: {lines:?}");
     }

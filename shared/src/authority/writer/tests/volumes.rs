@@ -4,8 +4,8 @@ use crate::testing::objects::{BOOT, NEXT_BOOT};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::authority::{FencedBy, Refused, Seen, VolumeChange, VolumeUpdate};
-use crate::client::scripted::Asked;
+use crate::authority::{AttachDenial, ReleaseBasis, VolumeChange, VolumeLeaseRef, VolumeUpdate};
+use crate::client::scripted::Received;
 use crate::model::{Holder, NodeKey};
 use crate::testing::Claimed as _;
 use crate::testing::objects::{named, uid};
@@ -17,14 +17,14 @@ pub(super) fn holder(boot: &str) -> Holder {
 }
 
 pub(super) fn update(lease: bool, change: VolumeChange) -> Intent {
-    let lease = lease.then(|| Seen { uid: uid("uid-lease"), generation: 3 });
+    let lease = lease.then(|| VolumeLeaseRef { uid: uid("uid-lease"), generation: 3 });
     let update =
         VolumeUpdate { volume: "v".into(), uid: uid("uid-v"), rv: "7".parse().unwrap(), lease, change };
     Intent::Update(Update::Volume(Box::new(update)))
 }
 
 /// The node is Ready in this life, and every write is taken.
-fn in_life(boot: &'static str) -> impl Fn(&Asked) -> Answer + Send + Sync + 'static {
+fn in_life(boot: &'static str) -> impl Fn(&Received) -> Answer + Send + Sync + 'static {
     move |asked| match (asked.method.as_str(), asked.path.as_str()) {
         ("GET", "/api/v1/nodes/n") => Answer::json(&node("n").boot(boot)),
         ("GET", _) => Answer::not_found(),
@@ -34,16 +34,16 @@ fn in_life(boot: &'static str) -> impl Fn(&Asked) -> Answer + Send + Sync + 'sta
 
 /// What was sent to write, and how it ended.
 async fn written(boot: &'static str, intent: Intent) -> (Vec<(String, Value)>, Vec<String>) {
-    let pool = pool(Leadership::alone(), in_life(boot));
-    pool.accepts(intent);
-    pass(0.5).await;
-    let writes = pool.api.heard().into_iter().filter(|asked| asked.method != "GET");
+    let pool = pool(Leadership::always(), in_life(boot));
+    pool.submit_accepted(intent);
+    advance(0.5).await;
+    let writes = pool.api.requests().into_iter().filter(|asked| asked.method != "GET");
     (writes.map(|asked| (format!("{} {}", asked.method, asked.path), asked.json())).collect(), pool.ended())
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_volume_without_a_lease_gets_one_and_two_cannot_make_it() {
-    let take = VolumeChange::Take { holder: holder(BOOT), refused: None };
+    let take = VolumeChange::Acquire { holder: holder(BOOT), denial: None };
     let (writes, ended) = written(BOOT, update(false, take)).await;
     assert_eq!(ended, ["uid-v: written"]);
     let (line, body) = &writes[0];
@@ -56,21 +56,21 @@ async fn a_volume_without_a_lease_gets_one_and_two_cannot_make_it() {
 
 #[tokio::test(start_paused = true)]
 async fn each_change_is_a_compare_and_swap() {
-    let why = || Refused { why: "it may write".to_owned(), detach_from: None };
+    let why = || AttachDenial { why: "it may write".to_owned(), detach_from: None };
     for (change, held, spec) in [
         (
-            VolumeChange::Take { holder: holder(BOOT), refused: None },
+            VolumeChange::Acquire { holder: holder(BOOT), denial: None },
             Value::Null,
             json!("n/uid-n/b0000000-0000-4000-8000-000000000001/uid-p"),
         ),
         (
-            VolumeChange::Take { holder: holder(BOOT), refused: Some(why()) },
+            VolumeChange::Acquire { holder: holder(BOOT), denial: Some(why()) },
             json!("true"),
             json!("n/uid-n/b0000000-0000-4000-8000-000000000001/uid-p"),
         ),
-        (VolumeChange::Refuse(why()), json!("true"), Value::Null),
+        (VolumeChange::DenyAttach(why()), json!("true"), Value::Null),
         (VolumeChange::Allow, Value::Null, Value::Null),
-        (VolumeChange::Release { refused: None }, Value::Null, Value::Null),
+        (VolumeChange::Release { denial: None }, Value::Null, Value::Null),
     ] {
         let (writes, ended) = written(BOOT, update(true, change.clone())).await;
         assert_eq!((writes.len(), ended), (1, vec!["uid-v: written".to_owned()]), "{change:?}");
@@ -89,23 +89,24 @@ async fn each_change_is_a_compare_and_swap() {
         let gives = body["spec"].get("holderIdentity").is_some_and(Value::is_null);
         assert_eq!(gives, matches!(change, VolumeChange::Release { .. }), "{change:?}");
     }
-    let (writes, _) = written(BOOT, update(true, VolumeChange::Forget)).await;
+    let (writes, _) = written(BOOT, update(true, VolumeChange::DeleteLease)).await;
     assert_eq!(writes[0].0, format!("DELETE {LEASES}/v"));
     assert_eq!(writes[0].1["preconditions"], json!({ "uid": "uid-lease", "resourceVersion": "7" }));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_break_is_written_only_if_the_life_is_over_and_counts() {
-    let over = |by: FencedBy| VolumeChange::Break { holder: holder(BOOT), by, next: None, refused: None };
+    let over =
+        |by: ReleaseBasis| VolumeChange::Revoke { holder: holder(BOOT), basis: by, next: None, denial: None };
     for (what, boot, by) in [
-        ("the same life", BOOT, FencedBy::Rebooted),
-        ("a life that does not say which", "", FencedBy::Rebooted),
+        ("the same life", BOOT, ReleaseBasis::Rebooted),
+        ("a life that does not say which", "", ReleaseBasis::Rebooted),
         (
             "evidence that is not there",
             BOOT,
-            FencedBy::Evidence { proof: "e".into(), newest: "1".parse().unwrap() },
+            ReleaseBasis::Evidence { proof: "e".into(), newest: "1".parse().unwrap() },
         ),
-        ("a Node that is there", BOOT, FencedBy::NodeGone),
+        ("a Node that is there", BOOT, ReleaseBasis::NodeGone),
     ] {
         let (writes, ended) = written(boot, update(true, over(by))).await;
         assert_eq!((writes.len(), ended), (0, vec!["uid-v: refused".to_owned()]), "{what}");
@@ -113,7 +114,7 @@ async fn a_break_is_written_only_if_the_life_is_over_and_counts() {
     let booted = holder(NEXT_BOOT);
     for (next, identity) in [(None, Value::Null), (Some(booted.clone()), json!(booted.to_string()))] {
         let change =
-            VolumeChange::Break { holder: holder(BOOT), by: FencedBy::Rebooted, next, refused: None };
+            VolumeChange::Revoke { holder: holder(BOOT), basis: ReleaseBasis::Rebooted, next, denial: None };
         let (writes, ended) = written(NEXT_BOOT, update(true, change)).await;
         assert_eq!(ended, ["uid-v: written"]);
         let (_, body) = &writes[0];
@@ -128,30 +129,36 @@ async fn a_break_is_written_only_if_the_life_is_over_and_counts() {
 /// A node of a hundred volumes has one turn of many, and not a hundred turns.
 #[test]
 fn breaks_wait_in_the_lane_of_their_node_and_other_changes_in_that_of_their_volume() {
-    let over = |by: FencedBy| VolumeChange::Break { holder: holder(BOOT), by, next: None, refused: None };
+    let over =
+        |by: ReleaseBasis| VolumeChange::Revoke { holder: holder(BOOT), basis: by, next: None, denial: None };
     for (change, lane) in [
-        (over(FencedBy::NodeGone), "n"),
-        (over(FencedBy::Storage("e".into())), "n"),
-        (VolumeChange::Take { holder: holder(BOOT), refused: None }, "v"),
-        (VolumeChange::Release { refused: None }, "v"),
+        (over(ReleaseBasis::NodeGone), "n"),
+        (over(ReleaseBasis::Storage("e".into())), "n"),
+        (VolumeChange::Acquire { holder: holder(BOOT), denial: None }, "v"),
+        (VolumeChange::Release { denial: None }, "v"),
         (VolumeChange::Allow, "v"),
     ] {
         let Intent::Update(update) = update(true, change) else { unreachable!("an update") };
-        assert_eq!(&**update.lane(), lane, "{update:?}");
+        assert_eq!(&**update.flow(), lane, "{update:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_refused_is_asked_for_again_later() {
-    let pool = pool(Leadership::alone(), in_life(BOOT));
+    let pool = pool(Leadership::always(), in_life(BOOT));
     let refused = || {
         update(
             true,
-            VolumeChange::Break { holder: holder(BOOT), by: FencedBy::Rebooted, next: None, refused: None },
+            VolumeChange::Revoke {
+                holder: holder(BOOT),
+                basis: ReleaseBasis::Rebooted,
+                next: None,
+                denial: None,
+            },
         )
     };
-    pool.asks(refused());
-    pass(0.5).await;
+    pool.submit_intent(refused());
+    advance(0.5).await;
     assert_eq!(pool.wakes().len(), 1, "nothing need come on the watch");
 }
 
@@ -196,7 +203,7 @@ impl Shown {
         }
     }
 
-    fn answer(&self, asked: &Asked) -> Answer {
+    fn answer(&self, asked: &Received) -> Answer {
         match (asked.method.as_str(), asked.path.as_str()) {
             ("GET", "/api/v1/persistentvolumes/v") => Answer::json(&json!({
                 "metadata": { "name": "v", "uid": "uid-v", "resourceVersion": "3" },
@@ -229,14 +236,19 @@ fn attachment(volume: &str, node: &str, more: Value) -> Value {
 /// The writes of a break by detachment, and how it ended.
 async fn relieved(shown: Shown) -> (Vec<Value>, Vec<String>) {
     let lease = shown.lease.clone();
-    let pool = pool(Leadership::alone(), move |asked| shown.answer(asked));
+    let pool = pool(Leadership::always(), move |asked| shown.answer(asked));
     pool.world.apply(Kind::VolumeLeases, &lease, pool.env.now());
     let from = NodeKey { name: "n".into(), uid: uid("uid-n") };
-    let refused = Some(Refused { why: "its pods are there".to_owned(), detach_from: Some(from) });
-    let change = VolumeChange::Break { holder: holder(BOOT), by: FencedBy::Detached, next: None, refused };
-    pool.accepts(update(true, change));
-    pass(0.5).await;
-    let writes = pool.api.heard().into_iter().filter(|asked| asked.method != "GET");
+    let refused = Some(AttachDenial { why: "its pods are there".to_owned(), detach_from: Some(from) });
+    let change = VolumeChange::Revoke {
+        holder: holder(BOOT),
+        basis: ReleaseBasis::Detached,
+        next: None,
+        denial: refused,
+    };
+    pool.submit_accepted(update(true, change));
+    advance(0.5).await;
+    let writes = pool.api.requests().into_iter().filter(|asked| asked.method != "GET");
     (writes.map(|asked| asked.json()).collect(), pool.ended())
 }
 
@@ -311,16 +323,21 @@ async fn less_than_a_detachment_is_no_proof() {
 /// A6, of volumes: what proved the break may not be true any more when a late write is applied.
 #[tokio::test(start_paused = true)]
 async fn a_break_that_is_not_answered_is_given_up_when_its_evidence_expires() {
-    let pool = pool(Leadership::alone(), |asked| match asked.method.as_str() {
+    let pool = pool(Leadership::always(), |asked| match asked.method.as_str() {
         "GET" => in_life(NEXT_BOOT)(asked),
-        _ => Answer::json(&named("v").uid("uid-lease").rv(8)).late(Duration::from_secs(3)),
+        _ => Answer::json(&named("v").uid("uid-lease").rv(8)).delayed(Duration::from_secs(3)),
     });
-    pool.accepts(update(
+    pool.submit_accepted(update(
         true,
-        VolumeChange::Break { holder: holder(BOOT), by: FencedBy::Rebooted, next: None, refused: None },
+        VolumeChange::Revoke {
+            holder: holder(BOOT),
+            basis: ReleaseBasis::Rebooted,
+            next: None,
+            denial: None,
+        },
     ));
-    pass(1.9).await;
+    advance(1.9).await;
     assert_eq!(pool.ended(), [""; 0]);
-    pass(0.2).await;
+    advance(0.2).await;
     assert_eq!(pool.ended(), ["uid-v: failed"]);
 }

@@ -5,19 +5,24 @@ use serde_json::json;
 
 use super::volumes::{holder, update};
 use super::*;
-use crate::authority::{FencedBy, Refused, VolumeChange};
+use crate::authority::{AttachDenial, ReleaseBasis, VolumeChange};
 use crate::model::Holder;
 
 #[test]
 fn each_change_of_a_volume_has_a_name_of_its_own() {
-    let refused = || Refused { why: String::new(), detach_from: None };
+    let refused = || AttachDenial { why: String::new(), detach_from: None };
     let all = [
-        VolumeChange::Take { holder: holder(BOOT), refused: None },
-        VolumeChange::Refuse(refused()),
+        VolumeChange::Acquire { holder: holder(BOOT), denial: None },
+        VolumeChange::DenyAttach(refused()),
         VolumeChange::Allow,
-        VolumeChange::Release { refused: None },
-        VolumeChange::Break { holder: holder(BOOT), by: FencedBy::NodeGone, next: None, refused: None },
-        VolumeChange::Forget,
+        VolumeChange::Release { denial: None },
+        VolumeChange::Revoke {
+            holder: holder(BOOT),
+            basis: ReleaseBasis::NodeGone,
+            next: None,
+            denial: None,
+        },
+        VolumeChange::DeleteLease,
     ];
     assert_eq!(all.map(|change| change.name()), VolumeChange::NAMES);
     assert_eq!(VolumeChange::NAMES[4], "VolumeLeaseRevoked");
@@ -31,9 +36,13 @@ fn a_broken_volume_rests_on_its_evidence_too_and_no_other_change_does() {
         other => panic!("{other:?}"),
     };
     let rv = "7".parse().unwrap();
-    let over =
-        VolumeChange::Break { holder: holder(BOOT), by: FencedBy::Rebooted, next: None, refused: None };
-    assert_eq!(basis(over), (rv, Some(FencedBy::Rebooted)));
+    let over = VolumeChange::Revoke {
+        holder: holder(BOOT),
+        basis: ReleaseBasis::Rebooted,
+        next: None,
+        denial: None,
+    };
+    assert_eq!(basis(over), (rv, Some(ReleaseBasis::Rebooted)));
     assert_eq!(basis(VolumeChange::Allow), (rv, None));
 }
 
@@ -53,16 +62,16 @@ fn a_claim_about_a_node_names_it_for_its_turn_and_its_line_in_the_journal() {
 
 #[tokio::test(start_paused = true)]
 async fn the_lease_of_a_volume_says_since_when_in_the_form_that_leases_have() {
-    let pool = pool(Leadership::alone(), |asked| match asked.method.as_str() {
+    let pool = pool(Leadership::always(), |asked| match asked.method.as_str() {
         "GET" => Answer::not_found(),
         _ => {
             Answer::json(&json!({ "metadata": { "name": "v", "uid": "uid-lease", "resourceVersion": "8" } }))
         }
     });
-    let take = VolumeChange::Take { holder: holder(BOOT), refused: None };
+    let take = VolumeChange::Acquire { holder: holder(BOOT), denial: None };
     assert_eq!(pool.authority.submit(update(true, take), &pool.owner), Submitted::Accepted);
-    pass(0.5).await;
-    let written = pool.api.heard().into_iter().find(|asked| asked.method == "PATCH").unwrap().json();
+    advance(0.5).await;
+    let written = pool.api.requests().into_iter().find(|asked| asked.method == "PATCH").unwrap().json();
     let noon = json!("2026-11-21T12:00:00.000000Z");
     assert_eq!((&written["spec"]["acquireTime"], &written["spec"]["renewTime"]), (&noon, &noon));
 }
@@ -74,14 +83,14 @@ pub(super) async fn told(pool: &Pool) -> Vec<(String, String)> {
 }
 
 pub(super) async fn events(pool: &Pool) -> Vec<serde_json::Value> {
-    let write = pool.authority.events.clone().write_for_ever(
+    let write = pool.authority.events.clone().worker_loop(
         pool.api.connection(),
         Arc::clone(&pool.leadership),
         "pod-safety",
         "this-process".to_owned(),
     );
     let _until = tokio::time::timeout(Duration::from_secs(1), write).await;
-    let heard = pool.api.heard().into_iter().filter(|asked| asked.path.ends_with("/events"));
+    let heard = pool.api.requests().into_iter().filter(|asked| asked.path.ends_with("/events"));
     heard.map(|asked| asked.json()).collect()
 }
 
@@ -89,11 +98,11 @@ pub(super) async fn events(pool: &Pool) -> Vec<serde_json::Value> {
 /// Event did not say the code.
 #[tokio::test(start_paused = true)]
 async fn bug_the_event_of_a_refusal_did_not_name_the_refusal() {
-    let pool = pool(Leadership::alone(), well);
+    let pool = pool(Leadership::always(), well);
     let object = pod("a").on("n");
     pool.world.apply(Kind::Pods, &object.0, pool.env.now());
     assert_eq!(pool.submit(&object, Claim::NodeGone { node: "n".into() }), Submitted::Accepted);
-    pass(0.5).await;
+    advance(0.5).await;
     let events = events(&pool).await;
     assert_eq!(events[0]["message"], "NoWitness: there is no first quorum read of the missing node yet");
 }
@@ -102,18 +111,25 @@ async fn bug_the_event_of_a_refusal_did_not_name_the_refusal() {
 /// that pod or node had changed.
 #[tokio::test(start_paused = true)]
 async fn bug_a_deletion_that_waits_for_a_slow_api_server_was_called_changed() {
-    let pool = pool(Leadership::alone(), |asked| match asked.method.as_str() {
-        "GET" => Answer::not_found().late(Duration::from_secs(3)),
+    let pool = pool(Leadership::always(), |asked| match asked.method.as_str() {
+        "GET" => Answer::not_found().delayed(Duration::from_secs(3)),
         _ => Answer::json(&json!({ "metadata": {} })),
     });
     let pod = pod("a").force(Claim::KubeletTerminated).pod;
-    let cause = crate::authority::Cause::NodeGone { node: "n".into() };
+    let cause = crate::authority::DeleteCause::NodeGone { node: "n".into() };
     let due = Mono::default();
-    let delete = Delete { pod, rv: "10".parse().unwrap(), generation: 1, disrupted: None, cause, due };
-    pool.accepts(Intent::Delete(delete));
-    pass(3.5).await;
+    let delete = GracefulDeleteRequest {
+        pod,
+        rv: "10".parse().unwrap(),
+        generation: 1,
+        disrupted_since: None,
+        cause,
+        due,
+    };
+    pool.submit_accepted(Intent::Delete(delete));
+    advance(3.5).await;
     let why = "the node was read, but the answer took longer than 2s, and the node may have changed since: tried again";
-    let records = pool.journal.last();
+    let records = pool.journal.records();
     let record = &records[0];
     assert_eq!((record.action, record.reason, &*record.message), (Action::Failed, "ReadsTooSlow", why));
     let events = events(&pool).await;
@@ -123,7 +139,7 @@ async fn bug_a_deletion_that_waits_for_a_slow_api_server_was_called_changed() {
 
 #[tokio::test(start_paused = true)]
 async fn people_hear_of_a_removal_a_refusal_and_a_failure_and_of_nothing_that_passes() {
-    type Script = fn(&Asked) -> Answer;
+    type Script = fn(&Received) -> Answer;
     let removed: Script = well;
     let fails: Script = |asked| match asked.method.as_str() {
         "GET" => Answer::not_found(),
@@ -147,10 +163,10 @@ async fn people_hear_of_a_removal_a_refusal_and_a_failure_and_of_nothing_that_pa
         ("failed", fails, ended_pod("a"), ended(), &[("Warning", "ForceDeleteFailed")]),
         ("changed", changed, ended_pod("a"), ended(), &[]),
     ] {
-        let pool = pool(Leadership::alone(), script);
+        let pool = pool(Leadership::always(), script);
         pool.world.apply(Kind::Pods, &object.0, pool.env.now());
         assert_eq!(pool.submit(&object, claim), Submitted::Accepted);
-        pass(0.5).await;
+        advance(0.5).await;
         let expected: Vec<_> =
             expected.iter().map(|(kind, reason)| ((*kind).to_owned(), (*reason).to_owned())).collect();
         assert_eq!(told(&pool).await, expected, "{what}");
@@ -163,12 +179,13 @@ type Volume = (VolumeChange, u16, Action, &'static str, &'static str, Option<&'s
 
 /// The node has booted since its boot `boot`.
 fn broken(boot: &str, next: Option<Holder>) -> VolumeChange {
-    VolumeChange::Break { holder: holder(boot), by: FencedBy::Rebooted, next, refused: None }
+    VolumeChange::Revoke { holder: holder(boot), basis: ReleaseBasis::Rebooted, next, denial: None }
 }
 
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn volumes() -> Vec<Volume> {
-    let refused = |why: &str| Refused { why: why.to_owned(), detach_from: None };
-    let taken = |refused| VolumeChange::Take { holder: holder(BOOT), refused };
+    let refused = |why: &str| AttachDenial { why: why.to_owned(), detach_from: None };
+    let taken = |refused| VolumeChange::Acquire { holder: holder(BOOT), denial: refused };
     let guarded =
         |change, reason, said, about, loud| (change, 200, Action::Guarded, reason, said, about, loud);
     vec![
@@ -181,7 +198,7 @@ fn volumes() -> Vec<Volume> {
             false,
         ),
         guarded(
-            VolumeChange::Refuse(refused("it may write")),
+            VolumeChange::DenyAttach(refused("it may write")),
             "VolumeAttachDenied",
             "it may write",
             None,
@@ -195,7 +212,7 @@ fn volumes() -> Vec<Volume> {
             true,
         ),
         guarded(
-            VolumeChange::Release { refused: None },
+            VolumeChange::Release { denial: None },
             "VolumeReleased",
             "its node no longer uses it, and it is free",
             None,
@@ -224,7 +241,13 @@ fn volumes() -> Vec<Volume> {
             Some("n"),
             true,
         ),
-        guarded(VolumeChange::Forget, "VolumeLeaseDeleted", "it is gone, and so is its Lease", None, false),
+        guarded(
+            VolumeChange::DeleteLease,
+            "VolumeLeaseDeleted",
+            "it is gone, and so is its Lease",
+            None,
+            false,
+        ),
         (VolumeChange::Allow, 500, Action::Failed, "server", "", None, false),
     ]
 }
@@ -233,7 +256,7 @@ fn volumes() -> Vec<Volume> {
 async fn what_becomes_of_a_volume_is_written_down_and_people_hear_of_what_is_not_everyday() {
     for (change, code, action, reason, said, about, loud) in volumes() {
         let pool =
-            pool(Leadership::alone(), move |asked| match (asked.method.as_str(), asked.path.as_str()) {
+            pool(Leadership::always(), move |asked| match (asked.method.as_str(), asked.path.as_str()) {
                 ("GET", "/api/v1/nodes/n") => {
                     Answer::json(&node("n").set("/status/nodeInfo", json!({ "bootID": BOOT })).0)
                 }
@@ -245,8 +268,8 @@ async fn what_becomes_of_a_volume_is_written_down_and_people_hear_of_what_is_not
                 ),
             });
         assert_eq!(pool.authority.submit(update(true, change.clone()), &pool.owner), Submitted::Accepted);
-        pass(0.5).await;
-        let record = pool.journal.last().remove(0);
+        advance(0.5).await;
+        let record = pool.journal.records().remove(0);
         assert_eq!((record.action, record.reason), (action, reason), "{change:?}");
         if code == 200 {
             assert_eq!(record.message, format!("volume v: {said}"), "{change:?}");

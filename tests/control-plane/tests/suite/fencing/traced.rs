@@ -255,7 +255,7 @@ async fn each_span_has_the_times_of_the_records(scene: &Scene) {
 
 async fn a_collector_that_hangs_delays_no_release(scene: &Scene) {
     let (plane, api) = (&scene.plane, scene.plane.admin());
-    scene.collector.hangs();
+    scene.collector.stop_responding();
     let asked = scene.collector.heads().len();
     lose(&api, &scene.machines[2]).await;
     until("there is evidence", async || {
@@ -269,7 +269,7 @@ async fn a_collector_that_hangs_delays_no_release(scene: &Scene) {
     until_released(plane, "db-m2").await;
     // An export gives up after 10 s: a release that waited for one would take longer.
     assert!(proved.elapsed() < Duration::from_secs(9), "released {:?} after the evidence", proved.elapsed());
-    scene.collector.answers(200, Vec::new());
+    scene.collector.set_response(200, Vec::new());
     scene.until_told("m2", "force delete").await;
     let spans = scene.trace_of("m2");
     let ids: BTreeSet<_> = spans.iter().map(|span| span.span_id.clone()).collect();

@@ -263,7 +263,7 @@ async fn objects_that_have_everything_are_sent_as_they_were_recorded() {
     compare::<wire::Pod>(api, busy).await;
     compare::<wire::PodNeeds>(api, pod).await;
     compare::<wire::Node>(api, node).await;
-    compare::<wire::NodeRoom>(api, node).await;
+    compare::<wire::NodeAllocatable>(api, node).await;
     compare::<wire::Lease>(api, lease).await;
     compare::<wire::PersistentVolume>(api, volume).await;
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pod_safety_shared::model::{Holder, VOLUME_LEASES};
+use pod_safety_shared::model::{Holder, VOLUME_LEASE_NAMESPACE};
 use serde_json::Value;
 
 use super::super::processes::Process;
@@ -39,7 +39,7 @@ impl Checker {
         let now = self.now();
         let mut state = self.state.lock();
         let mut wrong = Vec::new();
-        let ours = |lease: &&Arc<Value>| word(lease, "/metadata/namespace") == VOLUME_LEASES;
+        let ours = |lease: &&Arc<Value>| word(lease, "/metadata/namespace") == VOLUME_LEASE_NAMESPACE;
         for lease in objects.leases.iter().filter(ours) {
             let (volume, Lease { holder, held, .. }) = (word(lease, "/metadata/name"), Lease::of(lease));
             if state.owners.changed.get(volume).is_some_and(|at| now < *at + FOLLOWS) {
@@ -88,7 +88,7 @@ impl State {
         // Where no UUID tells boots apart, the UID of the Node must.
         let is_same = |node: &Value| {
             let same_node = *word(node, "/metadata/uid") == *holder.node_uid.to_string();
-            holder.boot_id.is(boot_of(node)) || holder.boot_id == boot_of(node) && same_node
+            holder.boot_id.is_known_same(boot_of(node)) || holder.boot_id == boot_of(node) && same_node
         };
         let well = node.is_some_and(|node| is_ready(node) && is_same(node));
         let mut wrong = Vec::new();

@@ -1,0 +1,46 @@
+//! Says what a command waits for once that takes longer than a person expects: on stderr, so that what programs read from stdout
+//! stays as it is.
+
+use std::time::Duration;
+
+use super::{print_stderr, sanitize};
+
+/// Whoever sees nothing for longer wonders.
+const ANNOUNCE_AFTER: Duration = Duration::from_secs(2);
+
+/// Does `work`, and says what it waits for if that lasts.
+pub(crate) async fn announce_wait<T>(what: impl FnOnce() -> String, work: impl Future<Output = T>) -> T {
+    let mut work = std::pin::pin!(work);
+    tokio::select! {
+        biased;
+        done = &mut work => return done,
+        // The time of the person before the screen, whatever the clock of the cluster is.
+        () = tokio::time::sleep(ANNOUNCE_AFTER) => {}
+    }
+    print_stderr(&sanitize::line(&format!("waiting for {} …", what())));
+    work.await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use pod_safety_shared::testing::AnswerFn;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::test_session;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_takes_longer_than_two_seconds_says_so_once_and_what_is_done_sooner_says_nothing() {
+        for (millis, said) in
+            [(1_900, ""), (2_100, "waiting for the leader …\n"), (60_000, "waiting for the leader …\n")]
+        {
+            let nobody: Arc<AnswerFn> = Arc::new(|_, _, _| (200, Value::Null));
+            test_session::start_session(&nobody);
+            let work = tokio::time::sleep(Duration::from_millis(millis));
+            announce_wait(|| "the leader".to_owned(), work).await;
+            assert_eq!(test_session::finish_session(), said, "{millis}");
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! What is known of one pod whose eviction is asked for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pod_safety_shared::cache::{Lookup, View};
+use pod_safety_shared::clock::Mono;
+use pod_safety_shared::model::{
+    Eviction, EvictionPhase, EvictionRequest, EvictionTarget, Kind, Pod, PodKey, Responder,
+};
+
+/// What is known of one pod.
+pub(super) struct EvictionContext<'a> {
+    pub(super) view: &'a View<'a>,
+    pub(super) now: Mono,
+    pub(super) target: &'a EvictionTarget,
+    pub(super) pod: Lookup<'a, Pod>,
+    /// By name.
+    pub(super) requests: Vec<&'a EvictionRequest>,
+    /// The oldest first; by name where two are equally old.
+    pub(super) evictions: Vec<&'a Eviction>,
+}
+
+impl<'a> EvictionContext<'a> {
+    pub(super) fn new(target: &'a EvictionTarget, view: &'a View<'a>, now: Mono) -> Self {
+        let mut requests: Vec<_> = view.eviction_requests_of(target).collect();
+        requests.sort_by_key(|request| &request.name);
+        let mut evictions: Vec<_> = view.evictions_of(target).collect();
+        evictions.sort_by_key(|eviction| (eviction.created, &eviction.name));
+        Self { view, now, target, pod: view.lookup_pod(&target.uid), requests, evictions }
+    }
+
+    /// The pod as somebody names it; `None`: nobody does.
+    pub(super) fn key(&self) -> Option<PodKey> {
+        let named = self.requests.first().map(|request| &request.pod);
+        named.or(self.evictions.first().map(|eviction| &eviction.pod)).cloned()
+    }
+
+    /// The pod, if it is there and can be read.
+    pub(super) fn existing_pod(&self) -> Option<&'a Pod> {
+        match self.pod {
+            Lookup::Known(pod) => Some(pod),
+            Lookup::Absent | Lookup::Unknown(_) => None,
+        }
+    }
+
+    /// Rule 5: of all Evictions the one that counts.
+    pub(super) fn relevant(&self) -> Option<&'a Eviction> {
+        Eviction::most_relevant(self.evictions.iter().copied())
+    }
+
+    /// The Eviction that goes on: of several the oldest (rule 7).
+    pub(super) fn active(&self) -> Option<&'a Eviction> {
+        self.evictions.iter().copied().find(|eviction| eviction.phase() == EvictionPhase::Active)
+    }
+
+    /// The requests that ask for the eviction of this very pod (rules 2 and 3). One that is invalid does not.
+    pub(super) fn open_requests(&self) -> impl Iterator<Item = &'a EvictionRequest> + '_ {
+        self.requests.iter().copied().filter(|request| request.is_effective() && !is_invalid(request))
+    }
+
+    /// How long ago somebody's clock said so.
+    pub(super) fn age(&self, seconds: i64) -> Duration {
+        self.view.age(seconds, self.now)
+    }
+
+    /// Whether there are objects of this kind that cannot be read: one may be about this pod.
+    pub(super) fn has_unreadable(&self, kind: Kind) -> bool {
+        self.view.count(kind).1 > 0
+    }
+
+    /// Our responder of this name, if it is its turn, it is not done, and the pod is there.
+    pub(super) fn active_responder(&self, name: &str) -> Option<(&'a Eviction, &'a Responder, &'a Pod)> {
+        let eviction = self.active()?;
+        let responder =
+            eviction.active().filter(|active| *active.name == *name && active.completed.is_none())?;
+        let pod = self.existing_pod().filter(|pod| !pod.phase.is_terminal())?;
+        Some((eviction, responder, pod))
+    }
+
+    pub(super) fn namespace(&self) -> &'a Arc<str> {
+        &self.target.namespace
+    }
+}
+
+/// `Failed=True/EvictionInvalid` is final for a request (rule 4).
+pub(super) fn is_invalid(request: &EvictionRequest) -> bool {
+    request.conditions.failure_reason() == Some(pod_safety_shared::model::EVICTION_INVALID)
+}

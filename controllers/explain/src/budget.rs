@@ -1,0 +1,186 @@
+//! What a budget comes to, in one word and in its numbers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use pod_safety_shared::authority::{Intent, ScaleTarget, Update};
+use pod_safety_shared::cache::{Lookup, View};
+use pod_safety_shared::clock::Mono;
+use pod_safety_shared::model::{Budget, Pod, UnhealthyPolicy, WorkloadKind, is_or_are};
+
+use super::eviction::{EvictionAnswer, predict_eviction};
+use super::explanation::{Arithmetic, BudgetExplanation, BudgetVerdict, Member};
+use super::remediation;
+use pod_safety_disruption::{
+    Config, DELETION_TIMEOUT, Key, OwnerLookup, PodTotals, SYNC_FAILED, decide, find_owner,
+};
+
+/// How many reasons are named in a sentence. A person reads the first few.
+const REASONS_SHOWN: usize = 3;
+
+/// Explains a budget.
+#[must_use]
+pub fn explain_budget<'a>(budget: &'a Budget, view: &View<'a>, now: Mono) -> BudgetExplanation<'a> {
+    let mut pods: Vec<&Pod> = view.pods_of_budget(&budget.key.uid).collect();
+    pods.sort_by(|one, other| one.key.cmp(&other.key));
+    let member = |pod: &'a Pod| Member {
+        pod,
+        owner: owner_of(pod, view),
+        counts_as_healthy: budget.counts_as_healthy(pod),
+        eviction: predict_eviction(pod, view.budgets_of_pod(pod)),
+    };
+    let members: Vec<Member<'a>> = pods.iter().map(|pod| member(pod)).collect();
+    let reach = PodTotals::from_budget(budget, view, now);
+    let unknown: Vec<String> = reach.unknown.iter().cloned().collect();
+    let arithmetic = calculate(budget, &reach);
+    let verdict = judge_budget(budget, &members, &reach);
+    let mut explained = BudgetExplanation {
+        budget,
+        verdict,
+        arithmetic,
+        members,
+        notes: Vec::new(),
+        remediations: Vec::new(),
+        unknown,
+        reach,
+    };
+    explained.notes = list_notes(&explained, view, now);
+    explained.remediations = remediation::list_remediations(&explained);
+    explained
+}
+
+/// What manages a pod: `Deployment/web` rather than the ReplicaSet between them.
+#[must_use]
+pub fn owner_of(pod: &Pod, view: &View<'_>) -> String {
+    let Some(controller) = &pod.controller else { return "no controller".to_owned() };
+    let above = match WorkloadKind::from_controller(controller) {
+        Some(WorkloadKind::ReplicaSet) => match view.workload(WorkloadKind::ReplicaSet, &controller.uid) {
+            Lookup::Known(set) => set.controller.as_deref(),
+            Lookup::Unknown(_) | Lookup::Absent => None,
+        },
+        _ => None,
+    };
+    let controller = above.unwrap_or(controller);
+    format!("{}/{}", controller.kind, controller.name)
+}
+
+fn judge_budget(budget: &Budget, members: &[Member<'_>], reach: &PodTotals) -> BudgetVerdict {
+    if let Err(bad) = &budget.selector {
+        return BudgetVerdict::Ignored(bad.to_string());
+    }
+    let status = &budget.status;
+    // First, for kube-controller-manager leaves the observed generation as it was when it
+    // fails: the API server then speaks of processing, and the condition says what is wrong.
+    if let Some(condition) = status.allowed_condition.as_ref().filter(|said| &*said.reason == SYNC_FAILED) {
+        return BudgetVerdict::SyncFailed(condition.message.clone());
+    }
+    if status.observed_generation < budget.generation {
+        return BudgetVerdict::Processing;
+    }
+    if members.is_empty() {
+        return BudgetVerdict::SelectsNothing;
+    }
+    let mut others = BTreeMap::new();
+    for member in members {
+        if let EvictionAnswer::Fail(budgets) = &member.eviction {
+            others.extend(budgets.iter().map(|other| (&other.key.uid, &other.key.name)));
+        }
+    }
+    others.remove(&budget.key.uid);
+    if !others.is_empty() {
+        return BudgetVerdict::Overlaps(others.into_values().map(|name| (**name).into()).collect());
+    }
+    match status.disruptions_allowed {
+        allowed if allowed > 0 => BudgetVerdict::Allows(allowed),
+        _ if reach.never_allows(&budget.limit) => BudgetVerdict::Never,
+        _ => BudgetVerdict::NoneNow,
+    }
+}
+
+/// The controllers of its pods that have to be asked how many pods they want, before
+/// it is explained: nothing that was listed says it.
+pub fn required_scales<'a>(
+    budget: &Budget,
+    view: &'a View<'_>,
+    now: Mono,
+) -> impl Iterator<Item = ScaleTarget> + use<'a> {
+    view.pods_of_budget(&budget.key.uid).filter_map(move |pod| match find_owner(pod, view, now, None) {
+        OwnerLookup::RequestScale(controller) => Some((Arc::clone(&pod.key.namespace), controller)),
+        OwnerLookup::Owner(_) | OwnerLookup::Failed(..) | OwnerLookup::Wait(_) => None,
+    })
+}
+
+fn calculate(budget: &Budget, reach: &PodTotals) -> Arithmetic {
+    let status = &budget.status;
+    let best = reach.unknown.is_empty().then(|| reach.best_case(&budget.limit));
+    Arithmetic {
+        healthy: status.current_healthy,
+        needed: status.desired_healthy,
+        allowed: status.disruptions_allowed,
+        replicas: best.map(|best| best.expected),
+        max_healthy: best.map(|best| best.healthy),
+        ceiling: best.map(|best| best.allowed),
+    }
+}
+
+/// What the controller of budgets would say of it now, where that differs from
+/// what stands there.
+fn list_notes(explained: &BudgetExplanation<'_>, view: &View<'_>, now: Mono) -> Vec<String> {
+    let budget = explained.budget;
+    let mut notes = Vec::new();
+    let decision = decide(
+        &Key::Budget(budget.key.uid.clone()),
+        view,
+        now,
+        &Config { stale_pod_timeout: DELETION_TIMEOUT },
+    );
+    let written = &budget.status;
+    for intent in &decision.intents {
+        let Intent::Update(Update::Budget { status, .. }) = intent else { continue };
+        let numbers = Arithmetic {
+            healthy: status.current_healthy,
+            needed: status.desired_healthy,
+            allowed: status.disruptions_allowed,
+            ..explained.arithmetic
+        };
+        let same = (written.current_healthy, written.desired_healthy, written.disruptions_allowed)
+            == (numbers.healthy, numbers.needed, numbers.allowed);
+        if !same {
+            notes.push(format!(
+                "With its current pods its status should be {}: the disruption controller is behind, or does not run.",
+                numbers.describe()
+            ));
+        }
+    }
+    if !explained.unknown.is_empty() {
+        let why = join_first(&explained.unknown);
+        notes.push(format!(
+            "It is not known how many pods there should be, nor how many evictions it allows when all of them are healthy: {why}"
+        ));
+    }
+    let unmanaged = explained.members.iter().filter(|member| member.pod.controller.is_none()).count();
+    if unmanaged > 0 {
+        let subject = if unmanaged == 1 {
+            "has no controller: once evicted, it does"
+        } else {
+            "have no controller: once evicted, they do"
+        };
+        notes.push(format!("{unmanaged} of its pods {subject} not come back."));
+    }
+    let not_ready =
+        explained.members.iter().filter(|member| !member.pod.ready && member.pod.deletion.is_none()).count();
+    if not_ready > 0 && budget.unhealthy_policy == UnhealthyPolicy::IfHealthyBudget {
+        notes.push(format!("{not_ready} of its pods {} not Ready.", is_or_are(not_ready)));
+    }
+    notes
+}
+
+/// The first few of many reasons.
+fn join_first(reasons: &[String]) -> String {
+    let mut text: Vec<&str> = reasons.iter().take(REASONS_SHOWN).map(String::as_str).collect();
+    let more = format!("and {} more", reasons.len().saturating_sub(REASONS_SHOWN));
+    if reasons.len() > REASONS_SHOWN {
+        text.push(&more);
+    }
+    text.join("; ")
+}

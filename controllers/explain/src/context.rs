@@ -1,0 +1,305 @@
+//! All that answers are made from: what was read, when, and who decides by which settings.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use pod_safety_fencing::{Outlook, outlook};
+use pod_safety_shared::api::Pause;
+use pod_safety_shared::cache::View;
+use pod_safety_shared::clock::Mono;
+use pod_safety_shared::controller_loop::{Decision, Mode, Subject};
+use pod_safety_shared::model::{Kind, Node, Pod};
+use serde_json::Value;
+
+/// By which settings the controllers decide.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// How far they go.
+    pub mode: Mode,
+    /// Those of the collector.
+    pub pod_gc: pod_safety_pod_gc::Config,
+    /// Those of lost nodes.
+    pub node_lifecycle: pod_safety_node_lifecycle::Config,
+}
+
+/// Those of a process that was told nothing.
+impl Default for Settings {
+    fn default() -> Self {
+        let quarantine = Duration::from_secs(40);
+        let pod_gc = pod_safety_pod_gc::Config {
+            terminated_threshold: Some(12_500),
+            quarantine,
+            trust_out_of_service_taint: false,
+            agent_reports: None,
+        };
+        Self { mode: Mode::Guard, pod_gc, node_lifecycle: pod_safety_node_lifecycle::Config::kcm_defaults() }
+    }
+}
+
+/// What is known of the controllers that run.
+#[derive(Clone, Debug, Default)]
+pub struct Running {
+    /// How far they go; none: nobody was found who says.
+    pub mode: Option<Mode>,
+    /// Who leads, if somebody does.
+    pub leader: Option<String>,
+    /// On which node.
+    pub leader_node: Option<String>,
+    /// How many others wait.
+    pub standbys: usize,
+    /// Since when the lease was not renewed, if that is too long.
+    pub stale: Option<Timestamp>,
+    /// Nobody could look.
+    pub lease_unread: bool,
+    /// They run without the controller `fencing`.
+    pub without_fencing: bool,
+}
+
+/// What the admission policies do about force deletions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Policies {
+    /// They are refused.
+    Deny,
+    /// They are only written down.
+    Audit {
+        /// Since when there has been a policy that could refuse them; `None`: nobody knows.
+        since: Option<Timestamp>,
+    },
+    /// There are none.
+    Absent,
+    /// They may not be read.
+    #[default]
+    Unread,
+}
+
+/// An Event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventRecord {
+    /// When it was last said.
+    pub at: Timestamp,
+    /// When it was first said.
+    pub first: Timestamp,
+    /// How often.
+    pub count: i64,
+    /// Of which object, as `kind/NAMESPACE/NAME`.
+    pub object: String,
+    /// The UID of that object; empty: it was not said.
+    pub uid: String,
+    /// The node that it is about besides; empty: none.
+    pub node: String,
+    /// When the deletion of that object had been requested; of a pod that was removed.
+    pub requested: Option<Timestamp>,
+    /// The reason.
+    pub reason: String,
+    /// The sentence, in one line.
+    pub message: String,
+    /// By whom.
+    pub by: String,
+    /// It is a warning.
+    pub warning: bool,
+}
+
+impl EventRecord {
+    /// Whether it was said of this pod, and not of another one that had its name.
+    pub(super) fn is_about(&self, pod: &Pod) -> bool {
+        self.uid.is_empty() || self.uid == pod.uid().to_string()
+    }
+
+    /// Reads an Event of the core API.
+    #[must_use]
+    pub fn from_event(event: &Value) -> Option<Self> {
+        let text = |pointer: &str| str_at(event, pointer);
+        let time = |pointer: &str| text(pointer).parse::<Timestamp>().ok();
+        let last = time("/series/lastObservedTime").or_else(|| time("/lastTimestamp"));
+        let at = last.or_else(|| time("/eventTime")).or_else(|| time("/metadata/creationTimestamp"))?;
+        let first = time("/firstTimestamp").or_else(|| time("/eventTime")).unwrap_or(at);
+        let by = [text("/reportingComponent"), text("/source/component")];
+        let count = event.pointer("/series/count").or_else(|| event.get("count")).and_then(Value::as_i64);
+        Some(Self {
+            at,
+            first,
+            count: count.unwrap_or(1),
+            object: object_ref(
+                text("/involvedObject/kind"),
+                text("/involvedObject/namespace"),
+                text("/involvedObject/name"),
+            ),
+            uid: text("/involvedObject/uid").to_owned(),
+            node: match text("/related/kind") {
+                "Node" => text("/related/name").to_owned(),
+                _ => String::new(),
+            },
+            requested: time("/metadata/annotations/pod-safety.dev~1deletion-requested"),
+            reason: text("/reason").to_owned(),
+            message: text("/message").split_whitespace().collect::<Vec<_>>().join(" "),
+            by: by.into_iter().find(|by| !by.is_empty()).unwrap_or("unknown").to_owned(),
+            warning: text("/type") == "Warning",
+        })
+    }
+}
+
+/// The text in an object at this JSON pointer; empty if there is none.
+#[must_use]
+pub fn str_at<'a>(value: &'a Value, pointer: &str) -> &'a str {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// How an object is named: `pod/shop/orders-1`, `node/worker-b1`.
+#[must_use]
+pub fn object_ref(kind: &str, namespace: &str, name: &str) -> String {
+    let kind = kind.to_lowercase();
+    if namespace.is_empty() { format!("{kind}/{name}") } else { format!("{kind}/{namespace}/{name}") }
+}
+
+/// A volume that a node holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attachment {
+    /// The VolumeAttachment.
+    pub name: String,
+    /// The PersistentVolume.
+    pub volume: String,
+    /// The node.
+    pub node: String,
+    /// It is attached; else it is to be, or was.
+    pub attached: bool,
+    /// It was asked to end.
+    pub deleting: bool,
+    /// Why it cannot be attached or let go; empty: nothing is wrong.
+    pub error: String,
+    /// Why it is held, if somebody holds it.
+    pub hold: Option<String>,
+}
+
+impl Attachment {
+    /// Reads a VolumeAttachment.
+    #[must_use]
+    pub fn from_object(object: &Value) -> Option<Self> {
+        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+        let ends = text("/metadata/deletionTimestamp").is_some();
+        let error = if ends { "/status/detachError/message" } else { "/status/attachError/message" };
+        Some(Self {
+            attached: object["status"]["attached"] == true,
+            deleting: ends,
+            error: text(error).unwrap_or_default(),
+            name: text("/metadata/name")?,
+            volume: text("/spec/source/persistentVolumeName").unwrap_or_default(),
+            node: text("/spec/nodeName")?,
+            hold: text("/metadata/annotations/pod-safety.dev~1hold"),
+        })
+    }
+}
+
+/// What was read.
+#[derive(Clone, Copy, Debug)]
+pub struct ExplainContext<'a> {
+    /// The cluster.
+    pub view: View<'a>,
+    /// When, by our clock.
+    pub now: Mono,
+    /// When, by the calendar.
+    pub wall: Timestamp,
+    /// By which settings is decided.
+    pub settings: &'a Settings,
+    /// Who decides.
+    pub running: &'a Running,
+    /// What the admission policies do.
+    pub policies: Policies,
+    /// What was said of it, and of its node.
+    pub events: &'a [EventRecord],
+    /// Which volumes are held by which nodes.
+    pub attachments: &'a [Attachment],
+    /// Pods that took over a name, as the API has them whole.
+    pub successors: &'a [Value],
+    /// Why nodes that carry our mark are not fenced.
+    pub pauses: &'a [(Arc<str>, Pause)],
+    /// The kinds that could not be read in all namespaces. Kinds that this cluster does not have are not among them.
+    pub unread: &'a [Kind],
+}
+
+/// What a controller decides about one node, at this moment.
+pub(super) struct NodeDecision<H> {
+    /// Why nothing is done.
+    pub(super) holds: Vec<(Subject, H)>,
+    /// Something is done.
+    pub(super) acts: bool,
+}
+
+impl<H> NodeDecision<H> {
+    fn from_decision(decision: Decision<H>) -> Self {
+        Self { holds: decision.holds, acts: !decision.intents.is_empty() }
+    }
+}
+
+impl ExplainContext<'_> {
+    const fn fencing_config(&self) -> pod_safety_fencing::Config {
+        pod_safety_fencing::Config {
+            mode: self.settings.mode,
+            own_node: None,
+            guards_volumes: true,
+            include_dry_runs: false,
+            history: None,
+            provider_lag: pod_safety_fencing::PROVIDER_LAG,
+        }
+    }
+
+    /// What fencing does about a node about which there is no incident yet.
+    pub(super) fn fencing_outlook(&self, node: &Node) -> Option<Outlook> {
+        outlook(node, &self.view, self.now, &self.fencing_config())
+    }
+
+    /// Whether somebody runs who fences.
+    pub(super) fn is_fencing_on(&self) -> bool {
+        let Running { mode, leader, without_fencing, .. } = self.running;
+        let acts = mode.unwrap_or(self.settings.mode) != Mode::Observe;
+        let kinds = [Kind::FencePolicies, Kind::FenceDevices, Kind::NodeFences, Kind::FenceEvidences];
+        leader.is_some() && acts && !without_fencing && kinds.iter().all(|kind| self.has_read(*kind))
+    }
+
+    /// What fencing decides about this node.
+    pub(super) fn decide_fencing(&self, node: &Arc<str>) -> NodeDecision<pod_safety_fencing::Hold> {
+        let config = self.fencing_config();
+        let key = pod_safety_fencing::Key::Node(Arc::clone(node));
+        NodeDecision::from_decision(pod_safety_fencing::decide(&key, &self.view, self.now, &config))
+    }
+
+    /// What holds fencing of this node back, by the controller itself.
+    pub(super) fn list_fencing_holds(&self, node: &Node) -> Vec<pod_safety_fencing::Hold> {
+        let about = |(subject, hold)| match subject {
+            Subject::Everything | Subject::Volume(_) => None,
+            Subject::Pod(_) | Subject::Node(_) | Subject::Budget(_) | Subject::Fencing { .. } => Some(hold),
+        };
+        self.decide_fencing(&node.name).holds.into_iter().filter_map(about).collect()
+    }
+
+    /// What the controller of lost nodes decides about it. Beside kube-controller-manager it decides little.
+    pub(super) fn decide_lifecycle(&self, node: &Arc<str>) -> NodeDecision<pod_safety_node_lifecycle::Hold> {
+        let key = pod_safety_node_lifecycle::Key::Node(Arc::clone(node));
+        let config = &self.settings.node_lifecycle;
+        NodeDecision::from_decision(pod_safety_node_lifecycle::decide(&key, &self.view, self.now, config))
+    }
+
+    /// What was said of this object, the latest last.
+    pub(super) fn events_of(&self, object: &str) -> Vec<&EventRecord> {
+        let mut events: Vec<&EventRecord> = self.events.iter().filter(|said| said.object == object).collect();
+        events.sort_by_key(|said| said.at);
+        events
+    }
+
+    /// Whether a kind was read, if only in one namespace.
+    pub(super) fn has_read(&self, kind: Kind) -> bool {
+        self.view.check_fresh(kind, self.now).is_ok()
+    }
+
+    /// Whether all of these kinds were read in all namespaces.
+    #[must_use]
+    pub fn has_all(&self, kinds: &[Kind]) -> bool {
+        kinds.iter().all(|kind| self.has_read(*kind) && !self.unread.contains(kind))
+    }
+}
+
+/// `pod/shop/orders-1`.
+#[must_use]
+pub fn pod_ref(pod: &Pod) -> String {
+    object_ref("pod", &pod.key.namespace, &pod.key.name)
+}

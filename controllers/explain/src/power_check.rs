@@ -1,0 +1,118 @@
+//! How a person makes sure that a machine is off, and when that is confirmed.
+//!
+//! One rule: only what somebody saw powered off is confirmed. A machine that is cut off looks the same from outside, and
+//! writes on.
+
+use pod_safety_fencing::{Hold, Remedy};
+use pod_safety_shared::api::{Grade, Phase};
+use pod_safety_shared::authority::device_address;
+use pod_safety_shared::model::Node;
+
+use super::answer::Answer;
+use super::context::ExplainContext;
+use super::evidence::{current_incident, policy_for};
+
+/// Where the runbooks are.
+pub(super) const RUNBOOKS: &str = "https://github.com/pod-safety/pod-safety/blob/main/docs/runbooks";
+
+/// The condition under which a confirmation is given.
+pub const ONLY_IF_SEEN: &str = "Only if you or a person you spoke to saw that the machine is powered off";
+
+/// Where somebody sees whether this machine has power: by what its Node and its devices say.
+#[must_use]
+pub(super) fn where_to_check(node: &Node, ctx: &ExplainContext<'_>) -> String {
+    let mut places: Vec<String> = Vec::new();
+    let provider = node.details.as_ref().map_or("", |life| &*life.provider_id);
+    if !provider.is_empty() {
+        places.push(format!("at its provider (spec.providerID {provider})"));
+    }
+    places.extend(list_devices(node, ctx).into_iter().map(|device| format!("at {device}")));
+    places.push("on its serial console".to_owned());
+    places.push("or beside it".to_owned());
+    places.join(", ")
+}
+
+/// The devices of its FencePolicy, with the address that each has for it.
+fn list_devices(node: &Node, ctx: &ExplainContext<'_>) -> Vec<String> {
+    let levels = policy_for(node, ctx).map_or(&[][..], |policy| policy.spec.levels.as_slice());
+    let mut all: Vec<String> = Vec::new();
+    for named in levels.iter().flat_map(|level| &level.devices) {
+        let Some(device) = ctx.view.device(&named.namespace, &named.name) else { continue };
+        let Some(address) = device_address(&device.spec, node) else { continue };
+        let device = format!("FenceDevice {named} ({address})");
+        if !all.contains(&device) {
+            all.push(device);
+        }
+    }
+    all
+}
+
+/// What a person reads who is to make sure.
+#[must_use]
+pub fn how_to_check_power(node: &Node, ctx: &ExplainContext<'_>) -> String {
+    format!(
+        "Look whether the machine is powered off: {}. An unanswered ping proves nothing: a machine that is cut off still writes. {RUNBOOKS}/PodSafetyPodsHeld.md",
+        where_to_check(node, ctx)
+    )
+}
+
+/// How it is made sure that the machine is off, and what is typed then, if that is taken. Not where it is proved off, nor where
+/// a confirmation was withdrawn.
+pub(super) fn offer_confirmation(answer: &mut Answer, node: &Node, ctx: &ExplainContext<'_>) {
+    let name = &node.name;
+    if let Some(policy) = policy_for(node, ctx)
+        && policy.spec.minimum_evidence == Grade::Verified
+    {
+        let needs = "requires verified evidence (minimumEvidence). A fence device must report that the machine is off.";
+        answer.add_next_step(
+            format!("A confirmation is not accepted: the FencePolicy {} {needs}", policy.name),
+            "",
+        );
+        return;
+    }
+    if matches!(incident_remedy(node, ctx), Some(Remedy::Investigate | Remedy::PowerOn)) {
+        return;
+    }
+    answer.add_next_step(how_to_check_power(node, ctx), "");
+    answer.add_next_step(
+        format!("{ONLY_IF_SEEN}, confirm it"),
+        format!("pod-safety confirm-down {name} --reason TEXT"),
+    );
+}
+
+/// What helps its incident, if that waits for a person.
+pub(super) fn incident_remedy(node: &Node, ctx: &ExplainContext<'_>) -> Option<Remedy> {
+    ctx.list_fencing_holds(node).into_iter().find_map(|hold| match hold {
+        Hold::AwaitingOperator { way_out, .. } => Some(way_out),
+        _ => None,
+    })
+}
+
+/// What can be done about an incident that waits for a person.
+pub(super) fn add_operator_steps(answer: &mut Answer, node: &Node, ctx: &ExplainContext<'_>) {
+    let Some(fence) = current_incident(node, ctx).filter(|one| one.status.phase == Phase::AwaitingOperator)
+    else {
+        return;
+    };
+    let name = &node.name;
+    let test = format!("pod-safety devices test --target {name}");
+    let again = format!("kubectl delete nodefence {}", fence.name);
+    match incident_remedy(node, ctx) {
+        Some(Remedy::PowerOn) => {
+            answer.add_next_step(format!("Start the machine by hand: {}", where_to_check(node, ctx)), "");
+            answer.add_next_step("Repair what its fence devices lack, then test them", test);
+        }
+        Some(Remedy::Investigate) => {
+            let places = where_to_check(node, ctx);
+            answer.add_next_step(
+                format!("Find out whether the machine runs, and start it or restart its kubelet: {places}"),
+                "",
+            );
+            answer.add_next_step("To have it fenced again: delete its NodeFence", again);
+        }
+        Some(Remedy::ConfirmOff | Remedy::FollowMessage) | None => {
+            answer.add_next_step("Check the login, Secret and address of its fence devices", test);
+            answer.add_next_step("When they answer: delete its NodeFence, so that it is fenced again", again);
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! What a person can do about a budget that lets nothing through, and what would
+//! come of it. Each effect is calculated, not promised.
+
+use pod_safety_disruption::PodTotals;
+use pod_safety_shared::model::{Amount, BudgetLimit, UnhealthyPolicy};
+
+use super::eviction::{EvictionAnswer, RefusalCause};
+use super::explanation::{BudgetExplanation, BudgetVerdict, PredictedAllowance, Remediation};
+
+/// How many more replicas are tried for "scale it to N".
+const MAX_EXTRA_REPLICAS: i32 = 100;
+
+/// The ways out.
+pub(super) fn list_remediations(explained: &BudgetExplanation<'_>) -> Vec<Remediation> {
+    let remediation = |change: &str, effect: &str| Remediation {
+        change: change.to_owned(),
+        effect: effect.to_owned(),
+        allows: None,
+    };
+    match &explained.verdict {
+        BudgetVerdict::Allows(_) => Vec::new(),
+        BudgetVerdict::Ignored(_) => vec![remediation("fix spec.selector", "it protects its pods again")],
+        BudgetVerdict::SelectsNothing => {
+            vec![remediation(
+                "fix spec.selector, or delete it",
+                "until then it protects nothing and blocks nothing",
+            )]
+        }
+        BudgetVerdict::Processing => vec![remediation(
+            "check that a disruption controller runs (pod-safety or kube-controller-manager)",
+            "it writes the numbers within a second",
+        )],
+        BudgetVerdict::SyncFailed(_) => {
+            vec![remediation("fix what the message names", "the numbers are calculated again")]
+        }
+        BudgetVerdict::Overlaps(others) => others
+            .iter()
+            .map(|other| Remediation {
+                change: format!("narrow or delete {other} or this one"),
+                effect: "the API server evicts pods that one PodDisruptionBudget selects".to_owned(),
+                allows: None,
+            })
+            .collect(),
+        BudgetVerdict::Never => {
+            [never_remediations(explained), vec![unhealthy_policy_remediation(explained)]].concat()
+        }
+        BudgetVerdict::NoneNow => {
+            [wait_remediations(explained), vec![unhealthy_policy_remediation(explained)]].concat()
+        }
+    }
+}
+
+/// With every pod healthy nothing goes: the amount, the replicas or the selected pods must change. What is promised is
+/// calculated as its status will be.
+fn never_remediations(explained: &BudgetExplanation<'_>) -> Vec<Remediation> {
+    let BudgetExplanation { budget, reach, members, .. } = explained;
+    let now = reach.best_case(&budget.limit);
+    let mut ways = Vec::new();
+    if let Some(all) = reach.total_if_partial() {
+        ways.push(Remediation {
+            change: format!(
+                "have what sets its labels choose a pod of another node, of the {all} there should be"
+            ),
+            effect: "the pods that it no longer selects can go".to_owned(),
+            allows: None,
+        });
+    }
+    let one_less = BudgetLimit::MinAvailable(Amount::Pods(healthy_count(reach).saturating_sub(1).max(0)));
+    let amounts = [BudgetLimit::MaxUnavailable(Amount::Pods(1)), one_less];
+    ways.extend(amounts.into_iter().find_map(|wanted| amount_remediation(explained, wanted)));
+    let mut owners: Vec<&str> = members.iter().map(|member| member.owner.as_str()).collect();
+    owners.dedup();
+    let scaled = find_scale(&budget.limit, reach).filter(|_| now.desired > 0);
+    if let ([owner], Some((to, allows))) = (owners.as_slice(), scaled) {
+        ways.push(Remediation {
+            change: format!("scale {owner} to {to}"),
+            effect: format!("{allows} at a time once they are Ready"),
+            allows: Some(PredictedAllowance::Scale(to, allows)),
+        });
+    }
+    ways
+}
+
+/// How many of its pods can be healthy, by a whole number.
+fn healthy_count(reach: &PodTotals) -> i32 {
+    reach.best_case(&BudgetLimit::MinAvailable(Amount::Pods(0))).healthy
+}
+
+/// Another amount, if it allows something.
+fn amount_remediation(explained: &BudgetExplanation<'_>, wanted: BudgetLimit) -> Option<Remediation> {
+    let best = explained.reach.best_case(&wanted);
+    if best.allowed <= 0 {
+        return None;
+    }
+    let alone = if best.allowed >= best.healthy { ", and none runs meanwhile" } else { "" };
+    Some(Remediation {
+        change: format!("{} in place of {}", format_amount(&wanted), format_amount(&explained.budget.limit)),
+        effect: format!("{} at a time{alone}", best.allowed),
+        allows: Some(PredictedAllowance::Spec(wanted, best.allowed)),
+    })
+}
+
+/// As it stands in the spec.
+fn format_amount(wanted: &BudgetLimit) -> String {
+    match wanted {
+        BudgetLimit::MinAvailable(amount) => format!("minAvailable: {amount}"),
+        BudgetLimit::MaxUnavailable(amount) => format!("maxUnavailable: {amount}"),
+        BudgetLimit::Unset => "neither minAvailable nor maxUnavailable".to_owned(),
+        BudgetLimit::Unreadable(field, _) => format!("this {field}"),
+    }
+}
+
+/// The smallest number of replicas with which something goes, and how much.
+fn find_scale(wanted: &BudgetLimit, reach: &PodTotals) -> Option<(i32, i32)> {
+    (1..=MAX_EXTRA_REPLICAS).find_map(|more| {
+        let to = reach.total_replicas().saturating_add(more);
+        let allows = reach.with_replicas(to)?.best_case(wanted).allowed;
+        (allows > 0).then_some((to, allows))
+    })
+}
+
+/// Something goes once more pods are healthy.
+fn wait_remediations(explained: &BudgetExplanation<'_>) -> Vec<Remediation> {
+    let down: Vec<&str> = explained
+        .members
+        .iter()
+        .filter(|member| !member.counts_as_healthy && !member.pod.phase.is_terminal())
+        .map(|member| &*member.pod.key.name)
+        .collect();
+    let effect = match explained.arithmetic.ceiling {
+        Some(ceiling) => format!("{ceiling} at a time with all healthy"),
+        None => "more with more healthy".to_owned(),
+    };
+    let change = match down.as_slice() {
+        [] => "wait until the missing pods exist and are Ready".to_owned(),
+        [one] => format!("wait until {one} is Ready again"),
+        _ => format!("wait until {} are Ready again", join_names(&down)),
+    };
+    vec![Remediation { change, effect, allows: None }]
+}
+
+fn join_names(names: &[&str]) -> String {
+    match names {
+        [first, _, _, _, ..] => format!("{first} and {} more", names.len() - 1),
+        _ => names.join(", "),
+    }
+}
+
+/// Pods that are not Ready may go if the budget says so.
+fn unhealthy_policy_remediation(explained: &BudgetExplanation<'_>) -> Remediation {
+    let change = "unhealthyPodEvictionPolicy: AlwaysAllow".to_owned();
+    if explained.budget.unhealthy_policy == UnhealthyPolicy::AlwaysAllow {
+        return Remediation { change, effect: "already set".to_owned(), allows: None };
+    }
+    let freed: Vec<&str> = explained
+        .members
+        .iter()
+        .filter(|member| !member.pod.ready)
+        .filter(|member| matches!(member.eviction, EvictionAnswer::Refuse(_, RefusalCause::Insufficient)))
+        .map(|member| &*member.pod.key.name)
+        .collect();
+    let effect = match freed.len() {
+        0 => "nothing now: every pod that it blocks is healthy".to_owned(),
+        _ => format!("{} can go: not Ready", join_names(&freed)),
+    };
+    Remediation { change, effect, allows: None }
+}

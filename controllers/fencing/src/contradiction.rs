@@ -1,0 +1,110 @@
+//! Whether a node that was found off gives a sign of life. Pure.
+//!
+//! Two things look alike at first: a machine that was started again, whose kubelet renews its Lease before it writes
+//! down that it booted; and a kubelet that never stopped, because another machine was switched off. The first says its
+//! boot within seconds: the report that makes it Ready has the new boot id in it. So the sign is written down, which
+//! also keeps it through a restart of ours, and half a minute later it is what it was not explained to be. Nobody is
+//! released meanwhile: the authority reads the Lease before each release.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::holds::{Decision, Hold};
+use jiff::Timestamp;
+use pod_safety_shared::api::{DesiredPower, Gate, NodeFenceStatus, Phase, Power};
+use pod_safety_shared::authority::Step;
+use pod_safety_shared::model::{FenceEvidenceObject, Node, Readiness};
+
+use super::incident::{Incident, NodeMatch};
+
+/// For so long a kubelet that booted may not have said so: it does at its start, and it tries each ten seconds.
+const REBOOT_GRACE: Duration = Duration::from_secs(30);
+
+/// How long a machine that was seen on may take until its kubelet reports: servers with much memory test it first.
+pub(super) const MAX_BOOT_TIME: Duration = Duration::from_mins(5);
+
+/// What speaks against evidence, and for how long it may have another cause.
+struct SignOfLife {
+    message: &'static str,
+    grace: Duration,
+}
+
+/// The gate by which a sign is kept.
+pub(super) const GATE: &str = "SignOfLife";
+
+/// What follows from signs of life; `None`: there are none.
+pub(super) fn check_sign_of_life(
+    incident: &Incident<'_>,
+    evidence: &FenceEvidenceObject,
+) -> Option<Decision> {
+    let is_recorded = incident.status().gates.iter().any(|gate| gate.name == GATE && gate.holds);
+    let Some(sign) = find_sign_of_life(incident, evidence) else {
+        return is_recorded.then(|| {
+            let message = "the sign of life is gone";
+            incident.change_phase(incident.status().phase, message)
+        });
+    };
+    let due = incident.fence.status_seen + sign.grace;
+    let left = if is_recorded { due.since(incident.now) } else { sign.grace };
+    if is_recorded && left.is_zero() {
+        return Some(contradict(incident, sign.message));
+    }
+    let hold = Hold::SignOfLife { node: Arc::clone(&incident.name), sign: sign.message, left };
+    let message = hold.to_string();
+    let mut decision = incident.hold(hold);
+    if is_recorded {
+        return Some(decision.and_requeue_at(due));
+    }
+    let gate = Gate { name: GATE.to_owned(), holds: true, message: message.clone() };
+    let status =
+        NodeFenceStatus { gates: vec![gate], ..incident.status_with(incident.status().phase, message) };
+    decision.intents = incident.step(Step::Write, status).intents;
+    Some(decision)
+}
+
+fn find_sign_of_life(incident: &Incident<'_>, evidence: &FenceEvidenceObject) -> Option<SignOfLife> {
+    let sign = |words| Some(SignOfLife { message: words, grace: REBOOT_GRACE });
+    let reported = |node: &Node| node.readiness == Readiness::Ready && node.last_report > evidence.first_seen;
+    match incident.node_match {
+        NodeMatch::SameIncarnation(node) if reported(node) => {
+            sign("it reports that it is Ready, and no new boot")
+        }
+        NodeMatch::SameBoot => sign("its Node was recreated with the same boot ID"),
+        _ if lease_renewed(incident, evidence) => {
+            // Where the API server takes its Lease and not its status, a kubelet that booted cannot say so.
+            let patience = if was_powered_on(incident) { MAX_BOOT_TIME } else { REBOOT_GRACE };
+            Some(SignOfLife { message: "its Lease was renewed", grace: patience })
+        }
+        NodeMatch::SameIncarnation(_)
+        | NodeMatch::Gone
+        | NodeMatch::UnknownBoot(_)
+        | NodeMatch::NewIncarnation(_) => None,
+    }
+}
+
+/// Whether the machine was switched on by this incident, and its devices said so.
+fn was_powered_on(incident: &Incident<'_>) -> bool {
+    let last = incident.status().attempts.last().filter(|last| last.act == DesiredPower::On);
+    last.and_then(|last| last.verified.as_ref()).is_some_and(|verified| verified.power == Power::On)
+}
+
+/// Two stamps of one kubelet are compared, never with our time. Where the first is missing, a renewal that this process has
+/// seen since counts. A report about a pod does not: every client with the right to write `pods/status` can make one.
+fn lease_renewed(incident: &Incident<'_>, evidence: &FenceEvidenceObject) -> bool {
+    let before = evidence.spec.lease_renewed.as_deref().and_then(|text| text.parse::<Timestamp>().ok());
+    match before {
+        Some(before) => incident.view.lease(&incident.name).flatten().is_some_and(|renewed| renewed > before),
+        None => incident.view.renewal(&incident.name).is_some_and(|renewal| renewal.at > evidence.first_seen),
+    }
+}
+
+fn contradict(incident: &Incident<'_>, sign: &str) -> Decision {
+    let message = format!(
+        "the evidence is wrong: {sign}. Another machine was switched off. Its devices are not trusted any more"
+    );
+    let mut status = incident.status_with(Phase::AwaitingOperator, message);
+    status.gates.clear();
+    // The taint stays if other evidence about this life holds: the incident goes on with that.
+    status.tainted &= incident.adopt_if_lost().is_some();
+    incident.step(Step::Contradict, status)
+}

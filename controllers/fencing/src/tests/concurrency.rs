@@ -1,0 +1,56 @@
+//! Who uses a place of `maxConcurrent`.
+
+use super::*;
+
+fn held_in_fencing(hold: fn(&mut Fixture)) -> Fixture {
+    let mut stage = Fixture::new(&["n", "m", "a", "b", "c", "d", "e"]);
+    stage.policy(|policy| policy.brakes.max_concurrent = 1);
+    stage.lose_node("m");
+    stage.advance_to(70);
+    let failed = Attempt {
+        act: DesiredPower::Off,
+        id: 1,
+        devices: vec![],
+        within_seconds: 60,
+        outcome: Some("no answer".to_owned()),
+        verified: Some(Verified {
+            power: Power::Unknown,
+            message: "no answer".to_owned(),
+            ..Verified::default()
+        }),
+        ..Attempt::default()
+    };
+    let status =
+        NodeFenceStatus { phase: Phase::Fencing, attempts: vec![failed], ..NodeFenceStatus::default() };
+    stage.fence("m", Trigger::Detected, status);
+    hold(&mut stage);
+    stage.lose_node("n");
+    stage.advance_to(200);
+    stage.fence("n", Trigger::Detected, NodeFenceStatus::default());
+    stage.advance_to(8_000);
+    stage
+}
+
+#[test]
+fn bug_an_incident_that_was_held_in_fencing_kept_all_others_from_being_fenced() {
+    type Row = (&'static str, fn(&mut Fixture));
+    let rows: [Row; 2] = [
+        ("its node is paused by a person", |stage| stage.leave_alone("m")),
+        ("its policy was deleted or renamed", |stage| {
+            let name = pod_safety_shared::authority::incident_name(&stage.incarnation("m"));
+            let (mut spec, status) = stage.fences[&name].clone();
+            spec.policy = "old-name".to_owned();
+            let object = json!({ "metadata": { "name": name, "uid": format!("uid-{name}"), "resourceVersion": "900" },
+                "spec": spec, "status": status });
+            stage.world.apply(Kind::NodeFences, &object, stage.mono());
+        }),
+    ];
+    let mut wrong = Vec::new();
+    for (what, hold) in rows {
+        let stage = held_in_fencing(hold);
+        if stage.describe("n").contains(&"?Concurrency".to_owned()) {
+            wrong.push(what);
+        }
+    }
+    assert!(wrong.is_empty(), "node n is not fenced after two hours: {wrong:?}");
+}

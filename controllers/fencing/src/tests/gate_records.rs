@@ -1,0 +1,169 @@
+//! What statuses show, and when devices are looked through: rows that mutants showed to be missing.
+
+use pod_safety_shared::model::Uid;
+use pod_safety_shared::testing::at;
+
+use super::*;
+
+fn pending() -> Fixture {
+    Fixture::at(Phase::Pending, |_| ())
+}
+
+/// The last attempt was seen to have failed, with these words.
+fn failed(stage: &mut Fixture, words: &str) {
+    stage.set_power("On");
+    stage.edit(|_, status| {
+        status.attempts.last_mut().unwrap().verified.as_mut().unwrap().message = words.to_owned();
+    });
+    stage.advance(60);
+}
+
+#[test]
+fn when_all_was_tried_the_last_problem_of_each_level_is_said() {
+    let mut stage = pending();
+    stage.device("pdu", |_| ());
+    stage.policy(|policy| {
+        policy.levels = vec![level("bmc", 2), level("pdu", 1)];
+        policy.rounds = 1;
+    });
+    for (attempt, words) in [("off 1 by bmc", "first"), ("off 2 by bmc", "second"), ("off 3 by pdu", "third")]
+    {
+        assert_eq!(stage.act("n"), [attempt]);
+        failed(&mut stage, words);
+    }
+    assert_eq!(stage.act("n"), ["write AwaitingOperator"]);
+    assert_eq!(stage.only().1.message, "all levels failed: level bmc: second; level pdu: third");
+}
+
+#[test]
+fn of_a_level_that_fenced_storage_it_is_said_that_what_runs_there_runs_on() {
+    let mut stage = pending();
+    stage.config.guards_volumes = true;
+    stage.device("rbd", |device| {
+        device["spec"]["driver"] = json!("NetworkFence");
+        device["spec"]["networkFence"] = json!({ "className": "rbd", "namespace": "rook-ceph" });
+    });
+    stage.policy(|policy| {
+        policy.levels = vec![level("rbd", 1), level("bmc", 1)];
+        policy.rounds = 1;
+    });
+    assert_eq!(stage.act("n"), ["off 1 by rbd"]);
+    stage.set_power("Off");
+    let sample = Sample { driver: Some(DeviceDriver::NetworkFence), power: Power::Off, ..Sample::default() };
+    stage.edit(|_, status| {
+        status.attempts.last_mut().unwrap().verified.as_mut().unwrap().samples = vec![sample.clone(), sample];
+    });
+    assert_eq!(stage.act("n"), ["prove-storage"]);
+    assert_eq!(stage.act("n"), ["off 2 by bmc"]);
+    failed(&mut stage, "it is on");
+    assert_eq!(stage.act("n"), ["write AwaitingOperator"]);
+    let message = stage.only().1.message;
+    let expected = "level rbd: its storage is fenced, but its processes may still run; level bmc: it is on";
+    assert!(message.ends_with(expected), "{message}");
+}
+
+/// What held a phase back does not hold the next one.
+#[test]
+fn gates_that_were_shown_go_when_there_is_evidence() {
+    let mut stage = pending();
+    stage.runs_on("n");
+    assert_eq!(stage.act("n"), ["write Pending", "?SelfNode"]);
+    assert_eq!(stage.only().1.gates.iter().filter(|gate| gate.holds).count(), 1);
+    stage.evidence("n", "by-hand", FenceEvidenceKind::Asserted);
+    assert_eq!(stage.act("n"), ["write Fenced"]);
+    assert_eq!(stage.only().1.gates, []);
+    let mut stage = pending();
+    assert_eq!(stage.act("n"), ["off 1 by bmc"]);
+    assert_ne!(stage.only().1.gates, []);
+    stage.set_power("Off");
+    assert_eq!(stage.act("n"), ["prove"]);
+    assert_eq!(stage.only().1.gates, []);
+}
+
+#[test]
+fn a_dry_run_is_written_anew_when_its_plan_changes() {
+    let mut stage = pending();
+    stage.edit(|spec, _| spec.dry_run = true);
+    assert_eq!(stage.act("n"), ["write Pending", "?DryRun"]);
+    assert_eq!(stage.describe("n"), ["?DryRun"]);
+    stage.policy(|policy| policy.levels[0].name = "other".to_owned());
+    assert_eq!(stage.act("n"), ["write Pending", "?DryRun"]);
+    assert!(stage.only().1.message.contains("by the level other"), "{}", stage.only().1.message);
+    stage.edit(|_, status| status.gates.iter_mut().for_each(|gate| gate.holds = true));
+    assert_eq!(
+        stage.act("n"),
+        ["write Pending", "?DryRun"],
+        "its words are the same, and its gates are open"
+    );
+    assert!(stage.only().1.gates.iter().all(|gate| !gate.holds));
+}
+
+#[test]
+fn a_person_who_is_asked_is_shown_which_level_and_round_it_is_and_that_the_gates_are_open() {
+    let mut stage = pending();
+    stage.policy(|policy| policy.levels = vec![level("hands", 1), level("bmc", 1)]);
+    assert_eq!(stage.act("n"), ["off 1 by bmc"], "there is no device of that name yet");
+    assert_eq!((stage.only().1.level, stage.only().1.rounds), (1, 0));
+    stage.device("hands", |device| device["spec"]["driver"] = json!("Manual"));
+    stage.edit(|_, status| status.gates.clear());
+    failed(&mut stage, "it is on");
+    assert_eq!(stage.act("n"), ["write AwaitingOperator"]);
+    let (_, status) = stage.only();
+    assert_eq!((status.level, status.rounds), (0, 1));
+    assert!(!status.gates.is_empty() && status.gates.iter().all(|gate| !gate.holds), "{status:?}");
+}
+
+fn of_device(stage: &Fixture, name: &str) -> Decision {
+    let key = Key::Device(Uid::new(&format!("uid-{name}")).unwrap());
+    decide(&key, &stage.world.read().view(), stage.mono(), &stage.config)
+}
+
+/// Which device is looked through now, and which nodes it is asked about.
+fn looks(decision: &Decision) -> Vec<String> {
+    let words = |intent: &Intent| match intent {
+        Intent::Monitor(wish) => format!("{}: {}", wish.device.name, wish.nodes.join(" ")),
+        other => panic!("{other:?}"),
+    };
+    decision.intents.iter().map(words).collect()
+}
+
+#[test]
+fn a_device_is_looked_through_when_it_is_new_and_after_its_time_and_alone() {
+    let mut stage = Fixture::new(&["n", "m"]);
+    stage.device("other", |_| ());
+    let early = of_device(&stage, "other");
+    assert_eq!((looks(&early).len(), early.requeue_at), (0, Some(at(300))), "when its time is over");
+    stage.advance(100);
+    assert_eq!(of_device(&stage, "other").requeue_at, Some(at(300)));
+    stage.advance(200);
+    assert_eq!(looks(&of_device(&stage, "other")), ["other: m n"]);
+    assert_eq!(looks(&of_device(&stage, "bmc")), ["bmc: m n"]);
+    stage.device("other", |device| device["metadata"]["generation"] = json!(2));
+    assert_eq!(looks(&of_device(&stage, "other")), ["other: m n"], "it was changed");
+    stage.device("other", |device| {
+        device["metadata"]["generation"] = json!(2);
+        device["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    });
+    assert_eq!(of_device(&stage, "other"), Decision::default(), "it is being deleted");
+    assert_eq!(of_device(&stage, "nosuch"), Decision::default());
+}
+
+#[test]
+fn a_device_that_nobody_wants_looked_through_is_not_and_one_that_chooses_nobody_is_asked_about_later() {
+    let mut stage = Fixture::new(&["n", "m"]);
+    stage.device("never", |device| device["spec"]["monitorSeconds"] = json!(0));
+    stage.device("nobody", |device| {
+        device["spec"]["nodeSelector"] = json!({ "matchLabels": { "rack": "7" } });
+        device["status"]["targets"] = json!([]);
+    });
+    stage.advance(1_000);
+    assert_eq!(of_device(&stage, "never"), Decision::default());
+    let nobody = of_device(&stage, "nobody");
+    assert_eq!(
+        (looks(&nobody).len(), nobody.requeue_at),
+        (0, Some(at(1_060))),
+        "a node may come that it chooses"
+    );
+    stage.change("n", |node| node["metadata"]["labels"]["rack"] = json!("7"));
+    assert_eq!(looks(&of_device(&stage, "nobody")), ["nobody: n"]);
+}

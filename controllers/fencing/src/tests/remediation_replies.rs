@@ -1,0 +1,225 @@
+//! What remediations are answered, and how a machine is switched on again: rows that mutants showed to be missing.
+
+use pod_safety_shared::api::{Gate, REMEDIATION_FINALIZER, TIMED_OUT_ANNOTATION};
+use pod_safety_shared::authority::incident_name;
+
+use super::*;
+
+/// `n` is lost, and a remediation follows its incident, which is in this phase.
+fn followed(phase: Phase, change: impl FnOnce(&mut NodeFenceStatus)) -> Fixture {
+    let mut stage = Fixture::lost();
+    stage.policy(|policy| policy.when = When::Manual);
+    let mut status = NodeFenceStatus { phase, ..NodeFenceStatus::default() };
+    change(&mut status);
+    stage.fence("n", Trigger::External, status);
+    let name = incident_name(&stage.incarnation("n"));
+    stage.remediation("n", |object| {
+        object["metadata"]["finalizers"] = json!([REMEDIATION_FINALIZER]);
+        object["status"] = json!({ "fence": name, "conditions": [] });
+    });
+    stage
+}
+
+/// What its remediation is answered.
+fn answer(stage: &Fixture) -> PodSafetyRemediationStatus {
+    let decision = stage.decide("n");
+    match replies(&decision).as_slice() {
+        [RemediationUpdate::WriteStatus(status)] => (**status).clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn each_phase_of_an_incident_has_its_answer() {
+    for (phase, wanted) in [
+        (Phase::Pending, "True/Unknown Fencing"),
+        (Phase::Fencing, "True/Unknown Fencing"),
+        (Phase::Fenced, "False/True Fenced"),
+        (Phase::Recovering, "False/True Fenced"),
+        (Phase::Done, "False/True Fenced"),
+        (Phase::Superseded, "False/True Superseded"),
+        (Phase::AwaitingOperator, "False/False AwaitingOperator"),
+    ] {
+        assert_eq!(condition_summary(&answer(&followed(phase, |_| ()))), wanted, "{phase:?}");
+    }
+}
+
+#[test]
+fn an_incident_that_was_called_off_begins_anew_for_who_still_asks_while_its_node_is_lost_in_the_same_life() {
+    type Change = fn(&mut Fixture);
+    let rows: [(&str, Change, &str); 6] = [
+        ("it is lost again", |_| (), "write Pending"),
+        (
+            "it is Ready",
+            |stage| stage.reboot("n", "b0000000-0000-4000-8000-00000000000a"),
+            "say False/False Cancelled",
+        ),
+        (
+            "it is lost in another life",
+            |stage| {
+                stage.change("n", |node| {
+                    node["status"]["nodeInfo"]["bootID"] = json!("b0000000-0000-4000-8000-000000000002")
+                })
+            },
+            "say False/False Cancelled",
+        ),
+        (
+            "a person cancelled it",
+            |stage| stage.edit(|spec, _| spec.cancelled = true),
+            "say False/False Cancelled",
+        ),
+        (
+            "it is being deleted",
+            |stage| {
+                let (spec, status) = stage.only();
+                let name = incident_name(&spec.node);
+                let object = json!({ "metadata": { "name": name, "uid": format!("uid-{name}"), "resourceVersion": "900",
+                    "deletionTimestamp": "2026-01-01T00:00:00Z" }, "spec": spec, "status": status });
+                stage.world.apply(Kind::NodeFences, &object, stage.mono());
+            },
+            "say False/False Cancelled",
+        ),
+        (
+            "its time is over",
+            |stage| {
+                stage.remediation("n", |object| {
+                    object["metadata"]["annotations"] =
+                        json!({ TIMED_OUT_ANNOTATION: "2026-01-01T00:01:30Z" });
+                });
+            },
+            "say False/False Cancelled",
+        ),
+    ];
+    for (says, change, wanted) in rows {
+        let mut stage = followed(Phase::Cancelled, |_| ());
+        change(&mut stage);
+        assert_eq!(stage.describe("n"), [wanted], "{says}");
+    }
+}
+
+#[test]
+fn that_a_node_never_returns_is_said_where_the_evidence_of_its_incident_is_that_its_machine_is_gone() {
+    for (named, kind, gone) in [
+        ("e", FenceEvidenceKind::Decommissioned, "True"),
+        ("e", FenceEvidenceKind::PowerOff, "False"),
+        ("other", FenceEvidenceKind::Decommissioned, "False"),
+    ] {
+        let mut stage = followed(Phase::Fenced, |status| {
+            (status.evidence, status.tainted) = (Some(named.to_owned()), true);
+        });
+        stage.evidence("n", "e", kind);
+        assert_eq!(
+            answer(&stage).condition_status("PermanentNodeDeletionExpected"),
+            Some(gone),
+            "{named} {kind:?}"
+        );
+    }
+}
+
+/// The authority stamps what has no time yet: a condition keeps its own for as long as it says the same.
+#[test]
+fn a_condition_keeps_its_time_until_it_says_something_else() {
+    let times = |phase: Phase| {
+        let mut stage = followed(phase, |_| ());
+        let condition = |kind: &str, status: &str, time: &str| json!({ "type": kind, "status": status, "reason": "r", "message": "m", "lastTransitionTime": time });
+        stage.remediation("n", |object| {
+            object["status"]["conditions"] = json!([
+                condition("Processing", "True", "t1"),
+                condition("Succeeded", "Unknown", "t2"),
+                condition("PermanentNodeDeletionExpected", "False", "t3"),
+            ]);
+        });
+        answer(&stage).conditions.iter().map(|one| one.last_transition_time.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(times(Phase::Fencing), ["t1", "t2", "t3"], "in other words the same");
+    assert_eq!(times(Phase::AwaitingOperator), ["", "", "t3"]);
+}
+
+#[test]
+fn an_incident_says_who_asked_for_it() {
+    let mut stage = Fixture::lost();
+    stage.policy(|policy| policy.when = When::Manual);
+    stage.remediation("n", |_| ());
+    for wanted in ["keep", "say True/Unknown Fencing", "open by p"] {
+        assert_eq!(stage.act("n"), [wanted]);
+    }
+    let trigger = stage.only().0.trigger;
+    assert_eq!(trigger.by.as_deref(), Some("PodSafetyRemediation ops/n"));
+    assert_eq!(trigger.reason, "requested by PodSafetyRemediation ops/n");
+}
+
+/// Switched off by the second level, after the first had failed, and once more by the first.
+fn released() -> Fixture {
+    let attempt = |id, name: &str, index, power: &str| Attempt {
+        id,
+        act: DesiredPower::Off,
+        level: index,
+        devices: level(name, 1).devices,
+        verified: Some(Verified { power: power.parse().unwrap(), ..Verified::default() }),
+        ..Attempt::default()
+    };
+    let mut stage = Fixture::at(Phase::Fenced, |status| {
+        (status.evidence, status.tainted) = (Some("e".to_owned()), true);
+        status.attempts =
+            vec![attempt(1, "bmc", 0, "On"), attempt(2, "pdu", 1, "Off"), attempt(3, "bmc", 0, "On")];
+    });
+    stage.device("pdu", |_| ());
+    stage.policy(|policy| {
+        policy.levels.push(level("pdu", 1));
+        policy.recovery = Recovery::PowerOn;
+    });
+    stage.evidence("n", "e", FenceEvidenceKind::PowerOff);
+    stage.advance(10);
+    stage
+}
+
+#[test]
+fn a_machine_is_switched_on_by_the_devices_that_were_seen_to_have_it_switched_off() {
+    let mut stage = released();
+    assert_eq!(stage.act("n"), ["on 4 by pdu"]);
+    assert_eq!(stage.only().1.attempts.last().unwrap().level, 1);
+}
+
+#[test]
+fn the_next_try_to_switch_on_begins_when_its_pause_is_over_and_to_the_second() {
+    let mut stage = released();
+    assert_eq!(stage.act("n"), ["on 4 by pdu"]);
+    stage.set_power("Off");
+    stage.advance(10);
+    assert_eq!(stage.act("n"), ["on 5 by pdu"]);
+    stage.set_power("Off");
+    stage.advance(9);
+    assert_eq!(stage.describe("n"), ["?RetryBackoff"]);
+    stage.advance(1);
+    assert_eq!(stage.describe("n"), ["on 6 by pdu"]);
+}
+
+/// A sign of life that was kept does not outlive what it was said against, nor the incident.
+#[test]
+fn what_held_a_phase_back_goes_with_the_evidence_and_with_the_end() {
+    let kept = || vec![Gate { name: "Paused".to_owned(), holds: true, message: String::new() }];
+    let mut stage = released();
+    stage.edit(|_, status| status.gates = kept());
+    stage.invalidate("e");
+    assert_eq!(stage.act("n"), ["withdraw"]);
+    assert_eq!(stage.only().1.gates, []);
+    let mut stage = released();
+    stage.edit(|_, status| status.gates = kept());
+    stage.reboot("n", "b0000000-0000-4000-8000-000000000002");
+    assert_eq!(stage.act("n"), ["untaint"]);
+    assert_eq!((stage.only().1.phase, stage.only().1.gates), (Phase::Done, vec![]));
+}
+
+/// One that cannot be read might be the owner of the taint.
+#[test]
+fn a_taint_is_not_called_forgotten_while_an_incident_cannot_be_read() {
+    let mut stage = Fixture::new(&["n", "m", "k"]);
+    let taint = json!([{ "key": "node.kubernetes.io/out-of-service", "value": "x", "effect": "NoExecute" }]);
+    stage.change("n", |node| node["spec"]["taints"] = taint);
+    stage.advance_to(200);
+    assert_eq!(stage.describe("n"), ["?StaleTaint"]);
+    let fence = json!({ "metadata": { "name": "odd", "uid": "uid-odd", "resourceVersion": "x" },
+        "spec": { "node": stage.incarnation("m"), "policy": "p", "trigger": { "kind": "Detected", "reason": "r" } } });
+    stage.world.apply(Kind::NodeFences, &fence, stage.mono());
+    assert_eq!(stage.describe("n"), [""; 0]);
+}

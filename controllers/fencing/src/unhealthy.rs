@@ -1,0 +1,89 @@
+//! Whether a node that reports is unhealthy by its policy: it shows a condition, or flaps. Pure.
+//!
+//! This is no evidence of anything: such a node runs, and so do its pods. It is a reason to fence it, because the policy
+//! says so, and what follows passes through the same gates, devices and status checks as a node that is lost.
+
+use std::time::Duration;
+
+use pod_safety_shared::api::{TriggerCondition, Unhealthy, UnhealthyCondition};
+use pod_safety_shared::clock::Mono;
+use pod_safety_shared::model::{Node, NodeDetails, ReportedCondition};
+
+/// What a node shows that its policy calls unhealthy.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum ReportedHealth {
+    /// Nothing.
+    Healthy,
+    /// Something, not yet for long enough: it counts from this moment.
+    Suspected(Mono),
+    /// Enough: why, and the condition; `None`: it flaps.
+    Unhealthy(String, Option<TriggerCondition>),
+}
+
+fn find_condition<'a>(
+    life: &'a NodeDetails,
+    condition: &UnhealthyCondition,
+) -> Option<&'a ReportedCondition> {
+    life.conditions.iter().find(|one| *one.kind == *condition.r#type && condition.status.matches(one.state))
+}
+
+fn to_shown(condition: &UnhealthyCondition) -> TriggerCondition {
+    TriggerCondition { r#type: condition.r#type.clone(), status: condition.status }
+}
+
+/// How many changes of Ready count, if those are so many that the node flaps.
+fn count_flaps(life: &NodeDetails, now: Mono, measures: &Unhealthy) -> Option<usize> {
+    let flapping = measures.flapping?;
+    let within = Duration::from_secs(flapping.within_seconds.into());
+    let changes = life.ready_changes.iter().filter(|at| now.since(**at) < within).count();
+    (changes >= usize::try_from(flapping.changes).unwrap_or(usize::MAX)).then_some(changes)
+}
+
+/// How unwell a node is by the measures of a policy.
+pub(super) fn reported_health(node: &Node, now: Mono, measures: &Unhealthy) -> ReportedHealth {
+    let Some(life) = &node.details else { return ReportedHealth::Healthy };
+    let mut next = None;
+    for condition in &measures.conditions {
+        let Some(seen) = find_condition(life, condition).map(|one| one.first_seen) else { continue };
+        let due = seen + Duration::from_secs(condition.seconds.into());
+        if due <= now {
+            let (kind, status, since) = (&condition.r#type, condition.status, now.since(seen).as_secs());
+            let why = format!(
+                "it has reported {kind}={status:?} for {since} s (unhealthy.conditions: {} s)",
+                condition.seconds
+            );
+            return ReportedHealth::Unhealthy(why, Some(to_shown(condition)));
+        }
+        next = next.into_iter().chain([due]).min();
+    }
+    if let (Some(changes), Some(flapping)) = (count_flaps(life, now, measures), measures.flapping) {
+        let why = format!(
+            "its condition Ready changed {changes} times within {} s (unhealthy.flapping.changes: {})",
+            flapping.within_seconds, flapping.changes
+        );
+        return ReportedHealth::Unhealthy(why, None);
+    }
+    next.map_or(ReportedHealth::Healthy, ReportedHealth::Suspected)
+}
+
+/// Whether it shows anything of that now, for however short.
+pub(super) fn is_unhealthy(node: &Node, now: Mono, measures: &Unhealthy) -> bool {
+    reported_health(node, now, measures) != ReportedHealth::Healthy
+}
+
+/// Whether it still shows that for which it is fenced, and its policy still names that.
+pub(super) fn is_still_unhealthy(
+    node: &Node,
+    trigger: Option<&TriggerCondition>,
+    now: Mono,
+    measures: &Unhealthy,
+) -> bool {
+    let Some(life) = &node.details else { return true };
+    match trigger {
+        Some(trigger) => {
+            let is_trigger = |wanted: &&UnhealthyCondition| to_shown(wanted) == *trigger;
+            measures.conditions.iter().filter(is_trigger).any(|wanted| find_condition(life, wanted).is_some())
+        }
+        None => count_flaps(life, now, measures).is_some(),
+    }
+}

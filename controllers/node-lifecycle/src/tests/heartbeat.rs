@@ -1,0 +1,319 @@
+//! Who is silent, and who is deaf.
+
+use pod_safety_shared::testing::at;
+
+use super::*;
+
+/// So many Ready nodes `n0`, `n1` … whose kubelets live.
+fn cluster(config: Config, number: usize) -> Fixture {
+    let names: Vec<String> = (0..number).map(|number| format!("n{number}")).collect();
+    Fixture::new(config, &names.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+const LOST: &[&str] = &["silent", "cut off", "+unreachable:NoSchedule"];
+
+#[test]
+fn nl_4_a_node_is_silent_when_nothing_was_heard_of_it_for_the_grace_and_not_before() {
+    let mut stage = cluster(config(), 4);
+    stage.until(10);
+    stage.alive.remove("n0");
+    assert_eq!(stage.recheck_at("n0"), 60.0, "a timer, and no tick");
+    stage.until(59);
+    assert!(stage.describe("n0").is_empty());
+    stage.until(60);
+    assert_eq!(stage.describe("n0"), LOST);
+    let decision = stage.decide("n0");
+    let silence = update(&decision).unwrap().not_reporting.clone().unwrap();
+    assert_eq!(silence.last_report.since_start().as_secs(), 10);
+    assert_eq!(silence.renewed.unwrap().to_string(), fixture::timestamp(10));
+    assert_eq!(silence.heartbeat.unwrap().to_string(), fixture::timestamp(0));
+    assert!(!silence.never_posted);
+    stage.act("n0");
+    assert_eq!(stage.describe("n0"), ["+unreachable:NoExecute"], "its zone knows of it now");
+    stage.act("n0");
+    assert!(stage.describe("n0").is_empty(), "all is said");
+}
+
+#[test]
+fn nl_4_a_report_of_its_kubelet_is_a_sign_of_life_as_a_renewal_is() {
+    let mut stage = cluster(config(), 4);
+    stage.alive.remove("n0");
+    stage.until(40);
+    stage.report("n0", "True");
+    stage.until(89);
+    assert!(stage.describe("n0").is_empty());
+    stage.until(90);
+    assert_eq!(stage.describe("n0"), LOST);
+}
+
+#[test]
+fn nl_4_a_node_that_says_that_it_is_not_ready_can_fall_silent_too() {
+    let mut stage = cluster(config(), 4);
+    let conditions = json!([condition("Ready", "False", 0), condition("MemoryPressure", "True", 0)]);
+    stage.change("n0", |node| with(node, "/status/conditions", conditions));
+    stage.alive.remove("n0");
+    stage.act("n0");
+    stage.until(50);
+    let swapped = [
+        "silent",
+        "cut off",
+        "-not-ready:NoSchedule",
+        "-memory-pressure:NoSchedule",
+        "-not-ready:NoExecute",
+        "+unreachable:NoSchedule",
+        "+unreachable:NoExecute",
+    ];
+    assert_eq!(stage.describe("n0"), swapped, "in one turn");
+}
+
+#[test]
+fn nl_4_a_node_that_never_says_how_it_is_has_the_startup_grace_from_its_birth() {
+    let mut stage = cluster(config(), 3);
+    let born = |second| {
+        let node = with(Fixture::node("new", "", 0), "/status", json!({ "conditions": [] }));
+        with(node, "/metadata/creationTimestamp", json!(fixture::timestamp(second)))
+    };
+    stage.until(100);
+    stage.put(born(95));
+    stage.until(154);
+    assert!(stage.describe("new").is_empty());
+    stage.until(155);
+    assert_eq!(stage.describe("new"), LOST);
+    let decision = stage.decide("new");
+    assert!(update(&decision).unwrap().not_reporting.as_ref().unwrap().never_posted);
+    stage.heartbeat("new");
+    stage.until(200);
+    assert!(stage.describe("new").is_empty(), "whoever renews its Lease is left alone");
+    stage.until(215);
+    assert_eq!(stage.describe("new"), LOST);
+}
+
+#[test]
+fn nl_4_a_node_without_a_lease_lives_by_its_reports_alone() {
+    let mut stage = cluster(config(), 3);
+    stage.put(Fixture::node("bare", "True", 0));
+    stage.until(49);
+    assert!(stage.describe("bare").is_empty());
+    stage.until(50);
+    assert_eq!(stage.describe("bare"), LOST);
+    let decision = stage.decide("bare");
+    assert_eq!(update(&decision).unwrap().not_reporting.as_ref().unwrap().renewed, None);
+}
+
+#[test]
+fn nl_4_a_lease_from_the_future_counts_when_it_changes_and_not_for_what_it_says() {
+    let mut stage = cluster(config(), 3);
+    stage.alive.remove("n0");
+    stage.renew("n0", "2099-01-01T00:00:00Z");
+    stage.until(50);
+    assert_eq!(stage.describe("n0"), LOST);
+    stage.renew("n0", "1999-01-01T00:00:00Z");
+    assert!(stage.describe("n0").is_empty(), "a clock that is set back lives too");
+    stage.until(100);
+    assert_eq!(stage.describe("n0"), LOST);
+}
+
+#[test]
+fn w_nl_4_a_process_that_listened_gives_no_fresh_grace_and_one_that_begins_strips_nothing() {
+    let mut stage = cluster(config(), 4);
+    stage.alive.remove("n0");
+    stage.until(50);
+    stage.act("n0");
+    stage.act("n0");
+    assert_eq!(stage.ends_pods("n0"), ["unreachable"]);
+    stage.restart();
+    assert!(stage.describe("n0").is_empty(), "W-NL9: what is there stays");
+    stage.until(150);
+    assert!(stage.describe("n0").is_empty());
+}
+
+#[test]
+fn a_process_that_begins_gives_a_ready_node_its_grace_for_it_has_not_listened() {
+    let mut stage = cluster(config(), 4);
+    stage.alive.remove("n0");
+    stage.until(40);
+    stage.restart();
+    stage.until(89);
+    assert!(stage.describe("n0").is_empty());
+    stage.until(90);
+    assert_eq!(stage.describe("n0"), LOST);
+}
+
+#[test]
+fn one_a_minority_and_a_zone_of_three_are_found_lost_in_time() {
+    for lost in [1, 2, 3] {
+        let mut stage = cluster(config(), 9);
+        for number in 0..lost {
+            stage.alive.remove(&format!("n{number}"));
+        }
+        stage.until(50);
+        for number in 0..lost {
+            assert_eq!(stage.describe(&format!("n{number}")), LOST, "{lost} of 9");
+        }
+    }
+}
+
+#[test]
+fn a_majority_that_falls_silent_may_be_our_fault_for_two_seconds_and_not_for_ever() {
+    let mut stage = cluster(config(), 5);
+    for name in ["n0", "n1", "n2"] {
+        stage.alive.remove(name);
+    }
+    stage.until(50);
+    assert_eq!(stage.describe("n0"), ["LargeOutage 3/5"]);
+    assert_eq!(stage.recheck_at("n0"), 52.0);
+    stage.until(52);
+    for name in ["n0", "n1", "n2"] {
+        assert_eq!(stage.act(name), LOST, "each alone");
+    }
+    assert!(stage.describe("n3").is_empty());
+}
+
+#[test]
+fn of_two_nodes_neither_is_a_majority() {
+    let mut stage = cluster(config(), 2);
+    stage.alive.remove("n0");
+    stage.until(50);
+    assert_eq!(stage.describe("n0"), LOST);
+}
+
+#[test]
+fn who_was_deaf_waits_for_kubelets_to_come_back() {
+    for pause in [20, 45, 70, 400] {
+        let mut stage = cluster(config(), 5);
+        stage.until(100);
+        stage.deaf_until(100 + pause);
+        let words = stage.describe("n0");
+        if pause == 70 {
+            assert_eq!(words, ["LargeOutage 5/5"]);
+            assert_eq!(stage.recheck_at("n0"), 172.0);
+        } else if pause == 400 {
+            assert_eq!(words, ["Stale"], "nothing is decided from what is so old");
+        } else {
+            assert!(words.is_empty());
+        }
+        // The API server speaks again, and has nothing to say of the nodes yet.
+        let begins = 100 + pause;
+        stage.world.confirm_all(stage.mono());
+        assert!(stage.describe("n0").is_empty(), "{pause}: kubelets have time to come back");
+        stage.alive.remove("n0");
+        let lost = 100 + 50_u64.max(pause + 20);
+        for second in begins..lost {
+            stage.until(second);
+            for name in ["n0", "n1", "n4"] {
+                assert!(stage.describe(name).is_empty(), "{pause}: {name} at {second}");
+            }
+        }
+        stage.until(lost);
+        assert_eq!(stage.describe("n0"), LOST, "{pause}: who does not come back is lost");
+        assert!(stage.describe("n1").is_empty());
+    }
+}
+
+#[test]
+fn a_lost_cluster_of_one_is_found_when_the_api_server_speaks_again() {
+    let mut stage = cluster(config(), 1);
+    stage.alive.clear();
+    stage.deaf_until(55);
+    assert_eq!(stage.describe("n0"), ["LargeOutage 1/1"]);
+    stage.world.confirm_all(stage.mono());
+    assert_eq!(stage.recheck_at("n0"), 75.0);
+    stage.until(75);
+    assert_eq!(stage.describe("n0"), LOST);
+}
+
+/// It was never found: 20 s after the one word in a minute the API server was silent for more than 15 s again.
+#[test]
+fn bug_a_cluster_that_is_lost_as_a_whole_is_found_though_the_api_server_sends_bookmarks_alone() {
+    for (bookmark, found) in [(55, 75), (40, 120)] {
+        let mut stage = cluster(config(), 4);
+        stage.alive.clear();
+        for second in 1..found {
+            stage.deaf_until(second);
+            if second >= bookmark && (second - bookmark).is_multiple_of(60) {
+                stage.world.confirm_all(stage.mono());
+            }
+            let words = stage.describe("n0");
+            assert!(!words.contains(&"silent".to_owned()), "{bookmark}: {words:?} at {second}");
+        }
+        stage.deaf_until(found);
+        assert_eq!(stage.describe("n0"), LOST, "{bookmark}");
+    }
+}
+
+/// An API server sends bookmarks while it reaches no etcd and nobody can renew a Lease. Nobody can lead then either, and
+/// who leads again has waited for no kubelet yet.
+#[test]
+fn bug_a_bookmark_within_an_outage_is_no_word_of_an_api_server_that_kubelets_reach() {
+    let led_since = |seconds| Some(at(seconds));
+    let mut stage = cluster(Config { led_since: None, ..config() }, 4);
+    stage.alive.clear();
+    stage.deaf_until(55);
+    stage.world.confirm_all(stage.mono());
+    stage.deaf_until(90);
+    assert_eq!(stage.describe("n0"), ["LargeOutage 4/4"], "nobody leads: the outage lasts");
+    stage.config.led_since = led_since(88);
+    assert_eq!(stage.recheck_at("n0"), 108.0);
+    assert!(stage.describe("n0").is_empty());
+    stage.deaf_until(108);
+    assert_eq!(stage.describe("n0"), LOST, "the leader has renewed for two of their renewals");
+}
+
+#[test]
+fn a_new_leader_that_heard_others_all_the_time_waits_for_nobody() {
+    let mut stage = cluster(config(), 4);
+    stage.alive.remove("n0");
+    stage.until(49);
+    stage.config.led_since = Some(stage.mono());
+    stage.until(50);
+    assert_eq!(stage.describe("n0"), LOST);
+}
+
+#[test]
+fn guard_suspects_a_silent_node_early_and_takes_it_back() {
+    let mut stage = cluster(guard(), 4);
+    stage.alive.remove("n0");
+    stage.until(24);
+    assert!(stage.describe("n0").is_empty());
+    assert_eq!(stage.recheck_at("n0"), 25.0);
+    stage.until(25);
+    assert_eq!(stage.act("n0"), ["+pod-safety.dev/suspect:NoSchedule"]);
+    assert!(stage.describe("n0").is_empty());
+    stage.until(27);
+    stage.heartbeat("n0");
+    assert_eq!(stage.act("n0"), ["-pod-safety.dev/suspect:NoSchedule"]);
+    stage.until(52);
+    assert_eq!(stage.act("n0"), ["+pod-safety.dev/suspect:NoSchedule"]);
+    stage.report("n0", "Unknown");
+    assert_eq!(stage.act("n0"), ["cut off", "-pod-safety.dev/suspect:NoSchedule"], "KCM's taints take over");
+    stage.until(200);
+    assert!(stage.describe("n0").is_empty(), "and nothing else is guard's");
+}
+
+#[test]
+fn guard_suspects_no_majority_before_it_settled() {
+    let mut stage = cluster(guard(), 3);
+    stage.alive.clear();
+    stage.until(25);
+    assert_eq!(stage.describe("n0"), ["LargeOutage 3/3"]);
+    stage.until(27);
+    assert_eq!(stage.describe("n0"), ["+pod-safety.dev/suspect:NoSchedule"]);
+}
+
+#[test]
+fn what_cannot_be_read_or_is_not_listed_holds() {
+    let mut stage = cluster(config(), 3);
+    stage.until(10);
+    let unreadable = with(Fixture::node("n0", "True", 0), "/metadata/resourceVersion", json!("x"));
+    stage.world.apply(Kind::Nodes, &unreadable, stage.mono());
+    assert_eq!(stage.describe("n0"), ["NodeUnreadable"]);
+    stage.world.remove(Kind::Nodes, "uid-n1", stage.mono());
+    assert!(stage.describe("n1").is_empty(), "a node that is gone is nobody's");
+    stage.deaf_until(500);
+    assert_eq!(stage.describe("n2"), ["Stale"]);
+    let world = pod_safety_shared::testing::World::default();
+    world.mark_listed(Kind::Nodes, pod_safety_shared::testing::at(0));
+    let now = pod_safety_shared::testing::at(1);
+    let unlisted = decide(&Key::Node("n".into()), &world.read().view(), now, &config());
+    assert_eq!(describe(&unlisted), ["NotSynced"]);
+}

@@ -1,0 +1,84 @@
+//! Decisions before the judge has read anything, and about volumes of which no kubelet reports.
+
+use pod_safety_shared::model::Kind;
+use pod_safety_shared::testing::at;
+use pod_safety_shared::testing::objects::{Obj, volume_lease};
+use serde_json::{Value, json};
+
+use super::fixture::{Fixture, QUARANTINE, describe, ended, in_use, not_ready};
+
+const A: &str = "a/uid-a/b0000000-0000-4000-8000-000000000001/uid-p";
+
+fn lost(node: &mut Value) {
+    not_ready(node);
+    in_use(node);
+}
+
+#[test]
+fn other_nodes_are_refused_before_the_judge_has_read_anything_and_the_hold_says_why() {
+    let (mut off, mut gone) = (Fixture::new(), Fixture::new());
+    off.lease("v", Some(A), false);
+    off.node("a", not_ready);
+    off.proof("b0000000-0000-4000-8000-000000000001");
+    gone.lease("v", Some(A), false);
+    gone.world.remove(Kind::Nodes, "uid-a", at(2));
+    gone.world.record_absence_read("a", at(3));
+    let by_itself =
+        "no pod that uses it is left there and the quarantine is over, when the node reports again";
+    for (stage, why, free) in [
+        (off, "which is not Ready.", "the node reports again"),
+        (gone, "which has no Node object.", by_itself),
+    ] {
+        let decision = stage.decide_volume("v", 3 + QUARANTINE);
+        assert_eq!(describe(&decision), ["refuse", "VolumeUnproved"], "{why}");
+        let hold = decision.holds[0].1.to_string();
+        assert!(hold.contains(why) && hold.contains(&format!("It is free when {free}")), "{hold}");
+    }
+}
+
+/// Kubelets report a volume by a name that this process does not know, so it may still be mounted.
+#[test]
+fn the_end_of_a_pod_is_no_word_about_a_volume_that_this_process_never_saw() {
+    let mut stage = Fixture::new();
+    stage.claim("e", Some("x"));
+    stage.lease("x", Some(A), false);
+    stage.pod("p", Some("a"), "e", |pod| {
+        ended(pod);
+        *pod = Obj(pod.take()).terminating().set("/metadata/deletionGracePeriodSeconds", json!(30)).0;
+    });
+    stage.world.remove(Kind::Pods, "uid-p", at(3));
+    assert_eq!(describe(&stage.decide_volume("x", 3 + 599)), ["VolumeUnconfirmed"]);
+    assert_eq!(describe(&stage.decide_volume("x", 3 + 600)), ["release"]);
+}
+
+#[test]
+fn a_volume_that_another_node_waits_for_is_detached_first_when_its_holder_surely_uses_it_no_more() {
+    let mut stage = Fixture::new();
+    stage.lease("v", Some(A), true);
+    stage.attachment("v", "a", true);
+    stage.pod("q", Some("b"), "c", |pod| pod["status"] = json!({ "phase": "Pending" }));
+    assert_eq!(describe(&stage.decide_volume("v", 1 + 599)), ["WaitsForVolume"]);
+    let free = describe(&stage.decide_volume("v", 1 + 600));
+    assert_eq!(free, ["refuse but to detach from a", "WaitsForVolume"]);
+}
+
+#[test]
+fn a_lost_node_that_writes_is_the_holder_unless_the_judge_has_relieved_it_or_it_is_kept_out() {
+    for (says, transitions, proved, expected) in [
+        ("it is proved off, and was never judged", 0, true, format!("take {A} refused")),
+        ("the judge has broken its Lease before", 1, true, "VolumeDetached".to_owned()),
+        ("it was detached, and nothing is proved", 0, false, "VolumeDetached".to_owned()),
+    ] {
+        let mut stage = Fixture::new();
+        let detached = json!({ "pod-safety.dev/held": "true", "pod-safety.dev/detach-from": "uid-a" });
+        let lease =
+            volume_lease("v", None).labels(detached).set("/spec/leaseTransitions", json!(transitions));
+        stage.put(Kind::VolumeLeases, lease, at(1));
+        stage.node("a", lost);
+        stage.pod("p", Some("a"), "c", |_| ());
+        if proved {
+            stage.proof("b0000000-0000-4000-8000-000000000001");
+        }
+        assert_eq!(stage.describe_volume(), [expected], "{says}");
+    }
+}

@@ -1,0 +1,162 @@
+//! Exit codes and words.
+
+use pod_safety_transport::{Act, DeviceError, MAX_OUTPUT_BYTES, Power};
+
+use super::{SECRET, Stage};
+
+async fn check_status(body: &str) -> Result<Power, DeviceError> {
+    Stage::new().agent(body).act(Act::Look).await.map(|answer| answer.power)
+}
+
+async fn failure(body: &str) -> DeviceError {
+    let error = Stage::new().agent(body).act(Act::Off).await.unwrap_err();
+    assert!(!error.to_string().contains("ss$word"), "{error}");
+    error
+}
+
+#[tokio::test]
+async fn a_look_is_believed_by_code_and_words() {
+    assert_eq!(check_status("echo 'Status: ON'; exit 0").await, Ok(Power::On));
+    assert_eq!(check_status("echo 'Status: OFF'; exit 2").await, Ok(Power::Off));
+}
+
+/// Python exits with 2 when it cannot read the script, a shell when it cannot parse it.
+#[tokio::test]
+async fn exit_code_2_without_the_words_is_not_off() {
+    for body in [
+        "exit 2",
+        "echo 'cannot open file' >&2; exit 2",
+        "echo 'Status: ON'; exit 2",
+        "echo 'Status: OFF' >&2; exit 2",
+    ] {
+        assert!(matches!(check_status(body).await, Err(DeviceError::Garbage { .. })), "{body}");
+    }
+}
+
+#[tokio::test]
+async fn bug_what_is_offline_was_taken_for_off() {
+    for body in ["echo 'Status: OFFLINE'; exit 2", "echo 'last Status: OFF at noon'; exit 2"] {
+        assert!(matches!(check_status(body).await, Err(DeviceError::Garbage { .. })), "{body}");
+    }
+    assert_eq!(check_status("echo connected; echo '  Status: OFF '; exit 2").await, Ok(Power::Off));
+}
+
+#[tokio::test]
+async fn words_against_the_code_are_garbage() {
+    assert!(matches!(check_status("echo 'Status: OFF'; exit 0").await, Err(DeviceError::Garbage { .. })));
+    assert!(matches!(check_status("exit 7").await, Err(DeviceError::Garbage { .. })));
+    assert!(matches!(check_status("exit 1").await, Err(DeviceError::Garbage { .. })));
+    assert!(matches!(
+        check_status("head -c 300 /dev/urandom; exit 2").await,
+        Err(DeviceError::Garbage { .. })
+    ));
+}
+
+/// What agents, their libraries and what they run print, and how they end: only one line is off, and only alone.
+#[tokio::test]
+async fn the_output_of_agents_is_read_to_the_letter() {
+    const FAILS: [&str; 3] = ["Garbage", "Failed", "Unreachable"];
+    for (what, body, read) in [
+        ("in small letters", "echo 'status: off'; exit 2", Some(Power::Off)),
+        ("with the line ends of another system", "printf 'Status: OFF\\r\\n'; exit 2", Some(Power::Off)),
+        (
+            "after a library's warnings",
+            "echo 'DeprecationWarning: x' >&2; echo 'Status: OFF'; exit 2",
+            Some(Power::Off),
+        ),
+        ("after lines of its own", "echo 'Connected'; echo; echo 'Status: OFF'; exit 2", Some(Power::Off)),
+        ("twice", "echo 'Status: OFF'; echo 'Status: OFF'; exit 2", Some(Power::Off)),
+        ("nothing but its code", "exit 0", Some(Power::On)),
+        ("a usage that ends with 2", "echo 'usage: fence_test [-h]'; exit 2", None),
+        ("both", "echo 'Status: OFF'; echo 'Status: ON'; exit 2", None),
+        ("in colours", "printf '\\033[1mStatus: OFF\\033[0m\\n'; exit 2", None),
+        ("with a mark of its encoding", "printf '\\357\\273\\277Status: OFF\\n'; exit 2", None),
+        (
+            "in UTF-16",
+            "printf 'S\\000t\\000a\\000t\\000u\\000s\\000:\\000 \\000O\\000F\\000F\\000'; exit 2",
+            None,
+        ),
+        ("a question", "echo 'Status: OFF?'; exit 2", None),
+        ("with a plug before it", "echo 'plug 3 Status: OFF'; exit 2", None),
+        (
+            "and then a traceback",
+            "echo 'Status: OFF'; echo 'Traceback (most recent call last):' >&2; exit 1",
+            None,
+        ),
+        ("and then a signal", "echo 'Status: OFF'; kill -15 $$", None),
+        ("without end", "yes 'Status: OFF' | head -c 3000000; exit 2", None),
+        ("translated", "echo 'Estado: apagado'; exit 2", None),
+        ("unknown", "echo 'Status: UNKNOWN'; exit 2", None),
+        ("of a list", "echo '1,node-1,OFF'; exit 2", None),
+    ] {
+        match (read, check_status(body).await) {
+            (Some(power), read) => assert_eq!(read, Ok(power), "{what}"),
+            (None, Err(error)) => assert!(FAILS.contains(&error.category()), "{what}: {error}"),
+            (None, Ok(power)) => panic!("{what}: {power:?}"),
+        }
+    }
+}
+
+/// `off` says that it is off. That is for a look to say.
+#[tokio::test]
+async fn success_is_a_hint() {
+    let stage = Stage::new().agent("echo 'Success: Powered OFF'; exit 0");
+    let answer = stage.act(Act::Off).await.unwrap();
+    assert_eq!((answer.power, answer.said.as_str()), (Power::Unknown, "Success: Powered OFF"));
+}
+
+#[tokio::test]
+async fn failures_are_classed_by_their_words() {
+    let failed = async |words: &str| failure(&format!("echo '{words}' >&2; exit 1")).await.category();
+    assert_eq!(failed("2026-11-22 ERROR: Unable to connect/login to fencing device").await, "Unreachable");
+    assert_eq!(
+        failed("HTTPSConnectionPool: [SSL: CERTIFICATE_VERIFY_FAILED] self-signed").await,
+        "TlsNotTrusted"
+    );
+    assert_eq!(failed("Failed: 401 Client Error: Unauthorized for url").await, "LoginDenied");
+    assert_eq!(failed("Failed: Timed out waiting to power OFF").await, "Failed");
+    for (words, class) in [
+        ("Failed: AADSTS7000222: The provided client secret keys for app are expired", "CredentialsExpired"),
+        ("invalid_grant: Token has been expired or revoked", "CredentialsExpired"),
+        ("(RequestExpired) when calling DescribeInstances: Request has expired", "CredentialsExpired"),
+        ("(RequestLimitExceeded) when calling DescribeInstances", "Throttled"),
+        ("HttpError 429: Too Many Requests", "Throttled"),
+        ("Failed: Incorrect Access Key or Secret Key.", "RequestRefused"),
+        ("Failed: Incorrect Region.", "Unreachable"),
+    ] {
+        assert_eq!(failed(words).await, class, "{words}");
+    }
+    assert!(matches!(failure("kill -9 $$").await, DeviceError::Failed { .. }));
+}
+
+#[tokio::test]
+async fn a_secret_that_an_agent_repeats_goes_no_further() {
+    let error = failure("printf \"unknown option '%s'\" \"$(grep password $here/stdin)\" >&2; exit 1").await;
+    assert!(error.to_string().contains("'password=[secret]'"), "{error}");
+    let stage = Stage::new().agent("cat $here/stdin; exit 0");
+    let answer = stage.act(Act::On).await.unwrap();
+    assert!(!answer.said.contains(SECRET) && answer.said.contains("password=[secret]"), "{}", answer.said);
+}
+
+#[tokio::test]
+async fn of_many_words_the_last_are_kept() {
+    let stage = Stage::new().agent("seq 1 5000; echo the end >&2; exit 0");
+    let said = stage.act(Act::Off).await.unwrap().said;
+    assert!(
+        said.len() <= MAX_OUTPUT_BYTES && said.starts_with('…') && said.ends_with("4999; 5000; the end"),
+        "{said}"
+    );
+}
+
+#[tokio::test]
+async fn metadata_that_is_none_is_refused() {
+    for (text, why) in [
+        ("echo garbage; exit 0", "is not XML"),
+        ("exit 0", "is not XML"),
+        ("echo '<html/>'; exit 0", "does not describe a fence agent"),
+        ("echo \"ModuleNotFoundError: No module named 'suds'\" >&2; exit 1", "No module named"),
+    ] {
+        let error = Stage::new().raw(text).act(Act::Look).await.unwrap_err();
+        assert!(matches!(error, DeviceError::Metadata { .. }) && error.to_string().contains(why), "{error}");
+    }
+}

@@ -1,0 +1,107 @@
+//! The out-of-service taint: added after proof, taken away by its owner only.
+//!
+//! Danger note: whoever adds it has kube-controller-manager remove the pods of the node and detach its volumes. Its
+//! value is the name of our NodeFence; a taint with another value is somebody else's, and is left alone.
+
+use pod_safety_proof::{self as proof, Refusal, TaintRefusal, WholeNode};
+use serde_json::{Value, json};
+
+use super::StepContext;
+use crate::api::Incarnation;
+use crate::client::{ApiError, Call, Method, WriteCall as _};
+use crate::model::OUT_OF_SERVICE_TAINT;
+use crate::outcome::{Outcome, VerifyError};
+
+/// A node with all of its fields.
+async fn read(context: &StepContext<'_>, node: &str) -> Result<Value, Outcome> {
+    let raw = context.send(Call::get(format!("/api/v1/nodes/{node}")).all_fields()).await?;
+    raw.to_json().map_err(|error| Outcome::Failed(ApiError::Undecodable(error)))
+}
+
+/// Whether this evidence is there and nobody declared it invalid, nor is its time over, by a quorum read.
+pub(super) async fn evidence_holds(
+    context: &StepContext<'_>,
+    evidence: &str,
+    node: &Incarnation,
+) -> Result<bool, Outcome> {
+    match context.evidence_reader().still_holds(evidence, node).await.map_err(to_outcome) {
+        Err(Outcome::Gone) => Ok(false),
+        holds => holds,
+    }
+}
+
+/// How a step ends for which there is no evidence.
+fn to_outcome(unproved: VerifyError) -> Outcome {
+    match unproved {
+        VerifyError::Refused(Refusal::KubeletAlive(_) | Refusal::NodeInService) => Outcome::Heard,
+        VerifyError::Read(error) => Outcome::from_error(error),
+        unproved @ (VerifyError::Refused(_) | VerifyError::Late { .. }) => Outcome::Refused(unproved),
+    }
+}
+
+/// Puts the taint on the node, if the judge finds that evidence about this incarnation of it holds now, by its devices, too:
+/// kube-controller-manager acts on the taint alone.
+pub(super) async fn add(
+    context: &StepContext<'_>,
+    node: &Incarnation,
+    fence: &str,
+    evidence: &str,
+) -> Result<(), Outcome> {
+    let (name, proof) = (node.name.as_str().into(), evidence.into());
+    // Devices may take long to answer.
+    let judged = context.while_leading(context.evidence_reader().verify_fenced_node(&name, &proof)).await?;
+    let in_time = judged.and_then(|proved| VerifyError::check_not_late(proved, context.env.now()));
+    let proved = in_time.map_err(to_outcome)?;
+    if proved.subject() != node {
+        return Err(Outcome::Changed);
+    }
+    let whole = read(context, &node.name).await?;
+    let whole = WholeNode::new(&node.name, &whole);
+    match proof::taint_out_of_service(proved, &whole, fence, context.env.clock.wall()) {
+        Ok((request, expires)) => {
+            context.writer.send(Call::permitted(request), Some(expires)).await.map(drop)
+        }
+        Err(TaintRefusal::WrongEvidence) => Err(Outcome::Changed),
+        Err(TaintRefusal::Ready) => Err(Outcome::Heard),
+        Err(TaintRefusal::AlreadyTainted) => Ok(()),
+    }
+}
+
+/// When our taint may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RemovalReason {
+    /// The node is Ready with another boot, or is another node.
+    NewIncarnation,
+    /// At once: what it says is not true.
+    EvidenceInvalid,
+}
+
+/// Takes our taint from the node.
+pub(super) async fn remove(
+    context: &StepContext<'_>,
+    node: &Incarnation,
+    fence: &str,
+    reason: RemovalReason,
+) -> Result<(), Outcome> {
+    let whole = match read(context, &node.name).await {
+        Err(Outcome::Gone) => return Ok(()),
+        read => read?,
+    };
+    let whole = WholeNode::new(&node.name, &whole);
+    if reason == RemovalReason::NewIncarnation && (whole.incarnation() == *node || !whole.is_ready()) {
+        return Err(Outcome::Changed);
+    }
+    let is_own = |taint: &Value| taint["key"] == OUT_OF_SERVICE_TAINT && taint["value"] == fence;
+    let mut taints = whole.taints();
+    if !taints.iter().any(is_own) {
+        return Ok(());
+    }
+    taints.retain(|taint| !is_own(taint));
+    let (uid, version) = (whole.incarnation().uid, whole.version());
+    let body =
+        json!({ "metadata": { "uid": uid, "resourceVersion": version }, "spec": { "taints": taints } });
+    let path = format!("/api/v1/nodes/{}", node.name);
+    let permitted = whole.permit_kept_taints(body.clone());
+    let call = permitted.map_or_else(|| Call::write(Method::Patch, path, &body), Call::permitted);
+    context.writer.send(call, None).await.map(drop)
+}

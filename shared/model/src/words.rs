@@ -1,7 +1,0 @@
-//! Words that depend on a number.
-
-/// The verb behind a number: 1 is, 2 are.
-#[must_use]
-pub const fn are(count: usize) -> &'static str {
-    if count == 1 { "is" } else { "are" }
-}

@@ -1,0 +1,182 @@
+//! What people may say, and when they are refused.
+
+mod acts;
+mod maintain;
+mod watchdog;
+
+use crate::testing::objects::{BOOT, NEXT_BOOT};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use super::*;
+use crate::api::{PAUSE_ANNOTATION, Pause, RESUMED_ANNOTATION};
+use crate::client::scripted::{Answer, Api, env};
+use crate::testing::objects::{lease, node};
+
+/// A node whose Lease moves on at each read, or does not.
+async fn examined(ready: &str, moves: bool) -> (Result<(), OperatorError>, Api) {
+    let (env, _wall) = env();
+    let reads = Arc::new(AtomicU8::new(1));
+    let ready = ready.to_owned();
+    let api = Api::answering(&env, move |asked| {
+        if asked.path.contains("/leases/") {
+            let second = if moves { reads.fetch_add(1, Ordering::SeqCst) } else { 1 };
+            Answer::json(&lease("n", second).0)
+        } else {
+            let object = node("n").boot(BOOT);
+            Answer::json(&object.ready(&ready).0)
+        }
+    });
+    let connection = api.connection();
+    let examined = examine(&connection, &env, "n").await.unwrap();
+    (confirm_not_reporting(&connection, &env, &examined, Duration::from_secs(12)).await, api)
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_confirms_a_node_whose_kubelet_speaks() {
+    assert!(examined("Unknown", false).await.0.is_ok());
+    assert!(matches!(examined("True", false).await.0, Err(OperatorError::Ready(_))));
+    assert!(matches!(examined("Unknown", true).await.0, Err(OperatorError::LeaseRenewed(_))));
+}
+
+/// The confirmation would be about a boot that is over.
+#[tokio::test(start_paused = true)]
+async fn nobody_confirms_a_node_that_boots_while_it_is_listened_to() {
+    let (env, _wall) = env();
+    let reads = AtomicU8::new(0);
+    let api = Api::answering(&env, move |asked| match asked.path.contains("/leases/") {
+        true => Answer::json(&lease("n", 1).0),
+        false => {
+            let boot = if reads.fetch_add(1, Ordering::SeqCst) == 0 { BOOT } else { NEXT_BOOT };
+            Answer::json(&node("n").boot(boot).ready("Unknown").0)
+        }
+    });
+    let connection = api.connection();
+    let examined = examine(&connection, &env, "n").await.unwrap();
+    let heard = confirm_not_reporting(&connection, &env, &examined, Duration::from_secs(12)).await;
+    assert!(matches!(heard, Err(OperatorError::LeaseRenewed(_))));
+}
+
+/// A person may speak of a life that cannot be the present one, whatever the present kubelet says.
+#[tokio::test(start_paused = true)]
+async fn attack_a_former_life_that_is_confirmed_may_be_the_present_one() {
+    let (former, present) = (BOOT, NEXT_BOOT);
+    for (what, uid, boot, expected) in [
+        ("replaced", "uid-o", former, Ok(())),
+        ("the present UID", "uid-n", former, Err("has that UID")),
+        ("the present life", "uid-n", present, Err("has that UID")),
+        ("the present boot, registered anew", "uid-o", present, Err("may still run")),
+        ("no boot", "uid-o", "5", Err("may still run")),
+    ] {
+        let (env, _wall) = env();
+        let api = Api::answering(&env, move |asked| match asked.path.contains("/leases/") {
+            true => Answer::json(&lease("n", 1).0),
+            false => Answer::json(&node("n").boot(present).ready("True").0),
+        });
+        let life = Incarnation { name: "n".to_owned(), uid: uid.to_owned(), boot_id: boot.to_owned() };
+        let found = examine_former(&api.connection(), &env, life.clone()).await;
+        match (found, expected) {
+            (Ok(found), Ok(())) => assert_eq!((found.node, found.renewed), (life, None), "{what}"),
+            (Err(error), Err(words)) => assert!(error.to_string().contains(words), "{what}: {error}"),
+            (found, _) => panic!("{what}: {found:?}"),
+        }
+    }
+}
+
+/// An API server with one object whose pause is this text, and what was written to it.
+async fn pausing(text: Option<&str>, at: &str) -> (Api, Connection) {
+    let (env, _wall) = env();
+    let mut object = json!({ "metadata": { "name": "x", "uid": "u", "resourceVersion": "7" }, "spec": {} });
+    if let Some(text) = text {
+        object["metadata"]["annotations"] = json!({ PAUSE_ANNOTATION: text });
+        object["spec"]["paused"] = json!(text);
+    }
+    let at = at.to_owned();
+    let api = Api::answering(&env, move |asked| {
+        if asked.path.starts_with(&at) { Answer::json(&object) } else { Answer::not_found() }
+    });
+    let connection = api.connection();
+    (api, connection)
+}
+
+fn by_anna(reason: &str) -> Pause {
+    let since = "2026-11-21T10:23:05Z".parse().unwrap();
+    Pause { reason: reason.to_owned(), by: Some(("anna".to_owned(), since)) }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_is_written_with_who_and_since_when_against_what_was_read() {
+    let said = "rack moves (by anna since 2026-11-21T10:23:05Z)";
+    let node = (Scope::Node("x".to_owned()), "/api/v1/nodes/x");
+    let policy = (Scope::Policy("x".to_owned()), "/apis/pod-safety.dev/v1alpha1/fencepolicies/x");
+    let of_node = json!({ "metadata": { "resourceVersion": "7",
+        "annotations": { PAUSE_ANNOTATION: said, RESUMED_ANNOTATION: null } } });
+    let of_policy = json!({ "metadata": { "resourceVersion": "7", "annotations": { RESUMED_ANNOTATION: null } },
+        "spec": { "paused": said } });
+    for ((scope, path), wanted) in [(node, of_node), (policy, of_policy)] {
+        let (api, connection) = pausing(None, path).await;
+        assert_eq!(read_pause(&connection, &scope).await.unwrap(), None);
+        pause(&connection, &scope, &by_anna("rack moves")).await.unwrap();
+        assert_eq!(api.requests().pop().unwrap().json(), wanted);
+        let none = resume(&connection, &scope, &by_anna("done")).await.unwrap_err();
+        assert!(matches!(none, OperatorError::NotPaused { .. }), "{none}");
+        let (api, connection) = pausing(Some(said), path).await;
+        assert_eq!(read_pause(&connection, &scope).await.unwrap().as_deref(), Some(said));
+        assert_eq!(resume(&connection, &scope, &by_anna("done")).await.unwrap(), by_anna("rack moves"));
+        let written = api.requests().pop().unwrap().json();
+        let resumed = written["metadata"]["annotations"][RESUMED_ANNOTATION].as_str().unwrap().to_owned();
+        assert_eq!(Pause::parse(&resumed), by_anna("done"));
+        let left = match scope {
+            Scope::Node(_) => &written["metadata"]["annotations"][PAUSE_ANNOTATION],
+            Scope::Policy(_) => &written["spec"]["paused"],
+        };
+        assert!(left.is_null() && written["metadata"]["resourceVersion"] == "7", "{written}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_of_somebody_else_is_not_replaced_and_a_reason_fits_its_place() {
+    let node = Scope::Node("x".to_owned());
+    let (api, connection) = pausing(Some("hands in it"), "/api/v1/nodes/x").await;
+    let there = pause(&connection, &node, &by_anna("rack moves")).await.unwrap_err();
+    assert!(there.to_string().contains("hands in it"), "{there}");
+    let (other, connection) = pausing(None, "/api/v1/nodes/x").await;
+    let signature = by_anna("").to_string().len();
+    let longest = "x".repeat(Pause::MAX_LENGTH - signature);
+    let error = pause(&connection, &node, &by_anna(&format!("{longest}xx"))).await.unwrap_err();
+    assert!(matches!(error, OperatorError::TooLong { over: 2 }), "{error}");
+    assert!(
+        [api.requests(), other.requests()].iter().flatten().all(|asked| asked.body.is_empty()),
+        "nothing was written"
+    );
+    pause(&connection, &node, &by_anna(&longest)).await.unwrap();
+    let (_, connection) = pausing(None, "/nowhere").await;
+    let gone = pause(&connection, &Scope::Policy("x".to_owned()), &by_anna("r")).await.unwrap_err();
+    assert!(gone.to_string().contains("there is no FencePolicy x"), "{gone}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_confirmation_names_the_life_of_the_node_and_who_says_so() {
+    let (env, _wall) = env();
+    let api = Api::answering(&env, |asked| {
+        if asked.body.is_empty() {
+            Answer::not_found()
+        } else {
+            Answer::with_code(201, &json!({ "metadata": { "name": "n-1-x" } }))
+        }
+    });
+    let node = Incarnation { name: "n".to_owned(), uid: "u".to_owned(), boot_id: BOOT.to_owned() };
+    let renewed = Some("2026-01-01T00:00:07Z".to_owned());
+    let examined = Examined { node, labels: Default::default(), ready: false, cordoned: false, renewed };
+    let valid_for = Duration::from_secs(3_600);
+    let word = Confirmation { by: "ada", reason: "I pulled the plug", valid_for, power_on: false };
+    let name = confirm(&api.connection(), &examined, word).await.unwrap();
+    let body = api.requests().pop().unwrap().json();
+    assert_eq!((name.as_str(), &body["metadata"]["name"]), ("n-1-x", &serde_json::Value::Null));
+    assert_eq!(body["metadata"]["generateName"], format!("{}-", incident_name(&examined.node)));
+    assert_eq!(
+        body["spec"],
+        json!({ "node": { "name": "n", "uid": "u", "bootID": BOOT }, "kind": "Asserted", "by": "ada",
+            "reason": "I pulled the plug", "validSeconds": 3600, "leaseRenewed": "2026-01-01T00:00:07Z" })
+    );
+}

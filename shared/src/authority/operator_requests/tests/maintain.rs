@@ -1,0 +1,89 @@
+//! What is said of a node while a person works on it, and what keeps its machine off.
+
+use pod_safety_fence::incident_name;
+use serde_json::Value;
+
+use super::acts::{GROUP, life, policies, seen};
+use super::*;
+use crate::authority::operator_requests::{
+    DRAINED, LifecycleCondition, MAINTENANCE_IN_PROGRESS, is_being_fenced, list_kept_off, request_keep_off,
+    write_conditions,
+};
+
+#[tokio::test(start_paused = true)]
+async fn a_condition_says_since_when_it_is_so_and_not_when_it_was_said_again() {
+    let (env, _wall) = env();
+    let api = Api::answering(&env, |asked| match asked.method.as_str() {
+        "GET" => {
+            let drained = json!({ "type": DRAINED, "status": "True" });
+            Answer::json(
+                &node("n")
+                    .boot("b0000000-0000-4000-8000-000000000001")
+                    .set("/status/conditions", json!([drained]))
+                    .0,
+            )
+        }
+        _ => Answer::json(&json!({ "metadata": {} })),
+    });
+    let life = Incarnation {
+        name: "n".to_owned(),
+        uid: "uid-n".to_owned(),
+        boot_id: "b0000000-0000-4000-8000-000000000001".to_owned(),
+    };
+    let says = |kind: &'static str| LifecycleCondition {
+        kind,
+        is_true: true,
+        reason: "AdminRequested",
+        message: "disks",
+    };
+    let said = [says(DRAINED), says(MAINTENANCE_IN_PROGRESS)];
+    write_conditions(&api.connection(), &life, env.clock.wall(), &said).await.unwrap();
+    assert_eq!(api.writes(), ["PATCH /api/v1/nodes/n/status"]);
+    let body = api.requests().pop().unwrap().json();
+    assert_eq!(body["metadata"], json!({ "uid": "uid-n" }), "no other Node of that name");
+    let conditions = &body["status"]["conditions"];
+    assert_eq!(conditions[0].get("lastTransitionTime"), None, "it goes on");
+    assert_eq!(conditions[1]["lastTransitionTime"], "2026-11-21T12:00:00Z");
+    assert_eq!(conditions[1]["status"], "True");
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_an_open_incident_of_the_node_keeps_its_machine_off() {
+    let fence = |name: &str, node: &str, keep: bool, phase: &str| -> Value {
+        let life = json!({ "name": node, "uid": "u", "bootID": "b" });
+        json!({ "metadata": { "name": name }, "status": { "phase": phase },
+            "spec": { "node": life, "policy": "p", "keepOff": keep,
+                "trigger": { "kind": "Person", "reason": "r" } } })
+    };
+    let items = json!([
+        fence("ours", "n", true, "Fenced"),
+        fence("over", "n", true, "Done"),
+        fence("of-another", "m", true, "Fenced"),
+        fence("not-kept", "n", false, "Fenced"),
+        fence("over-too", "o", true, "Done"),
+    ]);
+    let (env, _wall) = env();
+    let api = Api::answering(&env, move |_| Answer::json(&json!({ "metadata": {}, "items": items })));
+    assert_eq!(list_kept_off(&api.connection(), "n").await.unwrap(), ["ours"]);
+    for (node, open) in [("n", true), ("m", true), ("o", false)] {
+        assert_eq!(is_being_fenced(&api.connection(), node).await.unwrap(), open, "{node}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_is_kept_off_by_a_new_incident_or_by_the_one_that_is_there() {
+    let name = incident_name(&life("b"));
+    let changed = format!("PATCH {GROUP}/nodefences/{name}");
+    for (there, last) in [(false, format!("POST {GROUP}/nodefences")), (true, changed)] {
+        let (env, _wall) = env();
+        let api = Api::answering(&env, move |asked| match asked.method.as_str() {
+            "GET" => Answer::json(&policies()[asked.path.as_str()]),
+            "POST" if there => Answer::status(409, "AlreadyExists", "no"),
+            _ => Answer::json(&json!({ "metadata": {} })),
+        });
+        let asked = request_keep_off(&api.connection(), &seen(), "ada", "disks").await;
+        assert_eq!(asked.unwrap(), name);
+        assert_eq!(api.writes().pop().unwrap(), last);
+        assert_eq!(api.requests().pop().unwrap().json()["spec"]["keepOff"], json!(true));
+    }
+}

@@ -1,0 +1,227 @@
+//! What is already being done, was just done, or failed too recently to be
+//! tried again. The one owner of retries.
+//!
+//! `V` is what a wish rests on: the version of its object, and what else was seen. A failure
+//! says nothing about a wish that rests on something else.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::clock::Mono;
+use crate::model::{Rv, Uid};
+
+/// How long a pod that was removed is not asked for again while the watch has
+/// not caught up.
+const SETTLED_FOR: Duration = Duration::from_secs(30);
+
+/// The first pause after a failure, doubled each time up to the last.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// The longest pause between two tries of one pod.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// After this long without a try a failure is forgotten.
+const FORGET_AFTER: Duration = Duration::from_secs(600);
+
+#[derive(Debug)]
+enum Entry<V> {
+    /// Queued, or being carried out; and whether it was asked for again since.
+    Busy { again: bool },
+    /// Removed; the cache has yet to show it.
+    Settled { until: Mono },
+    /// A status was written over this version; the cache has yet to show it.
+    Written { over: V, until: Mono },
+    /// Failed at this version, to be tried again.
+    Paused { of: V, failures: u32, until: Mono },
+}
+
+/// Whether an intent may be taken on.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Admission {
+    /// Yes; it counts as busy from now on.
+    Admitted,
+    /// It is being done.
+    Busy,
+    /// Not before this: it failed, or was just done.
+    Paused(Mono),
+}
+
+/// Intents by the UID of their pod.
+#[derive(Debug)]
+pub(super) struct RetryTracker<V = Rv> {
+    entries: BTreeMap<Uid, Entry<V>>,
+    failures: BTreeMap<Uid, u32>,
+}
+
+impl<V> Default for RetryTracker<V> {
+    fn default() -> Self {
+        Self { entries: BTreeMap::new(), failures: BTreeMap::new() }
+    }
+}
+
+impl<V: PartialEq> RetryTracker<V> {
+    pub(super) fn admit(&mut self, uid: &Uid, basis: &V, now: Mono) -> Admission {
+        match self.entries.get_mut(uid) {
+            Some(Entry::Busy { again }) => {
+                *again = true;
+                return Admission::Busy;
+            }
+            // Should the pod be there as before when the pause ends, as after etcd was restored, it is wanted again.
+            Some(Entry::Settled { until }) if now < *until => return Admission::Paused(*until),
+            // The watch wakes whoever comes too early. Should it bring nothing, the
+            // end of the pause does: what was calculated meanwhile was turned away.
+            Some(Entry::Written { over, until }) if over == basis && now < *until => {
+                return Admission::Paused(*until);
+            }
+            Some(Entry::Paused { of, until, .. }) if of == basis && now < *until => {
+                return Admission::Paused(*until);
+            }
+            Some(Entry::Paused { failures, .. }) => {
+                let failures = *failures;
+                self.failures.insert(uid.clone(), failures);
+            }
+            Some(Entry::Settled { .. } | Entry::Written { .. }) | None => {}
+        }
+        self.entries.insert(uid.clone(), Entry::Busy { again: false });
+        Admission::Admitted
+    }
+
+    /// Whether it was asked for again while it was being carried out: whoever asked
+    /// may know more than what was carried out rests on, and was turned away.
+    pub(super) fn was_requested_again(&self, uid: &Uid) -> bool {
+        matches!(self.entries.get(uid), Some(Entry::Busy { again: true }))
+    }
+
+    /// It is removed.
+    pub(super) fn settle(&mut self, uid: &Uid, now: Mono) {
+        self.failures.remove(uid);
+        self.entries.insert(uid.clone(), Entry::Settled { until: now + SETTLED_FOR });
+    }
+
+    /// A status was written over this version: until the watch shows another one,
+    /// there is nothing to write.
+    pub(super) fn record_written(&mut self, uid: &Uid, over: V, now: Mono) {
+        self.failures.remove(uid);
+        self.entries.insert(uid.clone(), Entry::Written { over, until: now + SETTLED_FOR });
+    }
+
+    /// It failed; gives back when it may be tried again.
+    pub(super) fn record_failure(&mut self, uid: &Uid, of: V, at_least: Duration, now: Mono) -> Mono {
+        let failures = self.failures.remove(uid).unwrap_or(0);
+        let pause = FIRST_PAUSE.saturating_mul(1 << failures.min(10)).min(LONGEST_PAUSE).max(at_least);
+        let until = now + pause;
+        self.entries.insert(uid.clone(), Entry::Paused { of, failures: failures.saturating_add(1), until });
+        until
+    }
+
+    /// There was nothing to do, and soon there will not be either: no failure, so it is not waited for longer each time.
+    pub(super) fn pause(&mut self, uid: &Uid, of: V, pause: Duration, now: Mono) -> Mono {
+        self.failures.remove(uid);
+        let until = now + pause;
+        self.entries.insert(uid.clone(), Entry::Paused { of, failures: 0, until });
+        until
+    }
+
+    /// It was not even tried.
+    pub(super) fn release(&mut self, uid: &Uid) {
+        self.entries.remove(uid);
+    }
+
+    pub(super) fn tidy(&mut self, now: Mono) {
+        self.entries.retain(|_, entry| match entry {
+            Entry::Busy { .. } => true,
+            Entry::Settled { until } | Entry::Written { until, .. } => now < *until,
+            Entry::Paused { until, .. } => now.since(*until) < FORGET_AFTER,
+        });
+        let entries = &self.entries;
+        self.failures.retain(|uid, _| entries.contains_key(uid));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::at;
+
+    fn rv(text: &str) -> Rv {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_pod_is_in_one_pair_of_hands() {
+        let mut ledger = RetryTracker::default();
+        let uid = Uid::new("a").unwrap();
+        assert_eq!(ledger.admit(&uid, &rv("1"), at(0)), Admission::Admitted);
+        assert_eq!(ledger.admit(&uid, &rv("2"), at(1)), Admission::Busy);
+        ledger.settle(&uid, at(1));
+        assert_eq!(ledger.admit(&uid, &rv("3"), at(30)), Admission::Paused(at(31)));
+        assert_eq!(ledger.admit(&uid, &rv("3"), at(31)), Admission::Admitted);
+    }
+
+    #[test]
+    fn a_written_status_waits_for_the_watch_and_for_nothing_longer() {
+        let mut ledger = RetryTracker::default();
+        let uid = Uid::new("a").unwrap();
+        ledger.admit(&uid, &rv("1"), at(0));
+        ledger.record_written(&uid, rv("1"), at(0));
+        let paused = Admission::Paused(at(30));
+        assert_eq!(ledger.admit(&uid, &rv("1"), at(29)), paused, "the cache is behind");
+        assert_eq!(ledger.admit(&uid, &rv("2"), at(1)), Admission::Admitted, "the cache shows it");
+        ledger.record_written(&uid, rv("2"), at(1));
+        assert_eq!(ledger.admit(&uid, &rv("2"), at(31)), Admission::Admitted, "it changed nothing");
+    }
+
+    #[test]
+    fn failures_at_one_version_pause_longer_each_time_and_a_new_version_waits_for_nobody() {
+        let mut ledger = RetryTracker::default();
+        let uid = Uid::new("a").unwrap();
+        let mut now = at(0);
+        for pause in [1, 2, 4, 8, 16, 32, 60, 60] {
+            assert_eq!(ledger.admit(&uid, &rv("1"), now), Admission::Admitted);
+            let until = ledger.record_failure(&uid, rv("1"), Duration::ZERO, now);
+            assert_eq!(until.since(now), Duration::from_secs(pause));
+            assert_eq!(ledger.admit(&uid, &rv("1"), now), Admission::Paused(until));
+            now = until;
+        }
+        assert_eq!(ledger.admit(&uid, &rv("2"), at(0)), Admission::Admitted);
+    }
+
+    #[test]
+    fn what_had_nothing_to_do_rests_equally_long_each_time() {
+        let mut ledger = RetryTracker::default();
+        let uid = Uid::new("a").unwrap();
+        for round in 0..5 {
+            assert_eq!(ledger.admit(&uid, &rv("1"), at(round * 5)), Admission::Admitted);
+            let until = ledger.pause(&uid, rv("1"), Duration::from_secs(5), at(round * 5));
+            assert_eq!(until, at(round * 5 + 5));
+            assert_eq!(ledger.admit(&uid, &rv("1"), at(round * 5 + 4)), Admission::Paused(until));
+        }
+    }
+
+    #[test]
+    fn the_api_servers_own_wish_for_a_pause_is_kept() {
+        let mut ledger = RetryTracker::default();
+        let uid = Uid::new("a").unwrap();
+        ledger.admit(&uid, &rv("1"), at(0));
+        assert_eq!(ledger.record_failure(&uid, rv("1"), Duration::from_secs(7), at(0)), at(7));
+    }
+
+    #[test]
+    fn tidying_forgets_what_is_over_and_nothing_that_is_not() {
+        let mut ledger = RetryTracker::default();
+        let (busy, settled, failed) =
+            (Uid::new("a").unwrap(), Uid::new("b").unwrap(), Uid::new("c").unwrap());
+        for uid in [&busy, &settled, &failed] {
+            ledger.admit(uid, &rv("1"), at(0));
+        }
+        ledger.settle(&settled, at(0));
+        let until = ledger.record_failure(&failed, rv("1"), Duration::ZERO, at(0)).since_start().as_secs();
+        for (now, left) in [
+            (29, vec![&busy, &settled, &failed]),
+            (30, vec![&busy, &failed]),
+            (until + 599, vec![&busy, &failed]),
+            (until + 600, vec![&busy]),
+        ] {
+            ledger.tidy(at(now));
+            assert_eq!(ledger.entries.keys().collect::<Vec<_>>(), left, "at {now}");
+        }
+    }
+}

@@ -1,0 +1,395 @@
+//! The turn of a fence, and of a device that is looked through: one of each node, or device, at a time.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pod_safety_fence::{
+    FenceStepRequest, MonitorRequest, PolicyStatusUpdate, RemediationRequest, RemediationUpdate, Step,
+    StepContext, execute_step, monitor, update_remediation, write_policy_status,
+};
+use pod_safety_leader::outcome::Outcome;
+use pod_safety_leader::send::WriteContext;
+
+use super::{Authority, CompletionHandler, PriorityLevel, READ_RETRY, Submitted, Work, WorkerPool};
+use crate::api::PodSafetyRemediationStatus;
+use crate::clock::Mono;
+use crate::events::{Event, EventType, InvolvedObject, ReportingController};
+use crate::model::{NodeKey, Uid};
+use crate::record::{Action, LogEvent, Record, error_chain};
+
+/// What failed is tried again after this, and after twice as long each time.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// For so long after its pause a turn's failures are remembered.
+const FORGOTTEN: Duration = Duration::from_secs(600);
+/// Between two looks through a device, or two reviews of a policy, whatever is thought of it: what was written may have
+/// changed nothing, or our view may be behind, and then it seems to be due still.
+const REPORT_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Whose turn is under way, or has to wait after a failure.
+#[derive(Default)]
+pub(super) struct InFlightSteps(BTreeMap<Arc<str>, StepState>);
+
+enum StepState {
+    InFlight { failures: u32 },
+    Paused { until: Mono, failures: u32 },
+}
+
+impl InFlightSteps {
+    /// It will not be done by this process.
+    pub(super) fn forget(&mut self, flow: &str) {
+        self.0.remove(flow);
+    }
+
+    /// Forgets what was not taken up again: remediations are deleted, and no other has their name.
+    pub(super) fn tidy(&mut self, now: Mono) {
+        self.0
+            .retain(|_, turn| !matches!(turn, StepState::Paused { until, .. } if *until + FORGOTTEN <= now));
+    }
+
+    fn begin(&mut self, flow: &Arc<str>, now: Mono) -> Result<(), Submitted> {
+        let failures = match self.0.get(flow) {
+            Some(StepState::InFlight { .. }) => return Err(Submitted::Accepted),
+            Some(StepState::Paused { until, .. }) if *until > now => return Err(Submitted::Later(*until)),
+            Some(StepState::Paused { failures, .. }) => *failures,
+            None => 0,
+        };
+        self.0.insert(Arc::clone(flow), StepState::InFlight { failures });
+        Ok(())
+    }
+
+    /// The number of this failure in a row, if it is logged: the first, and ever fewer, for the same error comes again.
+    fn failures_to_log(&self, flow: &str) -> Option<u32> {
+        let before = match self.0.get(flow) {
+            Some(StepState::InFlight { failures } | StepState::Paused { failures, .. }) => *failures,
+            None => 0,
+        };
+        Some(before.saturating_add(1)).filter(|failures| failures.is_power_of_two())
+    }
+
+    /// It ended; gives back when it may be tried again, if it failed, or has to rest.
+    fn end(&mut self, flow: &Arc<str>, outcome: &Outcome, rests: Duration, now: Mono) -> Option<Mono> {
+        let before = match self.0.remove(flow) {
+            Some(StepState::InFlight { failures } | StepState::Paused { failures, .. }) => failures,
+            None => 0,
+        };
+        let requested = match outcome {
+            Outcome::Written if !rests.is_zero() => {
+                let until = now + rests;
+                self.0.insert(Arc::clone(flow), StepState::Paused { until, failures: 0 });
+                return Some(until);
+            }
+            Outcome::Written | Outcome::NotLeader => return None,
+            Outcome::Failed(error) => error.retry_after(),
+            _ => Duration::ZERO,
+        };
+        let pause = FIRST_PAUSE.saturating_mul(1 << before.min(10)).min(LONGEST_PAUSE).max(requested);
+        let (until, failures) = (now + pause, before.saturating_add(1));
+        self.0.insert(Arc::clone(flow), StepState::Paused { until, failures });
+        Some(until)
+    }
+}
+
+/// Devices are no nodes, though they may have the name of one.
+pub(super) fn device_flow(request: &MonitorRequest) -> Arc<str> {
+    format!("device {}", request.device).into()
+}
+
+/// Nor are those who want nodes fenced.
+pub(super) fn remediation_flow(request: &RemediationRequest) -> Arc<str> {
+    format!("remediation {}/{}", request.namespace, request.name).into()
+}
+
+/// Nor are policies.
+pub(super) fn policy_flow(request: &PolicyStatusUpdate) -> Arc<str> {
+    format!("policy {}", request.name).into()
+}
+
+/// What of a status is said as an Event, in the words of medik8s' contract.
+fn remediation_event(status: &PodSafetyRemediationStatus) -> (EventType, &'static str, String) {
+    let is = |kind: &str, expected: &str| status.condition_status(kind) == Some(expected);
+    let (kind, reason) = match (is("Processing", "True"), is("Succeeded", "True"), &status.fence) {
+        (true, ..) => (EventType::Normal, "RemediationStarted"),
+        (false, true, _) => (EventType::Normal, "RemediationFinished"),
+        (false, false, Some(_)) => (EventType::Warning, "RemediationStopped"),
+        (false, false, None) => (EventType::Warning, "RemediationCannotStart"),
+    };
+    let message = status.conditions.first().map(|one| one.message.clone()).unwrap_or_default();
+    (kind, reason, format!("[remediation] {message}"))
+}
+
+impl Authority {
+    pub(super) fn submit_fence(
+        &self,
+        request: Box<FenceStepRequest>,
+        owner: &Arc<dyn CompletionHandler>,
+        now: Mono,
+    ) -> Submitted {
+        let flow = Arc::clone(&request.node);
+        let (pool, level) = match request.step.switches_power() {
+            true => (WorkerPool::PowerSwitches, PriorityLevel::Switch),
+            false => (WorkerPool::FenceSteps, PriorityLevel::Fence),
+        };
+        let work = Work::Fence { request, owner: Arc::clone(owner) };
+        self.submit_step(pool, level, flow, work, now)
+    }
+
+    pub(super) fn submit_monitor(
+        &self,
+        request: Box<MonitorRequest>,
+        owner: &Arc<dyn CompletionHandler>,
+        now: Mono,
+    ) -> Submitted {
+        let flow = device_flow(&request);
+        let work = Work::Monitor { request, owner: Arc::clone(owner) };
+        self.submit_step(WorkerPool::StatusChecks, PriorityLevel::Monitor, flow, work, now)
+    }
+
+    pub(super) fn submit_remediate(
+        &self,
+        request: Box<RemediationRequest>,
+        owner: &Arc<dyn CompletionHandler>,
+        now: Mono,
+    ) -> Submitted {
+        let flow = remediation_flow(&request);
+        let work = Work::Remediate { request, owner: Arc::clone(owner) };
+        self.submit_step(WorkerPool::FenceSteps, PriorityLevel::Remediate, flow, work, now)
+    }
+
+    pub(super) fn submit_review(
+        &self,
+        request: Box<PolicyStatusUpdate>,
+        owner: &Arc<dyn CompletionHandler>,
+        now: Mono,
+    ) -> Submitted {
+        let flow = policy_flow(&request);
+        let work = Work::Review { request, owner: Arc::clone(owner) };
+        self.submit_step(WorkerPool::FenceSteps, PriorityLevel::Remediate, flow, work, now)
+    }
+
+    fn submit_step(
+        &self,
+        pool: WorkerPool,
+        level: PriorityLevel,
+        flow: Arc<str>,
+        work: Work,
+        now: Mono,
+    ) -> Submitted {
+        if self.leadership.term(now).is_none() {
+            return Submitted::NotLeading;
+        }
+        let mut state = self.state.lock();
+        if let Err(submitted) = state.in_flight_steps.begin(&flow, now) {
+            return submitted;
+        }
+        if state.queue_for(pool).push(level, &flow, work).is_err() {
+            state.in_flight_steps.forget(&flow);
+            return Submitted::Later(now + READ_RETRY);
+        }
+        self.set_queued(&state);
+        Submitted::Accepted
+    }
+
+    fn step_context(&self) -> StepContext<'_> {
+        let Self { connection, cache, env, leadership, .. } = self;
+        let writer = WriteContext { connection, cache, env, leadership };
+        StepContext::new(writer, &*self.transport, &self.identity, &self.events)
+    }
+
+    pub(super) async fn fence(&self, request: &FenceStepRequest, owner: &Arc<dyn CompletionHandler>) {
+        let outcome = execute_step(&self.step_context(), request).await;
+        self.record_fence_step(request, &outcome, owner.controller());
+        self.complete_step(request.step.name(), &request.node, &outcome, Duration::ZERO, owner);
+    }
+
+    pub(super) async fn monitor(&self, request: &MonitorRequest, owner: &Arc<dyn CompletionHandler>) {
+        let outcome = monitor(&self.step_context(), request).await;
+        if let (Outcome::Failed(error), Some(failures)) =
+            (&outcome, self.failures_to_log(&device_flow(request)))
+        {
+            tracing::warn!(controller = owner.controller(), uid = %request.uid, device = %request.device, failures, error = %error_chain(error), "the status of a FenceDevice was not written; trying again");
+        }
+        self.complete_step("monitor", &device_flow(request), &outcome, REPORT_INTERVAL, owner);
+    }
+
+    pub(super) async fn remediate(&self, request: &RemediationRequest, owner: &Arc<dyn CompletionHandler>) {
+        let outcome = update_remediation(&self.step_context(), request).await;
+        match (&outcome, &request.update, &request.node) {
+            (Outcome::Written, RemediationUpdate::WriteStatus(status), Some(node)) => {
+                let (kind, reason, message) = remediation_event(status);
+                let about = InvolvedObject::Node(node.clone());
+                self.events.record(Event::new(ReportingController::Own, about, kind, reason, message));
+            }
+            (Outcome::Failed(error), ..) => {
+                let RemediationRequest { namespace, name, .. } = request;
+                if let Some(failures) = self.failures_to_log(&remediation_flow(request)) {
+                    tracing::warn!(controller = owner.controller(), uid = %request.uid, %namespace, %name, failures, error = %error_chain(error), "the status of a remediation was not written; trying again");
+                }
+            }
+            _ => {}
+        }
+        self.complete_step("remediate", &remediation_flow(request), &outcome, Duration::ZERO, owner);
+    }
+
+    pub(super) async fn review(&self, request: &PolicyStatusUpdate, owner: &Arc<dyn CompletionHandler>) {
+        let outcome = write_policy_status(&self.step_context(), request).await;
+        if let (Outcome::Failed(error), Some(failures)) =
+            (&outcome, self.failures_to_log(&policy_flow(request)))
+        {
+            tracing::warn!(controller = owner.controller(), uid = %request.uid, policy = %request.name, failures, error = %error_chain(error), "the status of a FencePolicy was not written; trying again");
+        }
+        self.complete_step("review", &policy_flow(request), &outcome, REPORT_INTERVAL, owner);
+    }
+
+    fn failures_to_log(&self, flow: &str) -> Option<u32> {
+        self.state.lock().in_flight_steps.failures_to_log(flow)
+    }
+
+    /// What was marked meanwhile was turned away: it is decided anew.
+    fn complete_step(
+        &self,
+        step: &'static str,
+        flow: &Arc<str>,
+        outcome: &Outcome,
+        rests: Duration,
+        owner: &Arc<dyn CompletionHandler>,
+    ) {
+        self.metrics.fence_steps.with_label_values(&[step, outcome.name()]).inc();
+        let now = self.env.now();
+        let again = self.state.lock().in_flight_steps.end(flow, outcome, rests, now);
+        self.metrics.outcomes.with_label_values(&[outcome.name()]).inc();
+        if !matches!(outcome, Outcome::NotLeader) {
+            owner.wake_at(again.unwrap_or(now));
+        }
+    }
+
+    pub(super) fn record_fence_step(
+        &self,
+        request: &FenceStepRequest,
+        outcome: &Outcome,
+        controller: &'static str,
+    ) {
+        let (node, step) = (&request.node, request.step.name());
+        match outcome {
+            Outcome::Written => self.record_step(request, controller),
+            Outcome::Failed(error) => {
+                if let Some(failures) = self.failures_to_log(node) {
+                    tracing::warn!(controller, %node, step, failures, error = %error_chain(error), "a step of fencing failed; trying again");
+                }
+            }
+            Outcome::NotReady(why) => {
+                if let Some(failures) = self.failures_to_log(node) {
+                    tracing::info!(controller, %node, step, failures, why, "a step of fencing waits for an object; trying again");
+                }
+            }
+            Outcome::Refused(refusal) => {
+                tracing::warn!(controller, %node, step, reason = refusal.reason(), error = %error_chain(refusal), "the evidence is not valid now; trying again");
+            }
+            Outcome::Heard => {
+                tracing::warn!(controller, %node, step, "the node reported meanwhile: nothing was done to it");
+            }
+            _ => {
+                tracing::debug!(controller, %node, step, outcome = outcome.name(), "a step of fencing was not taken; deciding again")
+            }
+        }
+    }
+
+    /// One line, and an Event for what people must know.
+    fn record_step(&self, request: &FenceStepRequest, controller: &'static str) {
+        let spec = request.step.spec();
+        let message = match &request.step {
+            Step::Open(spec) => format!("node {} is to be fenced: {}", request.node, spec.trigger.reason),
+            step => step.target().map(|target| target.status.message.clone()).unwrap_or_default(),
+        };
+        let (event, kind, reason) = match &request.step {
+            Step::Open(_) => (LogEvent::FencingBegan, EventType::Warning, "FencingBegins"),
+            Step::Drain(..) => (LogEvent::NodeDraining, EventType::Warning, "DrainBegins"),
+            Step::Attempt(_) => (LogEvent::FenceOrdered, EventType::Warning, "FenceAttempted"),
+            Step::Prove(_) => (LogEvent::NodeFenced, EventType::Normal, "Fenced"),
+            Step::ProveStorage(_) => (LogEvent::StorageFenced, EventType::Normal, "StorageFenced"),
+            Step::Contradict(_) => {
+                (LogEvent::EvidenceContradicted, EventType::Warning, "EvidenceContradicted")
+            }
+            Step::Withdraw(_) => {
+                (LogEvent::OutOfServiceTaintWithdrawn, EventType::Warning, "OutOfServiceTaintWithdrawn")
+            }
+            Step::Untaint(_) => (LogEvent::NodeReturned, EventType::Normal, "NodeReturned"),
+            Step::Taint(_) => (LogEvent::OutOfServiceTaintAdded, EventType::Normal, "OutOfServiceTaintAdded"),
+            Step::Write(target) => (LogEvent::FenceUpdated, EventType::Normal, target.status.phase.name()),
+            Step::Look(_) => (LogEvent::PowerChecked, EventType::Normal, "Looked"),
+        };
+        let uid = Uid::new(&spec.node.uid);
+        let is_for_the_log = match &request.step {
+            Step::Look(_) | Step::Write(_) => true,
+            // Its rounds are told by the status.
+            Step::Drain(target, _) => target.status.drain.is_some(),
+            _ => false,
+        };
+        if let (Some(uid), false) = (uid.clone(), is_for_the_log) {
+            let about = InvolvedObject::Node(NodeKey { name: Arc::clone(&request.node), uid });
+            self.events.record(Event::new(ReportingController::Own, about, kind, reason, message.clone()));
+        }
+        let record = Record {
+            at: self.env.clock.wall(),
+            controller,
+            action: Action::Fenced,
+            pod: None,
+            budget: None,
+            node: Some(Arc::clone(&request.node)),
+            node_uid: uid,
+            reason,
+            message,
+        };
+        self.journal.write_as(event, record);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// C10: a lane that ever failed was remembered for ever.
+    #[test]
+    fn what_failed_and_is_not_taken_up_again_is_forgotten() {
+        let mut fences = InFlightSteps::default();
+        for number in 0..50_u64 {
+            let lane: Arc<str> = format!("remediation ns/{number}").into();
+            let now = Mono::default() + Duration::from_secs(100 * number);
+            assert!(fences.begin(&lane, now).is_ok());
+            fences.end(&lane, &Outcome::Changed, Duration::ZERO, now);
+            fences.tidy(now);
+        }
+        assert_eq!(fences.0.len(), 7, "those of the last ten minutes");
+    }
+
+    #[test]
+    fn a_step_that_was_not_taken_is_tried_again_ever_more_rarely() {
+        let (mut fences, lane, mut now): (_, Arc<str>, _) =
+            (InFlightSteps::default(), "n".into(), Mono::default());
+        for pause in [1, 2, 4, 8, 16, 30, 30] {
+            assert!(fences.begin(&lane, now).is_ok());
+            let again = now + Duration::from_secs(pause);
+            assert_eq!(fences.end(&lane, &Outcome::Changed, Duration::ZERO, now), Some(again));
+            now = again;
+        }
+    }
+
+    /// The simulator found it: a status that says what it said before makes no event, so the device seemed to be due
+    /// again at once, a hundred times a minute.
+    #[test]
+    fn bug_a_device_that_chooses_no_node_was_looked_through_without_end() {
+        let (mut fences, lane): (_, Arc<str>) = (InFlightSteps::default(), "device ns/bmc".into());
+        let began = Mono::default();
+        assert!(fences.begin(&lane, began).is_ok());
+        let again = fences.end(&lane, &Outcome::Written, REPORT_INTERVAL, began);
+        assert_eq!(again, Some(began + REPORT_INTERVAL));
+        assert!(matches!(fences.begin(&lane, began), Err(Submitted::Later(until)) if Some(until) == again));
+        assert!(fences.begin(&lane, began + REPORT_INTERVAL).is_ok());
+        // Steps of a node follow each other at once.
+        let node: Arc<str> = "n".into();
+        assert!(fences.begin(&node, began).is_ok());
+        assert_eq!(fences.end(&node, &Outcome::Written, Duration::ZERO, began), None);
+        assert!(fences.begin(&node, began).is_ok());
+    }
+}

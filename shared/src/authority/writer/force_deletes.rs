@@ -1,0 +1,199 @@
+//! The turn of a force deletion: verified, carried out, told and written down.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use pod_safety_leader::outcome::{Outcome, VerifyError};
+use pod_safety_proof::{Claim, ForceDeleteRequest, Refusal};
+
+use super::super::act;
+use super::super::claim::ClaimKind;
+use super::super::retry_tracker::Admission;
+use super::super::verify::{FORCE_DELETE_REFUSED, Verifier};
+use super::{Authority, CompletionHandler, PriorityLevel, Submitted, Work, WorkerPool};
+use crate::cache::CacheWriter as _;
+use crate::clock::Mono;
+use crate::events::{Event, EventType, InvolvedObject, Related, ReportingController};
+use crate::model::{Pod, Rv};
+use crate::record::{Action, Record, error_chain};
+
+/// What a wish rests on.
+pub(super) type Basis = (Rv, Claim);
+
+fn basis(force: &ForceDeleteRequest) -> Basis {
+    (force.rv, force.claim.clone())
+}
+
+impl Authority {
+    pub(super) fn submit_force(
+        &self,
+        force: ForceDeleteRequest,
+        owner: &Arc<dyn CompletionHandler>,
+        now: Mono,
+    ) -> Submitted {
+        if self.leadership.term(now).is_none() {
+            return Submitted::NotLeading;
+        }
+        let keeps_identity = {
+            let cache = self.cache.read();
+            cache.view().pod(&force.pod.uid).is_some_and(Pod::keeps_identity)
+        };
+        let mut state = self.state.lock();
+        match state.retries.admit(&force.pod.uid, &basis(&force), now) {
+            Admission::Busy => return Submitted::Accepted,
+            Admission::Paused(until) => return Submitted::Later(until),
+            Admission::Admitted => {}
+        }
+        let kind = ClaimKind::from_claim(&force.claim);
+        let level =
+            if keeps_identity { PriorityLevel::ForceOfIdentity(kind) } else { PriorityLevel::Force(kind) };
+        let flow = Arc::clone(force.claim.node().unwrap_or(&force.pod.namespace));
+        let (pool, uid) = (WorkerPool::for_force_delete(&force), force.pod.uid.clone());
+        let work = Work::Force { force, owner: Arc::clone(owner) };
+        if state.queue_for(pool).push(level, &flow, work).is_err() {
+            state.retries.release(&uid);
+            return Submitted::Later(now + state.drain.time_to_room());
+        }
+        self.set_queued(&state);
+        Submitted::Accepted
+    }
+
+    pub(super) async fn force_delete(
+        &self,
+        verifier: &mut Verifier<'_>,
+        force: &ForceDeleteRequest,
+    ) -> Outcome {
+        let evidence = match verifier.verify(force).await {
+            Ok(evidence) => evidence,
+            Err(VerifyError::Refused(Refusal::PodChanged)) => return Outcome::Changed,
+            Err(refusal) => return Outcome::Refused(refusal),
+        };
+        // The evidence holds, whichever client removes the pod.
+        self.cache.record_proved_terminated(&force.pod.uid);
+        // Evidence expires in seconds, so what checked devices waits for no turn behind others.
+        let _busy = self.events.begin_writing();
+        act::force_delete(&self.connection, &self.env, &self.leadership, evidence).await
+    }
+
+    pub(super) fn complete_force_delete(
+        &self,
+        force: &ForceDeleteRequest,
+        outcome: &Outcome,
+        owner: &Arc<dyn CompletionHandler>,
+    ) {
+        let now = self.env.now();
+        let uid = &force.pod.uid;
+        let again = {
+            let mut state = self.state.lock();
+            // What came meanwhile may be what it waits for.
+            let requested_again = state.retries.was_requested_again(uid).then_some(now);
+            match outcome {
+                Outcome::Released(_) | Outcome::FinalizersRemain(_) | Outcome::Gone => {
+                    state.retries.settle(uid, now);
+                    None
+                }
+                Outcome::NotLeader
+                | Outcome::Written
+                | Outcome::NoEffect
+                | Outcome::Heard
+                | Outcome::NotReady(_)
+                | Outcome::Ending
+                | Outcome::Withdrawn => {
+                    state.retries.release(uid);
+                    None
+                }
+                Outcome::Changed | Outcome::Expired | Outcome::Refused(_) => {
+                    let until = state.retries.record_failure(uid, basis(force), Duration::ZERO, now);
+                    requested_again.or(Some(until))
+                }
+                Outcome::Failed(error) => {
+                    let until = state.retries.record_failure(uid, basis(force), error.retry_after(), now);
+                    requested_again.or(Some(until))
+                }
+            }
+        };
+        self.metrics.outcomes.with_label_values(&[outcome.name()]).inc();
+        self.report(force, outcome, owner.controller());
+        owner.completed(force, outcome);
+        if let Some(again) = again {
+            owner.wake_at(again);
+        }
+    }
+
+    fn report(&self, force: &ForceDeleteRequest, outcome: &Outcome, controller: &'static str) {
+        let (action, reason, message) = match outcome {
+            Outcome::Released(kind) | Outcome::FinalizersRemain(kind) => {
+                self.metrics.releases.with_label_values(&[kind.name()]).inc();
+                (Action::ForceDeleted, kind.name(), kind.to_string())
+            }
+            Outcome::Written
+            | Outcome::NoEffect
+            | Outcome::Heard
+            | Outcome::NotReady(_)
+            | Outcome::Ending
+            | Outcome::Withdrawn => {
+                return;
+            }
+            Outcome::Gone => (Action::Dropped, "Gone", "the pod was removed before that".to_owned()),
+            Outcome::Changed => (Action::Dropped, "Changed", "the pod changed since the decision".to_owned()),
+            Outcome::Expired => (
+                Action::Dropped,
+                "Expired",
+                "the evidence expired before the act; it is gathered again".to_owned(),
+            ),
+            Outcome::NotLeader => {
+                (Action::Dropped, "NotLeader", "leadership was lost before the act".to_owned())
+            }
+            Outcome::Refused(refusal) => {
+                self.metrics.refusals.with_label_values(&[refusal.reason()]).inc();
+                (Action::Refused, refusal.reason(), error_chain(refusal))
+            }
+            Outcome::Failed(error) => (Action::Failed, error.category(), error_chain(error)),
+        };
+        self.emit_event(force, action, reason, &message);
+        let node = force.claim.node().cloned();
+        let at = self.env.clock.wall();
+        self.journal.write(Record {
+            at,
+            controller,
+            action,
+            pod: Some(force.pod.clone()),
+            budget: None,
+            node,
+            node_uid: None,
+            reason,
+            message,
+        });
+    }
+
+    fn emit_event(&self, force: &ForceDeleteRequest, action: Action, code: &'static str, message: &str) {
+        let (kind, reason) = match action {
+            Action::ForceDeleted => (EventType::Normal, "ForceDeleted"),
+            Action::Refused => (EventType::Warning, FORCE_DELETE_REFUSED),
+            Action::Failed => (EventType::Warning, "ForceDeleteFailed"),
+            Action::Held
+            | Action::WouldForceDelete
+            | Action::WouldDelete
+            | Action::Deleted
+            | Action::Marked
+            | Action::Fenced
+            | Action::Guarded
+            | Action::Evicted
+            | Action::Dropped => return,
+        };
+        let about = InvolvedObject::Pod(force.pod.clone());
+        let code = matches!(action, Action::Refused).then_some(code);
+        let event = Event {
+            reporter: ReportingController::Own,
+            object: about,
+            kind,
+            reason,
+            code,
+            message: message.to_owned(),
+        };
+        let requested = force.requested.filter(|_| matches!(action, Action::ForceDeleted));
+        let requested = requested.and_then(|at| Timestamp::from_second(at).ok());
+        self.events.record_related(event, Related { node: force.claim.node().cloned(), requested });
+    }
+}

@@ -1,0 +1,430 @@
+//! The loop, with a toy controller.
+
+mod deletions;
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::authority::Claim;
+use crate::client::scripted::{Answer, Api, advance, env};
+use crate::lease::Leadership;
+use crate::metrics::Metrics;
+use crate::testing::Claimed as _;
+use crate::testing::example_hold::Hold;
+use crate::testing::objects::{Obj, pod, uid};
+use crate::testing::{World, parts};
+
+type Decide = Arc<dyn Fn(&str, Mono) -> Decision<Hold> + Send + Sync>;
+
+/// Decides about pods by name, as a test tells it, and remembers when.
+#[derive(Clone)]
+struct Toy {
+    decide: Decide,
+    decided: Arc<Mutex<Vec<(String, Mono)>>>,
+    ended: Arc<Mutex<Vec<&'static str>>>,
+}
+
+impl Controller for Toy {
+    type Key = String;
+    type Hold = Hold;
+    const NAME: &'static str = "toy";
+    const KINDS: &'static [Kind] = &[Kind::Pods, Kind::Nodes];
+    fn keys_for(&self, change: &Change<'_>, mark: &mut dyn FnMut(String)) {
+        // The pod `lost` is one whose events this controller never hears of.
+        if let Change::Pod { before, after } = change
+            && let Some(pod) = after.or(*before)
+            && &*pod.key.name != "lost"
+        {
+            mark(pod.key.name.to_string());
+        }
+    }
+    fn list_keys(&self, view: &View<'_>, mark: &mut dyn FnMut(String)) {
+        view.all_pods().for_each(|pod| mark(pod.key.name.to_string()));
+    }
+    fn decide(&self, key: &String, _view: &View<'_>, now: Mono) -> Decision<Hold> {
+        self.decided.lock().push((key.clone(), now));
+        (self.decide)(key, now)
+    }
+    fn completed(&self, _force: &ForceDeleteRequest, outcome: &Outcome) {
+        self.ended.lock().push(outcome.name());
+    }
+}
+
+struct Loop {
+    world: World,
+    env: Env,
+    api: Api,
+    metrics: Metrics,
+    journal: Arc<Journal>,
+    holds: Arc<Holds>,
+    leadership: Arc<Leadership>,
+    toy: Toy,
+    stop: watch::Sender<bool>,
+    beats: LoopHeartbeats,
+    ended: Arc<Mutex<bool>>,
+}
+
+fn nothing(_: &str, _: Mono) -> Decision<Hold> {
+    Decision::default()
+}
+
+/// What a loop works with, its authority included.
+fn around(
+    world: &World,
+    mode: Mode,
+    leadership: &Arc<Leadership>,
+    env: &Env,
+    api: &Api,
+) -> (ControllerContext, Metrics) {
+    let metrics = Metrics::new().unwrap();
+    let parts = parts(world, env, api.connection(), leadership, &metrics);
+    let journal = Arc::clone(&parts.journal);
+    let holds = Holds::new(Arc::clone(&journal), parts.events.clone(), metrics.registry()).unwrap();
+    let authority = Authority::start(parts);
+    let (cache, env) = (Arc::clone(world.cache()), env.clone());
+    let queues = metrics.queues.clone();
+    (ControllerContext { cache, authority, env, mode, journal, holds, queues }, metrics)
+}
+
+/// A loop in this mode, over a world that may be listed already.
+fn start(
+    world: World,
+    mode: Mode,
+    leadership: Arc<Leadership>,
+    decide: impl Fn(&str, Mono) -> Decision<Hold> + Send + Sync + 'static,
+) -> Loop {
+    let (env, _wall) = env();
+    let api = Api::answering(&env, |asked| {
+        if asked.method == "GET" { Answer::not_found() } else { Answer::json(&pod("a").rv(77)) }
+    });
+    let (around, metrics) = around(&world, mode, &leadership, &env, &api);
+    let (journal, holds) = (Arc::clone(&around.journal), Arc::clone(&around.holds));
+    let toy = Toy { decide: Arc::new(decide), decided: Arc::default(), ended: Arc::default() };
+    let (beats, stop, ended) =
+        (LoopHeartbeats::default(), watch::Sender::new(false), Arc::new(Mutex::new(false)));
+    let drive = ControllerLoop::new(toy.clone(), around);
+    let (run, over) = (
+        drive.run(beats.register("toy", env.now()), leadership.subscribe(), stop.subscribe()),
+        Arc::clone(&ended),
+    );
+    env.spawner.spawn(
+        "toy",
+        Box::pin(async move {
+            run.await;
+            *over.lock() = true;
+        }),
+    );
+    Loop { world, env, api, metrics, journal, holds, leadership, toy, stop, beats, ended }
+}
+
+fn guarding(decide: impl Fn(&str, Mono) -> Decision<Hold> + Send + Sync + 'static) -> Loop {
+    start(World::listed(), Mode::Guard, Leadership::always(), decide)
+}
+
+impl Loop {
+    fn apply(&self, object: &Obj) {
+        self.world.apply(Kind::Pods, &object.0, self.env.now());
+    }
+
+    /// Which keys were decided since the last question, sorted.
+    fn decided(&self) -> Vec<String> {
+        let mut keys: Vec<_> = self.toy.decided.lock().drain(..).map(|(key, _)| key).collect();
+        keys.sort();
+        keys
+    }
+
+    fn written(&self) -> Vec<(Action, &'static str)> {
+        self.journal.records().iter().map(|record| (record.action, record.reason)).collect()
+    }
+
+    fn gauge(&self, reason: &str) -> i64 {
+        let page = String::from_utf8(self.metrics.encode().unwrap()).unwrap();
+        let head = format!(r#"pod_safety_holds{{controller="toy",reason="{reason}"}} "#);
+        page.lines().find_map(|line| line.strip_prefix(&head)).map_or(0, |value| value.parse().unwrap())
+    }
+}
+
+fn no_keys() -> Vec<String> {
+    Vec::new()
+}
+
+#[tokio::test(start_paused = true)]
+async fn thirty_events_of_one_pod_are_one_decision() {
+    let it = guarding(nothing);
+    advance(1.0).await;
+    it.decided();
+    for version in 10..40 {
+        it.apply(&pod("a").rv(version).phase(if version % 2 == 0 { "Running" } else { "Pending" }));
+    }
+    advance(1.0).await;
+    assert_eq!(it.decided(), ["a"]);
+    advance(100.0).await;
+    assert_eq!(it.decided(), no_keys(), "nothing happens, nothing is decided");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_decided_before_every_kind_of_the_controller_was_listed_and_then_everything() {
+    let it = start(World::default(), Mode::Guard, Leadership::always(), nothing);
+    it.apply(&pod("a"));
+    it.apply(&pod("lost"));
+    it.world.mark_listed(Kind::Pods, it.env.now());
+    advance(400.0).await;
+    assert_eq!(it.decided(), no_keys());
+    it.world.mark_listed(Kind::Nodes, it.env.now());
+    advance(1.0).await;
+    assert_eq!(it.decided(), ["a", "lost"], "NodeLeases are not this controller's");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_is_decided_again_at_the_moment_that_its_decision_named() {
+    let it = guarding(|_, now| {
+        let first = now < Mono::from_start(Duration::from_secs(10));
+        if first {
+            Decision::default().and_requeue_at(Mono::from_start(Duration::from_secs(40)))
+        } else {
+            Decision::default()
+        }
+    });
+    it.apply(&pod("a"));
+    advance(299.0).await;
+    let decided = it.toy.decided.lock().clone();
+    assert_eq!(decided.len(), 2, "{decided:?}");
+    let late = decided[1].1.since(Mono::from_start(Duration::from_secs(40)));
+    assert!(
+        decided[1].1 >= Mono::from_start(Duration::from_secs(40)) && late < Duration::from_millis(20),
+        "{decided:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sweep_repairs_what_a_lost_event_left() {
+    let it = guarding(nothing);
+    advance(1.0).await;
+    it.apply(&pod("lost"));
+    advance(298.0).await;
+    assert_eq!(it.decided(), no_keys());
+    advance(2.0).await;
+    assert_eq!(it.decided(), ["lost"]);
+    advance(301.0).await;
+    assert_eq!(it.decided(), ["lost"], "and again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn bug_leadership_gained_while_the_loop_slept_decided_nothing() {
+    let it = start(World::listed(), Mode::Guard, Leadership::none(), nothing);
+    it.apply(&pod("a"));
+    it.apply(&pod("lost"));
+    advance(5.0).await;
+    it.decided();
+    it.leadership.lead_for_tests();
+    advance(1.0).await;
+    assert_eq!(it.decided(), ["a", "lost"]);
+    it.leadership.end_for_tests();
+    advance(1.0).await;
+    assert_eq!(it.decided(), no_keys(), "a loss decides nothing");
+    it.leadership.lead_for_tests();
+    advance(1.0).await;
+    assert_eq!(it.decided(), ["a", "lost"], "each gain counts");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_the_election_is_no_reason_to_spin() {
+    let it = start(World::listed(), Mode::Guard, Leadership::none(), nothing);
+    let (stop, (_, closed)) = (watch::Sender::new(false), watch::channel(false));
+    let (around, _metrics) = around(&it.world, Mode::Guard, &it.leadership, &it.env, &it.api);
+    let run = ControllerLoop::new(it.toy.clone(), around).run(
+        it.beats.register("other", it.env.now()),
+        closed,
+        stop.subscribe(),
+    );
+    // Time passes only while nothing spins.
+    assert!(tokio::time::timeout(Duration::from_secs(60), run).await.is_err());
+}
+
+fn wish(name: &str) -> Decision<Hold> {
+    let force = pod(name).terminating().force(Claim::NeverScheduled);
+    Decision { intents: vec![Intent::Force(force)], ..Decision::default() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_intent_of_a_decision_is_carried_out_and_its_end_is_told() {
+    for mode in [Mode::Guard, Mode::Replace] {
+        let it = start(World::listed(), mode, Leadership::always(), |key, _| wish(key));
+        it.apply(&pod("a").terminating());
+        advance(1.0).await;
+        assert_eq!(*it.toy.ended.lock(), ["released"]);
+        assert_eq!(it.api.writes().len(), 2);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_asked_for_many_pods_is_not_decided_anew_for_each_that_leaves() {
+    let many = |_: &str, _| {
+        let intents = (0..500).flat_map(|number| wish(&format!("p{number}")).intents).collect();
+        Decision { intents, ..Decision::default() }
+    };
+    let it = start(World::listed(), Mode::Observe, Leadership::always(), many);
+    for version in 10..60 {
+        it.apply(&pod("a").rv(version).phase(if version % 2 == 0 { "Running" } else { "Pending" }));
+        advance(0.02).await;
+    }
+    advance(1.0).await;
+    assert_eq!(it.decided().len(), 3, "at once, after half a second, and after the last event");
+}
+
+#[tokio::test(start_paused = true)]
+async fn observing_writes_nothing_and_says_once_what_would_have_been_done() {
+    let it = start(World::listed(), Mode::Observe, Leadership::always(), |key, _| wish(key));
+    it.apply(&pod("a").terminating());
+    advance(1.0).await;
+    it.apply(&pod("a").terminating().running().rv(11));
+    advance(400.0).await;
+    assert!(it.api.lines().is_empty());
+    assert_eq!(it.written(), [(Action::WouldForceDelete, "ObserveMode")]);
+    it.world.remove(Kind::Pods, "uid-a", it.env.now());
+    advance(301.0).await;
+    it.apply(&pod("a").terminating());
+    advance(1.0).await;
+    let again = it.written().into_iter().filter(|(action, _)| *action == Action::WouldForceDelete).count();
+    assert!(again >= 2, "a pod that came back is news: {again}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn observing_still_takes_first_reads() {
+    let it = start(World::listed(), Mode::Observe, Leadership::none(), |_, _| Decision {
+        intents: vec![Intent::ReadMissingNode { node: "n".into() }],
+        ..Decision::default()
+    });
+    it.apply(&pod("a").on("n"));
+    advance(0.5).await;
+    assert!(it.api.writes().is_empty() && !it.api.lines().is_empty());
+    assert!(it.world.read().view().absence("n").unwrap().first_read.is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_is_decided_again_when_the_authority_says_so() {
+    // The cache has another version than the wish, so that it is refused each time.
+    let it = guarding(|key, _| wish(key));
+    it.apply(&pod("a").terminating().rv(99));
+    advance(20.0).await;
+    let at: Vec<f64> =
+        it.toy.decided.lock().iter().map(|(_, at)| at.since_start().as_secs_f64().round()).collect();
+    assert_eq!(at, [0.0, 1.0, 3.0, 7.0, 15.0]);
+    assert_eq!(it.toy.ended.lock().len(), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_is_written_down_once_per_reason_and_the_gauge_goes_up_and_down() {
+    let held: Arc<Mutex<Option<Hold>>> = Arc::default();
+    let now = Arc::clone(&held);
+    let it = guarding(move |key, _| match &*now.lock() {
+        Some(hold) => Decision::hold(Subject::Node(key.into()), hold.clone()),
+        None => Decision::default(),
+    });
+    let quarantine = |left| Some(Hold::Quarantine { node: "n".into(), left: Duration::from_secs(left) });
+    let mut version = 10;
+    for (what, hold, records, quarantined, unreadable) in [
+        ("a first hold", quarantine(40), 1, 1, 0),
+        ("the same reason with other numbers", quarantine(20), 1, 1, 0),
+        ("another reason", Some(Hold::PhaseUnreadable), 2, 0, 1),
+        ("none", None, 2, 0, 0),
+        ("none, again", None, 2, 0, 0),
+        ("the first reason again", quarantine(10), 3, 1, 0),
+    ] {
+        *held.lock() = hold;
+        version += 1;
+        it.apply(&pod("a").rv(version).phase(if version % 2 == 0 { "Running" } else { "Pending" }));
+        advance(1.0).await;
+        assert_eq!(it.written().len(), records, "{what}");
+        assert_eq!(
+            (it.gauge("Quarantine"), it.gauge("PhaseUnreadable")),
+            (quarantined, unreadable),
+            "{what}"
+        );
+        assert_eq!(i64::try_from(it.holds.current().len()).unwrap(), quarantined + unreadable, "{what}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_words_of_a_hold_are_as_decided_last_and_its_start_as_decided_first() {
+    let left = Arc::new(Mutex::new(40));
+    let now = Arc::clone(&left);
+    let it = guarding(move |_, _| {
+        let hold = Hold::Quarantine { node: "n".into(), left: Duration::from_secs(*now.lock()) };
+        Decision::hold(Subject::Everything, hold)
+    });
+    it.apply(&pod("a"));
+    advance(1.0).await;
+    let first = it.holds.current();
+    *left.lock() = 30;
+    it.apply(&pod("a").phase("Pending").rv(11));
+    advance(1.0).await;
+    let second = it.holds.current();
+    assert_eq!(first[0].since, second[0].since);
+    assert!(first[0].message.contains("in 40s") && second[0].message.contains("in 30s"), "{second:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_keys_with_the_same_reason_count_twice() {
+    let it = guarding(|key, _| Decision::hold(Subject::Node(key.into()), Hold::PhaseUnreadable));
+    it.apply(&pod("a"));
+    it.apply(&pod("b"));
+    advance(1.0).await;
+    assert_eq!(it.gauge("PhaseUnreadable"), 2);
+    let subjects: BTreeMap<_, _> =
+        it.holds.current().into_iter().map(|held| (held.subject, held.reason)).collect();
+    assert_eq!(subjects.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_loop_beats_while_nothing_happens_and_ends_when_it_is_told_to() {
+    let it = guarding(nothing);
+    advance(1_000.0).await;
+    assert!(it.beats.stuck(it.env.now()).is_empty());
+    assert!(!*it.ended.lock());
+    it.stop.send_replace(true);
+    advance(0.1).await;
+    assert!(*it.ended.lock());
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_keys_than_fit_into_a_round_are_all_decided() {
+    let it = guarding(nothing);
+    for number in 0..1_000 {
+        it.apply(&pod(&format!("p{number}")));
+    }
+    advance(1.0).await;
+    assert_eq!(it.decided().len(), 1_000);
+    assert!(it.world.read().view().pod(&uid("uid-p999")).is_some());
+}
+
+/// Between rounds of 128 keys it paused for 10 ms: a new leader of 130,000 nodes decided for ten seconds, where it must within 15 s of
+/// the death of the last one.
+#[tokio::test(start_paused = true)]
+async fn bug_a_new_leader_paused_a_thousand_times() {
+    let it = start(World::listed(), Mode::Guard, Leadership::none(), nothing);
+    (0..10 * ROUND_KEYS).for_each(|number| it.apply(&pod(&format!("p{number}"))));
+    advance(5.0).await;
+    it.decided();
+    it.leadership.lead_for_tests();
+    let led = it.env.now();
+    advance(1.0).await;
+    let decided = it.toy.decided.lock().clone();
+    assert_eq!(decided.len(), 10 * ROUND_KEYS);
+    let last = decided.iter().map(|(_, at)| *at).max().unwrap();
+    assert!(last.since(led) < COALESCE * 5, "{:?}", last.since(led));
+}
+
+/// A standby knew which of 130,000 nodes were silent, and decided about them in the order of their names once it led.
+#[tokio::test(start_paused = true)]
+async fn bug_a_new_leader_began_with_what_needed_nothing() {
+    let it = start(World::listed(), Mode::Guard, Leadership::none(), |key, _| {
+        if key == "p999" { wish(key) } else { Decision::default() }
+    });
+    (0..1_000).for_each(|number| it.apply(&pod(&format!("p{number}"))));
+    advance(5.0).await;
+    it.decided();
+    it.leadership.lead_for_tests();
+    advance(1.0).await;
+    assert_eq!(it.toy.decided.lock()[0].0, "p999");
+}

@@ -1,0 +1,46 @@
+//! Graceful deletions: said where they are not ours, and asked for anew where they are.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::*;
+use crate::authority::{DeleteCause, GracefulDeleteRequest};
+
+fn deletion() -> Decision<Hold> {
+    let force = pod("a").force(Claim::NeverScheduled);
+    let cause = DeleteCause::Taint { node: "n".into(), taint: "k:NoExecute".into() };
+    let delete = GracefulDeleteRequest {
+        pod: force.pod,
+        rv: force.rv,
+        generation: 1,
+        disrupted_since: None,
+        cause,
+        due: Mono::default(),
+    };
+    Decision { intents: vec![Intent::Delete(delete)], ..Decision::default() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_it_does_not_act_it_says_once_what_it_would_do() {
+    let it = start(World::listed(), Mode::Observe, Leadership::none(), |_, _| deletion());
+    for version in [10, 11, 12] {
+        it.apply(&pod("a").rv(version).phase(if version == 11 { "Running" } else { "Pending" }));
+        advance(2.0).await;
+    }
+    assert_eq!(it.written(), [(Action::WouldDelete, "ObserveMode")]);
+    assert!(it.api.requests().is_empty());
+}
+
+/// The queue may be long: the loss of a zone fills it, and the zone may be back before it is empty.
+#[tokio::test(start_paused = true)]
+async fn what_has_waited_for_its_turn_is_decided_once_more() {
+    let decided = AtomicUsize::new(0);
+    let it = guarding(move |_, _| match decided.fetch_add(1, Ordering::SeqCst) {
+        0 => deletion(),
+        _ => Decision::default(),
+    });
+    it.apply(&pod("a"));
+    advance(2.0).await;
+    assert!(it.api.requests().is_empty(), "{:?}", it.api.requests());
+    assert_eq!(it.metrics.authority.outcomes.with_label_values(&["withdrawn"]).get(), 1);
+    assert_eq!(it.written(), [(Action::Dropped, "Withdrawn")]);
+}
