@@ -11,7 +11,7 @@ use pod_safety_clock::Env;
 use pod_safety_transport::DeviceError;
 use tokio::net::TcpStream;
 
-/// See [`FenceTransport::probe_tcp`](pod_safety_transport::FenceTransport::answers).
+/// See [`FenceTransport::probe_tcp`](pod_safety_transport::FenceTransport::probe_tcp).
 pub(super) async fn probe_tcp(env: &Env, address: SocketAddr, within: Duration) -> Result<bool, DeviceError> {
     match env.timeout_at(env.now() + within, TcpStream::connect(address)).await {
         Some(Ok(_accepted)) => Ok(true),

@@ -81,9 +81,9 @@ fn claimed_node<'a>(claim: &Claim, ctx: &ExplainContext<'a>) -> Option<&'a Node>
     }
 }
 
-/// [`Unproved::reason`], with which the message begins.
+/// [`VerifyError::reason`], with which the message begins.
 ///
-/// [`Unproved::reason`]: pod_safety_shared::authority::Unproved::reason
+/// [`VerifyError::reason`]: pod_safety_shared::authority::VerifyError::reason
 fn refusal_code(refusal: &EventRecord) -> &str {
     refusal.message.split_once(':').map_or("", |(code, _)| code)
 }

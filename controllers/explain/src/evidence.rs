@@ -56,7 +56,7 @@ pub(super) fn pod_evidence(pod: &Pod, name: &str, ctx: &ExplainContext<'_>) -> V
 /// That its Node is deleted is proof only with a quarantine in which its kubelet is silent, and only where that silence says
 /// something ([`unreachable_is_proof`]).
 ///
-/// [`unreachable_is_proof`]: pod_safety_shared::cache::View::silence_is_proof
+/// [`unreachable_is_proof`]: pod_safety_shared::cache::View::unreachable_is_proof
 fn node_absence(pod: &Pod, name: &str, ctx: &ExplainContext<'_>) -> Finding {
     let ExplainContext { view, now, settings, .. } = ctx;
     let (quarantine, seconds) = (settings.pod_gc.quarantine, settings.pod_gc.quarantine.as_secs());
@@ -110,7 +110,7 @@ fn new_boot(node: &Node) -> Finding {
 
 /// What would prove that this life of the node is over: one finding for each piece of evidence. What counts is what decisions take ([`check_evidence`]).
 ///
-/// [`check_evidence`]: pod_safety_shared::cache::View::holds_now
+/// [`check_evidence`]: pod_safety_shared::cache::View::check_evidence
 pub(super) fn node_evidence(node: &Node, ctx: &ExplainContext<'_>) -> Vec<Finding> {
     let names = [("FenceConfirmed", "a fence device reports off"), ("PersonConfirmed", "a person confirmed")];
     if !ctx.has_read(Kind::FenceEvidences) {

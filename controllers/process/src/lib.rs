@@ -2,7 +2,7 @@
 //!
 //! Duty: the flags of `run` and of `fence-agents`, the names of the controllers, and [`instance`], which joins feeds, cache,
 //! authority, controllers, leadership and the admin server. Commands read a process's settings out of its flags
-//! ([`run::settings`]), so the flags are here and not beside them.
+//! ([`run::parse_config`]), so the flags are here and not beside them.
 //!
 //! Inputs: arguments and the environment; [`instance::run`] is given time, tasks and connections.
 //!

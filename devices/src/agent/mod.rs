@@ -12,7 +12,7 @@
 //! | [`traps`] | agents and parameters that turn "I do not know" into "off", or run other programs |
 //! | [`parameters`] | which strings agents may be given: what is not known to be safe is refused |
 //! | [`input`] | parameters as lines of stdin |
-//! | [`process`], [`ended`], [`leftovers`] | a run, how it ended, and what is left of it; on Linux only (`unsupported`) |
+//! | [`process`], [`run_result`], [`leftovers`] | a run, how it ended, and what is left of it; on Linux only (`unsupported`) |
 //! | [`verdict`] | exit code and words as an answer |
 //! | [`terminated`] | the second question: is this very instance terminated |
 //!

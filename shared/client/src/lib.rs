@@ -188,7 +188,7 @@ impl Connection {
     ///
     /// # Errors
     /// The API server's refusal, or why there was no answer. After anything but
-    /// [`ApiError::RefusalHead`] and [`ApiError::Guard`] the outcome of a write is unknown.
+    /// [`ApiError::Refused`] and [`ApiError::Guard`] the outcome of a write is unknown.
     pub async fn send(&self, call: Call) -> Result<Raw, ApiError> {
         let (deadline, is_eviction) = (self.deadline(&call), call.is_eviction());
         let write = call.is_write().then(|| self.pace.begin_write(self.env.now()));

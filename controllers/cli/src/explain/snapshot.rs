@@ -51,7 +51,7 @@ pub(crate) struct ClusterSnapshot {
     pub(crate) cache: Snapshot,
     pub(crate) settings: Settings,
     pub(crate) running: Running,
-    /// [`Policies::UnreadKind`] until they are asked for.
+    /// [`Policies::Unread`] until they are asked for.
     pub(crate) policies: Policies,
     /// Which controllers run.
     pub(crate) controllers: Vec<Name>,
