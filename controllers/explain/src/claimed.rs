@@ -121,7 +121,7 @@ pub(super) fn add_next_steps(answer: &mut Answer, pod: &Pod, claim: &Claim, ctx:
     let Some(refusal) = latest_refusal(pod, claim, ctx) else { return };
     let confirmed = || {
         let proofs = valid_evidence(claim, ctx);
-        proofs.iter().any(|proof| proof.spec.kind == FenceEvidenceKind::Asserted)
+        proofs.iter().any(|proof| proof.spec.kind == FenceEvidenceKind::OperatorConfirmed)
     };
     if let Some(node) = claimed_node(claim, ctx)
         && matches!(refusal_code(refusal), "EvidenceInvalid" | "PowerStateUnconfirmed")

@@ -184,14 +184,14 @@ fn find_device_doubt(proof: &FenceEvidenceObject, node: &Node, ctx: &ExplainCont
 }
 
 fn is_confirmation(proof: &CustomObject<FenceEvidenceSpec>) -> bool {
-    proof.spec.kind == FenceEvidenceKind::Asserted
+    proof.spec.kind == FenceEvidenceKind::OperatorConfirmed
 }
 
 fn describe(proof: &FenceEvidenceObject, lack: Option<String>) -> String {
     let FenceEvidenceObject { name, spec, .. } = proof;
     let source = match (&spec.reason, spec.kind) {
-        (Some(reason), FenceEvidenceKind::Asserted) => format!("{}: {reason}", spec.by),
-        (_, kind) => format!("{kind:?}, found by {}", spec.by),
+        (Some(reason), FenceEvidenceKind::OperatorConfirmed) => format!("{}: {reason}", spec.by),
+        (_, kind) => format!("{}, found by {}", kind.name(), spec.by),
     };
     let but = lack.map_or(String::new(), |lack| format!(", but {lack}"));
     format!("{name} ({source}){but}")

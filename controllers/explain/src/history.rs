@@ -98,8 +98,8 @@ pub(super) fn node_moments(node: &Node, ctx: &ExplainContext<'_>) -> Vec<Moment>
 pub(super) fn evidence_moments(proof: &FenceEvidenceObject) -> Vec<Moment> {
     let name = &proof.spec.node.name;
     let detail = match (&proof.spec.reason, proof.spec.kind) {
-        (Some(reason), FenceEvidenceKind::Asserted) => format!("{}: {reason}", proof.spec.by),
-        (_, kind) => format!("{kind:?}, found by {}", proof.spec.by),
+        (Some(reason), FenceEvidenceKind::OperatorConfirmed) => format!("{}: {reason}", proof.spec.by),
+        (_, kind) => format!("{}, found by {}", kind.name(), proof.spec.by),
     };
     let mut moments: Vec<Moment> =
         moment_at(timestamp_from(proof.created), format!("evidence that {name} is off"), detail)

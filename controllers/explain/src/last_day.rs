@@ -75,7 +75,7 @@ impl LastDay {
         }
         for (life, node) in &mut nodes {
             let is_confirmation = |proof: &FenceEvidenceObject| {
-                releases_pods(proof) && proof.spec.kind == FenceEvidenceKind::Asserted
+                releases_pods(proof) && proof.spec.kind == FenceEvidenceKind::OperatorConfirmed
             };
             node.by_confirmation = ctx
                 .view

@@ -109,7 +109,7 @@ pub fn node_state(node: &Node, ctx: &ExplainContext<'_>) -> &'static str {
     match (node.readiness, counts, incident) {
         (Readiness::Ready, ..) if node.has_no_schedule_taint(SUSPECT_TAINT) => "Suspect",
         (Readiness::Ready, ..) => "Ready",
-        (_, Some(proof), _) if proof.spec.kind == FenceEvidenceKind::Asserted => "ConfirmedDown",
+        (_, Some(proof), _) if proof.spec.kind == FenceEvidenceKind::OperatorConfirmed => "ConfirmedDown",
         (_, Some(_), _) => "Fenced",
         (_, None, Some(Phase::Fencing)) => "Fencing",
         (Readiness::NotReady | Readiness::Missing, None, _) => "NotReady",

@@ -187,7 +187,7 @@ fn may_switch_on(incident: &Incident<'_>, policy: &FencePolicyObject) -> bool {
 fn is_kept_off(incident: &Incident<'_>) -> bool {
     let confirmations = || {
         incident.view.fence_evidence_of(&incident.name).filter(|proof| {
-            proof.spec.kind == FenceEvidenceKind::Asserted
+            proof.spec.kind == FenceEvidenceKind::OperatorConfirmed
                 && proof.spec.node == incident.fence.spec.node
                 && proof.status.invalidated.is_none()
         })

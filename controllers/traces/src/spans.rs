@@ -163,7 +163,7 @@ impl SpanBuilder<'_> {
         let created = to_timestamp(evidence.created)?;
         let samples = evidence.spec.samples.iter().filter_map(|sample| sample.at.parse().ok());
         let mut span = self.span("evidence", &evidence.name, samples.max().unwrap_or(created), created);
-        let kind = format!("{:?}", evidence.spec.kind);
+        let kind = evidence.spec.kind.name().to_owned();
         span.attributes.extend([
             Attribute::text("pod_safety.evidence", &evidence.name),
             Attribute::text("pod_safety.evidence.kind", &kind),

@@ -77,7 +77,8 @@ impl EvidenceReader<'_> {
         let view = guard.view();
         let Lookup::Known(node) = view.node(node) else { return Vec::new() };
         let all = view.valid_evidence(node, now);
-        all.map(|proof| (Arc::clone(&proof.name), proof.spec.kind == FenceEvidenceKind::Asserted)).collect()
+        all.map(|proof| (Arc::clone(&proof.name), proof.spec.kind == FenceEvidenceKind::OperatorConfirmed))
+            .collect()
     }
 
     /// The devices first, and then the node: a report of the kubelet while they reported off contradicts them.
@@ -92,7 +93,7 @@ impl EvidenceReader<'_> {
         if read.node().name != **node {
             return Err(Refusal::from(EvidenceDefect::OtherNode).into());
         }
-        let shown = if read.kind() == FenceEvidenceKind::Asserted || stored.samples.is_empty() {
+        let shown = if read.kind() == FenceEvidenceKind::OperatorConfirmed || stored.samples.is_empty() {
             None
         } else {
             Some(self.confirm_devices_off(&stored).await?)

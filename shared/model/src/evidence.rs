@@ -21,7 +21,8 @@ pub enum FenceEvidenceKind {
     /// A storage accepts no writes from it any more. This is about volumes, and releases no pod.
     StorageFenced,
     /// A person confirmed that it is off.
-    Asserted,
+    #[serde(rename = "Asserted")]
+    OperatorConfirmed,
 }
 
 impl FenceEvidenceKind {
@@ -35,7 +36,7 @@ impl FenceEvidenceKind {
             | Self::InstanceGone
             | Self::WatchdogLease
             | Self::StorageFenced => Grade::Verified,
-            Self::Remediated | Self::Asserted => Grade::Asserted,
+            Self::Remediated | Self::OperatorConfirmed => Grade::Asserted,
         }
     }
 
@@ -49,7 +50,7 @@ impl FenceEvidenceKind {
             | Self::InstanceGone
             | Self::WatchdogLease
             | Self::Remediated
-            | Self::Asserted => true,
+            | Self::OperatorConfirmed => true,
             Self::StorageFenced => false,
         }
     }
@@ -64,7 +65,7 @@ impl FenceEvidenceKind {
             | Self::WatchdogLease
             | Self::Remediated
             | Self::StorageFenced
-            | Self::Asserted => false,
+            | Self::OperatorConfirmed => false,
         }
     }
 
@@ -82,7 +83,7 @@ impl FenceEvidenceKind {
             | Self::WatchdogLease
             | Self::Remediated
             | Self::StorageFenced
-            | Self::Asserted => self == evidence,
+            | Self::OperatorConfirmed => self == evidence,
         }
     }
 
@@ -97,7 +98,7 @@ impl FenceEvidenceKind {
             Self::WatchdogLease => "WatchdogLease",
             Self::Remediated => "Remediated",
             Self::StorageFenced => "StorageFenced",
-            Self::Asserted => "Asserted",
+            Self::OperatorConfirmed => "Asserted",
         }
     }
 
@@ -114,7 +115,7 @@ impl FenceEvidenceKind {
             }
             Self::Remediated => "is fenced, as another remediator says",
             Self::StorageFenced => "is cut off from its storage",
-            Self::Asserted => "is off, as a person confirmed",
+            Self::OperatorConfirmed => "is off, as a person confirmed",
         }
     }
 }
@@ -141,7 +142,7 @@ mod tests {
         WatchdogLease,
         Remediated,
         StorageFenced,
-        Asserted,
+        OperatorConfirmed,
     ];
 
     #[test]

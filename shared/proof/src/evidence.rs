@@ -131,7 +131,8 @@ pub enum EvidenceKind {
     #[error(
         "node {node} is not Ready and has the taint node.kubernetes.io/out-of-service, which --trust-out-of-service-taint accepts as proof"
     )]
-    Asserted {
+    #[strum(serialize = "Asserted")]
+    TrustedTaint {
         /// The node's name.
         node: Arc<str>,
     },
@@ -206,7 +207,7 @@ impl EvidenceKind {
             | Self::NeverScheduled
             | Self::KubeletTerminated
             | Self::PodsEnded { .. }
-            | Self::Asserted { .. }
+            | Self::TrustedTaint { .. }
             | Self::BootChanged { .. }
             | Self::StorageFenced { .. } => false,
         }

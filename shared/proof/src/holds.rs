@@ -176,7 +176,7 @@ mod tests {
     fn confirmation() -> Confirmation {
         Confirmation {
             node: life("b0000000-0000-4000-8000-000000000001"),
-            kind: FenceEvidenceKind::Asserted,
+            kind: FenceEvidenceKind::OperatorConfirmed,
             lease_renewed: Some(RENEWED.to_owned()),
             valid_for: Some(Duration::from_secs(3_600)),
         }

@@ -102,7 +102,7 @@ fn is_about(evidence: &NodeEvidence, claim: &Claim) -> bool {
 const fn answers(kind: &EvidenceKind, claim: &Claim) -> bool {
     match claim {
         Claim::NodeGone { .. } => matches!(kind, EvidenceKind::NodeGone { .. }),
-        Claim::OutOfService { .. } => matches!(kind, EvidenceKind::Asserted { .. }),
+        Claim::OutOfService { .. } => matches!(kind, EvidenceKind::TrustedTaint { .. }),
         Claim::Fenced { .. } => kind.is_fencing(),
         Claim::NeverScheduled | Claim::KubeletTerminated | Claim::PodsEnded { .. } => false,
     }
@@ -289,7 +289,7 @@ pub fn verify_trusted_taint(
     if read.out_of_service().iter().any(|value| is_managed(value)) {
         return Err(Refusal::TaintNotTrusted);
     }
-    let kind = EvidenceKind::Asserted { node: Arc::clone(node) };
+    let kind = EvidenceKind::TrustedTaint { node: Arc::clone(node) };
     Ok(Evidence::new(kind, read.incarnation().clone(), live.requested_at + VALID_FOR))
 }
 
@@ -342,7 +342,7 @@ pub(crate) fn fencing_kind(evidence: &EvidenceRead) -> Result<EvidenceKind, Refu
         | FenceEvidenceKind::InstanceGone
         | FenceEvidenceKind::WatchdogLease
         | FenceEvidenceKind::Remediated) => EvidenceKind::Fenced { node, proof, kind },
-        FenceEvidenceKind::Asserted => {
+        FenceEvidenceKind::OperatorConfirmed => {
             EvidenceKind::Confirmed { node, proof, by: evidence.spec.by.as_str().into() }
         }
         FenceEvidenceKind::StorageFenced => return Err(EvidenceDefect::StorageOnly.into()),
@@ -354,7 +354,7 @@ fn check_devices(
     evidence: &EvidenceRead,
     check: Option<DeviceCheck>,
 ) -> Result<Option<DeviceCheck>, Refusal> {
-    if evidence.kind() == FenceEvidenceKind::Asserted {
+    if evidence.kind() == FenceEvidenceKind::OperatorConfirmed {
         return Ok(None);
     }
     if evidence.spec.samples.is_empty() {

@@ -184,7 +184,7 @@ const fn releases_pods(kind: &EvidenceKind) -> bool {
         | EvidenceKind::NeverScheduled
         | EvidenceKind::KubeletTerminated
         | EvidenceKind::PodsEnded { .. }
-        | EvidenceKind::Asserted { .. }
+        | EvidenceKind::TrustedTaint { .. }
         | EvidenceKind::Fenced { .. }
         | EvidenceKind::Confirmed { .. } => true,
         EvidenceKind::BootChanged { .. } | EvidenceKind::StorageFenced { .. } => false,
@@ -200,7 +200,7 @@ async fn what_can_be_refused_and_released_is_in_the_metrics_before_it_counts() {
         EvidenceKind::NeverScheduled,
         EvidenceKind::KubeletTerminated,
         EvidenceKind::PodsEnded { node: Arc::clone(&node) },
-        EvidenceKind::Asserted { node: Arc::clone(&node) },
+        EvidenceKind::TrustedTaint { node: Arc::clone(&node) },
         fenced(FenceEvidenceKind::PowerOff),
         fenced(FenceEvidenceKind::Decommissioned),
         fenced(FenceEvidenceKind::InstanceStopped),

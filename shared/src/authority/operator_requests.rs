@@ -293,7 +293,7 @@ pub async fn confirm(
     let Confirmation { by, reason, valid_for, power_on } = confirmation;
     let spec = FenceEvidenceSpec {
         node: examined.node.clone(),
-        kind: FenceEvidenceKind::Asserted,
+        kind: FenceEvidenceKind::OperatorConfirmed,
         storage: Vec::new(),
         fence: None,
         corroborated: Vec::new(),

@@ -265,7 +265,7 @@ const fn released(kind: &EvidenceKind) -> Released {
         EvidenceKind::Fenced { .. }
         // It has a search of its own (`agents`).
         | EvidenceKind::PodsEnded { .. }
-        | EvidenceKind::Asserted { .. }
+        | EvidenceKind::TrustedTaint { .. }
         | EvidenceKind::BootChanged { .. }
         | EvidenceKind::StorageFenced { .. } => Released::PowerOff,
     }

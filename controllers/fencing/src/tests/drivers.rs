@@ -144,7 +144,7 @@ fn without_a_level_that_ends_what_runs_people_are_told_what_frees_the_pods() {
         message.contains("its processes may still run") && message.contains("confirm-down n"),
         "{message}"
     );
-    stage.evidence("n", "word", FenceEvidenceKind::Asserted);
+    stage.evidence("n", "word", FenceEvidenceKind::OperatorConfirmed);
     assert_eq!(stage.act("n"), ["write Fenced"], "a person's word frees them");
 }
 

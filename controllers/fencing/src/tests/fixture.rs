@@ -341,7 +341,7 @@ impl Fixture {
 
     /// Evidence about the life in which this node is.
     pub(super) fn evidence(&mut self, node: &str, name: &str, kind: FenceEvidenceKind) {
-        let asserted = kind == FenceEvidenceKind::Asserted;
+        let asserted = kind == FenceEvidenceKind::OperatorConfirmed;
         let spec = FenceEvidenceSpec {
             node: self.incarnation(node),
             kind,
@@ -360,7 +360,7 @@ impl Fixture {
 
     /// A person's word about the life in which this node is.
     pub(super) fn confirmation(&mut self, node: &str, name: &str, power_on: bool) {
-        self.evidence(node, name, FenceEvidenceKind::Asserted);
+        self.evidence(node, name, FenceEvidenceKind::OperatorConfirmed);
         let (mut spec, status) = self.proofs[name].clone();
         spec.power_on = power_on;
         self.put_evidence(name, spec, status);
@@ -375,7 +375,7 @@ impl Fixture {
     /// A person's word of a long time ago, for an hour.
     pub(super) fn expire(&mut self, name: &str) {
         let (mut spec, status) = self.proofs[name].clone();
-        (spec.kind, spec.valid_seconds) = (FenceEvidenceKind::Asserted, Some(3_600));
+        (spec.kind, spec.valid_seconds) = (FenceEvidenceKind::OperatorConfirmed, Some(3_600));
         self.world.set_wall_time(objects::START_SECONDS, self.mono());
         self.put_evidence(name, spec, status);
     }

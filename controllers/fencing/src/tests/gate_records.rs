@@ -69,7 +69,7 @@ fn gates_that_were_shown_go_when_there_is_evidence() {
     stage.runs_on("n");
     assert_eq!(stage.act("n"), ["write Pending", "?SelfNode"]);
     assert_eq!(stage.only().1.gates.iter().filter(|gate| gate.holds).count(), 1);
-    stage.evidence("n", "by-hand", FenceEvidenceKind::Asserted);
+    stage.evidence("n", "by-hand", FenceEvidenceKind::OperatorConfirmed);
     assert_eq!(stage.act("n"), ["write Fenced"]);
     assert_eq!(stage.only().1.gates, []);
     let mut stage = pending();

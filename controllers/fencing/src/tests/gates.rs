@@ -246,7 +246,7 @@ fn a_dry_run_says_what_it_would_do_and_does_not_and_keeps_nobody_waiting() {
     assert_eq!(stage.describe("n"), ["?DryRun"], "written once");
     stage.runs_on("n");
     assert_eq!(stage.describe("n"), ["write Pending", "?SelfNode"], "its gates are those of a real one");
-    stage.evidence("n", "by-hand", FenceEvidenceKind::Asserted);
+    stage.evidence("n", "by-hand", FenceEvidenceKind::OperatorConfirmed);
     assert_eq!(stage.describe("n"), ["write Pending", "?SelfNode"], "and it stays what it is");
     stage.policy(|policy| policy.brakes.max_concurrent = 1);
     stage.lose_node("m");

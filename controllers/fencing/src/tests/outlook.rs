@@ -18,7 +18,7 @@ fn bug_a_second_confirmation_was_advised_where_the_machine_is_proved_off() {
         sentence.contains("confirm-down")
     };
     assert!(says(&stage, "Only if you or a person you spoke to saw that the machine is powered off"));
-    stage.evidence("n", "e", FenceEvidenceKind::Asserted);
+    stage.evidence("n", "e", FenceEvidenceKind::OperatorConfirmed);
     stage.edit(|_, status| status.evidence = Some("e".to_owned()));
     assert!(!says(&stage, "It is proved off and needs no confirmation. Start it by hand"));
     stage.invalidate("e");

@@ -225,7 +225,7 @@ fn a_node_whose_object_is_gone_is_fenced_by_what_is_known_of_it() {
 
 #[test]
 fn evidence_of_a_person_or_of_before_a_crash_is_adopted_in_every_phase_before_fenced() {
-    let waits = |stage: &mut Fixture| stage.evidence("n", "by-hand", FenceEvidenceKind::Asserted);
+    let waits = |stage: &mut Fixture| stage.evidence("n", "by-hand", FenceEvidenceKind::OperatorConfirmed);
     for phase in [Phase::Pending, Phase::Fencing, Phase::AwaitingOperator] {
         let mut stage = Fixture::at(phase, |_| ());
         stage.runs_on("n");
@@ -251,7 +251,7 @@ fn evidence_of_a_person_or_of_before_a_crash_is_adopted_in_every_phase_before_fe
 #[test]
 fn a_word_that_was_given_before_the_kubelet_was_heard_again_is_not_adopted() {
     let mut stage = Fixture::at(Phase::Pending, |_| ());
-    stage.evidence("n", "by-hand", FenceEvidenceKind::Asserted);
+    stage.evidence("n", "by-hand", FenceEvidenceKind::OperatorConfirmed);
     stage.heartbeat("n");
     assert_eq!(stage.act("n"), ["off 1 by bmc"]);
 }
@@ -292,7 +292,7 @@ fn evidence_that_was_withdrawn_is_not_given_again() {
     let mut stage = begun();
     stage.set_power("Off");
     let name = pod_safety_shared::authority::incident_name(&stage.incarnation("n"));
-    stage.evidence("n", &name, FenceEvidenceKind::Asserted);
+    stage.evidence("n", &name, FenceEvidenceKind::OperatorConfirmed);
     stage.invalidate(&name);
     assert_eq!(stage.act("n"), ["write AwaitingOperator"]);
     assert!(stage.only().1.message.contains("was invalidated: wrong"));

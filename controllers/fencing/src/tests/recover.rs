@@ -196,7 +196,7 @@ fn a_further_try_waits_for_pods_that_came_meanwhile() {
 fn without_evidence_that_holds_nothing_goes_on() {
     let mut stage = Fixture::at(Phase::Fenced, |status| status.evidence = Some("lost".to_owned()));
     assert_eq!(stage.describe("n"), ["?EvidenceMissing"]);
-    stage.evidence("m", "lost", FenceEvidenceKind::Asserted);
+    stage.evidence("m", "lost", FenceEvidenceKind::OperatorConfirmed);
     assert_eq!(stage.describe("n"), ["?EvidenceMissing"], "it is about another node");
     let mut stage = fenced();
     let name = stage.only().1.evidence.unwrap();
@@ -216,7 +216,7 @@ fn the_taint_of_a_word_that_has_expired_goes() {
     let (_, status) = stage.only();
     assert_eq!((status.phase, status.tainted), (Phase::AwaitingOperator, false));
     assert!(status.message.ends_with("confirm again if it is still true"), "{}", status.message);
-    stage.evidence("n", "by-hand", FenceEvidenceKind::Asserted);
+    stage.evidence("n", "by-hand", FenceEvidenceKind::OperatorConfirmed);
     assert_eq!(stage.act("n"), ["write Fenced"], "it was confirmed anew");
 }
 
@@ -226,7 +226,7 @@ fn bug_the_taint_of_a_word_stayed_when_the_policy_asked_for_verified_evidence() 
     let mut stage = fenced();
     stage.edit(|_, status| status.tainted = true);
     let name = stage.only().1.evidence.unwrap();
-    stage.evidence("n", &name, FenceEvidenceKind::Asserted);
+    stage.evidence("n", &name, FenceEvidenceKind::OperatorConfirmed);
     assert!(!stage.act("n").contains(&"withdraw".to_owned()), "a word is enough");
     stage.policy(|policy| policy.minimum_evidence = Grade::Verified);
     assert_eq!(stage.act("n"), ["withdraw"]);
@@ -234,7 +234,7 @@ fn bug_the_taint_of_a_word_stayed_when_the_policy_asked_for_verified_evidence() 
     assert_eq!((status.phase, status.tainted), (Phase::AwaitingOperator, false));
     assert!(status.message.contains("requires verified evidence"), "{}", status.message);
     stage.policy(|policy| policy.minimum_evidence = Grade::Asserted);
-    stage.evidence("n", "by-hand", FenceEvidenceKind::Asserted);
+    stage.evidence("n", "by-hand", FenceEvidenceKind::OperatorConfirmed);
     assert_eq!(stage.act("n"), ["write Fenced"], "it was confirmed anew");
 }
 
@@ -254,7 +254,7 @@ fn bug_the_taint_of_evidence_that_was_withdrawn_stayed_on_the_node() {
     stage.edit(|_, status| status.tainted = true);
     assert_eq!(stage.describe("n"), ["withdraw"]);
     // Somebody else's word holds.
-    stage.evidence("n", "by-hand", FenceEvidenceKind::Asserted);
+    stage.evidence("n", "by-hand", FenceEvidenceKind::OperatorConfirmed);
     assert_eq!(stage.act("n"), ["write Fenced"]);
     let (_, status) = stage.only();
     assert_eq!(
@@ -334,7 +334,7 @@ fn bug_evidence_that_was_over_was_contradicted_though_a_newer_word_holds() {
     stage.advance(1);
     stage.heartbeat("n");
     stage.advance(20);
-    stage.evidence("n", "by-hand", FenceEvidenceKind::Asserted);
+    stage.evidence("n", "by-hand", FenceEvidenceKind::OperatorConfirmed);
     for phase in [Phase::Fenced, Phase::Recovering, Phase::AwaitingOperator] {
         stage.edit(|_, status| status.phase = phase);
         assert_eq!(stage.describe("n"), ["write Fenced"], "{phase:?}");
@@ -360,7 +360,7 @@ fn bug_a_contradiction_took_away_the_taint_although_other_evidence_about_this_li
         stage.heartbeat("n");
         assert_eq!(stage.act("n"), ["write Fenced", "?SignOfLife"]);
         stage.advance(20);
-        stage.evidence("n", "by-hand", FenceEvidenceKind::Asserted);
+        stage.evidence("n", "by-hand", FenceEvidenceKind::OperatorConfirmed);
         stage.advance(10);
         change(&mut stage);
         assert_eq!(stage.act("n"), ["contradict"], "{what}");

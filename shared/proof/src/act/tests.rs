@@ -46,7 +46,7 @@ fn every_kind() -> [EvidenceKind; 13] {
         EvidenceKind::NodeGone { node: Arc::clone(&node), apart: Duration::from_secs(40) },
         EvidenceKind::NeverScheduled,
         EvidenceKind::KubeletTerminated,
-        EvidenceKind::Asserted { node: Arc::clone(&node) },
+        EvidenceKind::TrustedTaint { node: Arc::clone(&node) },
         EvidenceKind::BootChanged { node: Arc::clone(&node) },
         EvidenceKind::StorageFenced { volume: "v".into(), node, how },
     ]

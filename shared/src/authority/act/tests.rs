@@ -116,7 +116,7 @@ async fn a_terminal_pod_is_removed_without_a_mark_at_the_version_of_the_evidence
 
 #[tokio::test(start_paused = true)]
 async fn only_a_gone_node_is_called_a_disruption() {
-    for kind in [EvidenceKind::NeverScheduled, EvidenceKind::Asserted { node: "n".into() }] {
+    for kind in [EvidenceKind::NeverScheduled, EvidenceKind::TrustedTaint { node: "n".into() }] {
         let scene = well().with(kind, false);
         assert_eq!(scene.outcome().await, "released");
         let body = scene.api.requests()[0].json();

@@ -45,7 +45,7 @@ async fn a_batch_shares_the_reads_of_a_tainted_node_until_they_expire() {
     court.reads_of_node(object(node("n").tainted()));
     let mut judge = court.judge();
     let first = judge.verify(&claim()).await.unwrap();
-    assert_eq!(*first.kind(), EvidenceKind::Asserted { node: "n".into() });
+    assert_eq!(*first.kind(), EvidenceKind::TrustedTaint { node: "n".into() });
     assert_eq!(first.expires(), court.env.now() + VALID_FOR);
     judge.verify(&claim()).await.unwrap();
     assert_eq!(court.api.lines().len(), 2);
